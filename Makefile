@@ -1,0 +1,78 @@
+# Every target makes the environments it needs; where they are up to date with pyproject.toml, nothing is installed.
+#   make demo         a real program through every stage, with times
+#   make test         the suite, on the oldest supported jaxlib that this Python can install
+#   make test-latest  the suite on the newest supported jaxlib, where a Python >= 3.12 is present
+#   make bench        jaxlite beside JAX, results written to benchmarks/RESULTS.md; bench-quick prints a short run
+#   make lint         ruff and mypy
+#   make clean        remove caches and builds; make distclean removes the environments too
+
+PYTHON ?= python3
+PYTEST_ARGS ?= -n auto
+
+# The range of jaxlib versions stands in pyproject.toml alone.
+oldest_jaxlib := $(shell sed -n 's/.*"jaxlib>=\([0-9.]*\),.*/\1/p' pyproject.toml)
+
+# $(call usable,PYTHON,MINOR): does PYTHON run, is it 3.MINOR or newer, and can it make environments?
+usable = "$(1)" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, $(2)))' >/dev/null 2>&1
+
+# $(call environment,DIR,PYTHON): make DIR unless it holds a working pip already.
+environment = $(1)/bin/python -m pip --version >/dev/null 2>&1 || $(2) -m venv --clear $(1)
+
+pip_install = -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test test-latest bench bench-quick lint clean distclean
+
+demo: .venv/.stamp
+	.venv/bin/python examples/demo.py
+
+test: .venv/.stamp
+	.venv/bin/python -m pytest $(PYTEST_ARGS)
+
+bench: .venv/.stamp .venv-jax/.stamp
+	.venv/bin/python -m benchmarks.run --write
+
+bench-quick: .venv/.stamp .venv-jax/.stamp
+	.venv/bin/python -m benchmarks.run --quick
+
+lint: .venv/.stamp
+	.venv/bin/python -m ruff check .
+	.venv/bin/python -m mypy
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	find . -path './.venv*' -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv .venv-latest .venv-jax
+
+.venv/.stamp: pyproject.toml
+	@$(call usable,$(PYTHON),11) || { echo "jaxlite needs Python >= 3.11 with venv; '$(PYTHON)' is not: make PYTHON=... "; exit 1; }
+	$(call environment,.venv,$(PYTHON))
+	.venv/bin/python $(pip_install) -e '.[dev,examples]' jaxlib==$(oldest_jaxlib) \
+	  || .venv/bin/python $(pip_install) -e '.[dev,examples]'
+	touch $@
+
+# JAX of the same version as .venv's jaxlib, for the benchmarks alone.
+.venv-jax/.stamp: .venv/.stamp
+	$(call environment,.venv-jax,.venv/bin/python)
+	jaxlib=$$(.venv/bin/python -c 'from importlib.metadata import version; print(version("jaxlib"))') \
+	  && .venv-jax/bin/python $(pip_install) "jaxlib==$$jaxlib" "jax==$$(echo "$$jaxlib" | cut -d. -f1-3)"
+	touch $@
+
+newer_pythons = $(PYTHON) python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[2-9]*/bin/python)
+ifneq ($(filter test-latest .venv-latest/.stamp,$(MAKECMDGOALS)),)
+newer_python := $(shell for p in $(newer_pythons); do $(call usable,$$p,12) && { echo $$p; break; }; done)
+endif
+
+ifeq ($(newer_python),)
+test-latest:
+	@echo "test-latest: skipped, found no Python >= 3.12, which the newest jaxlib needs"
+else
+test-latest: .venv-latest/.stamp
+	.venv-latest/bin/python -m pytest $(PYTEST_ARGS)
+endif
+
+.venv-latest/.stamp: pyproject.toml
+	$(call environment,.venv-latest,$(newer_python))
+	.venv-latest/bin/python $(pip_install) --upgrade -e '.[dev]' jaxlib
+	touch $@

@@ -1,0 +1,58 @@
+"""What every test shares: a fixed environment, fixed random draws, and a few fixtures.
+
+Environment variables that configure jaxlite are removed before it is first imported, so that a developer's settings
+do not change what the tests see; a test that is about one of them starts a subprocess with it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+
+for _name in [name for name in os.environ if name.startswith(("JAXLITE_", "JAX_"))]:
+    del os.environ[_name]
+
+hypothesis.settings.register_profile("jaxlite", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("jaxlite")
+
+
+@pytest.fixture(autouse=True)
+def _same_draws_every_run() -> None:
+    np.random.seed(0)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """A NumPy generator in the same state for every test."""
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """Runs the test with 64-bit types enabled."""
+    import jaxlite  # here, so that tests without jaxlite do not pay for it
+
+    with jaxlite.enable_x64():
+        yield
+
+
+@pytest.fixture
+def count_traces() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Wraps a function so that `.count` holds how often Python ran its body: under jit, how often it was traced."""
+
+    def wrap(fun: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fun)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            counted.count += 1  # type: ignore[attr-defined]
+            return fun(*args, **kwargs)
+
+        counted.count = 0  # type: ignore[attr-defined]
+        return counted
+
+    return wrap

@@ -1,0 +1,528 @@
+"""Dtypes: their names, their 32-bit forms, how they are ordered, and how they promote.
+
+Promotion is a small graph: an edge leads from a type to those it widens into, and types promote to their least
+upper bound. Python scalars, and values made from them ("weak" types), have nodes of their own that lie below
+the strong types of their kind, so that `x + 1.0` keeps the dtype of `x`.
+Everything here is memoised; on a hot path it costs one dictionary lookup.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from jaxlite.core import config, source
+
+_x64 = config.enable_x64.state
+_promotion = config.numpy_dtype_promotion.state
+
+
+class TypePromotionError(ValueError):
+    """Dtypes between which there is no implicit promotion were mixed."""
+
+
+class extended(np.generic):
+    """Abstract scalar type above all extended dtypes, for `issubdtype`."""
+
+
+class prng_key(extended):
+    """Abstract scalar type above the dtypes of typed PRNG keys, for `issubdtype`."""
+
+
+class ExtendedDType:
+    """Base of the dtypes that NumPy does not know.
+
+    An instance has a `name` (as jaxprs print it), an `itemsize` in bytes and a `type`, a scalar type below
+    `extended`. It is hashable and compares by meaning.
+    """
+
+    name: str
+    itemsize: int
+    type: type
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+# --- Names -----------------------------------------------------------------------------------------------------
+
+bool_ = np.dtype(np.bool_)
+int1, int2, int4 = np.dtype(ml_dtypes.int1), np.dtype(ml_dtypes.int2), np.dtype(ml_dtypes.int4)
+uint1, uint2, uint4 = np.dtype(ml_dtypes.uint1), np.dtype(ml_dtypes.uint2), np.dtype(ml_dtypes.uint4)
+int8, int16, int32, int64 = np.dtype(np.int8), np.dtype(np.int16), np.dtype(np.int32), np.dtype(np.int64)
+uint8, uint16, uint32, uint64 = np.dtype(np.uint8), np.dtype(np.uint16), np.dtype(np.uint32), np.dtype(np.uint64)
+float16, float32, float64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
+bfloat16 = np.dtype(ml_dtypes.bfloat16)
+complex64, complex128 = np.dtype(np.complex64), np.dtype(np.complex128)
+float4_e2m1fn = np.dtype(ml_dtypes.float4_e2m1fn)
+float6_e2m3fn, float6_e3m2fn = np.dtype(ml_dtypes.float6_e2m3fn), np.dtype(ml_dtypes.float6_e3m2fn)
+float8_e3m4, float8_e4m3 = np.dtype(ml_dtypes.float8_e3m4), np.dtype(ml_dtypes.float8_e4m3)
+float8_e4m3b11fnuz, float8_e4m3fn = np.dtype(ml_dtypes.float8_e4m3b11fnuz), np.dtype(ml_dtypes.float8_e4m3fn)
+float8_e4m3fnuz, float8_e5m2 = np.dtype(ml_dtypes.float8_e4m3fnuz), np.dtype(ml_dtypes.float8_e5m2)
+float8_e5m2fnuz, float8_e8m0fnu = np.dtype(ml_dtypes.float8_e5m2fnuz), np.dtype(ml_dtypes.float8_e8m0fnu)
+
+# The tangent type of integers and booleans: it has no values.
+float0 = np.dtype([("float0", np.void, 0)])
+
+# By kind, narrowest first: "i" signed, "u" unsigned, "f" floating, "c" complex, "b" boolean.
+_BY_KIND: dict[str, tuple[np.dtype, ...]] = {
+    "b": (bool_,),
+    "i": (int1, int2, int4, int8, int16, int32, int64),
+    "u": (uint1, uint2, uint4, uint8, uint16, uint32, uint64),
+    "f": (float4_e2m1fn, float6_e2m3fn, float6_e3m2fn, float8_e3m4, float8_e4m3, float8_e4m3b11fnuz, float8_e4m3fn,
+          float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu, float16, bfloat16, float32, float64),
+    "c": (complex64, complex128),
+}
+_KIND: dict[Any, str] = {dtype: kind for kind, dtypes in _BY_KIND.items() for dtype in dtypes}
+_SHORT: dict[Any, str] = {float0: "float0", bool_: "bool"}
+for _dtype in _KIND:
+    _SHORT.setdefault(_dtype, _dtype.name.replace("bfloat", "bf").replace("float", "f").replace("uint", "u")
+                      .replace("int", "i").replace("complex", "c"))
+_FROM_SHORT = {short: dtype for dtype, short in _SHORT.items()}
+
+python_scalar_dtypes: dict[type, np.dtype] = {bool: bool_, int: int64, float: float64, complex: complex128}
+_SCALAR_TYPE = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+_NARROW = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
+
+
+def short_name(dtype: Any) -> str:
+    """The name of a dtype in jaxprs: `f32`, `bf16`, `i4`, `bool`, `f8_e4m3fn`; an extended dtype's own name."""
+    return _SHORT.get(dtype) or dtype.name
+
+
+def from_short_name(name: str) -> np.dtype:
+    """The dtype with this name in jaxprs; `ValueError` if there is none."""
+    try:
+        return _FROM_SHORT[name]
+    except KeyError:
+        raise ValueError(f"no dtype prints as {name!r}; known are {', '.join(_FROM_SHORT)}") from None
+
+
+def kind(dtype: Any) -> str:
+    """One letter: b, i, u, f or c, for all dtypes of arrays, NumPy's and ml_dtypes' alike; "" for any other."""
+    return _KIND.get(dtype, "")
+
+
+# --- From what users write to a dtype ----------------------------------------------------------------------------
+
+_ABSTRACT = (np.generic, np.number, np.integer, np.signedinteger, np.unsignedinteger, np.inexact, np.floating,
+             np.complexfloating, np.flexible, np.character)
+
+
+def _as_dtype(spec: Any) -> Any:
+    """The NumPy or extended dtype that `spec` names, supported in arrays or not, 64-bit types kept."""
+    if isinstance(spec, (np.dtype, ExtendedDType)):
+        return spec
+    if isinstance(spec, type) and issubclass(spec, _ABSTRACT) and (spec in _ABSTRACT or issubclass(spec, extended)):
+        raise TypeError(f"{spec.__name__} is an abstract type, not a dtype; give a concrete one such as float32")
+    inner = getattr(spec, "dtype", None)
+    if isinstance(inner, (np.dtype, ExtendedDType)):
+        if isinstance(spec, np.ndarray):
+            raise TypeError("an array was given as a dtype; give its .dtype instead")
+        if hasattr(spec, "shape") and not isinstance(spec, (type, np.generic)):
+            raise ValueError("an array was given as a dtype; give its .dtype instead")
+        return inner
+    return np.dtype(spec)
+
+
+def _unsupported(dtype: Any, where: str = "") -> TypeError:
+    reason = "only booleans, integers, floating-point and complex numbers go into arrays"
+    if isinstance(dtype, np.dtype) and not dtype.isnative and dtype.newbyteorder("=") in _KIND:
+        reason = f"its byte order is not this machine's; convert to {dtype.name} with astype first"
+    return TypeError(f"dtype {dtype} is not supported{where}: {reason}")
+
+
+def _canonical(spec: Any, x64: bool) -> Any:
+    dtype = _as_dtype(spec)
+    if dtype not in _SHORT and not isinstance(dtype, ExtendedDType):
+        raise _unsupported(dtype)
+    return dtype if x64 else _NARROW.get(dtype, dtype)
+
+
+_canonical_memo: tuple[dict, dict] = ({}, {})  # [x64][dtype, scalar type or name]
+
+
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
+    """The dtype that arrays get for `dtype`: 64-bit types become 32-bit ones unless x64 is enabled.
+
+    Args:
+      dtype: a NumPy dtype, a scalar type (Python's, NumPy's or jaxlite's), or a name; None is the default float.
+      allow_extended_dtype: let extended dtypes (PRNG keys) through; otherwise they are a ValueError.
+    Raises: TypeError for dtypes that arrays cannot have: objects, text, dates, records, foreign byte order.
+
+    >>> canonicalize_dtype(float)
+    dtype('float32')
+    """
+    x64 = _x64.value
+    try:
+        found = _canonical_memo[x64].get(dtype)
+    except TypeError:  # unhashable, so no dtype; _as_dtype knows what to say
+        found = None
+    if found is None:
+        found = _canonical(dtype, x64)
+        # Scalars such as np.float32(1) name a dtype, but equal the number 1 as a key.
+        if isinstance(dtype, (np.dtype, type, str, ExtendedDType)):
+            _canonical_memo[x64][dtype] = found
+    if not allow_extended_dtype and isinstance(found, ExtendedDType):
+        raise ValueError(f"extended dtype {found} where a dtype of plain numbers is needed")
+    return found
+
+
+def check_user_dtype_supported(dtype: Any, fun_name: str | None = None) -> Any:
+    """`canonicalize_dtype` for a dtype that a user gave to the function `fun_name`; extended dtypes pass.
+
+    Warns (UserWarning, at the user's line) where a 64-bit type was asked for by name and becomes 32-bit because
+    x64 is off. Python's own `int`, `float` and `complex` mean the default width, and never warn.
+    """
+    try:
+        canonical = canonicalize_dtype(dtype, allow_extended_dtype=True)
+    except TypeError as error:
+        if fun_name and "not supported:" in str(error):
+            raise _unsupported(_as_dtype(dtype), f" in {fun_name}") from None
+        raise
+    if not _x64.value and dtype is not None and dtype not in python_scalar_dtypes:
+        asked = _as_dtype(dtype)
+        if asked in _NARROW:
+            where = f" requested in {fun_name}" if fun_name else ""
+            warnings.warn(
+                f"Explicitly requested dtype {asked}{where} is not available, and will be truncated to dtype "
+                f"{canonical}. 64-bit types are off by default: turn them on with "
+                f"jaxlite.config.update('jax_enable_x64', True) or the environment variable JAXLITE_ENABLE_X64=1.",
+                stacklevel=_user_stacklevel(),
+            )
+    return canonical
+
+
+def _user_stacklevel() -> int:
+    """The `stacklevel` with which the caller's warning points to the innermost frame outside jaxlite."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and source.is_own_file(frame.f_code.co_filename):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+# --- Dtypes of values --------------------------------------------------------------------------------------------
+
+
+def _python_scalar_type(x: Any) -> type | None:
+    """bool, int, float or complex for a Python number (subclasses too), None for anything else."""
+    if type(x) in python_scalar_dtypes:
+        return type(x)
+    if isinstance(x, (bool, int, float, complex)) and not isinstance(x, np.generic):
+        return next(base for base in (bool, int, float, complex) if isinstance(x, base))
+    return None
+
+
+def dtype(x: Any, *, canonicalize: bool = False) -> Any:
+    """The dtype of a value, or of a type or name that stands for one.
+
+    Arrays, tracers and avals by their `.dtype`; Python numbers by their kind (64-bit unless `canonicalize`).
+    Raises: TypeError if `x` has no dtype, or one that arrays cannot have; ValueError for None.
+    """
+    scalar_type = _python_scalar_type(x)
+    if scalar_type is not None:
+        found: Any = python_scalar_dtypes[scalar_type]
+    elif x is None:
+        raise ValueError("None has no dtype")
+    elif isinstance(x, (type, str, np.dtype, ExtendedDType)):
+        found = _as_dtype(x)
+    else:
+        found = getattr(x, "dtype", None)
+        if not isinstance(found, (np.dtype, ExtendedDType)):
+            raise TypeError(f"cannot determine the dtype of {x!r} of type {type(x).__name__}")
+    if found not in _SHORT and not isinstance(found, ExtendedDType):
+        raise _unsupported(found)
+    return canonicalize_dtype(found, allow_extended_dtype=True) if canonicalize else found
+
+
+def is_weakly_typed(x: Any) -> bool:
+    """Whether a value yields to other operands in promotion: Python's int, float and complex (the types too),
+    and arrays made of nothing else."""
+    try:
+        return x.weak_type
+    except AttributeError:
+        return x in (int, float, complex) if isinstance(x, type) else _python_scalar_type(x) not in (None, bool)
+
+
+def scalar_type_of(x: Any) -> type:
+    """The Python type of a value's elements: bool, int, float or complex."""
+    found = dtype(x)
+    if found not in _KIND:
+        raise TypeError(f"no Python scalar type corresponds to dtype {found}")
+    return _SCALAR_TYPE[_KIND[found]]
+
+
+# --- Order among dtypes ------------------------------------------------------------------------------------------
+
+_ABSTRACT_OF_KIND = {"b": np.generic, "i": np.signedinteger, "u": np.unsignedinteger, "f": np.floating,
+                     "c": np.complexfloating}
+
+
+def _scalar_class(spec: Any) -> Any:
+    if isinstance(spec, ExtendedDType) or isinstance(spec, type) and issubclass(spec, np.generic):
+        inner = getattr(spec, "dtype", None)  # jaxlite's scalar types carry their dtype, NumPy's do not
+        return inner.type if isinstance(inner, np.dtype) else spec
+    return _as_dtype(spec).type
+
+
+@cache
+def _issubclass(a: Any, b: Any) -> bool:
+    a, b = _scalar_class(a), _scalar_class(b)
+    if a is b or a == b:
+        return True
+    if isinstance(a, ExtendedDType):
+        a = a.type
+    if isinstance(b, ExtendedDType):
+        return False
+    # ml_dtypes' scalar types derive from np.generic alone; their kind says where they belong.
+    if not issubclass(a, (np.number, np.bool_, extended)) and a not in _ABSTRACT:
+        a = _ABSTRACT_OF_KIND.get(_KIND.get(np.dtype(a), ""), a) if a is not np.void else a
+    return issubclass(a, b)
+
+
+def issubdtype(a: Any, b: Any) -> bool:
+    """Whether dtype `a` is `b` or lies below it, as `numpy.issubdtype`.
+
+    bfloat16 and the float8, float6 and float4 types are `np.floating`, int4 and its like `np.signedinteger`;
+    `extended` and `prng_key` are above the extended dtypes.
+    """
+    try:
+        return _issubclass(a, b)
+    except TypeError:
+        return _issubclass(_as_dtype(a), _scalar_class(b))  # says what is wrong, or resolves an unhashable
+
+
+_KINDS_BY_NAME = {
+    "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu", "real floating": "f",
+    "complex floating": "c", "numeric": "iufc",
+}
+
+
+def isdtype(dtype: Any, kind: Any) -> bool:
+    """Whether a dtype is of a kind, as the array API has it.
+
+    Args:
+      kind: 'bool', 'signed integer', 'unsigned integer', 'integral', 'real floating', 'complex floating',
+        'numeric', a dtype, or a tuple of these.
+    Raises: ValueError for any other name.
+    """
+    found = _as_dtype(dtype)
+    for one in kind if isinstance(kind, tuple) else (kind,):
+        if isinstance(one, str) and one in _KINDS_BY_NAME:
+            if _KIND.get(found, "-") in _KINDS_BY_NAME[one]:
+                return True
+            continue
+        try:
+            if found == _as_dtype(one):
+                return True
+        except TypeError:
+            raise ValueError(f"kind={one!r} is neither a dtype nor one of {', '.join(_KINDS_BY_NAME)}") from None
+    return False
+
+
+# --- Promotion ---------------------------------------------------------------------------------------------------
+
+# Nodes are short names, and i* (with u*, the weak unsigned integers), f* and c* for weak types. Each line is a
+# chain of edges; a last entry in parentheses stands for an edge to each type listed.
+_SMALL_INTS = "i1 i2 i4 u1 u2 u4"
+_SMALL_FLOATS = " ".join(_SHORT[_dtype] for _dtype in _BY_KIND["f"] if _dtype.itemsize == 1)
+_STANDARD_EDGES = (
+    "bool i* u8 u16 u32 u64 f* f16 f32 f64 c128",
+    "u* i* i8 i16 i32 i64 f* bf16 f32 c64 c128",
+    "u8 i16", "u16 i32", "u32 i64", "f* c* c64",
+    *(f"i* {name}" for name in _SMALL_INTS.split()),
+    *(f"f* {name}" for name in _SMALL_FLOATS.split()),
+)
+# In strict mode only weak types give way, and only to types of their kind or a higher one.
+_STRICT_EDGES = (
+    "u* i* f* c*",
+    *(f"{kind}* {_SHORT[_dtype]}" for kinds, kind in (("iu", "i"), ("f", "f"), ("c", "c"))
+      for _kind in kinds for _dtype in _BY_KIND[_kind]),
+)
+
+
+def _upper_sets(chains: tuple[str, ...]) -> dict[str, frozenset[str]]:
+    """For each node the nodes that it widens into, itself included."""
+    edges: dict[str, set[str]] = {short: set() for short in _SHORT.values() if short != "float0"}
+    for chain in chains:
+        nodes = chain.split()
+        for low, high in zip(nodes, nodes[1:], strict=False):
+            edges.setdefault(low, set()).add(high)
+    sets: dict[str, frozenset[str]] = {}
+
+    def visit(node: str) -> frozenset[str]:
+        if node not in sets:
+            sets[node] = frozenset([node]).union(*(visit(high) for high in edges.get(node, ())))
+        return sets[node]
+
+    for node in edges:
+        visit(node)
+    return sets
+
+
+_UPPER = {"standard": _upper_sets(_STANDARD_EDGES), "strict": _upper_sets(_STRICT_EDGES)}
+_DEFAULT_OF_WEAK = {"i*": int64, "u*": uint64, "f*": float64, "c*": complex128}
+_PYTHON_OF_WEAK = {"i*": "int", "u*": "int", "f*": "float", "c*": "complex"}
+
+
+@cache
+def _join(nodes: frozenset[str], mode: str) -> str:
+    """The least upper bound of some nodes."""
+    upper = _UPPER[mode]
+    common = frozenset.intersection(*(upper[node] for node in nodes))
+    for node in common:
+        if upper[node] == common:
+            return node
+    names = [_PYTHON_OF_WEAK.get(node) or _FROM_SHORT[node].name for node in sorted(nodes)]
+    message = f"Input dtypes {', '.join(names)} have no available implicit dtype promotion path"
+    if mode == "strict":
+        raise TypePromotionError(f"{message} when jax_numpy_dtype_promotion is 'strict'. Convert the operands with "
+                                 "astype, or set jax_numpy_dtype_promotion to 'standard'.")
+    small = next((node for node in sorted(nodes) if node in _SMALL_FLOATS.split()), None)
+    what, wide = ("Floats of 8 bits and less", "float32") if small else ("Integers of less than 8 bits", "int32")
+    raise TypePromotionError(f"{message}. {what} are never promoted to or from another type without being asked; "
+                             f"convert explicitly, for instance with x.astype('{wide}').")
+
+
+def _node(dtype: Any, weak: bool) -> str:
+    """The node of a dtype. Booleans are never weak."""
+    kind = _KIND.get(dtype)
+    if kind is None:
+        raise ValueError(f"dtype {dtype} takes no part in type promotion")
+    return _SHORT[dtype] if not weak or kind == "b" else "i*" if kind == "u" else kind + "*"
+
+
+def _node_result(node: str, x64: bool) -> tuple[np.dtype, bool]:
+    weak = node in _DEFAULT_OF_WEAK
+    dtype = _DEFAULT_OF_WEAK[node] if weak else _FROM_SHORT[node]
+    return (dtype if x64 else _NARROW.get(dtype, dtype)), weak
+
+
+@cache
+def _join_operands(operands: tuple[tuple[Any, bool], ...], mode: str, x64: bool) -> tuple[Any, bool]:
+    canonical = [(dtype if x64 else _NARROW.get(dtype, dtype), weak) for dtype, weak in operands]
+    first = canonical[0][0]
+    all_weak = all(weak for _, weak in canonical)
+    if all(dtype == first for dtype, _ in canonical):
+        return first, all_weak and first != bool_
+    if all_weak and mode == "standard":  # weak operands keep the width that they happen to have
+        nodes = frozenset(_node(dtype, False) for dtype, _ in canonical)
+        return _node_result(_join(nodes, mode), x64)[0], True
+    return _node_result(_join(frozenset(_node(*operand) for operand in canonical), mode), x64)
+
+
+_pair_memo: dict[Any, tuple[Any, bool]] = {}
+
+
+def lattice_result(dtype_a: Any, weak_a: bool, dtype_b: Any, weak_b: bool) -> tuple[Any, bool]:
+    """The dtype and weak type in which an operation of two values is done.
+
+    Raises: TypePromotionError if the two have no common type.
+    """
+    key = (dtype_a, weak_a, dtype_b, weak_b, _promotion.value, _x64.value)
+    found = _pair_memo.get(key)
+    if found is None:
+        found = _pair_memo[key] = lattice_join(((dtype_a, weak_a), (dtype_b, weak_b)))
+    return found
+
+
+def lattice_join(operands: tuple[tuple[Any, bool], ...]) -> tuple[Any, bool]:
+    """`lattice_result` for any number of (dtype, weak_type) pairs."""
+    return _join_operands(operands, _promotion.value, _x64.value)
+
+
+def promote_types(a: Any, b: Any) -> np.dtype:
+    """The dtype to which two dtypes promote; Python's int, float and complex are weak.
+
+    Not narrowed: the result may be 64-bit while x64 is off. Raises: TypePromotionError.
+
+    >>> promote_types('bfloat16', 'float16'), promote_types('int32', float)
+    (dtype('float32'), dtype('float64'))
+    """
+    nodes = frozenset(_node(_as_dtype(spec), spec in (int, float, complex) if isinstance(spec, type) else False)
+                      for spec in (a, b))
+    return _node_result(_join(nodes, _promotion.value), True)[0]
+
+
+def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
+    """The dtype of an operation on these values and dtypes.
+
+    Args:
+      args: arrays, Python numbers, dtypes, scalar types, names of dtypes; None is the default float.
+      return_weak_type_flag: return (dtype, weak_type) instead.
+    Raises: TypePromotionError; TypeError for arguments without a supported dtype.
+
+    >>> result_type(np.int8(1), 2.0, return_weak_type_flag=True)
+    (dtype('float32'), True)
+    """
+    if not args:
+        raise ValueError("result_type takes at least one array or dtype")
+    found = [
+        (check_user_dtype_supported(arg, "result_type"), is_weakly_typed(arg))
+        if arg is None or isinstance(arg, (str, type, np.dtype)) else (dtype(arg, canonicalize=True),
+                                                                       is_weakly_typed(arg))
+        for arg in args
+    ]
+    if found[0][0] not in _KIND and all(one == found[0][0] for one, _ in found):
+        result: tuple[Any, bool] = found[0]  # float0 and extended dtypes promote with themselves alone
+    else:
+        mode = _promotion.value
+        nodes = frozenset("u*" if weak and _KIND.get(one) == "u" else _node(one, weak) for one, weak in found)
+        result = _node_result(_join(nodes, mode), _x64.value)
+    return result if return_weak_type_flag else result[0]
+
+
+# --- Neighbouring dtypes, and facts about one ----------------------------------------------------------------------
+
+finfo = ml_dtypes.finfo  # these two know NumPy's types as well
+iinfo = ml_dtypes.iinfo
+
+
+@cache
+def to_inexact_dtype(dtype: Any) -> Any:
+    """The floating-point or complex dtype in which functions such as `sin` work: 64-bit integers give float64
+    (where it is available), other integers and booleans float32; inexact dtypes stay."""
+    if _KIND.get(dtype, "f") in "fc":
+        return dtype
+    return float64 if dtype in (int64, uint64) else float32
+
+
+def to_numeric_dtype(dtype: Any) -> Any:
+    """Booleans become the default integer; other dtypes stay."""
+    return canonicalize_dtype(int) if dtype == bool_ else dtype
+
+
+@cache
+def to_floating_dtype(dtype: Any) -> Any:
+    """`to_inexact_dtype`, with the dtype of the real part for complex ones."""
+    return {complex64: float32, complex128: float64}.get(dtype) or to_inexact_dtype(dtype)
+
+
+@cache
+def to_complex_dtype(dtype: Any) -> Any:
+    """The complex dtype that holds values of `dtype`: complex128 for 64-bit numbers, else complex64."""
+    return complex128 if to_floating_dtype(dtype) == float64 else complex64
+
+
+def default_dtype(scalar_type: type) -> np.dtype:
+    """The dtype that Python numbers of a type have now: int32 or int64 for `int`, and so on."""
+    return canonicalize_dtype(scalar_type)
+
+
+def itemsize_bits(dtype: Any) -> int:
+    """The size of an element in bits: 4 for int4, 8 for bool, 64 for Python's `int`. ValueError for others
+    than numbers and booleans."""
+    if dtype is not None:
+        found = _as_dtype(dtype)
+        if found in _KIND:
+            return _BITS[found]
+    raise ValueError(f"dtype {dtype} has no size in bits")
+
+
+_BITS = {dtype: (finfo if kind in "fc" else iinfo)(dtype).bits * (2 if kind == "c" else 1) if kind != "b" else 8
+         for dtype, kind in _KIND.items()}

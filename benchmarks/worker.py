@@ -1,0 +1,248 @@
+"""One side of the benchmark: times one group of rows with one frontend and prints one JSON line a row.
+
+Run by `benchmarks.run` as `python -m benchmarks.worker`. A line is {"row", "times" (seconds a call, one per repeat)}
+and, where it applies, "eqns" and "check" (a digest of the results, to see that both sides did the same work), or
+{"row", "error"} where the row failed. The fresh-process rows are not here: a process that has imported this file is
+not fresh.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks import programs
+from benchmarks.programs import Frontend, Program
+
+
+class Effort(NamedTuple):
+    """How long to measure: `repeats` samples, each of as many calls as fill `sample` seconds."""
+
+    repeats: int
+    sample: float
+
+
+EFFORTS = {"quick": Effort(3, 1.5e-3), "full": Effort(15, 5e-3)}
+Row = tuple[str, Callable[[], dict[str, Any]]]
+
+
+def time_calls(call: Callable[[], Any], effort: Effort, finish: Callable[[Any], Any]) -> list[float]:
+    """Seconds a call, `effort.repeats` times; `finish` waits for the last result of each sample."""
+    count, spent = 1, 0.0
+    finish(call())
+    while True:  # warm up, and find how many calls fill a sample
+        start = perf_counter()
+        for _ in range(count):
+            result = call()
+        finish(result)
+        spent = perf_counter() - start
+        if spent >= effort.sample / 2:
+            break
+        count *= 2
+    times = []
+    for _ in range(effort.repeats):
+        start = perf_counter()
+        for _ in range(count):
+            result = call()
+        finish(result)
+        times.append((perf_counter() - start) / count)
+    return times
+
+
+def time_once(prepare: Callable[[], Callable[[], Any]], effort: Effort) -> tuple[list[float], Any]:
+    """Times work that a cache would answer the second time: `prepare` makes fresh work, untimed, for each sample."""
+    prepare()()
+    times = []
+    for _ in range(effort.repeats):
+        work = prepare()
+        start = perf_counter()
+        result = work()
+        times.append(perf_counter() - start)
+    return times, result
+
+
+def count_eqns(jaxpr: Any, seen: set[int] | None = None) -> int:
+    """Equations of a jaxpr and of every jaxpr in its parameters; a jaxpr used many times counts once."""
+    seen = set() if seen is None else seen
+    jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
+    if id(jaxpr) in seen:
+        return 0
+    seen.add(id(jaxpr))
+    total = len(jaxpr.eqns)
+    for eqn in jaxpr.eqns:
+        for value in eqn.params.values():
+            for inner in value if isinstance(value, (tuple, list)) else (value,):
+                if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
+                    total += count_eqns(inner, seen)
+    return total
+
+
+def digest(result: Any) -> Any:
+    """Dtype, shape, magnitude and a weighted mean (it sees order and sign) of every array in a result."""
+    if isinstance(result, dict):
+        return [digest(result[key]) for key in sorted(result)]
+    if isinstance(result, (tuple, list)):
+        return [digest(item) for item in result]
+    if not (hasattr(result, "__array__") or isinstance(result, (bool, int, float))):
+        return str(result)
+    array = np.asarray(result)
+    values = array.astype(np.float64).ravel()
+    magnitude = float(np.abs(values).mean()) if array.size else 0.0
+    weighted = float(np.linspace(1, 2, array.size) @ values / array.size / magnitude) if magnitude else 0.0
+    return [str(array.dtype), list(array.shape), magnitude, weighted]
+
+
+def fresh(ns: Frontend, make: Program) -> tuple[Callable[..., Any], Any]:
+    """A program's fresh function and its arguments as device arrays."""
+    function, arguments = make(ns)
+    return function, ns.jax.tree_util.tree_map(ns.jnp.asarray, arguments)
+
+
+def trace_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
+    for name, make in programs.STAGED.items():
+
+        def row(make: Program = make) -> dict[str, Any]:
+            def prepare() -> Callable[[], Any]:
+                function, arguments = fresh(ns, make)
+                jitted = ns.jax.jit(function)
+                return lambda: jitted.trace(*arguments)
+
+            times, traced = time_once(prepare, effort)
+            return {"times": times, "eqns": count_eqns(traced.jaxpr)}
+
+        yield name, row
+
+
+def lower_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
+    for name, make in programs.STAGED.items():
+
+        def row(make: Program = make) -> dict[str, Any]:
+            eqns = 0
+
+            def prepare() -> Callable[[], Any]:
+                nonlocal eqns
+                function, arguments = fresh(ns, make)
+                traced = ns.jax.jit(function).trace(*arguments)
+                eqns = eqns or count_eqns(traced.jaxpr)
+                return traced.lower
+
+            times, _ = time_once(prepare, effort)
+            return {"times": times, "eqns": eqns}
+
+        yield name, row
+
+
+def compile_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
+    for name, make in programs.COMPILED.items():
+
+        def row(make: Program = make) -> dict[str, Any]:
+            def prepare() -> Callable[[], Any]:
+                function, arguments = fresh(ns, make)
+                return ns.jax.jit(function).trace(*arguments).lower().compile
+
+            return {"times": time_once(prepare, effort)[0]}
+
+        yield name, row
+
+
+def run_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
+    longer = Effort(effort.repeats * 4, effort.sample)  # threads make run times noisy: the best of more samples
+    for name, make in programs.COMPILED.items():
+
+        def row(make: Program = make) -> dict[str, Any]:
+            function, arguments = fresh(ns, make)
+            compiled = ns.jax.jit(function).lower(*arguments).compile()
+            wait = ns.jax.block_until_ready
+            times = time_calls(lambda: wait(compiled(*arguments)), longer, lambda _: None)
+            return {"times": times, "check": digest(compiled(*arguments))}
+
+        yield name, row
+
+
+def first_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
+    for name, make in programs.FIRST_CALLS.items():
+
+        def row(make: Program = make) -> dict[str, Any]:
+            def prepare() -> Callable[[], Any]:
+                function, arguments = fresh(ns, make)
+                jitted = ns.jax.jit(function)
+                return lambda: ns.jax.block_until_ready(jitted(*arguments))
+
+            times, result = time_once(prepare, effort)
+            return {"times": times, "check": digest(result)}
+
+        yield name, row
+
+
+def expression_row(
+    ns: Frontend, effort: Effort, environment: dict[str, Any], text: str, setup: str = ""
+) -> Callable[[], dict[str, Any]]:
+    """A row that is source text, so that both sides evaluate the same characters."""
+
+    def row() -> dict[str, Any]:
+        names = dict(environment)
+        exec(setup, names)
+        call = eval(f"lambda: ({text})", names)
+        check = digest(call())
+        return {"times": time_calls(call, effort, ns.jax.block_until_ready), "check": check}
+
+    return row
+
+
+def call_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
+    environment = programs.call_environment(ns)
+    for name, setup, text in programs.CALLS:
+        yield name, expression_row(ns, effort, environment, text, setup)
+
+
+def eager_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
+    environment = programs.eager_environment(ns)
+    for text in programs.EAGER_SHORT + programs.EAGER_OTHER:
+        yield text, expression_row(ns, effort, environment, text)
+
+
+GROUPS = {
+    "trace": trace_rows,
+    "lower": lower_rows,
+    "compile": compile_rows,
+    "run": run_rows,
+    "first call": first_rows,
+    "warm call": call_rows,
+    "eager": eager_rows,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--module", required=True, help="the frontend to measure: jaxlite or jax")
+    parser.add_argument("--group", required=True, choices=GROUPS)
+    parser.add_argument("--effort", choices=EFFORTS, default="full")
+    parser.add_argument("--rows", default="", help="regular expression: measure only the rows whose name it finds")
+    options = parser.parse_args()
+    module = options.module
+    ns = Frontend(*map(importlib.import_module, (module, f"{module}.numpy", f"{module}.lax")))
+    gc.freeze()  # what the imports made stays; collecting between rows is then cheap
+    for name, measure in GROUPS[options.group](ns, EFFORTS[options.effort]):
+        if not re.search(options.rows, name):
+            continue
+        gc.collect()
+        gc.disable()
+        try:
+            result = measure()
+        except Exception as error:  # a row that fails is a result, and the rows after it still count
+            result = {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
+        finally:
+            gc.enable()
+        print(json.dumps({"row": name, **result}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -86,6 +86,7 @@ for _dtype in _KIND:
 _FROM_SHORT = {short: dtype for dtype, short in _SHORT.items()}
 
 python_scalar_dtypes: dict[type, np.dtype] = {bool: bool_, int: int64, float: float64, complex: complex128}
+_WEAK_TYPES = frozenset((int, float, complex))
 _SCALAR_TYPE = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 _NARROW = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
 
@@ -118,7 +119,7 @@ def _as_dtype(spec: Any) -> Any:
     """The NumPy or extended dtype that `spec` names, supported in arrays or not, 64-bit types kept."""
     if isinstance(spec, (np.dtype, ExtendedDType)):
         return spec
-    if isinstance(spec, type) and issubclass(spec, _ABSTRACT) and (spec in _ABSTRACT or issubclass(spec, extended)):
+    if isinstance(spec, type) and (spec in _ABSTRACT or issubclass(spec, extended)):
         raise TypeError(f"{spec.__name__} is an abstract type, not a dtype; give a concrete one such as float32")
     inner = getattr(spec, "dtype", None)
     if isinstance(inner, (np.dtype, ExtendedDType)):
@@ -141,6 +142,8 @@ def _canonical(spec: Any, x64: bool) -> Any:
     dtype = _as_dtype(spec)
     if dtype not in _SHORT and not isinstance(dtype, ExtendedDType):
         raise _unsupported(dtype)
+    if dtype in _SHORT:
+        dtype = _FROM_SHORT[_SHORT[dtype]]  # one object for equal dtypes (int64 and longlong)
     return dtype if x64 else _NARROW.get(dtype, dtype)
 
 
@@ -185,7 +188,7 @@ def check_user_dtype_supported(dtype: Any, fun_name: str | None = None) -> Any:
         if fun_name and "not supported:" in str(error):
             raise _unsupported(_as_dtype(dtype), f" in {fun_name}") from None
         raise
-    if not _x64.value and dtype is not None and dtype not in python_scalar_dtypes:
+    if canonical is not dtype and dtype is not None and not _x64.value and dtype not in python_scalar_dtypes:
         asked = _as_dtype(dtype)
         if asked in _NARROW:
             where = f" requested in {fun_name}" if fun_name else ""
@@ -243,10 +246,12 @@ def dtype(x: Any, *, canonicalize: bool = False) -> Any:
 def is_weakly_typed(x: Any) -> bool:
     """Whether a value yields to other operands in promotion: Python's int, float and complex (the types too),
     and arrays made of nothing else."""
-    try:
-        return x.weak_type
-    except AttributeError:
-        return x in (int, float, complex) if isinstance(x, type) else _python_scalar_type(x) not in (None, bool)
+    if type(x) in _WEAK_TYPES:
+        return True
+    if isinstance(x, type):
+        return x in _WEAK_TYPES
+    weak = getattr(x, "weak_type", None)
+    return _python_scalar_type(x) in _WEAK_TYPES if weak is None else weak
 
 
 def scalar_type_of(x: Any) -> type:
@@ -259,29 +264,27 @@ def scalar_type_of(x: Any) -> type:
 
 # --- Order among dtypes ------------------------------------------------------------------------------------------
 
-_ABSTRACT_OF_KIND = {"b": np.generic, "i": np.signedinteger, "u": np.unsignedinteger, "f": np.floating,
-                     "c": np.complexfloating}
+# ml_dtypes' scalar types derive from np.generic alone; this says where they belong.
+_ABSTRACT_OF_KIND = {"i": np.signedinteger, "u": np.unsignedinteger, "f": np.floating}
 
 
 def _scalar_class(spec: Any) -> Any:
-    if isinstance(spec, ExtendedDType) or isinstance(spec, type) and issubclass(spec, np.generic):
-        inner = getattr(spec, "dtype", None)  # jaxlite's scalar types carry their dtype, NumPy's do not
-        return inner.type if isinstance(inner, np.dtype) else spec
-    return _as_dtype(spec).type
+    """The scalar type that stands for a dtype or an abstract type in `issubdtype`; an extended dtype as it is."""
+    if isinstance(spec, type) and (spec in _ABSTRACT or issubclass(spec, extended)):
+        return spec
+    found = _as_dtype(spec)
+    return found if isinstance(found, ExtendedDType) else found.type
 
 
 @cache
 def _issubclass(a: Any, b: Any) -> bool:
     a, b = _scalar_class(a), _scalar_class(b)
-    if a is b or a == b:
-        return True
+    if a == b or isinstance(b, ExtendedDType):
+        return a == b
     if isinstance(a, ExtendedDType):
         a = a.type
-    if isinstance(b, ExtendedDType):
-        return False
-    # ml_dtypes' scalar types derive from np.generic alone; their kind says where they belong.
-    if not issubclass(a, (np.number, np.bool_, extended)) and a not in _ABSTRACT:
-        a = _ABSTRACT_OF_KIND.get(_KIND.get(np.dtype(a), ""), a) if a is not np.void else a
+    elif a.__module__ == "ml_dtypes":
+        a = _ABSTRACT_OF_KIND.get(_KIND.get(np.dtype(a), ""), a)
     return issubclass(a, b)
 
 
@@ -290,11 +293,11 @@ def issubdtype(a: Any, b: Any) -> bool:
 
     bfloat16 and the float8, float6 and float4 types are `np.floating`, int4 and its like `np.signedinteger`;
     `extended` and `prng_key` are above the extended dtypes.
+
+    >>> issubdtype('bfloat16', np.floating)
+    True
     """
-    try:
-        return _issubclass(a, b)
-    except TypeError:
-        return _issubclass(_as_dtype(a), _scalar_class(b))  # says what is wrong, or resolves an unhashable
+    return _issubclass(a, b)
 
 
 _KINDS_BY_NAME = {
@@ -328,7 +331,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 # --- Promotion ---------------------------------------------------------------------------------------------------
 
 # Nodes are short names, and i* (with u*, the weak unsigned integers), f* and c* for weak types. Each line is a
-# chain of edges; a last entry in parentheses stands for an edge to each type listed.
+# chain of edges.
 _SMALL_INTS = "i1 i2 i4 u1 u2 u4"
 _SMALL_FLOATS = " ".join(_SHORT[_dtype] for _dtype in _BY_KIND["f"] if _dtype.itemsize == 1)
 _STANDARD_EDGES = (
@@ -367,7 +370,7 @@ def _upper_sets(chains: tuple[str, ...]) -> dict[str, frozenset[str]]:
 
 _UPPER = {"standard": _upper_sets(_STANDARD_EDGES), "strict": _upper_sets(_STRICT_EDGES)}
 _DEFAULT_OF_WEAK = {"i*": int64, "u*": uint64, "f*": float64, "c*": complex128}
-_PYTHON_OF_WEAK = {"i*": "int", "u*": "int", "f*": "float", "c*": "complex"}
+_WEAK_NAMES = {"i*": "weak int", "u*": "weak unsigned int", "f*": "weak float", "c*": "weak complex"}
 
 
 @cache
@@ -378,7 +381,7 @@ def _join(nodes: frozenset[str], mode: str) -> str:
     for node in common:
         if upper[node] == common:
             return node
-    names = [_PYTHON_OF_WEAK.get(node) or _FROM_SHORT[node].name for node in sorted(nodes)]
+    names = [_WEAK_NAMES.get(node) or _FROM_SHORT[node].name for node in sorted(nodes)]
     message = f"Input dtypes {', '.join(names)} have no available implicit dtype promotion path"
     if mode == "strict":
         raise TypePromotionError(f"{message} when jax_numpy_dtype_promotion is 'strict'. Convert the operands with "
@@ -407,9 +410,9 @@ def _node_result(node: str, x64: bool) -> tuple[np.dtype, bool]:
 def _join_operands(operands: tuple[tuple[Any, bool], ...], mode: str, x64: bool) -> tuple[Any, bool]:
     canonical = [(dtype if x64 else _NARROW.get(dtype, dtype), weak) for dtype, weak in operands]
     first = canonical[0][0]
-    all_weak = all(weak for _, weak in canonical)
-    if all(dtype == first for dtype, _ in canonical):
-        return first, all_weak and first != bool_
+    all_weak = all(weak for _, weak in canonical) and first != bool_
+    if all(dtype == first for dtype, _ in canonical) and not (all_weak and mode == "strict"):
+        return first, all_weak
     if all_weak and mode == "standard":  # weak operands keep the width that they happen to have
         nodes = frozenset(_node(dtype, False) for dtype, _ in canonical)
         return _node_result(_join(nodes, mode), x64)[0], True
@@ -444,9 +447,19 @@ def promote_types(a: Any, b: Any) -> np.dtype:
     >>> promote_types('bfloat16', 'float16'), promote_types('int32', float)
     (dtype('float32'), dtype('float64'))
     """
-    nodes = frozenset(_node(_as_dtype(spec), spec in (int, float, complex) if isinstance(spec, type) else False)
-                      for spec in (a, b))
+    nodes = frozenset(_node(_as_dtype(spec), isinstance(spec, type) and spec in _WEAK_TYPES) for spec in (a, b))
     return _node_result(_join(nodes, _promotion.value), True)[0]
+
+
+@cache
+def _join_types(operands: tuple[tuple[Any, bool], ...], mode: str, x64: bool) -> tuple[Any, bool]:
+    """As `_join_operands`, but a weak operand counts as the default type of its kind, whatever its width."""
+    first = operands[0][0]
+    if first not in _KIND and all(dtype == first for dtype, _ in operands):
+        return first, False  # float0 and extended dtypes promote with themselves alone
+    nodes = frozenset("u*" if weak and mode == "standard" and _KIND.get(dtype) == "u" else _node(dtype, weak)
+                      for dtype, weak in operands)
+    return _node_result(_join(nodes, mode), x64)
 
 
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
@@ -463,17 +476,11 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     if not args:
         raise ValueError("result_type takes at least one array or dtype")
     found = [
-        (check_user_dtype_supported(arg, "result_type"), is_weakly_typed(arg))
-        if arg is None or isinstance(arg, (str, type, np.dtype)) else (dtype(arg, canonicalize=True),
-                                                                       is_weakly_typed(arg))
+        (check_user_dtype_supported(arg, "result_type") if arg is None or isinstance(arg, (str, type, np.dtype))
+         else dtype(arg, canonicalize=True), is_weakly_typed(arg))
         for arg in args
     ]
-    if found[0][0] not in _KIND and all(one == found[0][0] for one, _ in found):
-        result: tuple[Any, bool] = found[0]  # float0 and extended dtypes promote with themselves alone
-    else:
-        mode = _promotion.value
-        nodes = frozenset("u*" if weak and _KIND.get(one) == "u" else _node(one, weak) for one, weak in found)
-        result = _node_result(_join(nodes, mode), _x64.value)
+    result = _join_types(tuple(found), _promotion.value, _x64.value)
     return result if return_weak_type_flag else result[0]
 
 

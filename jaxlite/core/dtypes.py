@@ -516,11 +516,6 @@ def to_complex_dtype(dtype: Any) -> Any:
     return complex128 if to_floating_dtype(dtype) == float64 else complex64
 
 
-def default_dtype(scalar_type: type) -> np.dtype:
-    """The dtype that Python numbers of a type have now: int32 or int64 for `int`, and so on."""
-    return canonicalize_dtype(scalar_type)
-
-
 def itemsize_bits(dtype: Any) -> int:
     """The size of an element in bits: 4 for int4, 8 for bool, 64 for Python's `int`. ValueError for others
     than numbers and booleans."""

@@ -276,8 +276,8 @@ FIRST_CALLS: dict[str, Program] = {
     "x + 1": lambda ns: (lambda x: x + 1, (_normal(4),)),
     "softmax 4 MB": softmax,
     "heat equation": heat,
-    "control flow, 300": _sized(control_flow, blocks=8),
-    "transformer, 4 layers": _sized(transformer, layers=4),
+    "control flow, 100": _sized(control_flow, blocks=3),
+    "transformer, 2 layers": _sized(transformer, layers=2),
 }
 
 

@@ -24,13 +24,17 @@ from benchmarks.programs import Frontend, Program
 
 
 class Effort(NamedTuple):
-    """How long to measure: `repeats` samples, each of as many calls as fill `sample` seconds."""
+    """How long to measure: `repeats` samples, each of as many calls as fill `sample` seconds.
+
+    Work that can be done only once is a sample by itself; there may be more of them, to fill `patience` seconds.
+    """
 
     repeats: int
     sample: float
+    patience: float
 
 
-EFFORTS = {"quick": Effort(3, 1.5e-3), "full": Effort(15, 5e-3)}
+EFFORTS = {"quick": Effort(3, 1.5e-3, 0.05), "full": Effort(12, 5e-3, 0.4)}
 Row = tuple[str, Callable[[], dict[str, Any]]]
 
 
@@ -60,8 +64,8 @@ def time_calls(call: Callable[[], Any], effort: Effort, finish: Callable[[Any], 
 def time_once(prepare: Callable[[], Callable[[], Any]], effort: Effort) -> tuple[list[float], Any]:
     """Times work that a cache would answer the second time: `prepare` makes fresh work, untimed, for each sample."""
     prepare()()
-    times = []
-    for _ in range(effort.repeats):
+    times: list[float] = []
+    while len(times) < effort.repeats or (sum(times) < effort.patience and len(times) < 10 * effort.repeats):
         work = prepare()
         start = perf_counter()
         result = work()
@@ -154,7 +158,7 @@ def compile_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
 
 
 def run_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
-    longer = Effort(effort.repeats * 4, effort.sample)  # threads make run times noisy: the best of more samples
+    longer = effort._replace(repeats=4 * effort.repeats)  # threads make run times noisy: the best of more samples
     for name, make in programs.COMPILED.items():
 
         def row(make: Program = make) -> dict[str, Any]:

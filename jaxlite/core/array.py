@@ -1,0 +1,237 @@
+"""The array: jaxlib's C++ type, with the attributes that need nothing but the value itself.
+
+`Array` is what users name (tracers are instances of it too), `ArrayImpl` the C++ class of concrete arrays.
+Operators and NumPy's methods are added by `jaxlite.numpy`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes
+from jaxlite.core.aval import ShapedArray
+from jaxlite.core.values import aval_of
+from lowering import platforms, xla
+
+Array = xla.Array
+ArrayImpl = xla.ArrayImpl
+_shardings: dict[Any, Any] = {}
+
+
+def single_device_sharding(device: Any) -> Any:
+    """The sharding of arrays that live on one device; one object per device, so that it compares fast."""
+    try:
+        return _shardings[device]
+    except KeyError:
+        return _shardings.setdefault(device, xla.SingleDeviceSharding(device))
+
+
+def device_of(array: Any) -> Any:
+    """The device of a concrete array."""
+    return next(iter(array.sharding.device_set))
+
+
+def put_array(value: Any, device: Any, committed: bool, copy: bool = False, aval: Any = None) -> Any:
+    """An Array on a device from a host value (NumPy array or scalar) or from an Array on another device."""
+    if aval is None:
+        aval = aval_of(value)
+    sharding = single_device_sharding(device)
+    if type(value) is ArrayImpl:
+        if value.is_deleted():
+            raise deleted_error(value)
+        return xla.device_put(value, aval, sharding, device, committed, copy)
+    if isinstance(aval.dtype, np.dtype):
+        array = np.asarray(value)
+        if array.dtype != aval.dtype or not array.dtype.isnative:
+            array = array.astype(aval.dtype)
+        return xla.device_put(np.ascontiguousarray(array).reshape(array.shape), aval, sharding, device, committed, copy)
+    raise TypeError(f"a value of dtype {aval.dtype} cannot be put on a device")
+
+
+def deleted_error(array: Any) -> RuntimeError:
+    """The error for the use of an array whose buffer is gone."""
+    return RuntimeError(f"Array has been deleted with shape={array.aval.str_short()}. It was donated to a compiled "
+                        "function, or delete() was called; use the function's result instead, or do not donate it.")
+
+
+def host_value(array: Any) -> np.ndarray:
+    """The value as a read-only NumPy array; waits until it is computed, and is kept with the array."""
+    if array.is_deleted():
+        raise deleted_error(array)
+    value = array._npy_value
+    if value is None:
+        value = xla.to_numpy(array)
+        value.flags.writeable = False
+        array._npy_value = value
+    return value
+
+
+def make_array(value: Any) -> Any:
+    """A fresh uncommitted Array on the default device that shares no memory with `value`."""
+    return put_array(value, platforms.default_device(), False, copy=True)
+
+
+# --- attributes of concrete arrays -------------------------------------------------------------------
+
+
+def _scalar_value(array: Any, kind: type) -> Any:
+    if array.aval.size != 1:
+        raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={array.ndim}")
+    return kind(host_value(array).reshape(()).item())
+
+
+def _bool(array: Any) -> bool:
+    size = array.aval.size
+    if size == 0:
+        raise ValueError("The truth value of an empty array is ambiguous. Use `array.size > 0` to check that it "
+                         "is not empty.")
+    if size > 1:
+        raise ValueError("The truth value of an array with more than one element is ambiguous. "
+                         "Use a.any() or a.all()")
+    return bool(host_value(array).reshape(()))
+
+
+def _index(array: Any) -> int:
+    if array.aval.shape or not dtypes.issubdtype(array.aval.dtype, np.integer):
+        raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
+    return int(host_value(array))
+
+
+def _len(array: Any) -> int:
+    try:
+        return array.aval.shape[0]
+    except IndexError:
+        raise TypeError("len() of unsized object") from None
+
+
+def _dunder_array(array: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    value = host_value(array)
+    if dtype is not None and value.dtype != dtype:
+        if copy is False:
+            raise ValueError("Unable to avoid copy while creating an array as requested.")
+        return value.astype(dtype)
+    return value.copy() if copy else value
+
+
+def _repr(array: Any) -> str:
+    if array.is_deleted():
+        return f"<deleted Array of {array.aval.str_short()}>"
+    weak = ", weak_type=True" if array.aval.weak_type else ""
+    suffix = f", dtype={array.dtype.name}{weak})"
+    value = host_value(array)
+    if value.size == 0:
+        return f"Array([], shape={array.shape}{suffix}" if value.shape != (0,) else f"Array([]{suffix}"
+    body = np.array2string(value, prefix="Array(", suffix=suffix, separator=", ")
+    last = len(body) - (body.rfind("\n") + 1)
+    gap = ", " if (len("Array(") if "\n" not in body else 0) + last + len(suffix) <= 80 + 1 else ",\n      "
+    return f"Array({body}{gap}{suffix[2:]}"
+
+
+def _format(array: Any, spec: str) -> str:
+    return format(host_value(array)[()] if not array.shape else host_value(array), spec)
+
+
+def _iter(array: Any) -> Any:
+    if not array.shape:
+        raise TypeError("iteration over a 0-d array")
+    return (array[index] for index in range(array.shape[0]))
+
+
+def _immutable(array: Any, index: Any, value: Any) -> None:
+    raise TypeError("JAX arrays are immutable and do not support in-place item assignment. Instead of x[idx] = y, "
+                    "use x = x.at[idx].set(y) or another .at[] method: each gives an updated copy.")
+
+
+def _unhashable(array: Any) -> int:
+    raise TypeError(f"unhashable type: {type(array)}; arrays compare element by element, so they cannot be "
+                    "dictionary keys or static arguments. Use a tuple, or the array's bytes")
+
+
+def _rebuild(value: np.ndarray, weak_type: bool) -> Any:
+    array = make_array(value)
+    if weak_type:
+        array = put_array(array, device_of(array), False, aval=array.aval.update(weak_type=True))
+    return array
+
+
+def _reduce(array: Any) -> Any:
+    return _rebuild, (np.array(host_value(array)), array.aval.weak_type)
+
+
+def _copy_of(array: Any) -> Any:
+    if array.is_deleted():
+        raise deleted_error(array)
+    return put_array(array, device_of(array), array._committed, copy=True)
+
+
+def _dlpack(array: Any, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+            copy: bool | None = None) -> Any:
+    if array.is_deleted():
+        raise deleted_error(array)
+    return xla.to_dlpack(_copy_of(array) if copy else array, stream)
+
+
+def _dlpack_device(array: Any) -> tuple[int, int]:
+    device = device_of(array)
+    return {"cpu": 1, "gpu": 2}.get(platforms.platform_of(device), 1), device.local_hardware_id or 0
+
+
+def _shape_property(name: str, get: Any, doc: str) -> property:
+    return property(get, doc=doc)
+
+
+def _install() -> None:
+    cls: Any = ArrayImpl
+    cls.shape = property(lambda self: self.aval.shape, doc="Tuple of sizes.")
+    cls.dtype = property(lambda self: self.aval.dtype, doc="Element type.")
+    cls.ndim = property(lambda self: len(self.aval.shape), doc="Number of axes.")
+    cls.size = property(lambda self: self.aval.size, doc="Number of elements.")
+    cls.weak_type = property(lambda self: self.aval.weak_type, doc="Whether the dtype yields in promotion.")
+    cls.itemsize = property(lambda self: self.aval.dtype.itemsize, doc="Bytes per element.")
+    cls.nbytes = property(lambda self: self.aval.size * self.aval.dtype.itemsize, doc="Bytes of all elements.")
+    cls.sharding = property(lambda self: self._sharding, doc="Where the data lives.")
+    cls.device = property(device_of, doc="The device that holds the array.")
+    cls.committed = property(lambda self: self._committed, doc="Whether the array is bound to its device.")
+    cls.is_fully_addressable = property(lambda self: True, doc="Whether this process holds all of the data.")
+    cls.is_fully_replicated = property(lambda self: True, doc="Whether each device holds all of the data.")
+    cls.devices = lambda self: set(self.sharding.device_set)
+    cls._value = property(host_value)
+    cls.__bool__ = _bool
+    cls.__index__ = _index
+    cls.__len__ = _len
+    cls.__int__ = lambda self: _scalar_value(self, int)
+    cls.__float__ = lambda self: _scalar_value(self, float)
+    cls.__complex__ = lambda self: _scalar_value(self, complex)
+    cls.__array__ = _dunder_array
+    cls.__array_priority__ = 100
+    cls.__repr__ = _repr
+    cls.__str__ = lambda self: str(host_value(self)) if not self.is_deleted() else _repr(self)
+    cls.__format__ = _format
+    cls.__iter__ = _iter
+    cls.__setitem__ = _immutable
+    cls.__hash__ = _unhashable
+    cls.__reduce__ = _reduce
+    cls.__copy__ = _copy_of
+    cls.__deepcopy__ = lambda self, memo: _copy_of(self)
+    cls.__dlpack__ = _dlpack
+    cls.__dlpack_device__ = _dlpack_device
+    cls.item = _item
+    cls.tolist = lambda self: host_value(self).tolist()
+    cls.tobytes = lambda self, order="C": host_value(self).tobytes(order)
+    cls.copy_to_host_async = lambda self: self._copy_single_device_array_to_host_async()
+    sharding: Any = xla.SingleDeviceSharding
+    sharding.device_set = property(lambda self: {self._device})
+    sharding.__repr__ = lambda self: f"SingleDeviceSharding(device={self._device!r}, memory_kind={self._memory_kind})"
+    sharding.is_fully_replicated = True
+    sharding.is_fully_addressable = True
+
+
+def _item(array: Any, *args: Any) -> Any:
+    """The one element, or the element at an index, as a Python scalar."""
+    return host_value(array).item(*args)
+
+
+_install()
+platforms.configure(aval_class=ShapedArray)

@@ -1,0 +1,115 @@
+"""Abstract values: what a traced program knows of a value: shape, dtype, weak type; never its data.
+
+Avals are interned: two equal ones are one object, so comparing is `is` and a dict key costs one hash of
+an address.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes
+from lowering import xla
+
+
+class AbstractValue:
+    """Base of all abstract values."""
+
+    __slots__ = ("__weakref__",)
+
+
+class ShapedArray(AbstractValue):
+    """An array's shape and dtype. `weak_type` marks values made from Python scalars, which yield in promotion.
+
+    Args to the constructor: `shape` a tuple of ints, `dtype` a NumPy dtype or an extended dtype.
+    """
+
+    __slots__ = ("shape", "dtype", "weak_type")
+    shape: tuple[int, ...]
+    dtype: Any
+    weak_type: bool
+
+    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
+        try:
+            return _interned(shape, dtype, weak_type)
+        except TypeError:  # a list as shape, a string as dtype: the slow way in
+            pass
+        if not isinstance(dtype, dtypes.ExtendedDType):
+            dtype = np.dtype(dtype)
+        return _interned(tuple(int(size) for size in shape), dtype, bool(weak_type))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    def update(self, shape: Any = None, dtype: Any = None, weak_type: bool | None = None) -> ShapedArray:
+        """A copy with some fields replaced."""
+        return ShapedArray(
+            self.shape if shape is None else shape,
+            self.dtype if dtype is None else dtype,
+            self.weak_type if weak_type is None else weak_type,
+        )
+
+    def strip_weak_type(self) -> ShapedArray:
+        return _interned(self.shape, self.dtype, False) if self.weak_type else self
+
+    def str_short(self) -> str:
+        """`f32[2,3]`, as jaxprs print it."""
+        return f"{dtypes.short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapedArray({self.str_short()}{weak})"
+
+    def __str__(self) -> str:
+        return ("~" if self.weak_type else "") + self.str_short()
+
+    def __reduce__(self) -> Any:
+        return ShapedArray, (self.shape, self.dtype, self.weak_type)
+
+
+def _make_shaped_array(shape: tuple[int, ...], dtype: Any, weak_type: bool) -> ShapedArray:
+    if type(shape) is not tuple or not isinstance(dtype, (np.dtype, dtypes.ExtendedDType)):
+        raise TypeError
+    if type(weak_type) is not bool or any(type(size) is not int for size in shape):
+        raise TypeError
+    aval = object.__new__(ShapedArray)
+    aval.shape, aval.dtype, aval.weak_type = shape, dtype, weak_type
+    return aval
+
+
+_interned = xla.weak_value_interner(_make_shaped_array)
+shaped_array = _interned  # the constructor without its checks, for hot paths: exact types only
+
+
+class AbstractToken(AbstractValue):
+    """The type of a token: a value without data that orders side effects."""
+
+    __slots__ = ()
+
+    def str_short(self) -> str:
+        return "Token"
+
+    __str__ = __repr__ = str_short
+
+    def strip_weak_type(self) -> AbstractToken:
+        return self
+
+
+abstract_token = AbstractToken()
+
+
+def typematch(a: Any, b: Any) -> bool:
+    """Whether two avals are equal but for weak type."""
+    return a is b or (
+        isinstance(a, ShapedArray) and isinstance(b, ShapedArray) and a.shape == b.shape and a.dtype == b.dtype
+    )

@@ -1,0 +1,167 @@
+"""Options: where they are named, typed, read from the environment, and set for a process or a thread.
+
+Each option is a jaxlib `Config` state (a global value with a thread-local one over it), so that the C++
+call path sees changes at once. Options that change what a traced program means are part of the compile
+cache's key (`affects_program=True`).
+
+The environment is read once, at import: `JAXLITE_<NAME>`, or `JAX_<NAME>` where the option means the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from lowering import xla
+
+_UNSET = xla.config_unset
+
+
+class Option:
+    """One option: its current value, a global setter, and a thread-local override as a context manager."""
+
+    __slots__ = ("name", "parse", "state", "doc")
+
+    def __init__(self, name: str, default: Any, parse: Callable, doc: str, in_call_key: bool, in_trace_key: bool):
+        self.name, self.parse, self.doc = name, parse, doc
+        for prefix in ("JAXLITE_", "JAX_"):
+            text = os.environ.get(prefix + name.upper())
+            if text is not None:
+                default = parse(text, prefix + name.upper())
+                break
+        self.state = xla.Config(
+            name, default, include_in_jit_key=in_call_key, include_in_trace_context=in_trace_key
+        )
+
+    @property
+    def value(self) -> Any:
+        """The value in force in this thread."""
+        return self.state.value
+
+    def set(self, value: Any) -> None:
+        """Set the value for the whole process."""
+        self.state.set_global(self.parse(value, self.name))
+
+    @contextmanager
+    def __call__(self, value: Any) -> Iterator[None]:
+        """Override the value in this thread, inside a `with` block."""
+        previous = self.state.swap_local(self.parse(value, self.name))
+        try:
+            yield
+        finally:
+            self.state.set_local(previous)
+
+
+def _parse_bool(value: Any, name: str) -> bool:
+    if isinstance(value, str):
+        lowered = value.strip().lower()
+        if lowered in ("1", "true", "yes", "on", "y", "t"):
+            return True
+        if lowered in ("0", "false", "no", "off", "n", "f", ""):
+            return False
+        raise ValueError(f"{name} is {value!r}; it takes 1 or 0, true or false")
+    return bool(value)
+
+
+def _parse_text(value: Any, name: str) -> str | None:
+    return None if value is None else str(value)
+
+
+def _parse_any(value: Any, name: str) -> Any:
+    return value or None if isinstance(value, str) else value
+
+
+def _one_of(*choices: str | None) -> Callable:
+    def parse(value: Any, name: str) -> str | None:
+        if value not in choices:
+            raise ValueError(f"{name} is {value!r}; it takes one of {', '.join(map(repr, choices))}")
+        return value
+
+    return parse
+
+
+OPTIONS: dict[str, Option] = {}
+
+
+def _option(name: str, default: Any, parse: Callable, doc: str, affects_program: bool = False) -> Option:
+    OPTIONS[name] = option = Option(name, default, parse, doc, affects_program, affects_program)
+    return option
+
+
+enable_x64 = _option(
+    "enable_x64", False, _parse_bool, "Keep 64-bit types; otherwise they become 32-bit.", affects_program=True
+)
+disable_jit = _option("disable_jit", False, _parse_bool, "Run jit-decorated functions operation by operation.")
+numpy_dtype_promotion = _option(
+    "numpy_dtype_promotion", "standard", _one_of("standard", "strict"),
+    "'strict' makes implicit promotion between different array dtypes an error.", affects_program=True,
+)
+numpy_rank_promotion = _option(
+    "numpy_rank_promotion", "allow", _one_of("allow", "warn", "raise"),
+    "What happens when operands of different rank are broadcast.", affects_program=True,
+)
+default_matmul_precision = _option(
+    "default_matmul_precision", None, _parse_any,
+    "Precision of matrix products that ask for none.", affects_program=True,
+)
+default_device = _option(
+    "default_device", None, _parse_any, "The device that uncommitted computations use.", affects_program=True
+)
+debug_nans = _option("debug_nans", False, _parse_bool, "Raise FloatingPointError when a result holds a NaN.",
+                     affects_program=True)
+check_tracer_leaks = _option("check_tracer_leaks", False, _parse_bool,
+                             "After each trace, look for tracers that are still referenced.")
+enable_checks = _option("enable_checks", False, _parse_bool, "Check every jaxpr after it is made (slow).")
+traceback_filtering = _option("traceback_filtering", "auto", _one_of("auto", "off", "tracebackhide",
+                                                                      "remove_frames", "quiet_remove_frames"),
+                              "Whether errors hide the frames of jaxlite itself.")
+platforms = _option("platforms", None, _parse_text, "Comma-separated platforms to use, the first by default.")
+num_cpu_devices = _option("num_cpu_devices", -1, lambda value, name: int(value), "How many CPU devices to make.")
+log_compiles = _option("log_compiles", False, _parse_bool, "Log one line for each compile.")
+dump_ir_to = _option("dump_ir_to", None, _parse_any, "Folder that receives every stage of every compile.")
+dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text, "Which stages are dumped.")
+
+# Set while a trace is under way in this thread. In the call's key, so that a call with concrete arguments
+# inside a trace never takes the compiled path: it has to become part of the program.
+tracing = Option("tracing", False, _parse_bool, "A trace is under way.", in_call_key=True, in_trace_key=False)
+
+# C++ reads these three by itself.
+_post_hook = xla.Config("post_hook", None)
+xla.jit_states.set_disable_jit_state(disable_jit.state)
+xla.jit_states.set_enable_x64_state(enable_x64.state)
+xla.jit_states.set_post_hook_state(_post_hook)
+
+
+class Configuration:
+    """`jaxlite.config`: options by name, as attributes (`config.jax_enable_x64`) and through `update`."""
+
+    @staticmethod
+    def _find(name: str) -> Option:
+        for prefix in ("jaxlite_", "jax_", ""):
+            if name.startswith(prefix):
+                option = OPTIONS.get(name[len(prefix):])
+                if option is not None:
+                    return option
+        raise AttributeError(f"Unrecognized config option: {name}. Known are: {', '.join(sorted(OPTIONS))}")
+
+    def update(self, name: str, value: Any) -> None:
+        """Set an option for the whole process; `name` may carry the prefix `jax_` or `jaxlite_`."""
+        self._find(name).set(value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._find(name).value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._find(name).set(value)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """All options and their values in this thread."""
+        return {f"jax_{name}": option.value for name, option in OPTIONS.items()}
+
+
+config = Configuration()

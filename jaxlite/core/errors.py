@@ -1,0 +1,128 @@
+"""The exceptions users meet, with JAX's class names and base classes.
+
+Each message says what happened in the user's terms, where (their own file and line), and what to do
+instead. The texts that need a tracer's history are put together here from its trace's debug information.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class JaxprTypeError(TypeError):
+    """A jaxpr that is not well formed or not well typed; raised by `check_jaxpr`."""
+
+
+class ConcretizationTypeError(TypeError):
+    """A traced value was used where Python needs a concrete one.
+
+    Under `jit`, `grad` or `vmap` an array argument stands for every value it may take. What depends on one
+    value (a Python branch, a shape, an index of a list) has to be static (`static_argnums`), or become part
+    of the program (`jaxlite.lax.cond`, `jaxlite.numpy.where`).
+    """
+
+    def __init__(self, tracer: Any, context: str = ""):
+        super().__init__(_tracer_message("Abstract tracer value encountered where concrete value is expected",
+                                         tracer, context))
+
+
+class TracerBoolConversionError(ConcretizationTypeError):
+    """A traced value was used as a Python bool: in `if`, `while`, `and`, `or`, `not`, `assert`.
+
+    Choose between values with `jaxlite.numpy.where`, between computations with `jaxlite.lax.cond`, loop with
+    `jaxlite.lax.while_loop`; combine conditions with `&`, `|`, `~`; or mark the argument static.
+    """
+
+    def __init__(self, tracer: Any):
+        TypeError.__init__(self, _tracer_message(
+            "Attempted boolean conversion of traced array with shape " + _describe(tracer), tracer,
+            "use jaxlite.numpy.where or jaxlite.lax.cond to choose by a traced value, & and | to combine "
+            "conditions, or mark the argument static (static_argnums, static_argnames)"))
+
+
+class TracerIntegerConversionError(TypeError):
+    """A traced value was used where Python needs an integer: a list index, a shape, `range`, an axis.
+
+    Index arrays instead of lists, loop with `jaxlite.lax.fori_loop`, or mark the argument static.
+    """
+
+    def __init__(self, tracer: Any):
+        super().__init__(_tracer_message(
+            "The __index__() method was called on traced array with shape " + _describe(tracer), tracer,
+            "index a jaxlite array instead of a Python list, loop with jaxlite.lax.fori_loop, or mark the "
+            "argument static (static_argnums, static_argnames)"))
+
+
+class TracerArrayConversionError(TypeError):
+    """A traced value was handed to NumPy, which needs its data.
+
+    Use the function of the same name in `jaxlite.numpy`, or compute the NumPy value outside of the traced
+    function.
+    """
+
+    def __init__(self, tracer: Any):
+        super().__init__(_tracer_message(
+            "The numpy.ndarray conversion method __array__() was called on traced array with shape "
+            + _describe(tracer), tracer,
+            "call the function of the same name in jaxlite.numpy instead of numpy's"))
+
+
+class NonConcreteBooleanIndexError(IndexError):
+    """A boolean mask whose values are not known while tracing was used as an index: the size of the result
+    would depend on data.
+
+    Use `jaxlite.numpy.where(mask, x, fill)`, or functions with a `size` argument such as `nonzero`.
+    """
+
+    def __init__(self, tracer: Any):
+        super().__init__(_tracer_message(
+            "Array boolean indices must be concrete; got " + _describe(tracer), tracer,
+            "use jaxlite.numpy.where(mask, x, fill), the reductions' where= argument, or nonzero(mask, size=...)"))
+
+
+class UnexpectedTracerError(Exception):
+    """A tracer was used after its trace had ended: it leaked, through a global, an attribute or a closure.
+
+    Return values from the traced function instead of storing them elsewhere.
+    """
+
+    def __init__(self, tracer_or_text: Any):
+        if isinstance(tracer_or_text, str):
+            super().__init__(tracer_or_text)
+            return
+        tracer = tracer_or_text
+        debug = getattr(tracer._trace, "debug_info", None)
+        text = (f"Encountered an unexpected tracer. A function transformed by jaxlite had a side effect, allowing "
+                f"an intermediate value of type {tracer.aval.str_short()} to escape the scope of the transformation.")
+        if debug is not None:
+            text += f"\nThe function being traced when the value leaked was {debug}."
+        made = tracer.made_at()
+        if made:
+            text += f"\nThe leaked value was created on line {made}."
+        text += "\nTry: return the value from the function instead of storing it in a global, an attribute or a list."
+        super().__init__(text)
+
+
+class InconclusiveDimensionOperation(Exception):
+    """A comparison of symbolic dimensions that cannot be decided."""
+
+
+class KeyReuseError(RuntimeError):
+    """A random key was consumed twice; derive fresh ones with `jaxlite.random.split`."""
+
+
+class LeakChecked(Exception):
+    """Raised with `check_tracer_leaks`: a tracer is still referenced after its trace."""
+
+
+def _describe(tracer: Any) -> str:
+    return tracer.aval.str_short()
+
+
+def _tracer_message(problem: str, tracer: Any, hint: str) -> str:
+    text = f"{problem}."
+    for line in tracer.history():
+        text += f"\n{line}"
+    if hint:
+        text += f"\nTry: {hint}."
+    return text

@@ -1,0 +1,298 @@
+"""The jaxpr: a typed, closed program, as plain data.
+
+`Jaxpr` holds variables and equations, `ClosedJaxpr` adds the arrays bound to its constvars. Beside the data
+live what needs only the data: walking sub-jaxprs, evaluation, and the checker. Printing is in
+`jaxlite.core.printer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jaxlite.core import source
+from jaxlite.core.aval import AbstractValue, ShapedArray, typematch
+from jaxlite.core.errors import JaxprTypeError
+
+
+class Var:
+    """A variable of a jaxpr. It has a type and an identity; a name it gets when it is printed."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: AbstractValue):
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Var(id={id(self)}):{self.aval}"
+
+
+class DropVar(Var):
+    """The place of a result that nobody reads; printed as `_`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "_"
+
+
+class Literal:
+    """A scalar constant that stands in an equation itself. `val` is a Python or NumPy scalar."""
+
+    __slots__ = ("val", "aval")
+
+    def __init__(self, val: Any, aval: ShapedArray):
+        self.val, self.aval = val, aval
+
+    def __repr__(self) -> str:
+        return f"Literal({self.val}:{self.aval.str_short()})"
+
+
+Atom = Var | Literal
+Effects = frozenset
+no_effects: Effects = frozenset()
+
+
+class JaxprEqn:
+    """One line of a jaxpr: `outvars = primitive[params] invars`."""
+
+    __slots__ = ("primitive", "invars", "outvars", "params", "effects", "traceback")
+
+    def __init__(self, primitive: Any, invars: list[Atom], outvars: list[Var], params: dict[str, Any],
+                 effects: Effects = no_effects, traceback: Any = None):
+        self.primitive = primitive
+        self.invars = invars
+        self.outvars = outvars
+        self.params = params
+        self.effects = effects
+        self.traceback = traceback
+
+    def replace(self, **changes: Any) -> JaxprEqn:
+        """A copy with some fields replaced."""
+        fields = {name: getattr(self, name) for name in JaxprEqn.__slots__}
+        return JaxprEqn(**(fields | changes))
+
+    @property
+    def source_line(self) -> str:
+        """The user's line that made this equation."""
+        return source.summarize(self.traceback)
+
+    def __repr__(self) -> str:
+        from jaxlite.core.printer import eqn_to_text  # the printer reads this module's classes
+
+        return eqn_to_text(self)
+
+
+class DebugInfo:
+    """Names for messages: the traced function, its arguments by pytree path, what traced it.
+
+    `arg_names` may be given as a function, which is called when a message needs them.
+    """
+
+    __slots__ = ("traced_for", "function", "_arg_names", "location")
+
+    def __init__(self, traced_for: str, function: str, arg_names: Any = None, location: str = ""):
+        self.traced_for, self.function, self._arg_names, self.location = traced_for, function, arg_names, location
+
+    @property
+    def arg_names(self) -> Sequence[str]:
+        if callable(self._arg_names):
+            self._arg_names = self._arg_names()
+        return self._arg_names or ()
+
+    def arg_name(self, index: int) -> str:
+        names = self.arg_names
+        return names[index] if index < len(names) else f"argument {index}"
+
+    def __repr__(self) -> str:
+        return f"{self.location or self.function} for {self.traced_for}"
+
+
+class Jaxpr:
+    """A program: `constvars` and `invars` in, `eqns`, `outvars` out."""
+
+    __slots__ = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info", "__weakref__")
+
+    def __init__(self, constvars: Sequence[Var], invars: Sequence[Var], outvars: Sequence[Atom],
+                 eqns: Sequence[JaxprEqn], effects: Effects = no_effects, debug_info: DebugInfo | None = None):
+        self.constvars = list(constvars)
+        self.invars = list(invars)
+        self.outvars = list(outvars)
+        self.eqns = list(eqns)
+        self.effects = effects
+        self.debug_info = debug_info
+
+    def replace(self, **changes: Any) -> Jaxpr:
+        """A copy with some fields replaced."""
+        names = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info")
+        fields = {name: getattr(self, name) for name in names}
+        return Jaxpr(**(fields | changes))
+
+    @property
+    def in_avals(self) -> list[Any]:
+        return [var.aval for var in self.invars]
+
+    @property
+    def out_avals(self) -> list[Any]:
+        return [var.aval for var in self.outvars]
+
+    def __str__(self) -> str:
+        return self.pretty_print()
+
+    __repr__ = __str__
+
+    def pretty_print(self, **options: Any) -> str:
+        """The program as text; see `jaxlite.core.printer.jaxpr_to_text` for the options."""
+        from jaxlite.core.printer import jaxpr_to_text  # the printer reads this module's classes
+
+        return jaxpr_to_text(self, **options)
+
+
+class ClosedJaxpr:
+    """A jaxpr with the arrays that its constvars stand for."""
+
+    __slots__ = ("jaxpr", "consts", "__weakref__")
+
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any]):
+        assert len(consts) == len(jaxpr.constvars), "one const for each constvar"
+        self.jaxpr, self.consts = jaxpr, list(consts)
+
+    @property
+    def eqns(self) -> list[JaxprEqn]:
+        return self.jaxpr.eqns
+
+    @property
+    def effects(self) -> Effects:
+        return self.jaxpr.effects
+
+    @property
+    def in_avals(self) -> list[Any]:
+        return [var.aval for var in self.jaxpr.invars]
+
+    @property
+    def out_avals(self) -> list[Any]:
+        return [var.aval for var in self.jaxpr.outvars]
+
+    @property
+    def literals(self) -> list[Any]:
+        return self.consts
+
+    def __str__(self) -> str:
+        return self.jaxpr.pretty_print()
+
+    __repr__ = __str__
+
+    def pretty_print(self, **options: Any) -> str:
+        """The program as text; see `jaxlite.core.printer.jaxpr_to_text` for the options."""
+        return self.jaxpr.pretty_print(**options)
+
+
+def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
+    """The sub-jaxprs of an equation, also those inside tuples."""
+    for value in params.values():
+        for item in value if type(value) in (tuple, list) else (value,):
+            if type(item) is ClosedJaxpr:
+                yield item.jaxpr
+            elif type(item) is Jaxpr:
+                yield item
+
+
+def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
+    """The sub-jaxprs of all equations of a program, one level down."""
+    for eqn in jaxpr.eqns:
+        yield from jaxprs_in_params(eqn.params)
+
+
+def count_eqns(jaxpr: Jaxpr | ClosedJaxpr) -> int:
+    """Number of equations, those of sub-jaxprs included."""
+    if isinstance(jaxpr, ClosedJaxpr):
+        jaxpr = jaxpr.jaxpr
+    return len(jaxpr.eqns) + sum(map(count_eqns, subjaxprs(jaxpr)))
+
+
+def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
+    """Run a program equation by equation, under whatever trace is current.
+
+    Args: `consts` and `args` bind the constvars and invars, in order.
+    Returns: the flat list of outputs.
+    """
+    if len(args) != len(jaxpr.invars) or len(consts) != len(jaxpr.constvars):
+        raise TypeError(
+            f"eval_jaxpr: the program takes {len(jaxpr.constvars)} consts and {len(jaxpr.invars)} arguments, "
+            f"got {len(consts)} and {len(args)}"
+        )
+    env: dict[Var, Any] = {}
+
+    def read(atom: Atom) -> Any:
+        return atom.val if type(atom) is Literal else env[atom]
+
+    env.update(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+    for eqn in jaxpr.eqns:
+        primitive = eqn.primitive
+        outs = primitive.bind(*[read(atom) for atom in eqn.invars], **eqn.params)
+        if primitive.multiple_results:
+            env.update(zip(eqn.outvars, outs, strict=True))
+        else:
+            env[eqn.outvars[0]] = outs
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def jaxpr_as_fun(closed: ClosedJaxpr) -> Any:
+    """A Python function of flat arguments that runs the program."""
+    return lambda *args: eval_jaxpr(closed.jaxpr, closed.consts, *args)
+
+
+def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
+    """Check that a program is well formed and well typed, sub-jaxprs included.
+
+    Raises: `JaxprTypeError` that names the equation: a variable read before it is bound or bound twice,
+    a literal of another type than it says, or an equation whose outputs are not what its primitive says.
+    """
+    if isinstance(jaxpr, ClosedJaxpr):
+        jaxpr = jaxpr.jaxpr
+    bound: set[Var] = set()
+
+    def bind(var: Var, where: str) -> None:
+        if not isinstance(var, Var):
+            raise JaxprTypeError(f"{where}: {var!r} is not a variable")
+        if var in bound and not isinstance(var, DropVar):
+            raise JaxprTypeError(f"{where}: variable {var!r} is bound twice")
+        bound.add(var)
+
+    def read(atom: Any, where: str) -> None:
+        if isinstance(atom, Literal):
+            if np_shape(atom.val) != atom.aval.shape:
+                raise JaxprTypeError(f"{where}: literal {atom.val!r} does not have the type {atom.aval}")
+        elif not isinstance(atom, Var) or atom not in bound:
+            raise JaxprTypeError(f"{where}: {atom!r} is read but nothing bound it")
+
+    for var in (*jaxpr.constvars, *jaxpr.invars):
+        bind(var, "the parameters")
+    for index, eqn in enumerate(jaxpr.eqns):
+        where = f"equation {index} ({eqn.primitive.name})"
+        for atom in eqn.invars:
+            read(atom, where)
+        for sub in jaxprs_in_params(eqn.params):
+            check_jaxpr(sub)
+        try:
+            out_avals, _ = eqn.primitive.abstract_eval([atom.aval for atom in eqn.invars], eqn.params)
+        except JaxprTypeError:
+            raise
+        except Exception as error:
+            raise JaxprTypeError(f"{where} is ill-typed: {error}\n  {eqn}") from error
+        if not eqn.primitive.multiple_results:
+            out_avals = [out_avals]
+        if len(out_avals) != len(eqn.outvars):
+            raise JaxprTypeError(f"{where} has {len(eqn.outvars)} outputs, its primitive gives {len(out_avals)}")
+        for var, aval in zip(eqn.outvars, out_avals, strict=True):
+            if not typematch(var.aval, aval):
+                raise JaxprTypeError(f"{where}: output is {var.aval}, its primitive gives {aval}\n  {eqn}")
+            bind(var, where)
+    for atom in jaxpr.outvars:
+        read(atom, "the outputs")
+
+
+def np_shape(value: Any) -> tuple[int, ...]:
+    """The shape of a literal's value; () for Python scalars."""
+    return getattr(value, "shape", ())

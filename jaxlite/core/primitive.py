@@ -1,0 +1,123 @@
+"""The primitive: a name, and a slot for each of its meanings.
+
+What a slot holds is defined by the module that reads it: abstract evaluation here, derivative rules by
+`jaxlite.interpreters.jvp` and so on. StableHLO rules are not slots: `lowering.rules` finds them by name.
+A rule left out on purpose is declared with `no_jvp("why")` and the like, so that a missing rule and a
+forgotten one can be told apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxlite.core.jaxpr import Effects, no_effects
+from jaxlite.core.tracing import state
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+_MEMO_LIMIT = 4096
+
+
+class NoRule:
+    """Stands in a rule's slot where there is none by nature, and says why."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str):
+        self.reason = reason
+
+
+class Primitive:
+    """An operation that traces know. `bind(*arrays, **static)` applies it under the current trace.
+
+    Arrays are positional, static facts are keywords: hashable and normalised.
+    """
+
+    __slots__ = ("name", "multiple_results", "jvp", "linearize", "transpose", "batching", "eager", "_abstract",
+                 "_memo", "_memoised", "stage", "__dict__")
+
+    def __init__(self, name: str, multiple_results: bool = False, memoise: bool = True):
+        if name in PRIMITIVES:
+            raise ValueError(f"a primitive named {name!r} exists already")
+        self.name, self.multiple_results = name, multiple_results
+        self.jvp: Any = None
+        self.linearize: Any = None
+        self.transpose: Any = None
+        self.batching: Any = None
+        self.eager: Any = None
+        self.stage: Any = None
+        self._abstract: Callable[..., Any] | None = None
+        self._memo: dict[Any, Any] = {}
+        self._memoised = memoise
+        PRIMITIVES[name] = self
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Apply to values: one result, or a list of results if `multiple_results`."""
+        return state.trace.process(self, args, params)
+
+    # --- abstract evaluation
+
+    def def_abstract_eval(self, rule: Callable) -> Callable:
+        """Set the typing rule: `rule(*avals, **params)` gives the output aval (or avals)."""
+        self._abstract = lambda *avals, **params: (rule(*avals, **params), no_effects)
+        return rule
+
+    def def_effectful_abstract_eval(self, rule: Callable) -> Callable:
+        """Set a typing rule that gives `(aval or avals, effects)`."""
+        self._abstract = rule
+        return rule
+
+    def abstract_eval(self, avals: list[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
+        """Output avals and effects; remembered for each combination of avals and params."""
+        key: Any = tuple(avals)
+        if params:
+            key = (key, *params, *params.values())
+        try:
+            return self._memo[key]
+        except KeyError:
+            pass
+        except TypeError:  # an unhashable param
+            return self._abstract(*avals, **params)  # type: ignore[misc]
+        result = self._abstract(*avals, **params)  # type: ignore[misc]
+        if self._memoised:
+            if len(self._memo) >= _MEMO_LIMIT:
+                self._memo.clear()
+            self._memo[key] = result
+        return result
+
+    # --- rules of the other interpreters
+
+    def def_jvp(self, rule: Callable) -> Callable:
+        self.jvp = rule
+        return rule
+
+    def def_transpose(self, rule: Callable) -> Callable:
+        self.transpose = rule
+        return rule
+
+    def def_batching(self, rule: Callable) -> Callable:
+        self.batching = rule
+        return rule
+
+    def def_eager(self, rule: Callable) -> Callable:
+        """Set what an eager call does instead of compiling the one operation: `rule(*args, **params)`."""
+        self.eager = rule
+        return rule
+
+    def def_stage(self, rule: Callable) -> Callable:
+        """Set how a staging trace records it instead of one equation: `rule(trace, args, params)`."""
+        self.stage = rule
+        return rule
+
+    def no_jvp(self, reason: str) -> None:
+        self.jvp = NoRule(reason)
+
+    def no_transpose(self, reason: str) -> None:
+        self.transpose = NoRule(reason)
+
+    def no_batching(self, reason: str) -> None:
+        self.batching = NoRule(reason)

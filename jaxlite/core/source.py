@@ -1,0 +1,75 @@
+"""Source lines: which line of the user's own code an equation or an error came from.
+
+A C++ traceback handle is captured when an equation is made (about 0.1 us); the frames are decoded only
+when something prints them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from lowering import xla
+
+current_traceback = xla.Traceback.get_traceback
+
+_OWN_FOLDERS = tuple(
+    os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), package) + os.sep
+    for package in ("jaxlite", "lowering")
+)
+
+
+class Frame(NamedTuple):
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} ({self.function})"
+
+
+def is_own_file(filename: str) -> bool:
+    """Whether a frame of this file is ours, and so hidden from users."""
+    return filename.startswith(_OWN_FOLDERS) or filename.startswith("<frozen")
+
+
+def user_frames(traceback: Any) -> Iterator[Frame]:
+    """The frames of a traceback handle that are not jaxlite's own, innermost first."""
+    if traceback is None:
+        return
+    for frame in traceback.frames:
+        if not is_own_file(frame.file_name) and os.path.basename(frame.file_name) != "functools.py":
+            yield Frame(frame.file_name, frame.line_num, frame.function_name)
+
+
+def user_frame(traceback: Any) -> Frame | None:
+    """The innermost frame of the user's code, or None."""
+    return next(user_frames(traceback), None)
+
+
+def summarize(traceback: Any) -> str:
+    """`file:line (function)` of the user's innermost frame."""
+    frame = user_frame(traceback)
+    return "an unknown line" if frame is None else str(frame)
+
+
+def function_location(fun: Callable) -> str:
+    """`name at file:line` of a Python function, as far as it is known."""
+    while hasattr(fun, "__wrapped__"):
+        fun = fun.__wrapped__
+    inner = getattr(fun, "func", fun)
+    inner = getattr(inner, "__func__", inner)
+    name = function_name(inner)
+    code = getattr(inner, "__code__", None)
+    return name if code is None else f"{name} at {code.co_filename}:{code.co_firstlineno}"
+
+
+def function_name(fun: Callable) -> str:
+    """A short name for a callable: `__name__`, through partial objects and instances."""
+    name = getattr(fun, "__name__", None)
+    if name is not None:
+        return name
+    if hasattr(fun, "func"):
+        return function_name(fun.func)
+    return type(fun).__name__

@@ -1,0 +1,225 @@
+"""Traces and tracers: how a Python function that computes with boxed values becomes something else.
+
+One trace is current in each thread; `Primitive.bind` hands it every operation. With none under way that is
+the eager trace, which runs the operation. Other interpreters (`jaxlite.interpreters`) set their own for as long
+as they run a function, and box its arguments in their tracers.
+
+An operator of a tracer, `x + y`, is found on the class; `jaxlite.numpy` puts it there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import config, dtypes, errors
+from jaxlite.core.jaxpr import DebugInfo
+from lowering import xla
+
+
+class Trace:
+    """An interpreter at work. Subclasses say what applying a primitive means."""
+
+    __slots__ = ("alive", "debug_info", "__weakref__")
+
+    def __init__(self, debug_info: DebugInfo | None = None):
+        self.alive = True
+        self.debug_info = debug_info
+
+    def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        """Apply a primitive to values, some of them this trace's tracers."""
+        raise NotImplementedError(type(self))
+
+
+class _State(threading.local):
+    """Per thread: the current trace, and the named axes in scope."""
+
+    trace: Any = None
+    axis_sizes: dict[Any, int] = {}
+
+
+state = _State()
+
+
+def set_eager_trace(trace: Trace) -> None:
+    """Install the trace that runs operations at once, for all threads."""
+    _State.trace = trace
+
+
+def is_eager() -> bool:
+    """Whether no trace is under way in this thread."""
+    return state.trace is _State.trace
+
+
+class set_trace:
+    """Make a trace current inside a `with` block."""
+
+    __slots__ = ("trace", "previous", "previous_flag")
+
+    def __init__(self, trace: Trace):
+        self.trace = trace
+
+    def __enter__(self) -> Trace:
+        self.previous = state.trace
+        self.previous_flag = config.tracing.state.swap_local(self.trace is not _State.trace)
+        state.trace = self.trace
+        return self.trace
+
+    def __exit__(self, *exc: Any) -> None:
+        state.trace = self.previous
+        config.tracing.state.set_local(self.previous_flag)
+
+
+def eager_execution() -> set_trace:
+    """Run operations at once inside a `with` block, whatever is being traced around it."""
+    return set_trace(_State.trace)
+
+
+def unmapped_axis(name: Any) -> NameError:
+    """The error for a collective over a name that nothing binds."""
+    bound = ", ".join(map(repr, state.axis_sizes)) or "none"
+    return NameError(f"unbound axis name: {name!r}. Names bound here: {bound}.")
+
+
+class Tracer:
+    """A value boxed by a trace. It has a type (`aval`) and no data.
+
+    NumPy's attributes and operators are added by `jaxlite.numpy`; what cannot work on a value without
+    data raises here.
+    """
+
+    __slots__ = ("_trace", "aval", "__weakref__")
+    __array_priority__ = 1000
+    __hash__ = None  # type: ignore[assignment]
+    _trace: Any
+    aval: Any
+
+    def _is_traced_array(self) -> bool:  # asked by C++ in isinstance(x, Array)
+        return True
+
+    def made_at(self) -> str:
+        """The user's line that made the value, or ''."""
+        return ""
+
+    def history(self) -> Iterator[str]:
+        """Lines for messages: which function was traced, which of its arguments the value depends on."""
+        debug = self._trace.debug_info
+        if debug is not None:
+            yield f"The error occurred while tracing the function {debug}."
+
+    # --- what a type alone answers
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.aval.shape)
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    @property
+    def itemsize(self) -> int:
+        return self.aval.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.aval.size * dtypes.itemsize_bits(self.aval.dtype) // 8
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        try:
+            return self.aval.shape[0]
+        except IndexError:
+            raise TypeError("len() of unsized object") from None
+
+    def block_until_ready(self) -> Tracer:
+        return self
+
+    def copy_to_host_async(self) -> None:
+        pass
+
+    # --- what needs data
+
+    def __bool__(self) -> bool:
+        if self.aval.size != 1 and self.aval.shape:
+            if self.aval.size == 0:
+                raise ValueError("The truth value of an empty array is ambiguous. Use `array.size > 0`.")
+            raise ValueError("The truth value of an array with more than one element is ambiguous. "
+                             "Use a.any() or a.all()")
+        raise errors.TracerBoolConversionError(self)
+
+    def __index__(self) -> int:
+        if self.aval.shape or not dtypes.issubdtype(self.aval.dtype, np.integer):
+            raise TypeError(f"Only integer scalar arrays can be converted to a scalar index, got {self.aval}")
+        raise errors.TracerIntegerConversionError(self)
+
+    def _scalar(self, kind: str) -> Any:
+        if self.aval.size != 1:
+            raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
+        raise errors.ConcretizationTypeError(
+            self, f"a traced value has no {kind} value; use .astype({kind}) to convert its dtype, or mark the "
+                  "argument static (static_argnums, static_argnames)")
+
+    def __int__(self) -> int:
+        return self._scalar("int")
+
+    def __float__(self) -> float:
+        return self._scalar("float")
+
+    def __complex__(self) -> complex:
+        return self._scalar("complex")
+
+    def item(self, *args: Any) -> Any:
+        return self._scalar("Python")
+
+    def tolist(self) -> Any:
+        raise errors.ConcretizationTypeError(self, "a traced array cannot become a list")
+
+    def tobytes(self, order: str = "C") -> Any:
+        raise errors.ConcretizationTypeError(self, "a traced array has no bytes")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise errors.TracerArrayConversionError(self)
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
+        raise errors.ConcretizationTypeError(self, "a traced array cannot be exported through DLPack")
+
+    def __copy__(self) -> Tracer:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Tracer:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise errors.ConcretizationTypeError(self, "a traced array cannot be pickled")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError("JAX arrays are immutable and do not support in-place item assignment. Instead of "
+                        "x[idx] = y, use x = x.at[idx].set(y).")
+
+    def __format__(self, spec: str) -> str:
+        return repr(self) if not spec else f"{repr(self):{spec}}" if spec.endswith("s") else repr(self)
+
+    def __repr__(self) -> str:
+        return f"JitTracer({self.aval})"
+
+
+xla.set_tracer_class(Tracer)

@@ -1,0 +1,780 @@
+"""Pytrees: nested containers as lists of leaves plus a treedef.
+
+Owns what users know as `jaxlite.tree` and `jaxlite.tree_util`, the helpers that transformations need to fit one
+tree onto another (`broadcast_prefix`, `flatten_axes`), and the words for where two trees differ. The flattening
+itself is jaxlib's C++ registry: tuple, list, dict, namedtuple and None (a node without leaves) are built in;
+OrderedDict, defaultdict and `Partial` are added here.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from lowering.xla import pytree, pytree_registry
+
+PyTreeDef = pytree.PyTreeDef
+SequenceKey = pytree.SequenceKey
+DictKey = pytree.DictKey
+GetAttrKey = pytree.GetAttrKey
+FlattenedIndexKey = pytree.FlattenedIndexKey
+
+KeyEntry = TypeVar("KeyEntry", bound=Hashable)
+KeyPath = tuple[KeyEntry, ...]
+IsLeaf = Callable[[Any], bool]
+
+# A pickled treedef names its registry by reference; this is the name.
+default_registry = pytree_registry
+default_registry.__module__ = __name__
+default_registry.__name__ = "default_registry"
+
+_UNSPECIFIED: Any = object()
+
+
+# --- taking trees apart and putting them together ----------------------------------------------------
+
+def tree_flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], Any]:
+    """The leaves of a tree, left to right, and its structure.
+
+    Dicts are visited in the order of their sorted keys; None has no leaves.
+
+    Args:
+      tree: nested containers; whatever is not a registered container is a leaf.
+      is_leaf: `is_leaf(x)` is asked at each node on the way down; True makes the node a leaf.
+    Returns: `(leaves, treedef)`; `tree_unflatten(treedef, leaves)` is the way back.
+    Raises: RecursionError for a tree that contains itself or is nested too deep.
+
+    >>> tree_flatten({"b": (1, None), "a": [2]})
+    ([2, 1], PyTreeDef({'a': [*], 'b': (*, None)}))
+    """
+    try:
+        return pytree_registry.flatten(tree, is_leaf)
+    except SystemError as error:
+        raise _explained(error) from None
+
+
+def tree_unflatten(treedef: Any, leaves: Iterable[Any]) -> Any:
+    """The tree of structure `treedef` with these leaves; ValueError if there are too few or too many.
+
+    >>> tree_unflatten(tree_structure([0, (0, None)]), "ab")
+    ['a', ('b', None)]
+    """
+    return treedef.unflatten(leaves)
+
+
+def tree_leaves(tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:
+    """The leaves of a tree, left to right."""
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_structure(tree: Any, is_leaf: IsLeaf | None = None) -> Any:
+    """The treedef of a tree: hashable, comparable, picklable, without the leaves."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
+    """Apply `f` to each leaf; the result has the structure of `tree`.
+
+    Args:
+      f: gets a leaf of `tree` and what each tree of `rest` has at that place.
+      rest: trees of which `tree` is a prefix: where `tree` has a leaf they may have a whole subtree.
+      is_leaf: as for `tree_flatten`; asked about `tree` alone.
+    Raises: ValueError where a tree of `rest` differs, with the key path and what both have there.
+
+    >>> tree_map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
+    {'a': 11, 'b': [22]}
+    """
+    leaves, treedef = tree_flatten(tree, is_leaf)
+    if not rest:
+        return treedef.unflatten([f(x) for x in leaves])
+    columns = _columns("tree_map", treedef, tree, rest, is_leaf)
+    return treedef.unflatten([f(*row) for row in zip(leaves, *columns, strict=True)])
+
+
+def tree_reduce(
+    function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _UNSPECIFIED, is_leaf: IsLeaf | None = None
+) -> Any:
+    """Fold the leaves from left to right, like `functools.reduce`.
+
+    Raises: TypeError for a tree without leaves when no `initializer` is given.
+
+    >>> tree_reduce(lambda total, x: total + x, [1, (2, {"a": 3})])
+    6
+    """
+    leaves = tree_leaves(tree, is_leaf)
+    if initializer is _UNSPECIFIED:
+        return functools.reduce(function, leaves)
+    return functools.reduce(function, leaves, initializer)
+
+
+def tree_reduce_associative(
+    operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _UNSPECIFIED, is_leaf: IsLeaf | None = None
+) -> Any:
+    """Fold the leaves with an associative operation, as a balanced tree of depth log2(leaves).
+
+    Args:
+      identity: the result for a tree without leaves; TypeError if there is none and it is needed.
+
+    >>> tree_reduce_associative(lambda a, b: f"({a}{b})", list("abcd"))
+    '((ab)(cd))'
+    """
+    leaves = tree_leaves(tree, is_leaf)
+    if not leaves:
+        if identity is _UNSPECIFIED:
+            raise TypeError("tree_reduce_associative: the tree has no leaves; give identity= for that case")
+        return identity
+
+    def fold(start: int, stop: int) -> Any:
+        if stop - start == 1:
+            return leaves[start]
+        middle = (start + stop) // 2
+        return operation(fold(start, middle), fold(middle, stop))
+
+    return fold(0, len(leaves))
+
+
+def tree_all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
+    """Whether all leaves are true; True for a tree without leaves."""
+    return all(tree_leaves(tree, is_leaf))
+
+
+def tree_transpose(outer_treedef: Any, inner_treedef: Any | None, pytree_to_transpose: Any) -> Any:
+    """Turn an outer tree of inner trees into an inner tree of outer trees.
+
+    Args:
+      inner_treedef: None takes the structure of the first inner tree.
+    Raises: TypeError if an inner tree is different; ValueError if, with `inner_treedef=None`, the tree does not
+      start with the outer structure or has no inner tree to look at.
+
+    >>> tree_transpose(tree_structure([0, 0]), None, [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
+    {'a': [1, 3], 'b': [2, 4]}
+    """
+    leaves, treedef = tree_flatten(pytree_to_transpose)
+    if inner_treedef is None:
+        outer = _example(outer_treedef)
+        (inner_trees,) = _columns("tree_transpose", outer_treedef, outer, (pytree_to_transpose,))
+        if not inner_trees:
+            raise ValueError("tree_transpose: the outer tree has no leaves, so inner_treedef must be given")
+        inner_treedef = tree_structure(inner_trees[0])
+    expected = outer_treedef.compose(inner_treedef)
+    if treedef != expected:
+        problems = [_message("tree", path, *pair) for path, *pair in _differences(_example(expected), _example(treedef))]
+        raise TypeError(_listed("tree_transpose: the tree is not outer_treedef with inner_treedef at each leaf", problems))
+    columns = inner_treedef.num_leaves
+    return inner_treedef.unflatten([outer_treedef.unflatten(leaves[i::columns]) for i in range(columns)])
+
+
+def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf | None = None) -> Any:
+    """Repeat each leaf of `prefix_tree` over the subtree that `full_tree` has at its place.
+
+    Args:
+      is_leaf: as for `tree_flatten`; asked about `prefix_tree` alone.
+    Returns: a tree of the structure of `full_tree`.
+    Raises: ValueError if `prefix_tree` is not a prefix of `full_tree`, with the key path.
+
+    >>> tree_broadcast([1, 2], [(0, 0), {"a": 0}])
+    [(1, 1), {'a': 2}]
+    """
+    return tree_structure(full_tree).unflatten(broadcast_prefix(prefix_tree, full_tree, is_leaf))
+
+
+def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:
+    """Whether each element is a leaf: no container, or one for which `is_leaf` holds."""
+    if is_leaf is None:
+        return pytree.all_leaves(pytree_registry, iterable)
+    return all(is_leaf(x) or not pytree_registry.is_node(type(x)) for x in iterable)
+
+
+# --- key paths ---------------------------------------------------------------------------------------
+
+def tree_flatten_with_path(
+    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
+) -> tuple[list[tuple[KeyPath, Any]], Any]:
+    """Like `tree_flatten`, with `(key path, leaf)` pairs in place of leaves.
+
+    Args:
+      is_leaf_takes_path: call `is_leaf(path, x)` instead of `is_leaf(x)`.
+
+    >>> [(keystr(path), x) for path, x in tree_flatten_with_path({"a": [1, 2]})[0]]
+    [("['a'][0]", 1), ("['a'][1]", 2)]
+    """
+    predicate = is_leaf
+    if is_leaf is not None and not is_leaf_takes_path:
+        def predicate(path: KeyPath, x: Any) -> bool:
+            return is_leaf(x)
+    try:
+        return pytree_registry.flatten_with_path(tree, predicate)
+    except SystemError as error:
+        raise _explained(error) from None
+
+
+def tree_leaves_with_path(
+    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
+) -> list[tuple[KeyPath, Any]]:
+    """The `(key path, leaf)` pairs of a tree, left to right."""
+    return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
+
+
+def tree_map_with_path(
+    f: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[..., bool] | None = None,
+    is_leaf_takes_path: bool = False,
+) -> Any:
+    """Like `tree_map`, with the key path as first argument of `f`.
+
+    >>> tree_map_with_path(lambda path, x: keystr(path) + "=" + str(x), {"a": [1, 2]})
+    {'a': ["['a'][0]=1", "['a'][1]=2"]}
+    """
+    pairs, treedef = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+    if not rest:
+        return treedef.unflatten([f(path, x) for path, x in pairs])
+    columns = _columns("tree_map_with_path", treedef, tree, rest, is_leaf, is_leaf_takes_path)
+    return treedef.unflatten([f(*pair, *row) for pair, *row in zip(pairs, *columns, strict=True)])
+
+
+_PLAIN_KEY = {
+    SequenceKey: operator.attrgetter("idx"),
+    DictKey: operator.attrgetter("key"),
+    GetAttrKey: operator.attrgetter("name"),
+    FlattenedIndexKey: operator.attrgetter("key"),
+}
+
+
+def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
+    """A key path as text.
+
+    Args:
+      simple: names and indices alone, without brackets, quotes and dots.
+      separator: put between the entries.
+
+    >>> path = (DictKey("a"), SequenceKey(0), GetAttrKey("x"))
+    >>> keystr(path), keystr(path, simple=True, separator="/")
+    ("['a'][0].x", 'a/0/x')
+    """
+    if simple:
+        keys = tuple(_PLAIN_KEY.get(type(key), str)(key) for key in keys)
+    return separator.join(map(str, keys))
+
+
+# --- one level, and treedefs -------------------------------------------------------------------------
+
+def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
+    """The children of one node and its metadata; ValueError for a leaf."""
+    level = pytree_registry.flatten_one_level(tree)
+    if level is None:
+        raise ValueError(f"flatten_one_level: {type(tree)} is not a registered container")
+    return level
+
+
+def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], Hashable]:
+    """The `(key, child)` pairs of one node and its metadata; ValueError for a leaf."""
+    level = pytree_registry.flatten_one_level_with_keys(tree)
+    if level is None:
+        raise ValueError(f"flatten_one_level_with_keys: {type(tree)} is not a registered container")
+    if level[1] is type(tree) and isinstance(tree, tuple):  # a namedtuple; jaxlib 0.10 gives all its fields one name
+        return tuple((GetAttrKey(name), x) for name, x in zip(level[1]._fields, tree, strict=True)), level[1]
+    return level
+
+
+def is_tree_node(typ: type) -> bool:
+    """Whether values of this type are containers rather than leaves."""
+    return pytree_registry.is_node(typ)
+
+
+def treedef_children(treedef: Any) -> list[Any]:
+    """The treedefs of the root's children; empty for a leaf."""
+    return treedef.children()
+
+
+def treedef_is_leaf(treedef: Any) -> bool:
+    """Whether a treedef is one node alone: a leaf, None or an empty container."""
+    return treedef.num_nodes == 1
+
+
+def treedef_tuple(treedefs: Iterable[Any]) -> Any:
+    """The treedef of a tuple with children of these structures."""
+    return pytree.treedef_tuple(pytree_registry, list(treedefs))
+
+
+# --- new kinds of nodes ------------------------------------------------------------------------------
+
+_meta_fields: dict[Any, tuple[str, ...]] = {}  # of classes that came through register_dataclass, for messages
+
+
+def register_pytree_node(
+    nodetype: type,
+    flatten_func: Callable[[Any], tuple[Iterable[Any], Hashable]],
+    unflatten_func: Callable[[Any, Any], Any],
+    flatten_with_keys_func: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Hashable]] | None = None,
+) -> None:
+    """Make a class a container. It must be the exact type: subclasses are registered on their own.
+
+    Args:
+      flatten_func: `flatten_func(x) -> (children, aux_data)`; aux_data must be comparable and, where treedefs are
+        hashed (as by jit), hashable.
+      unflatten_func: `unflatten_func(aux_data, children) -> x`. It also gets children that are no arrays
+        (tracers, placeholders), so it should not look at them.
+      flatten_with_keys_func: like `flatten_func` with `(key, child)` pairs; without it keys are positions.
+    Raises: ValueError if the class is registered already.
+    """
+    pytree_registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
+
+
+def register_pytree_with_keys(
+    nodetype: type,
+    flatten_with_keys: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Hashable]],
+    unflatten_func: Callable[[Any, Any], Any],
+    flatten_func: Callable[[Any], tuple[Iterable[Any], Hashable]] | None = None,
+) -> None:
+    """Make a class a container whose children have keys.
+
+    Args:
+      flatten_with_keys: `flatten_with_keys(x) -> (pairs of key and child, aux_data)`.
+      flatten_func: the same without keys, for speed; derived if not given.
+    """
+    if flatten_func is None:
+        def flatten_func(x: Any) -> tuple[Iterable[Any], Hashable]:
+            pairs, aux_data = flatten_with_keys(x)
+            return [child for _, child in pairs], aux_data
+
+    register_pytree_node(nodetype, flatten_func, unflatten_func, flatten_with_keys)
+
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def register_pytree_node_class(cls: _Class) -> _Class:
+    """Class decorator: a container by its methods `tree_flatten(self)` and `tree_unflatten(cls, aux_data, children)`.
+
+    >>> @register_pytree_node_class
+    ... class Pair:
+    ...     def __init__(self, *items):
+    ...         self.items = items
+    ...     def tree_flatten(self):
+    ...         return self.items, None
+    ...     @classmethod
+    ...     def tree_unflatten(cls, aux_data, children):
+    ...         return cls(*children)
+    >>> tree_leaves([Pair(1, 2), 3])
+    [1, 2, 3]
+    """
+    register_pytree_node(cls, operator.methodcaller("tree_flatten"), cls.tree_unflatten)  # type: ignore[attr-defined]
+    return cls
+
+
+def register_pytree_with_keys_class(cls: _Class) -> _Class:
+    """Class decorator: a container by its methods `tree_flatten_with_keys` and `tree_unflatten`.
+
+    A method `tree_flatten` is used where keys are not needed, if there is one.
+    """
+    flatten = operator.methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
+    unflatten = cls.tree_unflatten  # type: ignore[attr-defined]
+    register_pytree_with_keys(cls, operator.methodcaller("tree_flatten_with_keys"), unflatten, flatten)
+    return cls
+
+
+def register_dataclass(
+    nodetype: Any = None,
+    data_fields: Sequence[str] | None = None,
+    meta_fields: Sequence[str] | None = None,
+    drop_fields: Sequence[str] = (),
+) -> Any:
+    """Make a class a container of some of its attributes; unflattening calls it with them as keywords.
+
+    As a decorator it can be used bare, with arguments, or through `functools.partial`.
+
+    Args:
+      nodetype: a dataclass; or any class, if both kinds of fields are given.
+      data_fields: names of the children. For a dataclass, data and meta fields together must be all fields
+        with `init=True`. Default: the fields that are not meta fields.
+      meta_fields: names of the static attributes; their values must be hashable and comparable. Default: the fields
+        with `field(metadata={"static": True})` (see `jaxlite.tree.static`).
+      drop_fields: fields that are in neither; they take their default value again at unflattening.
+    Returns: `nodetype`.
+    Raises: TypeError if only one of `data_fields` and `meta_fields` is given, or none for a class that is not a
+      dataclass; ValueError if fields are missing, unknown, or both data and meta.
+
+    >>> import dataclasses
+    >>> @register_dataclass
+    ... @dataclasses.dataclass
+    ... class Layer:
+    ...     weight: float
+    ...     name: str = dataclasses.field(metadata={"static": True})
+    >>> tree_map(lambda x: 2 * x, Layer(1.5, "first"))
+    Layer(weight=3.0, name='first')
+    """
+    if nodetype is None:
+        return functools.partial(
+            register_dataclass, data_fields=data_fields, meta_fields=meta_fields, drop_fields=drop_fields
+        )
+    if (data_fields is None) != (meta_fields is None):
+        raise TypeError(
+            "register_dataclass: give both data_fields and meta_fields, or neither; "
+            f"got data_fields={data_fields}, meta_fields={meta_fields}"
+        )
+    fields = getattr(nodetype, "__dataclass_fields__", None)
+    if fields is not None:
+        import dataclasses  # loaded already by whoever made the dataclass
+
+        fields = dataclasses.fields(nodetype)
+    if data_fields is None or meta_fields is None:
+        if fields is None:
+            raise TypeError(
+                f"register_dataclass: {nodetype!r} is not a dataclass; name its data_fields and meta_fields"
+            )
+        kept = [f for f in fields if f.name not in drop_fields]
+        data_fields = [f.name for f in kept if not f.metadata.get("static", False)]
+        meta_fields = [f.name for f in kept if f.metadata.get("static", False)]
+    both = set(data_fields) & set(meta_fields)
+    if both:
+        raise ValueError(f"register_dataclass: fields {sorted(both)} are in data_fields and in meta_fields")
+    if fields is not None:
+        given = {*data_fields, *meta_fields}
+        wanted = {f.name for f in fields if f.init} - set(drop_fields)
+        problems = [f"missing: {sorted(wanted - given)} (or list them in drop_fields)"] if wanted - given else []
+        problems += [f"unexpected: {sorted(given - wanted)}"] if given - wanted else []
+        if problems:
+            raise ValueError(
+                f"register_dataclass: data_fields and meta_fields of {nodetype.__name__} must be its fields with "
+                f"init=True, less drop_fields; {', '.join(problems)}"
+            )
+    pytree_registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
+    _meta_fields[nodetype] = tuple(meta_fields)
+    return nodetype
+
+
+_Type = TypeVar("_Type", bound=type)
+
+
+def register_static(cls: _Type) -> _Type:
+    """Class decorator: values of the class are nodes without leaves, part of the structure.
+
+    They must be hashable and comparable: a jitted function is compiled anew for each different one.
+    """
+    def flatten(x: Any) -> tuple[tuple[()], Any]:
+        return (), x
+
+    register_pytree_node(cls, flatten, lambda x, _: x, flatten)
+    return cls
+
+
+class _Opaque:
+    """A `functools.partial` that `Partial` must not merge into itself: its arguments are static."""
+
+    def __init__(self, fun: Callable[..., Any]):
+        self.fun = fun
+        functools.update_wrapper(self, fun, assigned=(), updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.fun(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Opaque) and self.fun == other.fun
+
+    def __hash__(self) -> int:
+        return hash(self.fun)
+
+    def __repr__(self) -> str:
+        return f"static({self.fun!r})"
+
+
+class Partial(functools.partial):
+    """`functools.partial` as a container: the arguments are children, the function is part of the structure.
+
+    So a function with some arrays filled in can be an argument or result of a transformed function. The arguments
+    of a `functools.partial` given as `func` stay static.
+
+    >>> add_one = Partial(operator.add, 1)
+    >>> add_one(2), tree_leaves(add_one)
+    (3, [1])
+    """
+
+    __module__ = "jaxlite.tree_util"
+
+    def __new__(cls, func: Callable[..., Any], *args: Any, **kw: Any) -> Partial:
+        return super().__new__(cls, _Opaque(func) if isinstance(func, functools.partial) else func, *args, **kw)
+
+
+def _flatten_ordered(d: OrderedDict) -> tuple[tuple[Any, ...], Hashable]:
+    return tuple(d.values()), tuple(d)
+
+
+def _flatten_ordered_with_keys(d: OrderedDict) -> tuple[tuple[tuple[Any, Any], ...], Hashable]:
+    return tuple((DictKey(k), x) for k, x in d.items()), tuple(d)
+
+
+def _flatten_defaults(d: defaultdict) -> tuple[tuple[Any, ...], Hashable]:
+    keys = tuple(sorted(d))
+    return tuple(d[k] for k in keys), (d.default_factory, keys)
+
+
+def _flatten_defaults_with_keys(d: defaultdict) -> tuple[tuple[tuple[Any, Any], ...], Hashable]:
+    keys = tuple(sorted(d))
+    return tuple((DictKey(k), d[k]) for k in keys), (d.default_factory, keys)
+
+
+register_pytree_node(
+    OrderedDict,
+    _flatten_ordered,
+    lambda keys, children: OrderedDict(zip(keys, children, strict=True)),
+    _flatten_ordered_with_keys,
+)
+register_pytree_node(
+    defaultdict,
+    _flatten_defaults,
+    lambda aux, children: defaultdict(aux[0], zip(aux[1], children, strict=True)),
+    _flatten_defaults_with_keys,
+)
+register_pytree_node(
+    Partial,
+    lambda p: ((p.args, p.keywords), p.func),
+    lambda func, children: Partial(func, *children[0], **children[1]),
+)
+
+
+# --- fitting one tree onto another -------------------------------------------------------------------
+
+def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:
+    """One leaf of `prefix_tree` for each leaf of `full_tree`.
+
+    Raises: ValueError if `prefix_tree` is not a prefix of `full_tree`, with each place where it is not.
+
+    >>> broadcast_prefix((1, 2), ([0, 0], {"a": 0}))
+    [1, 1, 2]
+    """
+    return _spread("prefix_tree must be a prefix of full_tree", "prefix_tree", prefix_tree, full_tree, is_leaf)
+
+
+def flatten_axes(name: str, treedef: Any, axis_tree: Any) -> list[Any]:
+    """One value for each leaf of `treedef` from a prefix tree such as `in_axes`, in which None is a value.
+
+    Args:
+      name: what the user calls the prefix tree, for the message: "vmap in_axes".
+    Raises: ValueError with each place where `axis_tree` is not a prefix.
+
+    >>> flatten_axes("vmap in_axes", tree_structure((0, {"a": 0, "b": 0})), (None, 1))
+    [None, 1, 1]
+    """
+    if axis_tree is None or type(axis_tree) is int:
+        return [axis_tree] * treedef.num_leaves
+    headline = f"{name} specification must be a tree prefix of the corresponding value"
+    return _spread(headline, name, axis_tree, _example(treedef), _is_none)
+
+
+def _is_none(x: Any) -> bool:
+    return x is None
+
+
+def _spread(headline: str, name: str, prefix: Any, full: Any, is_leaf: IsLeaf | None) -> list[Any]:
+    leaves, treedef = tree_flatten(prefix, is_leaf)
+    try:
+        subtrees = treedef.flatten_up_to(full)
+    except Exception as error:
+        problems = prefix_errors(prefix, full, is_leaf, name)
+        if not problems:
+            raise
+        raise ValueError(_listed(headline, problems)) from (None if type(error) is ValueError else error)
+    return [x for x, subtree in zip(leaves, subtrees, strict=True) for _ in tree_leaves(subtree)]
+
+
+def _columns(
+    caller: str, treedef: Any, tree: Any, rest: tuple[Any, ...], is_leaf: Any = None, takes_path: bool = False
+) -> list[list[Any]]:
+    """What each tree of `rest` has where `tree`, of structure `treedef`, has its leaves."""
+    columns = []
+    for i, other in enumerate(rest):
+        try:
+            columns.append(treedef.flatten_up_to(other))
+        except Exception as error:
+            found = _differences(tree, other, prefix=True, is_leaf=is_leaf, takes_path=takes_path)
+            problems = [_message(f"rest[{i}]", path, *pair) for path, *pair in found]
+            if not problems:
+                raise
+            headline = f"{caller}: rest[{i}] does not have the structure of the first tree"
+            raise ValueError(_listed(headline, problems)) from (None if type(error) is ValueError else error)
+    return columns
+
+
+# --- words for where two trees differ ----------------------------------------------------------------
+
+def prefix_errors(prefix: Any, full: Any, is_leaf: IsLeaf | None = None, name: str = "tree") -> list[str]:
+    """In words, each place where `prefix` is not a prefix of `full`; empty if it is one.
+
+    Args:
+      is_leaf: as for `tree_flatten`; asked about `prefix` alone.
+      name: what the user calls `prefix`; messages start with it.
+
+    >>> prefix_errors({"x": [(0, 1)]}, {"x": [[0, 1, 2]]}, name="in_axes")
+    ["in_axes['x'][0]: expected a list of length 3, got a tuple of length 2"]
+    """
+    found = _differences(prefix, full, prefix=True, is_leaf=is_leaf)
+    return [_message(name, path, there, here) for path, here, there in found]
+
+
+def equality_errors(tree1: Any, tree2: Any, is_leaf: IsLeaf | None = None) -> Iterator[tuple[KeyPath, str, str, str]]:
+    """Each place where the structures of two trees differ: `(path, thing1, thing2, explanation)`.
+
+    The texts fit into "`{name}{keystr(path)}` is {thing1} in one and {thing2} in the other, so {explanation}".
+    Two treedefs (or a tree and a treedef) are compared as trees.
+
+    >>> list(equality_errors([1, (2,)], [1, (2, 3)]))
+    [((SequenceKey(idx=1),), 'a tuple of length 1', 'a tuple of length 2', 'the lengths do not match')]
+    """
+    trees = [_example(t) if isinstance(t, PyTreeDef) else t for t in (tree1, tree2)]
+    for path, one, two in _differences(*trees, is_leaf=is_leaf):
+        yield (path, *_explain(one, two))
+
+
+class _Leaf:
+    """Stands for a leaf of which only the place is known."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+_LEAF = _Leaf()
+
+
+def _example(treedef: Any) -> Any:
+    """A tree of this structure."""
+    return treedef.unflatten([_LEAF] * treedef.num_leaves)
+
+
+class _Node(NamedTuple):
+    """One level of a tree; a leaf has None for children."""
+
+    value: Any
+    children: list[tuple[Any, Any]] | None
+    metadata: Any
+
+
+def _node(x: Any) -> _Node:
+    if not pytree_registry.is_node(type(x)):
+        return _Node(x, None, None)
+    pairs, metadata = flatten_one_level_with_keys(x)
+    return _Node(x, list(pairs), metadata)
+
+
+def _differences(
+    a: Any, b: Any, path: KeyPath = (), prefix: bool = False, is_leaf: Any = None, takes_path: bool = False
+) -> Iterator[tuple[KeyPath, _Node, _Node]]:
+    """The topmost places where two trees differ; with `prefix`, a leaf of `a` fits anything."""
+    def ends(x: Any) -> bool:
+        return is_leaf is not None and (is_leaf(path, x) if takes_path else is_leaf(x))
+
+    one = _Node(a, None, None) if ends(a) else _node(a)
+    if prefix and one.children is None:
+        return
+    two = _Node(b, None, None) if not prefix and ends(b) else _node(b)
+    if one.children is None and two.children is None:
+        return
+    if (
+        one.children is None
+        or two.children is None
+        or type(a) is not type(b)
+        or len(one.children) != len(two.children)
+        or not _equal(one.metadata, two.metadata)
+    ):
+        yield path, one, two
+        return
+    for (key, x), (_, y) in zip(one.children, two.children, strict=True):
+        yield from _differences(x, y, (*path, key), prefix, is_leaf, takes_path)
+
+
+def _equal(x: Any, y: Any) -> bool:
+    try:
+        return bool(x == y)
+    except Exception:
+        return False
+
+
+_TYPES = "the types do not match"
+_LENGTHS = "the lengths do not match"
+_METADATA = "the metadata does not match"
+_DICTS = (dict, OrderedDict, defaultdict)
+
+
+def _explain(one: _Node, two: _Node) -> tuple[str, str, str]:
+    """Words for two different nodes and for the difference, where `one` is what `two` should have been."""
+    if one.children is None or two.children is None or type(one.value) is not type(two.value):
+        texts = [_describe(one), _describe(two)]
+        if texts[0] == texts[1]:  # two classes of one name
+            types = type(one.value), type(two.value)
+            texts = [f"{text} ({t.__module__}.{t.__qualname__})" for text, t in zip(texts, types, strict=True)]
+        if one.value is None or two.value is None:
+            return texts[0], texts[1], "None is a container without leaves"
+        return texts[0], texts[1], _TYPES
+    kind = type(one.value)
+    if kind in _DICTS and list(one.value) != list(two.value):
+        lost = [_short(key) for key in one.value if key not in two.value]
+        new = [_short(key) for key in two.value if key not in one.value]
+        parts = [f"{', '.join(lost)} {_are(lost)} missing"] if lost else []
+        parts += [f"{', '.join(new)} {_are(new)} unexpected"] if new else []
+        if parts or kind is OrderedDict:
+            return _describe(one), _describe(two), " and ".join(parts) or "the order of the keys does not match"
+    if len(one.children) != len(two.children):
+        return _describe(one), _describe(two), _LENGTHS
+    reason = _METADATA
+    try:
+        bool(one.metadata == two.metadata)
+    except Exception as error:
+        reason = f"comparing the metadata raised {type(error).__name__}: {error}"
+    return f"{_describe(one)} with {_static(one)}", f"{_describe(two)} with {_static(two)}", reason
+
+
+def _message(name: str, path: KeyPath, expected: _Node, got: _Node) -> str:
+    one, two, explanation = _explain(expected, got)
+    reason = "" if explanation in (_TYPES, _LENGTHS, _METADATA) else f" ({explanation})"
+    return f"{name}{keystr(path)}: expected {one}, got {two}{reason}"
+
+
+def _describe(node: _Node) -> str:
+    x, children, _ = node
+    if x is None:
+        return "None"
+    if x is _LEAF:
+        return "a leaf"
+    name = type(x).__name__
+    if children is None:
+        return f"a leaf of type {name}"
+    text = f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+    if type(x) in _DICTS:
+        keys = ", ".join(_short(key) for key in x)
+        return f"{text} with keys {keys}" if 0 < len(keys) <= 80 else f"{text} with {len(x)} keys"
+    return f"{text} of length {len(children)}" if type(x) in (tuple, list) else text
+
+
+def _static(node: _Node) -> str:
+    """The metadata of a node of a class that users made."""
+    names = _meta_fields.get(type(node.value))
+    if names is not None:
+        return ", ".join(f"{name}={_short(x)}" for name, x in zip(names, node.metadata, strict=True)) or "no metadata"
+    if type(node.value) is defaultdict:
+        return f"default_factory {_short(node.metadata[0])}"
+    return f"metadata {_short(node.metadata)}"
+
+
+def _short(x: Any, limit: int = 200) -> str:
+    text = repr(x)
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def _are(items: list[str]) -> str:
+    return "is" if len(items) == 1 else "are"
+
+
+def _listed(headline: str, problems: list[str], limit: int = 8) -> str:
+    more = [f"and {len(problems) - limit} more"] if len(problems) > limit else []
+    return "\n  ".join([f"{headline}:", *problems[:limit], *more])
+
+
+def _explained(error: SystemError) -> Exception:
+    """What jaxlib meant: it reports its RecursionError as the cause of a SystemError."""
+    if isinstance(error.__cause__, RecursionError):
+        return RecursionError("the pytree contains itself, or is nested deeper than sys.getrecursionlimit()")
+    return error

@@ -1,0 +1,100 @@
+"""Values: which Python objects count as arrays, and the abstract value of each.
+
+`aval_of` is on the hot path of tracing: one dictionary lookup by type for arrays and scalars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import config, dtypes
+from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.tracing import Tracer
+from lowering import xla
+
+ArrayImpl = xla.ArrayImpl
+_x64 = config.enable_x64.state
+
+_bool_aval = ShapedArray((), np.dtype(bool), False)  # no weak bool: nothing lies below it
+_scalar_avals = {
+    (kind, x64): ShapedArray((), np.dtype(name), True)
+    for x64, names in ((False, ("int32", "float32", "complex64")), (True, ("int64", "float64", "complex128")))
+    for kind, name in zip((int, float, complex), names, strict=True)
+}
+_INT_LIMITS = {False: (-(1 << 31), (1 << 31) - 1), True: (-(1 << 63), (1 << 63) - 1)}
+
+
+def _of_int(value: int) -> ShapedArray:
+    x64 = _x64.value
+    low, high = _INT_LIMITS[x64]
+    if not low <= value <= high:
+        raise OverflowError(f"Python int {value} too large to convert to int{64 if x64 else 32}"
+                            + ("" if x64 else "; enable_x64 makes Python ints 64 bits wide"))
+    return _scalar_avals[int, x64]
+
+
+def _of_numpy(value: Any) -> ShapedArray:
+    dtype = dtypes.canonicalize_dtype(value.dtype)
+    return shaped_array(value.shape, dtype, False)
+
+
+def _of_masked(value: Any) -> ShapedArray:
+    raise ValueError("numpy masked arrays are not supported as direct inputs to jaxlite functions; "
+                     "use jaxlite.numpy.where with the mask, or np.ma.filled")
+
+
+AVAL_OF: dict[type, Callable[[Any], Any]] = {
+    ArrayImpl: lambda value: value.aval,
+    bool: lambda value: _bool_aval,
+    int: _of_int,
+    float: lambda value: _scalar_avals[float, _x64.value],
+    complex: lambda value: _scalar_avals[complex, _x64.value],
+    np.ndarray: _of_numpy,
+    np.ma.MaskedArray: _of_masked,
+    **{dtype.type: _of_numpy for dtype in dtypes._KIND},
+}
+
+
+def aval_of(value: Any) -> Any:
+    """The abstract value of an array, tracer, NumPy array or Python scalar.
+
+    Raises: TypeError if the object is none of these; OverflowError for a Python int that does not fit.
+    """
+    try:
+        return AVAL_OF[type(value)](value)
+    except KeyError:
+        pass
+    if isinstance(value, Tracer):
+        return value.aval
+    handler = _inherited(type(value))
+    if handler is not None:
+        return handler(value)
+    if hasattr(value, "__jax_array__"):
+        return aval_of(value.__jax_array__())
+    raise TypeError(f"{_shown(value)} is not a valid JAX type: expected an array or a scalar")
+
+
+def _inherited(kind: type) -> Callable[[Any], Any] | None:
+    for base in kind.__mro__[1:]:
+        if base in AVAL_OF:
+            return AVAL_OF[base]
+    return None
+
+
+def is_array_like(value: Any) -> bool:
+    """Whether `aval_of` knows what to do with the value's type."""
+    kind = type(value)
+    return kind in AVAL_OF or isinstance(value, Tracer) or _inherited(kind) is not None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"Value {text if len(text) <= 80 else text[:77] + '...'} of type {type(value)}"
+
+
+def is_scalar_constant(value: Any) -> bool:
+    """Whether a concrete value stands in an equation as a literal: Python and NumPy scalars."""
+    return not getattr(value, "shape", ()) and not isinstance(value, Tracer)

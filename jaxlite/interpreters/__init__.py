@@ -1,0 +1,1 @@
+"""Interpreters: what a primitive can mean. One meaning a file: running it, staging it to a jaxpr, ..."""

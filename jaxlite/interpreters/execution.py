@@ -1,0 +1,120 @@
+"""Execution: a jaxpr becomes an `Executable` on a device.
+
+The executable runs on flat arrays and describes itself to jaxlib's C++ call path. Here is also decided on which
+device a call runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import array as arrays
+from jaxlite.core import config, source
+from jaxlite.core.aval import AbstractToken, ShapedArray
+from jaxlite.core.jaxpr import ClosedJaxpr
+from lowering import executable as backend
+from lowering import platforms, report, xla
+
+ArrayImpl = xla.ArrayImpl
+
+
+class Executable:
+    """A compiled program: runs on flat arguments, knows its types and its place.
+
+    Attributes: `in_avals`, `out_avals`; `device`; `committed` whether results are bound to it; `kept` for each
+    of consts + arguments whether the program reads it; `loaded` is XLA's executable.
+    """
+
+    __slots__ = ("loaded", "in_avals", "out_avals", "device", "committed", "kept", "const_args", "donated",
+                 "_handlers", "_sharding", "lowered", "_kept_arguments", "__weakref__")
+
+    def __init__(self, loaded: Any, lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool):
+        self.loaded, self.lowered, self.device, self.committed = loaded, lowered, device, committed
+        self.in_avals, self.out_avals = closed.in_avals, [_result_aval(aval) for aval in closed.out_avals]
+        self.kept, self.donated = lowered.kept, lowered.donated
+        self._sharding = arrays.single_device_sharding(device)
+        self._handlers = [xla.result_handler(aval, self._sharding, committed) for aval in self.out_avals]
+        num_consts = len(closed.consts)
+        self.const_args = [arrays.put_array(value, device, False) for value, keep
+                           in zip(closed.consts, self.kept, strict=False) if keep]
+        self.kept = [True] * len(self.const_args) + self.kept[num_consts:]
+        self._kept_arguments = [index for index, keep in enumerate(self.kept[len(self.const_args):]) if keep]
+
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
+        """Run on flat arguments: arrays or anything that `aval_of` knows. Gives flat results."""
+        device, avals = self.device, self.in_avals
+        inputs = list(self.const_args)
+        for index in self._kept_arguments:
+            arg = args[index]
+            if type(arg) is not ArrayImpl or arg.is_deleted() or arg._sharding is not self._sharding:
+                arg = arrays.put_array(arg, device, False, aval=avals[index])
+            inputs.append(arg)
+        return self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
+
+    def fast_path(self, out_tree: Any) -> Any:
+        """The description that lets C++ run later calls of this signature by itself."""
+        sharding = self._sharding
+        inputs = sum(self.kept)
+        return xla.FastPath(
+            self.loaded, out_tree, [sharding] * inputs, [sharding] * len(self.out_avals), self.out_avals,
+            [self.committed] * len(self.out_avals), self.kept, [None] * inputs, self.const_args)
+
+
+def _result_aval(aval: Any) -> Any:
+    return ShapedArray((0,), np.dtype(bool)) if isinstance(aval, AbstractToken) else aval
+
+
+def target_device(args: Sequence[Any], asked: Any = None) -> tuple[Any, bool]:
+    """Where a call runs: the device asked for, else that of its committed arguments, else the default one.
+
+    Returns: the device, and whether the results are committed to it.
+    Raises: ValueError if arguments are committed to different devices.
+    """
+    if asked is not None:
+        return as_device(asked), True
+    found, first = None, 0
+    for index, arg in enumerate(args):
+        if type(arg) is ArrayImpl and arg._committed:
+            device = arrays.device_of(arg)
+            if found is None:
+                found, first = device, index
+            elif device is not found and device != found:
+                raise ValueError(
+                    f"Received incompatible devices for jitted computation. Argument {first} is committed to "
+                    f"{found}, argument {index} to {device}. Move one with device_put.")
+    if found is not None:
+        return found, True
+    return default_device(), False
+
+
+def default_device() -> Any:
+    """The device of uncommitted computations: the option `default_device`, else the platform's first."""
+    chosen = config.default_device.value
+    return platforms.default_device() if chosen is None else as_device(chosen)
+
+
+def as_device(spec: Any) -> Any:
+    """A device from a device, a platform's name, or a sharding on one device."""
+    if isinstance(spec, str):
+        return platforms.devices(spec)[0]
+    if isinstance(spec, xla.Sharding):
+        return next(iter(spec.device_set))
+    return spec
+
+
+def lower_jaxpr(closed: ClosedJaxpr, name: str, device: Any, *, donated: Sequence[bool] = (),
+                keep_unused: bool = False, result_names: Sequence[str] = ()) -> backend.Lowered:
+    """Lower for the platform of a device."""
+    return backend.lower(closed.jaxpr, name, platform=platforms.platform_of(device), is_hidden=source.is_own_file,
+                         donated=donated, keep_unused=keep_unused, result_names=result_names)
+
+
+def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
+                    options: dict[str, Any] | None = None, trace_seconds: float = 0.0) -> Executable:
+    """Compile a lowered program for a device; reports the compile to the log and the dump if they are on."""
+    loaded, seconds = backend.compile_lowered(lowered, device, options)
+    report.compiled(lowered, closed, loaded, trace_seconds, seconds)
+    return Executable(loaded, lowered, closed, device, committed)

@@ -1,0 +1,535 @@
+"""jit: compile a function on first use of each signature, and run the compiled code after that.
+
+A call goes to jaxlib's C++ path, which flattens the arguments and looks up their signature. What it does not
+find comes to `_Jitted.miss`: trace, lower, compile, run, and hand C++ what it needs for the next time. A call
+inside a trace becomes a `jit` equation with a sub-jaxpr.
+
+What was traced and compiled is kept for each (function, options) pair and dies with the function.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from jaxlite.core import config, errors, source
+from jaxlite.core import array as arrays
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.tracing import Tracer, is_eager, state
+from jaxlite.core.values import AVAL_OF, aval_of
+from jaxlite.interpreters import execution
+from jaxlite.interpreters.staging import hoist_consts, trace_to_jaxpr
+from lowering import xla
+
+_registry = xla.pytree_registry
+_flatten = _registry.flatten
+
+# --- arguments: which are static, which donated ------------------------------------------------------
+
+
+class Options:
+    """What `jit` was asked for, normalised; hashable, part of the key of shared caches."""
+
+    __slots__ = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames", "keep_unused", "device",
+                 "inline", "compiler_options", "key")
+
+    def __init__(self, static_argnums: tuple[int, ...], static_argnames: tuple[str, ...],
+                 donate_argnums: tuple[int, ...], donate_argnames: tuple[str, ...], keep_unused: bool, device: Any,
+                 inline: bool, compiler_options: dict[str, Any] | None):
+        self.static_argnums, self.static_argnames = static_argnums, static_argnames
+        self.donate_argnums, self.donate_argnames = donate_argnums, donate_argnames
+        self.keep_unused, self.device, self.inline = keep_unused, device, inline
+        self.compiler_options = compiler_options
+        self.key = (static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, device, inline,
+                    tuple(sorted(compiler_options.items())) if compiler_options else None)
+
+
+def _as_ints(value: Any, what: str) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    items = value if isinstance(value, Iterable) else (value,)
+    try:
+        return tuple(item.__index__() for item in items)
+    except AttributeError:
+        raise TypeError(f"{what} must be an int or a sequence of ints, got {value!r}") from None
+
+
+def _as_names(value: Any, what: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    names = (value,) if isinstance(value, str) else tuple(value)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{what} must be a str or a sequence of strs, got {value!r}")
+    return names
+
+
+def _signature(fun: Callable) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fun)
+    except (ValueError, TypeError):
+        return None
+
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def _resolve(signature: inspect.Signature | None, argnums: Any, argnames: Any, what: str, fun_name: str,
+             ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Infer argument numbers and names from each other, as far as the signature tells, and check them."""
+    nums = _as_ints(argnums, f"{what}_argnums")
+    names = _as_names(argnames, f"{what}_argnames")
+    if signature is None:
+        return nums or (), names or ()
+    parameters = list(signature.parameters.values())
+    positional = [each.name for each in parameters if each.kind in _POSITIONAL]
+    kinds = {each.kind for each in parameters}
+    if nums is not None:
+        if inspect.Parameter.VAR_POSITIONAL not in kinds:
+            for num in nums:
+                if not -len(positional) <= num < len(positional):
+                    raise ValueError(f"jitted function {fun_name} has {what}_argnums={nums}, but only accepts "
+                                     f"{len(positional)} positional arguments.")
+            nums = tuple(num % len(positional) for num in nums)
+    if names is not None and inspect.Parameter.VAR_KEYWORD not in kinds:
+        accepted = {each.name for each in parameters if each.kind not in
+                    (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)}
+        unknown = [name for name in names if name not in accepted]
+        if unknown:
+            raise ValueError(f"jitted function {fun_name} has invalid argnames {set(unknown)!r} in {what}_argnames; "
+                             f"it takes {sorted(accepted)}.")
+    if nums is None and names is None:
+        return (), ()
+    if nums is None:
+        assert names is not None
+        return tuple(index for index, name in enumerate(positional) if name in names), names
+    if names is None:
+        keywords = {each.name for each in parameters if each.kind == inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        return nums, tuple(positional[num] for num in nums
+                           if -len(positional) <= num < len(positional) and positional[num] in keywords)
+    return nums, names
+
+
+# --- what is known of one function under one set of options ------------------------------------------
+
+
+class Program:
+    """One traced signature: its jaxpr, the output tree, and the executables made from it so far."""
+
+    __slots__ = ("closed", "hoisted", "out_tree", "name", "donated", "options", "executables", "lock", "result_names",
+                 "trace_seconds", "debug_info", "in_tree")
+
+    def __init__(self, closed: ClosedJaxpr, in_tree: Any, out_tree: Any, name: str, donated: tuple[bool, ...],
+                 options: Options, trace_seconds: float, debug_info: DebugInfo):
+        self.closed, self.in_tree, self.out_tree, self.name, self.donated = closed, in_tree, out_tree, name, donated
+        self.options, self.trace_seconds, self.debug_info = options, trace_seconds, debug_info
+        self.hoisted: ClosedJaxpr | None = None
+        self.executables: dict[Any, execution.Executable] = {}
+        self.lock = threading.Lock()
+
+    def is_stale(self) -> bool:
+        """Whether it closes over tracers of a trace that has ended."""
+        return any(isinstance(const, Tracer) and not const._trace.alive for const in self.closed.consts)
+
+    def lower(self, device: Any) -> Any:
+        for const in self.closed.consts:
+            if isinstance(const, Tracer):
+                raise errors.UnexpectedTracerError(const)
+        names = _result_names(self.out_tree)
+        return execution.lower_jaxpr(self.closed, self.name, device, donated=self.donated,
+                                     keep_unused=self.options.keep_unused, result_names=names)
+
+    def executable(self, device: Any, committed: bool) -> execution.Executable:
+        """Compiled for a device; at most once, however many threads ask."""
+        key = (device, committed)
+        found = self.executables.get(key)
+        if found is None:
+            with self.lock:
+                found = self.executables.get(key)
+                if found is None:
+                    lowered = self.lower(device)
+                    found = execution.compile_lowered(lowered, self.closed, device, committed,
+                                                      self.options.compiler_options, self.trace_seconds)
+                    self.executables[key] = found
+        return found
+
+    def as_operand(self) -> tuple[ClosedJaxpr, list[Any]]:
+        """The program with its consts as leading arguments, and the consts."""
+        if self.hoisted is None:
+            self.hoisted = hoist_consts(self.closed.jaxpr)
+        return self.hoisted, self.closed.consts
+
+
+def _result_names(out_tree: Any) -> list[str]:
+    if out_tree.num_leaves == 1 and xla.pytree.all_leaves(_registry, [out_tree.unflatten([0])]):
+        return ["result"]
+    paths, _ = _registry.flatten_with_path(out_tree.unflatten(range(out_tree.num_leaves)))
+    return ["result" + "".join(map(str, path)) for path, _ in paths]
+
+
+# Programs by function, then by (options, signature). Weak: an entry dies with its function.
+_programs: weakref.WeakKeyDictionary[Any, dict[Any, Program]] = weakref.WeakKeyDictionary()
+_call_cache = xla.PjitFunctionCache(capacity=16384)
+
+
+def _programs_of(fun: Callable) -> dict[Any, Program]:
+    try:
+        found = _programs.get(fun)
+        if found is None:
+            found = _programs.setdefault(fun, {})
+        return found
+    except TypeError:  # unhashable, or cannot be referenced weakly
+        return {}
+
+
+def clear_caches() -> None:
+    """Forget everything that was traced and compiled; the next calls start over."""
+    for programs in list(_programs.values()):
+        programs.clear()
+    xla.PjitFunctionCache.clear_all()
+    for hook in clear_hooks:
+        hook()
+
+
+clear_hooks: list[Callable[[], None]] = []
+
+
+class _Jitted:
+    """The Python side of one jitted function."""
+
+    __slots__ = ("fun", "name", "options", "programs", "call_path", "__weakref__")
+
+    def __init__(self, fun: Callable, options: Options):
+        self.fun, self.options = fun, options
+        self.name = source.function_name(fun)
+        self.programs = _programs_of(fun)
+        self.call_path: Any = None
+
+    # --- signatures
+
+    def split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple, dict, tuple, tuple]:
+        """Dynamic positional and keyword arguments, and static ones as (index, value) and (name, value)."""
+        options = self.options
+        static: list[tuple[int, Any]] = []
+        if options.static_argnums:
+            nums = {num % len(args) if num < 0 else num for num in options.static_argnums if -len(args) <= num < len(args)}
+            static = [(num, _Static(args[num])) for num in sorted(nums)]
+            args = tuple(arg for index, arg in enumerate(args) if index not in nums)
+        named: list[tuple[str, Any]] = []
+        if options.static_argnames and kwargs:
+            named = [(name, _Static(kwargs[name])) for name in sorted(kwargs) if name in options.static_argnames]
+            if named:
+                kwargs = {name: value for name, value in kwargs.items() if name not in options.static_argnames}
+        return args, kwargs, tuple(static), tuple(named)
+
+    def program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
+        """The traced program for a call, and the call's flat dynamic arguments."""
+        static: tuple = ()
+        named: tuple = ()
+        if self.options.static_argnums or self.options.static_argnames:
+            args, kwargs, static, named = self.split(args, kwargs)
+        leaves, in_tree = _flatten((args, kwargs))
+        avals = self._avals(leaves, in_tree)
+        key = (self.options.key, in_tree, avals, static, named, xla.trace_context(),
+               tuple(state.axis_sizes.items()))
+        try:
+            program = self.programs.get(key)
+        except TypeError:
+            self._check_hashable(static, named)
+            raise
+        if program is None or program.is_stale():
+            traced = self._trace(in_tree, avals, static, named)
+            if program is None:
+                program = self.programs.setdefault(key, traced)
+            else:
+                program = self.programs[key] = traced
+        return program, leaves
+
+    def _check_hashable(self, static: tuple, named: tuple) -> None:
+        for which, box in (*static, *named):
+            try:
+                hash(box)
+            except TypeError:
+                raise ValueError(
+                    f"Non-hashable static arguments are not supported: argument {which!r} of "
+                    f"{source.function_location(self.fun)} is static and is of type {type(box.value)}, which cannot "
+                    "be hashed. Pass a tuple instead of a list or an array, or do not mark it static.") from None
+
+    def _avals(self, leaves: list[Any], in_tree: Any) -> tuple[Any, ...]:
+        avals = []
+        for index, leaf in enumerate(leaves):
+            kind = type(leaf)
+            try:
+                aval = leaf.aval if isinstance(leaf, Tracer) else (
+                    AVAL_OF[kind](leaf) if kind in AVAL_OF else aval_of(leaf))
+            except TypeError as error:
+                name = argument_names(self.fun, in_tree, self.options)()[index]
+                raise TypeError(
+                    f"Error interpreting argument to {source.function_location(self.fun)} as an abstract array. The "
+                    f"problematic value is of type {kind} and was passed to the function at path {name}. Mark it "
+                    f"static (static_argnums, static_argnames), or pass an array or a scalar. ({error})") from None
+            avals.append(aval)
+        return tuple(avals)
+
+    # --- tracing
+
+    def _trace(self, in_tree: Any, avals: tuple[Any, ...], static: tuple, named: tuple) -> Program:
+        fun, options = self.fun, self.options
+        start = time.perf_counter()
+        debug = DebugInfo("jit", self.name, argument_names(fun, in_tree, options), source.function_location(fun))
+        out_tree: Any = None
+
+        def flat(*tracers: Any) -> list[Any]:
+            nonlocal out_tree
+            args, kwargs = in_tree.unflatten(tracers)
+            if static:
+                args = list(args)
+                for index, box in static:
+                    args.insert(index, box.value)
+            for name, box in named:
+                kwargs[name] = box.value
+            outs, out_tree = flatten_outputs(fun(*args, **kwargs), debug)
+            return outs
+
+        jaxpr, consts = trace_to_jaxpr(flat, avals, debug)
+        donated = _donated(in_tree, options, static)
+        return Program(ClosedJaxpr(jaxpr, consts), in_tree, out_tree, self.name, donated, options,
+                       time.perf_counter() - start, debug)
+
+    # --- calls that C++ does not answer
+
+    def miss(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Do one call; give its result and, if later calls may skip Python, the fast path's data."""
+        if not is_eager():
+            return self.stage(args, kwargs), None
+        try:
+            program, leaves = self.program(args, kwargs)
+            for leaf in leaves:
+                if isinstance(leaf, Tracer):
+                    raise errors.UnexpectedTracerError(leaf)
+            device, committed = execution.target_device(leaves, self.options.device)
+            executable = program.executable(device, committed)
+            outs = executable(leaves)
+        except BaseException:
+            # C++ would send this signature here for good.
+            if self.call_path is not None:
+                self.call_path._clear_cache()
+            raise
+        tree = program.out_tree
+        if config.debug_nans.value:
+            _check_nans(outs, self.name)
+            return tree.unflatten(outs), None
+        return tree.unflatten(outs), executable.fast_path(tree)
+
+    def stage(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make the call part of the program being traced."""
+        program, leaves = self.program(args, kwargs)
+        closed, consts = program.as_operand()
+        if self.options.inline:
+            outs = eval_jaxpr(closed.jaxpr, [], *consts, *leaves)
+        else:
+            donated = (False,) * len(consts) + program.donated
+            outs = jit_p.bind(*consts, *leaves, jaxpr=closed, name=self.name, donated_invars=donated,
+                              keep_unused=self.options.keep_unused, inline=False)
+        return program.out_tree.unflatten(outs)
+
+
+class _Static:
+    """A static argument in a key: equal if type and value are."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is _Static and type(self.value) is type(other.value) and self.value == other.value
+
+
+def flatten_outputs(result: Any, debug: DebugInfo) -> tuple[list[Any], Any]:
+    """The leaves of a traced function's result, checked to be values, and its tree."""
+    outs, tree = _flatten(result)
+    for index, out in enumerate(outs):
+        if type(out) not in AVAL_OF and not isinstance(out, Tracer):
+            try:
+                aval_of(out)
+            except TypeError:
+                path = "".join(map(str, _registry.flatten_with_path(result)[0][index][0]))
+                raise TypeError(
+                    f"function {debug} returned a value of type {type(out)} at output component "
+                    f"{path or 'the result itself'}, which is not a valid JAX type.") from None
+    return outs, tree
+
+
+def _check_nans(outs: Sequence[Any], name: str) -> None:
+    for out in outs:
+        if out.dtype.kind in "fc" or out.dtype.name.startswith("bfloat"):
+            value = arrays.host_value(out)
+            if (value != value).any():
+                raise FloatingPointError(f"invalid value (nan) encountered in {name}")
+
+
+def argument_names(fun: Callable, in_tree: Any, options: Options | None) -> Callable[[], list[str]]:
+    """A function that gives a name for each flat argument: the parameter's name and the path inside it.
+
+    It does not keep `fun` alive: what was traced must not outlive its function.
+    """
+    try:
+        reference: Callable[[], Any] = weakref.ref(fun)
+    except TypeError:
+        reference = lambda: fun  # noqa: E731
+
+    def compute() -> list[str]:
+        paths, _ = _registry.flatten_with_path(in_tree.unflatten(range(in_tree.num_leaves)))
+        fun = reference()
+        signature = _signature(fun) if fun is not None else None
+        parameters = list(signature.parameters.values()) if signature else []
+        positional = [each.name for each in parameters if each.kind in _POSITIONAL]
+        rest = next((each.name for each in parameters if each.kind == inspect.Parameter.VAR_POSITIONAL), "args")
+        static = set(options.static_argnums) if options else set()
+        dynamic = [index for index in range(len(positional) + in_tree.num_leaves + len(static)) if index not in static]
+        names = []
+        for path, _ in paths:
+            inside = "".join(map(str, path[2:]))
+            if path[0].idx == 0:
+                index = dynamic[path[1].idx]
+                base = positional[index] if index < len(positional) else f"{rest}[{index - len(positional)}]"
+            else:
+                base = str(path[1].key)
+            names.append(base + inside)
+        return names
+
+    return compute
+
+
+def _donated(in_tree: Any, options: Options, static: tuple) -> tuple[bool, ...]:
+    if not options.donate_argnums and not options.donate_argnames:
+        return (False,) * in_tree.num_leaves
+    args_tree, kwargs_tree = in_tree.children()
+    static_nums = {index for index, _ in static}
+    total = len(args_tree.children()) + len(static_nums)
+    donate = {num % total if num < 0 else num for num in options.donate_argnums if total}
+    dynamic = [index for index in range(total) if index not in static_nums]
+    flags: list[bool] = []
+    for index, child in zip(dynamic, args_tree.children(), strict=True):
+        flags += [index in donate] * child.num_leaves
+    kwargs = kwargs_tree.unflatten(range(kwargs_tree.num_leaves))
+    for (name, _), child in zip(sorted(kwargs.items()), kwargs_tree.children(), strict=True):
+        flags += [name in options.donate_argnames] * child.num_leaves
+    return tuple(flags)
+
+
+# --- the decorator -----------------------------------------------------------------------------------
+
+
+def jit(fun: Callable | None = None, /, *, static_argnums: int | Sequence[int] | None = None,
+        static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
+        donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False, device: Any = None,
+        backend: str | None = None, inline: bool = False, compiler_options: dict[str, Any] | None = None) -> Any:
+    """Compile a function of arrays with XLA, once for each signature of its arguments.
+
+    Args:
+      fun: a function of pytrees of arrays and scalars; pure: it is run once to see what it does, and what it
+        does to anything but its result is not repeated by the compiled code. Without it, a decorator is
+        returned: `@jit(static_argnums=0)`.
+      static_argnums, static_argnames: arguments that are part of the signature by value, and so may be used as
+        Python values inside; hashable. Each is inferred from the other through the function's signature.
+      donate_argnums, donate_argnames: arguments whose memory the results may take; they are gone after the call.
+      keep_unused: keep arguments that the program does not read as parameters of the executable.
+      device, backend: where to run, instead of where the arguments are.
+      inline: inside another traced function, put the operations there instead of a call.
+      compiler_options: XLA options by name, for this function's compiles.
+
+    Returns: a function with the signature of `fun`, and the stages `trace`, `lower`, `eval_shape` beside it.
+    Raises: ValueError for argument numbers or names that the function does not have; TypeError at the call for
+      arguments that are not arrays, with their path.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> @jaxlite.jit
+    ... def selu(x, alpha=1.67, lmbda=1.05):
+    ...     return lmbda * jnp.where(x > 0, x, alpha * jnp.exp(x) - alpha)
+    >>> print(selu(jnp.arange(3.0)))
+    [0.        1.05      2.1]
+    """
+    if fun is None:
+        return functools.partial(
+            jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames, keep_unused=keep_unused, device=device, backend=backend, inline=inline,
+            compiler_options=compiler_options)
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}")
+    if device is not None and backend is not None:
+        raise ValueError("can't specify both a device and a backend for jit, got "
+                         f"device={device} and backend={backend}")
+    if inspect.isgeneratorfunction(fun):
+        raise TypeError(f"Expected a function, got a generator function: {fun}")
+    static: tuple[Any, Any] = ((), ())
+    donate: tuple[Any, Any] = ((), ())
+    if not (static_argnums is None and static_argnames is None and donate_argnums is None and donate_argnames is None):
+        signature, name = _signature(fun), source.function_name(fun)
+        static = _resolve(signature, static_argnums, static_argnames, "static", name)
+        donate = _resolve(signature, donate_argnums, donate_argnames, "donate", name)
+        if set(static[0]) & set(donate[0]) or set(static[1]) & set(donate[1]):
+            raise ValueError("static_argnums and donate_argnums cannot intersect, "
+                             f"static_argnums={static[0]} and donate_argnums={donate[0]}")
+    options = Options(*static, *donate, keep_unused, device if device is not None else backend, inline,
+                      compiler_options)
+    jitted = _Jitted(fun, options)
+    path = xla.make_call_path(jitted.name, fun, jitted.miss, options.static_argnums, options.static_argnames,
+                              options.key, _put_argument, _call_cache)
+    jitted.call_path = weakref.proxy(path)
+    for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
+        value = getattr(fun, attribute, None)
+        if value is not None:
+            setattr(path, attribute, value)
+    path.__wrapped__ = fun
+    path._jitted = jitted
+    return path
+
+
+def _put_argument(value: Any, sharding: Any, layout: Any) -> Any:
+    return arrays.put_array(value, sharding._device, False)
+
+
+def jitted_of(path: Any) -> _Jitted:
+    """The Python side of a jitted function."""
+    return path._jitted
+
+
+# --- jit as an equation ------------------------------------------------------------------------------
+
+jit_p = Primitive("jit", multiple_results=True)
+
+
+@jit_p.def_effectful_abstract_eval
+def _jit_aval(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    return jaxpr.out_avals, jaxpr.effects
+
+
+@jit_p.def_eager
+def _jit_eager(*args: Any, jaxpr: ClosedJaxpr, name: str, **params: Any) -> list[Any]:
+    call = _evaluators.get(id(jaxpr))
+    if call is None:
+
+        def evaluate(*args: Any) -> list[Any]:
+            return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args)
+
+        evaluate.__name__ = name
+        if len(_evaluators) >= _EVALUATOR_LIMIT:
+            _evaluators.clear()
+        call = _evaluators[id(jaxpr)] = jit(evaluate)  # it keeps the jaxpr, so its id stays taken
+    return call(*args)
+
+
+_EVALUATOR_LIMIT = 1024
+_evaluators: dict[int, Any] = {}
+clear_hooks.append(_evaluators.clear)

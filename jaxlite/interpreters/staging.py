@@ -1,0 +1,215 @@
+"""Staging: run a Python function on tracers that write down what it does, and get a jaxpr.
+
+The hot path is `StagingTrace.process`: for each operation it makes a tracer, a variable and an equation.
+Nothing in it depends on the size of the program so far.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import config, errors, source
+from jaxlite.core.aval import ShapedArray
+from jaxlite.core.jaxpr import (ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var, check_jaxpr,
+                                no_effects)
+from jaxlite.core.tracing import Trace, Tracer, set_trace
+from jaxlite.core.values import AVAL_OF, aval_of
+
+_traceback = source.current_traceback
+_new_tracer = object.__new__
+
+
+class StagedTracer(Tracer):
+    """A value of the program being written: its variable stands for it in equations."""
+
+    __slots__ = ("var",)
+    var: Var
+
+    def made_at(self) -> str:
+        for eqn in self._trace.eqns:
+            if self.var in eqn.outvars:
+                return source.summarize(eqn.traceback)
+        return ""
+
+    def history(self) -> Iterator[str]:
+        trace = self._trace
+        debug = trace.debug_info
+        if debug is None:
+            return
+        yield f"The error occurred while tracing the function {debug}."
+        arguments, eqns = trace.origins(self.var)
+        if arguments:
+            names = ", ".join(debug.arg_name(index) for index in arguments)
+            plural = "s" if len(arguments) > 1 else ""
+            yield f"This concrete value was not available in Python because it depends on the value{plural} " \
+                  f"of the argument{plural} {names}."
+        elif eqns:
+            yield "This value became a tracer due to JAX operations on these lines:"
+            for eqn in eqns[-5:]:
+                yield f"  operation {eqn.primitive.name}: {eqn.outvars[0].aval.str_short()} " \
+                      f"from line {source.summarize(eqn.traceback)}"
+
+
+class StagingTrace(Trace):
+    """Records equations. `constvars` stand for the concrete values, and outer tracers, that it met."""
+
+    __slots__ = ("eqns", "invars", "_constvars", "_constants", "effects")
+
+    def __init__(self, debug_info: DebugInfo | None = None):
+        super().__init__(debug_info)
+        self.eqns: list[JaxprEqn] = []
+        self.invars: list[Var] = []
+        self._constvars: list[Var] = []
+        self._constants: dict[int, tuple[Any, StagedTracer]] = {}
+        self.effects = no_effects
+
+    def new_arg(self, aval: Any) -> StagedTracer:
+        """A tracer for an input of the program."""
+        tracer = self._tracer(Var(aval))
+        self.invars.append(tracer.var)
+        return tracer
+
+    def _tracer(self, var: Var) -> StagedTracer:
+        tracer = _new_tracer(StagedTracer)
+        tracer._trace, tracer.aval, tracer.var = self, var.aval, var
+        return tracer
+
+    def atom(self, value: Any) -> Var | Literal:
+        """What stands for a value in an equation: its variable, a literal, or the variable of a constant."""
+        kind = type(value)
+        if kind is StagedTracer and value._trace is self:
+            return value.var
+        if isinstance(value, Tracer):
+            if not value._trace.alive:
+                raise errors.UnexpectedTracerError(value)
+            return self._constant(value, value.aval)
+        aval = AVAL_OF[kind](value) if kind in AVAL_OF else aval_of(value)
+        if hasattr(value, "__jax_array__") and kind not in AVAL_OF:
+            return self.atom(value.__jax_array__())
+        if type(aval) is ShapedArray and not aval.shape and isinstance(aval.dtype, np.dtype):
+            return Literal(_scalar(value), aval)
+        return self._constant(value, aval)
+
+    def _constant(self, value: Any, aval: Any) -> Var:
+        found = self._constants.get(id(value))
+        if found is None:
+            tracer = self._tracer(Var(aval))
+            self._constvars.append(tracer.var)
+            self._constants[id(value)] = found = (value, tracer)
+        return found[1].var
+
+    def lift(self, value: Any) -> StagedTracer:
+        """A tracer of this trace for any value."""
+        if type(value) is StagedTracer and value._trace is self:
+            return value
+        atom = self.atom(value)
+        if type(atom) is Literal:
+            return self._constant_tracer(value, atom.aval)
+        return self._tracer(atom)
+
+    def _constant_tracer(self, value: Any, aval: Any) -> StagedTracer:
+        return self._tracer(self._constant(value, aval))
+
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive.stage is not None:
+            return primitive.stage(self, args, params)
+        return self.record(primitive, args, params)
+
+    def record(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Append one equation; gives tracers for its results."""
+        invars: list[Any] = []
+        avals: list[Any] = []
+        for arg in args:
+            atom = arg.var if type(arg) is StagedTracer and arg._trace is self else self.atom(arg)
+            invars.append(atom)
+            avals.append(atom.aval)
+        if not self.alive:
+            raise errors.UnexpectedTracerError("An operation was recorded in a trace that has ended.")
+        out, effects = primitive.abstract_eval(avals, params)
+        if primitive.multiple_results:
+            outvars = [Var(aval) for aval in out]
+            self.eqns.append(JaxprEqn(primitive, invars, outvars, params, effects, _traceback()))
+            if effects:
+                self.effects |= effects
+            return [self._tracer(var) for var in outvars]
+        var = Var(out)
+        self.eqns.append(JaxprEqn(primitive, invars, [var], params, effects, _traceback()))
+        if effects:
+            self.effects |= effects
+        tracer = _new_tracer(StagedTracer)
+        tracer._trace, tracer.aval, tracer.var = self, out, var
+        return tracer
+
+    def origins(self, var: Var) -> tuple[list[int], list[JaxprEqn]]:
+        """For messages: the indices of the arguments that a variable depends on, and the equations between."""
+        needed, used = {var}, []
+        for eqn in reversed(self.eqns):
+            if not needed.isdisjoint(eqn.outvars):
+                used.append(eqn)
+                needed.update(atom for atom in eqn.invars if type(atom) is Var)
+        return [index for index, each in enumerate(self.invars) if each in needed], used[::-1]
+
+    def finish(self, outs: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
+        """The program with these outputs, and the values of its constvars."""
+        outvars = [self.atom(out) for out in outs]
+        read = set(outvars)
+        for eqn in self.eqns:
+            read.update(eqn.invars)
+        for eqn in self.eqns:
+            for index, var in enumerate(eqn.outvars):
+                if var not in read:
+                    eqn.outvars[index] = DropVar(var.aval)
+        constants = [(var, value) for var, (value, _) in zip(self._constvars, self._constants.values(), strict=True)
+                     if var in read]
+        self.alive = False
+        jaxpr = Jaxpr([var for var, _ in constants], self.invars, outvars, self.eqns, self.effects, self.debug_info)
+        if config.enable_checks.value:
+            check_jaxpr(jaxpr)
+        return jaxpr, [value for _, value in constants]
+
+
+def _scalar(value: Any) -> Any:
+    """The host value of a literal."""
+    return np.asarray(value)[()] if isinstance(value, (np.ndarray, AVAL_OF_ARRAY)) else value
+
+
+AVAL_OF_ARRAY = next(iter(AVAL_OF))  # jaxlib's array type
+
+
+def trace_to_jaxpr(fun: Callable[..., Sequence[Any]], in_avals: Sequence[Any],
+                   debug_info: DebugInfo | None = None) -> tuple[Jaxpr, list[Any]]:
+    """Trace a function of flat arguments that returns flat results.
+
+    Returns: the jaxpr and the values of its constvars: closed-over arrays, and tracers of outer traces.
+    """
+    trace = StagingTrace(debug_info)
+    tracers = [trace.new_arg(aval) for aval in in_avals]
+    try:
+        with set_trace(trace):
+            jaxpr, consts = trace.finish(fun(*tracers))
+    finally:
+        trace.alive = False
+    if config.check_tracer_leaks.value:
+        _check_leaks(trace, tracers)
+    return jaxpr, consts
+
+
+def _check_leaks(trace: StagingTrace, tracers: list[StagedTracer]) -> None:
+    del tracers
+    leaked = [each for each in gc.get_referrers(trace) if isinstance(each, StagedTracer)]
+    known = {id(tracer) for _, tracer in trace._constants.values()}
+    leaked = [each for each in leaked if id(each) not in known]
+    if leaked:
+        raise errors.LeakChecked(f"Leaked tracer {leaked[0]}, made at {leaked[0].made_at() or 'the arguments'}, "
+                                 f"while tracing {trace.debug_info}")
+
+
+def hoist_consts(jaxpr: Jaxpr) -> ClosedJaxpr:
+    """The same program with its constvars as leading invars, so that it closes over nothing."""
+    if not jaxpr.constvars:
+        return ClosedJaxpr(jaxpr, [])
+    return ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars]), [])

@@ -1,0 +1,596 @@
+"""Elementwise operations: arithmetic, comparisons, bits, exponentials, trigonometry, complex parts, selection.
+
+Each is a primitive whose output has the broadcast shape of its operands. Operands share one dtype: lax never
+promotes, that is `jaxlite.numpy`'s work. A scalar operand may stand beside arrays, and sizes of 1 stretch.
+The makers `unary` and `nary` below turn an operation into two lines; special functions are in `special.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes
+from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.values import aval_of
+
+# Kinds of dtypes that an operation accepts: b bool, i signed, u unsigned, f floating, c complex.
+FLOATS = "f"
+INEXACT = "fc"
+INTEGERS = "iu"
+BITS = "biu"
+REALS = "iuf"
+NUMBERS = "iufc"
+ANY = "biufc"
+_KIND_WORDS = {"b": "bool", "i": "signedinteger", "u": "unsignedinteger", "f": "floating", "c": "complexfloating"}
+_bool = np.dtype(bool)
+
+
+def kinds_in_words(accepted: str) -> str:
+    """`floating, complexfloating` for 'fc'."""
+    if "i" in accepted and "u" in accepted:
+        words = ["integer"] + [_KIND_WORDS[kind] for kind in accepted if kind not in "iu"]
+        return ", ".join(words)
+    return ", ".join(_KIND_WORDS[kind] for kind in accepted)
+
+
+def broadcast_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The common shape of elementwise operands: equal ranks, sizes equal or 1; scalars go with anything.
+
+    Raises: TypeError that shows the shapes.
+    """
+    first = shapes[0]
+    if all(shape == first for shape in shapes):
+        return first
+    ranked = [shape for shape in shapes if shape]
+    if any(len(shape) != len(ranked[0]) for shape in ranked):
+        raise TypeError(f"{name}: arrays must have the same number of dimensions, got {set(map(len, ranked))}: "
+                        f"shapes {', '.join(map(str, shapes))}. lax adds no dimensions; use broadcast_in_dim, or "
+                        f"the function of the same name in jaxlite.numpy.")
+    result = []
+    for sizes in zip(*ranked, strict=True):
+        distinct = {size for size in sizes if size != 1}
+        if len(distinct) > 1:
+            raise TypeError(f"{name} got incompatible shapes for broadcasting: {', '.join(map(str, shapes))}.")
+        result.append(distinct.pop() if distinct else 1)
+    return tuple(result)
+
+
+def require_equal_dtypes(name: str, avals: Sequence[Any]) -> None:
+    """Raises TypeError unless all operands have one dtype."""
+    first = avals[0].dtype
+    for aval in avals[1:]:
+        if aval.dtype != first:
+            kinds = ", ".join(str(each.dtype) for each in avals)
+            raise TypeError(f"lax.{name} requires arguments to have the same dtypes, got {kinds}. (Tip: "
+                            f"jnp.{name} is a similar function that does automatic type promotion on inputs).")
+
+
+def require_kind(name: str, aval: Any, accepted: str, position: int | None = None) -> None:
+    """Raises TypeError unless the operand's dtype is of an accepted kind."""
+    if dtypes.kind(aval.dtype) not in accepted:
+        at = "" if position is None else f" at position {position}"
+        raise TypeError(f"{name} does not accept dtype {aval.dtype}{at}. Accepted dtypes{at} are subtypes of "
+                        f"{kinds_in_words(accepted)}.")
+
+
+def _same_dtype(dtype: Any) -> Any:
+    return dtype
+
+
+def _to_bool(dtype: Any) -> Any:
+    return _bool
+
+
+def _real_part(dtype: Any) -> Any:
+    return {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
+
+
+def unary(name: str, accepted: str, result: Callable[[Any], Any] = _same_dtype) -> Primitive:
+    """A primitive of one operand with static params; `result` maps the dtype."""
+    primitive = Primitive(name)
+
+    @primitive.def_abstract_eval
+    def rule(x: Any, **params: Any) -> ShapedArray:
+        require_kind(name, x, accepted)
+        dtype = result(x.dtype)
+        return shaped_array(x.shape, dtype, x.weak_type and dtype == x.dtype)
+
+    return primitive
+
+
+def nary(name: str, accepted: str | Sequence[str], result: Callable[[Any], Any] = _same_dtype) -> Primitive:
+    """A primitive of several operands of one dtype. A sequence of kinds gives them operand by operand."""
+    primitive = Primitive(name)
+
+    @primitive.def_abstract_eval
+    def rule(*avals: Any, **params: Any) -> ShapedArray:
+        for position, aval in enumerate(avals):
+            require_kind(name, aval, accepted if isinstance(accepted, str) else accepted[position], position)
+        require_equal_dtypes(name, avals)
+        shape = broadcast_shape(name, [aval.shape for aval in avals])
+        dtype = result(avals[0].dtype)
+        weak = dtype == avals[0].dtype and all(aval.weak_type for aval in avals)
+        return shaped_array(shape, dtype, weak)
+
+    return primitive
+
+
+# --- arithmetic --------------------------------------------------------------------------------------
+
+add_p = nary("add", NUMBERS)
+sub_p = nary("sub", NUMBERS)
+mul_p = nary("mul", NUMBERS)
+div_p = nary("div", NUMBERS)
+rem_p = nary("rem", REALS)
+max_p = nary("max", ANY)
+min_p = nary("min", ANY)
+neg_p = unary("neg", NUMBERS)
+sign_p = unary("sign", NUMBERS)
+abs_p = unary("abs", NUMBERS, _real_part)
+floor_p = unary("floor", FLOATS)
+ceil_p = unary("ceil", FLOATS)
+round_p = unary("round", FLOATS)
+is_finite_p = unary("is_finite", FLOATS, _to_bool)
+nextafter_p = nary("nextafter", FLOATS)
+
+
+def add(x: Any, y: Any) -> Any:
+    """x + y, element by element. Operands of one numeric dtype."""
+    return add_p.bind(x, y)
+
+
+def sub(x: Any, y: Any) -> Any:
+    """x - y, element by element. Operands of one numeric dtype."""
+    return sub_p.bind(x, y)
+
+
+def mul(x: Any, y: Any) -> Any:
+    """x * y, element by element. Operands of one numeric dtype."""
+    return mul_p.bind(x, y)
+
+
+def div(x: Any, y: Any) -> Any:
+    """x / y, element by element; integers round towards zero."""
+    return div_p.bind(x, y)
+
+
+def rem(x: Any, y: Any) -> Any:
+    """The remainder of x / y with the sign of x."""
+    return rem_p.bind(x, y)
+
+
+def max(x: Any, y: Any) -> Any:
+    """The greater of x and y; NaN if either is. Complex numbers compare real part first."""
+    return max_p.bind(x, y)
+
+
+def min(x: Any, y: Any) -> Any:
+    """The lesser of x and y; NaN if either is. Complex numbers compare real part first."""
+    return min_p.bind(x, y)
+
+
+def neg(x: Any) -> Any:
+    """-x."""
+    return neg_p.bind(x)
+
+
+def sign(x: Any) -> Any:
+    """-1, 0 or 1 by the sign of x; NaN stays; x / |x| for complex x."""
+    return sign_p.bind(x)
+
+
+def abs(x: Any) -> Any:
+    """|x|; real for complex x."""
+    return abs_p.bind(x)
+
+
+def floor(x: Any) -> Any:
+    """The greatest whole number not above x, in x's floating dtype."""
+    return floor_p.bind(x)
+
+
+def ceil(x: Any) -> Any:
+    """The least whole number not below x, in x's floating dtype."""
+    return ceil_p.bind(x)
+
+
+class RoundingMethod(enum.IntEnum):
+    """How `round` breaks ties."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+    """x rounded to a whole number, in x's floating dtype; ties go as `rounding_method` says."""
+    return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
+
+
+def is_finite(x: Any) -> Any:
+    """Whether x is neither infinite nor NaN."""
+    return is_finite_p.bind(x)
+
+
+def nextafter(x1: Any, x2: Any) -> Any:
+    """The next representable value after x1 in the direction of x2."""
+    return nextafter_p.bind(x1, x2)
+
+
+# --- powers, exponentials, logarithms ----------------------------------------------------------------
+
+exp_p = unary("exp", INEXACT)
+exp2_p = unary("exp2", INEXACT)
+expm1_p = unary("expm1", INEXACT)
+log_p = unary("log", INEXACT)
+log1p_p = unary("log1p", INEXACT)
+logistic_p = unary("logistic", INEXACT)
+sqrt_p = unary("sqrt", INEXACT)
+rsqrt_p = unary("rsqrt", INEXACT)
+cbrt_p = unary("cbrt", FLOATS)
+square_p = unary("square", NUMBERS)
+integer_pow_p = unary("integer_pow", NUMBERS)
+pow_p = Primitive("pow")
+
+
+def exp(x: Any) -> Any:
+    """e to the power x."""
+    return exp_p.bind(x)
+
+
+def exp2(x: Any) -> Any:
+    """2 to the power x."""
+    return exp2_p.bind(x)
+
+
+def expm1(x: Any) -> Any:
+    """exp(x) - 1, accurate near 0."""
+    return expm1_p.bind(x)
+
+
+def log(x: Any) -> Any:
+    """The natural logarithm."""
+    return log_p.bind(x)
+
+
+def log1p(x: Any) -> Any:
+    """log(1 + x), accurate near 0."""
+    return log1p_p.bind(x)
+
+
+def logistic(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    return logistic_p.bind(x)
+
+
+def sqrt(x: Any) -> Any:
+    """The square root."""
+    return sqrt_p.bind(x)
+
+
+def rsqrt(x: Any) -> Any:
+    """1 / sqrt(x)."""
+    return rsqrt_p.bind(x)
+
+
+def cbrt(x: Any) -> Any:
+    """The real cube root."""
+    return cbrt_p.bind(x)
+
+
+def square(x: Any) -> Any:
+    """x * x."""
+    return square_p.bind(x)
+
+
+def reciprocal(x: Any) -> Any:
+    """1 / x."""
+    return integer_pow(x, -1)
+
+
+def integer_pow(x: Any, y: int) -> Any:
+    """x to a static integer power, by repeated squaring. Negative powers need a floating or complex x."""
+    y = int(y)
+    if y < 0 and dtypes.kind(aval_of(x).dtype) in "iu":
+        raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({aval_of(x)}, {y})")
+    return integer_pow_p.bind(x, y=y)
+
+
+@pow_p.def_abstract_eval
+def _pow_aval(x: Any, y: Any) -> ShapedArray:
+    require_kind("pow", x, NUMBERS if dtypes.kind(y.dtype) in "iu" else INEXACT, 0)
+    require_kind("pow", y, "iufc", 1)
+    if dtypes.kind(y.dtype) not in "iu":
+        require_equal_dtypes("pow", (x, y))
+    shape = broadcast_shape("pow", (x.shape, y.shape))
+    return shaped_array(shape, x.dtype, x.weak_type and y.weak_type)
+
+
+def pow(x: Any, y: Any) -> Any:
+    """x to the power y. y has x's dtype, or any integer dtype."""
+    return pow_p.bind(x, y)
+
+
+# --- trigonometry ------------------------------------------------------------------------------------
+
+sin_p = unary("sin", INEXACT)
+cos_p = unary("cos", INEXACT)
+tan_p = unary("tan", INEXACT)
+asin_p = unary("asin", INEXACT)
+acos_p = unary("acos", INEXACT)
+atan_p = unary("atan", INEXACT)
+atan2_p = nary("atan2", INEXACT)
+sinh_p = unary("sinh", INEXACT)
+cosh_p = unary("cosh", INEXACT)
+tanh_p = unary("tanh", INEXACT)
+asinh_p = unary("asinh", INEXACT)
+acosh_p = unary("acosh", INEXACT)
+atanh_p = unary("atanh", INEXACT)
+
+
+def sin(x: Any) -> Any:
+    """The sine of x in radians."""
+    return sin_p.bind(x)
+
+
+def cos(x: Any) -> Any:
+    """The cosine of x in radians."""
+    return cos_p.bind(x)
+
+
+def tan(x: Any) -> Any:
+    """The tangent of x in radians."""
+    return tan_p.bind(x)
+
+
+def asin(x: Any) -> Any:
+    """The inverse sine, in [-pi/2, pi/2]."""
+    return asin_p.bind(x)
+
+
+def acos(x: Any) -> Any:
+    """The inverse cosine, in [0, pi]."""
+    return acos_p.bind(x)
+
+
+def atan(x: Any) -> Any:
+    """The inverse tangent, in [-pi/2, pi/2]."""
+    return atan_p.bind(x)
+
+
+def atan2(x: Any, y: Any) -> Any:
+    """The angle of the point with ordinate x and abscissa y, in [-pi, pi]."""
+    return atan2_p.bind(x, y)
+
+
+def sinh(x: Any) -> Any:
+    """The hyperbolic sine."""
+    return sinh_p.bind(x)
+
+
+def cosh(x: Any) -> Any:
+    """The hyperbolic cosine."""
+    return cosh_p.bind(x)
+
+
+def tanh(x: Any) -> Any:
+    """The hyperbolic tangent."""
+    return tanh_p.bind(x)
+
+
+def asinh(x: Any) -> Any:
+    """The inverse hyperbolic sine."""
+    return asinh_p.bind(x)
+
+
+def acosh(x: Any) -> Any:
+    """The inverse hyperbolic cosine."""
+    return acosh_p.bind(x)
+
+
+def atanh(x: Any) -> Any:
+    """The inverse hyperbolic tangent."""
+    return atanh_p.bind(x)
+
+
+# --- comparisons -------------------------------------------------------------------------------------
+
+eq_p = nary("eq", ANY, _to_bool)
+ne_p = nary("ne", ANY, _to_bool)
+ge_p = nary("ge", "biuf", _to_bool)
+gt_p = nary("gt", "biuf", _to_bool)
+le_p = nary("le", "biuf", _to_bool)
+lt_p = nary("lt", "biuf", _to_bool)
+eq_to_p = nary("eq_to", FLOATS, _to_bool)
+le_to_p = nary("le_to", FLOATS, _to_bool)
+lt_to_p = nary("lt_to", FLOATS, _to_bool)
+
+
+def eq(x: Any, y: Any) -> Any:
+    """x == y; NaN equals nothing."""
+    return eq_p.bind(x, y)
+
+
+def ne(x: Any, y: Any) -> Any:
+    """x != y."""
+    return ne_p.bind(x, y)
+
+
+def ge(x: Any, y: Any) -> Any:
+    """x >= y."""
+    return ge_p.bind(x, y)
+
+
+def gt(x: Any, y: Any) -> Any:
+    """x > y."""
+    return gt_p.bind(x, y)
+
+
+def le(x: Any, y: Any) -> Any:
+    """x <= y."""
+    return le_p.bind(x, y)
+
+
+def lt(x: Any, y: Any) -> Any:
+    """x < y."""
+    return lt_p.bind(x, y)
+
+
+# --- bits --------------------------------------------------------------------------------------------
+
+and_p = nary("and", BITS)
+or_p = nary("or", BITS)
+xor_p = nary("xor", BITS)
+not_p = unary("not", BITS)
+shift_left_p = nary("shift_left", INTEGERS)
+shift_right_logical_p = nary("shift_right_logical", INTEGERS)
+shift_right_arithmetic_p = nary("shift_right_arithmetic", INTEGERS)
+population_count_p = unary("population_count", INTEGERS)
+clz_p = unary("clz", INTEGERS)
+mulhi_p = nary("mulhi", INTEGERS)
+
+
+def bitwise_and(x: Any, y: Any) -> Any:
+    """x AND y, bit by bit; logical for bool."""
+    return and_p.bind(x, y)
+
+
+def bitwise_or(x: Any, y: Any) -> Any:
+    """x OR y, bit by bit; logical for bool."""
+    return or_p.bind(x, y)
+
+
+def bitwise_xor(x: Any, y: Any) -> Any:
+    """x XOR y, bit by bit; logical for bool."""
+    return xor_p.bind(x, y)
+
+
+def bitwise_not(x: Any) -> Any:
+    """NOT x, bit by bit; logical for bool."""
+    return not_p.bind(x)
+
+
+def shift_left(x: Any, y: Any) -> Any:
+    """x << y; 0 where y is not in [0, bits of x)."""
+    return shift_left_p.bind(x, y)
+
+
+def shift_right_logical(x: Any, y: Any) -> Any:
+    """x >> y, filling with zeros; 0 where y is not in [0, bits of x)."""
+    return shift_right_logical_p.bind(x, y)
+
+
+def shift_right_arithmetic(x: Any, y: Any) -> Any:
+    """x >> y, filling with the sign bit; the sign fills all where y is not in [0, bits of x)."""
+    return shift_right_arithmetic_p.bind(x, y)
+
+
+def population_count(x: Any) -> Any:
+    """How many bits of x are set."""
+    return population_count_p.bind(x)
+
+
+def clz(x: Any) -> Any:
+    """How many leading bits of x are zero."""
+    return clz_p.bind(x)
+
+
+def mulhi(x: Any, y: Any) -> Any:
+    """The high half of the product of two integers."""
+    return mulhi_p.bind(x, y)
+
+
+# --- complex numbers ---------------------------------------------------------------------------------
+
+real_p = unary("real", "c", _real_part)
+imag_p = unary("imag", "c", _real_part)
+conj_p = unary("conj", "fc", lambda dtype: dtype if dtypes.kind(dtype) == "c" else _complex_of(dtype))
+complex_p = nary("complex", FLOATS, lambda dtype: _complex_of(dtype))
+
+
+def _complex_of(dtype: Any) -> Any:
+    found = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}.get(dtype)
+    if found is None:
+        raise TypeError(f"there is no complex dtype with parts of dtype {dtype}; float32 and float64 have one")
+    return found
+
+
+def real(x: Any) -> Any:
+    """The real part of a complex array."""
+    return real_p.bind(x)
+
+
+def imag(x: Any) -> Any:
+    """The imaginary part of a complex array."""
+    return imag_p.bind(x)
+
+
+def conj(x: Any) -> Any:
+    """The complex conjugate; a floating x becomes complex."""
+    return conj_p.bind(x, input_dtype=aval_of(x).dtype)
+
+
+def complex(x: Any, y: Any) -> Any:
+    """x + iy of two floating arrays."""
+    return complex_p.bind(x, y)
+
+
+# --- choosing ----------------------------------------------------------------------------------------
+
+select_n_p = Primitive("select_n")
+clamp_p = Primitive("clamp")
+
+
+@select_n_p.def_abstract_eval
+def _select_n_aval(which: Any, *cases: Any) -> ShapedArray:
+    if not cases:
+        raise TypeError("select_n must have at least one case")
+    if which.dtype != _bool and which.dtype != dtypes.int32:
+        raise TypeError(f"select_n `which` must be bool or int32, got {which.dtype}")
+    if which.dtype == _bool and len(cases) > 2:
+        raise TypeError(f"select_n with a bool `which` chooses between 2 cases, got {len(cases)}")
+    for case in cases[1:]:
+        if case.shape != cases[0].shape:
+            raise TypeError(f"select_n cases must have the same shapes, got {[each.shape for each in cases]}")
+        if case.dtype != cases[0].dtype:
+            raise TypeError(f"select_n cases must have the same dtypes, got {[str(each.dtype) for each in cases]}")
+    if which.shape and which.shape != cases[0].shape:
+        raise TypeError(f"select_n `which` must be scalar or have the same shape as cases, got {which.shape} "
+                        f"and {cases[0].shape}")
+    return shaped_array(cases[0].shape, cases[0].dtype, all(case.weak_type for case in cases))
+
+
+def select_n(which: Any, *cases: Any) -> Any:
+    """Take each element from the case that `which` names.
+
+    Args:
+      which: bool (False takes the first case, True the second) or int32 in [0, number of cases); of the cases'
+        shape, or a scalar.
+      cases: arrays of one shape and dtype.
+    """
+    return select_n_p.bind(which, *cases)
+
+
+def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+    """`on_true` where `pred` holds, else `on_false`; one shape, one dtype."""
+    return select_n_p.bind(pred, on_false, on_true)
+
+
+@clamp_p.def_abstract_eval
+def _clamp_aval(low: Any, x: Any, high: Any) -> ShapedArray:
+    require_equal_dtypes("clamp", (low, x, high))
+    for bound, name in ((low, "min"), (high, "max")):
+        if bound.shape and bound.shape != x.shape:
+            raise TypeError(f"clamp requires {name}.shape == operand.shape or {name}.shape == (), got "
+                            f"{name}.shape={bound.shape}, operand.shape={x.shape}.")
+    require_kind("clamp", x, "biuf", 1)
+    return shaped_array(x.shape, x.dtype, x.weak_type)
+
+
+def clamp(min: Any, x: Any, max: Any) -> Any:
+    """x limited to [min, max]; the bounds are scalars or of x's shape."""
+    return clamp_p.bind(min, x, max)

@@ -1,0 +1,108 @@
+"""From a jaxpr to a loaded executable: which inputs are kept, the module, the compile, the times of each.
+
+`lower` gives a `Lowered`: the MLIR module and what is known of its parameters. `compile_lowered` hands it to XLA.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lowering import xla
+from lowering.module import ModuleBuilder, physical
+from lowering.passes.dce import live_parts
+
+
+class Lowered:
+    """An MLIR module for a jaxpr.
+
+    Attributes: `module`; `kept` says for each of constvars + invars whether it is a parameter of the module;
+    `donated` the indices of the parameters whose buffer a result may take; `seconds` the time it took.
+    """
+
+    __slots__ = ("module", "kept", "donated", "name", "platform", "seconds", "context")
+
+    def __init__(self, module: Any, kept: list[bool], donated: list[int], name: str, platform: str, seconds: float):
+        self.module, self.kept, self.donated = module, kept, donated
+        self.name, self.platform, self.seconds = name, platform, seconds
+        self.context = module.context
+
+    def text(self, debug_info: bool = False) -> str:
+        """The module as StableHLO text; with `debug_info`, with the user's source lines."""
+        return self.module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=None)
+
+
+def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bool] = lambda file: False,
+          donated: Sequence[bool] = (), keep_unused: bool = False, result_names: Sequence[str] = ()) -> Lowered:
+    """Lower a jaxpr to a module with the entry function `main`.
+
+    Args:
+      jaxpr: the program; its constvars become the first parameters.
+      name: the module is called `jit_<name>`.
+      platform: 'cpu', 'gpu', 'tpu': rules may differ.
+      is_hidden: whether the frames of a file are left out of source locations.
+      donated: for each invar, whether its buffer may be reused for a result.
+      keep_unused: keep parameters that no equation reads.
+      result_names: names for the results, as pytree paths.
+    """
+    start = time.perf_counter()
+    eqns, used = live_parts(jaxpr)
+    inputs = [*jaxpr.constvars, *jaxpr.invars]
+    kept = [True] * len(used) if keep_unused else used
+    parameters = [var for var, keep in zip(inputs, kept, strict=True) if keep]
+    program = jaxpr.replace(constvars=[], invars=parameters, eqns=eqns)
+    builder = ModuleBuilder(f"jit_{_identifier(name)}", is_hidden, platform)
+
+    offered = [False] * len(jaxpr.constvars) + list(donated or [False] * len(jaxpr.invars))
+    offered = [flag for flag, keep in zip(offered, kept, strict=True) if keep]
+    aliases = _aliases(parameters, jaxpr.outvars, offered)
+    ir, i32 = builder.ir, builder.i32
+    arg_attributes: list[dict[str, Any]] = [{} for _ in parameters]
+    for index, output in aliases.items():
+        arg_attributes[index]["tf.aliasing_output"] = ir.IntegerAttr.get(i32, output)
+    with builder.context:
+        builder.emit_function(program, "main", "public", arg_attributes if aliases else None, result_names or None)
+    donated_parameters = [index for index, flag in enumerate(offered) if flag]
+    return Lowered(builder.module, kept, donated_parameters, name, platform, time.perf_counter() - start)
+
+
+def _identifier(name: str) -> str:
+    return "".join(char if char.isalnum() or char in "_.-" else "_" for char in name) or "unnamed"
+
+
+def _aliases(parameters: list[Any], outvars: list[Any], donated: list[bool]) -> dict[int, int]:
+    """Pairs each donated parameter with a result of the same buffer type, first come first served."""
+    if not any(donated):
+        return {}
+    free: dict[Any, list[int]] = {}
+    for index, atom in enumerate(outvars):
+        if hasattr(atom.aval, "shape"):
+            free.setdefault(physical(atom.aval), []).append(index)
+    aliases = {}
+    for index, (var, flag) in enumerate(zip(parameters, donated, strict=True)):
+        if flag and hasattr(var.aval, "shape") and free.get(physical(var.aval)):
+            aliases[index] = free[physical(var.aval)].pop(0)
+    return aliases
+
+
+def compile_options(device: Any, overrides: dict[str, Any] | None) -> Any:
+    """XLA's options for one device, with debug-option overrides by flag name (`xla_...`)."""
+    options = xla.CompileOptions()
+    options.num_replicas = options.num_partitions = 1
+    options.device_assignment = xla.DeviceAssignment.create(np.array([[device.id]]))
+    if overrides:
+        options.env_option_overrides = [
+            (name, str(value) if isinstance(value, bool) else value) for name, value in overrides.items()
+        ]
+    return options
+
+
+def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | None = None) -> tuple[Any, float]:
+    """Compile for one device; gives the loaded executable and the seconds it took."""
+    start = time.perf_counter()
+    options = compile_options(device, overrides)
+    executable = device.client.compile_and_load(lowered.module, xla.DeviceList((device,)), options)
+    return executable, time.perf_counter() - start

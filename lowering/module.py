@@ -1,0 +1,439 @@
+"""From a jaxpr to an MLIR module: one loop over the equations, one rule call for each.
+
+A jaxpr is known here by its shape alone: `constvars`, `invars`, `outvars`, `eqns`; equations with
+`primitive.name`, `params`, `invars`, `outvars`, `traceback`; variables with `aval` (`shape`, `dtype`); literals
+with `val` as well. Types, attributes, constants and locations are cached for the module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from lowering import xla
+from lowering.rules import DECOMPOSITIONS, load_rules
+
+_ELEMENT_TYPE_TEXT = {
+    "bool": "i1", "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16",
+    "complex64": "complex<f32>", "complex128": "complex<f64>",
+    **{f"int{bits}": f"i{bits}" for bits in (2, 4, 8, 16, 32, 64)},
+    **{f"uint{bits}": f"ui{bits}" for bits in (2, 4, 8, 16, 32, 64)},
+    "float8_e3m4": "f8E3M4", "float8_e4m3": "f8E4M3", "float8_e4m3b11fnuz": "f8E4M3B11FNUZ",
+    "float8_e4m3fn": "f8E4M3FN", "float8_e4m3fnuz": "f8E4M3FNUZ", "float8_e5m2": "f8E5M2",
+    "float8_e5m2fnuz": "f8E5M2FNUZ", "float8_e8m0fnu": "f8E8M0FNU", "float4_e2m1fn": "f4E2M1FN",
+    "float6_e2m3fn": "f6E2M3FN", "float6_e3m2fn": "f6E3M2FN",
+}  # fmt: skip
+_PACKED = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
+
+
+class LoweringError(NotImplementedError):
+    """A program that cannot be said in StableHLO."""
+
+
+class ModuleBuilder:
+    """One MLIR module under construction, with everything that is cached for its lifetime."""
+
+    def __init__(self, name: str, is_hidden: Callable[[str], bool], platform: str):
+        ir = self.ir = xla.ir
+        self.rules = load_rules()
+        self.platform = platform
+        self.context = xla.make_context()
+        self.unknown_location = ir.Location.unknown(self.context)
+        self._operation = ir.Operation.create
+        self._location_cache = xla.location_cache(self.context, is_hidden)
+        self._locations: dict[Any, Any] = {}
+        self._element_types: dict[Any, Any] = {}
+        self._types: dict[Any, Any] = {}
+        self._types_by_aval: dict[Any, Any] = {}
+        self._functions: dict[Any, str] = {}
+        self._keep_alive: list[Any] = []
+        self._function_names: dict[str, int] = {}
+        self.token_type: Any = None
+        with self.context, self.unknown_location:
+            self.module = ir.Module.create(self.unknown_location)
+            attributes = self.module.operation.attributes
+            attributes["sym_name"] = ir.StringAttr.get(name)
+            i32 = ir.IntegerType.get_signless(32)
+            attributes["mhlo.num_replicas"] = ir.IntegerAttr.get(i32, 1)
+            attributes["mhlo.num_partitions"] = ir.IntegerAttr.get(i32, 1)
+            self.module_ip = ir.InsertionPoint(self.module.body)
+            self.i1 = ir.IntegerType.get_signless(1)
+            self.i32 = i32
+            self.i64 = ir.IntegerType.get_signless(64)
+
+    # --- types
+
+    def element_type(self, dtype: Any) -> Any:
+        """The MLIR type of one element."""
+        try:
+            return self._element_types[dtype]
+        except KeyError:
+            pass
+        text = _ELEMENT_TYPE_TEXT.get(np.dtype(dtype).name)
+        if text is None:
+            raise LoweringError(f"dtype {dtype} has no type in StableHLO")
+        result = self._element_types[dtype] = self.ir.Type.parse(text, self.context)
+        return result
+
+    def tensor_type(self, shape: Sequence[int], dtype: Any) -> Any:
+        """`tensor<2x3xf32>` and the like."""
+        key = (tuple(shape), dtype)
+        try:
+            return self._types[key]
+        except KeyError:
+            result = self._types[key] = self.ir.RankedTensorType.get(
+                key[0], self.element_type(dtype), loc=self.unknown_location)
+            return result
+
+    def type_of(self, aval: Any) -> Any:
+        """The MLIR type of an abstract value."""
+        try:
+            return self._types_by_aval[aval]
+        except KeyError:
+            pass
+        if hasattr(aval, "shape"):
+            shape, dtype = physical(aval)
+            result = self.tensor_type(shape, dtype)
+        else:
+            result = self.ir.Type.parse("!stablehlo.token", self.context)
+        self._types_by_aval[aval] = result
+        return result
+
+    # --- locations
+
+    def location(self, eqn: Any) -> Any:
+        """Where the user's code made an equation, under the primitive's name."""
+        traceback = eqn.traceback
+        key = (eqn.primitive.name, traceback)
+        try:
+            return self._locations[key]
+        except KeyError:
+            child = self._location_cache.get(traceback) if traceback is not None else None
+            result = self._locations[key] = self.ir.Location.name(
+                eqn.primitive.name, childLoc=child, context=self.context)
+            return result
+
+    # --- functions
+
+    def function(self, jaxpr: Any, name: str, key: Any = None) -> str:
+        """Emit a jaxpr as a private function, once for each key; gives the function's symbol."""
+        key = jaxpr if key is None else key
+        try:
+            return self._functions[key]
+        except KeyError:
+            pass
+        self._keep_alive.append(jaxpr)  # the key may be an address
+        symbol = self._unique_symbol(name)
+        self.emit_function(jaxpr, symbol, "private")
+        self._functions[key] = symbol
+        return symbol
+
+    def _unique_symbol(self, name: str) -> str:
+        base = "".join(char if char.isalnum() or char in "_." else "_" for char in name) or "f"
+        if base == "main":
+            base = "main_"
+        count = self._function_names.get(base, 0)
+        self._function_names[base] = count + 1
+        return base if not count else self._unique_symbol(f"{base}_{count}")
+
+    def emit_function(self, jaxpr: Any, symbol: str, visibility: str,
+                      arg_attributes: list[dict[str, Any]] | None = None,
+                      result_names: Sequence[str] | None = None) -> None:
+        """Emit `func.func` with the jaxpr's constvars and invars as parameters."""
+        ir = self.ir
+        loc = self.unknown_location
+        inputs = [*jaxpr.constvars, *jaxpr.invars]
+        in_types = [self.type_of(var.aval) for var in inputs]
+        out_types = [self.type_of(var.aval) for var in jaxpr.outvars]
+        with self.context:
+            attributes = {
+                "sym_name": ir.StringAttr.get(symbol),
+                "sym_visibility": ir.StringAttr.get(visibility),
+                "function_type": ir.TypeAttr.get(ir.FunctionType.get(in_types, out_types)),
+            }
+            if arg_attributes is not None:
+                attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in arg_attributes])
+            if result_names is not None:
+                attributes["res_attrs"] = ir.ArrayAttr.get(
+                    [ir.DictAttr.get({"jax.result_info": ir.StringAttr.get(text)}) for text in result_names])
+        operation = self._operation("func.func", [], [], attributes, None, 1, loc, self.module_ip)
+        block = operation.regions[0].blocks.append(*in_types, arg_locs=[loc] * len(in_types))
+        scope = RuleContext(self, block)
+        results = scope.emit(jaxpr, list(block.arguments))
+        scope.op("func.return", results, [])
+
+
+def physical(aval: Any) -> tuple[tuple[int, ...], Any]:
+    """Shape and dtype of the buffer behind an aval; they differ from its own for extended dtypes."""
+    dtype = aval.dtype
+    if isinstance(dtype, np.dtype):
+        return aval.shape, dtype
+    inner = dtype.physical_element()
+    return (*aval.shape, *inner.shape), inner.dtype
+
+
+class RuleContext:
+    """What a rule sees: the equation's types, and the means to emit operations where they belong."""
+
+    __slots__ = ("builder", "ip", "loc", "eqn", "_constants", "_operation", "ir")
+
+    def __init__(self, builder: ModuleBuilder, block: Any, parent: RuleContext | None = None):
+        self.builder = builder
+        self.ir = builder.ir
+        self.ip = builder.ir.InsertionPoint(block)
+        self._operation = builder.ir.Operation.create
+        if parent is None:
+            self.loc: Any = builder.unknown_location
+            self.eqn: Any = None
+            self._constants: dict[Any, Any] = {}
+        else:
+            self.loc, self.eqn = parent.loc, parent.eqn
+            self._constants = dict(parent._constants)  # they dominate this block
+
+    # --- the equation at hand
+
+    @property
+    def avals_in(self) -> list[Any]:
+        return [atom.aval for atom in self.eqn.invars]
+
+    @property
+    def avals_out(self) -> list[Any]:
+        return [var.aval for var in self.eqn.outvars]
+
+    @property
+    def aval_out(self) -> Any:
+        """The type of the only result."""
+        return self.eqn.outvars[0].aval
+
+    @property
+    def platform(self) -> str:
+        return self.builder.platform
+
+    # --- emitting
+
+    def op(self, name: str, operands: Sequence[Any], types: Sequence[Any], attributes: dict[str, Any] | None = None,
+           regions: int = 0) -> Any:
+        """Emit an operation with the given result types; returns the operation."""
+        return self._operation(name, types, operands, attributes, None, regions, self.loc, self.ip)
+
+    def emit1(self, name: str, *operands: Any, **attributes: Any) -> Any:
+        """Emit a one-result operation of the equation's own output type; returns the result value."""
+        return self._operation(
+            name, [self.builder.type_of(self.eqn.outvars[0].aval)], operands, attributes, None, 0, self.loc, self.ip
+        ).result
+
+    def value(self, name: str, operands: Sequence[Any], shape: Sequence[int], dtype: Any, **attributes: Any) -> Any:
+        """Emit a one-result operation of the given shape and dtype; returns the result value."""
+        return self._operation(
+            name, [self.builder.tensor_type(shape, dtype)], operands, attributes, None, 0, self.loc, self.ip).result
+
+    def compare(self, x: Any, y: Any, direction: str, kind: str | None = None) -> Any:
+        """`stablehlo.compare` of two values of one type; directions EQ NE GE GT LE LT."""
+        ir_type = x.type
+        if kind is None:
+            kind = self._compare_kind(ir_type.element_type)
+        return self._operation(
+            "stablehlo.compare",
+            [self.ir.RankedTensorType.get(ir_type.shape, self.builder.i1, loc=self.loc)], [x, y],
+            {"comparison_direction": self.attribute(f"#stablehlo<comparison_direction {direction}>"),
+             "compare_type": self.attribute(f"#stablehlo<comparison_type {kind}>")},
+            None, 0, self.loc, self.ip).result
+
+    def _compare_kind(self, element: Any) -> str:
+        text = str(element)
+        if text.startswith(("ui", "i1")) and text not in ("i16",):
+            return "UNSIGNED"
+        return "SIGNED" if text.startswith("i") else "FLOAT"
+
+    def type_of(self, aval: Any) -> Any:
+        return self.builder.type_of(aval)
+
+    def tensor_type(self, shape: Sequence[int], dtype: Any) -> Any:
+        return self.builder.tensor_type(shape, dtype)
+
+    # --- attributes
+
+    def attribute(self, text: str) -> Any:
+        """An attribute from its MLIR text, remembered."""
+        cache = self.builder._locations
+        key = ("attribute", text)
+        try:
+            return cache[key]
+        except KeyError:
+            result = cache[key] = self.ir.Attribute.parse(text, self.builder.context)
+            return result
+
+    def i64s(self, values: Sequence[int]) -> Any:
+        """`array<i64: 1, 2>`."""
+        key = ("i64s", tuple(values))
+        cache = self.builder._locations
+        try:
+            return cache[key]
+        except KeyError:
+            result = cache[key] = self.ir.DenseI64ArrayAttr.get(list(key[1]), self.builder.context)
+            return result
+
+    def bools(self, values: Sequence[bool]) -> Any:
+        """`array<i1: true, false>`."""
+        return self.ir.DenseBoolArrayAttr.get([bool(value) for value in values], self.builder.context)
+
+    def i64(self, value: int) -> Any:
+        """`5 : i64`."""
+        return self.ir.IntegerAttr.get(self.builder.i64, value)
+
+    def i32(self, value: int) -> Any:
+        """`5 : i32`."""
+        return self.ir.IntegerAttr.get(self.builder.i32, value)
+
+    def flag(self, value: bool) -> Any:
+        """`true` or `false`."""
+        return self.ir.BoolAttr.get(bool(value), self.builder.context)
+
+    def string(self, text: str) -> Any:
+        return self.ir.StringAttr.get(text, self.builder.context)
+
+    def dense_i64(self, values: Any) -> Any:
+        """`dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`, for paddings."""
+        return self.ir.DenseIntElementsAttr.get(np.asarray(values, np.int64), type=self.builder.i64,
+                                                context=self.builder.context)
+
+    # --- constants and broadcasts
+
+    def constant(self, value: Any, dtype: Any, shape: Sequence[int] = ()) -> Any:
+        """A constant: a scalar value broadcast to `shape`, or an array of exactly that shape."""
+        shape = tuple(shape)
+        array = np.asarray(value)
+        if array.dtype != dtype:
+            array = array.astype(dtype)
+        if array.ndim and array.shape == shape:
+            return self._dense(array)
+        key = (array.tobytes(), dtype, shape)
+        found = self._constants.get(key)
+        if found is None:
+            found = self._dense(array)
+            if shape:
+                found = self.value("stablehlo.broadcast_in_dim", [found], shape, dtype,
+                                   broadcast_dimensions=self.i64s(()))
+            self._constants[key] = found
+        return found
+
+    def _dense(self, array: np.ndarray) -> Any:
+        ir = self.ir
+        dtype = array.dtype
+        element = self.builder.element_type(dtype)
+        tensor = self.builder.tensor_type(array.shape, dtype)
+        if array.dtype == bool:
+            buffer = np.packbits(array, axis=None, bitorder="little") if array.size > 1 else np.array(
+                [255 if array.any() else 0], np.uint8)
+            attribute = ir.DenseElementsAttr.get(buffer, shape=list(array.shape), type=element,
+                                                 context=self.builder.context)
+        elif dtype.name in _PACKED:
+            bits = _PACKED[dtype.name]
+            text = _dense_text(array, bits)
+            attribute = ir.Attribute.parse(f"dense<{text}> : {tensor}", self.builder.context)
+        else:
+            contiguous = np.ascontiguousarray(array).reshape(array.shape)
+            if dtype.kind == "V" or dtype in _ML_DTYPES:
+                contiguous = contiguous.view(f"u{dtype.itemsize}")
+            attribute = ir.DenseElementsAttr.get(contiguous, shape=list(array.shape), type=element,
+                                                 context=self.builder.context)
+        return self._operation("stablehlo.constant", [tensor], [], {"value": attribute}, None, 0,
+                               self.loc, self.ip).result
+
+    def broadcast(self, x: Any, from_shape: Sequence[int], to_shape: Sequence[int], dtype: Any) -> Any:
+        """Broadcast a scalar or a value of the same rank to a shape."""
+        if tuple(from_shape) == tuple(to_shape):
+            return x
+        dimensions = range(len(to_shape)) if from_shape else ()
+        return self.value("stablehlo.broadcast_in_dim", [x], to_shape, dtype,
+                          broadcast_dimensions=self.i64s(dimensions))
+
+    def convert(self, x: Any, shape: Sequence[int], dtype: Any) -> Any:
+        """`stablehlo.convert` to a dtype."""
+        return self.value("stablehlo.convert", [x], shape, dtype)
+
+    # --- regions and calls
+
+    def region(self, operation: Any, index: int, arg_types: Sequence[Any]) -> RuleContext:
+        """Append a block with these arguments to one of an operation's regions; emit into what is returned."""
+        block = operation.regions[index].blocks.append(
+            *arg_types, arg_locs=[self.loc] * len(arg_types))
+        return RuleContext(self.builder, block, self)
+
+    def call(self, jaxpr: Any, name: str, operands: Sequence[Any], key: Any = None) -> list[Any]:
+        """Call a jaxpr as a function of the module; emitted once however often it is called."""
+        symbol = self.builder.function(jaxpr, name, key)
+        types = [self.builder.type_of(atom.aval) for atom in jaxpr.outvars]
+        callee = self.ir.FlatSymbolRefAttr.get(symbol, self.builder.context)
+        return list(self.op("func.call", operands, types, {"callee": callee}).results)
+
+    def inline(self, jaxpr: Any, operands: Sequence[Any]) -> list[Any]:
+        """Emit a jaxpr's equations right here, as part of the rule of another equation."""
+        saved = self.eqn, self.loc
+        try:
+            return self.emit(jaxpr, operands)
+        finally:
+            self.eqn, self.loc = saved
+
+    def emit(self, jaxpr: Any, operands: Sequence[Any]) -> list[Any]:
+        """Emit all equations of a jaxpr, in order; gives its outputs."""
+        rules, location = self.builder.rules, self.builder.location
+        inputs = [*jaxpr.constvars, *jaxpr.invars]
+        env: dict[Any, Any] = dict(zip(inputs, operands, strict=True))
+
+        def read(atom: Any) -> Any:
+            try:
+                return env[atom]
+            except KeyError:
+                return self.constant(atom.val, physical(atom.aval)[1], ())
+
+        for eqn in jaxpr.eqns:
+            name = eqn.primitive.name
+            self.eqn = eqn
+            self.loc = location(eqn)
+            values = [read(atom) for atom in eqn.invars]
+            rule = rules.get(name)
+            results = rule(self, *values, **eqn.params) if rule else _lower_decomposed(self, eqn, values)
+            outvars = eqn.outvars
+            if type(results) is list:
+                assert len(results) == len(outvars), f"the rule of {name} gave {len(results)} values"
+                env.update(zip(outvars, results, strict=True))
+            else:
+                env[outvars[0]] = results
+        return [read(atom) for atom in jaxpr.outvars]
+
+
+_ML_DTYPES = {
+    np.dtype(getattr(ml_dtypes, name)) for name in (
+        "bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
+        "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float6_e2m3fn", "float6_e3m2fn") if hasattr(ml_dtypes, name)
+}
+
+
+def _dense_text(array: np.ndarray, bits: int) -> str:
+    if array.dtype.kind == "V" and "float" in array.dtype.name:
+        raw = array.view(np.uint8).astype(np.int64).tolist()
+        return _nested(raw, lambda value: f"0x{value:X}")
+    return _nested(array.astype(np.int64).tolist(), str)
+
+
+def _nested(value: Any, show: Callable[[Any], str]) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_nested(item, show) for item in value) + "]"
+    return show(value)
+
+
+def _lower_decomposed(ctx: RuleContext, eqn: Any, values: list[Any]) -> list[Any]:
+    name = eqn.primitive.name
+    decomposition = DECOMPOSITIONS.get(name)
+    if decomposition is None:
+        raise LoweringError(f"no StableHLO rule for the primitive {name!r}")
+    avals = tuple(atom.aval for atom in eqn.invars)
+    closed = decomposition(list(avals), eqn.params)
+    assert not closed.consts, f"the decomposition of {name} closes over arrays"
+    if len(closed.jaxpr.eqns) <= 8:
+        return ctx.inline(closed.jaxpr, values)
+    return ctx.call(closed.jaxpr, name, values)

@@ -1,0 +1,1 @@
+"""Passes: jaxpr to jaxpr, after all transformations and before StableHLO."""

@@ -1,0 +1,18 @@
+"""Dead code: drop the equations whose results nobody reads, and say which inputs are left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def live_parts(jaxpr: Any) -> tuple[list[Any], list[bool]]:
+    """The equations that matter for the outputs or have effects, and for each of constvars and invars
+    whether it is read."""
+    live = set(jaxpr.outvars)
+    kept = []
+    for eqn in reversed(jaxpr.eqns):
+        if eqn.effects or not live.isdisjoint(eqn.outvars):
+            live.update(eqn.invars)
+            kept.append(eqn)
+    kept.reverse()
+    return kept, [var in live for var in (*jaxpr.constvars, *jaxpr.invars)]

@@ -1,0 +1,53 @@
+"""StableHLO rules, one per primitive, found by the primitive's name.
+
+A rule is a function `rule(ctx, *operands, **params)` that emits operations through `ctx` (a
+`lowering.module.RuleContext`) and returns one value, or a list of values if the primitive has several
+results. The files of this folder carry the names of the files in `jaxlite/lax` that define the primitives.
+They load at the first compile.
+
+A primitive that is easiest said in terms of others has no rule here but a decomposition, registered from
+outside: `decomposition(avals_in, params)` gives the jaxpr that is lowered in its place.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import threading
+from collections.abc import Callable
+from typing import Any
+
+RULES: dict[str, Callable] = {}
+DECOMPOSITIONS: dict[str, Callable] = {}
+
+_loading = threading.Lock()
+_loaded = False
+
+
+def lowers(*names: str) -> Callable[[Callable], Callable]:
+    """Decorator: register a function as the rule of the primitives with these names."""
+
+    def register(rule: Callable) -> Callable:
+        for name in names:
+            assert name not in RULES, f"two rules for {name}"
+            RULES[name] = rule
+        return rule
+
+    return register
+
+
+def register_decomposition(name: str, decomposition: Callable[[list[Any], dict[str, Any]], Any]) -> None:
+    """Lower a primitive through the jaxpr that `decomposition(avals_in, params)` gives."""
+    DECOMPOSITIONS[name] = decomposition
+
+
+def load_rules() -> dict[str, Callable]:
+    """All rules, by primitive name."""
+    global _loaded
+    if not _loaded:
+        with _loading:
+            if not _loaded:
+                for module in pkgutil.iter_modules(__path__):
+                    importlib.import_module(f"{__name__}.{module.name}")
+                _loaded = True
+    return RULES

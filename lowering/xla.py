@@ -1,0 +1,276 @@
+"""The door to jaxlib: the only module of this project that imports it.
+
+It gives the rest of the code a few verbs in our own words (compile a module, put a value on a device,
+make a C++ call path) and absorbs what differs between jaxlib versions. Tried with jaxlib 0.10.2, 0.11.2
+and 0.12.0. What belongs elsewhere: which devices a program uses (`lowering.platforms`), what an array
+can do (`jaxlite.core.array`).
+
+MLIR's Python bindings take a while to load and only a compile needs them, so `ir` and `make_context`
+load them on first use.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from collections import namedtuple
+from collections.abc import Callable, Sequence
+from typing import Any
+
+# XLA logs two lines per client at INFO; it reads this once, when the extension loads.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+
+import jaxlib.version
+import numpy as np
+from jaxlib import _jax, weakref_lru_cache, xla_client
+
+VERSION_TEXT: str = jaxlib.version.__version__
+VERSION: tuple[int, ...] = tuple(int(part) for part in VERSION_TEXT.split(".")[:2])
+if not (0, 10) <= VERSION < (0, 13):
+    raise ImportError(f"jaxlite works with jaxlib >= 0.10.2, < 0.13; this environment has jaxlib {VERSION_TEXT}")
+
+# --- names that need no adapting ---------------------------------------------------------------------
+
+pytree = _jax.pytree
+pytree_registry = pytree.default_registry()
+Config = _jax.config.Config
+config_unset = _jax.config.unset
+trace_context = _jax.config.trace_context
+jit_states = _jax.jax_jit
+Traceback = _jax.Traceback
+Array = _jax.Array
+ArrayImpl = _jax.ArrayImpl
+Device = _jax.Device
+DeviceList = _jax.DeviceList
+Sharding = _jax.Sharding
+SingleDeviceSharding = _jax.SingleDeviceSharding
+GSPMDSharding = _jax.GSPMDSharding
+PjitFunction = _jax.PjitFunction
+PjitFunctionCache = _jax.PjitFunctionCache
+CompileOptions = xla_client.CompileOptions
+DeviceAssignment = xla_client.DeviceAssignment
+XlaRuntimeError = _jax.JaxRuntimeError
+block_until_ready = _jax.batched_block_until_ready
+weak_value_interner = weakref_lru_cache.weak_value_interner
+set_tracer_class = _jax.set_tracer_class
+argument_signature = _jax.jax_jit._ArgSignatureOfValue
+
+# What a compiled signature hands to the C++ call path; it reads these attributes by name.
+FastPath = namedtuple(
+    "FastPath",
+    "xla_executable out_pytree_def in_shardings out_shardings out_avals out_committed "
+    "kept_var_bitvec in_device_local_layouts const_args",
+)
+
+# C++ asks the sharding for these two.
+_REPLICATED = xla_client.HloSharding.replicate()
+SingleDeviceSharding._to_xla_hlo_sharding = lambda self, ndim: _REPLICATED  # type: ignore[attr-defined]
+SingleDeviceSharding.memory_kind = property(lambda self: self._memory_kind)  # type: ignore[attr-defined]
+
+
+# --- clients and devices -----------------------------------------------------------------------------
+
+def make_cpu_client(num_devices: int | None = None) -> Any:
+    """A client for this machine's processor."""
+    if num_devices is None:
+        return xla_client.make_cpu_client()
+    return xla_client.make_cpu_client(num_devices=num_devices)
+
+
+def prime(aval_class: type, device: Any) -> None:
+    """Teach C++ our abstract value class, so that it never looks for the jax package.
+
+    A few entry points look up classes of an installed `jax` by module name and keep what they find for
+    the life of the process. For the time of one call each, those names lead to our own objects.
+    """
+    names = ("jax", "jax.core", "jax._src.named_sharding", "jax._src.literals")
+    saved = {name: sys.modules.get(name) for name in names}
+    if saved["jax"] is not None:
+        raise RuntimeError("jaxlite and jax cannot share a process: both own jaxlib's global state")
+    one = np.zeros(1, np.float32)
+    sharding = SingleDeviceSharding(device)
+    try:
+        for name in names:
+            sys.modules[name] = types.ModuleType(name)
+        sys.modules["jax.core"].ShapedArray = aval_class  # type: ignore[attr-defined]
+        sys.modules["jax._src.named_sharding"].check_pspec = lambda mesh, spec: None  # type: ignore[attr-defined]
+        sys.modules["jax._src.literals"].TypedNdArray = type("TypedNdArray", (), {})  # type: ignore[attr-defined]
+        # This one is looked up at every call; None makes the lookup fail at once instead of importing jax.
+        sys.modules["jax._src.sharding_impls"] = None  # type: ignore[assignment]
+
+        class OneDeviceMesh:
+            size = 1
+            _internal_device_list = DeviceList((device,))
+
+        _jax.NamedSharding(OneDeviceMesh(), ())
+        device_put(one, aval_class((1,), one.dtype, False), sharding, device, False)._fully_replicated_shard()
+        if hasattr(_jax, "shard_args"):
+            _jax.shard_args([sharding], [None], [_jax.ArrayCopySemantics.REUSE_INPUT], [one], None)
+    finally:
+        for name in names:
+            sys.modules.pop(name, None)
+
+
+# --- arrays ------------------------------------------------------------------------------------------
+
+def device_put(value: Any, aval: Any, sharding: Any, device: Any, committed: bool, copy: bool = False) -> Any:
+    """Put one host value or array on one device. The aval is trusted: make sure that it fits.
+
+    Without `copy` a 64-byte aligned NumPy array is aliased, and later writes to it show.
+    """
+    return _jax.batched_device_put(aval, sharding, [value], [device], committed, copy)
+
+
+if VERSION < (0, 11):
+
+    def result_handler(aval: Any, sharding: Any, committed: bool) -> Any:
+        """Wraps one output buffer of an executable in an Array of this aval."""
+        return _jax.array_result_handler(aval, sharding, committed, _skip_checks=True)
+
+    def to_numpy(array: Any) -> np.ndarray:
+        """The array's value on the host, read-only, without a copy where the layout allows it."""
+        try:
+            return np.asarray(memoryview(array))
+        except (BufferError, ValueError):
+            return array._single_device_array_to_np_array_did_copy()[0]
+
+    # In this version these end the process when the buffer is gone.
+    def _guard(name: str) -> None:
+        native = getattr(ArrayImpl, name)
+
+        def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if self.is_deleted():
+                raise RuntimeError(f"Array has been deleted with shape={self.aval}.")
+            return native(self, *args, **kwargs)
+
+        checked.__name__ = name
+        setattr(ArrayImpl, name, checked)
+
+    for _name in ("platform", "is_ready", "clone"):
+        _guard(_name)
+
+else:
+
+    def result_handler(aval: Any, sharding: Any, committed: bool) -> Any:
+        """Wraps one output buffer of an executable in an Array of this aval."""
+        return _jax.array_result_handler(aval, sharding, committed)
+
+    def to_numpy(array: Any) -> np.ndarray:
+        """The array's value on the host, read-only, without a copy where the layout allows it."""
+        try:
+            return np.asarray(memoryview(array))
+        except (BufferError, ValueError):
+            return array._to_np_array_did_copy()[0]
+
+
+def rewrap(array: Any, aval: Any, sharding: Any) -> Any:
+    """The same buffer under another aval (a changed weak type, say); the result is committed."""
+    return array._rewrap_with_aval_and_sharding(aval, sharding)
+
+
+def to_dlpack(array: Any, stream: Any = None) -> Any:
+    """A DLPack capsule that shares the array's buffer."""
+    return _jax.buffer_to_dlpack_managed_tensor(array, stream=stream)
+
+
+def from_dlpack(capsule: Any, device: Any, stream: Any = None) -> Any:
+    """An array over a DLPack capsule's memory (a copy where it is not 64-byte aligned)."""
+    return _jax.dlpack_managed_tensor_to_buffer(capsule, device, stream)
+
+
+# --- the C++ call path -------------------------------------------------------------------------------
+
+def make_call_path(
+    name: str,
+    fun: Callable | None,
+    cache_miss: Callable,
+    static_argnums: Sequence[int],
+    static_argnames: Sequence[str],
+    key: Any,
+    put_argument: Callable,
+    cache: Any,
+) -> Any:
+    """A callable that runs compiled code from its signature cache and asks `cache_miss` for the rest.
+
+    `cache_miss(*args, **kwargs)` does the call itself and returns `(outputs, FastPath or None)`.
+    Callables with one `fun` object and equal `key` share their entries in `cache`.
+    """
+    return _jax.pjit(
+        name, fun, cache_miss, list(static_argnums), list(static_argnames), key, pytree_registry, put_argument, cache
+    )
+
+
+# --- MLIR, loaded at the first compile ---------------------------------------------------------------
+
+_registry: Any = None
+_thread_pool: Any = None
+
+
+def _load_mlir() -> Any:
+    global _registry, _thread_pool
+    from jaxlib.mlir import ir
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+
+    if _registry is None:
+        registry = ir.DialectRegistry()
+        _jax_mlir_ext.register_dialects(registry)
+        _thread_pool = ir.ThreadPool()
+        _registry = registry
+    return ir
+
+
+def make_context() -> Any:
+    """A fresh MLIR context that knows StableHLO, CHLO and what XLA reads beside them."""
+    ir = _load_mlir()
+    from jaxlib.mlir._mlir_libs import _chlo, _sdy, _stablehlo
+
+    context = ir.Context(thread_pool=_thread_pool)
+    context.append_dialect_registry(_registry)
+    for register in (_stablehlo.register_dialect, _chlo.register_dialect, _sdy.register_dialect):
+        register(context)
+    context.get_dialect_descriptor("func")  # loads it: the parser would, building operations does not
+    return context
+
+
+def location_cache(context: Any, is_hidden: Callable[[str], bool]) -> Any:
+    """Turns tracebacks into MLIR locations; frames of files for which `is_hidden` holds are left out."""
+    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+
+    def filename(code: Any) -> str | None:
+        return None if is_hidden(code.co_filename) else code.co_filename
+
+    return _jax_mlir_ext.TracebackToLocationCache(code_to_filename=filename, frame_limit=10, context=context)
+
+
+def run_passes(module: Any, pipeline: str) -> None:
+    """Run an MLIR pass pipeline on a module, in place."""
+    from jaxlib.mlir import passmanager
+
+    with module.context:
+        passmanager.PassManager.parse(pipeline).run(module.operation)
+
+
+def register_lapack() -> None:
+    """Make LAPACK's custom calls known on the CPU; needed once, before the first of them runs."""
+    from jaxlib import lapack
+
+    for platform, targets in lapack.registrations().items():
+        for name, capsule, api_version in targets:
+            xla_client.register_custom_call_target(name, capsule, platform=platform, api_version=api_version)
+    lapack._lapack.initialize()
+
+
+def load_plugin(name: str, library: str) -> Any:
+    """Load a PJRT plugin's library and return a client for it."""
+    xla_client.load_pjrt_plugin_dynamically(name, library)
+    xla_client.initialize_pjrt_plugin(name)
+    return xla_client.make_c_api_client(name, {})
+
+
+def __getattr__(name: str) -> Any:
+    if name == "ir":
+        value = _load_mlir()
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

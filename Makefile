@@ -46,7 +46,7 @@ distclean: clean
 	rm -rf .venv .venv-latest .venv-jax
 
 .venv/.stamp: pyproject.toml
-	@$(call usable,$(PYTHON),11) || { echo "jaxlite needs Python >= 3.11 with venv; '$(PYTHON)' is not: make PYTHON=... "; exit 1; }
+	@$(call usable,$(PYTHON),11) || { echo "jaxlite needs Python >= 3.11 with venv; '$(PYTHON)' is not; try make PYTHON=python3.12"; exit 1; }
 	$(call environment,.venv,$(PYTHON))
 	.venv/bin/python $(pip_install) -e '.[dev,examples]' jaxlib==$(oldest_jaxlib) \
 	  || .venv/bin/python $(pip_install) -e '.[dev,examples]'

@@ -188,10 +188,11 @@ def test_file_is_short_and_says_what_it_owns(module):
     assert (ast.get_docstring(ast.parse(text)) or "").strip(), f"{modules()[module]} lacks a module docstring"
 
 
-def test_each_file_of_rules_has_a_namesake_in_lax():
+def test_each_file_of_rules_has_a_namesake():
+    """The file that binds a primitive and the file that lowers it have one name (jit binds in an interpreter)."""
     rules = {m.rpartition(".")[2] for m in modules() if m.startswith("lowering.rules.")}
-    lax = {m.rpartition(".")[2] for m in modules() if m.startswith("jaxlite.lax.")}
-    assert rules - lax == set()
+    binders = {m.rpartition(".")[2] for m in modules() if m.startswith(("jaxlite.lax.", "jaxlite.interpreters."))}
+    assert rules - binders == set()
 
 
 # --- packaging ---------------------------------------------------------------------------------------

@@ -96,6 +96,11 @@ def test_nothing_imports_jax():
     assert offending_imports(lambda _, name: inside(name, "jax")) == []
 
 
+def test_nothing_beyond_the_dependencies_is_imported():
+    known = {*sys.stdlib_module_names, *PACKAGES, "jaxlib", "numpy", "ml_dtypes"}
+    assert offending_imports(lambda _, name: name.partition(".")[0] not in known) == []
+
+
 def test_imports_point_one_way():
     def upward(module, name):
         return any(inside(name, package) for package in PACKAGES) and floor(name) > floor(module)

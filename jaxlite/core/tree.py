@@ -154,15 +154,17 @@ def tree_transpose(outer_treedef: Any, inner_treedef: Any | None, pytree_to_tran
     """
     leaves, treedef = tree_flatten(pytree_to_transpose)
     if inner_treedef is None:
+        headline = "tree_transpose: the tree does not start with outer_treedef"
         outer = _example(outer_treedef)
-        (inner_trees,) = _columns("tree_transpose", outer_treedef, outer, (pytree_to_transpose,))
+        inner_trees = _flatten_up_to(outer_treedef, outer, pytree_to_transpose, headline, "tree")
         if not inner_trees:
             raise ValueError("tree_transpose: the outer tree has no leaves, so inner_treedef must be given")
         inner_treedef = tree_structure(inner_trees[0])
     expected = outer_treedef.compose(inner_treedef)
     if treedef != expected:
-        problems = [_message("tree", path, *pair) for path, *pair in _differences(_example(expected), _example(treedef))]
-        raise TypeError(_listed("tree_transpose: the tree is not outer_treedef with inner_treedef at each leaf", problems))
+        found = _differences(_example(expected), _example(treedef))
+        problems = [_message("tree", path, *pair) for path, *pair in found]
+        raise TypeError(_listed("tree_transpose: the tree is not outer_treedef of inner_treedef", problems))
     columns = inner_treedef.num_leaves
     return inner_treedef.unflatten([outer_treedef.unflatten(leaves[i::columns]) for i in range(columns)])
 
@@ -586,18 +588,24 @@ def _columns(
     caller: str, treedef: Any, tree: Any, rest: tuple[Any, ...], is_leaf: Any = None, takes_path: bool = False
 ) -> list[list[Any]]:
     """What each tree of `rest` has where `tree`, of structure `treedef`, has its leaves."""
-    columns = []
-    for i, other in enumerate(rest):
-        try:
-            columns.append(treedef.flatten_up_to(other))
-        except Exception as error:
-            found = _differences(tree, other, prefix=True, is_leaf=is_leaf, takes_path=takes_path)
-            problems = [_message(f"rest[{i}]", path, *pair) for path, *pair in found]
-            if not problems:
-                raise
-            headline = f"{caller}: rest[{i}] does not have the structure of the first tree"
-            raise ValueError(_listed(headline, problems)) from (None if type(error) is ValueError else error)
-    return columns
+    headline = "{}: {} does not have the structure of the first tree"
+    return [
+        _flatten_up_to(treedef, tree, other, headline.format(caller, f"rest[{i}]"), f"rest[{i}]", is_leaf, takes_path)
+        for i, other in enumerate(rest)
+    ]
+
+
+def _flatten_up_to(
+    treedef: Any, tree: Any, other: Any, headline: str, name: str, is_leaf: Any = None, takes_path: bool = False
+) -> list[Any]:
+    try:
+        return treedef.flatten_up_to(other)
+    except Exception as error:
+        found = _differences(tree, other, prefix=True, is_leaf=is_leaf, takes_path=takes_path)
+        problems = [_message(name, path, *pair) for path, *pair in found]
+        if not problems:
+            raise
+        raise ValueError(_listed(headline, problems)) from (None if type(error) is ValueError else error)
 
 
 # --- words for where two trees differ ----------------------------------------------------------------

@@ -278,9 +278,10 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], H
     level = pytree_registry.flatten_one_level_with_keys(tree)
     if level is None:
         raise ValueError(f"flatten_one_level_with_keys: {type(tree)} is not a registered container")
-    if level[1] is type(tree) and isinstance(tree, tuple):  # a namedtuple; jaxlib 0.10 gives all its fields one name
-        return tuple((GetAttrKey(name), x) for name, x in zip(level[1]._fields, tree, strict=True)), level[1]
-    return level
+    pairs, metadata = level
+    if metadata is type(tree) and isinstance(tree, tuple):  # a namedtuple; jaxlib 0.10 gives all its fields one name
+        pairs = tuple((GetAttrKey(name), x) for name, x in zip(metadata._fields, tree, strict=True))
+    return pairs, metadata
 
 
 def is_tree_node(typ: type) -> bool:
@@ -633,8 +634,8 @@ def equality_errors(tree1: Any, tree2: Any, is_leaf: IsLeaf | None = None) -> It
     >>> list(equality_errors([1, (2,)], [1, (2, 3)]))
     [((SequenceKey(idx=1),), 'a tuple of length 1', 'a tuple of length 2', 'the lengths do not match')]
     """
-    trees = [_example(t) if isinstance(t, PyTreeDef) else t for t in (tree1, tree2)]
-    for path, one, two in _differences(*trees, is_leaf=is_leaf):
+    tree1, tree2 = (_example(t) if isinstance(t, PyTreeDef) else t for t in (tree1, tree2))
+    for path, one, two in _differences(tree1, tree2, is_leaf=is_leaf):
         yield (path, *_explain(one, two))
 
 

@@ -251,6 +251,16 @@ def run_passes(module: Any, pipeline: str) -> None:
         passmanager.PassManager.parse(pipeline).run(module.operation)
 
 
+def to_hlo(module: Any) -> Any:
+    """A StableHLO module as an `XlaComputation`: HLO before any optimisation."""
+    return _jax.mlir.mlir_module_to_xla_computation(module.operation.get_asm(binary=False, enable_debug_info=True))
+
+
+def cost_analysis(client: Any, computation: Any) -> dict[str, float]:
+    """XLA's estimate of what an unoptimised computation costs."""
+    return _jax.hlo_module_cost_analysis(client, computation.get_hlo_module())
+
+
 def register_lapack() -> None:
     """Make LAPACK's custom calls known on the CPU; needed once, before the first of them runs."""
     from jaxlib import lapack
@@ -273,4 +283,9 @@ def __getattr__(name: str) -> Any:
         value = _load_mlir()
         globals()[name] = value
         return value
+    if name == "documents":  # a pretty printer: text, brk, group, nest, concat, color
+        from jaxlib import _pretty_printer
+
+        globals()[name] = _pretty_printer
+        return _pretty_printer
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,354 @@
+"""Jaxprs as text: `{ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }`.
+
+The text is a contract. It is stable (no addresses, no order of sets), complete (every param that is not at its
+default stands there in full) and can be read back:
+
+- Variables are named a, b, ..., z, ba, ... in order of appearance, with one count for the whole text. Jaxprs in
+  params close over nothing: a name means what the innermost jaxpr around it says. `_` is a result nobody reads.
+- A literal is its value and its type, `3.0:f32[]`.
+- A jaxpr of more than `_INLINE_LIMIT` equations, or one reached in more than one way, is printed once, in front, as
+  `let name = {...} in`; params then say `name`. A definition may use later ones.
+- The jaxpr of a `jit` equation takes over the names of the equation's operands and results.
+- Params are sorted by name, after `name`. `_IMPLIED` lists those left out, and when: the rest tells their value.
+- Dtypes and members of enums go by their names. A string stands bare if it is one word and cannot be taken for
+  something else, otherwise in quotes. A function is its name.
+
+Weak types are not shown, unless asked for by `weak_types=True`: `a:~f32[]`.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes, source
+from jaxlite.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from lowering import xla
+
+_WIDTH = 80
+_INLINE_LIMIT = 10
+
+
+def jaxpr_to_text(jaxpr: Jaxpr | ClosedJaxpr, *, source_info: bool = False, print_shapes: bool = True,
+                  custom_pp_eqn_rules: bool = True, print_effects: bool = False, weak_types: bool = False,
+                  use_color: bool = False, width: int = _WIDTH) -> str:
+    """A program as text, sub-jaxprs included.
+
+    Args:
+      source_info: end the first line of each equation with the user's line that made it, as a comment.
+      print_shapes: give each variable its type where it is bound.
+      custom_pp_eqn_rules: leave out implied params, and let jaxprs of `jit` take over names. False shows all there is.
+      print_effects: put the effects of each jaxpr after its outputs.
+      weak_types: mark weak types of variables with `~`.
+      use_color: add ANSI colors.
+      width: the column at which lines are broken where they can be.
+    """
+    if isinstance(jaxpr, ClosedJaxpr):
+        jaxpr = jaxpr.jaxpr
+    printer = _Printer(source_info, print_shapes, custom_pp_eqn_rules, print_effects, weak_types)
+    return _layout(printer.program(jaxpr), width, use_color)
+
+
+def eqn_to_text(eqn: JaxprEqn, **options: Any) -> str:
+    """One equation as text, its variables named from `a` on. The options are those of `jaxpr_to_text`, but for
+    `use_color` and `width`."""
+    printer = _Printer(**({"source_info": False, "print_shapes": True, "custom_pp_eqn_rules": True,
+                           "print_effects": False, "weak_types": False} | options))
+    return _layout(printer.equation(eqn, {}), _WIDTH, False)
+
+
+def _layout(document: Any, width: int, use_color: bool) -> str:
+    return document._format(width, use_color=use_color, output_format=xla.documents.OutputFormat.TEXT,
+                            separable_lines=False, annotation_prefix=" # ", source_map=None)
+
+
+# --- params ------------------------------------------------------------------------------------------
+
+def _none(value: Any) -> bool:
+    return value is None
+
+
+def _false(value: Any) -> bool:
+    return not any(value) if isinstance(value, (tuple, list)) else not value
+
+
+def _any(value: Any) -> bool:
+    return True
+
+
+# For a primitive: the params that need not be shown, each with the test that its value passes then.
+_IMPLIED: dict[str, dict[str, Callable[[Any], bool]]] = {
+    "broadcast_in_dim": {"shape": _any, "broadcast_dimensions": _false, "sharding": _none},
+    "convert_element_type": {"sharding": _none},
+    "dot_general": {"precision": _none, "preferred_element_type": _none, "out_sharding": _none},
+    "mul": {"out_dtype": _none},
+    "jit": {"donated_invars": _false, "inline": _false, "keep_unused": _false},
+    "scan": {"linear": _false, "_split_transpose": _false},
+} | {name: {"accuracy": _none} for name in (
+    "cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "logistic", "rsqrt", "sin", "sqrt", "tan", "tanh")}
+
+_WORD = re.compile(r"[A-Za-z_<][\w<>.\-]*")
+_OTHER_MEANING = {"None", "True", "False", "nan", "inf"}
+
+
+def _value(value: Any) -> str:
+    """A param's value, or a part of one, as text."""
+    match value:
+        case None | bool() | complex() | str():
+            return repr(value)
+        case enum.Enum() if not isinstance(value, int):
+            return f"{type(value).__name__}.{value.name}"
+        case int():
+            return str(int(value))
+        case float():
+            return repr(float(value))
+        case np.generic():
+            return str(value.item())
+        case np.dtype() | dtypes.ExtendedDType():
+            return value.name
+        case np.ndarray():
+            return f"array({value.tolist()}, shape={value.shape}, dtype={value.dtype.name})"
+        case tuple() if hasattr(value, "_fields"):
+            fields = ", ".join(f"{name}={_value(item)}" for name, item in zip(value._fields, value))
+            return f"{type(value).__name__}({fields})"
+        case tuple():
+            return f"({', '.join(map(_value, value))}{',' if len(value) == 1 else ''})"
+        case list():
+            return f"[{', '.join(map(_value, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{_value(key)}: {_value(item)}' for key, item in value.items())}}}"
+        case set() | frozenset():
+            return f"{{{', '.join(sorted(map(_value, value)))}}}"
+        case type():
+            return value.__name__
+    if callable(value) and type(value).__repr__ is object.__repr__ or hasattr(value, "__code__"):
+        return source.function_name(value)
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
+
+
+def _dimension_numbers(value: Any) -> str:
+    """Those of `dot_general`: pairs of lists."""
+    contracting, batch = (tuple(map(list, pair)) for pair in value)
+    return str((contracting, batch))
+
+
+_FORMATS: dict[tuple[str, str], Callable[[Any], str]] = {("dot_general", "dimension_numbers"): _dimension_numbers}
+
+
+def _is_jaxpr(value: Any) -> bool:
+    return type(value) is ClosedJaxpr or type(value) is Jaxpr
+
+
+def _open(value: Any) -> Jaxpr:
+    return value.jaxpr if type(value) is ClosedJaxpr else value
+
+
+# --- names -------------------------------------------------------------------------------------------
+
+def _variable_names(reserved: Any) -> Iterator[str]:
+    """a, b, ..., z, ba, ...: numbers with letters as digits; without those in `reserved`."""
+    index = 0
+    while True:
+        name, rest = "", index
+        while rest or not name:
+            rest, digit = divmod(rest, 26)
+            name = chr(ord("a") + digit) + name
+        if name not in reserved:
+            yield name
+        index += 1
+
+
+def _definitions(top: Jaxpr) -> dict[Jaxpr, str]:
+    """The sub-jaxprs that get a name of their own, breadth first from the top."""
+    parents: dict[Jaxpr, list[Jaxpr]] = {top: []}
+    title: dict[Jaxpr, str] = {}
+    order = [top]
+    for jaxpr in order:  # grows on the way
+        for eqn in jaxpr.eqns:
+            for sub in jaxprs_in_params(eqn.params):
+                if sub not in parents:
+                    parents[sub] = []
+                    order.append(sub)
+                    name = eqn.params.get("name") if eqn.primitive.name == "jit" else None
+                    title[sub] = re.sub(r"\W+", "_", name.strip("<>")) if isinstance(name, str) else "jaxpr"
+                parents[sub].append(jaxpr)
+    # What a jaxpr uses is reached as often as it is itself.
+    often = {sub for sub, using in parents.items() if len(using) > 1}
+    todo = list(often)
+    while todo:
+        for eqn in todo.pop().eqns:
+            for sub in jaxprs_in_params(eqn.params):
+                if sub not in often:
+                    often.add(sub)
+                    todo.append(sub)
+    names: dict[Jaxpr, str] = {}
+    taken: dict[str, int] = {}
+    for jaxpr in order[1:]:
+        if jaxpr in often or len(jaxpr.eqns) > _INLINE_LIMIT:
+            name = base = title[jaxpr]
+            while name in taken:
+                name = f"{base}{taken[base]}"
+                taken[base] += 1
+            taken[name] = 1
+            names[jaxpr] = name
+    return names
+
+
+# --- documents ---------------------------------------------------------------------------------------
+
+Scope = dict[Var, str]
+
+
+class _Printer:
+    """Makes the documents of one text. A scope holds the names of one jaxpr's variables."""
+
+    def __init__(self, source_info: bool, print_shapes: bool, custom_pp_eqn_rules: bool, print_effects: bool,
+                 weak_types: bool):
+        self.source_info, self.print_shapes, self.short = source_info, print_shapes, custom_pp_eqn_rules
+        self.print_effects, self.weak_types = print_effects, weak_types
+        self.definitions: dict[Jaxpr, str] = {}
+        self.words: set[str] = set()
+        self.names = _variable_names(self.words)
+        docs = xla.documents
+        self.text, self.concat, self.nest, self.group, self.brk = docs.text, docs.concat, docs.nest, docs.group, docs.brk
+        self.space = docs.group(docs.brk())  # a space, or a new line where the line is full
+        self.types: dict[Any, Any] = {}
+
+    def keyword(self, word: str) -> Any:
+        docs = xla.documents
+        return docs.color(docs.text(word), foreground=docs.Color.BLUE, intensity=docs.Intensity.BRIGHT)
+
+    def join(self, separator: Sequence[Any], items: Sequence[Any]) -> Any:
+        parts: list[Any] = []
+        for item in items:
+            if parts:
+                parts += separator
+            parts.append(item)
+        return self.concat(parts)
+
+    # --- variables
+
+    def name(self, var: Var, scope: Scope) -> str:
+        if type(var) is DropVar:
+            return "_"
+        found = scope.get(var)
+        if found is None:
+            found = scope[var] = next(self.names)
+        return found
+
+    def type(self, aval: Any) -> Any:
+        """The document `:f32[3]`, made once for each type."""
+        found = self.types.get(aval)
+        if found is None:
+            docs = xla.documents
+            text = str(aval) if self.weak_types else aval.str_short()
+            found = self.types[aval] = docs.color(docs.text(":" + text), foreground=docs.Color.MAGENTA)
+        return found
+
+    def binders(self, variables: Sequence[Var], scope: Scope) -> Any:
+        docs: list[Any] = []
+        for var in variables:
+            if docs:
+                docs.append(self.space)
+            docs.append(self.text(self.name(var, scope)))
+            if self.print_shapes:
+                docs.append(self.type(var.aval))
+        return self.concat(docs)
+
+    def atom(self, atom: Atom, scope: Scope) -> Any:
+        if type(atom) is Literal:
+            value = atom.val
+            if isinstance(value, (np.generic, np.ndarray)):
+                value = value.item()
+            return self.text(f"{value}:{atom.aval.str_short()}")
+        return self.text(self.name(atom, scope))  # type: ignore[arg-type]
+
+    # --- programs
+
+    def program(self, jaxpr: Jaxpr) -> Any:
+        self.definitions = _definitions(jaxpr)
+        self.words.update(self.definitions.values())
+        docs: list[Any] = []
+        for shared, name in self.definitions.items():
+            docs += [self.keyword("let "), self.text(name + " = "), self.jaxpr(shared, {}), self.keyword(" in"),
+                     self.brk()]
+        return self.concat([*docs, self.jaxpr(jaxpr, {})])
+
+    def jaxpr(self, jaxpr: Jaxpr, scope: Scope) -> Any:
+        text, concat, nest, brk = self.text, self.concat, self.nest, self.brk
+        constvars = self.binders(jaxpr.constvars, scope)
+        invars = self.binders(jaxpr.invars, scope)
+        eqns = self.join([brk("; ")], [self.equation(eqn, scope) for eqn in jaxpr.eqns])
+        outs = self.join([text(","), self.space], [self.atom(atom, scope) for atom in jaxpr.outvars])
+        end = ",)" if len(jaxpr.outvars) == 1 else ")"
+        if self.print_effects:
+            end += f" : {{ {', '.join(sorted(map(str, jaxpr.effects)))} }}"
+        return self.group(nest(2, concat([
+            text("{ "), self.keyword("lambda "), nest(2, constvars), text("; "), nest(2, invars), text(". "),
+            self.keyword("let"), nest(2, concat([brk(), eqns])), brk(),
+            self.keyword("in "), text("("), nest(2, outs), text(end + " }"),
+        ])))
+
+    def equation(self, eqn: JaxprEqn, scope: Scope) -> Any:
+        docs: list[Any] = []
+        if eqn.outvars:
+            docs += [self.nest(2, self.binders(eqn.outvars, scope)), self.text(" = ")]
+        line = eqn.source_line if self.source_info else None
+        docs.append(self.text(eqn.primitive.name, annotation=line))
+        if eqn.params:
+            docs.append(self.params(eqn, scope))
+        docs += [self.text(" "), self.nest(2, self.join([self.space], [self.atom(atom, scope) for atom in eqn.invars]))]
+        return self.concat(docs)
+
+    def params(self, eqn: JaxprEqn, scope: Scope) -> Any:
+        primitive = eqn.primitive.name
+        shown = sorted(eqn.params)
+        if self.short:
+            implied = _IMPLIED.get(primitive, {})
+            shown = [name for name in shown if name not in implied or not implied[name](eqn.params[name])]
+            if "name" in eqn.params:
+                shown.sort(key=lambda name: name != "name")
+        if not shown:
+            return self.concat([])
+        return self.bracketed("[", [self.param(eqn, name, eqn.params[name], scope) for name in shown], "]")
+
+    def bracketed(self, left: str, items: list[Any], right: str) -> Any:
+        """All on one line, or each on a line of its own."""
+        inside = self.concat([self.brk(""), self.join([self.brk()], items)])
+        return self.group(self.concat([self.text(left), self.nest(2, inside), self.brk(""), self.text(right)]))
+
+    def param(self, eqn: JaxprEqn, name: str, value: Any, scope: Scope) -> Any:
+        if _is_jaxpr(value):
+            return self.concat([self.text(name + "="), self.jaxpr_param(eqn, name, _open(value), scope)])
+        if isinstance(value, (tuple, list)) and value and all(map(_is_jaxpr, value)):
+            items = [self.jaxpr_param(eqn, name, _open(item), scope) for item in value]
+            return self.concat([self.text(name + "="), self.bracketed("(", items, ")")])
+        return self.text(f"{name}={self.value(eqn.primitive.name, name, value)}")
+
+    def value(self, primitive: str, name: str, value: Any) -> str:
+        if self.short and (primitive, name) in _FORMATS:
+            return _FORMATS[primitive, name](value)
+        if type(value) is str and _WORD.fullmatch(value) and value not in _OTHER_MEANING:
+            if name == "name" or value not in self.words:
+                return value
+        return _value(value)
+
+    def jaxpr_param(self, eqn: JaxprEqn, name: str, jaxpr: Jaxpr, scope: Scope) -> Any:
+        if jaxpr in self.definitions:
+            return self.text(self.definitions[jaxpr])
+        inner: Scope = {}
+        if self.short and eqn.primitive.name == "jit":
+            taken = set()
+            for var, operand in zip(jaxpr.invars, eqn.invars):
+                if type(operand) is not Literal and (outer := self.name(operand, scope)) not in taken:
+                    inner[var] = outer
+                    taken.add(outer)
+            for atom, result in zip(jaxpr.outvars, eqn.outvars):
+                # A result that is dropped outside has no name to give: `_` would not say which variable it is.
+                if type(atom) is Var and type(result) is Var:
+                    inner.setdefault(atom, self.name(result, scope))
+        return self.jaxpr(jaxpr, inner)

@@ -1,0 +1,1 @@
+"""core: the data of traced programs, and what every interpreter stands on."""

@@ -17,7 +17,7 @@ from jaxlite.core.aval import ShapedArray
 from jaxlite.core.jaxpr import (ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var, check_jaxpr,
                                 no_effects)
 from jaxlite.core.tracing import Trace, Tracer, set_trace
-from jaxlite.core.values import AVAL_OF, aval_of
+from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 
 _traceback = source.current_traceback
 _new_tracer = object.__new__
@@ -27,7 +27,7 @@ class StagedTracer(Tracer):
     """A value of the program being written: its variable stands for it in equations."""
 
     __slots__ = ("var",)
-    var: Var
+    var: Var | Literal
 
     def made_at(self) -> str:
         for eqn in self._trace.eqns:
@@ -73,7 +73,7 @@ class StagingTrace(Trace):
         self.invars.append(tracer.var)
         return tracer
 
-    def _tracer(self, var: Var) -> StagedTracer:
+    def _tracer(self, var: Var | Literal) -> StagedTracer:
         tracer = _new_tracer(StagedTracer)
         tracer._trace, tracer.aval, tracer.var = self, var.aval, var
         return tracer
@@ -90,8 +90,8 @@ class StagingTrace(Trace):
         aval = AVAL_OF[kind](value) if kind in AVAL_OF else aval_of(value)
         if hasattr(value, "__jax_array__") and kind not in AVAL_OF:
             return self.atom(value.__jax_array__())
-        if type(aval) is ShapedArray and not aval.shape and isinstance(aval.dtype, np.dtype):
-            return Literal(_scalar(value), aval)
+        if kind is not ArrayImpl and type(aval) is ShapedArray and not aval.shape:
+            return Literal(value[()] if kind is np.ndarray else value, aval)
         return self._constant(value, aval)
 
     def _constant(self, value: Any, aval: Any) -> Var:
@@ -103,16 +103,10 @@ class StagingTrace(Trace):
         return found[1].var
 
     def lift(self, value: Any) -> StagedTracer:
-        """A tracer of this trace for any value."""
+        """A tracer of this trace for any value; scalars stay literals of the equations that use them."""
         if type(value) is StagedTracer and value._trace is self:
             return value
-        atom = self.atom(value)
-        if type(atom) is Literal:
-            return self._constant_tracer(value, atom.aval)
-        return self._tracer(atom)
-
-    def _constant_tracer(self, value: Any, aval: Any) -> StagedTracer:
-        return self._tracer(self._constant(value, aval))
+        return self._tracer(self.atom(value))
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if primitive.stage is not None:
@@ -170,14 +164,6 @@ class StagingTrace(Trace):
         if config.enable_checks.value:
             check_jaxpr(jaxpr)
         return jaxpr, [value for _, value in constants]
-
-
-def _scalar(value: Any) -> Any:
-    """The host value of a literal."""
-    return np.asarray(value)[()] if isinstance(value, (np.ndarray, AVAL_OF_ARRAY)) else value
-
-
-AVAL_OF_ARRAY = next(iter(AVAL_OF))  # jaxlib's array type
 
 
 def trace_to_jaxpr(fun: Callable[..., Sequence[Any]], in_avals: Sequence[Any],

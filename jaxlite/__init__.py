@@ -1,0 +1,66 @@
+"""jaxlite: a JIT compiler frontend on XLA with JAX's programming model and names.
+
+>>> import jaxlite, jaxlite.numpy as jnp
+>>> @jaxlite.jit
+... def normalize(x):
+...     return (x - x.mean()) / x.std()
+>>> normalize(jnp.array([1.0, 2.0, 3.0]))
+Array([-1.2247448,  0.       ,  1.2247448], dtype=float32)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+from jaxlite import dtypes, errors, lax, numpy, tree, tree_util
+from jaxlite.core.array import Array
+from jaxlite.core.config import (
+    check_tracer_leaks as checking_leaks,
+)
+from jaxlite.core.config import (
+    config,
+    debug_nans,
+    default_device,
+    default_matmul_precision,
+    enable_checks,
+    enable_x64,
+    log_compiles,
+    numpy_dtype_promotion,
+    numpy_rank_promotion,
+)
+from jaxlite.devices import (
+    block_until_ready,
+    copy_to_host_async,
+    default_backend,
+    device_count,
+    device_get,
+    device_put,
+    devices,
+    effects_barrier,
+    live_arrays,
+    local_device_count,
+    local_devices,
+    process_count,
+    process_index,
+)
+from jaxlite.interpreters.jit import clear_caches, jit
+from jaxlite.make_jaxpr import ShapeDtypeStruct, eval_shape, make_jaxpr
+from jaxlite.version import __version__
+from lowering.xla import Device
+
+# Loaded on first use: a program pays for what it uses.
+_LAZY = ("core", "stages")
+
+
+def disable_jit(disable: bool = True) -> _Any:
+    """Run jit-decorated functions operation by operation inside a `with` block, with concrete values."""
+    from jaxlite.core.config import disable_jit as option
+
+    return option(disable)
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _LAZY:
+        return _import_module(f"jaxlite.{name}")
+    raise AttributeError(f"module 'jaxlite' has no attribute {name!r}")

@@ -1,0 +1,15 @@
+"""The exceptions that users may want to catch, as `jax.errors` names them."""
+
+from jaxlite.core.errors import (
+    ConcretizationTypeError,
+    InconclusiveDimensionOperation,
+    JaxprTypeError,
+    KeyReuseError,
+    LeakChecked,
+    NonConcreteBooleanIndexError,
+    TracerArrayConversionError,
+    TracerBoolConversionError,
+    TracerIntegerConversionError,
+    UnexpectedTracerError,
+)
+from lowering.xla import XlaRuntimeError as JaxRuntimeError

@@ -1,0 +1,585 @@
+"""Operations that change type, shape or order and compute nothing: conversions, broadcasts, reshapes, joins.
+
+Also here: values made from nothing (`iota`, `full`), and the identities `stop_gradient` and
+`optimization_barrier`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes
+from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.lax.elementwise import require_equal_dtypes
+
+# --- checking static arguments -----------------------------------------------------------------------
+
+
+def canonical_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
+    """A shape as a tuple of ints.
+
+    Raises: TypeError for sizes that are not integers or not concrete, ValueError for negative ones.
+    """
+    if not isinstance(shape, (tuple, list)):
+        shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+    try:
+        sizes = tuple(map(operator.index, shape))
+    except TypeError:
+        for size in shape:
+            if isinstance(size, Tracer):
+                size.__index__()  # raises with the size's history
+        raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {name}={shape}.") from None
+    for size in sizes:
+        if size < 0:
+            raise ValueError(f"{name} must be non-negative, got {sizes}")
+    _check_size(sizes)
+    return sizes
+
+
+_SIZE_LIMIT = 1 << 62
+
+
+def _check_size(shape: tuple[int, ...]) -> None:
+    if math.prod(shape) > _SIZE_LIMIT or any(size > (1 << 62) for size in shape):
+        raise ValueError(f"an array of shape {shape} has too many elements to address")
+
+
+def canonical_axis(axis: Any, rank: int, name: str = "axis") -> int:
+    """An axis in [0, rank) from one in [-rank, rank). Raises: ValueError out of that range."""
+    index = operator.index(axis)
+    if not -rank <= index < rank:
+        raise ValueError(f"{name} {index} is out of bounds for array of dimension {rank}")
+    return index + rank if index < 0 else index
+
+
+def _as_ints(values: Any) -> tuple[int, ...]:
+    return tuple(map(operator.index, values))
+
+
+def _check_permutation(name: str, permutation: tuple[int, ...], rank: int) -> None:
+    if sorted(permutation) != list(range(rank)):
+        raise TypeError(f"{name} permutation isn't a permutation of operand dimensions, got permutation "
+                        f"{permutation} for an operand of {rank} dimensions.")
+
+
+# --- types -------------------------------------------------------------------------------------------
+
+convert_element_type_p = Primitive("convert_element_type")
+bitcast_convert_type_p = Primitive("bitcast_convert_type")
+reduce_precision_p = Primitive("reduce_precision")
+
+
+@convert_element_type_p.def_abstract_eval
+def _convert_element_type_aval(x: Any, *, new_dtype: Any, weak_type: bool) -> ShapedArray:
+    return shaped_array(x.shape, new_dtype, weak_type)
+
+
+def convert_element_type(operand: Any, new_dtype: Any) -> Any:
+    """The operand's values in another dtype. Floats to ints truncate; complex to real drops the imaginary part.
+
+    A Python type as `new_dtype` (`float`, say) gives a weakly typed result.
+    """
+    weak = type(new_dtype) is type and new_dtype in (bool, int, float, complex)
+    return convert(operand, new_dtype, weak and new_dtype is not bool)
+
+
+def convert(operand: Any, new_dtype: Any = None, weak_type: bool | None = None) -> Any:
+    """`convert_element_type` with control over the weak type; the operand itself if there is nothing to do."""
+    aval = aval_of(operand)
+    if new_dtype is None:
+        dtype = aval.dtype
+    elif isinstance(new_dtype, np.dtype) or not isinstance(new_dtype, dtypes.ExtendedDType):
+        dtype = dtypes.canonicalize_dtype(new_dtype)
+    else:
+        dtype = new_dtype
+    weak = aval.weak_type if weak_type is None else weak_type
+    if aval.dtype == dtype and aval.weak_type == weak and not isinstance(operand, _HOST_TYPES):
+        return operand
+    if isinstance(dtype, dtypes.ExtendedDType) or isinstance(aval.dtype, dtypes.ExtendedDType):
+        if aval.dtype == dtype:
+            return operand
+        raise TypeError(f"cannot convert dtype {aval.dtype} to {dtype}")
+    return convert_element_type_p.bind(operand, new_dtype=dtype, weak_type=weak)
+
+
+_HOST_TYPES = (bool, int, float, builtins.complex, np.ndarray, np.generic)
+
+
+@convert_element_type_p.def_stage
+def _convert_element_type_stage(trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Constants are converted while tracing: a scalar then stays a literal of the equations that use it."""
+    (operand,) = args
+    if isinstance(operand, _HOST_TYPES) and isinstance(params["new_dtype"], np.dtype):
+        dtype = params["new_dtype"]
+        if not params["weak_type"]:
+            return trace.lift(np.asarray(operand).astype(dtype)[()])
+        if not np.ndim(operand):
+            value = {"i": int, "u": int, "f": float, "c": builtins.complex}[dtypes.kind(dtype)](operand)
+            if aval_of(value).dtype == dtype:
+                return trace.lift(value)
+    return trace.record(convert_element_type_p, args, params)
+
+
+@bitcast_convert_type_p.def_abstract_eval
+def _bitcast_aval(x: Any, *, new_dtype: Any) -> ShapedArray:
+    old_bits, new_bits = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(new_dtype)
+    if dtypes.kind(x.dtype) in "bc" or dtypes.kind(new_dtype) in "bc":
+        raise TypeError(f"bitcast_convert_type for bool and complex types is not supported, got {x.dtype} to {new_dtype}")
+    if old_bits == new_bits:
+        return shaped_array(x.shape, new_dtype, False)
+    if old_bits > new_bits:
+        return shaped_array((*x.shape, old_bits // new_bits), new_dtype, False)
+    if not x.shape or x.shape[-1] * old_bits != new_bits:
+        raise ValueError(f"Attempting to convert array of shape {x.shape} from {x.dtype} of size {old_bits} bits to "
+                         f"{new_dtype} of size {new_bits}: the last dimension must be {new_bits // old_bits}")
+    return shaped_array(x.shape[:-1], new_dtype, False)
+
+
+def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+    """The operand's bits read as another dtype.
+
+    A narrower dtype adds a last axis that holds the parts; a wider one consumes such an axis.
+    """
+    return bitcast_convert_type_p.bind(operand, new_dtype=dtypes.canonicalize_dtype(new_dtype))
+
+
+@reduce_precision_p.def_abstract_eval
+def _reduce_precision_aval(x: Any, *, exponent_bits: int, mantissa_bits: int) -> ShapedArray:
+    if dtypes.kind(x.dtype) != "f":
+        raise TypeError(f"reduce_precision does not accept dtype {x.dtype}. Accepted dtypes are subtypes of floating.")
+    return x
+
+
+def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
+    """Round a floating operand to what a format with these bits could hold; the dtype stays."""
+    exponent, mantissa = operator.index(exponent_bits), operator.index(mantissa_bits)
+    if exponent < 1 or mantissa < 0:
+        raise ValueError(f"reduce_precision needs exponent_bits >= 1 and mantissa_bits >= 0, got {exponent}, {mantissa}")
+    return reduce_precision_p.bind(operand, exponent_bits=exponent, mantissa_bits=mantissa)
+
+
+# --- broadcasts --------------------------------------------------------------------------------------
+
+broadcast_in_dim_p = Primitive("broadcast_in_dim")
+
+
+@broadcast_in_dim_p.def_abstract_eval
+def _broadcast_in_dim_aval(x: Any, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], sharding: Any = None,
+                           ) -> ShapedArray:
+    if len(broadcast_dimensions) != len(x.shape):
+        raise TypeError(f"broadcast_in_dim broadcast_dimensions must have length equal to operand ndim; got "
+                        f"broadcast_dimensions {broadcast_dimensions} for operand ndim {len(x.shape)}.")
+    if any(not 0 <= dim < len(shape) for dim in broadcast_dimensions):
+        raise TypeError(f"broadcast_in_dim broadcast_dimensions must be a subset of output dimensions, got "
+                        f"{broadcast_dimensions} for shape {shape}.")
+    if any(a >= b for a, b in zip(broadcast_dimensions, broadcast_dimensions[1:], strict=False)):
+        raise TypeError(f"broadcast_in_dim broadcast_dimensions must be strictly increasing; got {broadcast_dimensions}")
+    for size, dim in zip(x.shape, broadcast_dimensions, strict=True):
+        if size not in (1, shape[dim]):
+            raise TypeError(f"broadcast_in_dim operand dimension sizes must either be 1, or be equal to their "
+                            f"corresponding dimensions in the target broadcast shape; got operand of shape {x.shape}, "
+                            f"target broadcast shape {shape}, broadcast_dimensions {broadcast_dimensions}")
+    return shaped_array(shape, x.dtype, x.weak_type)
+
+
+def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None) -> Any:
+    """Stretch an array into a shape.
+
+    Args:
+      shape: the result's shape.
+      broadcast_dimensions: for each axis of the operand, the result's axis it becomes, in increasing order. Sizes
+        are equal, or 1 and stretched.
+    """
+    shape = canonical_shape(shape)
+    dimensions = _as_ints(broadcast_dimensions)
+    aval = aval_of(operand)
+    if aval.shape == shape and dimensions == tuple(range(len(shape))) and not isinstance(operand, _HOST_TYPES):
+        return operand
+    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dimensions, sharding=None)
+
+
+def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
+    """Add leading axes of the given sizes."""
+    shape = aval_of(operand).shape
+    sizes = canonical_shape(sizes, "sizes")
+    return broadcast_in_dim(operand, sizes + shape, range(len(sizes), len(sizes) + len(shape)))
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that NumPy's broadcasting gives to operands of these shapes.
+
+    Raises: ValueError if they do not fit.
+    """
+    if not shapes:
+        return ()
+    canonical = [canonical_shape(shape) for shape in shapes]
+    first = canonical[0]
+    if all(shape == first for shape in canonical):
+        return first
+    rank = max(map(len, canonical))
+    result = [1] * rank
+    for shape in canonical:
+        for position, size in enumerate(shape, rank - len(shape)):
+            if size != 1:
+                if result[position] not in (1, size):
+                    raise ValueError(f"Incompatible shapes for broadcasting: shapes={canonical}")
+                result[position] = size
+    return tuple(result)
+
+
+def broadcast_to_rank(x: Any, rank: int) -> Any:
+    """Add leading axes of size 1 until the array has `rank` axes."""
+    ndim = aval_of(x).ndim
+    if ndim == rank:
+        return x
+    if rank < ndim:
+        raise ValueError(f"broadcast_to_rank: rank {rank} is below that of the operand, {ndim}")
+    return expand_dims(x, range(rank - ndim))
+
+
+def broadcast_like(arr: Any, like_arr: Any) -> Any:
+    """Broadcast an array to the shape of another one, by NumPy's rules."""
+    shape, target = aval_of(arr).shape, aval_of(like_arr).shape
+    return broadcast_in_dim(arr, target, range(len(target) - len(shape), len(target)))
+
+
+# --- shapes and order --------------------------------------------------------------------------------
+
+reshape_p = Primitive("reshape")
+transpose_p = Primitive("transpose")
+squeeze_p = Primitive("squeeze")
+rev_p = Primitive("rev")
+concatenate_p = Primitive("concatenate")
+pad_p = Primitive("pad")
+split_p = Primitive("split", multiple_results=True)
+stack_p = Primitive("stack")
+unstack_p = Primitive("unstack", multiple_results=True)
+tile_p = Primitive("tile")
+
+
+@reshape_p.def_abstract_eval
+def _reshape_aval(x: Any, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, sharding: Any = None,
+                  ) -> ShapedArray:
+    if math.prod(x.shape) != math.prod(new_sizes):
+        raise TypeError(f"reshape total size must be unchanged, got new_sizes {new_sizes} (total size "
+                        f"{math.prod(new_sizes)}) for shape {x.shape} (total size {math.prod(x.shape)})")
+    if dimensions is not None:
+        _check_permutation("reshape", dimensions, len(x.shape))
+    return shaped_array(new_sizes, x.dtype, x.weak_type)
+
+
+def reshape(operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = None, *, out_sharding: Any = None) -> Any:
+    """The same elements in row-major order under another shape of equal size.
+
+    `dimensions`, a permutation, is applied first.
+    """
+    aval = aval_of(operand)
+    new_sizes = canonical_shape(new_sizes, "new_sizes")
+    order = None if dimensions is None else _as_ints(dimensions)
+    if order == tuple(range(aval.ndim)):
+        order = None
+    if aval.shape == new_sizes and order is None and not isinstance(operand, _HOST_TYPES):
+        return operand
+    return reshape_p.bind(operand, new_sizes=new_sizes, dimensions=order, sharding=None)
+
+
+def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+    """Merge the axes from `start_dimension` up to `stop_dimension` into one."""
+    shape = aval_of(operand).shape
+    low, high, _ = slice(start_dimension, stop_dimension).indices(len(shape))
+    if high < low:
+        raise ValueError(f"Invalid dimension range passed to collapse: {shape}[{start_dimension}:{stop_dimension}]")
+    return reshape(operand, (*shape[:low], math.prod(shape[low:high]), *shape[high:]))
+
+
+@transpose_p.def_abstract_eval
+def _transpose_aval(x: Any, *, permutation: tuple[int, ...]) -> ShapedArray:
+    _check_permutation("transpose", permutation, len(x.shape))
+    return shaped_array(tuple([x.shape[axis] for axis in permutation]), x.dtype, x.weak_type)
+
+
+def transpose(operand: Any, permutation: Sequence[int]) -> Any:
+    """Reorder the axes: axis i of the result is axis permutation[i] of the operand."""
+    order = _as_ints(permutation)
+    aval = aval_of(operand)
+    if order == tuple(range(aval.ndim)) and not isinstance(operand, _HOST_TYPES):
+        return operand
+    return transpose_p.bind(operand, permutation=order)
+
+
+@squeeze_p.def_abstract_eval
+def _squeeze_aval(x: Any, *, dimensions: tuple[int, ...]) -> ShapedArray:
+    for axis in dimensions:
+        if x.shape[axis] != 1:
+            raise ValueError(f"cannot select an axis to squeeze out which has size not equal to one, got "
+                             f"shape={x.shape} and dimensions={dimensions}")
+    return shaped_array(tuple([size for axis, size in enumerate(x.shape) if axis not in dimensions]), x.dtype,
+                        x.weak_type)
+
+
+def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
+    """Remove axes of size 1."""
+    rank = aval_of(array).ndim
+    axes = tuple(sorted(canonical_axis(axis, rank) for axis in dimensions))
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"dimensions are not unique: {tuple(dimensions)}")
+    if not axes and not isinstance(array, _HOST_TYPES):
+        return array
+    return squeeze_p.bind(array, dimensions=axes)
+
+
+def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
+    """Add axes of size 1, at these positions of the result."""
+    shape = aval_of(array).shape
+    dimensions = tuple(dimensions)
+    rank = len(shape) + len(dimensions)
+    new = {canonical_axis(axis, rank) for axis in dimensions}
+    if len(new) != len(dimensions):
+        raise ValueError(f"repeated axis in expand_dims: {dimensions}")
+    kept = [axis for axis in range(rank) if axis not in new]
+    result = [1] * rank
+    for axis, size in zip(kept, shape, strict=True):
+        result[axis] = size
+    return broadcast_in_dim(array, tuple(result), kept)
+
+
+@rev_p.def_abstract_eval
+def _rev_aval(x: Any, *, dimensions: tuple[int, ...]) -> ShapedArray:
+    if len(set(dimensions)) != len(dimensions):
+        raise TypeError(f"rev dimensions must be unique, got {dimensions}.")
+    if any(not 0 <= axis < len(x.shape) for axis in dimensions):
+        raise TypeError(f"rev dimensions must all be less than operand ndim, got dimensions {dimensions} for operand "
+                        f"ndim {len(x.shape)}.")
+    return x
+
+
+def rev(operand: Any, dimensions: Sequence[int]) -> Any:
+    """Reverse the order of elements along axes."""
+    return rev_p.bind(operand, dimensions=_as_ints(dimensions))
+
+
+@concatenate_p.def_abstract_eval
+def _concatenate_aval(*operands: Any, dimension: int) -> ShapedArray:
+    if not operands:
+        raise TypeError("concatenate expects at least one operand, got 0.")
+    first = operands[0]
+    if not 0 <= dimension < len(first.shape):
+        raise TypeError(f"concatenate dimension out of bounds: dimension {dimension} for shapes "
+                        f"{', '.join(str(each.shape) for each in operands)}.")
+    require_equal_dtypes("concatenate", operands)
+    total = 0
+    for each in operands:
+        shape = each.shape
+        if len(shape) != len(first.shape) or shape[:dimension] != first.shape[:dimension] \
+                or shape[dimension + 1:] != first.shape[dimension + 1:]:
+            raise TypeError(f"Cannot concatenate arrays with shapes that differ in dimensions other than the one "
+                            f"being concatenated: concatenating along dimension {dimension} for shapes "
+                            f"{', '.join(str(each.shape) for each in operands)}.")
+        total += shape[dimension]
+    shape = (*first.shape[:dimension], total, *first.shape[dimension + 1:])
+    return shaped_array(shape, first.dtype, all(each.weak_type for each in operands))
+
+
+def concatenate(operands: Any, dimension: int) -> Any:
+    """Join arrays of one dtype along an existing axis; other sizes are equal."""
+    operands = tuple(operands)
+    if not operands:
+        raise ValueError("concatenate requires a non-empty sequence of arrays")
+    if len(operands) == 1 and not isinstance(operands[0], _HOST_TYPES):
+        return operands[0]
+    return concatenate_p.bind(*operands, dimension=operator.index(dimension))
+
+
+@pad_p.def_abstract_eval
+def _pad_aval(x: Any, value: Any, *, padding_config: tuple[tuple[int, int, int], ...]) -> ShapedArray:
+    if x.dtype != value.dtype:
+        raise TypeError(f"pad operand and padding_value must be same dtype: got {x.dtype} and {value.dtype}.")
+    if value.shape:
+        raise TypeError(f"pad padding_value must be a scalar; got shape {value.shape}")
+    if len(padding_config) != len(x.shape):
+        raise ValueError(f"length of padding_config must equal the number of axes of operand, got padding_config "
+                         f"{padding_config} for operand shape {x.shape}")
+    if any(inner < 0 for _, _, inner in padding_config):
+        raise ValueError(f"interior padding in padding_config must be nonnegative, got padding_config {padding_config}")
+    sizes = []
+    for size, (low, high, inner) in zip(x.shape, padding_config, strict=True):
+        sizes.append(low + high + size + builtins.max(0, size - 1) * inner)
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"Dimension size after padding is not at least 0, got result shape {tuple(sizes)}, for "
+                         f"padding_config {padding_config} and operand shape {x.shape}")
+    return shaped_array(tuple(sizes), x.dtype, x.weak_type and value.weak_type)
+
+
+def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
+    """Add copies of a value around, and between, the elements.
+
+    Args:
+      padding_value: scalar of the operand's dtype.
+      padding_config: for each axis how many before, after, and between neighbours; negative before and after
+        cut elements off.
+    """
+    config = tuple(tuple(map(operator.index, each)) for each in padding_config)
+    if any(len(each) != 3 for each in config):
+        raise ValueError(f"padding_config has a (low, high, interior) triple for each axis, got {padding_config}")
+    return pad_p.bind(operand, padding_value, padding_config=config)
+
+
+@split_p.def_abstract_eval
+def _split_aval(x: Any, *, sizes: tuple[int, ...], axis: int) -> list[ShapedArray]:
+    if sum(sizes) != x.shape[axis]:
+        raise ValueError(f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape {x.shape}")
+    return [shaped_array((*x.shape[:axis], size, *x.shape[axis + 1:]), x.dtype, x.weak_type) for size in sizes]
+
+
+def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> Sequence[Any]:
+    """Cut an array along an axis into consecutive pieces of the given sizes."""
+    axis = canonical_axis(axis, aval_of(operand).ndim)
+    return split_p.bind(operand, sizes=canonical_shape(sizes, "sizes"), axis=axis)
+
+
+@stack_p.def_abstract_eval
+def _stack_aval(*operands: Any, axis: int) -> ShapedArray:
+    require_equal_dtypes("stack", operands)
+    first = operands[0].shape
+    if any(each.shape != first for each in operands):
+        raise TypeError(f"stack expects operands of one shape, got {', '.join(str(each.shape) for each in operands)}")
+    return shaped_array((*first[:axis], len(operands), *first[axis:]), operands[0].dtype,
+                        all(each.weak_type for each in operands))
+
+
+def stack(operands: Sequence[Any], axis: int = 0) -> Any:
+    """Join arrays of one shape and dtype along a new axis."""
+    operands = tuple(operands)
+    if not operands:
+        raise ValueError("stack requires a non-empty sequence of arrays")
+    return stack_p.bind(*operands, axis=canonical_axis(axis, aval_of(operands[0]).ndim + 1))
+
+
+@unstack_p.def_abstract_eval
+def _unstack_aval(x: Any, *, axis: int) -> list[ShapedArray]:
+    piece = shaped_array(x.shape[:axis] + x.shape[axis + 1:], x.dtype, x.weak_type)
+    return [piece] * x.shape[axis]
+
+
+def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The slices of an array along an axis, without that axis."""
+    aval = aval_of(x)
+    if not aval.shape:
+        raise ValueError("unstack requires arrays with rank > 0, however a scalar array was passed.")
+    return tuple(unstack_p.bind(x, axis=canonical_axis(axis, aval.ndim)))
+
+
+@tile_p.def_abstract_eval
+def _tile_aval(x: Any, *, reps: tuple[int, ...]) -> ShapedArray:
+    if len(reps) != len(x.shape):
+        raise ValueError(f"tile reps must have one entry for each axis, got {reps} for shape {x.shape}")
+    return shaped_array(tuple([size * rep for size, rep in zip(x.shape, reps, strict=True)]), x.dtype, x.weak_type)
+
+
+def tile(operand: Any, reps: Sequence[int]) -> Any:
+    """Repeat an array `reps[i]` times along each axis i."""
+    return tile_p.bind(operand, reps=canonical_shape(reps, "reps"))
+
+
+# --- values from nothing -----------------------------------------------------------------------------
+
+iota_p = Primitive("iota")
+empty_p = Primitive("empty")
+
+
+@iota_p.def_abstract_eval
+def _iota_aval(*, dtype: Any, shape: tuple[int, ...], dimension: int, sharding: Any = None) -> ShapedArray:
+    if dtypes.kind(dtype) not in "iufc":
+        raise TypeError(f"iota does not accept dtype {dtype}. Accepted dtypes are subtypes of number.")
+    if not 0 <= dimension < len(shape):
+        raise ValueError(f"iota dimension must be between 0 and len(shape), got dimension={dimension} for {shape=}.")
+    return shaped_array(shape, dtype, False)
+
+
+def iota(dtype: Any, size: int) -> Any:
+    """0, 1, ..., size - 1."""
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
+    """An array of which each element is its index along one axis."""
+    shape = canonical_shape(shape)
+    dimension = canonical_axis(dimension, len(shape), "dimension")
+    return iota_p.bind(dtype=dtypes.canonicalize_dtype(dtype), shape=shape, dimension=dimension, sharding=None)
+
+
+@empty_p.def_abstract_eval
+def _empty_aval(*, shape: tuple[int, ...], dtype: Any, out_sharding: Any = None) -> ShapedArray:
+    return shaped_array(shape, dtype, False)
+
+
+def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
+    """An array whose values are whatever costs least; zeros at present."""
+    return empty_p.bind(shape=canonical_shape(shape), dtype=dtypes.canonicalize_dtype(dtype), out_sharding=None)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
+    """An array of one value. Its dtype is that of the value unless given."""
+    shape = canonical_shape(shape)
+    aval = aval_of(fill_value)
+    if aval.shape:
+        raise TypeError(f"full must be called with scalar fill_value, got fill_value.shape {aval.shape}.")
+    weak = dtype is None and aval.weak_type
+    if dtype is None:
+        dtype = aval.dtype
+    elif not isinstance(dtype, dtypes.ExtendedDType):
+        dtype = dtypes.canonicalize_dtype(dtype)
+    return broadcast_in_dim(convert(fill_value, dtype, weak), shape, ())
+
+
+def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None) -> Any:
+    """`full` with the shape and dtype of another array, as far as they are not given."""
+    if hasattr(x, "shape") and hasattr(x, "dtype"):
+        full_shape, full_dtype = tuple(x.shape), x.dtype
+        weak = getattr(x, "weak_type", False)
+    else:
+        aval = aval_of(x)
+        full_shape, full_dtype, weak = aval.shape, aval.dtype, aval.weak_type
+    weak = dtype is None and weak
+    full_shape = full_shape if shape is None else canonical_shape(shape)
+    if dtype is not None:
+        full_dtype = dtypes.canonicalize_dtype(dtype)
+    if aval_of(fill_value).shape:
+        raise TypeError(f"full_like takes a scalar fill_value, got shape {aval_of(fill_value).shape}.")
+    return broadcast_in_dim(convert(fill_value, full_dtype, weak), full_shape, ())
+
+
+# --- identities --------------------------------------------------------------------------------------
+
+copy_p = Primitive("copy")
+stop_gradient_p = Primitive("stop_gradient")
+optimization_barrier_p = Primitive("optimization_barrier", multiple_results=True)
+
+copy_p.def_abstract_eval(lambda x: x)
+stop_gradient_p.def_abstract_eval(lambda x: x)
+optimization_barrier_p.def_abstract_eval(lambda *avals: list(avals))
+
+
+def stop_gradient(x: Any) -> Any:
+    """x itself, through which no derivative flows. Works on pytrees; leaves that are not inexact pass as they are."""
+
+    def stop(leaf: Any) -> Any:
+        return stop_gradient_p.bind(leaf) if dtypes.kind(aval_of(leaf).dtype) in "fc" else leaf
+
+    return tree_map(stop, x)
+
+
+def optimization_barrier(operand: Any, /) -> Any:
+    """The operand (a pytree), which the compiler neither moves computations across nor fuses through."""
+    leaves, tree = tree_flatten(operand)
+    return tree_unflatten(tree, optimization_barrier_p.bind(*leaves))

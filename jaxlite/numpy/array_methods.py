@@ -1,0 +1,186 @@
+"""Operators and methods of arrays: the functions of this API, attached to concrete arrays and to tracers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core.tracing import Tracer, state
+from jaxlite.core.values import AVAL_OF, ArrayImpl
+from jaxlite.interpreters.eager import eager_trace
+from jaxlite.lax import shaping
+from jaxlite.numpy import creation, indexing, linear, manipulation, reductions, searching, sorting, ufuncs
+from jaxlite.numpy.array_at import at_property
+
+# --- operators ---------------------------------------------------------------------------------------
+
+
+def _accepts(other: Any) -> bool:
+    """Whether an operand is ours to handle; others get their own chance (`NotImplemented`)."""
+    return type(other) in AVAL_OF or isinstance(other, (Tracer, np.ndarray, np.generic, int, float, complex)) \
+        or hasattr(other, "__jax_array__")
+
+
+def _operator(function: Callable, reflected: bool = False) -> Callable:
+    accepted = AVAL_OF
+
+    if reflected:
+
+        def method(self: Any, other: Any) -> Any:
+            return function(other, self) if type(other) in accepted or _accepts(other) else NotImplemented
+    else:
+
+        def method(self: Any, other: Any) -> Any:
+            return function(self, other) if type(other) in accepted or _accepts(other) else NotImplemented
+
+    return method
+
+
+def _unary(function: Callable) -> Callable:
+    return lambda self: function(self)
+
+
+_BINARY = {
+    "add": ufuncs.add, "sub": ufuncs.subtract, "mul": ufuncs.multiply, "truediv": ufuncs.true_divide,
+    "floordiv": ufuncs.floor_divide, "mod": ufuncs.remainder, "divmod": ufuncs.divmod, "pow": ufuncs.power,
+    "matmul": linear.matmul, "and": ufuncs.bitwise_and, "or": ufuncs.bitwise_or, "xor": ufuncs.bitwise_xor,
+    "lshift": ufuncs.left_shift, "rshift": ufuncs.right_shift,
+}  # fmt: skip
+_COMPARISONS = {
+    "eq": ufuncs.equal, "ne": ufuncs.not_equal, "lt": ufuncs.less, "le": ufuncs.less_equal, "gt": ufuncs.greater,
+    "ge": ufuncs.greater_equal,
+}  # fmt: skip
+_UNARY = {"neg": ufuncs.negative, "pos": ufuncs.positive, "abs": ufuncs.absolute, "invert": ufuncs.bitwise_not}
+
+
+# --- methods whose signature differs from the function's ---------------------------------------------
+
+
+def _reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Any:
+    """The same elements under another shape; one size may be -1."""
+    return manipulation.reshape(self, shape[0] if len(shape) == 1 else shape, order=order, copy=copy)
+
+
+def _transpose(self: Any, *axes: Any) -> Any:
+    """Reorder the axes; reverse them without arguments."""
+    if not axes:
+        return manipulation.transpose(self)
+    return manipulation.transpose(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
+
+
+def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
+    """The values in another dtype."""
+    return creation.astype(self, dtype, copy=copy, device=device)
+
+
+def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+    """All elements in one axis."""
+    return manipulation.ravel(self, order)
+
+
+def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:
+    """The same bits under another dtype."""
+    return creation.view(self, dtype, type)
+
+
+def _copy(self: Any, order: Any = None) -> Any:
+    """A new array of the same values."""
+    return creation.copy(self)
+
+
+def _item_not_for_tracers(self: Any, *args: Any) -> Any:
+    return self._scalar("Python")
+
+
+def _function(function: Callable) -> Callable:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = function.__name__
+    method.__doc__ = function.__doc__
+    return method
+
+
+_METHODS: dict[str, Callable] = {
+    "reshape": _reshape, "transpose": _transpose, "astype": _astype, "flatten": _flatten, "view": _view, "copy": _copy,
+    **{name: _function(getattr(module, name)) for module, names in (
+        (reductions, "all any sum prod max min mean var std ptp cumsum cumprod"),
+        (searching, "argmax argmin nonzero searchsorted"),
+        (sorting, "sort argsort argpartition"),
+        (manipulation, "ravel repeat squeeze swapaxes compress choose diagonal"),
+        (linear, "dot trace"),
+        (indexing, "take"),
+        (ufuncs, "clip round conj conjugate"),
+    ) for name in names.split()},
+}  # fmt: skip
+
+
+def _iterate(self: Any) -> Any:
+    if not self.shape:
+        raise TypeError("iteration over a 0-d array")
+    if state.trace is eager_trace:
+        return iter(shaping.unstack(self)) if self.shape[0] <= 32 else (self[index] for index in range(self.shape[0]))
+    return iter(shaping.unstack(self))
+
+
+def _contains(self: Any, item: Any) -> Any:
+    return bool(ufuncs.equal(self, item).any())
+
+
+def _array_module(self: Any, types: Any) -> Any:
+    import jaxlite.numpy
+
+    return jaxlite.numpy
+
+
+def _namespace(self: Any, *, api_version: str | None = None) -> Any:
+    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(f"__array_namespace__ does not support api_version={api_version!r}; it has 2024.12 and before")
+    return _array_module(self, ())
+
+
+def _numpy_round(self: Any, ndigits: int | None = None) -> Any:
+    return ufuncs.round(self, ndigits or 0)
+
+
+def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
+    """A copy on another device."""
+    return creation.device_put(self, device)
+
+
+def attach(cls: Any) -> None:
+    """Give a class of arrays its operators and methods."""
+    for name, function in _BINARY.items():
+        setattr(cls, f"__{name}__", _operator(function))
+        setattr(cls, f"__r{name}__", _operator(function, reflected=True))
+    for name, function in _COMPARISONS.items():
+        setattr(cls, f"__{name}__", _operator(function))
+    for name, function in _UNARY.items():
+        setattr(cls, f"__{name}__", _unary(function))
+    for name, function in _METHODS.items():
+        setattr(cls, name, function)
+    cls.__getitem__ = indexing.getitem
+    cls.__iter__ = _iterate
+    cls.__contains__ = _contains
+    cls.__round__ = _numpy_round
+    cls.__array_module__ = _array_module
+    cls.__array_namespace__ = _namespace
+    cls.to_device = _to_device
+    cls.at = property(at_property, doc="Functional updates: x.at[index].set(value) and the like.")
+    cls.T = property(lambda self: manipulation.transpose(self), doc="The array with its axes reversed.")
+    cls.mT = property(lambda self: manipulation.matrix_transpose(self), doc="The last two axes exchanged.")
+    cls.real = property(lambda self: ufuncs.real(self), doc="The real part.")
+    cls.imag = property(lambda self: ufuncs.imag(self), doc="The imaginary part.")
+    cls.flat = property(_no_flat)
+
+
+def _no_flat(self: Any) -> Any:
+    raise NotImplementedError("JAX Arrays do not implement the arr.flat property: consider arr.flatten() instead.")
+
+
+def attach_all() -> None:
+    """Attach to concrete arrays and to tracers."""
+    attach(ArrayImpl)
+    attach(Tracer)

@@ -1,0 +1,143 @@
+"""StableHLO rules of the primitives that change type, shape or order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lowering.rules import lowers
+
+
+@lowers("convert_element_type")
+def _convert_element_type(ctx: Any, x: Any, *, new_dtype: Any, weak_type: bool) -> Any:
+    (aval,) = ctx.avals_in
+    old, new = aval.dtype, new_dtype
+    if old == new:
+        return x
+    if old.kind == "c" and new.kind != "c":
+        if new == np.bool_:
+            zero = ctx.constant(0, old, aval.shape)
+            return ctx.compare(x, zero, "NE")
+        part = np.dtype(old.type(0).real.dtype)
+        x = ctx.value("stablehlo.real", [x], aval.shape, part)
+        return x if part == new else ctx.emit1("stablehlo.convert", x)
+    if new == np.bool_:
+        return ctx.compare(x, ctx.constant(0, old, aval.shape), "NE")
+    return ctx.emit1("stablehlo.convert", x)
+
+
+@lowers("bitcast_convert_type")
+def _bitcast_convert_type(ctx: Any, x: Any, *, new_dtype: Any) -> Any:
+    return ctx.emit1("stablehlo.bitcast_convert", x)
+
+
+@lowers("reduce_precision")
+def _reduce_precision(ctx: Any, x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
+    return ctx.emit1("stablehlo.reduce_precision", x, exponent_bits=ctx.i32(exponent_bits),
+                     mantissa_bits=ctx.i32(mantissa_bits))
+
+
+@lowers("broadcast_in_dim")
+def _broadcast_in_dim(ctx: Any, x: Any, *, shape: Any, broadcast_dimensions: Any, sharding: Any = None) -> Any:
+    return ctx.emit1("stablehlo.broadcast_in_dim", x, broadcast_dimensions=ctx.i64s(broadcast_dimensions))
+
+
+@lowers("reshape")
+def _reshape(ctx: Any, x: Any, *, new_sizes: Any, dimensions: Any, sharding: Any = None) -> Any:
+    if dimensions is not None:
+        (aval,) = ctx.avals_in
+        x = ctx.value("stablehlo.transpose", [x], [aval.shape[axis] for axis in dimensions], aval.dtype,
+                      permutation=ctx.i64s(dimensions))
+    return ctx.emit1("stablehlo.reshape", x)
+
+
+@lowers("squeeze")
+def _squeeze(ctx: Any, x: Any, *, dimensions: Any) -> Any:
+    return ctx.emit1("stablehlo.reshape", x)
+
+
+@lowers("transpose")
+def _transpose(ctx: Any, x: Any, *, permutation: Any) -> Any:
+    return ctx.emit1("stablehlo.transpose", x, permutation=ctx.i64s(permutation))
+
+
+@lowers("rev")
+def _rev(ctx: Any, x: Any, *, dimensions: Any) -> Any:
+    return ctx.emit1("stablehlo.reverse", x, dimensions=ctx.i64s(dimensions))
+
+
+@lowers("concatenate")
+def _concatenate(ctx: Any, *operands: Any, dimension: int) -> Any:
+    return ctx.emit1("stablehlo.concatenate", *operands, dimension=ctx.i64(dimension))
+
+
+@lowers("pad")
+def _pad(ctx: Any, x: Any, value: Any, *, padding_config: Any) -> Any:
+    low, high, inner = zip(*padding_config, strict=True) if padding_config else ((), (), ())
+    return ctx.emit1("stablehlo.pad", x, value, edge_padding_low=ctx.i64s(low), edge_padding_high=ctx.i64s(high),
+                     interior_padding=ctx.i64s(inner))
+
+
+def _static_slice(ctx: Any, x: Any, aval: Any, axis: int, start: int, size: int) -> Any:
+    starts, limits = [0] * len(aval.shape), list(aval.shape)
+    starts[axis], limits[axis] = start, start + size
+    shape = [high - low for low, high in zip(starts, limits, strict=True)]
+    return ctx.value("stablehlo.slice", [x], shape, aval.dtype, start_indices=ctx.i64s(starts),
+                     limit_indices=ctx.i64s(limits), strides=ctx.i64s([1] * len(shape)))
+
+
+@lowers("split")
+def _split(ctx: Any, x: Any, *, sizes: Any, axis: int) -> list[Any]:
+    (aval,) = ctx.avals_in
+    results, start = [], 0
+    for size in sizes:
+        results.append(_static_slice(ctx, x, aval, axis, start, size))
+        start += size
+    return results
+
+
+@lowers("unstack")
+def _unstack(ctx: Any, x: Any, *, axis: int) -> list[Any]:
+    (aval,) = ctx.avals_in
+    shape = aval.shape[:axis] + aval.shape[axis + 1:]
+    return [ctx.value("stablehlo.reshape", [_static_slice(ctx, x, aval, axis, index, 1)], shape, aval.dtype)
+            for index in range(aval.shape[axis])]
+
+
+@lowers("stack")
+def _stack(ctx: Any, *operands: Any, axis: int) -> Any:
+    aval = ctx.avals_in[0]
+    shape = (*aval.shape[:axis], 1, *aval.shape[axis:])
+    pieces = [ctx.value("stablehlo.reshape", [x], shape, aval.dtype) for x in operands]
+    return ctx.emit1("stablehlo.concatenate", *pieces, dimension=ctx.i64(axis))
+
+
+@lowers("tile")
+def _tile(ctx: Any, x: Any, *, reps: Any) -> Any:
+    (aval,) = ctx.avals_in
+    spread = [extent for size, rep in zip(aval.shape, reps, strict=True) for extent in (rep, size)]
+    wide = ctx.value("stablehlo.broadcast_in_dim", [x], spread, aval.dtype,
+                     broadcast_dimensions=ctx.i64s(range(1, 2 * len(reps), 2)))
+    return ctx.emit1("stablehlo.reshape", wide)
+
+
+@lowers("iota")
+def _iota(ctx: Any, *, dtype: Any, shape: Any, dimension: int, sharding: Any = None) -> Any:
+    return ctx.emit1("stablehlo.iota", iota_dimension=ctx.i64(dimension))
+
+
+@lowers("empty")
+def _empty(ctx: Any, *, shape: Any, dtype: Any, out_sharding: Any = None) -> Any:
+    return ctx.constant(0, dtype, shape)
+
+
+@lowers("copy", "stop_gradient")
+def _identity(ctx: Any, x: Any) -> Any:
+    return x
+
+
+@lowers("optimization_barrier")
+def _optimization_barrier(ctx: Any, *operands: Any) -> list[Any]:
+    types = [ctx.type_of(aval) for aval in ctx.avals_in]
+    return list(ctx.op("stablehlo.optimization_barrier", operands, types).results)

@@ -357,11 +357,17 @@ class RuleContext:
 
     # --- regions and calls
 
-    def region(self, operation: Any, index: int, arg_types: Sequence[Any]) -> RuleContext:
-        """Append a block with these arguments to one of an operation's regions; emit into what is returned."""
+    def region(self, operation: Any, index: int, arg_types: Sequence[Any], isolated: bool = False) -> RuleContext:
+        """Append a block with these arguments to one of an operation's regions; emit into what is returned.
+
+        An `isolated` region makes its own constants: XLA's reducers and comparators cannot see those around them.
+        """
         block = operation.regions[index].blocks.append(
             *arg_types, arg_locs=[self.loc] * len(arg_types))
-        return RuleContext(self.builder, block, self)
+        scope = RuleContext(self.builder, block, self)
+        if isolated:
+            scope._constants = {}
+        return scope
 
     def call(self, jaxpr: Any, name: str, operands: Sequence[Any], key: Any = None) -> list[Any]:
         """Call a jaxpr as a function of the module; emitted once however often it is called."""

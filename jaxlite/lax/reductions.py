@@ -1,0 +1,342 @@
+"""Reductions over axes: sums, products, extremes, logical ones, their positions, and any computation of two values.
+
+A reduction with an operation of its own name knows its identity element; `reduce` takes any associative
+computation and falls back on those where it recognises one. lax counts axes from 0 and keeps the dtype: negative
+axes and wider accumulators are `jaxlite.numpy`'s work.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes
+from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.tree import tree_flatten, tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.staging import trace_to_jaxpr
+from jaxlite.lax import elementwise
+from jaxlite.lax.elementwise import ANY, BITS, NUMBERS, require_kind
+from jaxlite.lax.shaping import convert_element_type
+from lowering.monoids import identity
+
+# --- axes and types ----------------------------------------------------------------------------------
+
+
+def static_ints(name: str, what: str, values: Any) -> tuple[int, ...]:
+    """A tuple of Python ints from what a user gave for a static sequence.
+
+    Raises: TypeError that names the argument.
+    """
+    try:
+        return tuple(operator.index(value) for value in values)
+    except TypeError:
+        raise TypeError(f"{name}: {what} must be a sequence of integers, got {values!r}") from None
+
+
+def _reduced_shape(name: str, aval: Any, axes: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"{name}: duplicate value in 'axes' of reduction: {axes}")
+    if not all(0 <= axis < len(aval.shape) for axis in axes):
+        raise ValueError(f"{name}: reduction axes {axes} contains out-of-bounds indices for "
+                         f"{aval.dtype}[{','.join(map(str, aval.shape))}].")
+    return tuple(size for axis, size in enumerate(aval.shape) if axis not in axes)
+
+
+def _reduction(name: str, accepted: str, keeps_weak_type: bool = True) -> Primitive:
+    primitive = Primitive(name)
+
+    @primitive.def_abstract_eval
+    def rule(x: Any, *, axes: tuple[int, ...], **params: Any) -> ShapedArray:
+        require_kind(name, x, accepted)
+        return shaped_array(_reduced_shape(name, x, axes), x.dtype, x.weak_type and keeps_weak_type)
+
+    return primitive
+
+
+# --- reductions with a name --------------------------------------------------------------------------
+
+reduce_sum_p = _reduction("reduce_sum", NUMBERS)
+reduce_prod_p = _reduction("reduce_prod", NUMBERS)
+reduce_max_p = _reduction("reduce_max", ANY)
+reduce_min_p = _reduction("reduce_min", ANY)
+reduce_and_p = _reduction("reduce_and", BITS, keeps_weak_type=False)
+reduce_or_p = _reduction("reduce_or", BITS, keeps_weak_type=False)
+reduce_xor_p = _reduction("reduce_xor", BITS, keeps_weak_type=False)
+
+
+def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
+    """The sum over some axes, which vanish from the shape. 0 over no elements.
+
+    Args:
+      operand: an array of numbers; narrow floats are accumulated in their own dtype.
+      axes: distinct axes in [0, rank).
+      out_sharding: how the result is laid out over devices.
+    Raises: ValueError for axes out of bounds or given twice; TypeError for booleans.
+
+    >>> import numpy as np
+    >>> reduce_sum(np.arange(6.).reshape(2, 3), axes=(0,)).tolist()
+    [3.0, 5.0, 7.0]
+    """
+    return reduce_sum_p.bind(operand, axes=static_ints("reduce_sum", "axes", axes), out_sharding=out_sharding)
+
+
+def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:
+    """The product over some axes; 1 over no elements. As `reduce_sum`."""
+    return reduce_prod_p.bind(operand, axes=static_ints("reduce_prod", "axes", axes))
+
+
+def reduce_max(operand: Any, axes: Sequence[int]) -> Any:
+    """The maximum over some axes: NaN if there is one; the lowest value of the dtype over no elements.
+
+    Complex numbers compare real part first. As `reduce_sum`, and booleans are welcome.
+    """
+    return reduce_max_p.bind(operand, axes=static_ints("reduce_max", "axes", axes))
+
+
+def reduce_min(operand: Any, axes: Sequence[int]) -> Any:
+    """The minimum over some axes: NaN if there is one; the highest value of the dtype over no elements."""
+    return reduce_min_p.bind(operand, axes=static_ints("reduce_min", "axes", axes))
+
+
+def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
+    """The AND of all elements over some axes: logical for bool, bit by bit for integers."""
+    return reduce_and_p.bind(operand, axes=static_ints("reduce_and", "axes", axes))
+
+
+def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
+    """The OR of all elements over some axes: logical for bool, bit by bit for integers."""
+    return reduce_or_p.bind(operand, axes=static_ints("reduce_or", "axes", axes))
+
+
+def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
+    """The XOR of all elements over some axes: logical for bool, bit by bit for integers."""
+    return reduce_xor_p.bind(operand, axes=static_ints("reduce_xor", "axes", axes))
+
+
+# --- positions ---------------------------------------------------------------------------------------
+
+
+def _position(name: str) -> Primitive:
+    primitive = Primitive(name)
+
+    @primitive.def_abstract_eval
+    def rule(x: Any, *, axes: tuple[int, ...], index_dtype: Any) -> ShapedArray:
+        require_kind(name, x, "biuf")
+        if len(axes) != 1:
+            raise ValueError(f"{name} searches along one axis, got axes={axes}")
+        (axis,) = axes
+        if not 0 <= axis < len(x.shape):
+            raise ValueError(f"{name}: Invalid axis {axis} for operand shape {x.shape}")
+        if dtypes.kind(index_dtype) not in ("i", "u"):
+            raise TypeError(f"{name}: index_dtype must be an integer type, but got {index_dtype}")
+        if not x.shape[axis]:
+            raise ValueError(f"argmin and argmax require non-empty reduced dimension. operand.shape={x.shape} "
+                             f"axis={axis}")
+        return shaped_array(x.shape[:axis] + x.shape[axis + 1:], index_dtype, False)
+
+    return primitive
+
+
+argmax_p = _position("argmax")
+argmin_p = _position("argmin")
+
+
+def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """The index of the maximum along an axis, the first of several; that of the first NaN if there is one.
+
+    Args:
+      operand: an array of real numbers or booleans, with at least one element along `axis`.
+      axis: in [0, rank).
+      index_dtype: the integer dtype of the result.
+    Raises: ValueError for the axis; TypeError for the dtypes.
+
+    >>> import numpy as np
+    >>> argmax(np.array([[1., 5., 5.], [7., 0., 2.]]), 1, np.int32).tolist()
+    [1, 0]
+    """
+    return argmax_p.bind(operand, axes=(int(axis),),
+                         index_dtype=dtypes.check_user_dtype_supported(index_dtype, "argmax"))
+
+
+def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
+    """The index of the minimum along an axis, the first of several; that of the first NaN if there is one.
+
+    As `argmax`.
+    """
+    return argmin_p.bind(operand, axes=(int(axis),),
+                         index_dtype=dtypes.check_user_dtype_supported(index_dtype, "argmin"))
+
+
+# --- computations of scalars -------------------------------------------------------------------------
+
+_computations: dict[Any, ClosedJaxpr] = {}
+_COMPUTATIONS_LIMIT = 1024
+
+
+def _atom_key(atom: Any, index: dict[Any, int]) -> Any:
+    if type(atom) is Literal:
+        value = np.asarray(atom.val)
+        return value.dtype.name, value.tobytes(), atom.aval
+    return index[atom]
+
+
+def _structure(jaxpr: Jaxpr) -> Any:
+    """A key that is equal for jaxprs that say the same."""
+    index = {var: position for position, var in enumerate(jaxpr.invars)}
+    key: list[Any] = [tuple(jaxpr.in_avals)]
+    for eqn in jaxpr.eqns:
+        params = tuple((name, _structure(value.jaxpr) if type(value) is ClosedJaxpr else value)
+                       for name, value in eqn.params.items())
+        key.append((eqn.primitive, params, tuple(_atom_key(atom, index) for atom in eqn.invars),
+                    tuple(var.aval for var in eqn.outvars)))
+        index.update((var, len(index) + offset) for offset, var in enumerate(eqn.outvars))
+    key.append(tuple(_atom_key(atom, index) for atom in jaxpr.outvars))
+    return tuple(key)
+
+
+def trace_computation(name: str, computation: Callable, trees: Sequence[Any], in_avals: Sequence[Any],
+                      out_avals: Sequence[Any]) -> ClosedJaxpr:
+    """The jaxpr of a function of scalars that XLA will call for pairs of elements.
+
+    Functions that say the same give one object, so that a lambda made anew at each call does not mean a new compile.
+
+    Args:
+      trees: the treedefs of the function's arguments, over whose leaves `in_avals` runs; the result has that of
+        the first.
+      out_avals: the types that the result must have.
+    Raises: TypeError if the result has other types; NotImplementedError if the function reads an array from outside.
+    """
+    out_tree = None
+
+    def flat(*args: Any) -> Sequence[Any]:
+        nonlocal out_tree
+        position, unflat = 0, []
+        for tree in trees:
+            unflat.append(tree_unflatten(tree, args[position:position + tree.num_leaves]))
+            position += tree.num_leaves
+        leaves, out_tree = tree_flatten(computation(*unflat))
+        return leaves
+
+    function = getattr(computation, "__name__", repr(computation))
+    jaxpr, consts = trace_to_jaxpr(flat, in_avals, DebugInfo(name, function))
+    if out_tree != trees[0] and len(out_avals) > 1 or len(jaxpr.outvars) != len(out_avals):
+        raise ValueError(f"{name}: the result of {function} must have the same tree structure as the operands, "
+                         f"{trees[0]}, got {out_tree}")
+    if consts:
+        raise NotImplementedError(
+            f"{name}: {function} reads an array from outside ({aval_of(consts[0])}). XLA calls it with pairs of "
+            "elements alone: pass the array as one more operand, or apply it before or after.")
+    for got, expected in zip(jaxpr.out_avals, out_avals, strict=True):
+        if got.shape != expected.shape or got.dtype != expected.dtype:
+            raise TypeError(f"{name}: {function} must map elements to their own type, here "
+                            f"{expected.str_short()}, but gave {got.str_short()}")
+    closed = ClosedJaxpr(jaxpr, [])
+    try:
+        key = _structure(jaxpr)
+        if len(_computations) >= _COMPUTATIONS_LIMIT:
+            _computations.clear()
+        return _computations.setdefault(key, closed)
+    except TypeError:  # an unhashable param
+        return closed
+
+
+def initial_values(name: str, operands: Sequence[Any], init_values: Sequence[Any]) -> list[Any]:
+    """The initial values as scalars of the operands' dtypes; weakly typed ones are converted.
+
+    Raises: ValueError for arrays that are no scalars; TypeError for another dtype.
+    """
+    result = []
+    for operand, init in zip(operands, init_values, strict=True):
+        aval, dtype = aval_of(init), aval_of(operand).dtype
+        if aval.shape:
+            raise ValueError(f"{name} found non-scalar initial value: {aval}")
+        if aval.dtype != dtype:
+            if not aval.weak_type:
+                raise TypeError(f"{name}: the initial value has dtype {aval.dtype}, its operand {dtype}")
+            init = (convert_element_type(init, dtype) if isinstance(init, Tracer)
+                    else np.asarray(init).astype(dtype)[()])
+        result.append(init)
+    return result
+
+
+MONOIDS = {elementwise.add: "sum", elementwise.mul: "prod", elementwise.max: "max", elementwise.min: "min",
+           elementwise.bitwise_and: "and", elementwise.bitwise_or: "or", elementwise.bitwise_xor: "xor"}  # fmt: skip
+
+
+def monoid_of(computation: Callable, init_value: Any, aval: Any) -> str | None:
+    """The name of the monoid ('sum', 'max', ...) that a function of lax and a concrete initial value make up."""
+    try:
+        monoid = MONOIDS.get(computation)
+    except TypeError:  # an unhashable callable
+        return None
+    if monoid is None or isinstance(init_value, Tracer) or dtypes.kind(aval.dtype) not in _MONOID_KINDS[monoid]:
+        return None
+    same = np.asarray(init_value).astype(aval.dtype) == identity(monoid, aval.dtype)
+    return monoid if same else None
+
+
+_MONOID_KINDS = {"sum": NUMBERS, "prod": NUMBERS, "max": ANY, "min": ANY, "and": BITS, "or": BITS, "xor": BITS}
+_BY_MONOID = {"sum": reduce_sum, "prod": reduce_prod, "max": reduce_max, "min": reduce_min, "and": reduce_and,
+              "or": reduce_or, "xor": reduce_xor}
+
+reduce_p = Primitive("reduce", multiple_results=True)
+
+
+@reduce_p.def_abstract_eval
+def _reduce_avals(*avals: Any, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...]) -> list[ShapedArray]:
+    count = len(avals) // 2
+    operands, inits = avals[:count], avals[count:]
+    for operand, init in zip(operands, inits, strict=True):
+        if operand.shape != operands[0].shape:
+            raise ValueError(f"reduce: operands must have equal shapes, got {[each.shape for each in operands]}")
+        if init.shape or init.dtype != operand.dtype:
+            raise TypeError(f"reduce: initial values must be scalars of the operands' dtypes, got {init} for {operand}")
+    if [aval.dtype for aval in jaxpr.in_avals] != [aval.dtype for aval in operands] * 2:
+        raise TypeError(f"reduce: the computation takes {jaxpr.in_avals}, the operands are {list(operands)}")
+    shape = _reduced_shape("reduce", operands[0], dimensions)
+    return [shaped_array(shape, operand.dtype, operand.weak_type and init.weak_type)
+            for operand, init in zip(operands, inits, strict=True)]
+
+
+def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int],
+           out_sharding: Any = None) -> Any:
+    """Combine elements over some dimensions with any associative computation.
+
+    Args:
+      operands: a pytree of arrays of one shape.
+      init_values: scalars in the same tree, of the arrays' dtypes: identity elements of the computation, since how
+        often each enters is not defined.
+      computation: function of two trees of scalars that gives one; associative and commutative, as the order is
+        not defined. It sees elements only, no arrays from around it.
+      dimensions: distinct dimensions in [0, rank).
+      out_sharding: how the result of a sum is laid out over devices.
+    Returns: the tree of arrays without those dimensions.
+    Raises: ValueError for trees, shapes or dimensions that do not go together; TypeError for dtypes.
+
+    >>> import numpy as np
+    >>> reduce(np.array([3, 1, 4]), 0, lambda a, b: a | b, (0,)).tolist()
+    7
+    """
+    flat, tree = tree_flatten(operands)
+    inits, init_tree = tree_flatten(init_values)
+    if tree != init_tree:
+        raise ValueError(f"Operands must have the same tree structure as init_values: {tree} vs. {init_tree}")
+    if not flat:
+        raise ValueError("reduce needs at least one operand")
+    inits = initial_values("reduce", flat, inits)
+    dimensions = static_ints("reduce", "dimensions", dimensions)
+    if len(flat) == 1:
+        monoid = monoid_of(computation, inits[0], aval_of(flat[0]))
+        if monoid is not None:
+            options = {"out_sharding": out_sharding} if monoid == "sum" else {}
+            return tree_unflatten(tree, [_BY_MONOID[monoid](flat[0], dimensions, **options)])
+    scalars = [shaped_array((), aval_of(operand).dtype, False) for operand in flat]
+    jaxpr = trace_computation("reduce", computation, [tree, tree], scalars * 2, scalars)
+    return tree_unflatten(tree, reduce_p.bind(*flat, *inits, jaxpr=jaxpr, dimensions=dimensions))

@@ -1,0 +1,40 @@
+"""Monoids: for each named reduction the operation that combines two values, and its identity element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+# Name of the reduction -> the StableHLO operation that combines two values.
+COMBINERS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
+             "xor": "xor"}  # fmt: skip
+
+
+def identity(monoid: str, dtype: Any) -> Any:
+    """The NumPy scalar of `dtype` that leaves every value as it is: 0 for a sum, the lowest value for a max."""
+    dtype = np.dtype(dtype)
+    if monoid in ("sum", "or", "xor"):
+        return dtype.type(0)
+    if monoid == "prod":
+        return dtype.type(1)
+    if monoid == "and":
+        return dtype.type(True) if dtype == bool else np.invert(dtype.type(0))
+    return _extreme(dtype, lowest=monoid == "max")
+
+
+def _extreme(dtype: Any, lowest: bool) -> Any:
+    """The lowest or highest value of a dtype: an infinity where it has them."""
+    if dtype == bool:
+        return dtype.type(not lowest)
+    if "int" in dtype.name:
+        info = ml_dtypes.iinfo(dtype)
+        return dtype.type(info.min if lowest else info.max)
+    if dtype.kind == "c":
+        return dtype.type(complex(-np.inf if lowest else np.inf, 0))
+    infinity = np.array(-np.inf if lowest else np.inf).astype(dtype)
+    if np.isinf(infinity.astype(np.float32)) and (infinity < 0) == lowest:
+        return infinity[()]
+    info = ml_dtypes.finfo(dtype)
+    return dtype.type(info.min if lowest else info.max)

@@ -1,0 +1,130 @@
+"""StableHLO rules of the reductions, and the reducer regions that windows and scatters share with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lowering.monoids import COMBINERS, identity
+from lowering.rules import lowers
+
+
+def combine(ctx: Any, monoid: str, x: Any, y: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Two values of one shape, combined by a monoid. Complex numbers are ordered by real, then imaginary part."""
+    if dtype.kind == "c" and monoid in ("max", "min"):
+        part = np.dtype(dtype.type(0).real.dtype)
+        real_x, real_y, imag_x, imag_y = (
+            ctx.value(f"stablehlo.{name}", [value], shape, part) for name in ("real", "imag") for value in (x, y))
+        direction = "GT" if monoid == "max" else "LT"
+        boolean = np.dtype(bool)
+        first = ctx.value("stablehlo.select", [
+            ctx.compare(real_x, real_y, "EQ"), ctx.compare(imag_x, imag_y, direction),
+            ctx.compare(real_x, real_y, direction)], shape, boolean)
+        return ctx.value("stablehlo.select", [first, x, y], shape, dtype)
+    return ctx.value(f"stablehlo.{COMBINERS[monoid]}", [x, y], shape, dtype)
+
+
+def monoid_region(ctx: Any, operation: Any, index: int, monoid: str, dtype: Any) -> None:
+    """Fill a region with the combination of two scalars."""
+    scalar = ctx.tensor_type((), dtype)
+    body = ctx.region(operation, index, [scalar, scalar], isolated=True)
+    x, y = operation.regions[index].blocks[0].arguments
+    body.op("stablehlo.return", [combine(body, monoid, x, y, (), dtype)], [])
+
+
+def jaxpr_region(ctx: Any, operation: Any, index: int, jaxpr: Any) -> None:
+    """Fill a region with a jaxpr of scalars."""
+    body = ctx.region(operation, index, [ctx.type_of(var.aval) for var in jaxpr.invars], isolated=True)
+    results = body.inline(jaxpr, list(operation.regions[index].blocks[0].arguments))
+    body.op("stablehlo.return", results, [])
+
+
+def reduce_by_monoid(ctx: Any, monoid: str, x: Any, shape: Sequence[int], dtype: Any, axes: Sequence[int]) -> Any:
+    """Reduce a value of the given shape over some axes."""
+    out_shape = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    operation = ctx.op("stablehlo.reduce", [x, ctx.constant(identity(monoid, dtype), dtype)],
+                       [ctx.tensor_type(out_shape, dtype)], {"dimensions": ctx.i64s(axes)}, regions=1)
+    monoid_region(ctx, operation, 0, monoid, dtype)
+    return operation.result
+
+
+def _reduction(monoid: str) -> None:
+    @lowers(f"reduce_{monoid}")
+    def rule(ctx: Any, x: Any, *, axes: tuple[int, ...], **params: Any) -> Any:
+        (aval,) = ctx.avals_in
+        return reduce_by_monoid(ctx, monoid, x, aval.shape, aval.dtype, axes)
+
+
+for _monoid in COMBINERS:
+    _reduction(_monoid)
+
+
+@lowers("reduce")
+def _reduce(ctx: Any, *operands: Any, jaxpr: Any, dimensions: tuple[int, ...]) -> list[Any]:
+    operation = ctx.op("stablehlo.reduce", operands, [ctx.type_of(aval) for aval in ctx.avals_out],
+                       {"dimensions": ctx.i64s(dimensions)}, regions=1)
+    jaxpr_region(ctx, operation, 0, jaxpr.jaxpr)
+    return list(operation.results)
+
+
+# Below this many elements the one-pass form wins: it compiles in half the time.
+_TWO_PASS_SIZE = 4096
+
+
+def _index_of_extreme(name: str, monoid: str, direction: str) -> None:
+    @lowers(name)
+    def rule(ctx: Any, x: Any, *, axes: tuple[int, ...], index_dtype: Any) -> Any:
+        (aval,), out = ctx.avals_in, ctx.aval_out
+        # The index is found as int32 whatever dtype it is asked in: a narrow one would wrap, and ties with it.
+        wide = np.dtype(np.int64 if aval.shape[axes[0]] > np.iinfo(np.int32).max else np.int32)
+        find = _two_passes if ctx.platform == "cpu" and aval.size >= _TWO_PASS_SIZE else _one_pass
+        index = find(ctx, x, aval, axes[0], monoid, direction, wide)
+        return index if wide == index_dtype else ctx.convert(index, out.shape, out.dtype)
+
+
+def _iota(ctx: Any, shape: tuple[int, ...], axis: int, dtype: Any) -> Any:
+    return ctx.value("stablehlo.iota", [], shape, dtype, iota_dimension=ctx.i64(axis))
+
+
+def _one_pass(ctx: Any, x: Any, aval: Any, axis: int, monoid: str, direction: str, wide: Any) -> Any:
+    """A reduction of (value, index) pairs: NaN wins, then the extreme, then the lower index."""
+    dtype, shape = aval.dtype, ctx.aval_out.shape
+    operands = [x, _iota(ctx, aval.shape, axis, wide), ctx.constant(identity(monoid, dtype), dtype),
+                ctx.constant(0, wide)]
+    operation = ctx.op("stablehlo.reduce", operands, [ctx.tensor_type(shape, dtype), ctx.tensor_type(shape, wide)],
+                       {"dimensions": ctx.i64s([axis])}, regions=1)
+    types = [ctx.tensor_type((), dtype), ctx.tensor_type((), wide)]
+    body = ctx.region(operation, 0, types + types, isolated=True)
+    value, index, other, other_index = operation.regions[0].blocks[0].arguments
+    boolean = np.dtype(bool)
+
+    def either(a: Any, b: Any) -> Any:
+        return body.value("stablehlo.or", [a, b], (), boolean)
+
+    better = either(body.compare(value, other, direction), body.compare(value, value, "NE"))
+    tie = body.value("stablehlo.and", [body.compare(value, other, "EQ"), body.compare(index, other_index, "LT")],
+                     (), boolean)
+    body.op("stablehlo.return", [
+        body.value("stablehlo.select", [better, value, other], (), dtype),
+        body.value("stablehlo.select", [either(better, tie), index, other_index], (), wide)], [])
+    return operation.results[1]
+
+
+def _two_passes(ctx: Any, x: Any, aval: Any, axis: int, monoid: str, direction: str, wide: Any) -> Any:
+    """The extreme, then the first index that holds it: two loops that XLA:CPU vectorises, unlike the pairs."""
+    shape, dtype = aval.shape, aval.dtype
+    extreme = reduce_by_monoid(ctx, monoid, x, shape, dtype, [axis])
+    others = [dimension for dimension in range(len(shape)) if dimension != axis]
+    extreme = ctx.value("stablehlo.broadcast_in_dim", [extreme], shape, dtype, broadcast_dimensions=ctx.i64s(others))
+    hit = ctx.compare(x, extreme, "EQ")
+    if dtype.kind in "fV":
+        hit = ctx.value("stablehlo.or", [hit, ctx.compare(x, x, "NE")], shape, np.dtype(bool))
+    last = ctx.constant(shape[axis] - 1, wide, shape)
+    index = ctx.value("stablehlo.select", [hit, _iota(ctx, shape, axis, wide), last], shape, wide)
+    return reduce_by_monoid(ctx, "min", index, shape, wide, [axis])
+
+
+_index_of_extreme("argmax", "max", "GT")
+_index_of_extreme("argmin", "min", "LT")

@@ -20,19 +20,25 @@ class Lowered:
     """An MLIR module for a jaxpr.
 
     Attributes: `module`; `kept` says for each of constvars + invars whether it is a parameter of the module;
-    `donated` the indices of the parameters whose buffer a result may take; `seconds` the time it took.
+    `donated` the indices of the parameters whose buffer a result may take, `unusable` the types of those that
+    were offered in vain; `seconds` the time it took.
     """
 
-    __slots__ = ("module", "kept", "donated", "name", "platform", "seconds", "context")
+    __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context")
 
-    def __init__(self, module: Any, kept: list[bool], donated: list[int], name: str, platform: str, seconds: float):
-        self.module, self.kept, self.donated = module, kept, donated
+    def __init__(self, module: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
+                 platform: str, seconds: float):
+        self.module, self.kept, self.donated, self.unusable = module, kept, donated, unusable
         self.name, self.platform, self.seconds = name, platform, seconds
         self.context = module.context
 
     def text(self, debug_info: bool = False) -> str:
         """The module as StableHLO text; with `debug_info`, with the user's source lines."""
         return self.module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=None)
+
+    def hlo(self) -> Any:
+        """The module as an XLA computation, before any optimisation."""
+        return xla.to_hlo(self.module)
 
 
 def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bool] = lambda file: False,
@@ -65,8 +71,8 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
         arg_attributes[index]["tf.aliasing_output"] = ir.IntegerAttr.get(i32, output)
     with builder.context:
         builder.emit_function(program, "main", "public", arg_attributes if aliases else None, result_names or None)
-    donated_parameters = [index for index, flag in enumerate(offered) if flag]
-    return Lowered(builder.module, kept, donated_parameters, name, platform, time.perf_counter() - start)
+    unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
+    return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start)
 
 
 def _identifier(name: str) -> str:

@@ -101,4 +101,9 @@ def default_device() -> Any:
 
 def platform_of(device: Any) -> str:
     """The platform name that lowering rules ask for: 'cpu', 'gpu' or 'tpu'."""
-    return _ALIASES.get(device.platform, device.platform)
+    return canonical_name(device.platform)
+
+
+def canonical_name(platform: str) -> str:
+    """The name of a platform among 'cpu', 'gpu' and 'tpu': 'cuda' is 'gpu'."""
+    return _ALIASES.get(platform, platform)

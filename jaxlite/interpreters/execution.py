@@ -29,16 +29,16 @@ class Executable:
     """
 
     __slots__ = ("loaded", "in_avals", "out_avals", "device", "committed", "kept", "const_args", "donated",
-                 "_handlers", "_sharding", "lowered", "_kept_arguments", "__weakref__")
+                 "_handlers", "_sharding", "_kept_arguments", "__weakref__")
 
     def __init__(self, loaded: Any, lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool):
-        self.loaded, self.lowered, self.device, self.committed = loaded, lowered, device, committed
+        self.loaded, self.device, self.committed = loaded, device, committed
         self.in_avals, self.out_avals = closed.in_avals, [_result_aval(aval) for aval in closed.out_avals]
         self.kept, self.donated = lowered.kept, lowered.donated
         self._sharding = arrays.single_device_sharding(device)
         self._handlers = [xla.result_handler(aval, self._sharding, committed) for aval in self.out_avals]
         num_consts = len(closed.consts)
-        self.const_args = [arrays.put_array(value, device, False) for value, keep
+        self.const_args = [arrays.put_array(value, device, False, copy=type(value) is not ArrayImpl) for value, keep
                            in zip(closed.consts, self.kept, strict=False) if keep]
         self.kept = [True] * len(self.const_args) + self.kept[num_consts:]
         self._kept_arguments = [index for index, keep in enumerate(self.kept[len(self.const_args):]) if keep]
@@ -105,10 +105,10 @@ def as_device(spec: Any) -> Any:
     return spec
 
 
-def lower_jaxpr(closed: ClosedJaxpr, name: str, device: Any, *, donated: Sequence[bool] = (),
+def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Sequence[bool] = (),
                 keep_unused: bool = False, result_names: Sequence[str] = ()) -> backend.Lowered:
-    """Lower for the platform of a device."""
-    return backend.lower(closed.jaxpr, name, platform=platforms.platform_of(device), is_hidden=source.is_own_file,
+    """Lower for a platform; equations keep the user's source lines."""
+    return backend.lower(closed.jaxpr, name, platform=platform, is_hidden=source.is_own_file,
                          donated=donated, keep_unused=keep_unused, result_names=result_names)
 
 

@@ -13,19 +13,20 @@ import functools
 import inspect
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from jaxlite.core import config, errors, source
 from jaxlite.core import array as arrays
+from jaxlite.core import config, errors, source
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.interpreters import execution
 from jaxlite.interpreters.staging import hoist_consts, trace_to_jaxpr
-from lowering import xla
+from lowering import platforms, xla
 
 _registry = xla.pytree_registry
 _flatten = _registry.flatten
@@ -77,6 +78,7 @@ def _signature(fun: Callable) -> inspect.Signature | None:
         return None
 
 
+_NOT_A_FUNCTION = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -137,26 +139,38 @@ class Program:
         """Whether it closes over tracers of a trace that has ended."""
         return any(isinstance(const, Tracer) and not const._trace.alive for const in self.closed.consts)
 
-    def lower(self, device: Any) -> Any:
+    def lower(self, platform: str) -> Any:
+        """A module for a platform. Warns of donated arguments whose memory no result can take."""
         for const in self.closed.consts:
             if isinstance(const, Tracer):
                 raise errors.UnexpectedTracerError(const)
-        names = _result_names(self.out_tree)
-        return execution.lower_jaxpr(self.closed, self.name, device, donated=self.donated,
-                                     keep_unused=self.options.keep_unused, result_names=names)
+        lowered = execution.lower_jaxpr(self.closed, self.name, platform, donated=self.donated,
+                                        keep_unused=self.options.keep_unused, result_names=_result_names(self.out_tree))
+        if lowered.unusable:
+            _warn("Some donated buffers were not usable: " + ", ".join(aval.str_short() for aval in lowered.unusable)
+                  + ". No result has their type; do not donate them.")
+        return lowered
 
-    def executable(self, device: Any, committed: bool) -> execution.Executable:
-        """Compiled for a device; at most once, however many threads ask."""
-        key = (device, committed)
+    def executable(self, device: Any, committed: bool, lowered: Any = None,
+                   options: dict[str, Any] | None = None) -> execution.Executable:
+        """Compiled for a device; at most once for each set of options, however many threads ask.
+
+        Args: `lowered` the module if there is one already; `options` go before the function's own.
+        """
+        if options:
+            options = {**(self.options.compiler_options or {}), **options}
+        else:
+            options = self.options.compiler_options
+        key = (device, committed, tuple(sorted(options.items())) if options else None)
         found = self.executables.get(key)
         if found is None:
             with self.lock:
                 found = self.executables.get(key)
                 if found is None:
-                    lowered = self.lower(device)
-                    found = execution.compile_lowered(lowered, self.closed, device, committed,
-                                                      self.options.compiler_options, self.trace_seconds)
-                    self.executables[key] = found
+                    if lowered is None:
+                        lowered = self.lower(platforms.platform_of(device))
+                    found = self.executables[key] = execution.compile_lowered(
+                        lowered, self.closed, device, committed, options, self.trace_seconds)
         return found
 
     def as_operand(self) -> tuple[ClosedJaxpr, list[Any]]:
@@ -166,11 +180,22 @@ class Program:
         return self.hoisted, self.closed.consts
 
 
+def _paths(tree: Any) -> list[tuple[Any, ...]]:
+    """The key path of each leaf; empty paths if a node of the tree refuses leaves that are not arrays."""
+    try:
+        return [path for path, _ in _registry.flatten_with_path(tree.unflatten(range(tree.num_leaves)))[0]]
+    except Exception:  # the user's own class
+        return [()] * tree.num_leaves
+
+
 def _result_names(out_tree: Any) -> list[str]:
-    if out_tree.num_leaves == 1 and xla.pytree.all_leaves(_registry, [out_tree.unflatten([0])]):
-        return ["result"]
-    paths, _ = _registry.flatten_with_path(out_tree.unflatten(range(out_tree.num_leaves)))
-    return ["result" + "".join(map(str, path)) for path, _ in paths]
+    return ["result" + "".join(map(str, path)) for path in _paths(out_tree)]
+
+
+def _warn(message: str) -> None:
+    """A warning at the user's line."""
+    frame = source.user_frame(source.current_traceback())
+    warnings.warn_explicit(message, UserWarning, *(frame[:2] if frame else ("jaxlite", 1)))
 
 
 # Programs by function, then by (options, signature). Weak: an entry dies with its function.
@@ -218,7 +243,8 @@ class _Jitted:
         options = self.options
         static: list[tuple[int, Any]] = []
         if options.static_argnums:
-            nums = {num % len(args) if num < 0 else num for num in options.static_argnums if -len(args) <= num < len(args)}
+            count = len(args)
+            nums = {num % count for num in options.static_argnums if -count <= num < count}
             static = [(num, _Static(args[num])) for num in sorted(nums)]
             args = tuple(arg for index, arg in enumerate(args) if index not in nums)
         named: list[tuple[str, Any]] = []
@@ -228,14 +254,18 @@ class _Jitted:
                 kwargs = {name: value for name, value in kwargs.items() if name not in options.static_argnames}
         return args, kwargs, tuple(static), tuple(named)
 
-    def program(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
-        """The traced program for a call, and the call's flat dynamic arguments."""
+    def program(self, args: tuple[Any, ...], kwargs: dict[str, Any],
+                abstract: Callable[[Any], Any] | None = None) -> tuple[Program, list[Any]]:
+        """The traced program for a call, and the call's flat dynamic arguments.
+
+        `abstract` gives the abstract value of an argument; without it, arguments are arrays and scalars.
+        """
         static: tuple = ()
         named: tuple = ()
         if self.options.static_argnums or self.options.static_argnames:
             args, kwargs, static, named = self.split(args, kwargs)
         leaves, in_tree = _flatten((args, kwargs))
-        avals = self._avals(leaves, in_tree)
+        avals = self._avals(leaves, in_tree, abstract)
         key = (self.options.key, in_tree, avals, static, named, xla.trace_context(),
                tuple(state.axis_sizes.items()))
         try:
@@ -261,21 +291,28 @@ class _Jitted:
                     f"{source.function_location(self.fun)} is static and is of type {type(box.value)}, which cannot "
                     "be hashed. Pass a tuple instead of a list or an array, or do not mark it static.") from None
 
-    def _avals(self, leaves: list[Any], in_tree: Any) -> tuple[Any, ...]:
+    def _avals(self, leaves: list[Any], in_tree: Any, abstract: Callable[[Any], Any] | None) -> tuple[Any, ...]:
         avals = []
         for index, leaf in enumerate(leaves):
-            kind = type(leaf)
             try:
-                aval = leaf.aval if isinstance(leaf, Tracer) else (
-                    AVAL_OF[kind](leaf) if kind in AVAL_OF else aval_of(leaf))
+                if abstract is not None:
+                    avals.append(abstract(leaf))
+                else:
+                    handler = AVAL_OF.get(type(leaf))
+                    avals.append(aval_of(leaf) if handler is None else handler(leaf))
+            except OverflowError as error:
+                raise OverflowError(f"{error}; it is the argument {self._argument_name(index, in_tree)} of "
+                                    f"{source.function_location(self.fun)}") from None
             except TypeError as error:
-                name = argument_names(self.fun, in_tree, self.options)()[index]
                 raise TypeError(
                     f"Error interpreting argument to {source.function_location(self.fun)} as an abstract array. The "
-                    f"problematic value is of type {kind} and was passed to the function at path {name}. Mark it "
-                    f"static (static_argnums, static_argnames), or pass an array or a scalar. ({error})") from None
-            avals.append(aval)
+                    f"problematic value is of type {type(leaf)} and was passed to the function at path "
+                    f"{self._argument_name(index, in_tree)}. Mark it static (static_argnums, static_argnames), or "
+                    f"pass an array or a scalar. ({error})") from None
         return tuple(avals)
+
+    def _argument_name(self, index: int, in_tree: Any) -> str:
+        return argument_names(self.fun, in_tree, self.options)()[index]
 
     # --- tracing
 
@@ -386,10 +423,9 @@ def argument_names(fun: Callable, in_tree: Any, options: Options | None) -> Call
     try:
         reference: Callable[[], Any] = weakref.ref(fun)
     except TypeError:
-        reference = lambda: fun  # noqa: E731
+        reference = lambda: fun
 
     def compute() -> list[str]:
-        paths, _ = _registry.flatten_with_path(in_tree.unflatten(range(in_tree.num_leaves)))
         fun = reference()
         signature = _signature(fun) if fun is not None else None
         parameters = list(signature.parameters.values()) if signature else []
@@ -398,7 +434,10 @@ def argument_names(fun: Callable, in_tree: Any, options: Options | None) -> Call
         static = set(options.static_argnums) if options else set()
         dynamic = [index for index in range(len(positional) + in_tree.num_leaves + len(static)) if index not in static]
         names = []
-        for path, _ in paths:
+        for number, path in enumerate(_paths(in_tree)):
+            if not path:
+                names.append(f"argument {number}")
+                continue
             inside = "".join(map(str, path[2:]))
             if path[0].idx == 0:
                 index = dynamic[path[1].idx]
@@ -422,8 +461,8 @@ def _donated(in_tree: Any, options: Options, static: tuple) -> tuple[bool, ...]:
     flags: list[bool] = []
     for index, child in zip(dynamic, args_tree.children(), strict=True):
         flags += [index in donate] * child.num_leaves
-    kwargs = kwargs_tree.unflatten(range(kwargs_tree.num_leaves))
-    for (name, _), child in zip(sorted(kwargs.items()), kwargs_tree.children(), strict=True):
+    names = kwargs_tree.node_data()[1]
+    for name, child in zip(names, kwargs_tree.children(), strict=True):
         flags += [name in options.donate_argnames] * child.num_leaves
     return tuple(flags)
 
@@ -470,8 +509,10 @@ def jit(fun: Callable | None = None, /, *, static_argnums: int | Sequence[int] |
     if device is not None and backend is not None:
         raise ValueError("can't specify both a device and a backend for jit, got "
                          f"device={device} and backend={backend}")
-    if inspect.isgeneratorfunction(fun):
-        raise TypeError(f"Expected a function, got a generator function: {fun}")
+    flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
+    if flags & _NOT_A_FUNCTION:
+        kind = "generator" if flags & inspect.CO_GENERATOR else "coroutine"
+        raise TypeError(f"Expected a function, got a {kind} function: {fun}")
     static: tuple[Any, Any] = ((), ())
     donate: tuple[Any, Any] = ((), ())
     if not (static_argnums is None and static_argnames is None and donate_argnums is None and donate_argnames is None):
@@ -485,7 +526,7 @@ def jit(fun: Callable | None = None, /, *, static_argnums: int | Sequence[int] |
                       compiler_options)
     jitted = _Jitted(fun, options)
     path = xla.make_call_path(jitted.name, fun, jitted.miss, options.static_argnums, options.static_argnames,
-                              options.key, _put_argument, _call_cache)
+                              options.key, put_argument, _call_cache)
     jitted.call_path = weakref.proxy(path)
     for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
         value = getattr(fun, attribute, None)
@@ -496,7 +537,8 @@ def jit(fun: Callable | None = None, /, *, static_argnums: int | Sequence[int] |
     return path
 
 
-def _put_argument(value: Any, sharding: Any, layout: Any) -> Any:
+def put_argument(value: Any, sharding: Any, layout: Any) -> Any:
+    """What C++ calls to bring an argument to the device of a sharding."""
     return arrays.put_array(value, sharding._device, False)
 
 

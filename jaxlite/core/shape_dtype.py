@@ -1,0 +1,70 @@
+"""`ShapeDtypeStruct`: the type of an array as users write it, without data."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes
+
+
+class ShapeDtypeStruct:
+    """A shape and a dtype, to stand for an array where only these matter: `eval_shape`, `jit(f).lower`, ...
+
+    Args:
+      shape: a sequence of ints.
+      dtype: anything that names a dtype; kept as it is, so 64-bit types stay.
+      sharding: where the array lives, or None.
+      weak_type: whether the dtype yields in promotion, as that of a Python scalar does.
+    Raises: ValueError without a dtype, TypeError for a dtype that does not exist.
+
+    >>> import jaxlite
+    >>> jaxlite.ShapeDtypeStruct((2, 3), "float32")
+    ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
+
+    __slots__ = ("shape", "dtype", "sharding", "weak_type")
+
+    def __init__(self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False):
+        if dtype is None:
+            raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        self.shape = tuple(shape)
+        self.dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
+        self.sharding, self.weak_type = sharding, weak_type
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def update(self, **changes: Any) -> ShapeDtypeStruct:
+        """A copy with some fields replaced."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        unknown = sorted(changes.keys() - fields.keys())
+        if unknown:
+            raise ValueError(f"ShapeDtypeStruct has no field {', '.join(unknown)}; it has {', '.join(self.__slots__)}")
+        return ShapeDtypeStruct(**(fields | changes))
+
+    def __repr__(self) -> str:
+        sharding = "" if self.sharding is None else f", sharding={self.sharding}"
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak})"
+
+    def _fields(self) -> tuple[Any, ...]:
+        return self.shape, self.dtype, self.sharding, self.weak_type
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())

@@ -2,7 +2,7 @@
 
 Every row is the same program text on both sides. The sides take turns in fresh processes, several rounds, so that drift
 of the machine meets both; a row's ratio is the best time of jaxlite over the best time of JAX, over all rounds. A row
-whose ratio is within noise of its bar is measured as many rounds again, on both sides. Both sides must have the same
+that misses its bar, or nearly does, is measured as many rounds again, on both sides. Both sides must have the same
 jaxlib, or the comparison would be of two XLAs.
 
     python -m benchmarks.run                            everything, about ten minutes
@@ -136,8 +136,8 @@ class Verdict:
 
     @property
     def close(self) -> bool:
-        """Whether noise may have decided."""
-        return not self.error and 0.96 < self.ratio / self.bar < 1.3
+        """Whether noise may have decided; it can double a time, where threads or memory fell badly."""
+        return not self.error and self.ratio > 0.96 * self.bar
 
     def cells(self) -> list[str]:
         name = self.name.replace("|", r"\|")

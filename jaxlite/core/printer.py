@@ -4,7 +4,8 @@ The text is a contract. It is stable (no addresses, no order of sets), complete 
 default stands there in full) and can be read back:
 
 - Variables are named a, b, ..., z, ba, ... in order of appearance, with one count for the whole text. Jaxprs in
-  params close over nothing: a name means what the innermost jaxpr around it says. `_` is a result nobody reads.
+  params close over nothing: a name means what the innermost jaxpr around it says. In the outermost jaxpr, `_` is any
+  result that nobody reads.
 - A literal is its value and its type, `3.0:f32[]`.
 - A jaxpr of more than `_INLINE_LIMIT` equations, or one reached in more than one way, is printed once, in front, as
   `let name = {...} in`; params then say `name`. A definition may use later ones.
@@ -19,6 +20,7 @@ Weak types are not shown, unless asked for by `weak_types=True`: `a:~f32[]`.
 from __future__ import annotations
 
 import enum
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -26,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes, source
-from jaxlite.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from jaxlite.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from lowering import xla
 
 _WIDTH = 80
@@ -58,7 +60,8 @@ def eqn_to_text(eqn: JaxprEqn, **options: Any) -> str:
     `use_color` and `width`."""
     printer = _Printer(**({"source_info": False, "print_shapes": True, "custom_pp_eqn_rules": True,
                            "print_effects": False, "weak_types": False} | options))
-    return _layout(printer.equation(eqn, {}), _WIDTH, False)
+    definitions = printer.define(Jaxpr([], [], [], [eqn]), math.inf)
+    return _layout(printer.concat([*definitions, printer.equation(eqn, {})]), _WIDTH, False)
 
 
 def _layout(document: Any, width: int, use_color: bool) -> str:
@@ -76,13 +79,17 @@ def _false(value: Any) -> bool:
     return not any(value) if isinstance(value, (tuple, list)) else not value
 
 
+def _empty(value: Any) -> bool:
+    return value == ()
+
+
 def _any(value: Any) -> bool:
     return True
 
 
 # For a primitive: the params that need not be shown, each with the test that its value passes then.
 _IMPLIED: dict[str, dict[str, Callable[[Any], bool]]] = {
-    "broadcast_in_dim": {"shape": _any, "broadcast_dimensions": _false, "sharding": _none},
+    "broadcast_in_dim": {"shape": _any, "broadcast_dimensions": _empty, "sharding": _none},
     "convert_element_type": {"sharding": _none},
     "dot_general": {"precision": _none, "preferred_element_type": _none, "out_sharding": _none},
     "mul": {"out_dtype": _none},
@@ -162,7 +169,7 @@ def _variable_names(reserved: Any) -> Iterator[str]:
         index += 1
 
 
-def _definitions(top: Jaxpr) -> dict[Jaxpr, str]:
+def _definitions(top: Jaxpr, inline_limit: float) -> dict[Jaxpr, str]:
     """The sub-jaxprs that get a name of their own, breadth first from the top."""
     parents: dict[Jaxpr, list[Jaxpr]] = {top: []}
     title: dict[Jaxpr, str] = {}
@@ -188,7 +195,7 @@ def _definitions(top: Jaxpr) -> dict[Jaxpr, str]:
     names: dict[Jaxpr, str] = {}
     taken: dict[str, int] = {}
     for jaxpr in order[1:]:
-        if jaxpr in often or len(jaxpr.eqns) > _INLINE_LIMIT:
+        if jaxpr in often or len(jaxpr.eqns) > inline_limit:
             name = base = title[jaxpr]
             while name in taken:
                 name = f"{base}{taken[base]}"
@@ -214,7 +221,8 @@ class _Printer:
         self.words: set[str] = set()
         self.names = _variable_names(self.words)
         docs = xla.documents
-        self.text, self.concat, self.nest, self.group, self.brk = docs.text, docs.concat, docs.nest, docs.group, docs.brk
+        self.text, self.concat, self.nest = docs.text, docs.concat, docs.nest
+        self.group, self.brk = docs.group, docs.brk
         self.space = docs.group(docs.brk())  # a space, or a new line where the line is full
         self.types: dict[Any, Any] = {}
 
@@ -233,8 +241,6 @@ class _Printer:
     # --- variables
 
     def name(self, var: Var, scope: Scope) -> str:
-        if type(var) is DropVar:
-            return "_"
         found = scope.get(var)
         if found is None:
             found = scope[var] = next(self.names)
@@ -269,14 +275,21 @@ class _Printer:
 
     # --- programs
 
-    def program(self, jaxpr: Jaxpr) -> Any:
-        self.definitions = _definitions(jaxpr)
+    def define(self, jaxpr: Jaxpr, inline_limit: float) -> list[Any]:
+        """The definitions in front of a text."""
+        self.definitions = _definitions(jaxpr, inline_limit)
         self.words.update(self.definitions.values())
         docs: list[Any] = []
         for shared, name in self.definitions.items():
             docs += [self.keyword("let "), self.text(name + " = "), self.jaxpr(shared, {}), self.keyword(" in"),
                      self.brk()]
-        return self.concat([*docs, self.jaxpr(jaxpr, {})])
+        return docs
+
+    def program(self, jaxpr: Jaxpr) -> Any:
+        definitions = self.define(jaxpr, _INLINE_LIMIT)
+        read = set(jaxpr.outvars).union(*(eqn.invars for eqn in jaxpr.eqns))
+        unread = {var: "_" for eqn in jaxpr.eqns for var in eqn.outvars if var not in read}
+        return self.concat([*definitions, self.jaxpr(jaxpr, unread)])
 
     def jaxpr(self, jaxpr: Jaxpr, scope: Scope) -> Any:
         text, concat, nest, brk = self.text, self.concat, self.nest, self.brk
@@ -295,16 +308,34 @@ class _Printer:
 
     def equation(self, eqn: JaxprEqn, scope: Scope) -> Any:
         docs: list[Any] = []
+        inner = self.taken_over(eqn, scope) if self.short and eqn.primitive.name == "jit" else None
         if eqn.outvars:
             docs += [self.nest(2, self.binders(eqn.outvars, scope)), self.text(" = ")]
         line = eqn.source_line if self.source_info else None
         docs.append(self.text(eqn.primitive.name, annotation=line))
         if eqn.params:
-            docs.append(self.params(eqn, scope))
+            docs.append(self.params(eqn, inner))
         docs += [self.text(" "), self.nest(2, self.join([self.space], [self.atom(atom, scope) for atom in eqn.invars]))]
         return self.concat(docs)
 
-    def params(self, eqn: JaxprEqn, scope: Scope) -> Any:
+    def taken_over(self, eqn: JaxprEqn, scope: Scope) -> Scope | None:
+        """The names that the jaxpr of a `jit` equation has from the variables of the equation."""
+        jaxpr = _open(eqn.params["jaxpr"])
+        if jaxpr in self.definitions:
+            return None
+        inner: Scope = {}
+        taken: set[str] = set()
+        pairs = [*zip(jaxpr.invars, eqn.invars), *zip(jaxpr.outvars, eqn.outvars)]
+        for own, outer in pairs:
+            if type(own) is Literal or type(outer) is Literal or own in inner:
+                continue
+            name = self.name(outer, scope)
+            if name not in taken:  # an operand given twice, a second dropped result
+                inner[own] = name
+                taken.add(name)
+        return inner
+
+    def params(self, eqn: JaxprEqn, inner: Scope | None) -> Any:
         primitive = eqn.primitive.name
         shown = sorted(eqn.params)
         if self.short:
@@ -314,20 +345,25 @@ class _Printer:
                 shown.sort(key=lambda name: name != "name")
         if not shown:
             return self.concat([])
-        return self.bracketed("[", [self.param(eqn, name, eqn.params[name], scope) for name in shown], "]")
+        return self.bracketed("[", [self.param(primitive, name, eqn.params[name], inner) for name in shown], "]")
 
     def bracketed(self, left: str, items: list[Any], right: str) -> Any:
         """All on one line, or each on a line of its own."""
         inside = self.concat([self.brk(""), self.join([self.brk()], items)])
         return self.group(self.concat([self.text(left), self.nest(2, inside), self.brk(""), self.text(right)]))
 
-    def param(self, eqn: JaxprEqn, name: str, value: Any, scope: Scope) -> Any:
+    def param(self, primitive: str, name: str, value: Any, inner: Scope | None) -> Any:
         if _is_jaxpr(value):
-            return self.concat([self.text(name + "="), self.jaxpr_param(eqn, name, _open(value), scope)])
+            return self.concat([self.text(name + "="), self.jaxpr_param(_open(value), inner)])
         if isinstance(value, (tuple, list)) and value and all(map(_is_jaxpr, value)):
-            items = [self.jaxpr_param(eqn, name, _open(item), scope) for item in value]
+            items = [self.jaxpr_param(_open(item), None) for item in value]
             return self.concat([self.text(name + "="), self.bracketed("(", items, ")")])
-        return self.text(f"{name}={self.value(eqn.primitive.name, name, value)}")
+        return self.text(f"{name}={self.value(primitive, name, value)}")
+
+    def jaxpr_param(self, jaxpr: Jaxpr, scope: Scope | None) -> Any:
+        if jaxpr in self.definitions:
+            return self.text(self.definitions[jaxpr])
+        return self.jaxpr(jaxpr, {} if scope is None else scope)
 
     def value(self, primitive: str, name: str, value: Any) -> str:
         if self.short and (primitive, name) in _FORMATS:
@@ -336,19 +372,3 @@ class _Printer:
             if name == "name" or value not in self.words:
                 return value
         return _value(value)
-
-    def jaxpr_param(self, eqn: JaxprEqn, name: str, jaxpr: Jaxpr, scope: Scope) -> Any:
-        if jaxpr in self.definitions:
-            return self.text(self.definitions[jaxpr])
-        inner: Scope = {}
-        if self.short and eqn.primitive.name == "jit":
-            taken = set()
-            for var, operand in zip(jaxpr.invars, eqn.invars):
-                if type(operand) is not Literal and (outer := self.name(operand, scope)) not in taken:
-                    inner[var] = outer
-                    taken.add(outer)
-            for atom, result in zip(jaxpr.outvars, eqn.outvars):
-                # A result that is dropped outside has no name to give: `_` would not say which variable it is.
-                if type(atom) is Var and type(result) is Var:
-                    inner.setdefault(atom, self.name(result, scope))
-        return self.jaxpr(jaxpr, inner)

@@ -7,7 +7,8 @@ something is being traced its body runs in place, so that jaxprs stay flat.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -85,88 +86,142 @@ def as_array(x: Any) -> Any:
     return shaping.convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type)
 
 
+def _standard(dtype: Any, weak: bool) -> tuple[Any, bool]:
+    return dtype, weak
+
+
+def _inexact(dtype: Any, weak: bool) -> tuple[Any, bool]:
+    return dtypes.to_inexact_dtype(dtype), weak
+
+
+def _numeric(dtype: Any, weak: bool) -> tuple[Any, bool]:
+    return dtypes.to_numeric_dtype(dtype), weak
+
+
+def _common(avals: Sequence[Any], adjust: Callable[[Any, bool], tuple[Any, bool]]) -> tuple[Any, bool]:
+    """The dtype and weak type that values of these types are converted to."""
+    first = avals[0]
+    if isinstance(first.dtype, dtypes.ExtendedDType) and all(aval.dtype == first.dtype for aval in avals):
+        return first.dtype, False
+    return adjust(*dtypes.lattice_join(tuple([(aval.dtype, aval.weak_type) for aval in avals])))
+
+
 def promote_dtypes(*args: Any) -> list[Any]:
     """The arguments converted to the one dtype that promotion gives them."""
-    avals = [aval_of(arg) for arg in args]
-    first = avals[0]
-    if all(aval.dtype == first.dtype and aval.weak_type == first.weak_type for aval in avals):
-        return list(args)
-    dtype, weak = dtypes.lattice_join(tuple([(aval.dtype, aval.weak_type) for aval in avals]))
+    dtype, weak = _common([aval_of(arg) for arg in args], _standard)
     return [shaping.convert(arg, dtype, weak) for arg in args]
 
 
 def promote_dtypes_inexact(*args: Any) -> list[Any]:
     """Like `promote_dtypes`, but integers and booleans become floating."""
-    avals = [aval_of(arg) for arg in args]
-    dtype, weak = dtypes.lattice_join(tuple([(aval.dtype, aval.weak_type) for aval in avals]))
-    inexact = dtypes.to_inexact_dtype(dtype)
-    return [shaping.convert(arg, inexact, weak) for arg in args]
+    dtype, weak = _common([aval_of(arg) for arg in args], _inexact)
+    return [shaping.convert(arg, dtype, weak) for arg in args]
+
+
+# Promotion depends on types alone, so what to do with each argument is worked out once for every combination of
+# types: None for nothing, else (dtype, weak_type, shape or None, broadcast_dimensions).
+_plans: dict[Any, list[Any]] = {}
+_PLAN_LIMIT = 1 << 14
+_settings = (config.numpy_dtype_promotion.state, config.numpy_rank_promotion.state, config.enable_x64.state)
+_promotion_state, _rank_state, _x64_state = _settings
+
+
+def _make_plan(name: str, adjust: Callable, avals: tuple[Any, ...]) -> list[Any]:
+    dtype, weak = _common(avals, adjust)
+    shapes = [aval.shape for aval in avals]
+    ranks = {len(shape) for shape in shapes if shape}
+    rank = max(ranks, default=0)
+    if len(ranks) > 1:
+        if any(len({size for size in sizes if size != 1}) > 1 for sizes in
+               itertools.zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1)):
+            raise ValueError(f"Incompatible shapes for broadcasting: {name} got shapes {', '.join(map(str, shapes))}")
+        if config.numpy_rank_promotion.value != "allow":
+            _report_rank_promotion(name, shapes)
+    plan: list[Any] = []
+    for aval in avals:
+        # Scalars stay as they are: lax stretches them. Others get leading axes of size 1.
+        missing = rank - len(aval.shape) if aval.shape else 0
+        if not missing and aval.dtype == dtype and aval.weak_type == weak:
+            plan.append(None)
+        else:
+            shape = (1,) * missing + aval.shape if missing else None
+            plan.append((dtype, weak, shape, tuple(range(missing, rank))))
+    return plan
+
+
+def _promoter(adjust: Callable[[Any, bool], tuple[Any, bool]], doc: str) -> Callable[..., Any]:
+    def promote(name: str, *args: Any) -> Any:
+        avals = []
+        for arg in args:
+            kind = type(arg)
+            if isinstance(arg, Tracer):
+                avals.append(arg.aval)
+            elif kind in AVAL_OF:
+                avals.append(AVAL_OF[kind](arg))
+            else:
+                check_arrays(name, *args)
+                return promote(name, *_unwrap(args))
+        key = (adjust, *avals, _promotion_state.value, _rank_state.value, _x64_state.value)
+        plan = _plans.get(key)
+        if plan is None:
+            plan = _make_plan(name, adjust, tuple(avals))
+            if _rank_state.value != "warn":  # a warning comes every time
+                if len(_plans) >= _PLAN_LIMIT:
+                    _plans.clear()
+                _plans[key] = plan
+        return [arg if step is None else _apply(arg, *step) for arg, step in zip(args, plan, strict=True)]
+
+    promote.__doc__ = doc
+    return promote
+
+
+def _apply(arg: Any, dtype: Any, weak: bool, shape: Any, dimensions: tuple[int, ...]) -> Any:
+    arg = shaping.convert(arg, dtype, weak)
+    return arg if shape is None else shaping.broadcast_in_dim(arg, shape, dimensions)
+
+
+promote = _promoter(_standard, "The arguments checked, converted to one dtype, brought to one rank: ready for lax.")
+promote_inexact = _promoter(_inexact, "Like `promote`, but integers and booleans become floating.")
+promote_numeric = _promoter(_numeric, "Like `promote`, but booleans become integers.")
 
 
 def promote_ranks(name: str, *args: Any) -> list[Any]:
     """Leading axes of size 1 for arguments of lower rank; scalars stay as they are, lax stretches them."""
-    shapes = [np.shape(arg) if type(arg) in _SCALARS else aval_of(arg).shape for arg in args]
+    shapes = [aval_of(arg).shape for arg in args]
     ranks = {len(shape) for shape in shapes if shape}
     if len(ranks) < 2:
         return list(args)
-    mode = config.numpy_rank_promotion.value
-    if mode != "allow":
-        _report_rank_promotion(name, shapes, mode)
+    if config.numpy_rank_promotion.value != "allow":
+        _report_rank_promotion(name, shapes)
     rank = max(ranks)
     return [shaping.broadcast_in_dim(arg, (1,) * (rank - len(shape)) + shape, range(rank - len(shape), rank))
             if shape else arg for arg, shape in zip(args, shapes, strict=True)]
 
 
-_SCALARS = (bool, int, float, complex)
-
-
-def _report_rank_promotion(name: str, shapes: list[tuple[int, ...]], mode: str) -> None:
-    text = (f"Following NumPy automatic rank promotion for {name} on shapes {' '.join(map(str, shapes))}. Set the "
-            "numpy_rank_promotion config option to 'allow' to silence this; reshape the operands to equal ranks.")
-    if mode == "raise":
-        raise ValueError(f"Operands could not be broadcast together for {name} on shapes "
-                         f"{' '.join(map(str, shapes))} and with the config option "
-                         "numpy_rank_promotion='raise'. Reshape the operands to equal ranks.")
+def _report_rank_promotion(name: str, shapes: list[tuple[int, ...]]) -> None:
+    shown = " ".join(map(str, shapes))
+    if config.numpy_rank_promotion.value == "raise":
+        raise ValueError(f"Operands could not be broadcast together for {name} on shapes {shown} and with the config "
+                         "option numpy_rank_promotion='raise'. Reshape the operands to equal ranks.")
     import warnings
 
-    warnings.warn(text, stacklevel=4)
-
-
-def promote(name: str, *args: Any) -> list[Any]:
-    """Checked, promoted to one dtype, brought to one rank: ready for an elementwise operation of lax."""
-    first = aval = None
-    for arg in args:  # operands of one type need nothing
-        if type(arg) is not ArrayImpl and not isinstance(arg, Tracer):
-            break
-        aval = arg.aval
-        if first is None:
-            first = aval
-        elif aval is not first:
-            break
-    else:
-        return list(args)
-    check_arrays(name, *args)
-    return promote_ranks(name, *promote_dtypes(*_unwrap(args)))
-
-
-def promote_inexact(name: str, *args: Any) -> list[Any]:
-    """Like `promote`, but integers and booleans become floating."""
-    check_arrays(name, *args)
-    return promote_ranks(name, *promote_dtypes_inexact(*_unwrap(args)))
-
-
-def promote_numeric(name: str, *args: Any) -> list[Any]:
-    """Like `promote`, but booleans become integers."""
-    check_arrays(name, *args)
-    args = tuple(_unwrap(args))
-    avals = [aval_of(arg) for arg in args]
-    dtype, weak = dtypes.lattice_join(tuple([(aval.dtype, aval.weak_type) for aval in avals]))
-    numeric = dtypes.to_numeric_dtype(dtype)
-    return promote_ranks(name, *[shaping.convert(arg, numeric, weak and numeric == dtype) for arg in args])
+    warnings.warn(f"Following NumPy automatic rank promotion for {name} on shapes {shown}. Set the "
+                  "numpy_rank_promotion config option to 'allow' to silence this; reshape the operands to equal ranks.",
+                  stacklevel=6)
 
 
 def _unwrap(args: Any) -> list[Any]:
-    return [arg.__jax_array__() if type(arg) not in AVAL_OF and hasattr(arg, "__jax_array__") else arg for arg in args]
+    """Arguments of classes that stand for arrays, as arrays or scalars."""
+    return [arg if type(arg) in AVAL_OF or isinstance(arg, Tracer) else
+            arg.__jax_array__() if hasattr(arg, "__jax_array__") else _plain_scalar(arg) for arg in args]
+
+
+def _plain_scalar(x: Any) -> Any:
+    for kind in (bool, int, float, complex):  # subclasses, such as members of an IntEnum
+        if isinstance(x, kind) and not isinstance(x, np.generic):
+            return kind(x)
+    aval_of(x)  # raises for arrays of strings, objects, dates
+    return np.asarray(x)
 
 
 def canonical_axes(axis: Any, rank: int) -> tuple[int, ...]:

@@ -1,0 +1,93 @@
+"""`associative_scan`: all prefixes of a sequence under an associative function, in logarithmic depth."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.lax.control_flow.bodies import as_result, flatten_values
+from jaxlite.lax.elementwise import add, bitwise_or
+from jaxlite.lax.shaping import canonical_axis, concatenate, pad, rev
+from jaxlite.lax.slicing import slice_in_dim
+
+
+def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+    """All partial results of combining elements with an associative function: x0, x0∘x1, x0∘x1∘x2, ...
+
+    About 2 n applications of `fn`, in 2 log2(n) calls on whole slices.
+
+    Args:
+      fn: from two trees like `elems`, whose leaves are slices along `axis`, to such a tree; it combines them
+        element by element and must be associative.
+      elems: a pytree of arrays, all of one size along `axis`.
+      reverse: combine from the end: element i is the combination of all elements from the last to i.
+      axis: the axis of the sequence.
+
+    Returns: a tree of the shape of `elems`.
+    Raises: ValueError if the sizes differ, or an array lacks the axis.
+
+    >>> from jaxlite import lax
+    >>> import numpy as np
+    >>> lax.associative_scan(lax.add, np.arange(5))
+    Array([ 0,  1,  3,  6, 10], dtype=int32)
+    """
+    if not callable(fn):
+        raise TypeError("lax.associative_scan: fn argument should be callable.")
+    leaves, tree, avals = flatten_values("elems of associative_scan", elems)
+    if not leaves:
+        return elems
+    axis = canonical_axis(operator.index(axis), len(avals[0].shape))
+    if any(len(aval.shape) <= axis or aval.shape[axis] != avals[0].shape[axis] for aval in avals):
+        paths = tree_flatten_with_path(elems)[0]
+        found = ", ".join(f"elems{keystr(path)} is {aval}" for (path, _), aval in zip(paths, avals, strict=True))
+        raise ValueError(f"Array inputs to associative_scan must have the same size along axis {axis}: {found}")
+    leaves = [as_result(leaf) for leaf in leaves]
+    if reverse:
+        leaves = [rev(leaf, (axis,)) for leaf in leaves]
+
+    def combine(a: list[Any], b: list[Any]) -> list[Any]:
+        result, result_tree = tree_flatten(fn(tree_unflatten(tree, a), tree_unflatten(tree, b)))
+        if result_tree != tree:
+            raise TypeError(f"the function of associative_scan returned the tree {result_tree}, its elements are {tree}")
+        return result
+
+    leaves = _scan(combine, leaves, axis)
+    if reverse:
+        leaves = [rev(leaf, (axis,)) for leaf in leaves]
+    return tree_unflatten(tree, leaves)
+
+
+def _scan(combine: Callable, elems: list[Any], axis: int) -> list[Any]:
+    """Combine neighbours, scan the half as long sequence that this gives, and fill in what lies between."""
+    size = elems[0].shape[axis]
+    if size < 2:
+        return elems
+
+    def part(values: list[Any], start: int, stop: int, step: int) -> list[Any]:
+        return [slice_in_dim(value, start, stop, step, axis) for value in values]
+
+    pairs = combine(part(elems, 0, size - 1, 2), part(elems, 1, size, 2))
+    odd = _scan(combine, pairs, axis)
+    before = part(odd, 0, odd[0].shape[axis] - 1, 1) if size % 2 == 0 else odd
+    even = combine(before, part(elems, 2, size, 2))
+    first = part(elems, 0, 1, 1)
+    even = [concatenate([one, rest], axis) for one, rest in zip(first, even, strict=True)]
+    return [_interleave(a, b, axis) for a, b in zip(even, odd, strict=True)]
+
+
+def _interleave(a: Any, b: Any, axis: int) -> Any:
+    """a0, b0, a1, b1, ...; `a` is as long as `b` or longer by one."""
+    a_size, b_size = a.shape[axis], b.shape[axis]
+    rank, dtype = len(a.shape), aval_of(a).dtype
+    zero = np.zeros((), dtype)[()]
+
+    def spread(value: Any, low: int, high: int) -> Any:
+        return pad(value, zero, [(low, high, 1) if at == axis else (0, 0, 0) for at in range(rank)])
+
+    join = bitwise_or if dtype == np.dtype(bool) else add
+    return join(spread(a, 0, int(a_size == b_size)), spread(b, 1, int(a_size != b_size)))

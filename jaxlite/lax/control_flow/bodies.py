@@ -1,0 +1,303 @@
+"""Bodies: the functions handed to control flow, traced for given types, and what to say when they do not fit.
+
+A function is traced once for each signature; what was traced is kept for as long as the function lives.
+`cond.py`, `while_loop.py` and `scan.py` turn traced bodies into equations.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import array as arrays
+from jaxlite.core import config, dtypes, source
+from jaxlite.core.aval import ShapedArray, shaped_array, typematch
+from jaxlite.core.errors import JaxprTypeError
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal
+from jaxlite.core.tracing import Tracer, is_eager, state
+from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path
+from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.interpreters import execution
+from jaxlite.interpreters.jit import argument_names, clear_hooks, flatten_outputs
+from jaxlite.interpreters.staging import trace_to_jaxpr
+from jaxlite.lax.shaping import convert
+from lowering import xla
+
+# --- tracing -----------------------------------------------------------------------------------------
+
+
+class Body:
+    """A function traced for given types. `jaxpr` has the values that it closes over, `consts`, as constvars.
+
+    `derived` remembers what callers made of the jaxpr, so that one body gives one and the same equation: compiled
+    code is found again by the identity of its jaxpr.
+    """
+
+    __slots__ = ("jaxpr", "consts", "out_tree", "derived")
+
+    def __init__(self, jaxpr: Jaxpr, consts: list[Any], out_tree: Any):
+        self.jaxpr, self.consts, self.out_tree = jaxpr, consts, out_tree
+        self.derived: dict[Any, Any] = {}
+
+    def is_stale(self) -> bool:
+        """Whether it closes over tracers of a trace that has ended."""
+        return any(isinstance(const, Tracer) and not const._trace.alive for const in self.consts)
+
+    @property
+    def out_avals(self) -> list[Any]:
+        return self.jaxpr.out_avals
+
+
+_bodies: weakref.WeakKeyDictionary[Any, dict[Any, Body]] = weakref.WeakKeyDictionary()
+
+
+def _bodies_of(fun: Callable) -> dict[Any, Body]:
+    try:
+        found = _bodies.get(fun)
+        return _bodies.setdefault(fun, {}) if found is None else found
+    except TypeError:  # unhashable, or cannot be referenced weakly
+        return {}
+
+
+def trace_body(fun: Callable, in_tree: Any, avals: Sequence[Any], traced_for: str,
+               call: Callable[..., Any] | None = None) -> Body:
+    """Trace a function, or find the trace that was made before.
+
+    Args:
+      in_tree: the tree of `(args, {})`.
+      avals: the types of its leaves.
+      traced_for: a word for messages. It also says which `call` is used.
+      call: `call(fun, *args)` runs the function in place of `fun(*args)`; its result is what the body returns.
+    """
+    key = (traced_for, in_tree, tuple(avals), xla.trace_context(), tuple(state.axis_sizes.items()))
+    bodies = _bodies_of(fun)
+    body = bodies.get(key)
+    if body is None or body.is_stale():
+        body = bodies[key] = _trace(fun, in_tree, avals, traced_for, call)
+    return body
+
+
+def _trace(fun: Callable, in_tree: Any, avals: Sequence[Any], traced_for: str, call: Callable | None) -> Body:
+    debug = DebugInfo(traced_for, source.function_name(fun), argument_names(fun, in_tree, None),
+                      source.function_location(fun))
+    out_tree: Any = None
+
+    def flat(*tracers: Any) -> list[Any]:
+        nonlocal out_tree
+        args, _ = in_tree.unflatten(tracers)
+        outs, out_tree = flatten_outputs(call(fun, *args) if call else fun(*args), debug)
+        return outs
+
+    jaxpr, consts = trace_to_jaxpr(flat, avals, debug)
+    return Body(jaxpr, consts, out_tree)
+
+
+def runs_in_python() -> bool:
+    """Whether `disable_jit` asks for Python's own loops and branches."""
+    return config.disable_jit.value
+
+
+# --- values ------------------------------------------------------------------------------------------
+
+
+def flatten_values(what: str, value: Any) -> tuple[list[Any], Any, list[Any]]:
+    """Leaves, tree and avals of a pytree of values.
+
+    Raises: TypeError that names the leaf which is no array or scalar; `what` stands for the whole.
+    """
+    leaves, tree = tree_flatten(value)
+    avals = []
+    for index, leaf in enumerate(leaves):
+        try:
+            avals.append(aval_of(leaf))
+        except TypeError as error:
+            path = keystr(tree_flatten_with_path(value)[0][index][0])
+            raise TypeError(f"{what}{path}: {error}") from None
+    return leaves, tree, avals
+
+
+def as_result(value: Any) -> Any:
+    """An operand that is returned as it came: an array, also where it was a Python or NumPy value."""
+    if isinstance(value, Tracer) or type(value) is ArrayImpl:
+        return value
+    if hasattr(value, "__jax_array__"):
+        return as_result(value.__jax_array__())
+    return arrays.put_array(value, execution.default_device(), False)
+
+
+# --- jaxprs ------------------------------------------------------------------------------------------
+
+_SHARED_LIMIT = 1024
+_shared: dict[Any, ClosedJaxpr] = {}
+
+
+def shared(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """For eager calls: an earlier jaxpr that says the same, so that a lambda made anew is not compiled anew."""
+    if not is_eager():
+        return closed
+    try:
+        key = _structure(closed.jaxpr)
+        if len(_shared) >= _SHARED_LIMIT:
+            _shared.clear()
+        return _shared.setdefault(key, closed)
+    except TypeError:  # a param that cannot be hashed
+        return closed
+
+
+def _structure(jaxpr: Jaxpr) -> Any:
+    """A key that two jaxprs have in common exactly when they say the same."""
+    numbers: dict[Any, int] = {}
+
+    def bind(var: Any) -> Any:
+        numbers[var] = len(numbers)
+        return var.aval
+
+    def read(atom: Any) -> Any:
+        if type(atom) is Literal:
+            value = np.asarray(atom.val)
+            return value.tobytes(), value.dtype, atom.aval
+        return numbers[atom]
+
+    inputs = tuple(map(bind, (*jaxpr.constvars, *jaxpr.invars)))
+    eqns = tuple(
+        (eqn.primitive, tuple(map(read, eqn.invars)), *map(_param_key, eqn.params.items()), tuple(map(bind, eqn.outvars)))
+        for eqn in jaxpr.eqns)
+    return inputs, eqns, tuple(map(read, jaxpr.outvars))
+
+
+def _param_key(value: Any) -> Any:
+    kind = type(value)
+    if kind is tuple:
+        return tuple(map(_param_key, value))
+    if kind is Jaxpr or (kind is ClosedJaxpr and not value.consts):
+        return kind, _structure(value if kind is Jaxpr else value.jaxpr)
+    return kind, value.hex() if kind is float else value  # 0.0 equals -0.0; 1 equals True
+
+
+def _clear() -> None:
+    for bodies in list(_bodies.values()):
+        bodies.clear()
+    _shared.clear()
+
+
+clear_hooks.append(_clear)
+
+
+def check_operands(name: str, avals: Sequence[Any], expected: Sequence[Any]) -> None:
+    """For type rules: operands have the types that the sub-jaxpr takes. Raises: JaxprTypeError."""
+    if len(avals) != len(expected):
+        raise JaxprTypeError(f"{name} has {len(avals)} operands, its sub-jaxpr takes {len(expected)}")
+    for index, (aval, wanted) in enumerate(zip(avals, expected, strict=True)):
+        if not typematch(aval, wanted):
+            raise JaxprTypeError(f"{name}: operand {index} is {aval}, its sub-jaxpr takes {wanted}")
+
+
+# --- carries: they keep their type from one step to the next -----------------------------------------
+
+
+class Carry:
+    """The carry of a loop: its tree, the types of its leaves, and where it is among the arguments of `fun`.
+
+    `place` is the argument that is the carry; or a tuple that gives the argument of each of the carry's components.
+    """
+
+    __slots__ = ("what", "fun", "place", "num_args", "tree", "avals")
+
+    def __init__(self, what: str, fun: Callable, place: int | tuple[int, ...], num_args: int, tree: Any,
+                 avals: list[Any]):
+        self.what, self.fun, self.place, self.num_args = what, fun, place, num_args
+        self.tree, self.avals = tree, avals
+
+    def _component(self, path: Any) -> str:
+        place = self.place
+        if isinstance(place, tuple):
+            place, path = place[path[0].idx], path[1:]
+        _, in_tree = tree_flatten(((0,) * self.num_args, {}))
+        return ("component " if path else "") + argument_names(self.fun, in_tree, None)()[place] + keystr(path)
+
+    def settle(self, trace: Callable[[], Body], tree_of: Callable[[Any], Any]) -> Body:
+        """Trace the body until its carry comes out in the types in which it goes in.
+
+        Args: `trace` traces for the current `avals`; `tree_of` finds the carry's tree in the tree of results, whose
+        first leaves are the carry.
+        Raises: TypeError that names what differs.
+        """
+        while True:
+            body = trace()
+            self.check_tree(tree_of(body.out_tree))
+            out_avals = body.out_avals[: len(self.avals)]
+            if not self.promote(out_avals):
+                self.check_types(out_avals)
+                return body
+
+    def check_tree(self, out_tree: Any) -> None:
+        """Raises: TypeError that shows where the tree that came out differs from the one that went in."""
+        if out_tree == self.tree:
+            return
+        differences = "\n".join(
+            f"  * the input carry {self._component(path)} is {one} but the corresponding component of the carry output "
+            f"is {other}, so {why}" for path, one, other, why in equality_errors(self.tree, out_tree))
+        raise TypeError(
+            f"{self.what} body function carry input and carry output must have the same pytree structure, but they "
+            f"differ:\n\n{differences}\n\nThe body function is {source.function_location(self.fun)}.\n"
+            "Revise it so that the carry output has the same pytree structure as the carry input.")
+
+    def promote(self, out_avals: Sequence[Any]) -> bool:
+        """Let weakly typed leaves take the dtype that came out, as Python scalars do; whether one did."""
+        avals = [_promoted(aval, out) for aval, out in zip(self.avals, out_avals, strict=True)]
+        changed = avals != self.avals
+        self.avals = avals
+        return changed
+
+    def check_types(self, out_avals: Sequence[Any]) -> None:
+        """Raises: TypeError that shows each leaf whose type changed, and how."""
+        if all(map(typematch, self.avals, out_avals)):
+            return
+        paths = tree_flatten_with_path(self.tree.unflatten(range(self.tree.num_leaves)))[0]
+        differences = "\n".join(
+            f"  * the input carry {self._component(path)} has type {type_text(aval)} but the corresponding output carry "
+            f"component has type {type_text(out)}, so {difference_text(aval, out)}"
+            for (path, _), aval, out in zip(paths, self.avals, out_avals, strict=True) if not typematch(aval, out))
+        raise TypeError(
+            f"{self.what} body function carry input and carry output must have equal types, but they differ:\n\n"
+            f"{differences}\n\nThe body function is {source.function_location(self.fun)}.\n"
+            "Revise it so that all output types match the corresponding input types, or convert the initial carry.")
+
+    def convert(self, leaves: Sequence[Any]) -> list[Any]:
+        """Initial values in the types of the carry."""
+        return [_converted(leaf, aval) for leaf, aval in zip(leaves, self.avals, strict=True)]
+
+
+def _promoted(aval: Any, out: Any) -> Any:
+    if typematch(aval, out) or not aval.weak_type or not isinstance(out, ShapedArray):
+        return aval
+    dtype, _ = dtypes.lattice_result(aval.dtype, True, out.dtype, out.weak_type)
+    return aval if dtype == aval.dtype else shaped_array(aval.shape, dtype, False)
+
+
+def _converted(leaf: Any, aval: Any) -> Any:
+    if aval_of(leaf).dtype == aval.dtype:
+        return leaf
+    if isinstance(leaf, Tracer) or type(leaf) is ArrayImpl:
+        return convert(leaf, aval.dtype, False)
+    return np.asarray(leaf).astype(aval.dtype)[()]
+
+
+def type_text(aval: Any) -> str:
+    """`float32[3]`; `weak float32[]` for a weakly typed value."""
+    if not isinstance(aval, ShapedArray):
+        return str(aval)
+    return f"{'weak ' if aval.weak_type else ''}{aval.dtype}[{','.join(map(str, aval.shape))}]"
+
+
+def difference_text(one: Any, other: Any) -> str:
+    """In words, in what two types differ."""
+    if not (isinstance(one, ShapedArray) and isinstance(other, ShapedArray)):
+        return "the types do not match"
+    parts = ["the dtypes do not match"] if one.dtype != other.dtype else []
+    if one.shape != other.shape:
+        parts.append("the shapes do not match")
+    return ", and ".join(parts)

@@ -1,0 +1,237 @@
+"""Loops with a known number of steps: `scan` over leading axes, and `map`.
+
+The primitive `scan` has the params `jaxpr`, `length`, `reverse`, `unroll`, `num_consts` and `num_carry`; its operands
+are constants of the loop, the initial carry, and arrays with a leading axis to scan over.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxlite.core import errors, source
+from jaxlite.core.jaxpr import ClosedJaxpr
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.tracing import Tracer, is_eager
+from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_map, tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.lax.control_flow.bodies import (Body, Carry, as_result, check_operands, flatten_values, runs_in_python,
+                                             shared, trace_body)
+from jaxlite.lax.shaping import broadcast_in_dim, concatenate
+from jaxlite.lax.slicing import dynamic_index_in_dim
+
+scan_p = Primitive("scan", multiple_results=True, memoise=False)
+
+
+@scan_p.def_effectful_abstract_eval
+def _scan_aval(*avals: Any, jaxpr: ClosedJaxpr, length: int, num_carry: int, num_consts: int, **params: Any) -> Any:
+    fixed = num_consts + num_carry
+    elements = [aval.update(shape=aval.shape[1:]) for aval in avals[fixed:]]
+    check_operands("scan", (*avals[:fixed], *elements), jaxpr.in_avals)
+    carry, ys = jaxpr.out_avals[:num_carry], jaxpr.out_avals[num_carry:]
+    return [*carry, *(aval.update(shape=(length, *aval.shape)) for aval in ys)], jaxpr.effects
+
+
+def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
+         unroll: int | bool = 1, _split_transpose: bool = False) -> tuple[Any, Any]:
+    """Run a function over the leading axis of arrays, with a carry from step to step.
+
+    What it computes, in Python::
+
+        carry, ys = init, []
+        for x in xs:
+            carry, y = f(carry, x)
+            ys.append(y)
+        return carry, stack(ys)
+
+    Args:
+      f: from (carry, x) to a pair (carry, y). The carry keeps its tree, shapes and dtypes.
+      init: the first carry, a pytree of arrays and scalars. Python scalars take the dtype that `f` gives.
+      xs: a pytree of arrays with leading axes of one size, scanned together; or None.
+      length: the number of steps; needed where `xs` has no leaves.
+      reverse: run from the last element to the first; `ys` keeps the order of `xs`.
+      unroll: how many steps are written out in one round of the loop; True for all of them.
+
+    Returns: the last carry, and the ys stacked along a new leading axis.
+    Raises: ValueError that names the leaves of `xs` whose leading sizes disagree; TypeError that names the leaf of
+      the carry whose type changes.
+
+    >>> from jaxlite import lax
+    >>> import numpy as np
+    >>> total, before = lax.scan(lambda total, x: (lax.add(total, x), total), 0.0, np.arange(4, dtype=np.float32))
+    >>> total, before
+    (Array(6., dtype=float32), Array([0., 0., 1., 3.], dtype=float32, weak_type=True))
+    """
+    if not callable(f):
+        raise TypeError("lax.scan: f argument should be a callable.")
+    xs_leaves, _, xs_avals = flatten_values("xs of scan", xs)
+    steps = _length("scan", xs, xs_avals, length)
+    count = checked_unroll(unroll, steps)
+    if runs_in_python():
+        return _python_scan(lambda carry, x: _pair(f, carry, x), init, xs, steps, reverse)
+    return scan_steps("scan", f, _pair, (init, xs), init, 0, xs_leaves, steps, bool(reverse), count)
+
+
+def _pair(f: Callable, carry: Any, x: Any) -> tuple[Any, Any]:
+    result = f(carry, x)
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        raise TypeError(f"scan body output must be a pair, got {result!r} from {source.function_location(f)}.")
+    return result[0], result[1]
+
+
+def checked_unroll(unroll: Any, length: int) -> int:
+    """The param `unroll` from what the user asked for. Raises: ValueError if it is negative, TypeError for no int."""
+    if isinstance(unroll, bool):
+        return max(length, 1) if unroll else 1
+    try:
+        count = operator.index(unroll)
+    except TypeError:
+        raise TypeError(f"`unroll` must be a `bool` or a non-negative `int`, got {unroll!r}.") from None
+    if count < 0:
+        raise ValueError(f"`unroll` must be a `bool` or a non-negative `int`, got {unroll}.")
+    return count
+
+
+def _length(what: str, xs: Any, avals: list[Any], length: Any) -> int:
+    sizes = {}
+    for index, aval in enumerate(avals):
+        if not aval.shape:
+            raise ValueError(f"{what} got value with no leading axis to scan over: {_leaf_name(xs, index)} is {aval}.")
+        sizes.setdefault(aval.shape[0], index)
+    if len(sizes) > 1:
+        found = ", ".join(f"{_leaf_name(xs, index)} is {aval}" for index, aval in enumerate(avals))
+        raise ValueError(f"{what} got values with different leading axis sizes: {', '.join(map(str, sizes))}. ({found})")
+    if length is not None:
+        if isinstance(length, Tracer):
+            raise errors.ConcretizationTypeError(
+                length, f"The `length` argument to `{what}` expects a concrete `int` value. For scan-like iteration "
+                        "with a dynamic length, use `while_loop` or `fori_loop`.")
+        length = int(length)
+        if length < 0:
+            raise ValueError(f"{what} got a negative `length`: {length}.")
+        if sizes and length not in sizes:
+            raise ValueError(f"{what} got `length` argument of {length} which disagrees with leading axis sizes "
+                             f"{list(sizes)}.")
+        return length
+    if not sizes:
+        raise ValueError(f"{what} got no values to scan over and `length` not provided.")
+    return next(iter(sizes))
+
+
+def _leaf_name(xs: Any, index: int) -> str:
+    return "xs" + keystr(tree_flatten_with_path(xs)[0][index][0])
+
+
+def scan_steps(what: str, fun: Callable, call: Callable, args: tuple, init: Any, place: int | tuple[int, ...],
+               xs_leaves: Sequence[Any], length: int, reverse: bool, unroll: int) -> tuple[Any, Any]:
+    """Trace a body and bind `scan`.
+
+    Args:
+      call: `call(fun, *args)` gives the pair (carry, y).
+      args: what `fun` takes: the carry `init` and the elements of `xs`, in this order.
+      place: where the carry is among them, as for `Carry`.
+      xs_leaves: the arrays to scan over.
+    """
+    leaves, tree, avals = flatten_values(f"the initial carry of {what}", init)
+    _, in_tree = tree_flatten((args, {}))
+    elements = []
+    for leaf in xs_leaves:
+        aval = aval_of(leaf)
+        elements.append(aval.update(shape=aval.shape[1:]))
+    carry = Carry(what, fun, place, len(args), tree, avals)
+    body = carry.settle(lambda: trace_body(fun, in_tree, (*carry.avals, *elements), what, call),
+                        lambda out_tree: out_tree.children()[0])
+    carry_leaves, ys = _bind(body, carry.convert(leaves), xs_leaves, length, reverse, unroll)
+    return tree_unflatten(tree, carry_leaves), tree_unflatten(body.out_tree.children()[1], ys)
+
+
+def _bind(body: Body, init: list[Any], xs: Sequence[Any], length: int, reverse: bool,
+          unroll: int) -> tuple[list[Any], list[Any]]:
+    """Make the equation; gives the leaves of the last carry and of the ys.
+
+    Leaves of the carry that never change go in as constants and come out as they went in; so do ys that are xs.
+    """
+    found = body.derived.get("scan")
+    if found is None:
+        found = body.derived["scan"] = _loop_jaxpr(body, len(init))
+    closed, moved, forwarded = found
+    kept = [leaf for index, leaf in enumerate(init) if index not in moved]
+    consts = [*(init[index] for index in moved), *body.consts]
+    if closed.jaxpr.outvars or closed.effects or not is_eager():
+        outs = iter(scan_p.bind(*consts, *kept, *xs, jaxpr=closed, length=length, num_carry=len(kept),
+                                num_consts=len(consts), reverse=reverse, unroll=unroll))
+    else:
+        outs = iter(())
+    carry = [as_result(leaf) if index in moved else next(outs) for index, leaf in enumerate(init)]
+    ys = [next(outs) if source is None else as_result(xs[source]) for source in forwarded]
+    return carry, ys
+
+
+def _loop_jaxpr(body: Body, num_carry: int) -> tuple[ClosedJaxpr, tuple[int, ...], tuple[int | None, ...]]:
+    """The param `jaxpr`; which leaves of the carry never change; and for each y the x that it is, or None."""
+    jaxpr = body.jaxpr
+    carry, xs = jaxpr.invars[:num_carry], jaxpr.invars[num_carry:]
+    carry_out, ys = jaxpr.outvars[:num_carry], jaxpr.outvars[num_carry:]
+    moved = tuple(index for index, var in enumerate(carry) if carry_out[index] is var)
+    position = {var: index for index, var in enumerate(xs)}
+    forwarded = tuple(position.get(atom) if not hasattr(atom, "val") else None for atom in ys)
+    closed = ClosedJaxpr(jaxpr.replace(
+        constvars=[],
+        invars=[*(carry[index] for index in moved), *jaxpr.constvars,
+                *(var for index, var in enumerate(carry) if index not in moved), *xs],
+        outvars=[*(atom for index, atom in enumerate(carry_out) if index not in moved),
+                 *(atom for atom, source in zip(ys, forwarded, strict=True) if source is None)]), [])
+    return shared(closed), moved, forwarded
+
+
+def _python_scan(step: Callable, carry: Any, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:
+    """The same in Python, for `disable_jit`."""
+    if not length:
+        raise ValueError("zero-length scan is not supported in disable_jit() mode because the output type is unknown.")
+    xs = tree_map(as_result, xs)
+    steps: list[Any] = [None] * length
+    for index in reversed(range(length)) if reverse else range(length):
+        carry, steps[index] = step(carry, tree_map(lambda x, at=index: dynamic_index_in_dim(x, at, keepdims=False), xs))
+    return carry, tree_map(lambda *ys: _stack(ys), *steps)
+
+
+def _stack(values: Sequence[Any]) -> Any:
+    rows = []
+    for value in values:
+        shape = aval_of(value).shape
+        rows.append(broadcast_in_dim(value, (1, *shape), range(1, len(shape) + 1)))
+    return concatenate(rows, 0)
+
+
+# --- map ---------------------------------------------------------------------------------------------
+
+
+def map(f: Callable, xs: Any, *, batch_size: int | None = None) -> Any:
+    """Apply a function to each element along the leading axis, one after the other, and stack the results.
+
+    Args:
+      f: from an element of `xs` to a pytree of arrays.
+      xs: a pytree of arrays with leading axes of one size.
+      batch_size: how many elements may be computed at a time; it never changes the result.
+
+    Returns: what `f` gives, each leaf with a new leading axis.
+
+    >>> from jaxlite import lax
+    >>> import numpy as np
+    >>> lax.map(lambda x: lax.mul(x, x), np.arange(4))
+    Array([0, 1, 4, 9], dtype=int32)
+    """
+    if not callable(f):
+        raise TypeError("lax.map: f argument should be a callable.")
+    if batch_size is not None and operator.index(batch_size) < 0:
+        raise ValueError(f"lax.map: batch_size must not be negative, got {batch_size}.")
+    xs_leaves, _, xs_avals = flatten_values("xs of map", xs)
+    length = _length("map", xs, xs_avals, None)
+    if runs_in_python():
+        return _python_scan(lambda carry, x: (carry, f(x)), (), xs, length, False)[1]
+    return scan_steps("map", f, _element, (xs,), (), 0, xs_leaves, length, False, 1)[1]
+
+
+def _element(f: Callable, x: Any) -> tuple[Any, Any]:
+    return (), f(x)

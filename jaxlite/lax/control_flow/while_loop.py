@@ -1,0 +1,215 @@
+"""Loops with a condition: `while_loop`, and `fori_loop` which is a while loop or a scan.
+
+The primitive `while` has the params `cond_jaxpr`, `body_jaxpr`, `cond_nconsts` and `body_nconsts`; its operands are
+the values that the condition closes over, those that the body closes over, and the initial carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes, source
+from jaxlite.core.aval import ShapedArray
+from jaxlite.core.jaxpr import ClosedJaxpr, Var
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.tree import tree_flatten, tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.lax.control_flow.bodies import (Body, Carry, as_result, check_operands, flatten_values, runs_in_python,
+                                             shared, trace_body)
+from jaxlite.lax.control_flow.scan import checked_unroll, scan_steps
+from jaxlite.lax.elementwise import add, lt
+from jaxlite.lax.shaping import convert_element_type
+
+while_p = Primitive("while", multiple_results=True, memoise=False)
+
+
+@while_p.def_effectful_abstract_eval
+def _while_aval(*avals: Any, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, cond_nconsts: int,
+                body_nconsts: int) -> Any:
+    check_operands("while", avals[cond_nconsts:], body_jaxpr.in_avals)
+    carry = avals[cond_nconsts + body_nconsts:]
+    check_operands("while", (*avals[:cond_nconsts], *carry), cond_jaxpr.in_avals)
+    return body_jaxpr.out_avals, cond_jaxpr.effects | body_jaxpr.effects
+
+
+def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
+    """Repeat `body_fun` while `cond_fun` holds: `val = init_val; while cond_fun(val): val = body_fun(val)`.
+
+    Args:
+      cond_fun: from a carry to a scalar bool.
+      body_fun: from a carry to a carry of the same tree, shapes and dtypes.
+      init_val: the first carry, a pytree of arrays and scalars. Python scalars take the dtype that `body_fun` gives.
+
+    Returns: the last carry.
+    Raises: TypeError that names the leaf of the carry whose type changes, or if the condition is no scalar bool.
+
+    >>> from jaxlite import lax
+    >>> lax.while_loop(lambda n: lax.lt(n, 100), lambda n: lax.mul(n, 2), 1)
+    Array(128, dtype=int32, weak_type=True)
+    """
+    if not (callable(cond_fun) and callable(body_fun)):
+        raise TypeError("lax.while_loop: body_fun and cond_fun arguments should be callable.")
+    if runs_in_python():
+        outcome = cond_fun(init_val)
+        if not isinstance(outcome, Tracer):
+            while outcome:
+                init_val = body_fun(init_val)
+                outcome = cond_fun(init_val)
+            return init_val
+    leaves, tree, avals = flatten_values("the initial carry of while_loop", init_val)
+    _, in_tree = tree_flatten(((init_val,), {}))
+    carry = Carry("while_loop", body_fun, 0, 1, tree, avals)
+
+    def trace() -> Body:
+        nonlocal condition
+        condition = trace_body(cond_fun, in_tree, carry.avals, "while_loop's condition")
+        _check_condition(cond_fun, condition)
+        return trace_body(body_fun, in_tree, carry.avals, "while_loop")
+
+    condition: Any = None
+    body = carry.settle(trace, lambda out_tree: out_tree)
+    return tree_unflatten(tree, _bind(condition, body, carry.convert(leaves)))
+
+
+def _bind(condition: Body, body: Body, leaves: list[Any]) -> list[Any]:
+    """Make the equation; gives the leaves of the last carry."""
+    key = ("while", id(condition))
+    if key not in body.derived:
+        body.derived[key] = condition, *_loop_jaxprs(condition, body)
+    _, cond_jaxpr, body_jaxpr, moved = body.derived[key]
+    kept = [leaf for index, leaf in enumerate(leaves) if index not in moved]
+    body_consts = [*(leaves[index] for index in moved), *body.consts]
+    outs = iter(while_p.bind(*condition.consts, *body_consts, *kept, cond_jaxpr=cond_jaxpr, body_jaxpr=body_jaxpr,
+                             cond_nconsts=len(condition.consts), body_nconsts=len(body_consts)))
+    return [as_result(leaf) if index in moved else next(outs) for index, leaf in enumerate(leaves)]
+
+
+def _check_condition(cond_fun: Callable, condition: Body) -> None:
+    if condition.out_tree != _LEAF:
+        raise TypeError(f"cond_fun must return a boolean scalar, but got pytree {condition.out_tree} from "
+                        f"{source.function_location(cond_fun)}.")
+    (aval,) = condition.out_avals
+    if aval.shape or aval.dtype != np.dtype(bool):
+        raise TypeError(f"cond_fun must return a boolean scalar, but got output type(s) [{aval!r}] from "
+                        f"{source.function_location(cond_fun)}.")
+
+
+_LEAF = tree_flatten(0)[1]
+
+
+def _loop_jaxprs(condition: Body, body: Body) -> tuple[ClosedJaxpr, ClosedJaxpr, tuple[int, ...]]:
+    """Both jaxprs closed over nothing, and the leaves that never change: constants of the body if only it reads
+    them."""
+    read = {atom for eqn in condition.jaxpr.eqns for atom in eqn.invars if not hasattr(atom, "val")}
+    read.update(atom for atom in condition.jaxpr.outvars if not hasattr(atom, "val"))
+    invars, outvars = body.jaxpr.invars, body.jaxpr.outvars
+    moved = tuple(index for index, var in enumerate(invars)
+                  if outvars[index] is var and condition.jaxpr.invars[index] not in read)
+
+    def kept(items: list[Any]) -> list[Any]:
+        return [item for index, item in enumerate(items) if index not in moved]
+
+    cond_jaxpr = condition.jaxpr.replace(
+        constvars=[], invars=[*condition.jaxpr.constvars, *kept(condition.jaxpr.invars)])
+    body_jaxpr = body.jaxpr.replace(
+        constvars=[], invars=[*(invars[index] for index in moved), *body.jaxpr.constvars, *kept(invars)],
+        outvars=kept(outvars))
+    return shared(ClosedJaxpr(cond_jaxpr, [])), shared(ClosedJaxpr(body_jaxpr, [])), moved
+
+
+# --- counted loops -----------------------------------------------------------------------------------
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None) -> Any:
+    """Repeat `body_fun` for each integer in a range: `for i in range(lower, upper): val = body_fun(i, val)`.
+
+    With bounds that are known while tracing it becomes a `scan`, which can be differentiated in reverse; with traced
+    bounds a `while`.
+
+    Args:
+      lower, upper: scalar integers of one dtype; Python ints take the dtype of the other bound.
+      body_fun: from (i, carry) to a carry of the same tree, shapes and dtypes.
+      init_val: the first carry, a pytree of arrays and scalars.
+      unroll: how many steps are written out in one round of the loop, True for all; for known bounds alone.
+
+    Returns: the last carry; `init_val` where the range is empty.
+    Raises: TypeError for bounds of different dtypes, and for a carry whose type changes.
+
+    >>> from jaxlite import lax
+    >>> lax.fori_loop(0, 10, lambda i, total: lax.add(total, i), 0)
+    Array(45, dtype=int32, weak_type=True)
+    """
+    if not callable(body_fun):
+        raise TypeError("lax.fori_loop: body_fun argument should be callable.")
+    bounds = [lower, upper]
+    avals = [aval_of(lower), aval_of(upper)]
+    for aval in avals:
+        if aval.shape or dtypes.kind(aval.dtype) not in "iu":
+            if avals[0].dtype != avals[1].dtype:
+                break
+            raise TypeError(f"lower and upper arguments to fori_loop must be scalar integers, got {avals[0]} and "
+                            f"{avals[1]}")
+    if avals[0].dtype != avals[1].dtype:
+        bounds = _common_bounds(bounds, avals)
+    if not any(isinstance(bound, Tracer) for bound in bounds):
+        start, stop = int(lower), int(upper)
+        length = max(stop - start, 0)
+        if runs_in_python():
+            for index in range(start, stop):
+                init_val = body_fun(index, init_val)
+            return init_val
+        count = 1 if unroll is None else checked_unroll(unroll, length)
+        (_, result), _ = scan_steps("fori_loop", body_fun, _count_and_step, (start, init_val), (start, init_val), (0, 1),
+                                    [], length, False, count)
+        return result
+    if unroll not in (None, False, 1):
+        raise ValueError("Can only use `unroll` in `fori_loop` if the loop bounds are statically known.")
+    return _fori_while(*bounds, body_fun, init_val)
+
+
+def _common_bounds(bounds: list[Any], avals: list[ShapedArray]) -> list[Any]:
+    """Bounds of one dtype: that of the one which is not weakly typed."""
+    if all(dtypes.kind(aval.dtype) in "iu" and not aval.shape for aval in avals):
+        for index in (0, 1):
+            if avals[index].weak_type and not avals[1 - index].weak_type:
+                bound, dtype = bounds[index], avals[1 - index].dtype
+                result = list(bounds)
+                result[index] = np.array(bound, dtype) if isinstance(bound, int) else convert_element_type(bound, dtype)
+                return result
+    raise TypeError(f"lower and upper arguments to fori_loop must have equal types, got {avals[0].dtype} and "
+                    f"{avals[1].dtype}")
+
+
+def _count_and_step(body_fun: Callable, index: Any, value: Any) -> Any:
+    return (add(index, index.dtype.type(1)), body_fun(index, value)), None
+
+
+def _below(index: Any, upper: Any, value: Any) -> Any:
+    return lt(index, upper)
+
+
+def _fori_while(lower: Any, upper: Any, body_fun: Callable, init_val: Any) -> Any:
+    leaves, tree, avals = flatten_values("the initial carry of fori_loop", (lower, init_val))
+    _, in_tree = tree_flatten(((lower, init_val), {}))
+    carry = Carry("fori_loop", body_fun, (0, 1), 2, tree, avals)
+    step = carry.settle(lambda: trace_body(body_fun, in_tree, carry.avals, "fori_loop", _count_and_step),
+                        lambda out_tree: out_tree.children()[0])
+    # The upper bound goes through the loop, beside the index.
+    upper_aval = aval_of(upper)
+    key = ("fori_loop", upper_aval)
+    if key not in step.derived:
+        bound, jaxpr = Var(upper_aval), step.jaxpr
+        jaxpr = jaxpr.replace(invars=[jaxpr.invars[0], bound, *jaxpr.invars[1:]],
+                              outvars=[jaxpr.outvars[0], bound, *jaxpr.outvars[1:]])
+        _, cond_tree = tree_flatten(((lower, upper, init_val), {}))
+        avals = [carry.avals[0], upper_aval, *carry.avals[1:]]
+        step.derived[key] = trace_body(_below, cond_tree, avals, "fori_loop"), Body(jaxpr, step.consts, step.out_tree)
+    condition, body = step.derived[key]
+    first, *rest = carry.convert(leaves)
+    _, _, *results = _bind(condition, body, [first, upper, *rest])
+    return tree_unflatten(tree.children()[1], results)
+

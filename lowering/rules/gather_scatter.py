@@ -1,0 +1,115 @@
+"""StableHLO rules of gather and the scatter family.
+
+StableHLO's gather moves boxes inside the operand and its scatter drops those that are outside. What is written here
+are the other modes: reads that fill, and writes that move inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lowering.rules import lowers
+
+
+def _wide_enough(ctx: Any, indices: Any, aval: Any, limits: Sequence[int]) -> tuple[Any, Any]:
+    """Indices in a type that holds all limits, and that type."""
+    if all(limit <= np.iinfo(aval.dtype).max for limit in limits):
+        return indices, aval.dtype
+    dtype = np.dtype(np.int32 if max(limits) <= np.iinfo(np.int32).max else np.int64)
+    return ctx.convert(indices, aval.shape, dtype), dtype
+
+
+def _per_component(ctx: Any, values: Sequence[int], shape: tuple[int, ...], dtype: Any) -> Any:
+    """One value for each component of a position, in the indices' shape."""
+    if len(set(values)) == 1:
+        return ctx.constant(values[0], dtype, shape)
+    row = ctx.constant(np.array(values, dtype), dtype, (len(values),))
+    return ctx.value("stablehlo.broadcast_in_dim", [row], shape, dtype,
+                     broadcast_dimensions=ctx.i64s([len(shape) - 1]))
+
+
+def _in_bounds(ctx: Any, indices: Any, shape: tuple[int, ...], dtype: Any, limits: Sequence[int]) -> Any:
+    """Whether each position is in [0, limit] in all components; shape without the last axis."""
+    bool_, batch = np.dtype(bool), shape[:-1]
+    if not limits:
+        return ctx.constant(True, bool_, batch)
+    inside = ctx.compare(indices, _per_component(ctx, limits, shape, dtype), "LE")
+    if dtype.kind == "i":
+        not_negative = ctx.compare(indices, ctx.constant(0, dtype, shape), "GE")
+        inside = ctx.value("stablehlo.and", [inside, not_negative], shape, bool_)
+    if len(limits) == 1:
+        return ctx.value("stablehlo.reshape", [inside], batch, bool_)
+    operation = ctx.op("stablehlo.reduce", [inside, ctx.constant(True, bool_)], [ctx.tensor_type(batch, bool_)],
+                       {"dimensions": ctx.i64s([len(batch)])}, regions=1)
+    scalar = ctx.tensor_type((), bool_)
+    body = ctx.region(operation, 0, [scalar, scalar])
+    x, y = body.ip.block.arguments
+    body.op("stablehlo.return", [body.value("stablehlo.and", [x, y], (), bool_)], [])
+    return operation.result
+
+
+def _axes(values: Sequence[int]) -> str:
+    return f"[{', '.join(map(str, values))}]"
+
+
+@lowers("gather")
+def _gather(ctx: Any, operand: Any, indices: Any, *, dimension_numbers: Any, slice_sizes: Any, unique_indices: bool,
+            indices_are_sorted: bool, mode: Any, fill_value: Any) -> Any:
+    numbers, (operand_aval, indices_aval), out = dimension_numbers, ctx.avals_in, ctx.aval_out
+    limits = [operand_aval.shape[axis] - slice_sizes[axis] for axis in numbers.start_index_map]
+    indices, dtype = _wide_enough(ctx, indices, indices_aval, limits)
+    attribute = ctx.attribute(
+        f"#stablehlo.gather<offset_dims = {_axes(numbers.offset_dims)}, "
+        f"collapsed_slice_dims = {_axes(numbers.collapsed_slice_dims)}, "
+        f"operand_batching_dims = {_axes(numbers.operand_batching_dims)}, "
+        f"start_indices_batching_dims = {_axes(numbers.start_indices_batching_dims)}, "
+        f"start_index_map = {_axes(numbers.start_index_map)}, index_vector_dim = {len(indices_aval.shape) - 1}>")
+    result = ctx.emit1("stablehlo.gather", operand, indices, dimension_numbers=attribute,
+                       slice_sizes=ctx.i64s(slice_sizes), indices_are_sorted=ctx.flag(indices_are_sorted))
+    if mode.name != "FILL_OR_DROP" or not limits:
+        return result
+    inside = _in_bounds(ctx, indices, indices_aval.shape, dtype, limits)
+    positions = [axis for axis in range(len(out.shape)) if axis not in numbers.offset_dims]
+    inside = ctx.value("stablehlo.broadcast_in_dim", [inside], out.shape, np.dtype(bool),
+                       broadcast_dimensions=ctx.i64s(positions))
+    return ctx.emit1("stablehlo.select", inside, result, ctx.constant(fill_value, out.dtype, out.shape))
+
+
+
+@lowers("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
+def _scatter(ctx: Any, operand: Any, indices: Any, updates: Any, *, dimension_numbers: Any, indices_are_sorted: bool,
+             unique_indices: bool, mode: Any, update_jaxpr: Any, update_consts: Any) -> Any:
+    numbers, (operand_aval, indices_aval, updates_aval) = dimension_numbers, ctx.avals_in
+    dropped = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    box = [1] * len(operand_aval.shape)
+    for axis, window in zip([axis for axis in range(len(box)) if axis not in dropped], numbers.update_window_dims):
+        box[axis] = updates_aval.shape[window]
+    limits = [operand_aval.shape[axis] - box[axis] for axis in numbers.scatter_dims_to_operand_dims]
+    indices, dtype = _wide_enough(ctx, indices, indices_aval, limits)
+    if mode.name == "CLIP" and limits:
+        shape = indices_aval.shape
+        indices = ctx.value("stablehlo.clamp", [ctx.constant(0, dtype, shape), indices,
+                                                _per_component(ctx, limits, shape, dtype)], shape, dtype)
+    attribute = ctx.attribute(
+        f"#stablehlo.scatter<update_window_dims = {_axes(numbers.update_window_dims)}, "
+        f"inserted_window_dims = {_axes(numbers.inserted_window_dims)}, "
+        f"input_batching_dims = {_axes(numbers.operand_batching_dims)}, "
+        f"scatter_indices_batching_dims = {_axes(numbers.scatter_indices_batching_dims)}, "
+        f"scatter_dims_to_operand_dims = {_axes(numbers.scatter_dims_to_operand_dims)}, "
+        f"index_vector_dim = {len(indices_aval.shape) - 1}>")
+    operation = ctx.op("stablehlo.scatter", [operand, indices, updates], [ctx.type_of(ctx.aval_out)],
+                       {"scatter_dimension_numbers": attribute, "indices_are_sorted": ctx.flag(indices_are_sorted),
+                        "unique_indices": ctx.flag(unique_indices)}, regions=1)
+    scalar = ctx.tensor_type((), operand_aval.dtype)
+    body = ctx.region(operation, 0, [scalar, scalar])
+    x, y = body.ip.block.arguments
+    if update_jaxpr is None:
+        result = y
+    else:
+        consts = [body.constant(const, const.dtype) for const in update_consts]
+        (result,) = body.inline(update_jaxpr.jaxpr, [*consts, x, y])
+    body.op("stablehlo.return", [result], [])
+    return operation.result

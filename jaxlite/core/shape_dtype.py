@@ -26,13 +26,27 @@ class ShapeDtypeStruct:
     """
 
     __slots__ = ("shape", "dtype", "sharding", "weak_type")
+    shape: tuple[int, ...]
+    dtype: Any
+    sharding: Any
+    weak_type: bool
 
     def __init__(self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False):
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
-        self.shape = tuple(shape)
-        self.dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
-        self.sharding, self.weak_type = sharding, weak_type
+        dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
+        for name, value in zip(self.__slots__, (tuple(shape), dtype, sharding, bool(weak_type))):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise RuntimeError(f"Cannot reassign attributes ({name}) of immutable ShapeDtypeStruct objects; "
+                           "use .update to make a changed copy")
+
+    def __delattr__(self, name: str) -> None:
+        self.__setattr__(name, None)
+
+    def __reduce__(self) -> Any:
+        return _unpickled, self._fields()
 
     @property
     def ndim(self) -> int:
@@ -68,3 +82,7 @@ class ShapeDtypeStruct:
 
     def __hash__(self) -> int:
         return hash(self._fields())
+
+
+def _unpickled(shape: Any, dtype: Any, sharding: Any, weak_type: bool) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)

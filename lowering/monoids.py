@@ -20,13 +20,13 @@ def identity(monoid: str, dtype: Any) -> Any:
     if monoid == "prod":
         return dtype.type(1)
     if monoid == "and":
-        return dtype.type(True) if dtype == bool else np.invert(dtype.type(0))
+        return dtype.type(True) if dtype.kind == "b" else np.invert(dtype.type(0))
     return _extreme(dtype, lowest=monoid == "max")
 
 
 def _extreme(dtype: Any, lowest: bool) -> Any:
     """The lowest or highest value of a dtype: an infinity where it has them."""
-    if dtype == bool:
+    if dtype.kind == "b":
         return dtype.type(not lowest)
     if "int" in dtype.name:
         info = ml_dtypes.iinfo(dtype)

@@ -55,6 +55,7 @@ block_until_ready = _jax.batched_block_until_ready
 weak_value_interner = weakref_lru_cache.weak_value_interner
 set_tracer_class = _jax.set_tracer_class
 argument_signature = _jax.jax_jit._ArgSignatureOfValue
+approx_top_k_output_size = _jax.approx_top_k_reduction_output_size
 
 # What a compiled signature hands to the C++ call path; it reads these attributes by name.
 FastPath = namedtuple(
@@ -135,6 +136,10 @@ if VERSION < (0, 11):
         except (BufferError, ValueError):
             return array._single_device_array_to_np_array_did_copy()[0]
 
+    # In this version the C++ call path passes an array on to XLA that was donated before, and not deleted in Python:
+    # the error is XLA's own, in its words and of another class. So calls that donate are made from Python.
+    ARRAYS_KNOW_DONATION = False
+
     # In this version these end the process when the buffer is gone.
     def _guard(name: str) -> None:
         native = getattr(ArrayImpl, name)
@@ -151,6 +156,7 @@ if VERSION < (0, 11):
         _guard(_name)
 
 else:
+    ARRAYS_KNOW_DONATION = True
 
     def result_handler(aval: Any, sharding: Any, committed: bool) -> Any:
         """Wraps one output buffer of an executable in an Array of this aval."""

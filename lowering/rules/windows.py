@@ -1,0 +1,172 @@
+"""StableHLO rules of windowed and cumulative reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lowering.monoids import identity
+from lowering.rules import lowers
+from lowering.rules.reductions import combine, jaxpr_region, monoid_region
+
+
+def _window_operation(ctx: Any, operands: Sequence[Any], types: Sequence[Any], *, window_dimensions: Sequence[int],
+                      window_strides: Sequence[int], padding: Any, base_dilation: Sequence[int],
+                      window_dilation: Sequence[int]) -> Any:
+    """`stablehlo.reduce_window` with an empty region."""
+    return ctx.op("stablehlo.reduce_window", operands, types, {
+        "window_dimensions": ctx.i64s(window_dimensions), "window_strides": ctx.i64s(window_strides),
+        "padding": ctx.dense_i64(np.reshape(padding, (-1, 2))), "base_dilations": ctx.i64s(base_dilation),
+        "window_dilations": ctx.i64s(window_dilation)}, regions=1)
+
+
+def _window_reduction(monoid: str) -> None:
+    @lowers(f"reduce_window_{monoid}")
+    def rule(ctx: Any, x: Any, **window: Any) -> Any:
+        (aval,), out = ctx.avals_in, ctx.aval_out
+        if not aval.shape:
+            return x
+        start = ctx.constant(identity(monoid, aval.dtype), aval.dtype)
+        operation = _window_operation(ctx, [x, start], [ctx.type_of(out)], **window)
+        monoid_region(ctx, operation, 0, monoid, aval.dtype)
+        return operation.result
+
+
+for _monoid in ("sum", "max", "min"):
+    _window_reduction(_monoid)
+
+
+@lowers("reduce_window")
+def _reduce_window(ctx: Any, *operands: Any, jaxpr: Any, **window: Any) -> list[Any]:
+    operation = _window_operation(ctx, operands, [ctx.type_of(aval) for aval in ctx.avals_out], **window)
+    jaxpr_region(ctx, operation, 0, jaxpr.jaxpr)
+    return list(operation.results)
+
+
+# --- a window's pick ---------------------------------------------------------------------------------
+
+_DIRECTIONS = {"ge": ("GE", "max"), "le": ("LE", "min")}  # of a selecting primitive, with the monoid of its choice
+
+
+def _pad(ctx: Any, x: Any, value: Any, shape: Sequence[int], padding: Any, dtype: Any, sign: int = 1) -> Any:
+    """Pad by (low, high) for each dimension, or with `sign` -1 take such a padding away."""
+    if not np.any(padding):
+        return x
+    pads = sign * np.reshape(padding, (-1, 2))
+    return ctx.value("stablehlo.pad", [x, value], [int(size) for size in shape + pads.sum(1)], dtype,
+                     edge_padding_low=ctx.i64s(pads[:, 0].tolist()), edge_padding_high=ctx.i64s(pads[:, 1].tolist()),
+                     interior_padding=ctx.i64s([0] * len(shape)))
+
+
+def _scatter_operation(ctx: Any, operand: Any, source: Any, init: Any, padded_shape: Sequence[int], dtype: Any,
+                       window_dimensions: Sequence[int], window_strides: Sequence[int]) -> Any:
+    """`stablehlo.select_and_scatter` with empty regions. Its own padding is not used: it has no value."""
+    return ctx.op("stablehlo.select_and_scatter", [operand, source, init], [ctx.tensor_type(padded_shape, dtype)], {
+        "window_dimensions": ctx.i64s(window_dimensions), "window_strides": ctx.i64s(window_strides)}, regions=2)
+
+
+def _padded(shape: Sequence[int], padding: Any) -> list[int]:
+    return [size + low + high for size, (low, high) in zip(shape, padding, strict=True)]
+
+
+@lowers("select_and_scatter")
+def _select_and_scatter(ctx: Any, operand: Any, source: Any, init: Any, *, select_jaxpr: Any, scatter_jaxpr: Any,
+                        padding: Any, **window: Any) -> Any:
+    out = ctx.aval_out
+    shape = _padded(out.shape, padding)
+    operand = _pad(ctx, operand, init, out.shape, padding, out.dtype)
+    operation = _scatter_operation(ctx, operand, source, init, shape, out.dtype, **window)
+    jaxpr_region(ctx, operation, 0, select_jaxpr.jaxpr)
+    jaxpr_region(ctx, operation, 1, scatter_jaxpr.jaxpr)
+    return _pad(ctx, operation.result, init, shape, padding, out.dtype, -1)
+
+
+@lowers("select_and_scatter_add")
+def _select_and_scatter_add(ctx: Any, source: Any, operand: Any, *, select_prim: Any, padding: Any,
+                            **window: Any) -> Any:
+    out = ctx.aval_out
+    dtype, shape = out.dtype, _padded(out.shape, padding)
+    direction, monoid = _DIRECTIONS[select_prim.name]
+    zero = ctx.constant(0, dtype)
+    operand = _pad(ctx, operand, ctx.constant(identity(monoid, dtype), dtype), out.shape, padding, dtype)
+    operation = _scatter_operation(ctx, operand, source, zero, shape, dtype, **window)
+    scalar = ctx.tensor_type((), dtype)
+    body = ctx.region(operation, 0, [scalar, scalar], isolated=True)
+    body.op("stablehlo.return", [body.compare(*operation.regions[0].blocks[0].arguments, direction)], [])
+    monoid_region(ctx, operation, 1, "sum", dtype)
+    return _pad(ctx, operation.result, zero, shape, padding, dtype, -1)
+
+
+@lowers("select_and_gather_add")
+def _select_and_gather_add(ctx: Any, tangents: Any, operand: Any, *, select_prim: Any, **window: Any) -> Any:
+    out = ctx.aval_out
+    dtype = out.dtype
+    direction, monoid = _DIRECTIONS[select_prim.name]
+    inits = [ctx.constant(identity(monoid, dtype), dtype), ctx.constant(0, dtype)]
+    operation = _window_operation(ctx, [operand, tangents, *inits], [ctx.type_of(out)] * 2, **window)
+    body = ctx.region(operation, 0, [ctx.tensor_type((), dtype)] * 4, isolated=True)
+    value, tangent, other, other_tangent = operation.regions[0].blocks[0].arguments
+    first = body.compare(value, other, direction)
+    body.op("stablehlo.return", [body.value("stablehlo.select", [first, *pair], (), dtype)
+                                 for pair in ((value, other), (tangent, other_tangent))], [])
+    return operation.results[1]
+
+
+# --- cumulative reductions ---------------------------------------------------------------------------
+
+Combine = Callable[[Any, Any, Any, tuple[int, ...], Any], Any]
+
+
+def _log_add_exp(ctx: Any, x: Any, y: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """log(exp(x) + exp(y)), where equal infinities, whose difference is NaN, give their sum."""
+    def emit(name: str, *values: Any) -> Any:
+        return ctx.value(f"stablehlo.{name}", values, shape, dtype)
+
+    difference = emit("subtract", x, y)
+    equal_infinities = ctx.compare(difference, difference, "NE")
+    if dtype.kind == "c":
+        # The term of greater real part in front keeps the exponential below 1.
+        high = combine(ctx, "max", x, y, shape, dtype)
+        low = combine(ctx, "min", x, y, shape, dtype)
+        tail = emit("log_plus_one", emit("exponential", emit("subtract", low, high)))
+    else:
+        high = emit("maximum", x, y)
+        tail = emit("log_plus_one", emit("exponential", emit("negate", emit("abs", difference))))
+    return emit("select", equal_infinities, emit("add", x, y), emit("add", high, tail))
+
+
+def _monoid_combine(monoid: str) -> Combine:
+    return lambda ctx, x, y, shape, dtype: combine(ctx, monoid, x, y, shape, dtype)
+
+
+def _cumulative(name: str, monoid: str, combination: Combine) -> None:
+    @lowers(name)
+    def rule(ctx: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+        aval = ctx.aval_out
+        if aval.size == 0 or aval.shape[axis] == 1:
+            return x
+        return _by_window(ctx, x, aval, axis, reverse, combination, identity(monoid, aval.dtype))
+
+
+def _by_window(ctx: Any, x: Any, aval: Any, axis: int, reverse: bool, combination: Combine, start: Any) -> Any:
+    """A window as long as the axis that slides in over padding. XLA turns it into a parallel scan."""
+    shape, dtype = aval.shape, aval.dtype
+    ones, size = (1,) * len(shape), shape[axis]
+    pads = np.zeros((len(shape), 2), int)
+    pads[axis, int(reverse)] = size - 1
+    operation = _window_operation(
+        ctx, [x, ctx.constant(start, dtype)], [ctx.type_of(aval)], padding=pads, window_strides=ones,
+        window_dimensions=[size if dimension == axis else 1 for dimension in range(len(shape))],
+        base_dilation=ones, window_dilation=ones)
+    scalar = ctx.tensor_type((), dtype)
+    body = ctx.region(operation, 0, [scalar, scalar], isolated=True)
+    y, z = operation.regions[0].blocks[0].arguments
+    body.op("stablehlo.return", [combination(body, y, z, (), dtype)], [])
+    return operation.result
+
+
+for _name in ("sum", "prod", "max", "min"):
+    _cumulative(f"cum{_name}", _name, _monoid_combine(_name))
+_cumulative("cumlogsumexp", "max", _log_add_exp)

@@ -1,12 +1,172 @@
 """Seeing inside: what happened in each compile, as a log line and as files.
 
-`compiled` is called once for each compile. It writes nothing unless asked to (`configure`).
+`compiled` is called once for each compile. It writes nothing unless asked to (`configure`), and no failure to write
+is more than one warning.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from lowering import xla
+
+MODES = ("jaxpr", "stablehlo", "hlo")
+_settings: dict[str, Callable[..., Any]] = {
+    "log": lambda: False,
+    "folder": lambda: None,
+    "modes": lambda: ",".join(MODES),
+    "caller": lambda: "",
+    "is_hidden": lambda file: False,
+}
+_complaints: set[str] = set()
+
+
+def configure(**settings: Callable[..., Any]) -> None:
+    """Say where the wishes come from, as functions: `log` whether to log a line, `folder` where to write files or
+    None, `modes` which ones (of `MODES`, comma-separated, or "all"), `caller` the user's line of the moment, `is_hidden` which source files not to name."""
+    _settings.update(settings)
 
 
 def compiled(lowered: Any, closed: Any, loaded: Any, trace_seconds: float, compile_seconds: float) -> None:
-    """Report one compile."""
+    """Report one compile.
+
+    Args: the lowered module, the closed jaxpr it was made from, XLA's executable, and the times of two stages; that
+    of the third is in `lowered`.
+    """
+    folder = _settings["folder"]()
+    if folder is None and not _settings["log"]():
+        return
+    seconds = {"trace": trace_seconds, "lower": lowered.seconds, "compile": compile_seconds}
+    if _settings["log"]():
+        _log(lowered.name, closed, seconds)
+    if folder is not None and folder not in _complaints:
+        try:
+            _dump(os.fspath(folder), lowered, closed, loaded, seconds)
+        except OSError as error:
+            _complain(folder, f"cannot write to the folder of the IR dump, {folder}: {error.strerror or error}. "
+                              "Nothing more is dumped there.")
+
+
+def _logger() -> Any:
+    import logging  # only who asks pays for it
+
+    return logging.getLogger("jaxlite")
+
+
+def _complain(subject: str, message: str) -> None:
+    if subject not in _complaints:
+        _complaints.add(subject)
+        _logger().warning(message)
+
+
+# --- the log line ------------------------------------------------------------------------------------
+
+
+def _log(name: str, closed: Any, seconds: dict[str, float]) -> None:
+    types = [var.aval.str_short() for var in closed.jaxpr.invars]
+    if len(types) > 20:
+        types[20:] = [f"... {len(types) - 20} more"]
+    stages = ", ".join(f"{stage} {_duration(time)}" for stage, time in seconds.items())
+    _logger().warning(f"compiled {name} ({', '.join(types)}) in {sum(seconds.values()):.3f} s: {stages}")
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+# --- the files ---------------------------------------------------------------------------------------
+
+
+def _dump(folder: str, lowered: Any, closed: Any, loaded: Any, seconds: dict[str, float]) -> None:
+    import json
+
+    modes = _modes(_settings["modes"]())
+    facts = _facts(lowered, closed, loaded, seconds)
+    texts = {}
+    if "jaxpr" in modes:
+        texts["jaxpr.txt"] = f"{closed}\n"
+    if "stablehlo" in modes:
+        texts["stablehlo.mlir"] = lowered.text(debug_info=True)
+    if "hlo" in modes:
+        texts["hlo.txt"] = "\n".join(module.to_string() for module in loaded.hlo_modules())
+    os.makedirs(folder, exist_ok=True)
+    with _next_number(folder) as number:
+        stem = f"{number:04d}_{_file_name(lowered.name)}"
+        facts["files"] = [f"{stem}.{ending}" for ending in texts]
+        texts["compile.json"] = json.dumps(facts, indent=2) + "\n"
+        for ending, text in texts.items():
+            with open(os.path.join(folder, f"{stem}.{ending}"), "w", encoding="utf-8") as file:
+                file.write(text)
+
+
+def _modes(text: str | None) -> set[str]:
+    asked = {mode.strip() for mode in (text or "").split(",")} - {""}
+    unknown = asked - {*MODES, "all"}
+    if unknown:
+        _complain(f"modes {text}", f"unknown in the modes of the IR dump: {', '.join(sorted(unknown))}; "
+                                   f"known are {', '.join(MODES)}, all")
+    return set(MODES) if "all" in asked else asked
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", name).strip("_.")[:80] or "unnamed"
+
+
+@contextlib.contextmanager
+def _next_number(folder: str) -> Iterator[int]:
+    """The first number that no file in the folder has; nobody else, in any thread or process, gets it."""
+    with open(os.path.join(folder, ".lock"), "a") as lock:
+        with contextlib.suppress(ImportError, OSError):  # a system or a file system without locks
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        numbers = (re.match(r"(\d+)_", name) for name in os.listdir(folder))
+        yield 1 + max((int(found[1]) for found in numbers if found), default=0)
+
+
+def _facts(lowered: Any, closed: Any, loaded: Any, seconds: dict[str, float]) -> dict[str, Any]:
+    jaxpr = closed.jaxpr
+    debug = jaxpr.debug_info
+    names = list(debug.arg_names) if debug is not None else []
+    location = debug.location.partition(" at ")[2] if debug is not None else ""
+    names += [f"argument {index}" for index in range(len(names), len(jaxpr.invars))]
+    kept = lowered.kept[len(jaxpr.constvars):]
+    parameters = [index for index, keep in enumerate(lowered.kept) if keep]
+    donated = {parameters[index] - len(jaxpr.constvars) for index in lowered.donated}
+    return {
+        "function": lowered.name,
+        "location": "" if _settings["is_hidden"](location) else location,
+        "called_from": _settings["caller"](),
+        "arguments": [
+            {"name": name, **_type(var.aval), "used": keep, "donated": index in donated}
+            for index, (name, var, keep) in enumerate(zip(names, jaxpr.invars, kept, strict=True))
+        ],
+        "constants": [_type(var.aval) for var in jaxpr.constvars],
+        "results": [_type(atom.aval) for atom in jaxpr.outvars],
+        "equations": len(jaxpr.eqns),
+        "seconds": seconds,
+        "cost": _numbers(loaded.cost_analysis),
+        "memory": _numbers(loaded.get_compiled_memory_stats),
+        "platform": lowered.platform,
+        "jaxlib": xla.VERSION_TEXT,
+        "process": os.getpid(),
+    }
+
+
+def _type(aval: Any) -> dict[str, Any]:
+    return {"type": aval.str_short(), "weak_type": getattr(aval, "weak_type", False)}
+
+
+def _numbers(analysis: Callable[[], Any]) -> dict[str, Any]:
+    """What XLA says of a program, as far as this platform knows it: names and finite numbers."""
+    try:
+        found = analysis()
+    except xla.XlaRuntimeError:
+        return {}
+    if not isinstance(found, dict):
+        found = {name: getattr(found, name) for name in dir(found) if name.endswith("_in_bytes")}
+    return {name: value for name, value in found.items() if abs(value) < float("inf")}

@@ -52,10 +52,17 @@ class Executable:
             if type(arg) is not ArrayImpl or arg.is_deleted() or arg._sharding is not self._sharding:
                 arg = arrays.put_array(arg, device, False, aval=avals[index])
             inputs.append(arg)
-        return self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
+        outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
+        if self.donated and not xla.ARRAYS_KNOW_DONATION:
+            for index in self.donated:
+                if inputs[index].is_deleted():
+                    inputs[index].delete()
+        return outs
 
     def fast_path(self, out_tree: Any) -> Any:
-        """The description that lets C++ run later calls of this signature by itself."""
+        """The description that lets C++ run later calls of this signature by itself, if it may."""
+        if self.donated and not xla.ARRAYS_KNOW_DONATION:
+            return None
         sharding = self._sharding
         inputs = sum(self.kept)
         return xla.FastPath(
@@ -118,3 +125,12 @@ def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, 
     loaded, seconds = backend.compile_lowered(lowered, device, options)
     report.compiled(lowered, closed, loaded, trace_seconds, seconds)
     return Executable(loaded, lowered, closed, device, committed)
+
+
+report.configure(
+    log=lambda: config.log_compiles.value,
+    folder=lambda: config.dump_ir_to.value,
+    modes=lambda: config.dump_ir_modes.value,
+    caller=lambda: source.summarize(source.current_traceback()),
+    is_hidden=source.is_own_file,
+)

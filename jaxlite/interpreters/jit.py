@@ -436,7 +436,7 @@ def argument_names(fun: Callable, in_tree: Any, options: Options | None) -> Call
         names = []
         for number, path in enumerate(_paths(in_tree)):
             if not path:
-                names.append(f"argument {number}")
+                names.append(f"#{number}")
                 continue
             inside = "".join(map(str, path[2:]))
             if path[0].idx == 0:

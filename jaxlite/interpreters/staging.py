@@ -14,8 +14,7 @@ import numpy as np
 
 from jaxlite.core import config, errors, source
 from jaxlite.core.aval import ShapedArray
-from jaxlite.core.jaxpr import (ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var, check_jaxpr,
-                                no_effects)
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var, check_jaxpr, no_effects
 from jaxlite.core.tracing import Trace, Tracer, set_trace
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 
@@ -57,14 +56,13 @@ class StagedTracer(Tracer):
 class StagingTrace(Trace):
     """Records equations. `constvars` stand for the concrete values, and outer tracers, that it met."""
 
-    __slots__ = ("eqns", "invars", "_constvars", "_constants", "effects")
+    __slots__ = ("eqns", "invars", "_constants", "effects")
 
     def __init__(self, debug_info: DebugInfo | None = None):
         super().__init__(debug_info)
         self.eqns: list[JaxprEqn] = []
         self.invars: list[Var] = []
-        self._constvars: list[Var] = []
-        self._constants: dict[int, tuple[Any, StagedTracer]] = {}
+        self._constants: dict[int, tuple[Any, Var]] = {}  # no tracers here: their cycle would keep the values
         self.effects = no_effects
 
     def new_arg(self, aval: Any) -> StagedTracer:
@@ -97,10 +95,8 @@ class StagingTrace(Trace):
     def _constant(self, value: Any, aval: Any) -> Var:
         found = self._constants.get(id(value))
         if found is None:
-            tracer = self._tracer(Var(aval))
-            self._constvars.append(tracer.var)
-            self._constants[id(value)] = found = (value, tracer)
-        return found[1].var
+            self._constants[id(value)] = found = (value, Var(aval))
+        return found[1]
 
     def lift(self, value: Any) -> StagedTracer:
         """A tracer of this trace for any value; scalars stay literals of the equations that use them."""
@@ -157,8 +153,7 @@ class StagingTrace(Trace):
             for index, var in enumerate(eqn.outvars):
                 if var not in read:
                     eqn.outvars[index] = DropVar(var.aval)
-        constants = [(var, value) for var, (value, _) in zip(self._constvars, self._constants.values(), strict=True)
-                     if var in read]
+        constants = [(var, value) for value, var in self._constants.values() if var in read]
         self.alive = False
         jaxpr = Jaxpr([var for var, _ in constants], self.invars, outvars, self.eqns, self.effects, self.debug_info)
         if config.enable_checks.value:
@@ -187,8 +182,6 @@ def trace_to_jaxpr(fun: Callable[..., Sequence[Any]], in_avals: Sequence[Any],
 def _check_leaks(trace: StagingTrace, tracers: list[StagedTracer]) -> None:
     del tracers
     leaked = [each for each in gc.get_referrers(trace) if isinstance(each, StagedTracer)]
-    known = {id(tracer) for _, tracer in trace._constants.values()}
-    leaked = [each for each in leaked if id(each) not in known]
     if leaked:
         raise errors.LeakChecked(f"Leaked tracer {leaked[0]}, made at {leaked[0].made_at() or 'the arguments'}, "
                                  f"while tracing {trace.debug_info}")

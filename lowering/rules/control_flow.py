@@ -54,7 +54,8 @@ def _platform_position(ctx: Any, platforms: Any) -> int:
 
 
 @lowers("while")
-def _while(ctx: Any, *operands: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int) -> list[Any]:
+def _while(ctx: Any, *operands: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int,
+           body_nconsts: int) -> list[Any]:
     first = cond_nconsts + body_nconsts
     cond_consts, body_consts, carry = operands[:cond_nconsts], operands[cond_nconsts:first], operands[first:]
     types = [ctx.type_of(aval) for aval in ctx.avals_out]

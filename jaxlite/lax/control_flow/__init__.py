@@ -6,6 +6,6 @@ from jaxlite.lax.control_flow.scan import map, scan, scan_p
 from jaxlite.lax.control_flow.while_loop import fori_loop, while_loop, while_p
 
 __all__ = [
-    "associative_scan", "cond", "cond_p", "fori_loop", "map", "platform_dependent", "platform_index_p", "scan", "scan_p",
-    "switch", "while_loop", "while_p",
+    "associative_scan", "cond", "cond_p", "fori_loop", "map", "platform_dependent", "platform_index_p", "scan",
+    "scan_p", "switch", "while_loop", "while_p",
 ]

@@ -53,7 +53,8 @@ def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int 
     def combine(a: list[Any], b: list[Any]) -> list[Any]:
         result, result_tree = tree_flatten(fn(tree_unflatten(tree, a), tree_unflatten(tree, b)))
         if result_tree != tree:
-            raise TypeError(f"the function of associative_scan returned the tree {result_tree}, its elements are {tree}")
+            raise TypeError(f"the function of associative_scan returned the tree {result_tree}, its elements are "
+                            f"{tree}")
         return result
 
     leaves = _scan(combine, leaves, axis)

@@ -22,7 +22,7 @@ from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatte
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.interpreters import execution
 from jaxlite.interpreters.jit import argument_names, clear_hooks, flatten_outputs
-from jaxlite.interpreters.staging import trace_to_jaxpr
+from jaxlite.interpreters.staging import StagingTrace, trace_to_jaxpr
 from jaxlite.lax.shaping import convert
 from lowering import xla
 
@@ -125,6 +125,9 @@ def as_result(value: Any) -> Any:
         return value
     if hasattr(value, "__jax_array__"):
         return as_result(value.__jax_array__())
+    trace = state.trace
+    if isinstance(trace, StagingTrace) and getattr(value, "shape", ()):
+        return trace.lift(value)  # the same constant of the program as the operand
     return arrays.put_array(value, execution.default_device(), False)
 
 
@@ -163,7 +166,8 @@ def _structure(jaxpr: Jaxpr) -> Any:
 
     inputs = tuple(map(bind, (*jaxpr.constvars, *jaxpr.invars)))
     eqns = tuple(
-        (eqn.primitive, tuple(map(read, eqn.invars)), *map(_param_key, eqn.params.items()), tuple(map(bind, eqn.outvars)))
+        (eqn.primitive, tuple(map(read, eqn.invars)), *map(_param_key, eqn.params.items()),
+         tuple(map(bind, eqn.outvars)))
         for eqn in jaxpr.eqns)
     return inputs, eqns, tuple(map(read, jaxpr.outvars))
 
@@ -258,8 +262,8 @@ class Carry:
             return
         paths = tree_flatten_with_path(self.tree.unflatten(range(self.tree.num_leaves)))[0]
         differences = "\n".join(
-            f"  * the input carry {self._component(path)} has type {type_text(aval)} but the corresponding output carry "
-            f"component has type {type_text(out)}, so {difference_text(aval, out)}"
+            f"  * the input carry {self._component(path)} has type {type_text(aval)} but the corresponding output "
+            f"carry component has type {type_text(out)}, so {difference_text(aval, out)}"
             for (path, _), aval, out in zip(paths, self.avals, out_avals, strict=True) if not typematch(aval, out))
         raise TypeError(
             f"{self.what} body function carry input and carry output must have equal types, but they differ:\n\n"

@@ -14,13 +14,22 @@ import numpy as np
 from jaxlite.core import dtypes, source
 from jaxlite.core.aval import ShapedArray, shaped_array, typematch
 from jaxlite.core.errors import JaxprTypeError
-from jaxlite.core.jaxpr import ClosedJaxpr, Var
+from jaxlite.core.jaxpr import ClosedJaxpr, Var, no_effects
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from jaxlite.core.values import aval_of, is_array_like
-from jaxlite.lax.control_flow.bodies import (Body, as_result, check_operands, difference_text, flatten_values,
-                                             runs_in_python, shared, trace_body, type_text)
+from jaxlite.lax.control_flow.bodies import (
+    Body,
+    as_result,
+    check_operands,
+    difference_text,
+    flatten_values,
+    runs_in_python,
+    shared,
+    trace_body,
+    type_text,
+)
 from jaxlite.lax.elementwise import clamp, ne
 from jaxlite.lax.shaping import convert
 
@@ -33,7 +42,7 @@ _absent: Any = type("absent", (), {"__repr__": lambda self: "<absent>"})()
 
 @cond_p.def_effectful_abstract_eval
 def _cond_aval(index: Any, *avals: Any, branches: tuple[ClosedJaxpr, ...], branches_platforms: Any = None) -> Any:
-    effects = frozenset()
+    effects = no_effects
     for branch in branches:
         check_operands("cond", avals, branch.in_avals)
         effects |= branch.effects
@@ -160,14 +169,14 @@ def _choose(what: str, index: Any, funs: Sequence[Callable], names: Sequence[str
     leaves, _, avals = flatten_values(f"the operands of {what}", operands)
     _, in_tree = tree_flatten((operands, {}))
     bodies = [trace_body(fun, in_tree, avals, what) for fun in funs]
-    # Messages speak of the first branch in the user's order: of cond's, which are reversed, that is the last.
-    order = range(len(bodies)) if what != "cond" else (1, 0)
+    # The branches in the user's order; cond's come here as (false_fun, true_fun).
+    order = tuple(range(len(bodies))) if what != "cond" else (1, 0)
     for other in order[1:]:
         _check_same(what, *((names[at], funs[at], bodies[at]) for at in (order[0], other)))
     key = ("cond", *map(id, bodies))
     found = bodies[0].derived.get(key)
     if found is None:
-        found = bodies[0].derived[key] = bodies, *_joined(bodies)
+        found = bodies[0].derived[key] = bodies, *_joined(bodies, order)
     _, branches, consts, forwarded = found
     values = [*consts, *leaves]
     if branches[0].jaxpr.outvars or not is_eager() or any(branch.effects for branch in branches):
@@ -178,15 +187,16 @@ def _choose(what: str, index: Any, funs: Sequence[Callable], names: Sequence[str
     return tree_unflatten(bodies[0].out_tree, results)
 
 
-def _joined(bodies: Sequence[Body]) -> tuple[tuple[ClosedJaxpr, ...], list[Any], tuple[int | None, ...]]:
+def _joined(bodies: Sequence[Body], order: Sequence[int],
+            ) -> tuple[tuple[ClosedJaxpr, ...], list[Any], tuple[int | None, ...]]:
     """Branches that all take the same operands: the consts of all, then the operands.
 
     Returns: the param `branches`; the consts; and for each result the operand that it is in all branches, or None.
     """
     positions: dict[int, int] = {}
     consts: list[Any] = []
-    for body in bodies:
-        for const in body.consts:
+    for at in order:
+        for const in bodies[at].consts:
             if positions.setdefault(id(const), len(consts)) == len(consts):
                 consts.append(const)
     avals = [aval_of(const) for const in consts]
@@ -218,8 +228,8 @@ def _check_same(what: str, one: tuple[str, Callable, Body], other: tuple[str, Ca
         remedy = "all output types match"
         paths = tree_flatten_with_path(body1.out_tree.unflatten(range(body1.out_tree.num_leaves)))[0]
         differences = [
-            f"the output of {name1}{_at(path)} has type {type_text(a)} but the corresponding output of {name2} has type "
-            f"{type_text(b)}, so {difference_text(a, b)}"
+            f"the output of {name1}{_at(path)} has type {type_text(a)} but the corresponding output of {name2} has "
+            f"type {type_text(b)}, so {difference_text(a, b)}"
             for (path, _), a, b in zip(paths, body1.out_avals, body2.out_avals, strict=True) if not typematch(a, b)]
     else:
         problem = f"{what} branch outputs must have the same pytree structure, but they differ"

@@ -16,8 +16,16 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
-from jaxlite.lax.control_flow.bodies import (Body, Carry, as_result, check_operands, flatten_values, runs_in_python,
-                                             shared, trace_body)
+from jaxlite.lax.control_flow.bodies import (
+    Body,
+    Carry,
+    as_result,
+    check_operands,
+    flatten_values,
+    runs_in_python,
+    shared,
+    trace_body,
+)
 from jaxlite.lax.shaping import broadcast_in_dim, concatenate
 from jaxlite.lax.slicing import dynamic_index_in_dim
 
@@ -94,14 +102,15 @@ def checked_unroll(unroll: Any, length: int) -> int:
 
 
 def _length(what: str, xs: Any, avals: list[Any], length: Any) -> int:
-    sizes = {}
+    sizes: dict[int, int] = {}
     for index, aval in enumerate(avals):
         if not aval.shape:
             raise ValueError(f"{what} got value with no leading axis to scan over: {_leaf_name(xs, index)} is {aval}.")
         sizes.setdefault(aval.shape[0], index)
     if len(sizes) > 1:
         found = ", ".join(f"{_leaf_name(xs, index)} is {aval}" for index, aval in enumerate(avals))
-        raise ValueError(f"{what} got values with different leading axis sizes: {', '.join(map(str, sizes))}. ({found})")
+        raise ValueError(f"{what} got values with different leading axis sizes: {', '.join(map(str, sizes))}. "
+                         f"({found})")
     if length is not None:
         if isinstance(length, Tracer):
             raise errors.ConcretizationTypeError(

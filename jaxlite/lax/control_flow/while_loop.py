@@ -12,14 +12,22 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes, source
-from jaxlite.core.aval import ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr, Var
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
-from jaxlite.lax.control_flow.bodies import (Body, Carry, as_result, check_operands, flatten_values, runs_in_python,
-                                             shared, trace_body)
+from jaxlite.lax.control_flow.bodies import (
+    Body,
+    Carry,
+    as_result,
+    check_operands,
+    flatten_values,
+    runs_in_python,
+    shared,
+    trace_body,
+    type_text,
+)
 from jaxlite.lax.control_flow.scan import checked_unroll, scan_steps
 from jaxlite.lax.elementwise import add, lt
 from jaxlite.lax.shaping import convert_element_type
@@ -63,6 +71,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
     leaves, tree, avals = flatten_values("the initial carry of while_loop", init_val)
     _, in_tree = tree_flatten(((init_val,), {}))
     carry = Carry("while_loop", body_fun, 0, 1, tree, avals)
+    condition: Any = None
 
     def trace() -> Body:
         nonlocal condition
@@ -70,7 +79,6 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
         _check_condition(cond_fun, condition)
         return trace_body(body_fun, in_tree, carry.avals, "while_loop")
 
-    condition: Any = None
     body = carry.settle(trace, lambda out_tree: out_tree)
     return tree_unflatten(tree, _bind(condition, body, carry.convert(leaves)))
 
@@ -146,15 +154,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
     if not callable(body_fun):
         raise TypeError("lax.fori_loop: body_fun argument should be callable.")
     bounds = [lower, upper]
-    avals = [aval_of(lower), aval_of(upper)]
-    for aval in avals:
-        if aval.shape or dtypes.kind(aval.dtype) not in "iu":
-            if avals[0].dtype != avals[1].dtype:
-                break
-            raise TypeError(f"lower and upper arguments to fori_loop must be scalar integers, got {avals[0]} and "
-                            f"{avals[1]}")
-    if avals[0].dtype != avals[1].dtype:
-        bounds = _common_bounds(bounds, avals)
+    if type(lower) is not int or type(upper) is not int:
+        bounds = _common_bounds(bounds)
     if not any(isinstance(bound, Tracer) for bound in bounds):
         start, stop = int(lower), int(upper)
         length = max(stop - start, 0)
@@ -163,25 +164,31 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
                 init_val = body_fun(index, init_val)
             return init_val
         count = 1 if unroll is None else checked_unroll(unroll, length)
-        (_, result), _ = scan_steps("fori_loop", body_fun, _count_and_step, (start, init_val), (start, init_val), (0, 1),
-                                    [], length, False, count)
-        return result
+        carry = (start, init_val)
+        last, _ = scan_steps("fori_loop", body_fun, _count_and_step, carry, carry, (0, 1), [], length, False, count)
+        return last[1]
     if unroll not in (None, False, 1):
         raise ValueError("Can only use `unroll` in `fori_loop` if the loop bounds are statically known.")
-    return _fori_while(*bounds, body_fun, init_val)
+    return _fori_while(bounds[0], bounds[1], body_fun, init_val)
 
 
-def _common_bounds(bounds: list[Any], avals: list[ShapedArray]) -> list[Any]:
-    """Bounds of one dtype: that of the one which is not weakly typed."""
-    if all(dtypes.kind(aval.dtype) in "iu" and not aval.shape for aval in avals):
-        for index in (0, 1):
-            if avals[index].weak_type and not avals[1 - index].weak_type:
-                bound, dtype = bounds[index], avals[1 - index].dtype
-                result = list(bounds)
-                result[index] = np.array(bound, dtype) if isinstance(bound, int) else convert_element_type(bound, dtype)
-                return result
-    raise TypeError(f"lower and upper arguments to fori_loop must have equal types, got {avals[0].dtype} and "
-                    f"{avals[1].dtype}")
+def _common_bounds(bounds: list[Any]) -> list[Any]:
+    """Bounds of one dtype: that of the one which is not weakly typed. Raises: TypeError for anything but integers."""
+    avals = [aval_of(bound) for bound in bounds]
+    integers = all(dtypes.kind(aval.dtype) in "iu" and not aval.shape for aval in avals)
+    if avals[0].dtype == avals[1].dtype:
+        if not integers:
+            raise TypeError("lower and upper arguments to fori_loop must be scalar integers, got "
+                            f"{type_text(avals[0])} and {type_text(avals[1])}")
+        return bounds
+    weak = [index for index in (0, 1) if avals[index].weak_type]
+    if not integers or len(weak) != 1:
+        raise TypeError(f"lower and upper arguments to fori_loop must have equal types, got {avals[0].dtype} and "
+                        f"{avals[1].dtype}")
+    (index,) = weak
+    bound, dtype = bounds[index], avals[1 - index].dtype
+    bounds[index] = np.array(bound, dtype) if isinstance(bound, int) else convert_element_type(bound, dtype)
+    return bounds
 
 
 def _count_and_step(body_fun: Callable, index: Any, value: Any) -> Any:

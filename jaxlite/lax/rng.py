@@ -1,0 +1,65 @@
+"""Bits from the backend's counter-based generators, and uniform numbers from its own."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from typing import Any
+
+from jaxlite.core import dtypes
+from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.primitive import Primitive
+from jaxlite.lax import shaping
+
+
+class RandomAlgorithm(enum.IntEnum):
+    """Which generator `rng_bit_generator` uses."""
+
+    RNG_DEFAULT = 0
+    RNG_THREE_FRY = 1
+    RNG_PHILOX = 2
+
+    def __str__(self) -> str:
+        return self.name
+
+
+rng_bit_generator_p = Primitive("rng_bit_generator", multiple_results=True)
+rng_uniform_p = Primitive("rng_uniform")
+
+
+@rng_bit_generator_p.def_abstract_eval
+def _rng_bit_generator_aval(key: Any, *, shape: tuple[int, ...], dtype: Any, algorithm: int, out_sharding: Any = None,
+                            ) -> list[ShapedArray]:
+    if (key.shape, key.dtype) not in (((4,), dtypes.uint32), ((2,), dtypes.uint64)):
+        raise TypeError(f"rng_bit_generator requires a key of type uint32[4] or uint64[2], got {key}")
+    if dtypes.kind(dtype) != "u":
+        raise TypeError(f"rng_bit_generator: unsupported dtype {dtype}; it makes unsigned integers")
+    return [key, shaped_array(shape, dtype, False)]
+
+
+def rng_bit_generator(key: Any, shape: Any, dtype: Any = dtypes.uint32,
+                      algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT, *, out_sharding: Any = None) -> list[Any]:
+    """Random bits from a key: the same key gives the same bits, on one platform and algorithm.
+
+    Args:
+      key: uint32[4] or uint64[2].
+      dtype: an unsigned integer dtype.
+    Returns: the key for the next call, and the bits.
+    """
+    return list(rng_bit_generator_p.bind(
+        key, shape=shaping.canonical_shape(shape), dtype=dtypes.check_user_dtype_supported(dtype, "rng_bit_generator"),
+        algorithm=RandomAlgorithm(operator.index(algorithm)), out_sharding=None))
+
+
+@rng_uniform_p.def_abstract_eval
+def _rng_uniform_aval(a: Any, b: Any, *, shape: tuple[int, ...]) -> ShapedArray:
+    if a.dtype != b.dtype:
+        raise ValueError(f"Arguments to rng_uniform must have identical dtypes, got {a.dtype} and {b.dtype}.")
+    if a.shape or b.shape:
+        raise ValueError(f"Arguments to rng_uniform must be scalars; got shapes {a.shape} and {b.shape}.")
+    return shaped_array(shape, a.dtype, a.weak_type and b.weak_type)
+
+
+def rng_uniform(a: Any, b: Any, shape: Any) -> Any:
+    """Uniform numbers in [a, b) from the backend's stateful generator: not reproducible, not for use in science."""
+    return rng_uniform_p.bind(a, b, shape=shaping.canonical_shape(shape))

@@ -1,0 +1,34 @@
+"""Tokens: values without data that order side effects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite.core.aval import AbstractToken, abstract_token
+from jaxlite.core.primitive import Primitive
+
+create_token_p = Primitive("create_token")
+after_all_p = Primitive("after_all")
+
+
+@create_token_p.def_abstract_eval
+def _create_token_aval() -> AbstractToken:
+    return abstract_token
+
+
+def create_token(_: Any = None) -> Any:
+    """A token to start a chain of ordered effects with; only inside a traced function."""
+    return create_token_p.bind()
+
+
+@after_all_p.def_abstract_eval
+def _after_all_aval(*operands: Any) -> AbstractToken:
+    for operand in operands:
+        if not isinstance(operand, AbstractToken):
+            raise TypeError(f"Arguments to after_all must be tokens, got {operand}")
+    return abstract_token
+
+
+def after_all(*operands: Any) -> Any:
+    """A token that is there once all of the given ones are."""
+    return after_all_p.bind(*operands)

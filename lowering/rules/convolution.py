@@ -1,0 +1,37 @@
+"""StableHLO rule of `conv_general_dilated`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowering.rules import lowers
+
+
+@lowers("conv_general_dilated")
+def _conv_general_dilated(ctx: Any, lhs: Any, rhs: Any, *, window_strides: Any, padding: Any, lhs_dilation: Any,
+                          rhs_dilation: Any, dimension_numbers: Any, feature_group_count: int, batch_group_count: int,
+                          precision: Any, preferred_element_type: Any, out_sharding: Any = None) -> Any:
+    rank = len(window_strides)
+    numbers = ctx.attribute(
+        f"#stablehlo.conv<[{_spec(dimension_numbers.lhs_spec, 'bf')}]x[{_spec(dimension_numbers.rhs_spec, 'oi')}]->"
+        f"[{_spec(dimension_numbers.out_spec, 'bf')}]>")
+    attributes = {
+        "window_strides": ctx.i64s(window_strides), "lhs_dilation": ctx.i64s(lhs_dilation),
+        "rhs_dilation": ctx.i64s(rhs_dilation), "window_reversal": ctx.bools([False] * rank),
+        "dimension_numbers": numbers, "feature_group_count": ctx.i64(feature_group_count),
+        "batch_group_count": ctx.i64(batch_group_count),
+    }  # fmt: skip
+    if rank:
+        attributes["padding"] = ctx.dense_i64(padding)
+    if isinstance(precision, tuple) and not hasattr(precision, "accumulation_type"):
+        names = ", ".join(f"#stablehlo<precision {each.name}>" for each in precision)
+        attributes["precision_config"] = ctx.attribute(f"[{names}]")
+    return ctx.emit1("stablehlo.convolution", lhs, rhs, **attributes)
+
+
+def _spec(positions: Any, names: str) -> str:
+    """`b, 0, 1, f`: what stands at each axis."""
+    labels = [""] * len(positions)
+    for index, axis in enumerate(positions):
+        labels[axis] = names[index] if index < 2 else str(index - 2)
+    return ", ".join(labels)

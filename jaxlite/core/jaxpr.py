@@ -8,9 +8,11 @@ live what needs only the data: walking sub-jaxprs, evaluation, and the checker. 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
-from jaxlite.core import source
+import numpy as np
+
+from jaxlite.core import dtypes, source
 from jaxlite.core.aval import AbstractValue, ShapedArray, typematch
 from jaxlite.core.errors import JaxprTypeError
 
@@ -36,6 +38,7 @@ class DropVar(Var):
         return "_"
 
 
+@final
 class Literal:
     """A scalar constant that stands in an equation itself. `val` is a Python or NumPy scalar."""
 
@@ -262,7 +265,7 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
 
     def read(atom: Any, where: str) -> None:
         if isinstance(atom, Literal):
-            if np_shape(atom.val) != atom.aval.shape:
+            if not _fits(atom.val, atom.aval):
                 raise JaxprTypeError(f"{where}: literal {atom.val!r} does not have the type {atom.aval}")
         elif not isinstance(atom, Var) or atom not in bound:
             raise JaxprTypeError(f"{where}: {atom!r} is read but nothing bound it")
@@ -274,6 +277,9 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
         for atom in eqn.invars:
             read(atom, where)
         for sub in jaxprs_in_params(eqn.params):
+            if sub.constvars:
+                raise JaxprTypeError(f"{where}: a jaxpr in its params closes over {len(sub.constvars)} values; they "
+                                     "should be operands")
             check_jaxpr(sub)
         try:
             out_avals, _ = eqn.primitive.abstract_eval([atom.aval for atom in eqn.invars], eqn.params)
@@ -293,6 +299,13 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
         read(atom, "the outputs")
 
 
-def np_shape(value: Any) -> tuple[int, ...]:
-    """The shape of a literal's value; () for Python scalars."""
-    return getattr(value, "shape", ())
+_KINDS = "iufc"  # each holds the values of those before it, as far as a literal's kind is concerned
+
+
+def _fits(value: Any, aval: ShapedArray) -> bool:
+    """Whether a value can stand in a literal of a type: a scalar, and of no wider kind."""
+    if getattr(value, "shape", ()) or aval.shape:
+        return False
+    kind = dtypes.kind(np.asarray(value).dtype)
+    wanted = dtypes.kind(aval.dtype)
+    return kind == wanted if "b" in (kind, wanted) else _KINDS.index(kind) <= max(_KINDS.index(wanted), 1)

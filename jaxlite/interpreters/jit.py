@@ -20,6 +20,7 @@ from typing import Any
 
 from jaxlite.core import array as arrays
 from jaxlite.core import config, errors, source
+from jaxlite.core.aval import typematch
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager, state
@@ -554,6 +555,10 @@ jit_p = Primitive("jit", multiple_results=True)
 
 @jit_p.def_effectful_abstract_eval
 def _jit_aval(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    wanted = jaxpr.in_avals
+    if len(avals) != len(wanted) or not all(map(typematch, avals, wanted)):
+        raise TypeError(f"jit: the operands are {', '.join(map(str, avals)) or 'none'}, its jaxpr takes "
+                        f"{', '.join(map(str, wanted)) or 'none'}")
     return jaxpr.out_avals, jaxpr.effects
 
 

@@ -120,14 +120,15 @@ def flatten_values(what: str, value: Any) -> tuple[list[Any], Any, list[Any]]:
 
 
 def as_result(value: Any) -> Any:
-    """An operand that is returned as it came: an array, also where it was a Python or NumPy value."""
+    """An operand that is returned as it came: an array, also where it was a Python or NumPy value. Scalars stay what
+    they are inside a trace, where they are literals."""
     if isinstance(value, Tracer) or type(value) is ArrayImpl:
         return value
     if hasattr(value, "__jax_array__"):
         return as_result(value.__jax_array__())
     trace = state.trace
-    if isinstance(trace, StagingTrace) and getattr(value, "shape", ()):
-        return trace.lift(value)  # the same constant of the program as the operand
+    if isinstance(trace, StagingTrace):
+        return trace.lift(value) if np.ndim(value) else value  # the same constant of the program as the operand
     return arrays.put_array(value, execution.default_device(), False)
 
 

@@ -27,7 +27,7 @@ from jaxlite.lax.control_flow.bodies import (
     trace_body,
 )
 from jaxlite.lax.shaping import broadcast_in_dim, concatenate
-from jaxlite.lax.slicing import dynamic_index_in_dim
+from jaxlite.lax.slicing import dynamic_index_in_dim, index_in_dim
 
 scan_p = Primitive("scan", multiple_results=True, memoise=False)
 
@@ -109,13 +109,13 @@ def _length(what: str, xs: Any, avals: list[Any], length: Any) -> int:
         sizes.setdefault(aval.shape[0], index)
     if len(sizes) > 1:
         found = ", ".join(f"{_leaf_name(xs, index)} is {aval}" for index, aval in enumerate(avals))
-        raise ValueError(f"{what} got values with different leading axis sizes: {', '.join(map(str, sizes))}. "
+        raise ValueError(f"{what} got values with different leading axis sizes: {', '.join(str(size) for size in sizes)}. "
                          f"({found})")
     if length is not None:
         if isinstance(length, Tracer):
             raise errors.ConcretizationTypeError(
-                length, f"The `length` argument to `{what}` expects a concrete `int` value. For scan-like iteration "
-                        "with a dynamic length, use `while_loop` or `fori_loop`.")
+                length, f"the `length` argument of `{what}` is a concrete `int`; for a length that is known only at run "
+                        "time use `while_loop` or `fori_loop`")
         length = int(length)
         if length < 0:
             raise ValueError(f"{what} got a negative `length`: {length}.")
@@ -201,8 +201,13 @@ def _python_scan(step: Callable, carry: Any, xs: Any, length: int, reverse: bool
     xs = tree_map(as_result, xs)
     steps: list[Any] = [None] * length
     for index in reversed(range(length)) if reverse else range(length):
-        carry, steps[index] = step(carry, tree_map(lambda x, at=index: dynamic_index_in_dim(x, at, keepdims=False), xs))
+        carry, steps[index] = step(carry, tree_map(lambda x, at=index: _element_at(x, at), xs))
     return carry, tree_map(lambda *ys: _stack(ys), *steps)
+
+
+def _element_at(x: Any, index: int) -> Any:
+    # Eagerly, one compiled operation for all indices.
+    return (index_in_dim if isinstance(x, Tracer) else dynamic_index_in_dim)(x, index, 0, keepdims=False)
 
 
 def _stack(values: Sequence[Any]) -> Any:

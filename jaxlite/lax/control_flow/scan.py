@@ -109,13 +109,13 @@ def _length(what: str, xs: Any, avals: list[Any], length: Any) -> int:
         sizes.setdefault(aval.shape[0], index)
     if len(sizes) > 1:
         found = ", ".join(f"{_leaf_name(xs, index)} is {aval}" for index, aval in enumerate(avals))
-        raise ValueError(f"{what} got values with different leading axis sizes: {', '.join(str(size) for size in sizes)}. "
-                         f"({found})")
+        raise ValueError(f"{what} got values with different leading axis sizes: "
+                         f"{', '.join(str(size) for size in sizes)}. ({found})")
     if length is not None:
         if isinstance(length, Tracer):
             raise errors.ConcretizationTypeError(
-                length, f"the `length` argument of `{what}` is a concrete `int`; for a length that is known only at run "
-                        "time use `while_loop` or `fori_loop`")
+                length, f"the `length` argument of `{what}` is a concrete `int`; for a length that is known only at "
+                        "run time use `while_loop` or `fori_loop`")
         length = int(length)
         if length < 0:
             raise ValueError(f"{what} got a negative `length`: {length}.")

@@ -281,8 +281,7 @@ class _Printer:
         self.words.update(self.definitions.values())
         docs: list[Any] = []
         for shared, name in self.definitions.items():
-            docs += [self.keyword("let "), self.text(name + " = "), self.jaxpr(shared, {}), self.keyword(" in"),
-                     self.brk()]
+            docs += [self.text(f"let {name} = "), self.jaxpr(shared, {}), self.text(" in"), self.brk()]
         return docs
 
     def program(self, jaxpr: Jaxpr) -> Any:

@@ -45,8 +45,8 @@ class Option:
         self.state.set_global(self.parse(value, self.name))
 
     @contextmanager
-    def __call__(self, value: Any) -> Iterator[None]:
-        """Override the value in this thread, inside a `with` block."""
+    def __call__(self, value: Any = True) -> Iterator[None]:
+        """Override the value in this thread, inside a `with` block; options that are on or off are turned on."""
         previous = self.state.swap_local(self.parse(value, self.name))
         try:
             yield

@@ -48,8 +48,16 @@ class Options:
         self.donate_argnums, self.donate_argnames = donate_argnums, donate_argnames
         self.keep_unused, self.device, self.inline = keep_unused, device, inline
         self.compiler_options = compiler_options
+        check_compiler_options(compiler_options)
         self.key = (static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, device, inline,
                     tuple(sorted(compiler_options.items())) if compiler_options else None)
+
+
+def check_compiler_options(options: dict[str, Any] | None) -> None:
+    """Raises TypeError for a value that no XLA option takes; which options there are, XLA knows."""
+    for name, value in (options or {}).items():
+        if not isinstance(value, (str, bool, int, float)):
+            raise TypeError(f"compiler option {name!r} must be a str, bool, int or float, got {type(value)}")
 
 
 def _as_ints(value: Any, what: str) -> tuple[int, ...] | None:
@@ -159,6 +167,7 @@ class Program:
         Args: `lowered` the module if there is one already; `options` go before the function's own.
         """
         if options:
+            check_compiler_options(options)
             options = {**(self.options.compiler_options or {}), **options}
         else:
             options = self.options.compiler_options

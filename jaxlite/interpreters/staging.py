@@ -168,19 +168,18 @@ def trace_to_jaxpr(fun: Callable[..., Sequence[Any]], in_avals: Sequence[Any],
     Returns: the jaxpr and the values of its constvars: closed-over arrays, and tracers of outer traces.
     """
     trace = StagingTrace(debug_info)
-    tracers = [trace.new_arg(aval) for aval in in_avals]
     try:
         with set_trace(trace):
-            jaxpr, consts = trace.finish(fun(*tracers))
+            jaxpr, consts = trace.finish(fun(*[trace.new_arg(aval) for aval in in_avals]))
     finally:
         trace.alive = False
     if config.check_tracer_leaks.value:
-        _check_leaks(trace, tracers)
+        _check_leaks(trace)
     return jaxpr, consts
 
 
-def _check_leaks(trace: StagingTrace, tracers: list[StagedTracer]) -> None:
-    del tracers
+def _check_leaks(trace: StagingTrace) -> None:
+    gc.collect()
     leaked = [each for each in gc.get_referrers(trace) if isinstance(each, StagedTracer)]
     if leaked:
         raise errors.LeakChecked(f"Leaked tracer {leaked[0]}, made at {leaked[0].made_at() or 'the arguments'}, "

@@ -193,7 +193,7 @@ def default_fill_value(dtype: Any) -> Any:
     return int(limits.min if kind == "i" else limits.max)
 
 
-def _scalar(value: Any) -> Any:
+def static_scalar(value: Any) -> Any:
     """A fill value as a Python or NumPy scalar."""
     if isinstance(value, Tracer):
         raise TypeError("fill_value must be a concrete scalar, known while tracing; select with a mask instead")
@@ -233,7 +233,7 @@ def gather(operand: Any, start_indices: Any, dimension_numbers: GatherDimensionN
     if parsed is not GatherScatterMode.FILL_OR_DROP:
         fill_value = None
     else:
-        fill_value = default_fill_value(aval_of(operand).dtype) if fill_value is None else _scalar(fill_value)
+        fill_value = default_fill_value(aval_of(operand).dtype) if fill_value is None else static_scalar(fill_value)
     return gather_p.bind(operand, start_indices, dimension_numbers=_as_axes(dimension_numbers),
                          slice_sizes=tuple(map(operator.index, slice_sizes)), unique_indices=bool(unique_indices),
                          indices_are_sorted=bool(indices_are_sorted), mode=parsed, fill_value=fill_value)

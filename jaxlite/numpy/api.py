@@ -38,14 +38,27 @@ def api(*static: str) -> Callable[[F], F]:
             return call(*args, **kwargs)
 
         call = compile_first
+        wrapper: Any
+        code = fun.__code__
+        positional = code.co_argcount
+        if code.co_posonlyargcount == positional and not code.co_kwonlyargcount and not fun.__defaults__ \
+                and positional in (1, 2):  # the operators' way: no packing of arguments
+            if positional == 1:
 
-        @functools.wraps(fun)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
-            if state.trace is eager_trace:
-                return call(*args, **kwargs)
-            return fun(*args, **kwargs)
+                def wrapper(x: Any, /) -> Any:
+                    return call(x) if state.trace is eager_trace else fun(x)
+            else:
 
-        return wrapper
+                def wrapper(x: Any, y: Any, /) -> Any:
+                    return call(x, y) if state.trace is eager_trace else fun(x, y)
+        else:
+
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                if state.trace is eager_trace:
+                    return call(*args, **kwargs)
+                return fun(*args, **kwargs)
+
+        return functools.wraps(fun)(wrapper)
 
     return decorate
 
@@ -160,7 +173,7 @@ def _promoter(adjust: Callable[[Any, bool], tuple[Any, bool]], doc: str) -> Call
                 avals.append(AVAL_OF[kind](arg))
             else:
                 check_arrays(name, *args)
-                return promote(name, *_unwrap(args))
+                return promote(name, *unwrap(args))
         key = (adjust, *avals, _promotion_state.value, _rank_state.value, _x64_state.value)
         plan = _plans.get(key)
         if plan is None:
@@ -176,8 +189,21 @@ def _promoter(adjust: Callable[[Any, bool], tuple[Any, bool]], doc: str) -> Call
 
 
 def _apply(arg: Any, dtype: Any, weak: bool, shape: Any, dimensions: tuple[int, ...]) -> Any:
+    if type(arg) in _SCALARS and not weak and state.trace is not eager_trace:
+        return scalar(arg, dtype)
     arg = shaping.convert(arg, dtype, weak)
     return arg if shape is None else shaping.broadcast_in_dim(arg, shape, dimensions)
+
+
+_SCALARS = frozenset((bool, int, float, complex))
+
+
+def scalar(value: Any, dtype: Any) -> Any:
+    """A Python scalar in a dtype, as a constant of the program; integers wrap, floats overflow to infinity."""
+    if type(value) is float and -6e4 < value < 6e4:  # fits all but the narrowest floats, which do not warn
+        return dtype.type(value)
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(dtype)[()]
 
 
 promote = _promoter(_standard, "The arguments checked, converted to one dtype, brought to one rank: ready for lax.")
@@ -210,7 +236,15 @@ def _report_rank_promotion(name: str, shapes: list[tuple[int, ...]]) -> None:
                   stacklevel=6)
 
 
-def _unwrap(args: Any) -> list[Any]:
+def dtype_of(x: Any) -> Any:
+    """The dtype of an array, tracer or scalar."""
+    try:
+        return x.aval.dtype
+    except AttributeError:
+        return aval_of(x).dtype
+
+
+def unwrap(args: Any) -> list[Any]:
     """Arguments of classes that stand for arrays, as arrays or scalars."""
     return [arg if type(arg) in AVAL_OF or isinstance(arg, Tracer) else
             arg.__jax_array__() if hasattr(arg, "__jax_array__") else _plain_scalar(arg) for arg in args]
@@ -242,5 +276,10 @@ def unsupported(name: str, **arguments: Any) -> None:
     """Refuse arguments that NumPy has and this API has no use for, such as `out`."""
     for argument, value in arguments.items():
         if value is not None:
-            raise NotImplementedError(f"The {argument!r} argument of jnp.{name} is not supported: arrays are immutable. "
-                                      "Use the function's result.")
+            raise NotImplementedError(f"The {argument!r} argument of jnp.{name} is not supported: arrays are "
+                                      "immutable. Use the function's result.")
+
+
+def is_complex(x: Any) -> bool:
+    """Whether an array has a complex dtype."""
+    return dtypes.kind(aval_of(x).dtype) == "c"

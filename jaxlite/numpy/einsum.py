@@ -1,0 +1,234 @@
+"""einsum: sums of products in Einstein's notation, as a sequence of transposes, reductions and `dot_general`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy import reductions, ufuncs
+from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: str | bool | list[tuple[int, ...]] = "auto",
+           precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+    """Sums of products of array elements, named by index letters.
+
+    Args:
+      subscripts: as in NumPy: 'ij,jk->ik', with implicit output ('ij,jk'), with '...' for broadcast axes; or operands
+        and lists of axis numbers in turn.
+      optimize: the order of contraction of more than two operands: 'auto' or True finds a cheap one, 'greedy',
+        'optimal', False takes them from left to right, or a path from `einsum_path`.
+      precision, preferred_element_type: as in `lax.dot_general`.
+    Raises: ValueError for subscripts that do not fit the operands; TypeError for sizes that differ.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.einsum('ij,j->i', jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
+    """
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
+    spec, operands = _parse_arguments(subscripts, operands)
+    check_arrays("einsum", *operands)
+    inputs, output = _parse(spec, [aval_of(operand).shape for operand in operands])
+    if isinstance(optimize, list):
+        optimize = tuple(tuple(step) if isinstance(step, (tuple, list)) else step for step in optimize)  # type: ignore[assignment]
+    if preferred_element_type is not None:
+        preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "einsum")
+    return _einsum(*operands, inputs=tuple(inputs), output=output, optimize=optimize, precision=precision,
+                   preferred_element_type=preferred_element_type)
+
+
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[tuple[int, ...]], Any]:
+    """The order in which `einsum` contracts its operands, and a report of its cost, by NumPy."""
+    spec, operands = _parse_arguments(subscripts, operands)
+    shapes = [aval_of(operand).shape for operand in operands]
+    path, info = np.einsum_path(spec, *[np.broadcast_to(np.float32(0), shape) for shape in shapes],
+                                optimize="greedy" if optimize in ("auto", True) else optimize)
+    return path[1:], info
+
+
+def _parse_arguments(subscripts: Any, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+    if isinstance(subscripts, str):
+        if not operands:
+            raise ValueError("einsum: no operands for the subscripts " + repr(subscripts))
+        return subscripts.replace(" ", ""), tuple(operands)
+    given = (subscripts, *operands)
+    arrays, lists = given[0:len(given) // 2 * 2:2], given[1::2]
+
+    def text(axes: Any) -> str:
+        return "".join("..." if axis is Ellipsis else _LETTERS[operator.index(axis)] for axis in axes)
+
+    spec = ",".join(map(text, lists))
+    if len(given) % 2:
+        spec += "->" + text(given[-1])
+    return spec, tuple(arrays)
+
+
+def _parse(spec: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
+    """Index letters of each operand and of the output; '...' becomes letters of its own."""
+    left, arrow, right = spec.partition("->")
+    inputs = left.split(",")
+    if len(inputs) != len(shapes):
+        raise ValueError(f"einsum: {spec!r} names {len(inputs)} operands, got {len(shapes)}")
+    for text in (*inputs, right):
+        if text.count("...") > 1 or "." in text.replace("...", ""):
+            raise ValueError(f"einsum: '.' stands in {spec!r} outside of one '...'")
+        for letter in text.replace("...", ""):
+            if letter not in _LETTERS:
+                raise ValueError(f"einsum: {letter!r} in {spec!r} is not a letter")
+    free = [letter for letter in _LETTERS if letter not in spec]
+    broadcast_rank = max([len(shape) - len(text.replace("...", "")) for text, shape in zip(inputs, shapes, strict=True)
+                          if "..." in text], default=0)
+    if broadcast_rank > len(free):
+        raise ValueError("einsum: too many axes")
+    dots = "".join(free[:max(broadcast_rank, 0)])
+    expanded = []
+    for text, shape in zip(inputs, shapes, strict=True):
+        if "..." in text:
+            count = len(shape) - len(text.replace("...", ""))
+            if count < 0:
+                raise ValueError(f"einsum: {text!r} names more axes than the operand of shape {shape} has")
+            text = text.replace("...", dots[len(dots) - count:])
+        if len(text) != len(shape):
+            raise ValueError(f"einsum: {text!r} names {len(text)} axes, its operand has shape {shape}")
+        expanded.append(text)
+    everything = "".join(expanded)
+    if arrow:
+        output = right.replace("...", dots)
+    else:
+        output = (dots if any("..." in text for text in inputs) else "") + "".join(
+            sorted(letter for letter in set(everything) if everything.count(letter) == 1 and letter not in dots))
+    for letter in output:
+        if letter not in everything:
+            raise ValueError(f"einsum: the output names {letter!r}, which no operand has, in {spec!r}")
+    if len(set(output)) != len(output):
+        raise ValueError(f"einsum: the output names an index twice in {spec!r}")
+    sizes: dict[str, int] = {}
+    for text, shape in zip(expanded, shapes, strict=True):
+        for letter, size in zip(text, shape, strict=True):
+            known = sizes.setdefault(letter, size)
+            if known != size and 1 not in (known, size):
+                raise ValueError(f"einsum: index {letter!r} has size {known} in one operand and {size} in another, for "
+                                 f"{spec!r} with shapes {shapes}")
+            sizes[letter] = max(known, size) if 0 not in (known, size) else min(known, size)
+    return expanded, output
+
+
+def _path(inputs: tuple[str, ...], output: str, shapes: list[tuple[int, ...]], optimize: Any) -> list[tuple[int, ...]]:
+    if isinstance(optimize, tuple):
+        return [step for step in optimize if isinstance(step, tuple)]
+    if len(inputs) <= 2 or optimize is False:
+        return [(0,)] if len(inputs) == 1 else [(0, 1)] * (len(inputs) - 1) if len(inputs) == 2 else [
+            (0, len(inputs) - 1 - step) if step else (0, 1) for step in range(len(inputs) - 1)]
+    kind = "greedy" if optimize in ("auto", True) else optimize
+    dummies = [np.broadcast_to(np.float32(0), shape) for shape in shapes]
+    return np.einsum_path(",".join(inputs) + "->" + output, *dummies, optimize=kind)[0][1:]
+
+
+@api("inputs", "output", "optimize", "precision", "preferred_element_type")
+def _einsum(*operands: Any, inputs: tuple[str, ...], output: str, optimize: Any, precision: Any,
+            preferred_element_type: Any) -> Any:
+    values = promote_dtypes(*operands)
+    dtype = preferred_element_type
+    if dtype is None:
+        dtype = aval_of(values[0]).dtype
+    weak = preferred_element_type is None and all(aval_of(value).weak_type for value in values)
+    terms = list(zip(inputs, map(as_array, values), strict=True))
+    sizes: dict[str, int] = {}
+    for text, value in terms:
+        for letter, size in zip(text, aval_of(value).shape, strict=True):
+            sizes[letter] = size if sizes.get(letter, 1) == 1 else sizes[letter]
+    terms = [_diagonals(text, value) for text, value in terms]
+    for step in _path(inputs, output, [aval_of(value).shape for value in values], optimize):
+        chosen = [terms[index] for index in sorted(step)]
+        terms = [term for index, term in enumerate(terms) if index not in step]
+        rest = set(output).union(*(text for text, _ in terms)) if terms else set(output)
+        text, value = chosen[0]
+        for other, other_value in chosen[1:]:
+            text, value = _contract(text, value, other, other_value, rest | _later(chosen, other), output, sizes,
+                                    precision, dtype)
+        terms.append(_sum_out(text, value, rest))
+    text, value = terms[0]
+    text, value = _sum_out(text, value, set(output))
+    value = shaping.transpose(value, [text.index(letter) for letter in output])
+    return shaping.convert(value, dtype, weak)
+
+
+def _later(chosen: list[tuple[str, Any]], current: str) -> set[str]:
+    """The letters of the operands of this step that are contracted after the current one."""
+    position = [text for text, _ in chosen].index(current)
+    return set().union(*(text for text, _ in chosen[position + 1:]))
+
+
+def _diagonals(text: str, value: Any) -> tuple[str, Any]:
+    """A repeated letter keeps the diagonal of its axes."""
+    for letter in sorted(set(text)):
+        while text.count(letter) > 1:
+            first = text.index(letter)
+            second = text.index(letter, first + 1)
+            shape = aval_of(value).shape
+            pair = (shape[first], shape[second])
+            rows = shaping.broadcasted_iota(dtypes.uint32, pair, 0)
+            columns = shaping.broadcasted_iota(dtypes.uint32, pair, 1)
+            mask = shaping.broadcast_in_dim(lax.eq(rows, columns), shape, (first, second))
+            value = lax.select(mask, value, shaping.full_like(value, 0))
+            value = reductions.sum(value, axis=second, dtype=aval_of(value).dtype)
+            text = text[:second] + text[second + 1:]
+    return text, value
+
+
+def _sum_out(text: str, value: Any, keep: set[str]) -> tuple[str, Any]:
+    axes = tuple(index for index, letter in enumerate(text) if letter not in keep)
+    if not axes:
+        return text, value
+    value = reductions.sum(value, axis=axes, dtype=aval_of(value).dtype)
+    return "".join(letter for letter in text if letter in keep), value
+
+
+def _contract(left: str, a: Any, right: str, b: Any, keep: set[str], output: str, sizes: dict[str, int], precision: Any,
+              dtype: Any) -> tuple[str, Any]:
+    """The product of two operands, summed over the letters that nobody needs any more."""
+    left, a = _sum_out(left, a, keep | set(right))
+    right, b = _sum_out(right, b, keep | set(left))
+    left, a = _drop_ones(left, a, right, sizes)
+    right, b = _drop_ones(right, b, left, sizes)
+    shared = [letter for letter in left if letter in right]
+    batch = [letter for letter in shared if letter in keep]
+    contracted = [letter for letter in shared if letter not in keep]
+    left_free = [letter for letter in left if letter not in shared]
+    right_free = [letter for letter in right if letter not in shared]
+    if not left or not right:  # a scalar
+        return left or right, ufuncs.multiply(shaping.convert(a, dtype), shaping.convert(b, dtype))
+    numbers = (([left.index(letter) for letter in contracted], [right.index(letter) for letter in contracted]),
+               ([left.index(letter) for letter in batch], [right.index(letter) for letter in batch]))
+    first_of_right = next((letter for letter in output if letter in left_free or letter in right_free), "")
+    if first_of_right in right_free and not set(output) & set(batch) - set(output[:1]):
+        # The output wants an axis of b first: exchanging the operands may save the transpose.
+        swapped = "".join([*batch, *right_free, *left_free])
+        if swapped == output:
+            (lc, rc), (lb, rb) = numbers
+            return swapped, lax.dot_general(b, a, ((rc, lc), (rb, lb)), _swap(precision), dtype)
+    out = lax.dot_general(a, b, numbers, precision, dtype)
+    return "".join([*batch, *left_free, *right_free]), out
+
+
+def _swap(precision: Any) -> Any:
+    return (precision[1], precision[0]) if type(precision) is tuple and len(precision) == 2 else precision
+
+
+def _drop_ones(text: str, value: Any, other: str, sizes: dict[str, int]) -> tuple[str, Any]:
+    """Remove axes of size 1 that the other operand stretches."""
+    axes = [index for index, letter in enumerate(text)
+            if aval_of(value).shape[index] == 1 and sizes[letter] != 1 and letter in other]
+    if not axes:
+        return text, value
+    return "".join(letter for index, letter in enumerate(text) if index not in axes), shaping.squeeze(value, axes)

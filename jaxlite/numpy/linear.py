@@ -1,0 +1,293 @@
+"""Products of vectors and matrices: dot, matmul and their relatives, outer and Kronecker products, traces.
+
+`einsum` is in `einsum.py`, factorizations in `jaxlite.numpy.linalg`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy import reductions, ufuncs
+from jaxlite.numpy.api import api, as_arrays, canonical_axes, check_arrays, is_complex, promote_dtypes
+
+
+
+def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any]:
+    """Both operands in one dtype, and the dtype to accumulate in."""
+    check_arrays(name, a, b)
+    a, b = promote_dtypes(a, b)
+    if preferred is not None:
+        return a, b, dtypes.check_user_dtype_supported(preferred, name)
+    return a, b, aval_of(a).dtype
+
+
+def _product(a: Any, b: Any, contract: Any, batch: Any, precision: Any, dtype: Any) -> Any:
+    weak = aval_of(a).weak_type and aval_of(b).weak_type
+    out = lax.dot_general(a, b, (contract, batch), precision, dtype)
+    return shaping.convert(out, None, True) if weak else out
+
+
+@api("precision", "preferred_element_type", "out_sharding")
+def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+    """The product of two arrays: the last axis of `a` with the last but one of `b` (its only one for a vector).
+
+    A scalar operand multiplies. `precision` and `preferred_element_type` are as in `lax.dot_general`.
+    Raises: TypeError if the contracted sizes differ.
+    """
+    a, b, dtype = _operands("dot", a, b, preferred_element_type)
+    left, right = aval_of(a).shape, aval_of(b).shape
+    if not left or not right:
+        return lax.mul(a, b)
+    axis = max(len(right) - 2, 0)
+    if left[-1] != right[axis]:
+        raise TypeError(f"Incompatible shapes for dot: got {left} and {right}.")
+    return _product(a, b, ((len(left) - 1,), (axis,)), ((), ()), precision, dtype)
+
+
+@api("precision", "preferred_element_type", "out_sharding")
+def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+    """Matrix products over broadcast leading axes; vectors count as a row on the left, a column on the right.
+
+    Args:
+      a: (..., m, k) or (k,); b: (..., k, n) or (k,).
+      precision, preferred_element_type: as in `lax.dot_general`.
+    Returns: (..., m, n), without the axes that vectors lack.
+    Raises: TypeError if the sizes do not match, ValueError for scalars.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.matmul(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
+    """
+    check_arrays("matmul", a, b)
+    for position, x in enumerate((a, b)):
+        if not aval_of(x).shape:
+            raise ValueError(f"matmul input operand {position} must have ndim at least 1, but it has ndim 0")
+    a, b, dtype = _operands("matmul", a, b, preferred_element_type)
+    left, right = aval_of(a).shape, aval_of(b).shape
+    left_is_vector, right_is_vector = len(left) == 1, len(right) == 1
+    left_axis, right_axis = len(left) - 1, 0 if right_is_vector else len(right) - 2
+    if left[left_axis] != right[right_axis]:
+        raise TypeError(f"matmul: contracting dimensions must have equal sizes, got shapes {left} and {right}: "
+                        f"{left[left_axis]} != {right[right_axis]}")
+    # Leading axes, aligned at the right. One of equal size in both is a batch axis; one that an operand lacks, or
+    # has with size 1, belongs to the other operand alone.
+    rank = max(len(left[:-2]), len(right[:-2]))
+    left_skip, right_skip = rank - len(left[:-2]), rank - len(right[:-2])
+    shared, left_only, right_only = [], [], []
+    left_drop, right_drop = [], []
+    for name in range(rank):
+        x, y = name - left_skip, name - right_skip
+        if x >= 0 and y >= 0 and left[x] == right[y]:
+            shared.append(name)
+        elif y < 0 or (x >= 0 and right[y] == 1):
+            left_only.append(name)
+            right_drop += [y] if y >= 0 else []
+        elif x < 0 or left[x] == 1:
+            right_only.append(name)
+            left_drop += [x] if x >= 0 else []
+        else:
+            raise ValueError(f"Incompatible shapes for matmul: {left} and {right}; leading axes must be equal or 1")
+
+    def place(axis: int, dropped: list[int]) -> int:
+        return axis - sum(each < axis for each in dropped)
+
+    a, b = shaping.squeeze(a, left_drop), shaping.squeeze(b, right_drop)
+    batch = ([place(name - left_skip, left_drop) for name in shared],
+             [place(name - right_skip, right_drop) for name in shared])
+    contract = ([place(left_axis, left_drop)], [place(right_axis, right_drop)])
+    out = _product(a, b, contract, batch, precision, dtype)
+    # dot_general gives the shared axes, then those of a, then those of b: bring them into the order of matmul.
+    row, column = [] if left_is_vector else [rank], [] if right_is_vector else [rank + 1]
+    given = [*shared, *left_only, *row, *right_only, *column]
+    return shaping.transpose(out, [given.index(name) for name in (*range(rank), *row, *column)])
+
+
+@api("precision", "preferred_element_type")
+def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The sum of conj(a) * b over all elements of both, flattened."""
+    a, b = as_arrays("vdot", a, b)
+    if is_complex(a):
+        a = ufuncs.conj(a)
+    flat = [shaping.reshape(x, (math.prod(aval_of(x).shape),)) for x in (a, b)]
+    return dot(*flat, precision=precision, preferred_element_type=preferred_element_type)
+
+
+@api("axis", "precision", "preferred_element_type")
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The sum of conj(x1) * x2 along an axis; the other axes are broadcast."""
+    x1, x2 = as_arrays("vecdot", x1, x2)
+    left, right = aval_of(x1), aval_of(x2)
+    for aval in (left, right):
+        if not aval.shape:
+            raise ValueError(f"vecdot: operands must have at least one axis, got shapes {left.shape} and {right.shape}")
+    (left_axis,), (right_axis,) = canonical_axes(axis, left.ndim), canonical_axes(axis, right.ndim)
+    if left.shape[left_axis] != right.shape[right_axis]:
+        raise ValueError(f"vecdot requires equal sizes on axis {axis}, got {left.shape} and {right.shape}")
+    if is_complex(x1):
+        x1 = ufuncs.conj(x1)
+    x1, x2 = _axis_last(x1, left_axis), _axis_last(x2, right_axis)
+    row = shaping.expand_dims(x1, (left.ndim - 1,))
+    column = shaping.expand_dims(x2, (right.ndim,))
+    out = matmul(row, column, precision=precision, preferred_element_type=preferred_element_type)
+    return shaping.squeeze(out, (out.ndim - 2, out.ndim - 1))
+
+
+def _axis_last(x: Any, axis: int) -> Any:
+    rank = aval_of(x).ndim
+    return shaping.transpose(x, [each for each in range(rank) if each != axis] + [axis])
+
+
+@api()
+def matvec(x1: Any, x2: Any, /) -> Any:
+    """Matrices times vectors: (..., m, k) and (..., k) give (..., m)."""
+    x1, x2 = as_arrays("matvec", x1, x2)
+    if aval_of(x1).ndim < 2 or aval_of(x2).ndim < 1:
+        raise ValueError(f"matvec takes (..., m, k) and (..., k), got {aval_of(x1).shape} and {aval_of(x2).shape}")
+    out = matmul(x1, shaping.expand_dims(x2, (aval_of(x2).ndim,)))
+    return shaping.squeeze(out, (out.ndim - 1,))
+
+
+@api()
+def vecmat(x1: Any, x2: Any, /) -> Any:
+    """Conjugated vectors times matrices: (..., k) and (..., k, n) give (..., n)."""
+    x1, x2 = as_arrays("vecmat", x1, x2)
+    if aval_of(x1).ndim < 1 or aval_of(x2).ndim < 2:
+        raise ValueError(f"vecmat takes (..., k) and (..., k, n), got {aval_of(x1).shape} and {aval_of(x2).shape}")
+    if is_complex(x1):
+        x1 = ufuncs.conj(x1)
+    out = matmul(shaping.expand_dims(x1, (aval_of(x1).ndim - 1,)), x2)
+    return shaping.squeeze(out, (out.ndim - 2,))
+
+
+@api("precision", "preferred_element_type")
+def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The product over the last axes of both arrays."""
+    a, b, dtype = _operands("inner", a, b, preferred_element_type)
+    left, right = aval_of(a).shape, aval_of(b).shape
+    if not left or not right:
+        return lax.mul(a, b)
+    if left[-1] != right[-1]:
+        raise TypeError(f"inner: the last axes must have equal sizes, got {left} and {right}")
+    return _product(a, b, ((len(left) - 1,), (len(right) - 1,)), ((), ()), precision, dtype)
+
+
+@api()
+def outer(a: Any, b: Any, out: None = None) -> Any:
+    """The products of every element of `a` with every element of `b`: (size of a, size of b)."""
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.outer is not supported.")
+    a, b = as_arrays("outer", a, b)
+    a, b = promote_dtypes(a, b)
+    rows, columns = math.prod(aval_of(a).shape), math.prod(aval_of(b).shape)
+    left = shaping.expand_dims(shaping.reshape(a, (rows,)), (1,))
+    right = shaping.expand_dims(shaping.reshape(b, (columns,)), (0,))
+    return ufuncs.multiply(left, right)
+
+
+@api("axes", "precision", "preferred_element_type", "out_sharding")
+def _tensordot(a: Any, b: Any, axes: Any, precision: Any, preferred_element_type: Any, out_sharding: Any = None) -> Any:
+    a, b, dtype = _operands("tensordot", a, b, preferred_element_type)
+    left, right = aval_of(a), aval_of(b)
+    if isinstance(axes, int):
+        if axes > min(left.ndim, right.ndim):
+            raise TypeError(f"Number of tensordot axes (axes {axes}) exceeds input ranks ({left.shape} and {right.shape})")
+        left_axes, right_axes = tuple(range(left.ndim - axes, left.ndim)), tuple(range(axes))
+    else:
+        left_axes, right_axes = (canonical_axes(axes[0], left.ndim), canonical_axes(axes[1], right.ndim))
+        if len(left_axes) != len(right_axes):
+            raise TypeError(f"tensordot requires axes lists to have equal length, got {axes[0]} and {axes[1]}.")
+    for x, y in zip(left_axes, right_axes, strict=True):
+        if left.shape[x] != right.shape[y]:
+            raise TypeError(f"tensordot: contracted axes must have equal sizes, got shapes {left.shape} and {right.shape} "
+                            f"with axes {left_axes} and {right_axes}")
+    return _product(a, b, (left_axes, right_axes), ((), ()), precision, dtype)
+
+
+def tensordot(a: Any, b: Any, axes: int | Sequence[int] | Sequence[Sequence[int]] = 2, *, precision: Any = None,
+              preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+    """The product over several axes: the last n of `a` with the first n of `b`, or two lists of axes."""
+    if not isinstance(axes, (int, np.integer)):
+        if not isinstance(axes, (tuple, list, np.ndarray)) or len(axes) != 2:
+            raise TypeError("tensordot requires axes to be an int or a pair of ints or of sequences, "
+                            f"got {axes}.")
+        axes = tuple(tuple(map(int, each)) if isinstance(each, (tuple, list, np.ndarray)) else (int(each),) for each in axes)
+    else:
+        axes = int(axes)
+        if axes < 0:
+            raise TypeError(f"tensordot axes must be nonnegative, got {axes}")
+    return _tensordot(a, b, axes=axes, precision=precision, preferred_element_type=preferred_element_type)
+
+
+@api()
+def kron(a: Any, b: Any) -> Any:
+    """The Kronecker product: blocks of `b`, each scaled by an element of `a`."""
+    a, b = promote_dtypes(*as_arrays("kron", a, b))
+    left, right = aval_of(a).shape, aval_of(b).shape
+    rank = max(len(left), len(right))
+    left = (1,) * (rank - len(left)) + left
+    right = (1,) * (rank - len(right)) + right
+    a = shaping.expand_dims(shaping.reshape(a, left), range(1, 2 * rank, 2))
+    b = shaping.expand_dims(shaping.reshape(b, right), range(0, 2 * rank, 2))
+    return shaping.reshape(ufuncs.multiply(a, b), [x * y for x, y in zip(left, right, strict=True)])
+
+
+@api("axisa", "axisb", "axisc", "axis")
+def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+    """The cross product of vectors of 2 or 3 components; of two plane vectors, the component out of the plane."""
+    if axis is not None:
+        axisa = axisb = axisc = axis
+    a, b = promote_dtypes(*as_arrays("cross", a, b))
+    a = _axis_last(a, *canonical_axes(axisa, aval_of(a).ndim))
+    b = _axis_last(b, *canonical_axes(axisb, aval_of(b).ndim))
+    sizes = aval_of(a).shape[-1], aval_of(b).shape[-1]
+    if not {2, 3}.issuperset(sizes):
+        raise ValueError(f"cross: vectors must have 2 or 3 components, got shapes {aval_of(a).shape} and {aval_of(b).shape}")
+
+    def component(x: Any, index: int) -> Any:
+        rank = aval_of(x).ndim
+        if index >= aval_of(x).shape[-1]:
+            return shaping.full(aval_of(x).shape[:-1], 0, aval_of(x).dtype)
+        return shaping.squeeze(lax.slice_in_dim(x, index, index + 1, axis=rank - 1), (rank - 1,))
+
+    def minor(i: int, j: int) -> Any:
+        return ufuncs.subtract(ufuncs.multiply(component(a, i), component(b, j)),
+                               ufuncs.multiply(component(a, j), component(b, i)))
+
+    if sizes == (2, 2):
+        return minor(0, 1)
+    parts = [minor(1, 2), minor(2, 0), minor(0, 1)]
+    rank = aval_of(parts[0]).ndim
+    out = shaping.concatenate([shaping.expand_dims(part, (rank,)) for part in parts], rank)
+    (target,) = canonical_axes(axisc, rank + 1)
+    order = list(range(rank))
+    order.insert(target, rank)
+    return shaping.transpose(out, order)
+
+
+@api("offset", "axis1", "axis2", "dtype")
+def trace(a: Any, offset: int | Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Any:
+    """The sum along a diagonal of two axes."""
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.trace is not supported.")
+    a = as_arrays("trace", a)
+    rank = aval_of(a).ndim
+    if rank < 2:
+        raise ValueError(f"trace needs an array of at least 2 axes, got shape {aval_of(a).shape}")
+    first, second = canonical_axes((axis1, axis2), rank)
+    order = [axis for axis in range(rank) if axis not in (first, second)] + [first, second]
+    a = shaping.transpose(a, order)
+    rows, columns = aval_of(a).shape[-2:]
+    row = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 0)
+    column = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 1)
+    on_diagonal = lax.eq(lax.add(row, shaping.full_like(row, offset)), column)
+    mask = shaping.broadcast_in_dim(on_diagonal, aval_of(a).shape, (rank - 2, rank - 1))
+    kept = lax.select(mask, a, shaping.full_like(a, 0))
+    return reductions.sum(kept, axis=(-2, -1), dtype=dtype)

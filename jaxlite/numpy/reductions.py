@@ -1,0 +1,534 @@
+"""Reductions of the numpy API: sums, products, extremes, logic, moments; those that skip NaN; running totals.
+
+All take `axis` (None for all, an int, or a tuple), `keepdims` and, where NumPy has them, `where` and `initial`.
+Order statistics and histograms are in `statistics.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy import ufuncs
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex
+
+Axis = None | int | tuple[int, ...]
+
+
+def _refuse_out(name: str, out: Any) -> None:
+    if out is not None:
+        raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported.")
+
+
+def _keep(result: Any, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> Any:
+    """Put reduced axes back with size 1."""
+    if not keepdims:
+        return result
+    return shaping.broadcast_in_dim(result, [1 if axis in axes else size for axis, size in enumerate(shape)],
+                                    [axis for axis in range(len(shape)) if axis not in axes])
+
+
+def _lowest(dtype: Any) -> Any:
+    kind = dtypes.kind(dtype)
+    if kind == "b":
+        return False
+    if kind in "iu":
+        return int(dtypes.iinfo(dtype).min)
+    return -np.inf
+
+
+def _highest(dtype: Any) -> Any:
+    kind = dtypes.kind(dtype)
+    if kind == "b":
+        return True
+    if kind in "iu":
+        return int(dtypes.iinfo(dtype).max)
+    return np.inf
+
+
+def _scalar(value: Any, like: Any) -> Any:
+    """A scalar constant in the dtype of an array."""
+    return shaping.convert(np.asarray(value).astype(aval_of(like).dtype)[()], aval_of(like).dtype, False)
+
+
+def _masked(x: Any, where: Any, fill: Any) -> Any:
+    """x where the mask holds, else a constant."""
+    if where is None:
+        return x
+    where = shaping.convert(where, bool)
+    shape = lax.broadcast_shapes(aval_of(x).shape, aval_of(where).shape)
+    x = _broadcast_to(x, shape)
+    return lax.select(_broadcast_to(where, shape), x, shaping.full_like(x, fill))
+
+
+def _broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
+    rank = aval_of(x).ndim
+    return shaping.broadcast_in_dim(x, shape, range(len(shape) - rank, len(shape)))
+
+
+def _reduce(name: str, a: Any, axis: Any, keepdims: bool, reducer: Callable, identity: Any, where: Any = None) -> Any:
+    """Mask, reduce, restore axes. `identity` maps a dtype to what masked elements become."""
+    if where is not None:
+        a = _masked(a, where, identity(aval_of(a).dtype) if callable(identity) else identity)
+    shape = aval_of(a).shape
+    axes = canonical_axes(axis, len(shape))
+    return _keep(reducer(a, axes), shape, axes, keepdims)
+
+
+def _accumulator_dtype(aval: Any, dtype: Any, promote_integers: bool, name: str) -> tuple[Any, bool]:
+    """The result dtype of a sum or product, and its weak type."""
+    if dtype is not None:
+        return dtypes.check_user_dtype_supported(dtype, name), False
+    kind = dtypes.kind(aval.dtype)
+    if not promote_integers or kind not in "biu":
+        return (dtypes.to_numeric_dtype(aval.dtype) if kind == "b" else aval.dtype), aval.weak_type and kind != "b"
+    if kind == "b":
+        return dtypes.default_dtype(int), False
+    least = dtypes.canonicalize_dtype(np.uint64 if kind == "u" else np.int64)
+    if dtypes.itemsize_bits(aval.dtype) < dtypes.itemsize_bits(least):
+        return least, aval.weak_type
+    return aval.dtype, aval.weak_type
+
+
+def _total(name: str, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any, promote_integers: bool,
+           reducer: Callable, combine: Callable, identity: int) -> Any:
+    check_arrays(name, a)
+    a = as_array(a)
+    aval = aval_of(a)
+    result_dtype, weak = _accumulator_dtype(aval, dtype, promote_integers, name)
+    narrow = dtypes.kind(result_dtype) == "f" and dtypes.itemsize_bits(result_dtype) < 32
+    a = shaping.convert(a, dtypes.float32 if narrow else result_dtype, False)
+    result = _reduce(name, a, axis, keepdims, reducer, identity, where)
+    if initial is not None:
+        result = combine(shaping.convert(initial, aval_of(result).dtype, False), result)
+    return shaping.convert(result, result_dtype, weak)
+
+
+@api("axis", "dtype", "keepdims", "promote_integers", "out")
+def sum(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+        where: Any = None, promote_integers: bool = True) -> Any:
+    """The sum over axes; 0 for none. Integers narrower than the default are widened to it; half floats are added up
+    in 32 bits.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.sum(jnp.array([[1, 2], [3, 4]]), axis=0)
+    Array([4, 6], dtype=int32)
+    """
+    _refuse_out("sum", out)
+    return _total("sum", a, axis, dtype, keepdims, initial, where, promote_integers, lax.reduce_sum, ufuncs.add, 0)
+
+
+@api("axis", "dtype", "keepdims", "promote_integers", "out")
+def prod(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+         where: Any = None, promote_integers: bool = True) -> Any:
+    """The product over axes; 1 for none. Dtypes are as in `sum`."""
+    _refuse_out("prod", out)
+    return _total("prod", a, axis, dtype, keepdims, initial, where, promote_integers, lax.reduce_prod,
+                  ufuncs.multiply, 1)
+
+
+def _extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any, reducer: Callable, combine: Callable,
+             identity: Callable) -> Any:
+    check_arrays(name, a)
+    a = as_array(a)
+    aval = aval_of(a)
+    axes = canonical_axes(axis, aval.ndim)
+    if initial is None:
+        if 0 in [aval.shape[each] for each in axes]:
+            raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
+        if where is not None:
+            raise ValueError(f"reduction operation {name} does not have an identity, so to use a where mask one has to "
+                             "specify 'initial'")
+    if dtypes.kind(aval.dtype) == "c":
+        result = _complex_extreme(a, axes, keepdims, where, reducer, identity)
+    else:
+        result = _reduce(name, a, axis, keepdims, reducer, identity, where)
+    return result if initial is None else combine(shaping.convert(initial, aval.dtype, False), result)
+
+
+def _complex_extreme(a: Any, axes: tuple[int, ...], keepdims: bool, where: Any, reducer: Callable, identity: Callable) -> Any:
+    """Lexicographic: the extreme real part, then the extreme imaginary part among those that have it."""
+    shape = aval_of(a).shape
+    real, imag = lax.real(a), lax.imag(a)
+    nan = lax.bitwise_or(lax.ne(real, real), lax.ne(imag, imag))
+    fill = identity(aval_of(real).dtype)
+    real = _masked(real, where, fill)
+    best = _keep(reducer(real, axes), shape, axes, True)
+    ties = lax.eq(real, _broadcast_to(best, shape))
+    second = _keep(reducer(_masked(_masked(imag, ties, fill), where, fill), axes), shape, axes, True)
+    any_nan = _keep(lax.reduce_or(nan, axes), shape, axes, True)
+    result = lax.select(any_nan, shaping.full_like(lax.complex(best, second), complex(np.nan, np.nan)),
+                        lax.complex(best, second))
+    return result if keepdims else shaping.squeeze(result, axes)
+
+
+@api("axis", "keepdims", "out")
+def max(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+    """The greatest element over axes; NaN if there is one. An empty reduction needs `initial`."""
+    _refuse_out("max", out)
+    return _extreme("max", a, axis, keepdims, initial, where, lax.reduce_max, ufuncs.maximum, _lowest)
+
+
+@api("axis", "keepdims", "out")
+def min(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+    """The least element over axes; NaN if there is one. An empty reduction needs `initial`."""
+    _refuse_out("min", out)
+    return _extreme("min", a, axis, keepdims, initial, where, lax.reduce_min, ufuncs.minimum, _highest)
+
+
+amax, amin = max, min
+
+
+@api("axis", "keepdims", "out")
+def all(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
+    """Whether every element over axes is nonzero; True for none."""
+    _refuse_out("all", out)
+    check_arrays("all", a)
+    return _reduce("all", shaping.convert(as_array(a), bool), axis, keepdims, lax.reduce_and, True, where)
+
+
+@api("axis", "keepdims", "out")
+def any(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
+    """Whether some element over axes is nonzero; False for none."""
+    _refuse_out("any", out)
+    check_arrays("any", a)
+    return _reduce("any", shaping.convert(as_array(a), bool), axis, keepdims, lax.reduce_or, False, where)
+
+
+@api("axis", "keepdims", "out")
+def ptp(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
+    """The range over axes: the greatest element less the least."""
+    _refuse_out("ptp", out)
+    return ufuncs.subtract(max(a, axis=axis, keepdims=keepdims), min(a, axis=axis, keepdims=keepdims))
+
+
+@api("axis", "keepdims")
+def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+    """How many elements over axes are nonzero."""
+    check_arrays("count_nonzero", a)
+    a = as_array(a)
+    return sum(lax.ne(a, _scalar(0, a)), axis=axis, dtype=dtypes.default_dtype(int), keepdims=keepdims)
+
+
+# --- moments -----------------------------------------------------------------------------------------
+
+
+def _count(a: Any, axes: tuple[int, ...], where: Any, keepdims: bool, dtype: Any) -> Any:
+    """How many elements are averaged: a Python number, or an array if a mask decides."""
+    shape = aval_of(a).shape
+    if where is None:
+        return math.prod(shape[axis] for axis in axes)
+    mask = _broadcast_to(shaping.convert(where, bool), lax.broadcast_shapes(shape, aval_of(where).shape))
+    return sum(mask, axis=axes, dtype=dtype, keepdims=keepdims)
+
+
+def _mean_dtypes(name: str, a: Any, dtype: Any) -> tuple[Any, Any]:
+    """The dtype to compute in and that of the result."""
+    if dtype is not None:
+        result = dtypes.check_user_dtype_supported(dtype, name)
+        computation = result
+    else:
+        result = dtypes.to_inexact_dtype(aval_of(a).dtype)
+        computation = result
+    if dtypes.kind(computation) == "f" and dtypes.itemsize_bits(computation) < 32:
+        computation = dtypes.float32
+    return computation, result
+
+
+def _divide(total: Any, count: Any) -> Any:
+    if isinstance(count, int):
+        dtype = aval_of(total).dtype
+        part = {dtypes.complex64: np.float32, dtypes.complex128: np.float64}.get(dtype, dtype)
+        return lax.div(total, np.asarray(count).astype(part).astype(dtype)[()])
+    return ufuncs.true_divide(total, shaping.convert(count, aval_of(total).dtype))
+
+
+@api("axis", "dtype", "keepdims", "out")
+def mean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
+    """The arithmetic mean over axes, in floating point; NaN for none. Half floats are averaged in 32 bits."""
+    _refuse_out("mean", out)
+    return _mean(a, axis, dtype, keepdims, where)
+
+
+def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any, name: str = "mean") -> Any:
+    check_arrays(name, a)
+    a = as_array(a)
+    weak = dtype is None and aval_of(a).weak_type and dtypes.kind(aval_of(a).dtype) != "b"
+    computation, result_dtype = _mean_dtypes(name, a, dtype)
+    axes = canonical_axes(axis, aval_of(a).ndim)
+    total = sum(shaping.convert(a, computation, False), axis=axes, keepdims=keepdims, where=where)
+    result = _divide(total, _count(a, axes, where, keepdims, computation))
+    return shaping.convert(result, result_dtype, weak)
+
+
+@api("axis", "dtype", "keepdims", "out")
+def _variance(a: Any, ddof: Any, mean: Any, where: Any, axis: Any, dtype: Any, keepdims: bool, out: Any = None) -> Any:
+    check_arrays("var", a)
+    a = as_array(a)
+    computation, result_dtype = _variance_dtypes(a, dtype)
+    axes = canonical_axes(axis, aval_of(a).ndim)
+    a = shaping.convert(a, computation, False)
+    center = _mean(a, axes, computation, True, where) if mean is None else mean
+    deviations = ufuncs.subtract(a, center)
+    if is_complex(deviations):
+        squares = ufuncs.real(ufuncs.multiply(deviations, ufuncs.conj(deviations)))
+    else:
+        squares = lax.square(deviations)
+    total = sum(squares, axis=axes, keepdims=keepdims, where=where)
+    dtype = aval_of(total).dtype
+    count = _count(a, axes, where, keepdims, dtype)
+    freedom = lax.sub(shaping.convert(count, dtype, False), shaping.convert(ddof, dtype, False)) \
+        if isinstance(count, int) else ufuncs.subtract(count, shaping.convert(ddof, dtype, False))
+    result = ufuncs.true_divide(total, freedom)
+    positive = lax.gt(freedom, _scalar(0, freedom))
+    result = _where(positive, result, np.nan)
+    return shaping.convert(result, result_dtype, False)
+
+
+def _where(condition: Any, x: Any, fill: float) -> Any:
+    """x where the condition (a scalar, or of x's shape) holds, else a constant."""
+    return lax.select_n(condition, shaping.full_like(x, fill), x)
+
+
+def _variance_dtypes(a: Any, dtype: Any) -> tuple[Any, Any]:
+    source = aval_of(a).dtype
+    if dtype is not None:
+        result = dtypes.check_user_dtype_supported(dtype, "var")
+        if dtypes.kind(source) == "c" and dtypes.kind(result) != "c":
+            raise ValueError(f"jnp.var does not yet support real dtype parameters when computing the variance of an array "
+                             f"of complex values. The semantics of numpy.var seem unclear in this case; got {result}.")
+        result = dtypes.to_inexact_dtype(result)
+        computation = dtypes.lattice_result(source, False, result, False)[0]
+    else:
+        computation = dtypes.to_inexact_dtype(source)
+        result = {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(computation, computation)
+    computation = dtypes.to_inexact_dtype(computation)
+    if dtypes.kind(computation) == "f" and dtypes.itemsize_bits(computation) < 32:
+        computation = dtypes.float32
+    return computation, result
+
+
+def var(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False, *,
+        where: Any = None, mean: Any = None, correction: int | float | None = None) -> Any:
+    """The variance over axes: the mean squared distance from the mean.
+
+    Args:
+      ddof, correction: taken off the number of elements to divide by (two names for one thing).
+      mean: the mean, if it is known, with the reduced axes kept.
+    """
+    _refuse_out("var", out)
+    if correction is not None:
+        if ddof:
+            raise ValueError("ddof and correction can't be provided simultaneously.")
+        ddof = correction  # type: ignore[assignment]
+    return _variance(a, ddof, mean, where, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def std(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False, *,
+        where: Any = None, mean: Any = None, correction: int | float | None = None) -> Any:
+    """The standard deviation over axes: the square root of `var`, with its arguments."""
+    _refuse_out("std", out)
+    if correction is not None:
+        if ddof:
+            raise ValueError("ddof and correction can't be provided simultaneously.")
+        ddof = correction  # type: ignore[assignment]
+    if dtype is not None and dtypes.kind(dtypes.canonicalize_dtype(dtype)) in "biu":
+        raise ValueError(f"dtype argument to jnp.std must be inexact; got {dtype}")
+    return _deviation(a, ddof, mean, where, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+@api("axis", "dtype", "keepdims")
+def _deviation(a: Any, ddof: Any, mean: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    return lax.sqrt(_variance(a, ddof, mean, where, axis=axis, dtype=dtype, keepdims=keepdims))
+
+
+# --- skipping NaN ------------------------------------------------------------------------------------
+
+
+def _is_nan(a: Any) -> Any:
+    return lax.ne(a, a)
+
+
+def _has_nan(a: Any) -> bool:
+    return dtypes.kind(aval_of(a).dtype) in "fc"
+
+
+def _without_nan(a: Any, fill: Any) -> Any:
+    return lax.select(_is_nan(a), shaping.full_like(a, fill), a) if _has_nan(a) else a
+
+
+def _nan_extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any, function: Callable,
+                 identity: Callable) -> Any:
+    check_arrays(name, a)
+    a = as_array(a)
+    if not _has_nan(a):
+        return function(a, axis=axis, keepdims=keepdims, initial=initial, where=where)
+    fill = identity(aval_of(a).dtype)
+    result = function(_without_nan(a, fill), axis=axis, keepdims=keepdims, initial=initial, where=where)
+    if initial is not None:
+        return result
+    nothing = all(_is_nan(a), axis=axis, keepdims=keepdims, where=where)
+    return lax.select(nothing, shaping.full_like(result, np.nan), result)
+
+
+@api("axis", "keepdims", "out")
+def nanmax(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+    """The greatest element that is not NaN; NaN if all are."""
+    _refuse_out("nanmax", out)
+    return _nan_extreme("nanmax", a, axis, keepdims, initial, where, max, _lowest)
+
+
+@api("axis", "keepdims", "out")
+def nanmin(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+    """The least element that is not NaN; NaN if all are."""
+    _refuse_out("nanmin", out)
+    return _nan_extreme("nanmin", a, axis, keepdims, initial, where, min, _highest)
+
+
+@api("axis", "dtype", "keepdims", "out")
+def nansum(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+           where: Any = None) -> Any:
+    """The sum of the elements that are not NaN."""
+    _refuse_out("nansum", out)
+    check_arrays("nansum", a)
+    return sum(_without_nan(as_array(a), 0), axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
+
+
+@api("axis", "dtype", "keepdims", "out")
+def nanprod(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
+            where: Any = None) -> Any:
+    """The product of the elements that are not NaN."""
+    _refuse_out("nanprod", out)
+    check_arrays("nanprod", a)
+    return prod(_without_nan(as_array(a), 1), axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
+
+
+@api("axis", "dtype", "keepdims", "out")
+def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, where: Any = None) -> Any:
+    """The mean of the elements that are not NaN."""
+    _refuse_out("nanmean", out)
+    check_arrays("nanmean", a)
+    a = as_array(a)
+    if not _has_nan(a):
+        return mean(a, axis=axis, dtype=dtype, keepdims=keepdims, where=where)
+    valid = lax.bitwise_not(_is_nan(a))
+    count = sum(valid, axis=axis, dtype=dtypes.int32, keepdims=keepdims, where=where)
+    total = nansum(a, axis=axis, dtype=dtype, keepdims=keepdims, where=where)
+    return lax.div(total, shaping.convert(count, aval_of(total).dtype, False))
+
+
+@api("axis", "dtype", "keepdims", "out")
+def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False,
+           where: Any = None, mean: Any = None) -> Any:
+    """The variance of the elements that are not NaN; NaN where fewer than `ddof` + 1 are left."""
+    _refuse_out("nanvar", out)
+    check_arrays("nanvar", a)
+    a = as_array(a)
+    if not _has_nan(a):
+        return var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
+    valid = lax.bitwise_not(_is_nan(a))
+    if where is not None:
+        valid = ufuncs.bitwise_and(valid, shaping.convert(where, bool))
+    return _variance(_without_nan(a, 0), ddof, mean, valid, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+@api("axis", "dtype", "keepdims", "out")
+def nanstd(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False,
+           where: Any = None, mean: Any = None) -> Any:
+    """The standard deviation of the elements that are not NaN."""
+    _refuse_out("nanstd", out)
+    return lax.sqrt(nanvar(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean))
+
+
+# --- running totals ----------------------------------------------------------------------------------
+
+
+def _running(name: str, a: Any, axis: Any, dtype: Any, operation: Callable, fill_nan: Any = None) -> Any:
+    check_arrays(name, a)
+    a = as_array(a)
+    if fill_nan is not None:
+        a = _without_nan(a, fill_nan)
+    if axis is None:
+        a, axis = shaping.reshape(a, (math.prod(aval_of(a).shape),)), 0
+    elif not aval_of(a).shape:
+        a = shaping.reshape(a, (1,))
+    (axis,) = canonical_axes(axis, aval_of(a).ndim)
+    if dtype is None:
+        aval = aval_of(a)
+        dtype = dtypes.default_dtype(int) if dtypes.kind(aval.dtype) == "b" else aval.dtype
+    else:
+        dtype = dtypes.check_user_dtype_supported(dtype, name)
+    if dtype == dtypes.bool_:
+        return shaping.convert(operation(shaping.convert(a, dtypes.int32, False), axis), bool)
+    return operation(shaping.convert(a, dtype, False), axis)
+
+
+@api("axis", "dtype", "out")
+def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+    """Running sums along an axis; over all elements, flattened, for None."""
+    _refuse_out("cumsum", out)
+    return _running("cumsum", a, axis, dtype, lax.cumsum)
+
+
+@api("axis", "dtype", "out")
+def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+    """Running products along an axis; over all elements, flattened, for None."""
+    _refuse_out("cumprod", out)
+    return _running("cumprod", a, axis, dtype, lax.cumprod)
+
+
+@api("axis", "dtype", "out")
+def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+    """Running sums with NaN as 0."""
+    _refuse_out("nancumsum", out)
+    return _running("nancumsum", a, axis, dtype, lax.cumsum, 0)
+
+
+@api("axis", "dtype", "out")
+def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+    """Running products with NaN as 1."""
+    _refuse_out("nancumprod", out)
+    return _running("nancumprod", a, axis, dtype, lax.cumprod, 1)
+
+
+def _cumulative(name: str, x: Any, axis: Any, dtype: Any, include_initial: bool, function: Callable, first: int) -> Any:
+    check_arrays(name, x)
+    x = as_array(x)
+    rank = aval_of(x).ndim
+    if rank == 0:
+        raise ValueError(f"The input must be non-scalar to take a {name.replace('_', ' ')}, however a scalar value or "
+                         "scalar array was given.")
+    if axis is None:
+        if rank > 1:
+            raise ValueError(f"The input array has rank {rank}, however axis was not set to an explicit value. The axis "
+                             "argument is only optional for one-dimensional arrays.")
+        axis = 0
+    (axis,) = canonical_axes(axis, rank)
+    kind = dtypes.kind(aval_of(x).dtype)
+    if dtype is None and kind in "iub":
+        dtype = _accumulator_dtype(aval_of(x), None, True, name)[0]
+    result = function(x, axis=axis, dtype=dtype)
+    if include_initial:
+        shape = list(aval_of(result).shape)
+        shape[axis] = 1
+        result = shaping.concatenate([shaping.full(shape, first, aval_of(result).dtype), result], axis)
+    return result
+
+
+@api("axis", "dtype", "include_initial")
+def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    """Running sums along an axis, led by 0 if `include_initial`."""
+    return _cumulative("cumulative_sum", x, axis, dtype, include_initial, cumsum, 0)
+
+
+@api("axis", "dtype", "include_initial")
+def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    """Running products along an axis, led by 1 if `include_initial`."""
+    return _cumulative("cumulative_prod", x, axis, dtype, include_initial, cumprod, 1)

@@ -1,0 +1,62 @@
+"""Decompositions: primitives that are lowered through a Python function of other primitives.
+
+The function is traced on the types at hand when a program that uses the primitive is compiled, once for each
+combination of types and params; what comes out is lowered in the primitive's place. The primitive stays one
+equation in every jaxpr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxlite.core import config
+from jaxlite.core.aval import shaped_array
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
+from jaxlite.core.primitive import Primitive
+from jaxlite.interpreters.staging import trace_to_jaxpr
+from lowering.rules import register_decomposition
+
+_MEMO_LIMIT = 1024
+
+
+def decomposes(primitive: Primitive) -> Callable[[Callable], Callable]:
+    """Decorator: lower a primitive through a function of its operands.
+
+    The function takes the operands, without weak types, and the params as keywords. It returns one value, or a
+    sequence of values if the primitive has several results, and closes over no arrays.
+    """
+
+    def register(fun: Callable[..., Any]) -> Callable[..., Any]:
+        memo: dict[Any, ClosedJaxpr] = {}
+
+        def decomposition(avals: list[Any], params: dict[str, Any]) -> ClosedJaxpr:
+            strong = tuple([shaped_array(aval.shape, aval.dtype, False) for aval in avals])
+            key = (strong, tuple(params.items()))
+            found = memo.get(key)
+            if found is None:
+                if len(memo) >= _MEMO_LIMIT:
+                    memo.clear()
+                found = memo[key] = _trace(primitive, fun, strong, params)
+            return found
+
+        register_decomposition(primitive.name, decomposition)
+        return fun
+
+    return register
+
+
+def _trace(primitive: Primitive, fun: Callable, avals: tuple[Any, ...], params: dict[str, Any]) -> ClosedJaxpr:
+    def flat(*args: Any) -> Any:
+        out = fun(*args, **params)
+        return out if primitive.multiple_results else [out]
+
+    # The types are settled: 64-bit ones in the program stay, whatever the option says while it is compiled.
+    state = config.enable_x64.state
+    previous = state.swap_local(True)
+    try:
+        jaxpr, consts = trace_to_jaxpr(flat, avals, DebugInfo("lowering", primitive.name))
+    finally:
+        state.set_local(previous)
+    assert not consts, f"the decomposition of {primitive.name} closes over arrays"
+    return ClosedJaxpr(jaxpr, [])

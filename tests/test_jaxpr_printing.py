@@ -220,6 +220,11 @@ def test_large_arrays_in_params_are_complete() -> None:
     assert text_of_param(np.arange(5000)).count(", ") == 5001
 
 
+def test_jaxprs_beside_other_values_in_a_tuple() -> None:
+    assert eqn_to_text(line("op", [], [], rules=(ClosedJaxpr(chain("sin"), []), None))) == (
+        "op[rules=({ lambda ; a:f32[]. let b:f32[] = sin a in (b,) } None)] ")
+
+
 def test_default_params_of_jit_are_left_out_and_others_shown() -> None:
     a, b = var(), var()
     eqn = call("f", chain("sin"), [a], [b])

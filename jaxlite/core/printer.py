@@ -354,8 +354,9 @@ class _Printer:
     def param(self, primitive: str, name: str, value: Any, inner: Scope | None) -> Any:
         if _is_jaxpr(value):
             return self.concat([self.text(name + "="), self.jaxpr_param(_open(value), inner)])
-        if isinstance(value, (tuple, list)) and value and all(map(_is_jaxpr, value)):
-            items = [self.jaxpr_param(_open(item), None) for item in value]
+        if isinstance(value, (tuple, list)) and any(map(_is_jaxpr, value)):
+            items = [self.jaxpr_param(_open(item), None) if _is_jaxpr(item) else self.text(_value(item))
+                     for item in value]
             return self.concat([self.text(name + "="), self.bracketed("(", items, ")")])
         return self.text(f"{name}={self.value(primitive, name, value)}")
 

@@ -516,6 +516,11 @@ def to_complex_dtype(dtype: Any) -> Any:
     return complex128 if to_floating_dtype(dtype) == float64 else complex64
 
 
+def default_dtype(scalar_type: type) -> np.dtype:
+    """The dtype of arrays made from Python's bool, int, float or complex, as wide as x64 allows."""
+    return canonicalize_dtype(python_scalar_dtypes[scalar_type])
+
+
 def itemsize_bits(dtype: Any) -> int:
     """The size of an element in bits: 4 for int4, 8 for bool, 64 for Python's `int`. ValueError for others
     than numbers and booleans."""

@@ -1,6 +1,6 @@
 """Products of vectors and matrices: dot, matmul and their relatives, outer and Kronecker products, traces.
 
-`einsum` is in `einsum.py`, factorizations in `jaxlite.numpy.linalg`.
+`einsum` is in `einstein.py`, factorizations in `jaxlite.numpy.linalg`.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
     """The sum of conj(a) * b over all elements of both, flattened."""
     a, b = as_arrays("vdot", a, b)
     if is_complex(a):
-        a = ufuncs.conj(a)
+        a = lax.conj(a)
     flat = [shaping.reshape(x, (math.prod(aval_of(x).shape),)) for x in (a, b)]
     return dot(*flat, precision=precision, preferred_element_type=preferred_element_type)
 
@@ -132,7 +132,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, prefer
     if left.shape[left_axis] != right.shape[right_axis]:
         raise ValueError(f"vecdot requires equal sizes on axis {axis}, got {left.shape} and {right.shape}")
     if is_complex(x1):
-        x1 = ufuncs.conj(x1)
+        x1 = lax.conj(x1)
     x1, x2 = _axis_last(x1, left_axis), _axis_last(x2, right_axis)
     row = shaping.expand_dims(x1, (left.ndim - 1,))
     column = shaping.expand_dims(x2, (right.ndim,))
@@ -162,7 +162,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     if aval_of(x1).ndim < 1 or aval_of(x2).ndim < 2:
         raise ValueError(f"vecmat takes (..., k) and (..., k, n), got {aval_of(x1).shape} and {aval_of(x2).shape}")
     if is_complex(x1):
-        x1 = ufuncs.conj(x1)
+        x1 = lax.conj(x1)
     out = matmul(shaping.expand_dims(x1, (aval_of(x1).ndim - 1,)), x2)
     return shaping.squeeze(out, (out.ndim - 2,))
 

@@ -278,7 +278,7 @@ def _variance(a: Any, ddof: Any, mean: Any, where: Any, axis: Any, dtype: Any, k
     center = _mean(a, axes, computation, True, where) if mean is None else mean
     deviations = ufuncs.subtract(a, center)
     if is_complex(deviations):
-        squares = ufuncs.real(ufuncs.multiply(deviations, ufuncs.conj(deviations)))
+        squares = lax.real(lax.mul(deviations, lax.conj(deviations)))
     else:
         squares = lax.square(deviations)
     total = sum(squares, axis=axes, keepdims=keepdims, where=where)

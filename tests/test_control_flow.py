@@ -253,6 +253,11 @@ def test_structure_of_while():
     assert list(eqn.params) == ["cond_jaxpr", "body_jaxpr", "cond_nconsts", "body_nconsts"]
 
 
+def test_loops_without_a_carry():
+    assert lax.while_loop(lambda _: False, lambda _: (), ()) == ()
+    assert jit(lambda x: lax.while_loop(lambda _: x > 5, lambda _: None, None))(3) is None
+
+
 @pytest.mark.parametrize("call, words", [
     (lambda: lax.while_loop(lambda s: s, lambda s: s + 1, 0.0), "must return a boolean scalar.*f32"),
     (lambda: lax.while_loop(lambda s: (s < 1, 2), lambda s: s, 0.0), "must return a boolean scalar.*pytree"),
@@ -328,7 +333,7 @@ def test_scan_of_no_steps(way, unroll):
 def test_scan_stacks_every_dtype(dtype):
     dtype = jaxlite.dtypes.canonicalize_dtype(dtype)
     xs = np.array([1, 0, 3, 2, 1]).astype(dtype)
-    _, ys = jit(lambda xs: lax.scan(lambda c, x: (x, c), xs[0], xs, unroll=2))(xs)
+    _, ys = jit(lambda x, xs: lax.scan(lambda c, x: (x, c), x, xs, unroll=2))(xs[0], xs)
     assert ys.dtype == dtype
     assert ys.tolist() == [xs[0].item(), *xs[:-1].tolist()] if dtype.kind != "V" else True
 
@@ -441,12 +446,15 @@ def test_a_function_is_traced_once_for_each_signature(count_traces):
     for _ in range(3):
         lax.scan(step, f32(0), xs)
         lax.while_loop(below, double, f32(1))
-        lax.cond(True, double, below.__wrapped__ and double, f32(1))
+        lax.cond(True, double, double, f32(1))
         jit(lambda: lax.scan(step, f32(0), xs))()
     assert (step.count, below.count) == (1, 1)
     assert double.count == 2  # once for the loop, once for the branches
     lax.scan(step, np.int32(0), np.arange(3))
     assert step.count == 2
+    for _ in range(20):  # a lasting body, a condition made anew
+        lax.while_loop(lambda c: c < 5, double, f32(1))
+    assert double.count == 2
     jaxlite.clear_caches()
     lax.scan(step, f32(0), xs)
     assert step.count == 3
@@ -454,17 +462,16 @@ def test_a_function_is_traced_once_for_each_signature(count_traces):
 
 def test_a_lambda_made_anew_is_not_compiled_anew():
     def run(scale):
-        a = lax.scan(lambda c, x: (c * scale + x, c), f32(1), array(1, 2, 3))
-        b = lax.while_loop(lambda c: c < 10, lambda c: c * 2 + scale, f32(1))
-        c = lax.cond(True, lambda x: x * scale, lambda x: x, f32(3))
-        d = lax.fori_loop(0, 4, lambda i, s: s + scale, f32(0))
-        return a, b, c, d
+        a, _ = lax.scan(lambda c, x: (c * scale + x, c), array(1, 1), array(1, 2))
+        b, _ = lax.while_loop(lambda c: c[1] < 10, lambda c: (c[0] * 2 + scale, c[1] + 4), (array(1, 1), 0))
+        c = lax.cond(True, lambda x: x * scale, lambda x: x, array(3, 3))
+        d = lax.fori_loop(0, 4, lambda i, s: s + scale, array(0, 0))
+        return [each.tolist() for each in (a, b, c, d)]
 
-    one = run(array(2))
+    assert run(array(2, 3)) == [[8, 14], [22, 29], [6, 9], [8, 12]]
     compiled = len(eager_trace._calls)
-    two = run(array(5))
+    assert run(array(5, 0)) == [[32, 2], [43, 8], [15, 0], [20, 0]]  # the closed-over array is an operand
     assert len(eager_trace._calls) == compiled
-    assert one[2][0] == 6 and two[2][0] == 15  # the closed-over array is an operand
     zeros = [lax.scan(lambda c, x, z=z: (c + x, z * x), f32(0), array(1))[1] for z in (0.0, -0.0)]
     assert np.signbit(zeros[1]) and not np.signbit(zeros[0])  # equal as keys, not the same program
 
@@ -621,7 +628,7 @@ def test_associative_scan_of_trees_along_an_axis():
     def after(first, second):  # x -> a x + b, one after the other: not commutative
         return {"a": second["a"] * first["a"], "b": second["a"] * first["b"] + second["b"]}
 
-    result = lax.associative_scan(after, {"a": a, "b": b}, axis=-2)
+    result = jit(lambda elems: lax.associative_scan(after, elems, axis=-2))({"a": a, "b": b})
     want_a, want_b = np.empty_like(a), np.empty_like(b)
     want_a[:, 0], want_b[:, 0] = a[:, 0], b[:, 0]
     for at in range(1, 6):
@@ -651,7 +658,7 @@ def test_platform_dependent_runs_the_function_of_the_platform(way):
     assert way(lambda x: lax.platform_dependent(x, default=lambda x: -x, **{here: lambda x: x + 1}))(1) == 2
     assert way(lambda x: lax.platform_dependent(x, tpu=lambda x: x + 1, default=lambda x: -x))(1) == -1
     with pytest.raises(NotImplementedError, match="no function for the platform"):
-        way(lambda x: lax.platform_dependent(x, tpu=lambda x: x))(1)
+        way(lambda x: lax.platform_dependent(x, tpu=lambda x: x + 1))(1)
 
 
 # --- larger programs ---------------------------------------------------------------------------------

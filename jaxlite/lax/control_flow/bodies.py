@@ -32,15 +32,15 @@ from lowering import xla
 class Body:
     """A function traced for given types. `jaxpr` has the values that it closes over, `consts`, as constvars.
 
-    `derived` remembers what callers made of the jaxpr, so that one body gives one and the same equation: compiled
-    code is found again by the identity of its jaxpr.
+    What callers make of the jaxpr is remembered here, so that one body gives one and the same equation: compiled code
+    is found again by the identity of its jaxpr.
     """
 
-    __slots__ = ("jaxpr", "consts", "out_tree", "derived")
+    __slots__ = ("jaxpr", "consts", "out_tree", "_derived")
 
     def __init__(self, jaxpr: Jaxpr, consts: list[Any], out_tree: Any):
         self.jaxpr, self.consts, self.out_tree = jaxpr, consts, out_tree
-        self.derived: dict[Any, Any] = {}
+        self._derived: dict[Any, Any] = {}
 
     def is_stale(self) -> bool:
         """Whether it closes over tracers of a trace that has ended."""
@@ -49,6 +49,19 @@ class Body:
     @property
     def out_avals(self) -> list[Any]:
         return self.jaxpr.out_avals
+
+    def derive(self, make: Callable[..., Any], *args: Any) -> Any:
+        """`make(self, *args)`, remembered."""
+        key = (make, *args)
+        found = self._derived.get(key)
+        if found is None:
+            if len(self._derived) >= _DERIVED_LIMIT:  # a lasting body may be used with functions made anew
+                self._derived.clear()
+            found = self._derived[key] = make(self, *args)
+        return found
+
+
+_DERIVED_LIMIT = 16
 
 
 _bodies: weakref.WeakKeyDictionary[Any, dict[Any, Body]] = weakref.WeakKeyDictionary()

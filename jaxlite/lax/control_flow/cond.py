@@ -87,12 +87,11 @@ def cond(pred: Any, true_fun: Callable, false_fun: Callable, *operands: Any, ope
         raise TypeError(f"Pred type must be either boolean or number, got {aval.dtype}.")
     if runs_in_python() and not isinstance(pred, Tracer):
         return true_fun(*operands) if pred else false_fun(*operands)
-    names = ("true_fun", "false_fun")
     if isinstance(pred, _HOST_SCALARS):
         index: Any = np.int32(bool(pred))
     else:
         index = convert(pred if kind == "b" else ne(pred, np.zeros((), aval.dtype)[()]), _i32, False)
-    return _choose("cond", index, (false_fun, true_fun), names[::-1], operands)
+    return _choose("cond", index, (true_fun, false_fun), ("true_fun", "false_fun"), operands)
 
 
 _HOST_SCALARS = (bool, int, float, np.generic)
@@ -169,15 +168,11 @@ def _choose(what: str, index: Any, funs: Sequence[Callable], names: Sequence[str
     leaves, _, avals = flatten_values(f"the operands of {what}", operands)
     _, in_tree = tree_flatten((operands, {}))
     bodies = [trace_body(fun, in_tree, avals, what) for fun in funs]
-    # The branches in the user's order; cond's come here as (false_fun, true_fun).
-    order = tuple(range(len(bodies))) if what != "cond" else (1, 0)
-    for other in order[1:]:
-        _check_same(what, *((names[at], funs[at], bodies[at]) for at in (order[0], other)))
-    key = ("cond", *map(id, bodies))
-    found = bodies[0].derived.get(key)
-    if found is None:
-        found = bodies[0].derived[key] = bodies, *_joined(bodies, order)
-    _, branches, consts, forwarded = found
+    for other in range(1, len(bodies)):
+        _check_same(what, *((names[at], funs[at], bodies[at]) for at in (0, other)))
+    branches, consts, forwarded = bodies[0].derive(_joined, *bodies[1:])
+    if what == "cond":
+        branches = branches[::-1]  # index 0 is False
     values = [*consts, *leaves]
     if branches[0].jaxpr.outvars or not is_eager() or any(branch.effects for branch in branches):
         outs = iter(cond_p.bind(index, *values, branches=branches, **params))
@@ -187,16 +182,15 @@ def _choose(what: str, index: Any, funs: Sequence[Callable], names: Sequence[str
     return tree_unflatten(bodies[0].out_tree, results)
 
 
-def _joined(bodies: Sequence[Body], order: Sequence[int],
-            ) -> tuple[tuple[ClosedJaxpr, ...], list[Any], tuple[int | None, ...]]:
+def _joined(*bodies: Body) -> tuple[tuple[ClosedJaxpr, ...], list[Any], tuple[int | None, ...]]:
     """Branches that all take the same operands: the consts of all, then the operands.
 
     Returns: the param `branches`; the consts; and for each result the operand that it is in all branches, or None.
     """
     positions: dict[int, int] = {}
     consts: list[Any] = []
-    for at in order:
-        for const in bodies[at].consts:
+    for body in bodies:
+        for const in body.consts:
             if positions.setdefault(id(const), len(consts)) == len(consts):
                 consts.append(const)
     avals = [aval_of(const) for const in consts]

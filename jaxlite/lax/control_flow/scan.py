@@ -161,10 +161,7 @@ def _bind(body: Body, init: list[Any], xs: Sequence[Any], length: int, reverse: 
 
     Leaves of the carry that never change go in as constants and come out as they went in; so do ys that are xs.
     """
-    found = body.derived.get("scan")
-    if found is None:
-        found = body.derived["scan"] = _loop_jaxpr(body, len(init))
-    closed, moved, forwarded = found
+    closed, moved, forwarded = body.derive(_loop_jaxpr, len(init))
     kept = [leaf for index, leaf in enumerate(init) if index not in moved]
     consts = [*(init[index] for index in moved), *body.consts]
     if closed.jaxpr.outvars or closed.effects or not is_eager():

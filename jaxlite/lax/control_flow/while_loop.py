@@ -85,10 +85,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
 
 def _bind(condition: Body, body: Body, leaves: list[Any]) -> list[Any]:
     """Make the equation; gives the leaves of the last carry."""
-    key = ("while", id(condition))
-    if key not in body.derived:
-        body.derived[key] = condition, *_loop_jaxprs(condition, body)
-    _, cond_jaxpr, body_jaxpr, moved = body.derived[key]
+    cond_jaxpr, body_jaxpr, moved = body.derive(_loop_jaxprs, condition)
     kept = [leaf for index, leaf in enumerate(leaves) if index not in moved]
     body_consts = [*(leaves[index] for index in moved), *body.consts]
     outs = iter(while_p.bind(*condition.consts, *body_consts, *kept, cond_jaxpr=cond_jaxpr, body_jaxpr=body_jaxpr,
@@ -109,7 +106,7 @@ def _check_condition(cond_fun: Callable, condition: Body) -> None:
 _LEAF = tree_flatten(0)[1]
 
 
-def _loop_jaxprs(condition: Body, body: Body) -> tuple[ClosedJaxpr, ClosedJaxpr, tuple[int, ...]]:
+def _loop_jaxprs(body: Body, condition: Body) -> tuple[ClosedJaxpr, ClosedJaxpr, tuple[int, ...]]:
     """Both jaxprs closed over nothing, and the leaves that never change: constants of the body if only it reads
     them."""
     read = {atom for eqn in condition.jaxpr.eqns for atom in eqn.invars if not hasattr(atom, "val")}
@@ -205,18 +202,17 @@ def _fori_while(lower: Any, upper: Any, body_fun: Callable, init_val: Any) -> An
     carry = Carry("fori_loop", body_fun, (0, 1), 2, tree, avals)
     step = carry.settle(lambda: trace_body(body_fun, in_tree, carry.avals, "fori_loop", _count_and_step),
                         lambda out_tree: out_tree.children()[0])
-    # The upper bound goes through the loop, beside the index.
-    upper_aval = aval_of(upper)
-    key = ("fori_loop", upper_aval)
-    if key not in step.derived:
-        bound, jaxpr = Var(upper_aval), step.jaxpr
-        jaxpr = jaxpr.replace(invars=[jaxpr.invars[0], bound, *jaxpr.invars[1:]],
-                              outvars=[jaxpr.outvars[0], bound, *jaxpr.outvars[1:]])
-        _, cond_tree = tree_flatten(((lower, upper, init_val), {}))
-        avals = [carry.avals[0], upper_aval, *carry.avals[1:]]
-        step.derived[key] = trace_body(_below, cond_tree, avals, "fori_loop"), Body(jaxpr, step.consts, step.out_tree)
-    condition, body = step.derived[key]
+    _, tree_with_upper = tree_flatten(((lower, upper, init_val), {}))
+    condition, body = step.derive(_with_upper_bound, aval_of(upper), tree_with_upper)
     first, *rest = carry.convert(leaves)
     _, _, *results = _bind(condition, body, [first, upper, *rest])
     return tree_unflatten(tree.children()[1], results)
 
+
+def _with_upper_bound(step: Body, upper: Any, in_tree: Any) -> tuple[Body, Body]:
+    """Condition and body of the loop, in which the upper bound goes along beside the index."""
+    bound, jaxpr = Var(upper), step.jaxpr
+    index, *rest = jaxpr.invars
+    condition = trace_body(_below, in_tree, [index.aval, upper, *(var.aval for var in rest)], "fori_loop")
+    jaxpr = jaxpr.replace(invars=[index, bound, *rest], outvars=[jaxpr.outvars[0], bound, *jaxpr.outvars[1:]])
+    return condition, Body(jaxpr, step.consts, step.out_tree)

@@ -41,6 +41,12 @@ def _of_numpy(value: Any) -> ShapedArray:
     return shaped_array(value.shape, dtype, False)
 
 
+def _of_scalar_type(dtype: Any) -> Callable[[Any], Any]:
+    """What `aval_of` does for the NumPy scalars of a dtype: no look at the value."""
+    wide, narrow = (ShapedArray((), each, False) for each in (dtype, dtypes._NARROW.get(dtype, dtype)))
+    return (lambda value: narrow) if wide is narrow else (lambda value: wide if _x64.value else narrow)
+
+
 def _of_masked(value: Any) -> ShapedArray:
     raise ValueError("numpy masked arrays are not supported as direct inputs to jaxlite functions; "
                      "use jaxlite.numpy.where with the mask, or np.ma.filled")
@@ -54,7 +60,7 @@ AVAL_OF: dict[type, Callable[[Any], Any]] = {
     complex: lambda value: _scalar_avals[complex, _x64.value],
     np.ndarray: _of_numpy,
     np.ma.MaskedArray: _of_masked,
-    **{dtype.type: _of_numpy for dtype in dtypes._KIND},
+    **{dtype.type: _of_scalar_type(dtype) for dtype in dtypes._KIND},
 }
 
 

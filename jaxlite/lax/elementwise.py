@@ -98,7 +98,7 @@ def unary(name: str, accepted: str, result: Callable[[Any], Any] = _same_dtype) 
     def rule(x: Any, **params: Any) -> ShapedArray:
         require_kind(name, x, accepted)
         dtype = result(x.dtype)
-        return shaped_array(x.shape, dtype, x.weak_type and dtype == x.dtype)
+        return shaped_array(x.shape, dtype, x.weak_type and dtype != _bool)
 
     return primitive
 
@@ -114,7 +114,7 @@ def nary(name: str, accepted: str | Sequence[str], result: Callable[[Any], Any] 
         require_equal_dtypes(name, avals)
         shape = broadcast_shape(name, [aval.shape for aval in avals])
         dtype = result(avals[0].dtype)
-        weak = dtype == avals[0].dtype and all(aval.weak_type for aval in avals)
+        weak = dtype != _bool and all(aval.weak_type for aval in avals)
         return shaped_array(shape, dtype, weak)
 
     return primitive

@@ -173,7 +173,7 @@ def _promoter(adjust: Callable[[Any, bool], tuple[Any, bool]], doc: str) -> Call
                 avals.append(AVAL_OF[kind](arg))
             else:
                 check_arrays(name, *args)
-                return promote(name, *unwrap(args))
+                return promote(name, *unwrapped(args))
         key = (adjust, *avals, _promotion_state.value, _rank_state.value, _x64_state.value)
         plan = _plans.get(key)
         if plan is None:
@@ -244,7 +244,7 @@ def dtype_of(x: Any) -> Any:
         return aval_of(x).dtype
 
 
-def unwrap(args: Any) -> list[Any]:
+def unwrapped(args: Any) -> list[Any]:
     """Arguments of classes that stand for arrays, as arrays or scalars."""
     return [arg if type(arg) in AVAL_OF or isinstance(arg, Tracer) else
             arg.__jax_array__() if hasattr(arg, "__jax_array__") else _plain_scalar(arg) for arg in args]

@@ -1,288 +1,663 @@
-"""Elementwise functions of the numpy API: arithmetic, comparisons, logic and bits.
-
-Each promotes its arguments as NumPy and JAX do and applies one or a few operations of lax. Exponentials,
-trigonometry, rounding and the parts of numbers are in `math_functions`.
+"""All elementwise functions of the numpy API: those of `arithmetic.py`, and the mathematical functions defined here:
+exponentials, trigonometry, signs and parts of floats, rounding, complex parts, divisors, limits.
 """
 
 from __future__ import annotations
 
+import builtins
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from jaxlite import lax
 from jaxlite.core import dtypes
-from jaxlite.core.tracing import Tracer, state
-from jaxlite.core.values import ArrayImpl, aval_of
-from jaxlite.interpreters.eager import eager_trace
-from jaxlite.lax import elementwise as lax
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, promote, promote_inexact, promote_numeric, promote_ranks
+from jaxlite.numpy.api import (
+    api,
+    as_array,
+    check_arrays,
+    dtype_of,
+    promote,
+    promote_inexact,
+    promote_numeric,
+    promote_ranks,
+    scalar,
+    unsupported,
+)
+from jaxlite.numpy.arithmetic import (  # noqa: F401
+    abs,
+    absolute,
+    add,
+    binary,
+    binary_xy,
+    bitwise_and,
+    bitwise_invert,
+    bitwise_left_shift,
+    bitwise_not,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+    constant,
+    divide,
+    divmod,
+    equal,
+    float_power,
+    floor_divide,
+    floor_quotient,
+    fmod,
+    full_of,
+    greater,
+    greater_equal,
+    invert,
+    kind_of,
+    left_shift,
+    less,
+    less_equal,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    mod,
+    multiply,
+    negative,
+    not_equal,
+    ordered,
+    positive,
+    pow,
+    power,
+    remainder,
+    remainder_of,
+    right_shift,
+    stretch,
+    subtract,
+    true_divide,
+    unaries,
+    unary,
+    where_same,
+    with_methods,
+)
 
-# --- makers ------------------------------------------------------------------------------------------
+# --- exponentials and logarithms ---------------------------------------------------------------------
+
+exp = unary("exp", lax.exp, "e to the power x, element by element.")
+exp2 = unary("exp2", lax.exp2, "2 to the power x, element by element.")
+expm1 = unary("expm1", lax.expm1, "exp(x) - 1, element by element, accurate near 0.")
+log = unary("log", lax.log, "The natural logarithm, element by element.")
+log1p = unary("log1p", lax.log1p, "log(1 + x), element by element, accurate near 0.")
+sqrt = unary("sqrt", lax.sqrt, "The square root, element by element; NaN for negative real x.")
+cbrt = unary("cbrt", lax.cbrt, "The real cube root, element by element.")
+square = unary("square", lax.square, "x * x, element by element.", promote_numeric)
+reciprocal = unary("reciprocal", lax.reciprocal, "1 / x, element by element, in floating point.")
 
 
-def unary(name: str, operation: Callable, doc: str, prepare: Callable = promote_inexact) -> Any:
-    """The function that applies an operation of lax to one prepared argument."""
-
-    def fun(x: Any, /) -> Any:
-        (x,) = prepare(name, x)
+def _by_parts(operation: Callable, x: Any) -> Any:
+    """An operation of real numbers applied to the real and the imaginary part of complex ones."""
+    if kind_of(x) != "c":
         return operation(x)
-
-    return named(fun, name, doc)
-
-
-def binary(name: str, operation: Callable, doc: str, prepare: Callable = promote) -> Any:
-    """The function that applies an operation of lax to two prepared arguments, called x1 and x2."""
-
-    def fun(x1: Any, x2: Any, /) -> Any:
-        x1, x2 = prepare(name, x1, x2)
-        return operation(x1, x2)
-
-    return named(fun, name, doc)
+    return lax.complex(operation(lax.real(x)), operation(lax.imag(x)))
 
 
-def binary_xy(name: str, operation: Callable, doc: str, prepare: Callable = promote) -> Any:
-    """`binary` with arguments called x and y."""
-
-    def fun(x: Any, y: Any, /) -> Any:
-        x, y = prepare(name, x, y)
-        return operation(x, y)
-
-    return named(fun, name, doc)
+def _strong(value: Any, like: Any) -> Any:
+    return dtype_of(like).type(value)
 
 
-def named(fun: Any, name: str, doc: str) -> Any:
-    """The function under its public name, one compiled call when eager."""
-    fun.__name__ = fun.__qualname__ = name
-    fun.__doc__ = doc
-    return api()(fun)
+def _log2(x: Any) -> Any:
+    return _by_parts(lambda part: lax.div(part, lax.log(_strong(2, part))), lax.log(x))
 
 
-def kind_of(x: Any) -> str:
-    """The kind of a value's dtype: b, i, u, f or c."""
-    return dtypes.kind(aval_of(x).dtype)
+def _log10(x: Any) -> Any:
+    return _by_parts(lambda part: lax.mul(part, _strong(1 / math.log(10), part)), lax.log(x))
 
 
-def constant(value: Any, like: Any) -> Any:
-    """A scalar in the dtype of an array."""
-    return aval_of(like).dtype.type(value)
+log2 = unary("log2", _log2, "The logarithm to base 2, element by element.")
+log10 = unary("log10", _log10, "The logarithm to base 10, element by element.")
 
 
-def full_of(value: Any, like: Any) -> Any:
-    """An array of one value, with the shape and dtype of another."""
-    return shaping.broadcast_in_dim(constant(value, like), aval_of(like).shape, ())
+def _log_add(exponential: Callable, base: float) -> Callable:
+    """log(b^x + b^y) to base b, which neither overflows nor underflows."""
+
+    def scaled(x: Any) -> Any:
+        return x if base == math.e else lax.mul(constant(1 / math.log(base), x), x)
+
+    def operation(x: Any, y: Any) -> Any:
+        top = lax.max(x, y)
+        if kind_of(x) == "c":
+            difference = lax.sub(lax.add(x, y), lax.mul(top, constant(2, top)))
+            sum = lax.add(top, scaled(lax.log1p(exponential(difference))))
+            half = _strong(math.pi / math.log(base), lax.real(sum))
+            angle = remainder_of(lax.add(lax.imag(sum), half), half * 2)
+            return lax.complex(lax.real(sum), lax.sub(angle, half))
+        difference = lax.sub(x, y)  # NaN for infinities of one sign, and for NaN
+        return where_same(lax.ne(difference, difference), lax.add(x, y),
+                          lax.add(top, scaled(lax.log1p(exponential(lax.neg(lax.abs(difference)))))))
+
+    return operation
 
 
-# --- arithmetic --------------------------------------------------------------------------------------
-
-_bool = np.dtype(bool)
-
-
-def _bool_or(bool_operation: Callable, operation: Callable) -> Callable:
-    """An operation that has a form of its own for booleans."""
-    return lambda x, y: (bool_operation if aval_of(x).dtype == _bool else operation)(x, y)
+logaddexp = with_methods(binary_xy("logaddexp", _log_add(lax.exp, math.e),
+                                   "log(exp(x) + exp(y)), element by element, without overflow.", promote_inexact),
+                         -math.inf)
+logaddexp2 = with_methods(binary_xy("logaddexp2", _log_add(lax.exp2, 2),
+                                    "log2(2 ** x + 2 ** y), element by element, without overflow.", promote_inexact),
+                          -math.inf)
 
 
-add = binary_xy("add", _bool_or(lax.bitwise_or, lax.add), "x + y, element by element; logical or for booleans.")
-subtract = binary_xy("subtract", lax.sub, "x - y, element by element. TypeError for booleans: use `^`.")
-multiply = binary_xy("multiply", _bool_or(lax.bitwise_and, lax.mul),
-                     "x * y, element by element; logical and for booleans.")
-maximum = binary_xy("maximum", lax.max, "The greater of x and y, element by element; NaN if either is NaN.")
-minimum = binary_xy("minimum", lax.min, "The lesser of x and y, element by element; NaN if either is NaN.")
-true_divide = binary("true_divide", lax.div, "x1 / x2, element by element, in floating point.", promote_inexact)
-divide = binary("divide", lax.div, "x1 / x2, element by element, in floating point.", promote_inexact)
-negative = unary("negative", lax.neg, "-x, element by element. TypeError for booleans: use `~`.", promote)
-positive = unary("positive", lambda x: x, "x itself, element by element.", promote)
+# --- trigonometry ------------------------------------------------------------------------------------
+
+sin = unary("sin", lax.sin, "The sine of x in radians, element by element.")
+cos = unary("cos", lax.cos, "The cosine of x in radians, element by element.")
+tan = unary("tan", lax.tan, "The tangent of x in radians, element by element.")
+sinh = unary("sinh", lax.sinh, "The hyperbolic sine, element by element.")
+cosh = unary("cosh", lax.cosh, "The hyperbolic cosine, element by element.")
+tanh = unary("tanh", lax.tanh, "The hyperbolic tangent, element by element.")
+arcsin, asin = unaries("arcsin asin", lax.asin, "The inverse sine, in [-pi/2, pi/2], element by element.")
+arccos, acos = unaries("arccos acos", lax.acos, "The inverse cosine, in [0, pi], element by element.")
+arctan, atan = unaries("arctan atan", lax.atan, "The inverse tangent, in [-pi/2, pi/2], element by element.")
+arcsinh, asinh = unaries("arcsinh asinh", lax.asinh, "The inverse hyperbolic sine, element by element.")
+arccosh, acosh = unaries("arccosh acosh", lax.acosh, "The inverse hyperbolic cosine, element by element.")
+arctanh, atanh = unaries("arctanh atanh", lax.atanh, "The inverse hyperbolic tangent, element by element.")
+deg2rad, radians = unaries("deg2rad radians", lambda x: lax.mul(x, constant(math.pi / 180, x)),
+                           "Degrees to radians, element by element.")
+rad2deg, degrees = unaries("rad2deg degrees", lambda x: lax.mul(x, constant(180 / math.pi, x)),
+                           "Radians to degrees, element by element.")
+_ANGLE = "The angle of the point (x2, x1), in [-pi, pi], element by element."
+arctan2 = binary("arctan2", lax.atan2, _ANGLE, promote_inexact)
+atan2 = binary("atan2", lax.atan2, _ANGLE, promote_inexact)
 
 
-def _absolute(x: Any) -> Any:
-    return x if kind_of(x) in "bu" else lax.abs(x)
+def _hypot(x: Any, y: Any) -> Any:
+    if kind_of(x) == "c":
+        raise ValueError("jnp.hypot is not well defined for complex-valued inputs. Convert them to real numbers first, "
+                         "for instance with abs(x).")
+    x, y = lax.abs(x), lax.abs(y)
+    inf, zero, one = (constant(value, x) for value in (math.inf, 0, 1))
+    infinite = lax.bitwise_or(lax.eq(x, inf), lax.eq(y, inf))
+    long, short = lax.max(x, y), lax.min(x, y)  # long is taken out of the root, which then cannot overflow
+    none = lax.eq(long, zero)
+    ratio = lax.div(short, where_same(none, one, long))
+    length = where_same(none, long, lax.mul(long, lax.sqrt(lax.add(one, lax.square(ratio)))))
+    return where_same(infinite, inf, length)
 
 
-absolute = unary("absolute", _absolute, "The absolute value, element by element; real for complex x.", promote)
-abs = unary("abs", _absolute, "The absolute value, element by element; real for complex x.", promote)
+hypot = binary("hypot", _hypot, "sqrt(x1 ** 2 + x2 ** 2), element by element, without overflow.", promote_inexact)
 
 
-def _float_divmod(x: Any, y: Any) -> tuple[Any, Any]:
-    """Quotient rounded down and remainder with the sign of y, as Python's divmod for floats."""
-    zero = constant(0, y)
-    rest = lax.rem(x, y)
-    exact = where_same(lax.eq(y, zero), x, lax.sub(x, rest))
-    quotient = lax.div(exact, y)
-    other_side = lax.bitwise_and(lax.ne(rest, zero), lax.ne(lax.sign(y), lax.sign(rest)))
-    return (lax.round(where_same(other_side, lax.sub(quotient, constant(1, y)), quotient)),
-            where_same(other_side, lax.add(rest, y), rest))
-
-
-def where_same(condition: Any, x: Any, y: Any) -> Any:
-    """`where` for values of one dtype, each either a scalar or of one common shape."""
-    shapes = [aval_of(value).shape for value in (condition, x, y)]
-    if not shapes[0] == shapes[1] == shapes[2]:
-        shape = shaping.broadcast_shapes(*shapes)
-        x, y = (_stretch(value, shape) for value in (x, y))
-        condition = condition if not shapes[0] else _stretch(condition, shape)
-    return lax.select_n(condition, y, x)
-
-
-def _stretch(x: Any, shape: tuple[int, ...]) -> Any:
-    own = aval_of(x).shape
-    return x if own == shape else shaping.broadcast_in_dim(x, shape, tuple(range(len(shape) - len(own), len(shape))))
-
-
-def _floor_divide(x: Any, y: Any) -> Any:
-    kind = kind_of(x)
-    if kind == "u":
-        return lax.div(x, y)
-    if kind == "i":
-        quotient = lax.div(x, y)
-        below = lax.bitwise_and(lax.ne(lax.sign(x), lax.sign(y)), lax.ne(lax.rem(x, y), constant(0, x)))
-        return where_same(below, lax.sub(quotient, constant(1, x)), quotient)
-    if kind == "c":
-        raise TypeError("floor_divide does not support complex-valued inputs")
-    return _float_divmod(x, y)[0]
-
-
-def _remainder(x: Any, y: Any) -> Any:
-    zero = constant(0, y)
-    if kind_of(x) in "iu":
-        y = where_same(lax.eq(y, zero), constant(1, y), y)  # x % 0 is 0
-    rest = lax.rem(x, y)
-    other_side = lax.bitwise_and(lax.ne(lax.lt(rest, zero), lax.lt(y, zero)), lax.ne(rest, zero))
-    return where_same(other_side, lax.add(rest, y), rest)
-
-
-def _divmod(x: Any, y: Any) -> tuple[Any, Any]:
-    if kind_of(x) == "f":
-        return _float_divmod(x, y)
-    return _floor_divide(x, y), _remainder(x, y)
-
-
-def _fmod(x: Any, y: Any) -> Any:
-    if kind_of(x) in "iu":
-        y = where_same(lax.eq(y, constant(0, y)), constant(1, y), y)
-    return lax.rem(x, y)
-
-
-floor_divide = binary("floor_divide", _floor_divide, "x1 / x2 rounded down, element by element.", promote_numeric)
-_REMAINDER = "The remainder of x1 // x2, with the sign of x2; 0 for integers divided by 0."
-remainder = binary("remainder", _remainder, _REMAINDER, promote_numeric)
-mod = binary("mod", _remainder, _REMAINDER, promote_numeric)
-fmod = binary("fmod", _fmod, "The remainder of x1 / x2, with the sign of x1.", promote_numeric)
-divmod = binary("divmod", _divmod, "(x1 // x2, x1 % x2), element by element.", promote_numeric)
-
-
-# --- powers ------------------------------------------------------------------------------------------
-
-
-@api("exponent")
-def _static_power(x: Any, exponent: int) -> Any:
-    (x,) = promote_numeric("power", x)
-    return lax.integer_pow(x, exponent)
-
-
-def _integer_power(x: Any, y: Any) -> Any:
-    """x ** y of integers by squaring, for exponents below 64."""
+def _sinc(x: Any) -> Any:
     zero, one = constant(0, x), constant(1, x)
-    shape = shaping.broadcast_shapes(aval_of(x).shape, aval_of(y).shape)
-    result = where_same(lax.bitwise_and(lax.eq(x, zero), lax.ne(y, zero)),
-                        *(shaping.broadcast_in_dim(each, shape, ()) for each in (zero, one)))
-    for bit in range(6):
-        if bit:
-            x, y = lax.mul(x, x), lax.shift_right_logical(y, one)
-        result = where_same(lax.ne(lax.bitwise_and(y, one), zero), lax.mul(result, x), result)
-    return result
+    at_zero = lax.eq(x, zero)
+    angle = lax.mul(constant(math.pi, x), x)
+    # At 0 the series stands in: it has the derivatives of the quotient there.
+    t = lax.square(angle)
+    series = one
+    for divisor in (42, 20, 6):
+        series = lax.sub(one, lax.mul(lax.mul(t, constant(1 / divisor, x)), series))
+    safe = where_same(at_zero, one, angle)
+    return where_same(at_zero, series, lax.div(lax.sin(safe), safe))
+
+
+sinc = unary("sinc", _sinc, "sin(pi x) / (pi x), element by element; 1 at 0.")
 
 
 @api()
-def _power(x1: Any, x2: Any, /) -> Any:
-    base, exponent = aval_of(x1).dtype, aval_of(x2).dtype
-    x, y = promote_numeric("power", x1, x2)
-    if dtypes.kind(aval_of(x).dtype) in "iu":
-        return _integer_power(x, y)
-    if dtypes.kind(exponent) in "iu" and dtypes.kind(base) in "fc":
-        y = promote_ranks("power", x1, x2)[1]  # an integer exponent stays one: exact, and negative bases are fine
-    return lax.pow(x, y)
+def i0(x: Any) -> Any:
+    """The modified Bessel function of the first kind of order 0, element by element. ValueError for complex x."""
+    (x,) = promote_inexact("i0", x)
+    if kind_of(x) == "c":
+        raise ValueError(f"Unsupported input type to jax.numpy.i0: {dtype_of(x)}")
+    size = lax.abs(x)
+    return lax.mul(lax.exp(size), lax.bessel_i0e(size))
 
 
-def _concrete_integer(x: Any) -> int | None:
-    """The value of a concrete integer scalar of any kind, else None."""
-    kind = type(x)
-    if kind is int or kind is bool:
-        return int(x)
-    if isinstance(x, np.integer):
-        return int(x)
-    if isinstance(x, (np.ndarray, ArrayImpl)) and not x.shape and dtypes.kind(x.dtype) in "iu":
-        return int(x)
-    return None
+# --- signs and the parts of floats -------------------------------------------------------------------
+
+sign = unary("sign", lax.sign, "-1, 0 or 1 by the sign of x, element by element; x / |x| for complex x.", promote)
 
 
-def power(x1: Any, x2: Any, /) -> Any:
-    """x1 to the power x2, element by element.
+def _bits(x: Any) -> Any:
+    """The bits of floats as signed integers."""
+    return lax.bitcast_convert_type(x, f"int{dtypes.itemsize_bits(dtype_of(x))}")
 
-    A concrete integer scalar as exponent is part of the program: the power becomes a few multiplications.
 
-    Raises: TypeError for integers to a concrete negative power.
+def _float_layout(dtype: Any) -> tuple[int, int, int]:
+    """How many bits of a float are exponent and mantissa, and the exponent's bias."""
+    info = dtypes.finfo(dtype)
+    return info.bits - 1 - info.nmant, info.nmant, (1 << (info.bits - 2 - info.nmant)) - 1
+
+
+def _signbit(x: Any) -> Any:
+    kind = kind_of(x)
+    if kind in "bu":
+        return lax.full_like(x, False, dtype=bool)
+    if kind == "i":
+        return lax.lt(x, constant(0, x))
+    if kind == "c":
+        raise ValueError(f"jax.numpy.signbit is not well defined for {dtype_of(x)}")
+    bits = _bits(x)
+    fill = lax.shift_right_arithmetic(bits, constant(dtypes.itemsize_bits(dtype_of(x)) - 1, bits))
+    return lax.convert_element_type(fill, bool)
+
+
+def _copysign(x: Any, y: Any) -> Any:
+    if kind_of(x) == "c":
+        raise TypeError("copysign does not support complex-valued inputs")
+    size = lax.abs(x)
+    return where_same(_signbit(y), lax.neg(size), size)
+
+
+def _spacing(x: Any) -> Any:
+    if kind_of(x) == "c":
+        raise ValueError("jnp.spacing is not defined for complex inputs.")
+    gap = lax.sub(lax.nextafter(x, _copysign(constant(math.inf, x), x)), x)
+    least = _strong(dtypes.finfo(dtype_of(x)).smallest_subnormal, x)  # lost where subnormal numbers count as 0
+    return where_same(lax.eq(gap, constant(0, x)), _copysign(least, x), gap)
+
+
+def _fabs(x: Any) -> Any:
+    if kind_of(x) == "c":
+        raise TypeError("ufunc 'fabs' does not support complex dtypes")
+    return lax.abs(x)
+
+
+def _heaviside(x: Any, y: Any) -> Any:
+    zero, one = constant(0, x), constant(1, x)
+    below, above = lax.lt(x, zero), lax.gt(x, zero)
+    return where_same(below, zero, where_same(above, one, where_same(lax.ne(x, x), x, y)))
+
+
+signbit = unary("signbit", _signbit, "Whether the sign bit is set, element by element.", promote)
+copysign = binary("copysign", _copysign, "x1 with the sign of x2, element by element.", promote_inexact)
+nextafter = binary_xy("nextafter", lax.nextafter, "The float next to x towards y, element by element.", promote_inexact)
+spacing = unary("spacing", _spacing, "The distance from x to the next float away from 0, element by element.")
+fabs = unary("fabs", _fabs, "The absolute value as a float, element by element. TypeError for complex x.")
+heaviside = binary("heaviside", _heaviside, "0 where x1 < 0, 1 where x1 > 0, x2 where x1 is 0.", promote_inexact)
+
+
+@api()
+def frexp(x: Any, /) -> tuple[Any, Any]:
+    """Mantissa and exponent: x = m * 2 ** e with 0.5 <= |m| < 1 and int32 e, element by element.
+
+    0, infinities and NaN are their own mantissa, with exponent 0. Raises: TypeError for complex x.
+    """
+    (x,) = promote_inexact("frexp", x)
+    if kind_of(x) == "c":
+        raise TypeError("frexp does not support complex-valued inputs")
+    exponent_bits, mantissa_bits, bias = _float_layout(dtype_of(x))
+    bits = _bits(x)
+    number: Callable[[int], Any] = lambda value: constant(value, bits)
+    mantissa_mask = (1 << mantissa_bits) - 1
+    exponent_mask = (1 << exponent_bits) - 1
+    field = lax.bitwise_and(lax.shift_right_arithmetic(bits, number(mantissa_bits)), number(exponent_mask))
+    mantissa = lax.bitwise_and(bits, number(mantissa_mask))
+    # A subnormal number has its leading bit somewhere in the mantissa; shifted up, it is like the others.
+    shift = lax.sub(lax.clz(mantissa), number(exponent_bits))
+    subnormal = lax.eq(field, number(0))
+    mantissa = where_same(subnormal, lax.bitwise_and(lax.shift_left(mantissa, shift), number(mantissa_mask)), mantissa)
+    exponent = lax.sub(where_same(subnormal, lax.sub(number(1), shift), field), number(bias - 1))
+    half = number((bias - 1) << mantissa_bits)
+    sign = lax.bitwise_and(bits, number(-1 << (exponent_bits + mantissa_bits)))
+    fraction = lax.bitcast_convert_type(lax.bitwise_or(lax.bitwise_or(sign, half), mantissa), dtype_of(x))
+    plain = lax.bitwise_or(lax.eq(lax.bitwise_and(bits, number((1 << (exponent_bits + mantissa_bits)) - 1)), number(0)),
+                           lax.eq(field, number(exponent_mask)))
+    return (where_same(plain, lax.convert_element_type(x, dtype_of(x)), fraction),
+            lax.convert_element_type(where_same(plain, number(0), exponent), np.int32))
+
+
+@api()
+def ldexp(x1: Any, x2: Any, /) -> Any:
+    """x1 * 2 ** x2, element by element, for integers x2. ValueError for other x2 and for complex x1."""
+    check_arrays("ldexp", x1, x2)
+    kinds = kind_of(x1), kind_of(x2)
+    if kinds[0] == "c" or kinds[1] not in "iu":
+        raise ValueError(f"ldexp not supported for input types {(dtype_of(x1), dtype_of(x2))}")
+    (x,) = promote_inexact("ldexp", x1)
+    dtype = dtype_of(x)
+    _, mantissa_bits, bias = _float_layout(dtype)
+    x, shift = promote_ranks("ldexp", x, lax.convert_element_type(x2, np.int32))
+    # Powers of two made from their bits, three of them so that they reach from the least to the greatest float.
+    limit = _strong(3 * (bias - 2), shift)
+    shift = lax.max(lax.min(shift, limit), -limit)
+    third = lax.div(shift, _strong(3, shift))
+    rest = lax.sub(shift, lax.add(third, third))
+    bits = np.dtype(f"int{dtypes.itemsize_bits(dtype)}")
+    for exponent in (rest, third, third):
+        field = lax.convert_element_type(lax.add(exponent, _strong(bias, shift)), bits)
+        x = lax.mul(x, lax.bitcast_convert_type(lax.shift_left(field, bits.type(mantissa_bits)), dtype))
+    return x
+
+
+# --- rounding ----------------------------------------------------------------------------------------
+
+
+def _or_whole(operation: Callable) -> Callable:
+    """An operation that leaves integers and booleans as they are."""
+    return lambda x: x if kind_of(x) in "biu" else operation(x)
+
+
+def _trunc(x: Any) -> Any:
+    return where_same(lax.lt(x, constant(0, x)), lax.ceil(x), lax.floor(x))
+
+
+def _round_even(x: Any) -> Any:
+    return _by_parts(lambda part: lax.round(part, lax.RoundingMethod.TO_NEAREST_EVEN), x)
+
+
+def _rint(x: Any) -> Any:
+    if kind_of(x) in "biu":
+        return lax.convert_element_type(x, dtypes.to_inexact_dtype(dtype_of(x)))
+    return _round_even(x)
+
+
+floor = unary("floor", _or_whole(lax.floor), "The greatest whole number not above x, element by element.", promote)
+ceil = unary("ceil", _or_whole(lax.ceil), "The least whole number not below x, element by element.", promote)
+rint = unary("rint", _rint, "The whole number nearest to x, as a float; the even one of two.", promote)
+
+
+@api()
+def trunc(x: Any) -> Any:
+    """The whole number next to x towards 0, element by element. Integers stay as they are."""
+    (x,) = promote("trunc", x)
+    return _or_whole(_trunc)(x)
+
+
+@api("out")
+def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
+    """Fractional and whole part, both with the sign of x, element by element."""
+    unsupported("modf", out=out)
+    (x,) = promote_inexact("modf", x)
+    whole = where_same(lax.ge(x, constant(0, x)), lax.floor(x), lax.ceil(x))
+    infinite = lax.eq(lax.abs(x), constant(math.inf, x))
+    return where_same(infinite, constant(0, x), lax.sub(x, whole)), whole
+
+
+def _round_integers(x: Any, decimals: int) -> Any:
+    """Integers rounded to a multiple of a power of ten, half to even."""
+    if decimals >= 0:
+        return x
+    step = 10 ** -decimals
+    if step > dtypes.iinfo(dtype_of(x)).max:
+        return full_of(0, x)
+    step, two = constant(step, x), constant(2, x)
+    below = floor_quotient(x, step)
+    rest = lax.sub(x, lax.mul(below, step))
+    to_go = lax.sub(step, rest)
+    odd = lax.ne(remainder_of(below, two), constant(0, x))
+    up = lax.bitwise_or(lax.gt(rest, to_go), lax.bitwise_and(lax.eq(rest, to_go), odd))
+    return lax.mul(where_same(up, lax.add(below, constant(1, x)), below), step)
+
+
+@api("decimals", "out")
+def round(a: Any, decimals: int = 0, out: None = None) -> Any:
+    """Round to a number of decimal places, element by element; ties go to the even digit.
+
+    Args:
+      decimals: places after the point; negative for tens, hundreds, ... Static.
+    Raises: ValueError for booleans.
+    """
+    unsupported("round", out=out)
+    check_arrays("round", a)
+    (x,) = promote("round", a)
+    decimals = operator.index(decimals)
+    kind, dtype = kind_of(x), dtype_of(x)
+    if kind == "b":
+        raise ValueError("jnp.round takes numbers, got booleans; convert them with astype(int) first")
+    if kind in "iu":
+        return _round_integers(x, decimals)
+    if decimals == 0:
+        return _round_even(x)
+    wide = lax.convert_element_type(x, np.float32) if dtype == dtypes.float16 else x  # 100 * x may overflow
+    factor = _strong(10.0 ** decimals, wide) if kind != "c" else _strong(10.0 ** decimals, lax.real(x))
+    result = _by_parts(lambda part: lax.div(_round_even(lax.mul(part, factor)), factor), wide)
+    return lax.convert_element_type(result, dtype)
+
+
+@api("decimals", "out")
+def around(a: Any, decimals: int = 0, out: None = None) -> Any:
+    """Round to a number of decimal places: `round`."""
+    return round(a, decimals, out)
+
+
+# --- what kind of number -----------------------------------------------------------------------------
+
+
+def _is_finite(x: Any) -> Any:
+    kind = kind_of(x)
+    if kind == "c":
+        return lax.bitwise_and(lax.is_finite(lax.real(x)), lax.is_finite(lax.imag(x)))
+    return lax.is_finite(x) if kind == "f" else lax.full_like(x, True, dtype=bool)
+
+
+def _is_inf(x: Any) -> Any:
+    if kind_of(x) == "c":
+        return lax.bitwise_or(_is_inf(lax.real(x)), _is_inf(lax.imag(x)))
+    if kind_of(x) != "f":
+        return lax.full_like(x, False, dtype=bool)
+    return lax.eq(lax.abs(x), constant(math.inf, x))
+
+
+isfinite = unary("isfinite", _is_finite, "Whether x is neither infinite nor NaN, element by element.", promote)
+isinf = unary("isinf", _is_inf, "Whether x is infinite, element by element.", promote)
+isnan = unary("isnan", lambda x: lax.ne(x, x), "Whether x is NaN, element by element.", promote)
+
+
+def _is_infinity(name: str, infinity: float, x: Any, out: Any) -> Any:
+    unsupported(name, out=out)
+    (x,) = promote(name, x)
+    kind = kind_of(x)
+    if kind == "c":
+        raise ValueError(f"{name} is not well defined for complex numbers, which have no order; see jnp.isinf")
+    return lax.eq(x, constant(infinity, x)) if kind == "f" else lax.full_like(x, False, dtype=bool)
+
+
+@api("out")
+def isposinf(x: Any, /, out: None = None) -> Any:
+    """Whether x is positive infinity, element by element. ValueError for complex x."""
+    return _is_infinity("isposinf", math.inf, x, out)
+
+
+@api("out")
+def isneginf(x: Any, /, out: None = None) -> Any:
+    """Whether x is negative infinity, element by element. ValueError for complex x."""
+    return _is_infinity("isneginf", -math.inf, x, out)
+
+
+def _imag(x: Any) -> Any:
+    return lax.imag(x) if kind_of(x) == "c" else full_of(0, x)
+
+
+@api()
+def iscomplex(x: Any) -> Any:
+    """Whether the imaginary part is not 0, element by element."""
+    (x,) = promote("iscomplex", x)
+    imag = _imag(x)
+    return lax.ne(imag, constant(0, imag))
+
+
+@api()
+def isreal(x: Any) -> Any:
+    """Whether the imaginary part is 0, element by element."""
+    (x,) = promote("isreal", x)
+    imag = _imag(x)
+    return lax.eq(imag, constant(0, imag))
+
+
+def iscomplexobj(x: Any) -> builtins.bool:
+    """Whether the dtype of an array, scalar or nested list is complex."""
+    if x is None:
+        return False
+    try:
+        return kind_of(x) == "c"
+    except TypeError:
+        return dtypes.kind(np.asarray(x).dtype) == "c"
+
+
+def isrealobj(x: Any) -> builtins.bool:
+    """Whether the dtype of an array, scalar or nested list is not complex."""
+    return not iscomplexobj(x)
+
+
+def isscalar(element: Any) -> builtins.bool:
+    """Whether an object is a Python or NumPy scalar, a string, or an array without axes."""
+    return np.isscalar(element) or (hasattr(element, "shape") and np.ndim(element) == 0)
+
+
+# --- complex numbers ---------------------------------------------------------------------------------
+
+
+@api()
+def real(val: Any, /) -> Any:
+    """The real part, element by element."""
+    (x,) = promote("real", val)
+    return lax.real(x) if kind_of(x) == "c" else as_array(x)
+
+
+@api()
+def imag(val: Any, /) -> Any:
+    """The imaginary part, element by element: 0 for real numbers."""
+    (x,) = promote("imag", val)
+    return _imag(x)
+
+
+def _conj(x: Any) -> Any:
+    return lax.conj(x) if kind_of(x) == "c" else x
+
+
+conjugate, conj = unaries("conjugate conj", _conj, "The complex conjugate, element by element.", promote)
+
+
+@api("deg")
+def angle(z: Any, deg: builtins.bool = False) -> Any:
+    """The angle of complex numbers in the plane, in [-pi, pi]; in degrees if `deg`, which is static."""
+    (z,) = promote("angle", z)
+    if kind_of(z) != "c":
+        z = lax.convert_element_type(z, dtypes.to_inexact_dtype(dtype_of(z))) if kind_of(z) != "f" else z
+        parts = full_of(0, z), z
+    else:
+        parts = lax.imag(z), lax.real(z)
+    result = lax.atan2(*parts)
+    return lax.mul(result, constant(180 / math.pi, result)) if deg else result
+
+
+# --- integers ----------------------------------------------------------------------------------------
+
+
+def _bitwise_count(x: Any) -> Any:
+    size = lax.abs(x) if kind_of(x) not in "u" else x
+    return lax.convert_element_type(lax.population_count(size), np.uint8)
+
+
+bitwise_count = unary("bitwise_count", _bitwise_count, "How many bits of |x| are set, element by element; uint8.",
+                      promote_numeric)
+
+
+def _two_integers(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
+    x, y = promote(name, x1, x2)
+    if kind_of(x) not in "iu":
+        raise ValueError(f"Arguments to jax.numpy.{name} must be integers.")
+    shape = shaping.broadcast_shapes(np.shape(x), np.shape(y))
+    x, y = (stretch(as_array(each), shape) for each in (x, y))
+    return (lax.abs(x), lax.abs(y)) if kind_of(x) == "i" else (x, y)
+
+
+def _euclid(x: Any, y: Any) -> Any:
+    zero = full_of(0, x)
+
+    def step(pair: tuple[Any, Any]) -> tuple[Any, Any]:
+        a, b = pair
+        more = lax.ne(b, zero)
+        return lax.select(more, b, a), lax.select(more, lax.rem(a, b), zero)
+
+    def unfinished(pair: tuple[Any, Any]) -> Any:
+        return lax.reduce_or(lax.ne(pair[1], zero), range(zero.ndim))
+
+    return lax.while_loop(unfinished, step, (x, y))[0]
+
+
+@api()
+def gcd(x1: Any, x2: Any) -> Any:
+    """The greatest common divisor of integers, element by element. ValueError for others."""
+    return _euclid(*_two_integers("gcd", x1, x2))
+
+
+@api()
+def lcm(x1: Any, x2: Any) -> Any:
+    """The least common multiple of integers, element by element; 0 where one is 0. ValueError for others."""
+    x, y = _two_integers("lcm", x1, x2)
+    divisor = _euclid(x, y)
+    none = lax.eq(divisor, constant(0, divisor))
+    return where_same(none, constant(0, x), lax.mul(x, lax.div(y, where_same(none, constant(1, x), divisor))))
+
+
+# --- limits ------------------------------------------------------------------------------------------
+
+
+@api()
+def fmax(x1: Any, x2: Any) -> Any:
+    """The greater of x1 and x2, element by element; the other one if one is NaN."""
+    x, y = promote("fmax", x1, x2)
+    return where_same(lax.bitwise_or(ordered(lax.gt)(x, y), lax.ne(y, y)), x, y)
+
+
+@api()
+def fmin(x1: Any, x2: Any) -> Any:
+    """The lesser of x1 and x2, element by element; the other one if one is NaN."""
+    x, y = promote("fmin", x1, x2)
+    return where_same(lax.bitwise_or(ordered(lax.lt)(x, y), lax.ne(y, y)), x, y)
+
+
+@api()
+def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
+    """Limit values to [min, max], element by element; a bound that is None is no limit.
+
+    Where min > max the result is max. Raises: ValueError for complex numbers, and without an array.
 
     >>> import jaxlite.numpy as jnp
-    >>> print(jnp.power(jnp.array([1.0, 2.0, 3.0]), 2))
-    [1. 4. 9.]
+    >>> print(jnp.clip(jnp.arange(5), 1, 3))
+    [1 1 2 3 3]
     """
-    exponent = _concrete_integer(x2)
-    if exponent is not None:
-        return _static_power(x1, exponent)
-    return _power(x1, x2)
+    if arr is None:
+        raise ValueError("No input was provided to the clip function.")
+    check_arrays("clip", *(each for each in (arr, min, max) if each is not None))
+    if any(kind_of(each) == "c" for each in (arr, min, max) if each is not None):
+        raise ValueError("jnp.clip got complex numbers, as the array or as a bound. They have no order; clip the real "
+                         "and imaginary parts (jnp.real, jnp.imag).")
+    x = as_array(arr)
+    for bound, operation in ((min, lax.max), (max, lax.min)):
+        if bound is not None:
+            x = operation(*promote("clip", bound, x))
+    return x
 
 
-def pow(x1: Any, x2: Any, /) -> Any:
-    """x1 to the power x2: `power`."""
-    return power(x1, x2)
+@api("copy")
+def nan_to_num(x: Any, copy: builtins.bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    """Replace NaN and infinities, element by element.
+
+    Args:
+      copy: without effect: arrays are immutable.
+      nan: for NaN.
+      posinf, neginf: for the infinities; by default the greatest and the least finite float.
+    """
+    (x,) = promote("nan_to_num", x)
+    if kind_of(x) not in "fc":
+        return as_array(x)
+    if kind_of(x) == "c":
+        return lax.complex(*(_replaced(part, nan, posinf, neginf) for part in (lax.real(x), lax.imag(x))))
+    return _replaced(x, nan, posinf, neginf)
 
 
-float_power = binary_xy("float_power", lax.pow, "x to the power y in floating point.", promote_inexact)
-
-
-# --- comparisons -------------------------------------------------------------------------------------
-
-
-def _ordered(operation: Callable) -> Callable:
-    """An order extended to complex numbers: by real part, then by imaginary part."""
-
-    def compare(x: Any, y: Any) -> Any:
-        if kind_of(x) != "c":
-            return operation(x, y)
-        same = lax.eq(lax.real(x), lax.real(y))
-        return where_same(same, operation(lax.imag(x), lax.imag(y)), operation(lax.real(x), lax.real(y)))
-
-    return compare
-
-
-equal = binary_xy("equal", lax.eq, "x == y, element by element.")
-not_equal = binary_xy("not_equal", lax.ne, "x != y, element by element.")
-_COMPLEX = " Complex numbers compare by real part, then by imaginary part."
-less = binary_xy("less", _ordered(lax.lt), "x < y, element by element." + _COMPLEX)
-less_equal = binary_xy("less_equal", _ordered(lax.le), "x <= y, element by element." + _COMPLEX)
-greater = binary_xy("greater", _ordered(lax.gt), "x > y, element by element." + _COMPLEX)
-greater_equal = binary_xy("greater_equal", _ordered(lax.ge), "x >= y, element by element." + _COMPLEX)
-
-
-# --- bits --------------------------------------------------------------------------------------------
-
-
-def _right_shift(x: Any, y: Any) -> Any:
-    return (lax.shift_right_logical if kind_of(x) == "u" else lax.shift_right_arithmetic)(x, y)
-
-
-bitwise_and = binary_xy("bitwise_and", lax.bitwise_and, "x AND y, bit by bit, of integers or booleans.")
-bitwise_or = binary_xy("bitwise_or", lax.bitwise_or, "x OR y, bit by bit, of integers or booleans.")
-bitwise_xor = binary_xy("bitwise_xor", lax.bitwise_xor, "x XOR y, bit by bit, of integers or booleans.")
-_NOT, _LEFT, _RIGHT = "NOT x, bit by bit, of integers or booleans.", "x << y, of integers.", "x1 >> x2, of integers; "
-_RIGHT += "the sign is kept."
-bitwise_not = unary("bitwise_not", lax.bitwise_not, _NOT, promote)
-bitwise_invert = unary("bitwise_invert", lax.bitwise_not, _NOT, promote)
-invert = unary("invert", lax.bitwise_not, _NOT, promote)
-left_shift = binary_xy("left_shift", lax.shift_left, _LEFT, promote_numeric)
-bitwise_left_shift = binary_xy("bitwise_left_shift", lax.shift_left, _LEFT, promote_numeric)
-right_shift = binary("right_shift", _right_shift, _RIGHT, promote_numeric)
-bitwise_right_shift = binary("bitwise_right_shift", _right_shift, _RIGHT, promote_numeric)
+def _replaced(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+    dtype = dtype_of(x)
+    x, info = as_array(x), dtypes.finfo(dtype)
+    for test, value in (
+        (lambda x: lax.ne(x, x), nan),
+        (lambda x: lax.eq(x, constant(math.inf, x)), info.max if posinf is None else posinf),
+        (lambda x: lax.eq(x, constant(-math.inf, x)), info.min if neginf is None else neginf),
+    ):
+        value = scalar(value, dtype) if isinstance(value, (int, float)) else lax.convert_element_type(value, dtype)
+        x, value = promote_ranks("nan_to_num", x, value)
+        x = where_same(test(x), value, x)
+    return x

@@ -1,0 +1,358 @@
+"""Elementwise functions behind operators: arithmetic, comparisons, logic and bits; and the makers of such functions.
+
+Each promotes its arguments as NumPy and JAX do and applies one or a few operations of lax. Those whose methods JAX
+has (`add.reduce`) are `ufunc` objects; the others are functions. The mathematical functions are in `ufuncs.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy.api import (
+    api,
+    check_arrays,
+    dtype_of,
+    promote,
+    promote_inexact,
+    promote_numeric,
+    promote_ranks,
+    unwrapped,
+)
+from jaxlite.numpy.ufunc_object import Folds, ufunc
+
+# --- makers ------------------------------------------------------------------------------------------
+
+
+def unary(name: str, operation: Callable, doc: str, prepare: Callable = promote_inexact) -> Any:
+    """The function that applies an operation of lax to one prepared argument."""
+
+    def fun(x: Any, /) -> Any:
+        (x,) = prepare(name, x)
+        return operation(x)
+
+    return named(fun, name, doc)
+
+
+def binary(name: str, operation: Callable, doc: str, prepare: Callable = promote) -> Any:
+    """The function that applies an operation of lax to two prepared arguments, called x1 and x2."""
+
+    def fun(x1: Any, x2: Any, /) -> Any:
+        x1, x2 = prepare(name, x1, x2)
+        return operation(x1, x2)
+
+    return named(fun, name, doc)
+
+
+def unaries(names: str, operation: Callable, doc: str, prepare: Callable = promote_inexact) -> list[Any]:
+    """`unary` for a function with several names."""
+    return [unary(name, operation, doc, prepare) for name in names.split()]
+
+
+def with_methods(fun: Callable, identity: Any = None, folds: Folds = Folds()) -> ufunc:  # noqa: B008
+    """A function of x and y made into a ufunc: with `reduce`, `accumulate`, `at`, `reduceat` and `outer`."""
+    result = ufunc(fun, 2, 1, identity=identity, call=fun)
+    result.folds = folds
+    return result
+
+
+def binary_xy(name: str, operation: Callable, doc: str, prepare: Callable = promote) -> Any:
+    """`binary` with arguments called x and y."""
+
+    def fun(x: Any, y: Any, /) -> Any:
+        x, y = prepare(name, x, y)
+        return operation(x, y)
+
+    return named(fun, name, doc)
+
+
+def named(fun: Any, name: str, doc: str) -> Any:
+    """The function under its public name, one compiled call when eager."""
+    fun.__name__ = fun.__qualname__ = name
+    fun.__doc__ = doc
+    return api()(fun)
+
+
+def kind_of(x: Any) -> str:
+    """The kind of a value's dtype: b, i, u, f or c."""
+    return dtypes.kind(dtype_of(x))
+
+
+def constant(value: Any, like: Any) -> Any:
+    """A scalar in the dtype of an array or scalar, weakly typed if that is."""
+    aval = aval_of(like)
+    if aval.weak_type:
+        weak = {"i": int, "f": float, "c": complex}[dtypes.kind(aval.dtype)](value)
+        if aval_of(weak) is _scalar_type(aval):
+            return weak
+    return aval.dtype.type(value)
+
+
+def _scalar_type(aval: Any) -> Any:
+    return aval if not aval.shape else aval.update(shape=())
+
+
+def full_of(value: Any, like: Any) -> Any:
+    """An array of one value, with the shape, dtype and weak type of another."""
+    return stretch(constant(value, like), np.shape(like))
+
+
+# --- arithmetic --------------------------------------------------------------------------------------
+
+_bool = np.dtype(bool)
+
+
+def _bool_or(bool_operation: Callable, operation: Callable) -> Callable:
+    """An operation that has a form of its own for booleans."""
+    return lambda x, y: (bool_operation if dtype_of(x) is _bool else operation)(x, y)
+
+
+add = with_methods(
+    binary_xy("add", _bool_or(lax.bitwise_or, lax.add), "x + y, element by element; logical or for booleans."),
+    0, Folds(lax.reduce_sum, lax.cumsum, "add", widen=True))
+subtract = with_methods(
+    binary_xy("subtract", lax.sub, "x - y, element by element. TypeError for booleans: use `^`."))
+multiply = with_methods(
+    binary_xy("multiply", _bool_or(lax.bitwise_and, lax.mul), "x * y, element by element; logical and for booleans."),
+    1, Folds(lax.reduce_prod, lax.cumprod, "multiply", widen=True))
+maximum = with_methods(
+    binary_xy("maximum", lax.max, "The greater of x and y, element by element; NaN if either is NaN."),
+    None, Folds(lax.reduce_max, lax.cummax, "max"))
+minimum = with_methods(
+    binary_xy("minimum", lax.min, "The lesser of x and y, element by element; NaN if either is NaN."),
+    None, Folds(lax.reduce_min, lax.cummin, "min"))
+true_divide = binary("true_divide", lax.div, "x1 / x2, element by element, in floating point.", promote_inexact)
+divide = binary("divide", lax.div, "x1 / x2, element by element, in floating point.", promote_inexact)
+_negative = unary("negative", lax.neg, "-x, element by element. TypeError for booleans: use `~`.", promote)
+negative = ufunc(_negative, 1, 1, call=_negative)
+positive = unary("positive", lambda x: x, "x itself, element by element.", promote)
+
+
+def _absolute(x: Any) -> Any:
+    return x if kind_of(x) in "bu" else lax.abs(x)
+
+
+_ABSOLUTE = "The absolute value, element by element; real for complex x."
+absolute, abs = unaries("absolute abs", _absolute, _ABSOLUTE, promote)
+
+
+def _float_floor(x: Any, y: Any) -> tuple[Any, Any, Any]:
+    """For floats: x / y before it is rounded down, the remainder with the sign of x, and where signs differ."""
+    zero = constant(0, y)
+    rest = lax.rem(x, y)
+    exact = where_same(lax.eq(y, zero), x, lax.sub(x, rest))
+    quotient = lax.div(exact, y)
+    return quotient, rest, lax.bitwise_and(lax.ne(rest, zero), lax.ne(lax.sign(y), lax.sign(rest)))
+
+
+def _round_down(quotient: Any, below: Any) -> Any:
+    return lax.round(where_same(below, lax.sub(quotient, constant(1, quotient)), quotient))
+
+
+def where_same(condition: Any, x: Any, y: Any) -> Any:
+    """`where` for values of one dtype, each either a scalar or of one common shape."""
+    shapes = [np.shape(value) for value in (condition, x, y)]
+    if not shapes[1] == shapes[2] or shapes[0] and shapes[0] != shapes[1]:
+        shape = shaping.broadcast_shapes(*shapes)
+        x, y = stretch(x, shape), stretch(y, shape)
+        condition = stretch(condition, shape) if shapes[0] else condition
+    return lax.select_n(condition, y, x)
+
+
+def stretch(x: Any, shape: tuple[int, ...]) -> Any:
+    """A value broadcast to a shape."""
+    own = np.shape(x)
+    if own == shape:
+        return x
+    return shaping.broadcast_in_dim_p.bind(x, shape=shape, sharding=None,
+                                           broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))))
+
+
+def floor_quotient(x: Any, y: Any) -> Any:
+    """x / y rounded down, for promoted x and y."""
+    kind = kind_of(x)
+    if kind == "u":
+        return lax.div(x, y)
+    if kind == "i":
+        quotient = lax.div(x, y)
+        below = lax.bitwise_and(lax.ne(lax.sign(x), lax.sign(y)), lax.ne(lax.rem(x, y), constant(0, x)))
+        return where_same(below, lax.sub(quotient, constant(1, x)), quotient)
+    if kind == "c":
+        raise TypeError("floor_divide does not support complex-valued inputs")
+    quotient, _, below = _float_floor(x, y)
+    return _round_down(quotient, below)
+
+
+def remainder_of(x: Any, y: Any) -> Any:
+    """The remainder of x / y with the sign of y, for promoted x and y."""
+    zero = constant(0, y)
+    if kind_of(x) in "iu":
+        y = where_same(lax.eq(y, zero), constant(1, y), y)  # x % 0 is 0
+    rest = lax.rem(x, y)
+    some = lax.ne(rest, zero)
+    other_side = lax.bitwise_and(lax.ne(lax.lt(rest, zero), lax.lt(y, zero)), some)
+    return where_same(other_side, lax.add(rest, y), rest)
+
+
+def _divmod(x: Any, y: Any) -> tuple[Any, Any]:
+    if kind_of(x) == "f":
+        quotient, rest, below = _float_floor(x, y)
+        remainder = where_same(below, lax.add(rest, y), rest)
+        return _round_down(quotient, below), remainder
+    return floor_quotient(x, y), remainder_of(x, y)
+
+
+def _fmod(x: Any, y: Any) -> Any:
+    if kind_of(x) in "iu":
+        y = where_same(lax.eq(y, constant(0, y)), constant(1, y), y)
+    return lax.rem(x, y)
+
+
+floor_divide = binary("floor_divide", floor_quotient, "x1 / x2 rounded down, element by element.", promote_numeric)
+_REMAINDER = "The remainder of x1 // x2, with the sign of x2; 0 for integers divided by 0."
+remainder = binary("remainder", remainder_of, _REMAINDER, promote_numeric)
+mod = binary("mod", remainder_of, _REMAINDER, promote_numeric)
+fmod = binary("fmod", _fmod, "The remainder of x1 / x2, with the sign of x1.", promote_numeric)
+divmod = binary("divmod", _divmod, "(x1 // x2, x1 % x2), element by element.", promote_numeric)
+
+
+# --- powers ------------------------------------------------------------------------------------------
+
+
+@api("exponent")
+def _static_power(x: Any, exponent: int) -> Any:
+    (x,) = promote_numeric("power", x)
+    return lax.integer_pow(x, exponent)
+
+
+def _integer_power(x: Any, y: Any) -> Any:
+    """x ** y of integers by squaring, for exponents below 64."""
+    zero, one = constant(0, x), constant(1, x)
+    shape = shaping.broadcast_shapes(aval_of(x).shape, aval_of(y).shape)
+    result = where_same(lax.bitwise_and(lax.eq(x, zero), lax.ne(y, zero)),
+                        *(shaping.broadcast_in_dim(each, shape, ()) for each in (zero, one)))
+    for bit in range(6):
+        if bit:
+            x, y = lax.mul(x, x), lax.shift_right_logical(y, one)
+        odd, times = lax.bitwise_and(y, one), lax.mul(result, x)
+        result = where_same(lax.ne(odd, zero), times, result)
+    return result
+
+
+@api()
+def _power(x1: Any, x2: Any, /) -> Any:
+    base, exponent = aval_of(x1).dtype, aval_of(x2).dtype
+    x, y = promote_numeric("power", x1, x2)
+    if dtypes.kind(aval_of(x).dtype) in "iu":
+        return _integer_power(x, y)
+    if dtypes.kind(exponent) in "iu" and dtypes.kind(base) in "fc":
+        y = promote_ranks("power", x1, x2)[1]  # an integer exponent stays one: exact, and negative bases are fine
+    return lax.pow(x, y)
+
+
+def _concrete_integer(x: Any) -> int | None:
+    """The value of a concrete integer scalar of any kind, else None."""
+    kind = type(x)
+    if kind is int or kind is bool:
+        return int(x)
+    if isinstance(x, np.integer):
+        return int(x)
+    if isinstance(x, (np.ndarray, ArrayImpl)) and not x.shape and dtypes.kind(x.dtype) in "iu":
+        return int(x)
+    return None
+
+
+def power(x1: Any, x2: Any, /) -> Any:
+    """x1 to the power x2, element by element.
+
+    A concrete integer scalar as exponent is part of the program: the power becomes a few multiplications.
+
+    Raises: TypeError for integers to a concrete negative power.
+
+    >>> import jaxlite.numpy as jnp
+    >>> print(jnp.power(jnp.array([1.0, 2.0, 3.0]), 2))
+    [1. 4. 9.]
+    """
+    exponent = _concrete_integer(x2)
+    if exponent is not None:
+        return _static_power(x1, exponent)
+    return _power(x1, x2)
+
+
+def pow(x1: Any, x2: Any, /) -> Any:
+    """x1 to the power x2: `power`."""
+    return power(x1, x2)
+
+
+float_power = binary_xy("float_power", lax.pow, "x to the power y in floating point.", promote_inexact)
+
+
+# --- comparisons -------------------------------------------------------------------------------------
+
+
+def ordered(operation: Callable) -> Callable:
+    """An order extended to complex numbers: by real part, then by imaginary part."""
+
+    def compare(x: Any, y: Any) -> Any:
+        if kind_of(x) != "c":
+            return operation(x, y)
+        same = lax.eq(lax.real(x), lax.real(y))
+        return where_same(same, operation(lax.imag(x), lax.imag(y)), operation(lax.real(x), lax.real(y)))
+
+    return compare
+
+
+equal = binary_xy("equal", lax.eq, "x == y, element by element.")
+not_equal = binary_xy("not_equal", lax.ne, "x != y, element by element.")
+_COMPLEX = " Complex numbers compare by real part, then by imaginary part."
+less = binary_xy("less", ordered(lax.lt), "x < y, element by element." + _COMPLEX)
+less_equal = binary_xy("less_equal", ordered(lax.le), "x <= y, element by element." + _COMPLEX)
+greater = binary_xy("greater", ordered(lax.gt), "x > y, element by element." + _COMPLEX)
+greater_equal = binary_xy("greater_equal", ordered(lax.ge), "x >= y, element by element." + _COMPLEX)
+
+
+# --- logic -------------------------------------------------------------------------------------------
+
+
+def _truth(name: str, *args: Any) -> list[Any]:
+    """The arguments as booleans, those that are not zero; brought to one rank."""
+    check_arrays(name, *args)
+    return promote_ranks(name, *[x if dtype_of(x) == _bool else lax.ne(x, constant(0, x)) for x in unwrapped(args)])
+
+
+logical_and = with_methods(
+    binary_xy("logical_and", lax.bitwise_and, "Whether x and y are both true, element by element.", _truth),
+    True, Folds(lax.reduce_and, logical=True))
+logical_or = with_methods(
+    binary_xy("logical_or", lax.bitwise_or, "Whether x or y is true, element by element.", _truth),
+    False, Folds(lax.reduce_or, logical=True))
+logical_xor = with_methods(
+    binary_xy("logical_xor", lax.bitwise_xor, "Whether one of x and y is true, element by element.", _truth),
+    False, Folds(lax.reduce_xor, logical=True))
+logical_not = unary("logical_not", lax.bitwise_not, "Whether x is false, element by element.", _truth)
+
+
+# --- bits --------------------------------------------------------------------------------------------
+
+
+def _right_shift(x: Any, y: Any) -> Any:
+    return (lax.shift_right_logical if kind_of(x) == "u" else lax.shift_right_arithmetic)(x, y)
+
+
+_BITS = ", bit by bit, of integers or booleans."
+bitwise_and = with_methods(binary_xy("bitwise_and", lax.bitwise_and, "x AND y" + _BITS), -1, Folds(lax.reduce_and))
+bitwise_or = with_methods(binary_xy("bitwise_or", lax.bitwise_or, "x OR y" + _BITS), 0, Folds(lax.reduce_or))
+bitwise_xor = with_methods(binary_xy("bitwise_xor", lax.bitwise_xor, "x XOR y" + _BITS), 0, Folds(lax.reduce_xor))
+_LEFT, _RIGHT = "x << y, of integers.", "x1 >> x2, of integers; the sign is kept."
+bitwise_not, bitwise_invert, invert = unaries("bitwise_not bitwise_invert invert", lax.bitwise_not, "NOT x" + _BITS,
+                                              promote)
+left_shift = binary_xy("left_shift", lax.shift_left, _LEFT, promote_numeric)
+bitwise_left_shift = binary_xy("bitwise_left_shift", lax.shift_left, _LEFT, promote_numeric)
+right_shift = binary("right_shift", _right_shift, _RIGHT, promote_numeric)
+bitwise_right_shift = binary("bitwise_right_shift", _right_shift, _RIGHT, promote_numeric)

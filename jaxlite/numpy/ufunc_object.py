@@ -1,0 +1,334 @@
+"""The class `ufunc`: an elementwise function with the methods reduce, accumulate, at, reduceat and outer.
+
+Each method follows from the function alone, by a loop over the elements in order. Where XLA has an operation for
+it (sums, products, extrema, logic) `Folds` names that instead. Every method is one compiled call when eager.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.staging import trace_to_jaxpr
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, dtype_of, unsupported
+
+_bool = np.dtype(bool)
+
+
+@dataclass(frozen=True)
+class Folds:
+    """What XLA can do for a ufunc.
+
+    reduce: (array, axes) -> array; accumulate: (array, axis) -> array; scatter: a method of `x.at[i]`.
+    widen: sums and products of booleans and narrow integers are in 32 bits. logical: operands are booleans.
+    """
+
+    reduce: Callable | None = None
+    accumulate: Callable | None = None
+    scatter: str | None = None
+    widen: bool = False
+    logical: bool = False
+
+
+class ufunc:
+    """A function applied element by element to broadcast arrays.
+
+    Args:
+      func: a function of `nin` scalars that gives `nout` scalars.
+      name: the name in messages; `func.__name__` by default.
+      nargs: how many arguments `func` takes; `nin` by default.
+      identity: the value that an empty reduction has; None for none.
+      call: the function for arrays, where there is a better one than `func` element by element.
+      reduce, accumulate, at, reduceat: functions to use for the methods of these names.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.add.reduce(jnp.arange(5))
+    Array(10, dtype=int32)
+    """
+
+    def __init__(self, func: Callable[..., Any], /, nin: int, nout: int, *, name: str | None = None,
+                 nargs: int | None = None, identity: Any = None, call: Callable[..., Any] | None = None,
+                 reduce: Callable[..., Any] | None = None, accumulate: Callable[..., Any] | None = None,
+                 at: Callable[..., Any] | None = None, reduceat: Callable[..., Any] | None = None):
+        self.__name__ = name or func.__name__
+        self.__doc__ = func.__doc__
+        self.func = func
+        self.call = call or self._elementwise
+        self._nin, self._nout, self._identity = nin, nout, identity
+        self._nargs = nin if nargs is None else nargs
+        self._reduce, self._accumulate, self._at, self._reduceat = reduce, accumulate, at, reduceat
+        self.folds = Folds()
+
+    nin = property(lambda self: self._nin, doc="How many arrays the function takes.")
+    nout = property(lambda self: self._nout, doc="How many arrays the function gives.")
+    nargs = property(lambda self: self._nargs, doc="How many arguments the function takes.")
+    identity = property(lambda self: self._identity, doc="The value of an empty reduction, or None.")
+
+    def __repr__(self) -> str:
+        return f"<jnp.ufunc '{self.__name__}'>"
+
+    def __call__(self, *args: Any, out: None = None, where: None = None) -> Any:
+        if out is not None or where is not None:
+            unsupported(self.__name__, out=out, where=where)
+        return self.call(*args)
+
+    def _elementwise(self, *args: Any) -> Any:
+        check_arrays(self.__name__, *args)
+        return _apply_to_elements(*args, op=self)
+
+    def _check_binary(self, method: str, out: Any = None) -> None:
+        if self._nin != 2 or self._nout != 1:
+            raise ValueError(f"{method} only supported for binary ufuncs")
+        unsupported(f"{self.__name__}.{method}", out=out)
+
+    def reduce(self, a: Any, axis: Any = 0, dtype: Any = None, out: None = None, keepdims: bool = False,
+               initial: Any = None, where: Any = None) -> Any:
+        """Combine the elements along an axis, first to last.
+
+        Args:
+          axis: an axis, a tuple of axes, or None for all.
+          dtype: of the result; by default the array's, or 32 bits for sums and products of narrower integers.
+          keepdims: keep the axis, with size 1.
+          initial: a value to start from; needed for empty arrays if the function has no identity.
+          where: booleans: which elements take part.
+        Raises: ValueError for functions not of two arguments, and where `initial` is needed.
+        """
+        self._check_binary("reduce", out)
+        check_arrays(f"{self.__name__}.reduce", a)
+        if self._identity is None and initial is None and where is not None:
+            raise ValueError(f"reduction operation {self.__name__!r} does not have an identity, so to use a where mask "
+                             "one has to specify 'initial'.")
+        axis = tuple(axis) if isinstance(axis, list) else axis
+        call = self._reduce or _reduce
+        return call(a, initial, where, op=self, axis=axis, dtype=dtype, keepdims=keepdims)
+
+    def accumulate(self, a: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
+        """The results of combining the elements along an axis up to each; None takes all elements in order."""
+        self._check_binary("accumulate", out)
+        check_arrays(f"{self.__name__}.accumulate", a)
+        return (self._accumulate or _accumulate)(a, op=self, axis=axis, dtype=dtype)
+
+    def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True) -> Any:
+        """`a` with the function applied at some indices, as often as an index is there.
+
+        Args:
+          indices: an integer, an array of them, or a tuple of those.
+          b: the second operands, for functions of two; broadcast to the indexed elements.
+          inplace: has to be False: arrays are immutable, so that the result is what counts.
+        """
+        if inplace:
+            raise NotImplementedError(
+                f"jnp.{self.__name__}.at cannot change its argument: arrays are immutable. Pass inplace=False and use "
+                f"the result: x = jnp.{self.__name__}.at(x, indices, values, inplace=False)")
+        check_arrays(f"{self.__name__}.at", a)
+        if (b is None) != (self._nin == 1):
+            raise TypeError(f"{self.__name__}.at takes {self._nin} operand{'s' * (self._nin > 1)}, "
+                            f"got {1 if b is None else 2}")
+        return (self._at or _at)(a, indices, b, op=self)
+
+    def reduceat(self, a: Any, indices: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
+        """For each i combine a[indices[i]:indices[i + 1]] along an axis; a[indices[i]] where that is empty."""
+        self._check_binary("reduceat", out)
+        check_arrays(f"{self.__name__}.reduceat", a, indices)
+        return (self._reduceat or _reduceat)(a, indices, op=self, axis=axis, dtype=dtype)
+
+    def outer(self, A: Any, B: Any, /) -> Any:
+        """The function of all pairs of an element of A and one of B; shape A.shape + B.shape."""
+        self._check_binary("outer")
+        check_arrays(f"{self.__name__}.outer", A, B)
+        return _outer(A, B, op=self)
+
+
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
+    """A ufunc from a function of `nin` scalars that gives `nout` scalars.
+
+    >>> import jaxlite.numpy as jnp
+    >>> clamped_sum = jnp.frompyfunc(lambda x, y: jnp.minimum(x + y, 10), 2, 1)
+    >>> clamped_sum.reduce(jnp.array([3, 9, 4]))
+    Array(10, dtype=int32)
+    """
+    return ufunc(func, nin, nout, identity=identity)
+
+
+@api("op")
+def _apply_to_elements(*args: Any, op: ufunc) -> Any:
+    arrays = [as_array(arg) for arg in args]
+    shape = lax.broadcast_shapes(*(array.shape for array in arrays))
+    if not shape:
+        return op.func(*arrays)
+    flat = [lax.reshape(_spread(array, shape), (math.prod(shape),)) for array in arrays]
+    outs = lax.map(lambda elements: op.func(*elements), tuple(flat))
+    return tuple(lax.reshape(out, shape) for out in outs) if op.nout > 1 else lax.reshape(outs, shape)
+
+
+def _spread(x: Any, shape: tuple[int, ...]) -> Any:
+    return lax.broadcast_in_dim(x, shape, range(len(shape) - x.ndim, len(shape)))
+
+
+def _operand(op: ufunc, a: Any, dtype: Any) -> Any:
+    """The array in the dtype that folding it by the function gives."""
+    a = as_array(a)
+    if dtype is not None and not op.folds.logical:
+        return a.astype(dtype)
+    if op.folds.logical:
+        return a if a.dtype == _bool else lax.ne(a, lax.full_like(a, 0))
+    if op.folds.reduce is None:
+        element = aval_of(a).update(shape=())
+        jaxpr, _ = trace_to_jaxpr(lambda x, y: [op.func(x, y)], [element, element])
+        return lax.convert_element_type(a, jaxpr.outvars[0].aval.dtype)
+    return a
+
+
+def _widened(dtype: Any) -> Any:
+    """The dtype of a sum: at least 32 bits for integers."""
+    kind, default = dtypes.kind(dtype), dtypes.canonicalize_dtype(int)
+    if kind == "b":
+        return default
+    if kind in "iu" and dtypes.itemsize_bits(dtype) < dtypes.itemsize_bits(default):
+        return default if kind == "i" else np.dtype(f"uint{dtypes.itemsize_bits(default)}")
+    return dtype
+
+
+def _to_front(a: Any, axis: Any) -> Any:
+    """The axes merged into one, in front."""
+    axes = canonical_axes(axis, a.ndim)
+    rest = [each for each in range(a.ndim) if each not in axes]
+    a = lax.transpose(a, [*axes, *rest])
+    return lax.reshape(a, (math.prod(a.shape[:len(axes)]), *a.shape[len(axes):]))
+
+
+@api("op", "axis", "dtype", "keepdims")
+def _reduce(a: Any, initial: Any, where: Any, *, op: ufunc, axis: Any, dtype: Any, keepdims: bool) -> Any:
+    a = as_array(a)
+    if dtype is None and op.folds.widen:
+        dtype = _widened(a.dtype)
+    a = _operand(op, a, dtype)
+    axes = canonical_axes(axis, a.ndim)
+    start = initial if initial is not None else op.identity
+    if start is None and any(not a.shape[each] for each in axes):
+        raise ValueError(f"zero-size array to reduction operation {op.__name__} which has no identity")
+    if start is not None:
+        start = lax.convert_element_type(as_array(start), a.dtype)
+    if where is not None:
+        where = as_array(where)
+        where = _spread(where if where.dtype == _bool else where != 0, a.shape)
+    if op.folds.reduce is not None:
+        if where is not None:
+            a = lax.select(where, a, lax.broadcast_in_dim(start, a.shape, ()))
+        result = op.folds.reduce(a, axes)
+        if initial is not None:
+            result = op.call(start, result)
+    else:
+        result = _fold(op, _to_front(a, axes), start if initial is not None else None, start,
+                       None if where is None else _to_front(where, axes))
+    if dtype is not None and op.folds.logical:
+        result = lax.convert_element_type(result, dtype)
+    return lax.expand_dims(result, axes) if keepdims else result
+
+
+def _fold(op: ufunc, items: Any, initial: Any, identity: Any, where: Any) -> Any:
+    """Combine the items along axis 0 in order."""
+    shape = items.shape[1:]
+
+    def step(state: Any, item: Any) -> Any:
+        item, take = item
+        new = lax.convert_element_type(op.call(state, item), items.dtype)
+        return (new if take is None else lax.select(take, new, state)), None
+
+    if initial is None and where is None and items.shape[0]:
+        state, items, take = items[0], items[1:], None
+    else:
+        state, take = lax.broadcast_in_dim(identity, shape, ()), where
+    return lax.scan(step, state, (items, take))[0]
+
+
+@api("op", "axis", "dtype")
+def _accumulate(a: Any, *, op: ufunc, axis: Any, dtype: Any) -> Any:
+    a = as_array(a)
+    if axis is None or not a.shape:
+        a, axis = lax.reshape(a, (a.size,)), 0
+    if dtype is None and op.folds.widen and a.dtype == _bool:
+        dtype = _widened(a.dtype)
+    a = _operand(op, a, dtype)
+    (axis,) = canonical_axes(axis, a.ndim)
+    if op.folds.accumulate is not None and a.dtype != _bool:
+        return op.folds.accumulate(a, axis)
+    if not a.size:
+        return a
+    items = _to_front(a, axis)
+
+    def step(state: Any, item: Any) -> Any:
+        new = lax.convert_element_type(op.call(state, item), items.dtype)
+        return new, new
+
+    rest = lax.scan(step, items[0], items[1:])[1]
+    result = lax.concatenate([items[:1], rest], 0)
+    order = [*range(1, axis + 1), 0, *range(axis + 1, a.ndim)]
+    return lax.transpose(result, order)
+
+
+@api("op")
+def _at(a: Any, indices: Any, b: Any, *, op: ufunc) -> Any:
+    a = as_array(a)
+    if op.folds.scatter:
+        return getattr(a.at[indices], op.folds.scatter)(b)
+    if op.folds.logical:
+        a = _operand(op, a, None)
+    parts = [as_array(part) for part in (indices if isinstance(indices, tuple) else (indices,))]
+    shape = lax.broadcast_shapes(*(part.shape for part in parts))
+    count = math.prod(shape)
+    places = tuple(lax.reshape(_spread(part, shape), (count,)) for part in parts)
+    if b is not None:
+        rest = a.shape[len(parts):]
+        b = as_array(b)
+        b = lax.reshape(_spread(b, (*shape, *rest)), (count, *rest))
+
+    def step(state: Any, item: Any) -> Any:
+        place, operand = item
+        old = state[place]
+        new = op.call(old) if operand is None else op.call(old, operand)
+        return state.at[place].set(lax.convert_element_type(new, state.dtype)), None
+
+    return lax.scan(step, a, (places, b))[0]
+
+
+@api("op", "axis", "dtype")
+def _reduceat(a: Any, indices: Any, *, op: ufunc, axis: int, dtype: Any) -> Any:
+    a, starts = _operand(op, a, dtype), as_array(indices)
+    if starts.ndim != 1 or dtypes.kind(starts.dtype) not in "iu":
+        raise ValueError(f"reduceat indices must be an array of integers with one axis, got {aval_of(starts)}")
+    (axis,) = canonical_axes(axis, a.ndim)
+    items = _to_front(a, axis)
+    size = items.shape[0]
+    last = lax.full((1,), size, starts.dtype)
+    ends = lax.concatenate([starts[1:], last], 0)
+    column = (len(starts), *[1] * (items.ndim - 1))
+
+    def more(state: Any) -> Any:
+        return lax.reduce_or(starts + state[0] < ends, (0,))
+
+    def step(state: Any) -> Any:
+        offset, result = state
+        place = starts + offset
+        new = op.call(result, items[lax.min(place, lax.full_like(place, size - 1))])
+        take = _spread(lax.reshape(place < ends, column), result.shape)
+        return offset + 1, lax.select(take, lax.convert_element_type(new, result.dtype), result)
+
+    one = lax.full((), 1, starts.dtype)
+    result = lax.while_loop(more, step, (one, items[starts]))[1]
+    return lax.transpose(result, [*range(1, axis + 1), 0, *range(axis + 1, a.ndim)])
+
+
+@api("op")
+def _outer(a: Any, b: Any, *, op: ufunc) -> Any:
+    a, b = as_array(a), as_array(b)
+    if dtype_of(a) == dtype_of(b) and not a.ndim and not b.ndim:
+        return op.call(a, b)
+    return op.call(lax.reshape(a, (*a.shape, *[1] * b.ndim)), b)

@@ -42,7 +42,8 @@ class Lowered:
 
 
 def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bool] = lambda file: False,
-          donated: Sequence[bool] = (), keep_unused: bool = False, result_names: Sequence[str] = ()) -> Lowered:
+          donated: Sequence[bool] = (), keep_unused: bool = False, result_names: Sequence[str] = (),
+          argument_names: Sequence[str] = ()) -> Lowered:
     """Lower a jaxpr to a module with the entry function `main`.
 
     Args:
@@ -52,7 +53,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
       is_hidden: whether the frames of a file are left out of source locations.
       donated: for each invar, whether its buffer may be reused for a result.
       keep_unused: keep parameters that no equation reads.
-      result_names: names for the results, as pytree paths.
+      result_names, argument_names: names for the results and the invars, as pytree paths.
     """
     start = time.perf_counter()
     eqns, used = live_parts(jaxpr)
@@ -69,8 +70,10 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     arg_attributes: list[dict[str, Any]] = [{} for _ in parameters]
     for index, output in aliases.items():
         arg_attributes[index]["tf.aliasing_output"] = ir.IntegerAttr.get(i32, output)
+    names = [""] * len(jaxpr.constvars) + list(argument_names or [""] * len(jaxpr.invars))
     with builder.context:
-        builder.emit_function(program, "main", "public", arg_attributes if aliases else None, result_names or None)
+        builder.emit_function(program, "main", "public", arg_attributes if aliases else None, result_names or None,
+                              [name for name, keep in zip(names, kept, strict=True) if keep])
     unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
     return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start)
 

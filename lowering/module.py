@@ -51,7 +51,6 @@ class ModuleBuilder:
         self._functions: dict[Any, str] = {}
         self._keep_alive: list[Any] = []
         self._function_names: dict[str, int] = {}
-        self.token_type: Any = None
         with self.context, self.unknown_location:
             self.module = ir.Module.create(self.unknown_location)
             attributes = self.module.operation.attributes
@@ -97,8 +96,8 @@ class ModuleBuilder:
         if hasattr(aval, "shape"):
             shape, dtype = physical(aval)
             result = self.tensor_type(shape, dtype)
-        else:
-            result = self.ir.Type.parse("!stablehlo.token", self.context)
+        else:  # a token: an array without elements, so that it can pass any boundary
+            result = self.tensor_type((0,), np.dtype(bool))
         self._types_by_aval[aval] = result
         return result
 
@@ -141,8 +140,8 @@ class ModuleBuilder:
 
     def emit_function(self, jaxpr: Any, symbol: str, visibility: str,
                       arg_attributes: list[dict[str, Any]] | None = None,
-                      result_names: Sequence[str] | None = None) -> None:
-        """Emit `func.func` with the jaxpr's constvars and invars as parameters."""
+                      result_names: Sequence[str] | None = None, names: Sequence[str] = ()) -> None:
+        """Emit `func.func` with the jaxpr's constvars and invars as parameters; `names` become their locations."""
         ir = self.ir
         loc = self.unknown_location
         inputs = [*jaxpr.constvars, *jaxpr.invars]
@@ -160,7 +159,8 @@ class ModuleBuilder:
                 attributes["res_attrs"] = ir.ArrayAttr.get(
                     [ir.DictAttr.get({"jax.result_info": ir.StringAttr.get(text)}) for text in result_names])
         operation = self._operation("func.func", [], [], attributes, None, 1, loc, self.module_ip)
-        block = operation.regions[0].blocks.append(*in_types, arg_locs=[loc] * len(in_types))
+        arg_locs = [ir.Location.name(name, context=self.context) if name else loc for name in names]
+        block = operation.regions[0].blocks.append(*in_types, arg_locs=arg_locs or [loc] * len(in_types))
         scope = RuleContext(self, block)
         results = scope.emit(jaxpr, list(block.arguments))
         scope.op("func.return", results, [])

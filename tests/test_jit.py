@@ -654,8 +654,12 @@ def test_debug_nans():
             with pytest.raises(FloatingPointError, match="nan"):
                 f(F32(-1))
         assert f(F32(1)).tolist() == 0
-        with pytest.raises(FloatingPointError, match="log"):
-            lax.log(F32(-1))
+        for action in (lambda: lax.log(F32(-1)), lambda: jit(lambda x: lax.exp(lax.neg(lax.log(x))))(F32(-1))):
+            with pytest.raises(FloatingPointError, match=rf"nan.* in log at .*{HERE}:\d+"):
+                action()
+        with pytest.raises(FloatingPointError, match="nan"):
+            jit(lambda x: lax.log(x), donate_argnums=0)(array(-1, F32))
+        assert jit(lambda x: (x, lax.gt(x, x)))(1)[0].tolist() == 1
     assert np.isnan(f(F32(-1)))
 
 

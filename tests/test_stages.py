@@ -103,6 +103,7 @@ def test_text_with_the_users_lines(lowered):
     text = lowered.as_text(debug_info=True)
     assert re.search(rf'{HERE}":{line}', text)
     assert not re.search(r"/jaxlite/(core|interpreters|lax)/", text)
+    assert 'loc("x")' in text and """loc("out[0]")""" in text  # the parameters carry the arguments' names
 
 
 def test_compiler_ir(lowered):
@@ -158,6 +159,14 @@ def test_arguments_may_be_shapes(argument, dtype, weak):
     f = jit(lambda tree: tree["x"])
     for info in (f.eval_shape({"x": argument}), f.trace({"x": argument}).out_info, f.lower({"x": argument}).out_info):
         assert (info.shape, info.dtype.name, info.weak_type) == ((3,), dtype, weak)
+
+
+@pytest.mark.parametrize("shape", [(-1,), (2.5,), ("a",), (1 << 40, None)])
+def test_a_shape_that_cannot_be(shape):
+    struct = ShapeDtypeStruct(shape, F32)
+    for method in (jit(lambda x: x).lower, jit(lambda x: x).eval_shape):
+        with pytest.raises(TypeError, match="path x"):
+            method(struct)
 
 
 def test_a_call_needs_data():

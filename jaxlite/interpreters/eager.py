@@ -10,7 +10,7 @@ from typing import Any
 
 from jaxlite.core import config
 from jaxlite.core.tracing import Trace, set_eager_trace
-from jaxlite.interpreters.jit import jit
+from jaxlite.interpreters.jit import clear_hooks, jit
 
 _CACHE_LIMIT = 8192
 _disable_jit = config.disable_jit.state
@@ -61,3 +61,4 @@ class EagerTrace(Trace):
 
 eager_trace = EagerTrace()
 set_eager_trace(eager_trace)
+clear_hooks.append(eager_trace.clear)

@@ -15,6 +15,7 @@ from jaxlite.core import array as arrays
 from jaxlite.core import config, source
 from jaxlite.core.aval import AbstractToken, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
+from jaxlite.core.tracing import Tracer
 from lowering import executable as backend
 from lowering import platforms, report, xla
 
@@ -49,7 +50,8 @@ class Executable:
         inputs = list(self.const_args)
         for index in self._kept_arguments:
             arg = args[index]
-            if type(arg) is not ArrayImpl or arg.is_deleted() or arg._sharding is not self._sharding:
+            if type(arg) is not ArrayImpl or arg.is_deleted() or (
+                    arg._sharding is not self._sharding and arrays.device_of(arg) != device):
                 arg = arrays.put_array(arg, device, False, aval=avals[index])
             inputs.append(arg)
         outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
@@ -84,8 +86,8 @@ def target_device(args: Sequence[Any], asked: Any = None) -> tuple[Any, bool]:
         return as_device(asked), True
     found, first = None, 0
     for index, arg in enumerate(args):
-        if type(arg) is ArrayImpl and arg._committed:
-            device = arrays.device_of(arg)
+        device = _bound_to(arg)
+        if device is not None:
             if found is None:
                 found, first = device, index
             elif device is not found and device != found:
@@ -95,6 +97,14 @@ def target_device(args: Sequence[Any], asked: Any = None) -> tuple[Any, bool]:
     if found is not None:
         return found, True
     return default_device(), False
+
+
+def _bound_to(arg: Any) -> Any:
+    """The device of a committed array, or of what stands for one; else None."""
+    if type(arg) is ArrayImpl:
+        return arrays.device_of(arg) if arg._committed else None
+    sharding = None if isinstance(arg, Tracer) else getattr(arg, "sharding", None)
+    return None if sharding is None else as_device(sharding)
 
 
 def default_device() -> Any:
@@ -113,10 +123,12 @@ def as_device(spec: Any) -> Any:
 
 
 def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Sequence[bool] = (),
-                keep_unused: bool = False, result_names: Sequence[str] = ()) -> backend.Lowered:
+                keep_unused: bool = False, result_names: Sequence[str] = (),
+                argument_names: Sequence[str] = ()) -> backend.Lowered:
     """Lower for a platform; equations keep the user's source lines."""
     return backend.lower(closed.jaxpr, name, platform=platform, is_hidden=source.is_own_file,
-                         donated=donated, keep_unused=keep_unused, result_names=result_names)
+                         donated=donated, keep_unused=keep_unused, result_names=result_names,
+                         argument_names=argument_names)
 
 
 def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,

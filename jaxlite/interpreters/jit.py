@@ -18,10 +18,12 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxlite.core import array as arrays
-from jaxlite.core import config, errors, source
+from jaxlite.core import config, dtypes, errors, source
 from jaxlite.core.aval import typematch
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.values import AVAL_OF, aval_of
@@ -154,7 +156,8 @@ class Program:
             if isinstance(const, Tracer):
                 raise errors.UnexpectedTracerError(const)
         lowered = execution.lower_jaxpr(self.closed, self.name, platform, donated=self.donated,
-                                        keep_unused=self.options.keep_unused, result_names=_result_names(self.out_tree))
+                                        keep_unused=self.options.keep_unused, result_names=_result_names(self.out_tree),
+                                        argument_names=self.debug_info.arg_names)
         if lowered.unusable:
             _warn("Some donated buffers were not usable: " + ", ".join(aval.str_short() for aval in lowered.unusable)
                   + ". No result has their type; do not donate them.")
@@ -370,7 +373,7 @@ class _Jitted:
             raise
         tree = program.out_tree
         if config.debug_nans.value:
-            _check_nans(outs, self.name)
+            _check_nans(program, outs, leaves)
             return tree.unflatten(outs), None
         return tree.unflatten(outs), executable.fast_path(tree)
 
@@ -417,12 +420,29 @@ def flatten_outputs(result: Any, debug: DebugInfo) -> tuple[list[Any], Any]:
     return outs, tree
 
 
-def _check_nans(outs: Sequence[Any], name: str) -> None:
-    for out in outs:
-        if out.dtype.kind in "fc" or out.dtype.name.startswith("bfloat"):
-            value = arrays.host_value(out)
-            if (value != value).any():
-                raise FloatingPointError(f"invalid value (nan) encountered in {name}")
+def _check_nans(program: Program, outs: Sequence[Any], leaves: Sequence[Any]) -> None:
+    """Raises FloatingPointError if a result holds a NaN, with the first operation that made one."""
+    if not any(map(_has_nan, outs)):
+        return
+    jaxpr, consts = program.closed.jaxpr, program.closed.consts
+    if not any(type(leaf) is execution.ArrayImpl and leaf.is_deleted() for leaf in leaves):
+        steps = [(eqn, var) for eqn in jaxpr.eqns for var in eqn.outvars if type(var) is not DropVar]
+        spread = jaxpr.replace(outvars=[var for _, var in steps])
+        with config.debug_nans(False):
+            values = jit(lambda *args: eval_jaxpr(spread, consts, *args))(*leaves)
+        for (eqn, _), value in zip(steps, values, strict=True):
+            if _has_nan(value):
+                what = eqn.params.get("name", eqn.primitive.name)
+                raise FloatingPointError(f"invalid value (nan) encountered in {what} at {eqn.source_line}; found in "
+                                         f"the result of {program.name}")
+    raise FloatingPointError(f"invalid value (nan) encountered in {program.name}")
+
+
+def _has_nan(array: Any) -> bool:
+    if not dtypes.issubdtype(array.dtype, np.inexact):
+        return False
+    value = arrays.host_value(array)
+    return bool((value != value).any())
 
 
 def argument_names(fun: Callable, in_tree: Any, options: Options | None) -> Callable[[], list[str]]:

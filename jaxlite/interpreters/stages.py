@@ -7,6 +7,7 @@ jaxlib's type, so that making one costs nothing more.
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -336,9 +337,12 @@ def abstract(value: Any) -> Any:
     if is_array_like(value) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
         return aval_of(value)
     dtype = value.dtype
-    if isinstance(dtype, np.dtype):
-        dtype = dtypes.canonicalize_dtype(dtype)
-    return ShapedArray(value.shape, dtype, bool(getattr(value, "weak_type", False)))
+    if not isinstance(dtype, dtypes.ExtendedDType):
+        dtype = dtypes.canonicalize_dtype(np.dtype(dtype))
+    shape = tuple(operator.index(size) for size in value.shape)
+    if any(size < 0 for size in shape):
+        raise TypeError(f"shape {shape} has a negative size")
+    return ShapedArray(shape, dtype, bool(getattr(value, "weak_type", False)))
 
 
 def _program(path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[jit_module.Program, list[Any]]:

@@ -28,6 +28,7 @@ def _extreme(dtype: Any, lowest: bool) -> Any:
     """The lowest or highest value of a dtype: an infinity where it has them."""
     if dtype.kind == "b":
         return dtype.type(not lowest)
+    info: Any
     if "int" in dtype.name:
         info = ml_dtypes.iinfo(dtype)
         return dtype.type(info.min if lowest else info.max)

@@ -134,7 +134,7 @@ def _approx_top_k_avals(x: Any, *, k: int, reduction_dimension: int, recall_targ
 
 
 def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
-                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Any, Any]:
+                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> list[Any]:
     """k large elements along a dimension, in descending order, and where they are.
 
     At least a share of `recall_target` of them are among the k largest; here all are, as only other hardware
@@ -148,7 +148,7 @@ def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_tar
       reduction_input_size_override: the size of the dimension that the recall is for, where the operand is a part
         of something larger; -1 for its own.
       aggregate_to_topk: whether to give k elements, or the longer list of candidates from which they come.
-    Returns: (values, indices); indices are int32.
+    Returns: [values, indices]; indices are int32.
     Raises: ValueError for arguments out of range.
 
     >>> import numpy as np
@@ -161,16 +161,15 @@ def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_tar
 
 
 def approx_min_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
-                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> tuple[Any, Any]:
+                 reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> list[Any]:
     """k small elements along a dimension, in ascending order, and where they are. As `approx_max_k`."""
     return _approx_top_k(operand, k, reduction_dimension, recall_target, False, reduction_input_size_override,
                          aggregate_to_topk)
 
 
 def _approx_top_k(operand: Any, k: int, dimension: int, recall_target: float, is_max_k: bool, override: int,
-                  aggregate_to_topk: bool) -> tuple[Any, Any]:
-    values, indices = approx_top_k_p.bind(
+                  aggregate_to_topk: bool) -> list[Any]:
+    return approx_top_k_p.bind(
         operand, k=operator.index(k), reduction_dimension=operator.index(dimension),
         recall_target=float(recall_target), is_max_k=is_max_k,
         reduction_input_size_override=operator.index(override), aggregate_to_topk=bool(aggregate_to_topk))
-    return values, indices

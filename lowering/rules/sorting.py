@@ -75,8 +75,9 @@ def _sort_operation(ctx: Any, operands: Sequence[Any], out_types: list[Any], dim
 _PACKED_SIZE = 4096
 _KEY_BITS = {"bool": 8, "float16": 16, "bfloat16": 16, "float32": 32,
              **{f"{sign}int{bits}": bits for sign in ("", "u") for bits in (8, 16, 32)}}
-_BITS = {8: (np.dtype(np.int8), np.dtype(np.uint8)), 16: (np.dtype(np.int16), np.dtype(np.uint16)),
-         32: (np.dtype(np.int32), np.dtype(np.uint32))}
+_BITS: dict[int, tuple[Any, Any]] = {
+    8: (np.dtype(np.int8), np.dtype(np.uint8)), 16: (np.dtype(np.int16), np.dtype(np.uint16)),
+    32: (np.dtype(np.int32), np.dtype(np.uint32))}
 
 
 def _fits_in_word(key: Any, dimension: int) -> bool:

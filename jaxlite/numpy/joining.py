@@ -1,0 +1,165 @@
+"""Joining arrays: concatenate, stack and their relatives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxlite.core import dtypes
+from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.core.tracing import Tracer
+from jaxlite.lax import shaping
+from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes
+
+
+def promoted(parts: Sequence[Any], dtype: Any = None) -> list[Any]:
+    """All parts in one dtype: the one given, or that of promotion."""
+    if dtype is None:
+        return promote_dtypes(*map(as_array, parts))
+    return [shaping.convert(as_array(part), dtype, False) for part in parts]
+
+
+def _parts(name: str, arrays: Any) -> tuple[Any, ...]:
+    if isinstance(arrays, (ArrayImpl, Tracer)) or hasattr(arrays, "ndim"):
+        if not arrays.ndim:
+            raise TypeError(f"{name} requires a sequence of arrays, got a scalar")
+        return tuple(arrays[index] for index in range(arrays.shape[0]))
+    parts = tuple(arrays)
+    if not parts:
+        raise ValueError(f"Need at least one array to {'concatenate' if name == 'concatenate' else 'stack'}.")
+    check_arrays(name, *parts)
+    return parts
+
+
+def _checked_dtype(dtype: Any, name: str) -> Any:
+    return None if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
+
+
+@api("axis", "dtype")
+def _concatenate(*parts: Any, axis: int | None, dtype: Any) -> Any:
+    values = promoted(parts, dtype)
+    if axis is None:
+        values = [shaping.reshape(value, (aval_of(value).size,)) for value in values]
+        axis = 0
+    rank = aval_of(values[0]).ndim
+    if not rank:
+        raise ValueError("Zero-dimensional arrays cannot be concatenated.")
+    axis = shaping.canonical_axis(axis, rank)
+    try:
+        return shaping.concatenate(values, axis)
+    except TypeError as error:
+        raise TypeError(f"jnp.concatenate: {error}") from None
+
+
+def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
+    """Arrays joined along an existing axis; flattened and joined for None.
+
+    Args:
+      arrays: a sequence of arrays whose other sizes are equal, or an array of them along axis 0.
+      dtype: the result's; default: that of promotion.
+    Raises: TypeError if the shapes do not fit, ValueError for nothing or scalars.
+    """
+    return _concatenate(*_parts("concatenate", arrays), axis=axis, dtype=_checked_dtype(dtype, "concatenate"))
+
+
+def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
+    """`concatenate` under the array API's name."""
+    return concatenate(arrays, axis)
+
+
+@api("axis", "dtype")
+def _stack(*parts: Any, axis: int, dtype: Any) -> Any:
+    values = promoted(parts, dtype)
+    first = aval_of(values[0]).shape
+    if any(aval_of(value).shape != first for value in values):
+        raise ValueError("All input arrays must have the same shape, got "
+                         f"{', '.join(str(aval_of(value).shape) for value in values)}.")
+    axis = shaping.canonical_axis(axis, len(first) + 1)
+    return shaping.concatenate([shaping.expand_dims(value, (axis,)) for value in values], axis)
+
+
+def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
+    """Arrays of one shape joined along a new axis."""
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.stack is not supported.")
+    return _stack(*_parts("stack", arrays), axis=axis, dtype=_checked_dtype(dtype, "stack"))
+
+
+@api("least", "axis", "dtype")
+def _stack_along(*parts: Any, least: int, axis: int, dtype: Any) -> Any:
+    """Join along an axis after raising each part to at least so many axes."""
+    values = []
+    for part in promoted(parts, dtype):
+        rank = aval_of(part).ndim
+        if least == 3 and rank == 2:
+            part = shaping.expand_dims(part, (2,))
+        elif least == 3 and rank == 1:
+            part = shaping.expand_dims(part, (0, 2))
+        elif rank < least:
+            part = shaping.broadcast_to_rank(part, least)
+        values.append(part)
+    if least == 1 and aval_of(values[0]).ndim == 1:
+        axis = 0
+    return shaping.concatenate(values, axis)
+
+
+def vstack(tup: Any, dtype: Any = None) -> Any:
+    """Rows on top of each other: joined along axis 0; vectors are rows."""
+    return _stack_along(*_parts("vstack", tup), least=2, axis=0, dtype=_checked_dtype(dtype, "vstack"))
+
+
+def hstack(tup: Any, dtype: Any = None) -> Any:
+    """Side by side: joined along axis 1; vectors along their only axis."""
+    return _stack_along(*_parts("hstack", tup), least=1, axis=1, dtype=_checked_dtype(dtype, "hstack"))
+
+
+def dstack(tup: Any, dtype: Any = None) -> Any:
+    """In depth: joined along axis 2."""
+    return _stack_along(*_parts("dstack", tup), least=3, axis=2, dtype=_checked_dtype(dtype, "dstack"))
+
+
+@api()
+def _column_stack(*parts: Any) -> Any:
+    values = []
+    for value in promoted(parts):
+        rank = aval_of(value).ndim
+        if rank < 2:
+            value = shaping.reshape(value, (aval_of(value).size, 1))
+        values.append(value)
+    return shaping.concatenate(values, 1)
+
+
+def column_stack(tup: Any) -> Any:
+    """Vectors as the columns of a matrix; matrices are joined as they are."""
+    return _column_stack(*_parts("column_stack", tup))
+
+
+def block(arrays: Any) -> Any:
+    """An array put together from nested lists of blocks: innermost lists are joined along the last axis, and so on."""
+
+    def depth(item: Any) -> int:
+        if not isinstance(item, list):
+            if isinstance(item, tuple):
+                raise ValueError("jnp.block takes lists, not tuples")
+            return 0
+        if not item:
+            raise ValueError("jnp.block: got an empty list")
+        depths = {depth(each) for each in item}
+        if len(depths) != 1:
+            raise ValueError("jnp.block: lists are nested unevenly")
+        return 1 + depths.pop()
+
+    levels = depth(arrays)
+
+    def rank_of(item: Any) -> int:
+        return max(map(rank_of, item)) if isinstance(item, list) else aval_of(item).ndim
+
+    rank = max(levels, rank_of(arrays))
+
+    def join(item: Any, level: int) -> Any:
+        if not isinstance(item, list):
+            check_arrays("block", item)
+            return shaping.broadcast_to_rank(as_array(item), rank)
+        return concatenate([join(each, level + 1) for each in item], axis=rank - levels + level)
+
+    return join(arrays, 0)

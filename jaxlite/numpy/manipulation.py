@@ -1,0 +1,843 @@
+"""Changing the shape and order of arrays: reshape, transpose, split, tile, roll, flip, insert, delete.
+
+Joining arrays is in `joining.py`, padding in `padding.py`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy import joining, ufuncs
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays
+from jaxlite.numpy.creation import asarray
+
+
+def _checked(name: str, a: Any) -> Any:
+    check_arrays(name, a)
+    return as_array(a)
+
+
+def concrete(name: str, argument: str, value: Any) -> np.ndarray:
+    """The host value of an argument that decides shapes. Raises: ConcretizationTypeError for a traced one."""
+    if isinstance(value, Tracer):
+        raise ConcretizationTypeError(value, f"the argument {argument!r} of jnp.{name} decides the shape of its result, "
+                                             "so it must be concrete; mark it static")
+    return np.asarray(value)
+
+
+def shape(a: Any) -> tuple[int, ...]:
+    """The sizes of an array's axes."""
+    check_arrays("shape", a)
+    return aval_of(a).shape
+
+
+def ndim(a: Any) -> int:
+    """How many axes an array has."""
+    check_arrays("ndim", a)
+    return aval_of(a).ndim
+
+
+def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
+    """How many elements an array has, in all or along axes."""
+    check_arrays("size", a)
+    sizes = aval_of(a).shape
+    return math.prod(sizes[each] for each in canonical_axes(axis, len(sizes)))
+
+
+def iterable(y: Any) -> bool:
+    """Whether `iter(y)` works."""
+    try:
+        iter(y)
+    except TypeError:
+        return False
+    return True
+
+
+# --- shape -------------------------------------------------------------------------------------------
+
+
+def _new_shape(shape: Any, total: int, old: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape with its one -1 filled in."""
+    if type(shape) is not tuple or builtins.any(type(each) is not int for each in shape):
+        try:
+            shape = tuple(map(operator.index, shape)) if hasattr(shape, "__iter__") else (operator.index(shape),)
+        except TypeError:
+            shaping.canonical_shape(shape)  # the same complaint as everywhere
+            raise
+    if -1 not in shape:
+        if builtins.any(each < 0 for each in shape):
+            raise ValueError(f"cannot reshape array of shape {old} into shape {shape}: sizes must be non-negative or -1")
+        return shape
+    if shape.count(-1) > 1:
+        raise ValueError(f"cannot reshape array of shape {old} into shape {shape}: only one size may be -1")
+    known = math.prod(each for each in shape if each != -1)
+    if known == 0 or total % known:
+        raise TypeError(f"cannot reshape array of shape {old} (size {total}) into shape {shape}")
+    return tuple([total // known if each == -1 else each for each in shape])
+
+
+@api("new_sizes", "order")
+def _reshape(a: Any, new_sizes: tuple[int, ...], order: str) -> Any:
+    if order == "C":
+        return shaping.reshape(as_array(a), new_sizes)
+    backwards = shaping.transpose(as_array(a), range(aval_of(a).ndim)[::-1])
+    return shaping.transpose(shaping.reshape(backwards, new_sizes[::-1]), range(len(new_sizes))[::-1])
+
+
+def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Any:
+    """The same elements under another shape; one size may be -1.
+
+    Args:
+      order: 'C' reads and writes row by row, 'F' column by column.
+    Raises: TypeError if the sizes do not match.
+    """
+    check_arrays("reshape", a)
+    if copy is False:
+        raise NotImplementedError("jnp.reshape: copy=False is not supported: results never share memory")
+    old = aval_of(a).shape
+    total = math.prod(old)
+    new = _new_shape(shape, total, old)
+    if math.prod(new) != total:
+        raise TypeError(f"cannot reshape array of shape {old} (size {total}) into shape {new} (size {math.prod(new)})")
+    if order == "A":
+        raise NotImplementedError("np.reshape order=A is not implemented.")
+    if order not in ("C", "F"):
+        raise ValueError(f"Unexpected value for 'order' argument: {order}.")
+    return _reshape(a, new_sizes=new, order=order)
+
+
+def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+    """All elements in one axis."""
+    check_arrays("ravel", a)
+    if order == "K":
+        raise NotImplementedError("Ravel not implemented for order='K'.")
+    return reshape(a, (math.prod(aval_of(a).shape),), order)
+
+
+@api("axis")
+def squeeze(a: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """Without axes of size 1: all of them, or the given ones."""
+    a = _checked("squeeze", a)
+    sizes = aval_of(a).shape
+    if axis is None:
+        axes: Any = [each for each, extent in enumerate(sizes) if extent == 1]
+    else:
+        axes = canonical_axes(axis, len(sizes))
+    return shaping.squeeze(a, axes)
+
+
+@api("axis")
+def expand_dims(a: Any, axis: int | Sequence[int]) -> Any:
+    """With new axes of size 1 at these positions of the result."""
+    a = _checked("expand_dims", a)
+    return shaping.expand_dims(a, axis if isinstance(axis, (tuple, list)) else (operator.index(axis),))
+
+
+@api("shape", "out_sharding")
+def _broadcast_to(array: Any, shape: tuple[int, ...], out_sharding: Any = None) -> Any:
+    array = _checked("broadcast_to", array)
+    old = aval_of(array).shape
+    if len(old) > len(shape) or builtins.any(x not in (1, y) for x, y in zip(old[::-1], shape[::-1], strict=False)):
+        raise ValueError(f"Incompatible shapes for broadcasting: {old} and requested shape {shape}")
+    return shaping.broadcast_in_dim(array, shape, range(len(shape) - len(old), len(shape)))
+
+
+def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
+    """An array stretched to a shape by NumPy's rules.
+
+    Raises: ValueError if it does not fit.
+    """
+    return _broadcast_to(array, shape=shaping.canonical_shape(shape))
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that operands of these shapes are broadcast to. Raises: ValueError if they do not fit."""
+    return shaping.broadcast_shapes(*[each if hasattr(each, "__iter__") else (each,) for each in shapes])
+
+
+@api()
+def _broadcast_arrays(*args: Any) -> list[Any]:
+    target = shaping.broadcast_shapes(*[aval_of(each).shape for each in args])
+    return [_broadcast_to(as_array(each), shape=target) for each in args]
+
+
+def broadcast_arrays(*args: Any) -> list[Any]:
+    """All arrays stretched to their common shape."""
+    check_arrays("broadcast_arrays", *args)
+    return _broadcast_arrays(*args)
+
+
+def _atleast(name: str, rank: int) -> Callable:
+    @api()
+    def raise_rank(a: Any) -> Any:
+        a = as_array(a)
+        old = aval_of(a).ndim
+        if old >= rank:
+            return a
+        if rank == 3 and old == 2:
+            return shaping.expand_dims(a, (2,))
+        if rank == 3 and old == 1:
+            return shaping.expand_dims(a, (0, 2))
+        return shaping.expand_dims(a, range(rank - old))
+
+    def function(*arys: Any) -> Any:
+        if len(arys) == 1 and isinstance(arys[0], (list, tuple)):
+            arys = (asarray(arys[0]),)
+        check_arrays(name, *arys)
+        results = [raise_rank(each) for each in arys]
+        return results[0] if len(results) == 1 else results
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The arrays with at least {rank} axes; new ones have size 1. One array for one argument, else a list."
+    return function
+
+
+atleast_1d, atleast_2d, atleast_3d = _atleast("atleast_1d", 1), _atleast("atleast_2d", 2), _atleast("atleast_3d", 3)
+
+
+@api("new_shape")
+def _resize(a: Any, new_shape: tuple[int, ...]) -> Any:
+    flat = _checked("resize", a)
+    total = math.prod(aval_of(flat).shape)
+    flat = shaping.reshape(flat, (total,))
+    wanted = math.prod(new_shape)
+    if total == 0:
+        return shaping.full(new_shape, 0, aval_of(flat).dtype)
+    repeats = -(-wanted // total) if wanted else 1
+    return shaping.reshape(lax.slice_in_dim(shaping.tile(flat, (repeats,)), 0, wanted), new_shape)
+
+
+def resize(a: Any, new_shape: Any) -> Any:
+    """The elements, repeated as often as it takes or cut off, under a new shape."""
+    sizes = (new_shape,) if not hasattr(new_shape, "__iter__") else new_shape
+    if builtins.any(each < 0 for each in sizes):
+        raise ValueError("all elements of `new_shape` must be non-negative")
+    return _resize(a, new_shape=shaping.canonical_shape(sizes))
+
+
+# --- order of axes -----------------------------------------------------------------------------------
+
+
+@api("axes")
+def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
+    """With axes in another order; reversed for None."""
+    a = _checked("transpose", a)
+    rank = aval_of(a).ndim
+    order = range(rank)[::-1] if axes is None else [shaping.canonical_axis(axis, rank) for axis in axes]
+    if axes is not None and sorted(order) != list(range(rank)):
+        raise ValueError(f"axes {tuple(axes)} do not match array of shape {aval_of(a).shape}")
+    return shaping.transpose(a, order)
+
+
+def permute_dims(a: Any, /, axes: tuple[int, ...]) -> Any:
+    """With axes in another order."""
+    return transpose(a, tuple(axes))
+
+
+@api()
+def matrix_transpose(x: Any, /) -> Any:
+    """With the last two axes exchanged."""
+    x = _checked("matrix_transpose", x)
+    rank = aval_of(x).ndim
+    if rank < 2:
+        raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={rank}")
+    return shaping.transpose(x, [*range(rank - 2), rank - 1, rank - 2])
+
+
+@api("axis1", "axis2")
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    """With two axes exchanged."""
+    a = _checked("swapaxes", a)
+    order = list(range(aval_of(a).ndim))
+    i, j = (shaping.canonical_axis(axis, len(order)) for axis in (axis1, axis2))
+    order[i], order[j] = order[j], order[i]
+    return shaping.transpose(a, order)
+
+
+@api("source", "destination")
+def _moveaxis(a: Any, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
+    a = _checked("moveaxis", a)
+    rank = aval_of(a).ndim
+    sources, targets = canonical_axes(source, rank), canonical_axes(destination, rank)
+    if len(sources) != len(targets):
+        raise ValueError(f"Inconsistent number of elements: {len(sources)} vs {len(targets)}")
+    order = [axis for axis in range(rank) if axis not in sources]
+    for target, origin in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, origin)
+    return shaping.transpose(a, order)
+
+
+def moveaxis(a: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+    """With axes moved to other positions; the rest keep their order."""
+    as_tuple = [tuple(each) if hasattr(each, "__iter__") else (operator.index(each),) for each in (source, destination)]
+    return _moveaxis(a, source=as_tuple[0], destination=as_tuple[1])
+
+
+@api("axis", "start")
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    """With one axis moved in front of the one at `start`."""
+    a = _checked("rollaxis", a)
+    rank = aval_of(a).ndim
+    start = operator.index(start)
+    if not -rank <= start <= rank:
+        raise ValueError(f"start={start} must satisfy {-rank}<=start<={rank}")
+    start = start + rank if start < 0 else start
+    axis = shaping.canonical_axis(axis, rank)
+    order = [each for each in range(rank) if each != axis]
+    order.insert(start - (start > axis), axis)
+    return shaping.transpose(a, order)
+
+
+# --- splitting ---------------------------------------------------------------------------------------
+
+
+def _cut(name: str, ary: Any, indices_or_sections: Any, axis: int, even: bool) -> list[Any]:
+    check_arrays(name, ary)
+    extent = aval_of(ary).shape[shaping.canonical_axis(axis, aval_of(ary).ndim)]
+    if np.ndim(indices_or_sections) == 0 and not isinstance(indices_or_sections, (list, tuple)):
+        parts = int(concrete(name, "indices_or_sections", indices_or_sections))
+        if parts <= 0:
+            raise ValueError("number sections must be larger than 0")
+        if even and extent % parts:
+            raise ValueError(f"array split does not result in an equal division: axis {axis} has size {extent}, not a "
+                             f"multiple of {parts}")
+        each, extra = divmod(extent, parts)
+        sizes = [each + (index < extra) for index in range(parts)]
+        bounds = np.cumsum([0, *sizes])
+    else:
+        points = [int(concrete(name, "indices_or_sections", point)) for point in indices_or_sections]
+        points = [builtins.max(0, point + extent) if point < 0 else builtins.min(point, extent) for point in points]
+        bounds = np.array([0, *points, extent])
+    return list(_slices(ary, bounds=tuple(map(int, bounds)), axis=operator.index(axis)))
+
+
+@api("bounds", "axis")
+def _slices(a: Any, bounds: tuple[int, ...], axis: int) -> list[Any]:
+    a = as_array(a)
+    axis = shaping.canonical_axis(axis, aval_of(a).ndim)
+    sizes = [high - low for low, high in zip(bounds, bounds[1:], strict=False)]
+    if builtins.min(sizes, default=0) >= 0 and builtins.sum(sizes) == aval_of(a).shape[axis]:
+        return list(shaping.split(a, sizes, axis))
+    return [lax.slice_in_dim(a, low, builtins.max(low, high), axis=axis)
+            for low, high in zip(bounds, bounds[1:], strict=False)]
+
+
+def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """Pieces along an axis: so many equal ones, or cut at these indices.
+
+    Raises: ValueError if the axis cannot be divided evenly.
+    """
+    return _cut("split", ary, indices_or_sections, axis, True)
+
+
+def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """Like `split`; the first pieces are one longer if it does not come out even."""
+    return _cut("array_split", ary, indices_or_sections, axis, False)
+
+
+def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """`split` along axis 0."""
+    return split(ary, indices_or_sections, 0)
+
+
+def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """`split` along axis 1, or 0 for a one-dimensional array."""
+    check_arrays("hsplit", ary)
+    return split(ary, indices_or_sections, 1 if aval_of(ary).ndim > 1 else 0)
+
+
+def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+    """`split` along axis 2."""
+    return split(ary, indices_or_sections, 2)
+
+
+def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+    """The slices of an array along an axis, without that axis."""
+    check_arrays("unstack", x)
+    if not aval_of(x).ndim:
+        raise ValueError("Unstack requires arrays with rank > 0, however a scalar array was passed.")
+    return _unstack(x, axis=operator.index(axis))
+
+
+@api("axis")
+def _unstack(x: Any, axis: int) -> tuple[Any, ...]:
+    return shaping.unstack(as_array(x), axis)
+
+
+# --- repeating and moving ----------------------------------------------------------------------------
+
+
+@api("reps")
+def _tile(A: Any, reps: tuple[int, ...]) -> Any:
+    A = as_array(A)
+    rank = builtins.max(aval_of(A).ndim, len(reps))
+    A = shaping.broadcast_to_rank(A, rank)
+    return shaping.tile(A, (1,) * (rank - len(reps)) + reps)
+
+
+def tile(A: Any, reps: Any) -> Any:
+    """Copies of an array side by side, `reps[i]` times along each axis."""
+    check_arrays("tile", A)
+    return _tile(A, reps=shaping.canonical_shape(reps if hasattr(reps, "__iter__") else (reps,), "reps"))
+
+
+def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None,
+           out_sharding: Any = None) -> Any:
+    """Each element of an axis several times in a row.
+
+    Args:
+      repeats: how often: one number, or one for each element. Traced ones need `total_repeat_length`.
+      axis: over all elements, flattened, for None.
+      total_repeat_length: the size of the axis afterwards; the last element fills up what is missing.
+    """
+    check_arrays("repeat", a)
+    if axis is None:
+        a, axis = ravel(a), 0
+    elif not aval_of(a).ndim:
+        a = reshape(a, (1,))
+    axis = shaping.canonical_axis(axis, aval_of(a).ndim)
+    extent = aval_of(a).shape[axis]
+    if isinstance(repeats, (list, tuple)):
+        repeats = np.asarray(repeats)
+    if np.ndim(repeats) > 1 if not isinstance(repeats, Tracer) else repeats.ndim > 1:
+        raise ValueError("repeats must be a scalar or a one-dimensional array")
+    if total_repeat_length is None:
+        counts = concrete("repeat", "repeats", repeats)
+        if counts.dtype.kind not in "iub":
+            raise TypeError(f"repeat requires integer repeats, got dtype {counts.dtype}")
+        if (counts < 0).any():
+            raise ValueError("repeats may not contain negative values.")
+        if counts.size == 1:
+            return _repeat_evenly(a, count=int(counts.reshape(())), axis=axis)
+        if counts.size != extent:
+            raise ValueError(f"repeat: axis {axis} has size {extent}, got {counts.size} repeats")
+        return _take(a, np.repeat(np.arange(extent, dtype=np.int32), counts), axis=axis)
+    return _repeat_traced(a, repeats, axis=axis, total=operator.index(total_repeat_length))
+
+
+@api("count", "axis")
+def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
+    a = as_array(a)
+    sizes = aval_of(a).shape
+    spread = (*sizes[:axis + 1], count, *sizes[axis + 1:])
+    wide = shaping.broadcast_in_dim(a, spread, [each + (each > axis) for each in range(len(sizes))])
+    return shaping.reshape(wide, (*sizes[:axis], sizes[axis] * count, *sizes[axis + 1:]))
+
+
+@api("axis")
+def _take(a: Any, positions: Any, axis: int) -> Any:
+    return lax.gather(as_array(a), shaping.expand_dims(positions, (1,)), _take_numbers(aval_of(a).ndim, axis),
+                      tuple([1 if each == axis else extent for each, extent in enumerate(aval_of(a).shape)]),
+                      mode="clip")
+
+
+def _take_numbers(rank: int, axis: int) -> Any:
+    return lax.GatherDimensionNumbers(offset_dims=tuple(each for each in range(rank) if each != axis),
+                                      collapsed_slice_dims=(axis,), start_index_map=(axis,))
+
+
+@api("axis", "total")
+def _repeat_traced(a: Any, repeats: Any, axis: int, total: int) -> Any:
+    a = as_array(a)
+    extent = aval_of(a).shape[axis]
+    if not extent or not total:
+        sizes = list(aval_of(a).shape)
+        sizes[axis] = total
+        return shaping.full(sizes, 0, aval_of(a).dtype)
+    counts = shaping.convert(repeats, dtypes.int32, False)
+    counts = _broadcast_to(shaping.reshape(counts, aval_of(counts).shape or (1,)), shape=(extent,))
+    ends = lax.cumsum(counts)
+    row = shaping.broadcasted_iota(dtypes.int32, (total, extent), 0)
+    passed = lax.ge(row, shaping.broadcast_in_dim(ends, (total, extent), (1,)))
+    positions = lax.reduce_sum(shaping.convert(passed, dtypes.int32, False), (1,))
+    return _take(a, positions, axis=axis)
+
+
+@api("axis")
+def _roll(a: Any, shift: Any, axis: tuple[int, ...]) -> Any:
+    a = as_array(a)
+    for each, amount in zip(axis, shift, strict=True):
+        extent = aval_of(a).shape[each]
+        if not extent:
+            continue
+        if isinstance(amount, int):
+            amount = -amount % extent
+            if amount:
+                first, second = shaping.split(a, (amount, extent - amount), each)
+                a = shaping.concatenate([second, first], each)
+        else:
+            amount = shaping.convert(amount, dtypes.int32, False)
+            start = ufuncs.remainder(lax.neg(amount), extent)
+            a = lax.dynamic_slice_in_dim(shaping.concatenate([a, a], each), start, extent, each)
+    return a
+
+
+@api("shift", "axis")
+def _roll_static(a: Any, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
+    return _roll(as_array(a), shift, axis)
+
+
+def roll(a: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """Elements moved along axes; what leaves at one end comes back at the other.
+
+    Args:
+      shift: how far, for each axis; may be traced.
+      axis: over all elements, flattened, for None.
+    """
+    check_arrays("roll", a)
+    if axis is None:
+        return reshape(roll(ravel(a), shift, 0), aval_of(a).shape)
+    if isinstance(shift, (tuple, list)):
+        shifts: list[Any] = list(shift)
+    elif np.ndim(shift) if not isinstance(shift, Tracer) else shift.ndim:
+        shifts = [shift[index] for index in range(shift.shape[0])]
+    else:
+        shifts = [shift]
+    axes = [shaping.canonical_axis(each, aval_of(a).ndim) for each in (axis if hasattr(axis, "__iter__") else (axis,))]
+    if len(shifts) == 1:
+        shifts = shifts * len(axes)
+    elif len(axes) == 1:
+        axes = axes * len(shifts)
+    if len(shifts) != len(axes):
+        raise ValueError(f"roll: shift and axis must have equal lengths, got {len(shifts)} and {len(axes)}")
+    if builtins.all(isinstance(each, (int, np.integer)) for each in shifts):
+        return _roll_static(a, shift=tuple(map(int, shifts)), axis=tuple(axes))
+    return _roll(a, tuple(shifts), axis=tuple(axes))
+
+
+@api("k", "axes")
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    """Turned by k quarter turns in the plane of two axes, from the first towards the second."""
+    m = _checked("rot90", m)
+    first, second = (shaping.canonical_axis(axis, aval_of(m).ndim) for axis in axes)
+    if first == second:
+        raise ValueError("Axes must be different")
+    k %= 4
+    if k == 0:
+        return m
+    if k == 2:
+        return shaping.rev(m, (first, second))
+    order = list(range(aval_of(m).ndim))
+    order[first], order[second] = order[second], order[first]
+    return shaping.transpose(shaping.rev(m, (second,)), order) if k == 1 else shaping.rev(shaping.transpose(m, order), (second,))
+
+
+@api("axis")
+def flip(m: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """With the order of elements reversed along axes; all for None."""
+    m = _checked("flip", m)
+    return shaping.rev(m, canonical_axes(axis, aval_of(m).ndim))
+
+
+def flipud(m: Any) -> Any:
+    """Reversed along axis 0."""
+    return flip(m, 0)
+
+
+def fliplr(m: Any) -> Any:
+    """Reversed along axis 1."""
+    return flip(m, 1)
+
+
+# --- diagonals ---------------------------------------------------------------------------------------
+
+
+@api("offset", "axis1", "axis2")
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The diagonal of two axes, as the last axis."""
+    a = _checked("diagonal", a)
+    rank = aval_of(a).ndim
+    if rank < 2:
+        raise ValueError("diagonal requires an array of at least two dimensions.")
+    i, j = canonical_axes((axis1, axis2), rank)
+    a = shaping.transpose(a, [axis for axis in range(rank) if axis not in (i, j)] + [i, j])
+    rows, columns = aval_of(a).shape[-2:]
+    length = builtins.max(0, builtins.min(rows + builtins.min(offset, 0), columns - builtins.max(offset, 0)))
+    batch = aval_of(a).shape[:-2]
+    if not length or not math.prod(batch):
+        return shaping.full((*batch, length), 0, aval_of(a).dtype)
+    # Element k of the diagonal lies at a fixed stride in the rows laid end to end.
+    start = -offset * columns if offset < 0 else offset
+    flat = shaping.reshape(a, (*batch, rows * columns))
+    stop = start + (length - 1) * (columns + 1) + 1
+    return lax.slice_in_dim(flat, start, stop, columns + 1, axis=rank - 2)
+
+
+@api("k")
+def diag(v: Any, k: int = 0) -> Any:
+    """A matrix with a vector on its k-th diagonal, or the k-th diagonal of a matrix."""
+    v = _checked("diag", v)
+    aval = aval_of(v)
+    if aval.ndim == 2:
+        return diagonal(v, k)
+    if aval.ndim != 1:
+        raise ValueError("diag input must be 1d or 2d")
+    n = aval.shape[0] + builtins.abs(k)
+    low = builtins.max(k, 0)
+    padded = shaping.pad(v, shaping.convert(np.asarray(0), aval.dtype, aval.weak_type), ((low, n - aval.shape[0] - low, 0),))
+    row = shaping.broadcasted_iota(dtypes.int32, (n, n), 0)
+    column = shaping.broadcasted_iota(dtypes.int32, (n, n), 1)
+    mask = lax.eq(lax.add(row, shaping.full_like(row, k)), column)
+    wide = shaping.broadcast_in_dim(padded, (n, n), (1,))
+    return lax.select(mask, wide, shaping.full_like(wide, 0))
+
+
+def diagflat(v: Any, k: int = 0) -> Any:
+    """A matrix with all elements of an array on its k-th diagonal."""
+    return diag(ravel(v), k)
+
+
+# --- inserting and removing --------------------------------------------------------------------------
+
+
+def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    """An array with values joined at the end of an axis; of all elements, flattened, for None."""
+    check_arrays("append", arr, values)
+    if axis is None:
+        return joining.concatenate([ravel(arr), ravel(values)], 0)
+    return joining.concatenate([as_array(arr), as_array(values)], axis)
+
+
+def _positions(name: str, obj: Any, extent: int) -> np.ndarray:
+    """Concrete positions in an axis from an int, a slice, or an array of ints or booleans."""
+    if isinstance(obj, slice):
+        return np.arange(extent)[obj]
+    found = concrete(name, "obj", obj)
+    if found.dtype == bool:
+        if found.shape != (extent,):
+            raise ValueError(f"{name}: a boolean obj must have one entry for each of the {extent} elements")
+        return np.flatnonzero(found)
+    if found.size == 0:
+        return found.astype(np.int64).reshape(-1)
+    if found.dtype.kind not in "iu":
+        raise TypeError(f"{name}: obj must be integers, booleans or a slice, got dtype {found.dtype}")
+    return found
+
+
+def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
+    """An array without some elements of an axis; of all elements, flattened, for None.
+
+    Args:
+      obj: what to remove: an int, a slice, or an array of ints or booleans; concrete, unless it is a scalar or
+        `assume_unique_indices` promises different integers.
+    """
+    check_arrays("delete", arr)
+    if axis is None:
+        arr, axis = ravel(arr), 0
+    arr = as_array(arr)
+    axis = shaping.canonical_axis(axis, aval_of(arr).ndim)
+    extent = aval_of(arr).shape[axis]
+    if isinstance(obj, Tracer) and (not obj.ndim or assume_unique_indices):
+        return _delete_traced(arr, obj, axis=axis)
+    positions = _positions("delete", obj, extent)
+    if positions.size and (positions.min() < -extent or positions.max() >= extent):
+        raise IndexError(f"delete: an index is out of bounds for axis {axis} of size {extent}")
+    kept = np.delete(np.arange(extent, dtype=np.int32), positions)
+    return _take(arr, kept, axis=axis)
+
+
+@api("axis")
+def _delete_traced(arr: Any, obj: Any, axis: int) -> Any:
+    extent = aval_of(arr).shape[axis]
+    gone = shaping.reshape(shaping.convert(obj, dtypes.int32, False), (aval_of(obj).size,))
+    count = aval_of(gone).size
+    gone = lax.sort(lax.select(lax.lt(gone, shaping.full_like(gone, 0)), lax.add(gone, shaping.full_like(gone, extent)), gone))
+    target = shaping.iota(dtypes.int32, extent - count)
+    # The k-th kept element comes after as many removed ones as have (index - rank) <= k.
+    offsets = lax.sub(gone, shaping.iota(dtypes.int32, count))
+    passed = lax.ge(shaping.broadcast_in_dim(target, (extent - count, count), (0,)),
+                    shaping.broadcast_in_dim(offsets, (extent - count, count), (1,)))
+    shift = lax.reduce_sum(shaping.convert(passed, dtypes.int32, False), (1,))
+    return _take(arr, lax.add(target, shift), axis=axis)
+
+
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+    """An array with values put in before some elements of an axis; of all elements, flattened, for None."""
+    check_arrays("insert", arr, 0 if isinstance(obj, (slice, list, tuple)) else obj, values)
+    if axis is None:
+        arr, axis = ravel(arr), 0
+    arr = as_array(arr)
+    axis = shaping.canonical_axis(axis, aval_of(arr).ndim)
+    extent = aval_of(arr).shape[axis]
+    positions = _positions("insert", obj, extent)
+    values = shaping.convert(as_array(values), aval_of(arr).dtype, False)
+    if aval_of(values).ndim < aval_of(arr).ndim:
+        values = shaping.broadcast_to_rank(values, aval_of(arr).ndim)
+    if positions.ndim == 0:
+        if not -extent <= positions <= extent:
+            raise IndexError(f"insert: index {int(positions)} is out of bounds for axis {axis} with size {extent}")
+        values = moveaxis(values, 0, axis)
+        places = np.full(aval_of(values).shape[axis], positions)
+    else:
+        places = positions.reshape(-1)
+    if places.size and (places.min() < -extent or places.max() > extent):
+        raise IndexError(f"insert: an index is out of bounds for axis {axis} with size {extent}")
+    places = np.where(places < 0, places + extent, places)
+    order = np.argsort(places, kind="stable")
+    slots = np.empty_like(places)
+    slots[order] = places[order] + np.arange(places.size)
+    total = extent + places.size
+    is_old = np.ones(total, bool)
+    is_old[slots] = False
+    sizes = list(aval_of(arr).shape)
+    sizes[axis] = places.size
+    values = broadcast_to(values, tuple(sizes))
+    # One gather from both arrays laid end to end.
+    source = np.empty(total, np.int32)
+    source[is_old] = np.arange(extent)
+    source[slots] = extent + np.arange(places.size)
+    return _take(shaping.concatenate([shaping.convert(arr, None, False), values], axis), source, axis=axis)
+
+
+def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Any:
+    """Without the zeros at the front ('f'), the back ('b') or both of a concrete array."""
+    value = concrete("trim_zeros", "filt", filt)
+    nonzero = np.argwhere(value)
+    low, high = (nonzero.min(0), nonzero.max(0) + 1) if len(nonzero) else (np.array(value.shape), np.array(value.shape))
+    if not len(nonzero):
+        low, high = np.zeros_like(low), np.zeros_like(high)
+    axes = canonical_axes(axis, value.ndim)
+    box = tuple(slice(int(low[each]) if "f" in trim.lower() else 0, int(high[each]) if "b" in trim.lower() else extent)
+                if each in axes else slice(None) for each, extent in enumerate(value.shape))
+    return as_array(filt)[box] if value.ndim else as_array(filt)
+
+
+# --- choosing slices ---------------------------------------------------------------------------------
+
+
+def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0,
+             out: None = None) -> Any:
+    """The slices of an axis at which a condition holds; of all elements, flattened, for None.
+
+    `size` fixes how many, filling up with `fill_value`; without it the condition must be concrete.
+    """
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.compress is not supported.")
+    check_arrays("compress", a)
+    if axis is None:
+        a, axis = ravel(a), 0
+    a = as_array(a)
+    axis = shaping.canonical_axis(axis, aval_of(a).ndim)
+    if isinstance(condition, (list, tuple)):
+        condition = np.asarray(condition)
+    if aval_of(condition).ndim != 1:
+        raise ValueError("condition must be a 1D array")
+    extent = aval_of(a).shape[axis]
+    if size is None:
+        mask = concrete("compress", "condition", condition).astype(bool)
+        if mask[extent:].any():
+            raise ValueError("condition contains entries that are out of bounds")
+        return _take(a, np.flatnonzero(mask[:extent]).astype(np.int32), axis=axis)
+    return _compress(condition, a, fill_value, axis=axis, size=operator.index(size))
+
+
+@api("axis", "size")
+def _compress(condition: Any, a: Any, fill_value: Any, axis: int, size: int) -> Any:
+    extent = builtins.min(aval_of(a).shape[axis], aval_of(condition).shape[0])
+    mask = shaping.convert(lax.slice_in_dim(condition, 0, extent), bool, False)
+    keys = shaping.convert(lax.bitwise_not(mask), dtypes.int32, False)
+    _, order = lax.sort((keys, shaping.iota(dtypes.int32, extent)), num_keys=1)
+    order = lax.slice_in_dim(order, 0, builtins.min(size, extent))
+    found = lax.reduce_sum(shaping.convert(mask, dtypes.int32, False), (0,))
+    if size > extent:
+        order = shaping.pad(order, np.int32(0), ((0, size - extent, 0),))
+    result = _take(a, order, axis=axis)
+    valid = lax.lt(shaping.iota(dtypes.int32, size), found)
+    mask = shaping.broadcast_in_dim(valid, aval_of(result).shape, (axis,))
+    return lax.select(mask, result, shaping.full_like(result, fill_value))
+
+
+def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
+    """Each element from the array of `choices` that `a` names there.
+
+    Args:
+      a: integers; choices: a sequence of arrays, or an array of them along axis 0; all are broadcast.
+      mode: 'wrap' or 'clip' indices out of range; 'raise' needs a concrete `a`.
+    """
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.choose is not supported.")
+    check_arrays("choose", a)
+    options = [choices[index] for index in range(len(choices))]
+    if not options:
+        raise ValueError("choices must be a non-empty sequence of arrays")
+    if dtypes.kind(aval_of(a).dtype) not in "iub":
+        raise ValueError("`a` array must be integer typed")
+    if mode == "raise":
+        found = concrete("choose", "a", a)
+        if found.size and (found.min() < 0 or found.max() >= len(options)):
+            raise ValueError("invalid entry in choice array")
+    elif mode not in ("wrap", "clip"):
+        raise ValueError(f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'")
+    return _choose(a, *options, mode=mode)
+
+
+@api("mode")
+def _choose(a: Any, *options: Any, mode: str) -> Any:
+    a = shaping.convert(as_array(a), dtypes.int32, False)
+    count = len(options)
+    a = ufuncs.remainder(a, count) if mode == "wrap" else lax.clamp(np.int32(0), a, np.int32(count - 1))
+    a, *options = _broadcast_arrays(a, *joining.promoted(options))
+    return lax.select_n(a, *options)
+
+
+# --- bits --------------------------------------------------------------------------------------------
+
+
+@api("axis", "bitorder")
+def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
+    """Eight booleans to a byte along an axis, filled up with zeros; over all elements, flattened, for None."""
+    a = _checked("packbits", a)
+    if dtypes.kind(aval_of(a).dtype) not in "biu":
+        raise TypeError("Expected an input array of integer or boolean data type")
+    if bitorder not in ("big", "little"):
+        raise ValueError("'order' must be either 'little' or 'big'")
+    if axis is None:
+        a, axis = shaping.reshape(a, (math.prod(aval_of(a).shape),)), 0
+    rank = aval_of(a).ndim
+    axis = shaping.canonical_axis(axis, rank)
+    bits = shaping.convert(shaping.convert(a, bool, False), dtypes.uint8, False)
+    extent = aval_of(a).shape[axis]
+    missing = -extent % 8
+    bits = shaping.pad(bits, np.uint8(0), [(0, missing if each == axis else 0, 0) for each in range(rank)])
+    sizes = aval_of(bits).shape
+    grouped = shaping.reshape(bits, (*sizes[:axis], sizes[axis] // 8, 8, *sizes[axis + 1:]))
+    weights = np.arange(8, dtype=np.uint8)[:: -1 if bitorder == "big" else 1]
+    shifts = shaping.broadcast_in_dim(weights, aval_of(grouped).shape, (axis + 1,))
+    return lax.reduce_sum(lax.shift_left(grouped, shifts), (axis + 1,))
+
+
+@api("axis", "count", "bitorder")
+def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Any:
+    """The bits of bytes along an axis; `count` cuts off or fills up with zeros."""
+    a = _checked("unpackbits", a)
+    if aval_of(a).dtype != dtypes.uint8:
+        raise TypeError("Expected an input array of unsigned byte data type")
+    if bitorder not in ("big", "little"):
+        raise ValueError("'order' must be either 'little' or 'big'")
+    if axis is None:
+        a, axis = shaping.reshape(a, (math.prod(aval_of(a).shape),)), 0
+    rank = aval_of(a).ndim
+    axis = shaping.canonical_axis(axis, rank)
+    sizes = aval_of(a).shape
+    wide = shaping.broadcast_in_dim(a, (*sizes[:axis + 1], 8, *sizes[axis + 1:]), [each + (each > axis) for each in range(rank)])
+    weights = np.arange(8, dtype=np.uint8)[:: -1 if bitorder == "big" else 1]
+    shifted = lax.shift_right_logical(wide, shaping.broadcast_in_dim(weights, aval_of(wide).shape, (axis + 1,)))
+    bits = lax.bitwise_and(shifted, shaping.full_like(shifted, 1))
+    bits = shaping.reshape(bits, (*sizes[:axis], sizes[axis] * 8, *sizes[axis + 1:]))
+    if count is None:
+        return bits
+    extent = sizes[axis] * 8
+    stop = count if count >= 0 else extent + count
+    return shaping.pad(bits, np.uint8(0), [(0, stop - extent if each == axis else 0, 0) for each in range(rank)])

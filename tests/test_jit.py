@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gc
 import inspect
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -158,6 +160,19 @@ def test_jitted_function_looks_like_the_function():
     assert (jitted.__name__, jitted.__doc__, jitted.__wrapped__) == ("f", "Doc.", f)
     assert jitted.__qualname__ == f.__qualname__ and jitted.__module__ == __name__
     assert inspect.signature(jitted) == inspect.signature(f)
+
+
+@jit
+def decorated(x):
+    return double(x)
+
+
+def test_copies_and_pickles():
+    rejitted = pickle.loads(pickle.dumps(jit(double, static_argnames=(), donate_argnums=0, inline=True)))
+    assert rejitted(F32(2)).tolist() == 4 and rejitted.__wrapped__ is double
+    assert rejitted.lower(F32(2)).donate_argnums == (0,)
+    assert pickle.loads(pickle.dumps(decorated)) is decorated
+    assert copy.deepcopy({"f": decorated})["f"] is copy.copy(decorated) is decorated
 
 
 def test_decorator_forms():

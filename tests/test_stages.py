@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -187,7 +188,7 @@ def test_shape_dtype_struct():
     s = ShapeDtypeStruct((2, 3), "bfloat16", weak_type=True)
     assert repr(s) == "ShapeDtypeStruct(shape=(2, 3), dtype=bfloat16, weak_type=True)"
     assert (s.ndim, s.size, len(s), s.sharding) == (2, 6, 2, None)
-    assert s == ShapeDtypeStruct([2, 3], jaxlite.numpy.bfloat16, weak_type=True) != s.update(shape=(3, 2))
+    assert s == ShapeDtypeStruct([2, 3], ml_dtypes.bfloat16, weak_type=True) != s.update(shape=(3, 2))
     assert hash(s) == hash(s.update()) and s.update(dtype=F32).dtype == F32
     for bad, error in (((2,), ValueError), ((3,), TypeError)):
         with pytest.raises(error):

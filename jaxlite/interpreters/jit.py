@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
 import time
 import warnings
@@ -415,8 +416,8 @@ def flatten_outputs(result: Any, debug: DebugInfo) -> tuple[list[Any], Any]:
             except TypeError:
                 path = "".join(map(str, _registry.flatten_with_path(result)[0][index][0]))
                 raise TypeError(
-                    f"function {debug} returned a value of type {type(out)} at output component "
-                    f"{path or 'the result itself'}, which is not a valid JAX type.") from None
+                    f"function {debug} returned a value of type {type(out)}{path and f' at output component {path}'}, "
+                    "which is not a valid JAX type.") from None
     return outs, tree
 
 
@@ -575,6 +576,26 @@ def put_argument(value: Any, sharding: Any, layout: Any) -> Any:
 def jitted_of(path: Any) -> _Jitted:
     """The Python side of a jitted function."""
     return path._jitted
+
+
+def _reduce(path: Any) -> Any:
+    """For pickle: by name where the name leads here, else the function and its options."""
+    found: Any = sys.modules.get(path.__module__)
+    for name in getattr(path, "__qualname__", "").split("."):
+        found = getattr(found, name, None)
+    if found is path:
+        return path.__qualname__
+    jitted = jitted_of(path)
+    return _rejit, (jitted.fun, {name: getattr(jitted.options, name) for name in Options.__slots__ if name != "key"})
+
+
+def _rejit(fun: Callable, options: dict[str, Any]) -> Any:
+    return jit(fun, **options)
+
+
+xla.PjitFunction.__reduce__ = _reduce
+xla.PjitFunction.__copy__ = lambda self: self
+xla.PjitFunction.__deepcopy__ = lambda self, memo: self
 
 
 # --- jit as an equation ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ are the other modes: reads that fill, and writes that move inside.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,6 +80,32 @@ def _gather(ctx: Any, operand: Any, indices: Any, *, dimension_numbers: Any, sli
 
 
 
+_COMBINED = {"scatter-add": "add", "scatter-sub": "subtract", "scatter-mul": "multiply", "scatter-min": "minimum",
+             "scatter-max": "maximum"}
+
+
+def _one_box(ctx: Any, operand: Any, indices: Any, updates: Any, index_map: Sequence[int], box: list[int],
+             limits: Sequence[int], dtype: Any, may_drop: bool) -> Any:
+    """A scatter at one position as a dynamic_update_slice: XLA compiles it in less time, to the same code."""
+    aval, count = ctx.avals_in[0], len(index_map)
+    flat = ctx.value("stablehlo.reshape", [indices], (count,), dtype)
+    starts = [ctx.constant(0, dtype)] * len(box)
+    for component, axis in enumerate(index_map):
+        one = ctx.value("stablehlo.slice", [flat], (1,), dtype, start_indices=ctx.i64s([component]),
+                        limit_indices=ctx.i64s([component + 1]), strides=ctx.i64s([1]))
+        starts[axis] = ctx.value("stablehlo.reshape", [one], (), dtype)
+    updates = ctx.value("stablehlo.reshape", [updates], box, aval.dtype)
+    combined = _COMBINED.get(ctx.eqn.primitive.name)
+    if combined or may_drop:
+        old = ctx.value("stablehlo.dynamic_slice", [operand, *starts], box, aval.dtype, slice_sizes=ctx.i64s(box))
+        if combined:
+            updates = ctx.value(f"stablehlo.{combined}", [old, updates], box, aval.dtype)
+        if may_drop:
+            inside = _in_bounds(ctx, flat, (count,), dtype, limits)
+            updates = ctx.value("stablehlo.select", [inside, updates, old], box, aval.dtype)
+    return ctx.emit1("stablehlo.dynamic_update_slice", operand, updates, *starts)
+
+
 @lowers("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 def _scatter(ctx: Any, operand: Any, indices: Any, updates: Any, *, dimension_numbers: Any, indices_are_sorted: bool,
              unique_indices: bool, mode: Any, update_jaxpr: Any, update_consts: Any) -> Any:
@@ -93,6 +120,10 @@ def _scatter(ctx: Any, operand: Any, indices: Any, updates: Any, *, dimension_nu
         shape = indices_aval.shape
         indices = ctx.value("stablehlo.clamp", [ctx.constant(0, dtype, shape), indices,
                                                 _per_component(ctx, limits, shape, dtype)], shape, dtype)
+    if math.prod(indices_aval.shape[:-1]) == 1 and not numbers.operand_batching_dims and \
+            (update_jaxpr is None or ctx.eqn.primitive.name in _COMBINED and operand_aval.dtype.kind != "c"):
+        return _one_box(ctx, operand, indices, updates, numbers.scatter_dims_to_operand_dims, box, limits, dtype,
+                        mode.name == "FILL_OR_DROP")
     attribute = ctx.attribute(
         f"#stablehlo.scatter<update_window_dims = {_axes(numbers.update_window_dims)}, "
         f"inserted_window_dims = {_axes(numbers.inserted_window_dims)}, "

@@ -1,0 +1,472 @@
+"""What an index means: reading and writing `x[index]` in terms of lax, for concrete arrays and tracers alike.
+
+An index is first brought into a canonical form (`canonical_index`): a tuple of ints, slices, None, Ellipsis, integer
+arrays and bools, in which masks have become the positions they select. Boxes (ints and slices) are read by slicing;
+everything else becomes one gather or scatter, planned by `_plan_boxes`. How eager calls get compiled is in
+`jaxlite.numpy.indexing`.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxlite.core import array as arrays
+from jaxlite.core import config, dtypes, errors
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.lax import elementwise, gather_scatter, shaping, slicing
+from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from jaxlite.numpy import creation, ufuncs
+
+_CLIP, _FILL, _PROMISE = GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP, GatherScatterMode.PROMISE_IN_BOUNDS
+_INT32 = np.dtype(np.int32)
+_INT64 = np.dtype(np.int64)
+_INT32_LIMITS = np.iinfo(np.int32)
+
+# --- the canonical form ------------------------------------------------------------------------------
+
+
+class Span(NamedTuple):
+    """`size` elements of an axis from `start` on, `step` apart. Only with step 1 may the start be traced."""
+
+    start: Any
+    size: int
+    step: int
+
+
+def canonical_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """An index as a tuple of ints, slices, spans, None, Ellipsis, integer arrays and bools.
+
+    Raises: TypeError and IndexError for what is no index of an array of this shape.
+    """
+    if isinstance(index, tuple):
+        given = index
+    elif isinstance(index, (list, range)):
+        raise TypeError("Using a non-tuple sequence for multidimensional indexing is not allowed; use `arr[array(seq)]`"
+                        " instead of `arr[seq]`.")
+    else:
+        given = (index,)
+    items: list[Any] = []
+    for position, each in enumerate(given):
+        items.append(_canonical_item(each, position))
+    ellipses = sum([item is Ellipsis for item in items])
+    if ellipses > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    used = sum(map(_axes_used, items))
+    if used > len(shape):
+        raise IndexError(f"Too many indices: array is {len(shape)}-dimensional, but {used} were indexed")
+    result: list[Any] = []
+    axis = 0
+    for position, item in enumerate(items):
+        if type(item) is np.ndarray and item.dtype == bool:
+            expected = shape[axis:axis + item.ndim]
+            if item.shape != expected:
+                raise IndexError(f"boolean index did not match shape of indexed array in index {position}: got "
+                                 f"{item.shape}, expected {list(expected)}")
+            result.extend(where.astype(np.int32) for where in np.nonzero(item))
+        else:
+            result.append(item)
+        axis += len(shape) - used if item is Ellipsis else _axes_used(item)
+    return tuple(result)
+
+
+def _axes_used(item: Any) -> int:
+    if item is None or item is Ellipsis or type(item) is bool:
+        return 0
+    return item.ndim if type(item) is np.ndarray and item.dtype == bool else 1
+
+
+def _canonical_item(item: Any, position: int) -> Any:
+    kind = type(item)
+    if item is None or item is Ellipsis or kind in (int, bool, Span):
+        return item
+    if kind is slice:
+        for bound in (item.start, item.stop, item.step):
+            if isinstance(bound, Tracer):
+                raise IndexError(f"Slice entries must be static integers. Got {item} at position {position}. To take a "
+                                 "slice of static size at a traced position, use lax.dynamic_slice; for sizes that "
+                                 "depend on data, mask with jnp.where.")
+        return item
+    if isinstance(item, (str, bytes)):
+        raise TypeError(f"JAX does not support string indexing; got idx={item!r}")
+    if isinstance(item, (list, tuple, range)):
+        item = np.zeros(0, np.int32) if len(item) == 0 else creation.array(item) if _holds_arrays(item) \
+            else np.asarray(item)
+    elif hasattr(item, "__jax_array__"):
+        item = item.__jax_array__()
+    if isinstance(item, (Tracer, ArrayImpl, np.ndarray, np.generic)):
+        return _canonical_array(item)
+    if isinstance(item, (float, complex)):
+        raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {np.asarray(item).dtype}")
+    try:
+        return operator.index(item)
+    except TypeError:
+        raise IndexError("only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or boolean "
+                         f"arrays are valid indices. Got {item}") from None
+
+
+def _holds_arrays(item: Any) -> bool:
+    return isinstance(item, (Tracer, ArrayImpl)) or isinstance(item, (list, tuple)) and any(map(_holds_arrays, item))
+
+
+def _canonical_array(item: Any) -> Any:
+    kind = dtypes.kind(item.dtype) if isinstance(item, (Tracer, ArrayImpl)) else item.dtype.kind
+    if kind == "b":
+        if isinstance(item, Tracer):
+            raise errors.NonConcreteBooleanIndexError(item)
+        mask = arrays.host_value(item) if type(item) is ArrayImpl else np.asarray(item)
+        return mask if mask.ndim else bool(mask)
+    if kind not in ("i", "u"):
+        raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {item.dtype}")
+    if isinstance(item, np.generic) or type(item) is np.ndarray and not item.ndim:
+        return int(item)
+    return item
+
+
+def _span(item: Any, size: int) -> Span:
+    if type(item) is Span:
+        return item
+    start, stop, step = item.indices(size)
+    return Span(start, len(range(start, stop, step)), step)
+
+
+def _rank(item: Any) -> int:
+    """How many axes an index array has; 0 for an int, 1 for a bool."""
+    return 0 if type(item) is int else 1 if type(item) is bool else len(item.shape)
+
+
+# --- reading boxes -----------------------------------------------------------------------------------
+
+
+def _wrapped(index: int, size: int, wrap: bool) -> int:
+    return index + size if wrap and index < 0 else index
+
+
+def _is_box(items: tuple[Any, ...]) -> bool:
+    return all([item is None or item is Ellipsis or type(item) in (int, slice, Span) or
+                type(item) is not bool and not item.shape for item in items])
+
+
+def _with_axes(items: tuple[Any, ...], rank: int) -> list[tuple[int, Any]]:
+    """(axis, item) for each item, an ellipsis and the missing end spelled out. None and bools have the next axis."""
+    missing = rank - sum(map(_axes_used, items))
+    if Ellipsis not in [item for item in items if item is Ellipsis]:
+        items = (*items, Ellipsis)
+    result: list[tuple[int, Any]] = []
+    axis = 0
+    for item in items:
+        if item is Ellipsis:
+            result += [(axis + k, slice(None)) for k in range(missing)]
+            axis += missing
+        else:
+            result.append((axis, item))
+            axis += _axes_used(item)
+    return result
+
+
+def check_nonempty(size: int, axis: int) -> None:
+    if size == 0:
+        raise IndexError(f"index is out of bounds for axis {axis} with size 0")
+
+
+def _read_box(x: Any, items: tuple[Any, ...], mode: Any, fill_value: Any, wrap: bool) -> Any:
+    """x at ints (of which some may be traced) and slices: slice, reverse, squeeze, expand, as far as needed."""
+    shape = aval_of(x).shape
+    starts: list[Any] = [0] * len(shape)
+    sizes, steps = list(shape), [1] * len(shape)
+    reversed_axes, dropped, new = [], [], []
+    traced = outside = False
+    position = 0
+    for axis, item in _with_axes(items, len(shape)):
+        if item is None:
+            new.append(position)
+            position += 1
+        elif type(item) in (slice, Span):
+            start, size, step = _span(item, shape[axis])
+            traced |= not isinstance(start, int)
+            if step < 0:
+                reversed_axes.append(axis)
+                start, step = start + max(size - 1, 0) * step, -step
+            starts[axis], sizes[axis], steps[axis] = start, size, step
+            position += 1
+        else:
+            check_nonempty(shape[axis], axis)
+            if type(item) is int:
+                index = _wrapped(item, shape[axis], wrap)
+                outside |= not 0 <= index < shape[axis]
+                item = min(max(index, 0), shape[axis] - 1)
+            else:
+                traced = True
+                item = as_positions(item, shape[axis], wrap, index_dtype([item], shape))
+            starts[axis], sizes[axis] = item, 1
+            dropped.append(axis)
+    if traced:  # axes with strides are taken whole here
+        whole = [step > 1 for step in steps]
+        x = slicing.dynamic_slice(x, [0 if skip else start for skip, start in zip(whole, starts)],
+                                  [full if skip else size for skip, full, size in zip(whole, shape, sizes)],
+                                  allow_negative_indices=False)
+        shape = x.shape
+        starts = [start if skip else 0 for skip, start in zip(whole, starts)]
+    limits = [min(start + size * step, full) for start, size, step, full in zip(starts, sizes, steps, shape)]
+    if any(starts) or tuple(limits) != shape or any([step > 1 for step in steps]):
+        x = slicing.slice(x, starts, limits, steps if any([step > 1 for step in steps]) else None)
+    if reversed_axes:
+        x = shaping.rev(x, reversed_axes)
+    if dropped:
+        x = shaping.squeeze(x, dropped)
+    if new:
+        x = shaping.expand_dims(x, new)
+    if outside and mode is _FILL:
+        return filled(aval_of(x), fill_value)
+    return x
+
+
+def filled(aval: Any, fill_value: Any) -> Any:
+    value = gather_scatter.default_fill_value(aval.dtype) if fill_value is None else fill_value
+    return shaping.broadcast_in_dim(shaping.convert(value, aval.dtype, False), aval.shape, ())
+
+
+# --- positions ---------------------------------------------------------------------------------------
+
+
+def index_dtype(indices: list[Any], shape: tuple[int, ...]) -> Any:
+    """The integer type in which to count: 32 bits wide unless the index arrays or the sizes are wider."""
+    wide = max(shape, default=0) > _INT32_LIMITS.max
+    wide |= any([type(each) is not int and aval_of(each).dtype.itemsize == 8 for each in indices])
+    return _INT64 if wide else _INT32
+
+
+def as_positions(index: Any, size: int, wrap: bool, dtype: Any) -> Any:
+    """An index of an axis in the given type, counted from the start; what is out of bounds stays so."""
+    limits = np.iinfo(dtype)
+    if type(index) is int:
+        return dtype.type(min(max(_wrapped(index, size, wrap), limits.min), limits.max))
+    if type(index) is np.ndarray:
+        values = np.minimum(index, limits.max).astype(np.int64)  # an unsigned value may be too large for that type
+        return np.maximum(np.where(values < 0, values + size, values) if wrap else values, limits.min).astype(dtype)
+    aval = aval_of(index)
+    kind = dtypes.kind(aval.dtype)
+    if kind == "u" and aval.dtype.itemsize >= dtype.itemsize:
+        index = elementwise.min(index, aval.dtype.type(size))
+    if aval.dtype != dtype:
+        index = shaping.convert(index, dtype, False)
+    return slicing.wrap_negative(index, size) if wrap and kind == "i" else index
+
+
+# --- from an index to the numbers of a gather or scatter ---------------------------------------------
+
+
+class Boxes(NamedTuple):
+    """What an index means for gather and scatter, in the axes of the operand and of the gathered result."""
+
+    indices: Any  # integer array, positions along its last axis; None if the one box is the whole operand
+    sizes: tuple[int, ...]  # the box, on the operand's axes
+    offset_dims: tuple[int, ...]
+    collapsed: tuple[int, ...]
+    index_map: tuple[int, ...]
+    shape: tuple[int, ...]  # what the gather gives
+    reversed_axes: tuple[int, ...]  # axes of that to be reversed after a gather, before a scatter
+    new_axes: tuple[int, ...]  # then the axes to add, counted in the final result
+    unique: bool  # no position occurs twice, whatever the values
+    ordered: bool  # positions grow
+
+
+_OFFSET, _BATCH, _NEW = "offset", "batch", "new"
+
+
+def _plan_boxes(shape: tuple[int, ...], items: tuple[Any, ...], wrap: bool) -> Boxes:
+    """Plan for a canonical index without bools."""
+    placed = _with_axes(items, len(shape))
+    chosen = [(axis, item) for axis, item in placed if item is not None and type(item) not in (slice, Span)]
+    dtype = index_dtype([item for _, item in chosen], shape)
+    common = _broadcast_shapes([() if type(item) is int else item.shape for _, item in chosen])
+    where = [position for position, item in enumerate(items)
+             if item is not None and item is not Ellipsis and type(item) not in (slice, Span)]
+    together = bool(where) and where[-1] - where[0] == len(where) - 1
+    layout: list[tuple[str, int]] = []  # the axes of the final result
+    sizes = list(shape)
+    strided: list[tuple[int, Any, int]] = []  # (operand axis, (start, size, step), place in the layout)
+    begun: list[tuple[int, Any]] = []  # (operand axis, start) of boxes that begin inside
+    reversed_at: list[int] = []
+    chosen_at = -1 if together else 0
+    if not together:
+        layout += [(_BATCH, size) for size in common]
+    ordered = True
+    for axis, item in placed:
+        if item is None:
+            layout.append((_NEW, 1))
+        elif type(item) in (slice, Span):
+            start, size, step = _span(item, shape[axis])
+            if abs(step) == 1 or size <= 1:
+                if step < 0 and size > 1:
+                    reversed_at.append(len(layout))
+                    start -= size - 1
+                layout.append((_OFFSET, size))
+                sizes[axis] = size
+                if size != shape[axis]:
+                    begun.append((axis, start))
+            else:
+                strided.append((axis, (start, size, step), len(layout)))
+                layout.append((_BATCH, size))
+                sizes[axis] = 1
+                ordered &= step > 0
+        else:
+            if 0 not in common:
+                check_nonempty(shape[axis], axis)
+            sizes[axis] = min(1, shape[axis])
+            if chosen_at < 0:
+                chosen_at = len(layout)
+                layout += [(_BATCH, size) for size in common]
+    old = [place for place, (role, _) in enumerate(layout) if role != _NEW]
+    batch = [place for place, (role, _) in enumerate(layout) if role == _BATCH]
+    batch_shape = tuple([layout[place][1] for place in batch])
+    components: list[tuple[int, Any]] = []
+    for axis, positions in [(axis, as_positions(item, shape[axis], wrap, dtype)) for axis, item in chosen]:
+        rank = aval_of(positions).ndim
+        dims = [batch.index(chosen_at) + len(common) - rank + k for k in range(rank)] if rank else []
+        components.append((axis, _spread(positions, dims, batch_shape)))
+    for axis, (start, size, step), place in strided:
+        steps = elementwise.mul(dtype.type(step), shaping.iota(dtype, size))
+        positions = elementwise.add(dtype.type(start), steps)
+        components.append((axis, _spread(positions, [batch.index(place)], batch_shape)))
+    for axis, start in begun:
+        start = dtype.type(start) if type(start) is int else shaping.convert(start, dtype, False)
+        components.append((axis, _spread(start, [], batch_shape)))
+    indices = shaping.concatenate([column for _, column in components], len(batch_shape)) if components else None
+    collapsed = sorted([axis for axis, _ in chosen] + [axis for axis, _, _ in strided])
+    return Boxes(
+        indices, tuple(sizes), tuple([old.index(place) for place in old if layout[place][0] == _OFFSET]),
+        tuple(collapsed), tuple([axis for axis, _ in components]), tuple([layout[place][1] for place in old]),
+        tuple([old.index(place) for place in reversed_at]),
+        tuple([place for place, (role, _) in enumerate(layout) if role == _NEW]), not common, not common and ordered)
+
+
+def _broadcast_shapes(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        raise ValueError(f"Incompatible shapes for broadcasting: shapes={shapes}") from None
+
+
+def _spread(positions: Any, dims: list[int], batch_shape: tuple[int, ...]) -> Any:
+    """One component of all positions: a column of the index array."""
+    return shaping.broadcast_in_dim(positions, (*batch_shape, 1), dims)
+
+
+def _bools_as_arrays(items: tuple[Any, ...], rank: int) -> tuple[tuple[Any, ...], list[int]]:
+    """Bools as index arrays of one or no position on a new axis of the operand; also gives those axes."""
+    if not any([type(item) is bool for item in items]):
+        return items, []
+    axes = [axis for axis, item in _with_axes(items, rank) if type(item) is bool]
+    return (tuple([np.zeros(int(item), np.int32) if type(item) is bool else item for item in items]),
+            [axis + count for count, axis in enumerate(axes)])
+
+
+# --- reading and writing, in place of a trace or under jit -------------------------------------------
+
+
+def read(x: Any, index: Any, mode: str | GatherScatterMode | None = None, fill_value: Any = None,
+         indices_are_sorted: bool = False, unique_indices: bool = False, wrap: bool = True) -> Any:
+    """x[index]. Out of bounds: the nearest element, or with mode 'fill' the fill value."""
+    parsed = _PROMISE if mode is None else GatherScatterMode.from_any(mode)
+    shape = aval_of(x).shape
+    items = canonical_index(index, shape)
+    if _is_box(items) and (parsed is not _FILL or all([not isinstance(item, (Tracer, ArrayImpl)) for item in items])):
+        return _read_box(x, items, parsed, fill_value, wrap)
+    items, expanded = _bools_as_arrays(items, len(shape))
+    if expanded:
+        x = shaping.expand_dims(x, expanded)
+    boxes = _plan_boxes(aval_of(x).shape, items, wrap)
+    if 0 in boxes.shape:
+        result = filled(aval_of(x).update(shape=boxes.shape), 0)
+    else:
+        numbers = GatherDimensionNumbers(boxes.offset_dims, boxes.collapsed, boxes.index_map)
+        result = gather_scatter.gather(
+            x, boxes.indices, numbers, boxes.sizes, unique_indices=unique_indices or boxes.unique,
+            indices_are_sorted=indices_are_sorted or boxes.ordered, mode=parsed, fill_value=fill_value)
+    if boxes.reversed_axes:
+        result = shaping.rev(result, boxes.reversed_axes)
+    return shaping.expand_dims(result, boxes.new_axes) if boxes.new_axes else result
+
+
+_SCATTERS: dict[str, Callable[..., Any]] = {
+    "set": gather_scatter.scatter, "add": gather_scatter.scatter_add, "subtract": gather_scatter.scatter_sub,
+    "multiply": gather_scatter.scatter_mul, "min": gather_scatter.scatter_min, "max": gather_scatter.scatter_max,
+}
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "set": lambda x, value: value, "add": elementwise.add, "subtract": elementwise.sub, "multiply": elementwise.mul,
+    "min": elementwise.min, "max": elementwise.max,
+}
+_THROUGH_PRODUCTS: dict[str, Callable[..., Any]] = {"divide": ufuncs.true_divide, "power": ufuncs.power}
+
+
+def write(x: Any, index: Any, value: Any, op: Any, mode: str | GatherScatterMode | None = None,
+          indices_are_sorted: bool = False, unique_indices: bool = False, wrap: bool = True) -> Any:
+    """x with x[index] replaced by its combination with a value.
+
+    Args:
+      value: array of x[index]'s shape, or one that broadcasts to it; converted to x's dtype.
+      op: 'set', 'add', 'subtract', 'multiply', 'divide', 'power', 'min', 'max', or a function of one scalar, which
+        is applied to each element; then `value` is not used.
+    """
+    if op in _THROUGH_PRODUCTS:
+        factors = write(shaping.full_like(x, 1), index, value, "multiply", mode, indices_are_sorted, unique_indices,
+                        wrap)
+        return _THROUGH_PRODUCTS[op](x, factors)
+    aval = aval_of(x)
+    items, expanded = _bools_as_arrays(canonical_index(index, aval.shape), aval.ndim)
+    target = shaping.expand_dims(x, expanded) if expanded else x
+    boxes = _plan_boxes(aval_of(target).shape, items, wrap)
+    numbers = ScatterDimensionNumbers(boxes.offset_dims, boxes.collapsed, boxes.index_map)
+    options: dict[str, Any] = {"mode": mode, "indices_are_sorted": indices_are_sorted or boxes.ordered,
+               "unique_indices": unique_indices or boxes.unique}
+    indices = np.zeros(0, np.int32) if boxes.indices is None else boxes.indices
+    if callable(op):
+        result = gather_scatter.scatter_apply(target, indices, op, numbers, update_shape=boxes.shape, **options)
+        return shaping.squeeze(result, expanded) if expanded else result
+    GatherScatterMode.from_any(mode)
+    value = _as_update(value, aval, boxes)
+    if 0 in boxes.shape:
+        return x
+    if boxes.indices is None:
+        return shaping.convert(_ELEMENTWISE[op](x, value), aval.dtype, aval.weak_type)
+    result = _SCATTERS[op](target, indices, value, numbers, **options)
+    return shaping.squeeze(result, expanded) if expanded else result
+
+
+def _as_update(value: Any, aval: Any, boxes: Boxes) -> Any:
+    """A value in the dtype of the array and in the shape of the updates."""
+    value = _converted(value, aval)
+    full = list(boxes.shape)
+    for axis in boxes.new_axes:
+        full.insert(axis, 1)
+    shape = aval_of(value).shape
+    if len(shape) > len(full):
+        raise ValueError(f"Cannot broadcast to shape with fewer dimensions: arr_shape={shape} shape={tuple(full)}")
+    lead = len(full) - len(shape)
+    if any([size not in (1, whole) for size, whole in zip(shape, full[lead:])]):
+        raise ValueError(f"Incompatible types for broadcasting: input type={aval_of(value).str_short()} and requested "
+                         f"type={aval.update(shape=tuple(full)).str_short()}")
+    if shape != tuple(full):
+        value = shaping.broadcast_in_dim(value, full, range(lead, len(full)))
+    if boxes.new_axes:
+        value = shaping.squeeze(value, boxes.new_axes)
+    return shaping.rev(value, boxes.reversed_axes) if boxes.reversed_axes else value
+
+
+def _converted(value: Any, aval: Any) -> Any:
+    if not isinstance(value, (Tracer, ArrayImpl, bool, int, float, complex, np.ndarray, np.generic)):
+        value = creation.asarray(value)
+    given = aval_of(value)
+    joined, _ = dtypes.lattice_result(aval.dtype, aval.weak_type, given.dtype, given.weak_type)
+    if joined != aval.dtype:
+        warnings.warn(
+            f"scatter inputs have incompatible types: cannot safely cast value from dtype={given.dtype} to dtype="
+            f"{aval.dtype} with jax_numpy_dtype_promotion={config.numpy_dtype_promotion.value}. In future JAX releases "
+            "this will result in an error.", FutureWarning, stacklevel=dtypes._user_stacklevel())
+    return shaping.convert(value, aval.dtype, False)

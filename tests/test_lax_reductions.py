@@ -238,6 +238,7 @@ def test_computations_that_say_the_same_compile_once():
     assert jaxpr_of(computation()) is jaxpr_of(computation())
     assert jaxpr_of(computation()) is not jaxpr_of(lambda a, b: lax.add(lax.mul(a, 3.0), b))
     assert jaxpr_of(computation()) is not jaxpr_of(lambda a, b: lax.add(lax.mul(b, 2.0), a))
+    assert jaxpr_of(lambda a, b: lax.integer_pow(a, 2)) is not jaxpr_of(lambda a, b: lax.integer_pow(a, 3))
 
 
 ones = np.ones((2, 3), np.float32)

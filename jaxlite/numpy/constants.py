@@ -1,0 +1,154 @@
+"""Constants, scalar types, questions about dtypes, and what is NumPy's own: printing, saving, abstract types.
+
+A scalar type such as `jnp.float32` is a class in name only: called, it makes an array; anywhere else it stands for
+its dtype, and it equals NumPy's scalar type of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes
+from jaxlite.core.array import Array
+from jaxlite.numpy.creation import asarray
+
+pi: float = np.pi
+e: float = np.e
+euler_gamma: float = np.euler_gamma
+inf: float = np.inf
+nan: float = np.nan
+newaxis: None = None
+
+# --- scalar types --------------------------------------------------------------------------------------
+
+
+class ScalarType(type):
+    """The class of scalar types: `jnp.int8(3)` is an array of dtype int8, `jnp.int8` itself stands for the dtype."""
+
+    dtype: np.dtype
+
+    def __new__(mcs, name: str, dtype: np.dtype) -> ScalarType:
+        doc = f"The dtype {dtype.name}; called with a number, a list or an array, makes an array of it."
+        return super().__new__(mcs, name, (), {"__module__": "jaxlite.numpy", "__doc__": doc, "dtype": dtype})
+
+    def __init__(cls, name: str, dtype: np.dtype):
+        pass
+
+    def __call__(cls, x: Any) -> Any:
+        return asarray(x, dtype=cls.dtype)
+
+    def __hash__(cls) -> int:
+        return hash(cls.dtype.type)
+
+    def __eq__(cls, other: object) -> Any:
+        return cls is other or cls.dtype.type == other
+
+    def __ne__(cls, other: object) -> Any:
+        return not cls == other
+
+    def __instancecheck__(cls, instance: Any) -> Any:
+        return isinstance(instance, cls.dtype.type)
+
+
+def _scalar_type(dtype: np.dtype) -> Any:
+    return ScalarType(dtype.name, dtype)
+
+
+bool_ = _scalar_type(dtypes.bool_)
+int1 = _scalar_type(dtypes.int1)
+int2 = _scalar_type(dtypes.int2)
+int4 = _scalar_type(dtypes.int4)
+int8 = _scalar_type(dtypes.int8)
+int16 = _scalar_type(dtypes.int16)
+int32 = _scalar_type(dtypes.int32)
+int64 = _scalar_type(dtypes.int64)
+uint1 = _scalar_type(dtypes.uint1)
+uint2 = _scalar_type(dtypes.uint2)
+uint4 = _scalar_type(dtypes.uint4)
+uint8 = _scalar_type(dtypes.uint8)
+uint16 = _scalar_type(dtypes.uint16)
+uint32 = _scalar_type(dtypes.uint32)
+uint64 = _scalar_type(dtypes.uint64)
+float4_e2m1fn = _scalar_type(dtypes.float4_e2m1fn)
+float6_e2m3fn = _scalar_type(dtypes.float6_e2m3fn)
+float6_e3m2fn = _scalar_type(dtypes.float6_e3m2fn)
+float8_e3m4 = _scalar_type(dtypes.float8_e3m4)
+float8_e4m3 = _scalar_type(dtypes.float8_e4m3)
+float8_e4m3b11fnuz = _scalar_type(dtypes.float8_e4m3b11fnuz)
+float8_e4m3fn = _scalar_type(dtypes.float8_e4m3fn)
+float8_e4m3fnuz = _scalar_type(dtypes.float8_e4m3fnuz)
+float8_e5m2 = _scalar_type(dtypes.float8_e5m2)
+float8_e5m2fnuz = _scalar_type(dtypes.float8_e5m2fnuz)
+float8_e8m0fnu = _scalar_type(dtypes.float8_e8m0fnu)
+float16 = _scalar_type(dtypes.float16)
+bfloat16 = _scalar_type(dtypes.bfloat16)
+float32 = _scalar_type(dtypes.float32)
+float64 = _scalar_type(dtypes.float64)
+complex64 = _scalar_type(dtypes.complex64)
+complex128 = _scalar_type(dtypes.complex128)
+
+# NumPy's other names: the widest type of each kind, which is 32 bits wide unless x64 is on.
+bool = bool_
+int_ = int64
+uint = uint64
+float_ = double = float64
+complex_ = cdouble = complex128
+single = float32
+csingle = complex64
+
+generic = np.generic
+number = np.number
+integer = np.integer
+signedinteger = np.signedinteger
+unsignedinteger = np.unsignedinteger
+inexact = np.inexact
+floating = np.floating
+complexfloating = np.complexfloating
+flexible = np.flexible
+character = np.character
+object_ = np.object_
+
+# --- questions about dtypes ----------------------------------------------------------------------------
+
+dtype = np.dtype
+ndarray = Array
+finfo = dtypes.finfo
+iinfo = dtypes.iinfo
+can_cast: Callable[..., Any] = np.can_cast
+promote_types = dtypes.promote_types
+isdtype = dtypes.isdtype
+
+
+def issubdtype(arg1: Any, arg2: Any) -> Any:
+    """Whether a dtype is, or lies below, another dtype or abstract type. bfloat16 is `floating`, int4 `signedinteger`.
+
+    >>> from jaxlite import numpy as jnp
+    >>> jnp.issubdtype(jnp.bfloat16, jnp.floating)
+    True
+    """
+    return dtypes.issubdtype(arg1, arg2)
+
+
+def result_type(*args: Any) -> Any:
+    """The dtype in which an operation on these arrays, scalars and dtypes is done.
+
+    >>> from jaxlite import numpy as jnp
+    >>> jnp.result_type(jnp.int8, 1.0)
+    dtype('float32')
+    """
+    return dtypes.result_type(*args)
+
+
+# --- printing and saving: NumPy's own, which take arrays through `__array__` ---------------------------------
+
+ComplexWarning = np.exceptions.ComplexWarning
+array_repr: Callable[..., str] = np.array_repr
+array_str: Callable[..., str] = np.array_str
+get_printoptions: Callable[..., Any] = np.get_printoptions
+set_printoptions: Callable[..., None] = np.set_printoptions
+printoptions: Callable[..., Any] = np.printoptions
+save: Callable[..., None] = np.save
+savez: Callable[..., None] = np.savez

@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import time
+import warnings
 import weakref
 from collections import OrderedDict, namedtuple
 from pathlib import Path
@@ -82,6 +83,12 @@ def test_scalars_have_numpys_value_and_the_32_bit_type(value, dtype, weak):
     f = jit(lambda x: x)
     for out in f(value), f(value):
         assert (out.dtype.name, out.weak_type, out.shape, out.tolist()) == (dtype, weak, (), value)
+
+
+def test_a_float_beyond_the_range_is_infinite():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [jit(lambda x: x)(1e300).tolist() for _ in range(2)] == [np.inf] * 2
 
 
 def test_x64_changes_the_signature(count_traces):
@@ -294,7 +301,7 @@ def test_what_cannot_be_jitted():
     async def coroutine(x):
         return x
 
-    for fun, words in ((5, "callable"), (generator, "generator"), (coroutine, "coroutine")):
+    for fun, words in ((5, "callable"), (None, "callable"), (generator, "generator"), (coroutine, "coroutine")):
         with pytest.raises(TypeError, match=words):
             jit(fun)
 
@@ -324,8 +331,10 @@ def test_a_result_that_is_no_array_is_named_by_its_path():
     def f(x):
         return {"a": [x, "text"]}
 
-    with pytest.raises(TypeError, match=rf"function f at .*{HERE}:\d+.*<class 'str'>.*\['a'\]\[1\]"):
+    with pytest.raises(TypeError, match=rf"function f at .*{HERE}:\d+ traced for jit.*<class 'str'>.*\['a'\]\[1\]"):
         jit(f)(1.0)
+    with pytest.raises(TypeError, match=r"<class 'numpy.ndarray'> at output component \[0\]"):
+        jit(lambda x: [np.array(["a"])])(1.0)
     with pytest.raises(TypeError, match="<class 'object'>"):
         jit(lambda x: object())(1.0)
 

@@ -45,7 +45,8 @@ def put_array(value: Any, device: Any, committed: bool, copy: bool = False, aval
     if isinstance(aval.dtype, np.dtype):
         array = np.asarray(value)
         if array.dtype != aval.dtype or not array.dtype.isnative:
-            array = array.astype(aval.dtype)
+            with np.errstate(over="ignore"):  # what is too large becomes infinite, as it does in XLA
+                array = array.astype(aval.dtype)
         return xla.device_put(np.ascontiguousarray(array).reshape(array.shape), aval, sharding, device, committed, copy)
     raise TypeError(f"a value of dtype {aval.dtype} cannot be put on a device")
 

@@ -62,13 +62,14 @@ class ShapedArray(AbstractValue):
     def strip_weak_type(self) -> ShapedArray:
         return _interned(self.shape, self.dtype, False) if self.weak_type else self
 
-    def str_short(self) -> str:
-        """`f32[2,3]`, as jaxprs print it."""
-        return f"{dtypes.short_name(self.dtype)}[{','.join(map(str, self.shape))}]"
+    def str_short(self, short_dtypes: bool = True) -> str:
+        """`f32[2,3]`, as jaxprs print it, or `float32[2,3]`."""
+        name = dtypes.short_name(self.dtype) if short_dtypes else self.dtype.name
+        return f"{name}[{','.join(map(str, self.shape))}]"
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapedArray({self.str_short()}{weak})"
+        return f"ShapedArray({self.str_short(short_dtypes=False)}{weak})"
 
     def __str__(self) -> str:
         return ("~" if self.weak_type else "") + self.str_short()
@@ -96,7 +97,7 @@ class AbstractToken(AbstractValue):
 
     __slots__ = ()
 
-    def str_short(self) -> str:
+    def str_short(self, short_dtypes: bool = True) -> str:
         return "Token"
 
     __str__ = __repr__ = str_short

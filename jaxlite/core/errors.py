@@ -22,8 +22,8 @@ class ConcretizationTypeError(TypeError):
     """
 
     def __init__(self, tracer: Any, context: str = ""):
-        super().__init__(_tracer_message("Abstract tracer value encountered where concrete value is expected",
-                                         tracer, context))
+        super().__init__(_tracer_message("Abstract tracer value encountered where concrete value is expected: "
+                                         "traced array with shape " + _describe(tracer), tracer, context))
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
@@ -116,7 +116,7 @@ class LeakChecked(Exception):
 
 
 def _describe(tracer: Any) -> str:
-    return tracer.aval.str_short()
+    return tracer.aval.str_short(short_dtypes=False)
 
 
 def _tracer_message(problem: str, tracer: Any, hint: str) -> str:

@@ -219,7 +219,7 @@ class Tracer:
         return repr(self) if not spec else f"{repr(self):{spec}}" if spec.endswith("s") else repr(self)
 
     def __repr__(self) -> str:
-        return f"JitTracer({self.aval})"
+        return f"JitTracer({'~' if self.weak_type else ''}{self.aval.str_short(short_dtypes=False)})"
 
 
 xla.set_tracer_class(Tracer)

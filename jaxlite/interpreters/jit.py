@@ -410,14 +410,15 @@ def flatten_outputs(result: Any, debug: DebugInfo) -> tuple[list[Any], Any]:
     """The leaves of a traced function's result, checked to be values, and its tree."""
     outs, tree = _flatten(result)
     for index, out in enumerate(outs):
-        if type(out) not in AVAL_OF and not isinstance(out, Tracer):
+        if not isinstance(out, Tracer):
             try:
                 aval_of(out)
-            except TypeError:
+            except TypeError as error:
                 path = "".join(map(str, _registry.flatten_with_path(result)[0][index][0]))
                 raise TypeError(
-                    f"function {debug} returned a value of type {type(out)}{path and f' at output component {path}'}, "
-                    "which is not a valid JAX type.") from None
+                    f"function {debug.location or debug.function} traced for {debug.traced_for} returned a value of "
+                    f"type {type(out)}{path and f' at output component {path}'}, which is not a valid JAX type. "
+                    f"({error})") from None
     return outs, tree
 
 
@@ -501,7 +502,10 @@ def _donated(in_tree: Any, options: Options, static: tuple) -> tuple[bool, ...]:
 # --- the decorator -----------------------------------------------------------------------------------
 
 
-def jit(fun: Callable | None = None, /, *, static_argnums: int | Sequence[int] | None = None,
+_unset: Any = object()
+
+
+def jit(fun: Callable = _unset, /, *, static_argnums: int | Sequence[int] | None = None,
         static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
         donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False, device: Any = None,
         backend: str | None = None, inline: bool = False, compiler_options: dict[str, Any] | None = None) -> Any:
@@ -530,7 +534,7 @@ def jit(fun: Callable | None = None, /, *, static_argnums: int | Sequence[int] |
     >>> print(selu(jnp.arange(3.0)))
     [0.        1.05      2.1]
     """
-    if fun is None:
+    if fun is _unset:
         return functools.partial(
             jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
             donate_argnames=donate_argnames, keep_unused=keep_unused, device=device, backend=backend, inline=inline,

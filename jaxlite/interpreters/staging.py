@@ -67,9 +67,9 @@ class StagingTrace(Trace):
 
     def new_arg(self, aval: Any) -> StagedTracer:
         """A tracer for an input of the program."""
-        tracer = self._tracer(Var(aval))
-        self.invars.append(tracer.var)
-        return tracer
+        var = Var(aval)
+        self.invars.append(var)
+        return self._tracer(var)
 
     def _tracer(self, var: Var | Literal) -> StagedTracer:
         tracer = _new_tracer(StagedTracer)

@@ -532,7 +532,7 @@ def jit(fun: Callable = _unset, /, *, static_argnums: int | Sequence[int] | None
     ... def selu(x, alpha=1.67, lmbda=1.05):
     ...     return lmbda * jnp.where(x > 0, x, alpha * jnp.exp(x) - alpha)
     >>> print(selu(jnp.arange(3.0)))
-    [0.        1.05      2.1]
+    [0.   1.05 2.1 ]
     """
     if fun is _unset:
         return functools.partial(

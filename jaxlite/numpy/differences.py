@@ -1,0 +1,290 @@
+"""Signals on a line: differences, gradients, integrals, interpolation, convolution."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy import joining, reductions, ufuncs
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, is_complex, promote_dtypes, promote_dtypes_inexact
+from jaxlite.numpy.arithmetic import add, equal, greater, less, multiply, not_equal, remainder, subtract, true_divide
+from jaxlite.numpy.searching import searchsorted
+from jaxlite.numpy.selection import where
+
+# --- differences -------------------------------------------------------------------------------------
+
+
+def _slice(x: Any, start: int, stop: int | None, axis: int) -> Any:
+    return lax.slice_in_dim(x, start, stop, axis=axis)
+
+
+@api("n", "axis")
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """The n-th differences of neighbours along an axis; for booleans, whether they differ.
+
+    `prepend` and `append` are joined to the axis first; scalars stand for one element.
+    """
+    a = as_arrays("diff", a)
+    n = operator.index(n)
+    if n == 0:
+        return a
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n}")
+    shape = aval_of(a).shape
+    if not shape:
+        raise ValueError("diff requires input that is at least one dimensional; got " + repr(a))
+    axis = shaping.canonical_axis(axis, len(shape))
+
+    def edge(value: Any) -> Any:
+        value = as_array(value)
+        if aval_of(value).shape:
+            return value
+        return shaping.broadcast_in_dim(value, [1 if each == axis else size for each, size in enumerate(shape)], ())
+
+    parts = [edge(part) if part is not a else part for part in (prepend, a, append) if part is not None]
+    if len(parts) > 1:
+        a = shaping.concatenate(joining.promoted(parts), axis)
+    function = not_equal if aval_of(a).dtype == dtypes.bool_ else subtract
+    for _ in range(n):
+        size = aval_of(a).shape[axis]
+        if not size:
+            return a
+        a = function(_slice(a, 1, size, axis), _slice(a, 0, size - 1, axis))
+    return a
+
+
+@api()
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """The differences of neighbours of all elements, flattened, with values before and after."""
+    ary = as_arrays("ediff1d", ary)
+    flat = shaping.reshape(ary, (aval_of(ary).size,))
+    size = aval_of(flat).size
+    result = subtract(_slice(flat, 1, size, 0), _slice(flat, 0, size - 1, 0)) if size else flat
+
+    def extra(value: Any) -> Any:
+        return shaping.reshape(shaping.convert(as_array(value), aval_of(result).dtype, False), (aval_of(value).size,))
+
+    parts = [extra(to_begin)] if to_begin is not None else []
+    parts += [result]
+    parts += [extra(to_end)] if to_end is not None else []
+    return shaping.concatenate(parts, 0)
+
+
+def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edge_order: int | None = None) -> Any:
+    """The derivative along axes by central differences, one-sided at the ends.
+
+    Args:
+      varargs: the distance of samples: one number for all axes, or for each axis a number or its coordinates.
+      axis: one or several; all for None.
+    Returns: an array for one axis, else a list.
+    Raises: ValueError if an axis has fewer than two elements.
+    """
+    if edge_order is not None:
+        raise NotImplementedError("The 'edge_order' argument to jnp.gradient is not supported.")
+    check_arrays("gradient", f)
+    rank = aval_of(f).ndim
+    axes = range(rank) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(shaping.canonical_axis(each, rank) for each in axes)
+    spacings: Sequence[Any] = varargs or (1.0,)
+    if len(spacings) == 1 and np.ndim(spacings[0]) == 0 if not hasattr(spacings[0], "aval") else not spacings[0].ndim:
+        spacings = [spacings[0]] * len(axes) if len(spacings) == 1 else spacings
+    if len(spacings) != len(axes):
+        raise TypeError(f"Invalid number of spacing arguments {len(spacings)} for {axes=}")
+    if min([aval_of(f).shape[each] for each in axes], default=2) < 2:
+        raise ValueError("Shape of array too small to calculate a numerical gradient, at least 2 elements are required.")
+    results = [_gradient(f, spacing if not isinstance(spacing, (list, tuple)) else np.asarray(spacing), axis=each)
+               for each, spacing in zip(axes, spacings, strict=True)]
+    return results[0] if len(results) == 1 else results
+
+
+@api("axis")
+def _gradient(f: Any, spacing: Any, axis: int) -> Any:
+    f, spacing = promote_dtypes_inexact(as_array(f), as_array(spacing))
+    size, rank = aval_of(f).shape[axis], aval_of(f).ndim
+
+    def part(start: int, stop: int) -> Any:
+        return _slice(f, start, stop, axis)
+
+    if not aval_of(spacing).shape:
+        inner = true_divide(multiply(subtract(part(2, size), part(0, size - 2)), shaping.full((), 0.5, aval_of(f).dtype)), spacing)
+        low = true_divide(subtract(part(1, 2), part(0, 1)), spacing)
+        high = true_divide(subtract(part(size - 1, size), part(size - 2, size - 1)), spacing)
+    else:
+        if aval_of(spacing).shape != (size,):
+            raise ValueError("Spacing arrays must be 1D and match the axis: got shape "
+                             f"{aval_of(spacing).shape} for axis {axis} of size {size}")
+        steps = subtract(_slice(spacing, 1, size, 0), _slice(spacing, 0, size - 1, 0))
+
+        def along(values: Any) -> Any:
+            return shaping.broadcast_in_dim(values, [aval_of(values).size if each == axis else 1 for each in range(rank)], (axis,))
+
+        left, right = along(_slice(steps, 0, size - 2, 0)), along(_slice(steps, 1, size - 1, 0))
+        total = multiply(multiply(left, right), add(left, right))
+        inner = true_divide(
+            add(subtract(multiply(multiply(left, left), part(2, size)), multiply(multiply(right, right), part(0, size - 2))),
+                multiply(subtract(multiply(right, right), multiply(left, left)), part(1, size - 1))), total)
+        low = true_divide(subtract(part(1, 2), part(0, 1)), along(_slice(steps, 0, 1, 0)))
+        high = true_divide(subtract(part(size - 1, size), part(size - 2, size - 1)), along(_slice(steps, size - 2, size - 1, 0)))
+    return shaping.concatenate([low, inner, high], axis)
+
+
+@api("axis")
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """The integral along an axis by the trapezoidal rule, over samples at `x` or at distance `dx`."""
+    y = as_arrays("trapezoid", y)
+    axis = shaping.canonical_axis(axis, aval_of(y).ndim)
+    if x is not None:
+        y, x = promote_dtypes_inexact(y, as_array(x))
+    else:
+        y, dx = promote_dtypes_inexact(y, as_array(dx))
+    rank = aval_of(y).ndim
+    y = shaping.transpose(y, [each for each in range(rank) if each != axis] + [axis])
+    if x is not None:
+        if aval_of(x).ndim == 1:
+            dx = diff(x)
+        else:
+            dx = diff(shaping.transpose(x, [each for each in range(rank) if each != axis] + [axis]))
+    size = aval_of(y).shape[-1]
+    pairs = add(_slice(y, 1, size, rank - 1), _slice(y, 0, size - 1, rank - 1))
+    total = reductions.sum(multiply(dx, pairs), axis=-1)
+    return multiply(shaping.full((), 0.5, aval_of(total).dtype), total)
+
+
+@api("axis")
+def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi) -> Any:
+    """Remove jumps of more than half a period (or `discont`) between neighbours by adding periods."""
+    p = as_arrays("unwrap", p)
+    if dtypes.kind(aval_of(p).dtype) == "c":
+        raise ValueError("jnp.unwrap does not support complex inputs.")
+    if not aval_of(p).shape[axis]:
+        return promote_dtypes_inexact(p)[0]
+    if dtypes.kind(aval_of(p).dtype) in "iu" and isinstance(period, (int, np.integer)):
+        interval_low, is_integer = period // 2, True
+        boundary_ambiguous = period % 2 == 0
+    else:
+        p = promote_dtypes_inexact(p)[0]
+        interval_low, is_integer, boundary_ambiguous = true_divide(period, 2), False, True
+    half = interval_low if is_integer else true_divide(period, 2)
+    steps = diff(p, axis=axis)
+    wrapped = subtract(remainder(add(steps, half), period), half)
+    if boundary_ambiguous:
+        wrapped = where(equal(wrapped, ufuncs.negative(half)) & greater(steps, 0), half, wrapped)
+    correction = subtract(wrapped, steps)
+    threshold = half if discont is None else discont
+    correction = where(less(ufuncs.absolute(steps), threshold), 0, correction)
+    rank = aval_of(p).ndim
+    axis = shaping.canonical_axis(axis, rank)
+    totals = shaping.convert(reductions.cumsum(correction, axis=axis), aval_of(p).dtype, False)
+    shifted = shaping.pad(totals, shaping.convert(0, aval_of(p).dtype, False),
+                          [(1 if each == axis else 0, 0, 0) for each in range(rank)])
+    return add(p, shifted)
+
+
+# --- interpolation -----------------------------------------------------------------------------------
+
+
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    """Piecewise linear interpolation.
+
+    Args:
+      x: where to evaluate; xp: the increasing coordinates of the samples `fp`.
+      left, right: values below xp[0] and above xp[-1]; default the first and last sample, 'extrapolate' goes on
+        linearly.
+      period: treat the coordinates as periodic.
+    """
+    check_arrays("interp", x, xp, fp)
+    for name, value in (("left", left), ("right", right)):
+        if isinstance(value, str) and value != "extrapolate":
+            raise ValueError(f"the only valid string value of `{name}` is 'extrapolate', but got: {value!r}")
+    if aval_of(xp).shape != aval_of(fp).shape or aval_of(xp).ndim != 1:
+        raise ValueError("xp and fp must be one-dimensional arrays of equal size")
+    modes = tuple("extrapolate" if isinstance(value, str) else "" for value in (left, right))
+    if period is not None:
+        if not hasattr(period, "aval") and period == 0:
+            raise ValueError(f"period must be a non-zero value; got {period}")
+        if np.ndim(period) if not hasattr(period, "aval") else period.ndim:
+            raise ValueError(f"period must be a scalar; got {period}")
+    values = [None if isinstance(value, str) else value for value in (left, right)]
+    return _interp(x, xp, fp, *values, period, modes=modes)
+
+
+@api("modes")
+def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, modes: tuple[str, str]) -> Any:
+    x, xp = promote_dtypes_inexact(as_array(x), as_array(xp))
+    (fp,) = promote_dtypes_inexact(as_array(fp))
+    if period is not None:
+        period = ufuncs.absolute(shaping.convert(as_array(period), aval_of(x).dtype, False))
+        x, xp = remainder(x, period), remainder(xp, period)
+        xp, fp = lax.sort_key_val(xp, fp)
+        size = aval_of(xp).size
+        xp = shaping.concatenate([subtract(_slice(xp, size - 1, size, 0), period), xp, add(_slice(xp, 0, 1, 0), period)], 0)
+        fp = shaping.concatenate([_slice(fp, size - 1, size, 0), fp, _slice(fp, 0, 1, 0)], 0)
+    size = aval_of(xp).size
+    index = lax.clamp(np.int32(1), shaping.convert(searchsorted(xp, x, side="right"), dtypes.int32, False), np.int32(max(size - 1, 1)))
+
+    def at(values: Any, offset: int) -> Any:
+        return values.at[subtract(index, offset)].get(mode="clip")
+
+    df, dx = subtract(at(fp, 0), at(fp, 1)), subtract(at(xp, 0), at(xp, 1))
+    delta = subtract(x, at(xp, 1))
+    epsilon = np.spacing(dtypes.finfo(aval_of(xp).dtype).eps)
+    flat = lax.le(ufuncs.absolute(dx), shaping.full_like(dx, epsilon))
+    ratio = true_divide(delta, where(flat, 1, dx))
+    result = where(flat, at(fp, 1), add(at(fp, 1), multiply(ratio, df)))
+    if not modes[0] and period is None:
+        result = where(less(x, xp[0]), fp[0] if left is None else left, result)
+    if not modes[1] and period is None:
+        result = where(greater(x, xp[-1]), fp[-1] if right is None else right, result)
+    return result
+
+
+# --- convolution -------------------------------------------------------------------------------------
+
+
+def _convolution(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: Any, flip: bool) -> Any:
+    check_arrays(name, a, v)
+    left, right = aval_of(a), aval_of(v)
+    if left.ndim != 1 or right.ndim != 1:
+        raise ValueError(f"{name}() only support 1-dimensional inputs.")
+    if not left.size or not right.size:
+        raise ValueError(f"{name}: inputs cannot be empty, got shapes {left.shape} and {right.shape}.")
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"mode must be one of ['full', 'same', 'valid'], got {mode!r}")
+    a, v = promote_dtypes(as_array(a), as_array(v))
+    swapped = left.size < right.size
+    if swapped:
+        a, v = v, a
+    if flip:
+        v = shaping.rev(v, (0,))
+    elif is_complex(v):
+        a, v = (lax.conj(a), v) if swapped else (a, lax.conj(v))
+    size = aval_of(v).size
+    before = size // 2 if flip or not swapped else size - size // 2 - 1
+    pads = {"valid": (0, 0), "same": (before, size - 1 - before), "full": (size - 1, size - 1)}[mode]
+    result = lax.conv_general_dilated(shaping.expand_dims(a, (0, 1)), shaping.expand_dims(v, (0, 1)), (1,), [pads],
+                                      precision=precision, preferred_element_type=preferred)
+    result = shaping.squeeze(result, (0, 1))
+    return shaping.rev(result, (0,)) if swapped and not flip else result
+
+
+@api("mode", "precision", "preferred_element_type")
+def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The convolution of two vectors: sums of a[i] * v[n - i].
+
+    Args:
+      mode: 'full' where they overlap at all, 'same' as long as the longer one, 'valid' where they overlap in full.
+    """
+    return _convolution("convolve", a, v, mode, precision, preferred_element_type, True)
+
+
+@api("mode", "precision", "preferred_element_type")
+def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The cross-correlation of two vectors: sums of a[i + n] * conj(v[i]). Modes are as in `convolve`."""
+    return _convolution("correlate", a, v, mode, precision, preferred_element_type, False)

@@ -1,0 +1,188 @@
+"""Functions that take functions, and functions that compare whole arrays."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core.tree import tree_flatten, tree_map
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy import reductions
+from jaxlite.numpy.api import api, as_array, check_arrays
+from jaxlite.numpy.arithmetic import bitwise_and, bitwise_or, equal
+from jaxlite.numpy.ufuncs import isclose, isnan
+
+# --- comparing arrays --------------------------------------------------------------------------------
+
+
+@api("equal_nan")
+def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+    """Whether all elements are equal within `atol + rtol * |b|`."""
+    return reductions.all(isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan))
+
+
+@api("equal_nan")
+def _same_elements(a: Any, b: Any, equal_nan: bool) -> Any:
+    same = equal(a, b)
+    if equal_nan:
+        same = bitwise_or(same, bitwise_and(isnan(a), isnan(b)))
+    return reductions.all(same)
+
+
+def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+    """Whether two arrays have one shape and equal elements."""
+    try:
+        a1, a2 = (each if hasattr(each, "aval") else np.asarray(each) for each in (a1, a2))
+        check_arrays("array_equal", a1, a2)
+        shapes = aval_of(a1).shape, aval_of(a2).shape
+    except (TypeError, ValueError):
+        return shaping.full((), False)
+    return shaping.full((), False) if shapes[0] != shapes[1] else _same_elements(a1, a2, equal_nan=equal_nan)
+
+
+def array_equiv(a1: Any, a2: Any) -> Any:
+    """Whether two arrays have equal elements after broadcasting."""
+    try:
+        a1, a2 = (each if hasattr(each, "aval") else np.asarray(each) for each in (a1, a2))
+        check_arrays("array_equiv", a1, a2)
+        shaping.broadcast_shapes(aval_of(a1).shape, aval_of(a2).shape)
+    except (TypeError, ValueError):
+        return shaping.full((), False)
+    return _same_elements(a1, a2, equal_nan=False)
+
+
+# --- functions of functions --------------------------------------------------------------------------
+
+
+def _map_leading(function: Callable, arrays: Sequence[Any], batch: tuple[int, ...]) -> Any:
+    """Apply to each index of the shared leading axes, in one compiled loop; stack the results' leaves."""
+    size = int(np.prod(batch, dtype=np.int64))
+    flat = [shaping.reshape(array, (size, *aval_of(array).shape[len(batch):])) for array in arrays]
+    results = lax.map(lambda slices: function(*slices), tuple(flat))
+    return tree_map(lambda leaf: shaping.reshape(leaf, batch + aval_of(leaf).shape[1:]), results)
+
+
+def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """`func1d(slice, *args, **kwargs)` for each one-dimensional slice along an axis.
+
+    The axes of its result take the place of that axis.
+    """
+    check_arrays("apply_along_axis", arr)
+    arr = as_array(arr)
+    rank = aval_of(arr).ndim
+    axis = shaping.canonical_axis(axis, rank)
+    arr = shaping.transpose(arr, [each for each in range(rank) if each != axis] + [axis])
+    batch = aval_of(arr).shape[:-1]
+
+    def apply(row: Any) -> Any:
+        return as_array(func1d(row, *args, **kwargs))
+
+    out = apply(arr) if not batch else _map_leading(apply, [arr], batch)
+    result_rank = aval_of(out).ndim - len(batch)
+    order = [*range(axis), *range(len(batch), len(batch) + result_rank), *range(axis, len(batch))]
+    return shaping.transpose(out, order)
+
+
+def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
+    """`func(array, axis)` for one axis after the other; an axis that it removes is put back with size 1."""
+    check_arrays("apply_over_axes", a)
+    result = as_array(a)
+    rank = aval_of(result).ndim
+    for axis in axes if hasattr(axes, "__iter__") else (axes,):
+        axis = shaping.canonical_axis(axis, rank)
+        reduced = func(result, axis)
+        if aval_of(reduced).ndim == rank - 1:
+            reduced = shaping.expand_dims(reduced, (axis,))
+        if aval_of(reduced).ndim != rank:
+            raise ValueError("function is not returning an array of the correct shape")
+        result = reduced
+    return result
+
+
+_DIMENSIONS = r"\(\s*(?:[^\W\d]\w*\s*(?:,\s*[^\W\d]\w*\s*)*,?)?\s*\)"
+_SIGNATURE = re.compile(rf"^\s*{_DIMENSIONS}\s*(?:,\s*{_DIMENSIONS}\s*)*->\s*{_DIMENSIONS}\s*(?:,\s*{_DIMENSIONS}\s*)*$")
+
+
+def _parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    if not _SIGNATURE.match(signature):
+        raise ValueError(f"not a valid gufunc signature: {signature}")
+    sides = signature.split("->")
+    return tuple([tuple(re.findall(r"\w+", group)) for group in re.findall(_DIMENSIONS, side)] for side in sides)  # type: ignore[return-value]
+
+
+def vectorize(pyfunc: Callable, *, excluded: Any = frozenset(), signature: str | None = None) -> Callable:
+    """A function of scalars, or of arrays of fixed rank, as one that broadcasts over leading axes.
+
+    Args:
+      pyfunc: a traceable function.
+      excluded: positions and names of arguments to pass on as they are.
+      signature: the core axes of arguments and results, like '(m,n),(n)->(m)'; none means scalars.
+    """
+    if not all(isinstance(each, (str, int)) for each in excluded):
+        raise TypeError(f"jax.numpy.vectorize can only exclude integer or string arguments, but excluded={excluded!r}")
+    if any(isinstance(each, int) and each < 0 for each in excluded):
+        raise ValueError(f"excluded={excluded!r} contains negative numbers")
+    inputs, outputs = _parse_signature(signature) if signature is not None else (None, None)
+
+    @functools.wraps(pyfunc)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        passed = {name: value for name, value in kwargs.items() if name in excluded}
+        if len(passed) != len(kwargs):
+            bound = inspect.signature(pyfunc).bind(*args, **{k: v for k, v in kwargs.items() if k not in passed})
+            if bound.kwargs:
+                raise ValueError(f"vectorize: keyword-only arguments {sorted(bound.kwargs)} must be excluded")
+            args = bound.args
+        dynamic = [index for index in range(len(args)) if index not in excluded]
+        if inputs is not None and len(inputs) != len(dynamic):
+            raise TypeError(f"wrong number of positional arguments: expected {len(inputs)}, got {len(dynamic)}")
+        check_arrays("vectorize", *[args[index] for index in dynamic])
+        cores = inputs if inputs is not None else [()] * len(dynamic)
+        arrays = [as_array(args[index]) for index in dynamic]
+        sizes: dict[str, int] = {}
+        for array, core in zip(arrays, cores, strict=True):
+            shape = aval_of(array).shape
+            if len(shape) < len(core):
+                raise ValueError(f"input with shape {shape} does not have enough dimensions for all core dimensions "
+                                 f"{core} of the signature {signature}")
+            for name, extent in zip(core, shape[len(shape) - len(core):], strict=True):
+                if (int(name) if name.isdigit() else sizes.setdefault(name, extent)) != extent:
+                    raise ValueError(f"inconsistent size for core dimension {name!r}: {extent} vs {sizes.get(name, name)}")
+        shapes = [aval_of(array).shape for array in arrays]
+        batch = shaping.broadcast_shapes(*[shape[:len(shape) - len(core)] for shape, core in zip(shapes, cores, strict=True)])
+        spread = [shaping.broadcast_in_dim(array, batch + shape[len(shape) - len(core):],
+                                           range(len(batch) + len(core) - len(shape), len(batch) + len(core)))
+                  for array, shape, core in zip(arrays, shapes, cores, strict=True)]
+
+        def call(*values: Any) -> Any:
+            full = list(args)
+            for index, value in zip(dynamic, values, strict=True):
+                full[index] = value
+            result = pyfunc(*full, **passed)
+            _check_outputs(result, outputs, sizes, signature)
+            return result
+
+        return _map_leading(call, spread, batch) if batch else call(*spread)
+
+    return wrapped
+
+
+def _check_outputs(result: Any, outputs: Any, sizes: dict[str, int], signature: str | None) -> None:
+    leaves = tree_flatten(result)[0]
+    expected = outputs if outputs is not None else [()] * len(leaves)
+    if outputs is not None and len(leaves) != len(outputs):
+        raise TypeError(f"wrong number of output arguments: expected {len(outputs)}, got {len(leaves)}")
+    for leaf, core in zip(leaves, expected, strict=True):
+        shape = aval_of(leaf).shape
+        if len(shape) != len(core):
+            what = f"core dimensions {core} of the signature {signature}" if outputs is not None else "a scalar result"
+            raise ValueError(f"output shape {shape} does not match {what}")
+        for name, extent in zip(core, shape, strict=True):
+            if sizes.setdefault(name, extent) != extent:
+                raise ValueError(f"inconsistent size for core dimension {name!r}: {extent} vs {sizes[name]}")

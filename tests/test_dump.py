@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -133,7 +134,15 @@ def test_an_unwritable_folder_is_one_warning(dump, tmp_path, caplog, index):
     assert (record.name, record.levelname) == ("jaxlite", "WARNING") and "cannot write" in record.message
 
 
-def test_threads_get_their_own_numbers(dump):
+def test_threads_get_their_own_numbers(dump, monkeypatch):
+    listdir = os.listdir
+
+    def slow_listdir(path):
+        names = listdir(path)
+        time.sleep(0.01)  # time for another thread to see the same names, if nothing prevents it
+        return names
+
+    monkeypatch.setattr(os, "listdir", slow_listdir)
     functions = [jit(lambda x, n=n: lax.add(x, F32(n))) for n in range(8)]
     threads = [threading.Thread(target=f, args=(F32(1),)) for f in functions]
     for thread in threads:

@@ -27,7 +27,8 @@ _complaints: set[str] = set()
 
 def configure(**settings: Callable[..., Any]) -> None:
     """Say where the wishes come from, as functions: `log` whether to log a line, `folder` where to write files or
-    None, `modes` which ones (of `MODES`, comma-separated, or "all"), `caller` the user's line of the moment, `is_hidden` which source files not to name."""
+    None, `modes` which ones (of `MODES`, comma-separated, or "all"), `caller` the user's line of the moment,
+    `is_hidden` which source files not to name."""
     _settings.update(settings)
 
 

@@ -72,11 +72,11 @@ def binary_xy(name: str, operation: Callable, doc: str, prepare: Callable = prom
     return named(fun, name, doc)
 
 
-def named(fun: Any, name: str, doc: str) -> Any:
+def named(fun: Any, name: str, doc: str | None, *static: str) -> Any:
     """The function under its public name, one compiled call when eager."""
     fun.__name__ = fun.__qualname__ = name
     fun.__doc__ = doc
-    return api()(fun)
+    return api(*static)(fun)
 
 
 def kind_of(x: Any) -> str:
@@ -160,8 +160,8 @@ def where_same(condition: Any, x: Any, y: Any) -> Any:
     shapes = [np.shape(value) for value in (condition, x, y)]
     if not shapes[1] == shapes[2] or shapes[0] and shapes[0] != shapes[1]:
         shape = shaping.broadcast_shapes(*shapes)
-        x, y = stretch(x, shape), stretch(y, shape)
         condition = stretch(condition, shape) if shapes[0] else condition
+        x, y = stretch(x, shape), stretch(y, shape)
     return lax.select_n(condition, y, x)
 
 
@@ -225,7 +225,6 @@ divmod = binary("divmod", _divmod, "(x1 // x2, x1 % x2), element by element.", p
 # --- powers ------------------------------------------------------------------------------------------
 
 
-@api("exponent")
 def _static_power(x: Any, exponent: int) -> Any:
     (x,) = promote_numeric("power", x)
     return lax.integer_pow(x, exponent)
@@ -233,7 +232,7 @@ def _static_power(x: Any, exponent: int) -> Any:
 
 def _integer_power(x: Any, y: Any) -> Any:
     """x ** y of integers by squaring, for exponents below 64."""
-    zero, one = constant(0, x), constant(1, x)
+    zero, one = dtype_of(x).type(0), dtype_of(x).type(1)
     shape = shaping.broadcast_shapes(aval_of(x).shape, aval_of(y).shape)
     result = where_same(lax.bitwise_and(lax.eq(x, zero), lax.ne(y, zero)),
                         *(shaping.broadcast_in_dim(each, shape, ()) for each in (zero, one)))
@@ -245,7 +244,6 @@ def _integer_power(x: Any, y: Any) -> Any:
     return result
 
 
-@api()
 def _power(x1: Any, x2: Any, /) -> Any:
     base, exponent = aval_of(x1).dtype, aval_of(x2).dtype
     x, y = promote_numeric("power", x1, x2)
@@ -254,6 +252,10 @@ def _power(x1: Any, x2: Any, /) -> Any:
     if dtypes.kind(exponent) in "iu" and dtypes.kind(base) in "fc":
         y = promote_ranks("power", x1, x2)[1]  # an integer exponent stays one: exact, and negative bases are fine
     return lax.pow(x, y)
+
+
+_static_power = named(_static_power, "power", None, "exponent")
+_power = named(_power, "power", None)
 
 
 def _concrete_integer(x: Any) -> int | None:
@@ -320,10 +322,15 @@ greater_equal = binary_xy("greater_equal", ordered(lax.ge), "x >= y, element by 
 # --- logic -------------------------------------------------------------------------------------------
 
 
+def as_bool(x: Any) -> Any:
+    """Whether each element is not zero."""
+    return x if dtype_of(x) == _bool else lax.ne(x, constant(0, x))
+
+
 def _truth(name: str, *args: Any) -> list[Any]:
-    """The arguments as booleans, those that are not zero; brought to one rank."""
+    """The arguments as booleans, brought to one rank."""
     check_arrays(name, *args)
-    return promote_ranks(name, *[x if dtype_of(x) == _bool else lax.ne(x, constant(0, x)) for x in unwrapped(args)])
+    return promote_ranks(name, *map(as_bool, unwrapped(args)))
 
 
 logical_and = with_methods(

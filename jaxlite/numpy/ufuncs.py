@@ -298,12 +298,11 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     subnormal = lax.eq(field, number(0))
     mantissa = where_same(subnormal, lax.bitwise_and(lax.shift_left(mantissa, shift), number(mantissa_mask)), mantissa)
     exponent = lax.sub(where_same(subnormal, lax.sub(number(1), shift), field), number(bias - 1))
-    half = number((bias - 1) << mantissa_bits)
     sign = lax.bitwise_and(bits, number(-1 << (exponent_bits + mantissa_bits)))
-    fraction = lax.bitcast_convert_type(lax.bitwise_or(lax.bitwise_or(sign, half), mantissa), dtype_of(x))
-    plain = lax.bitwise_or(lax.eq(lax.bitwise_and(bits, number((1 << (exponent_bits + mantissa_bits)) - 1)), number(0)),
-                           lax.eq(field, number(exponent_mask)))
-    return (where_same(plain, lax.convert_element_type(x, dtype_of(x)), fraction),
+    fraction = lax.bitwise_or(lax.bitwise_or(sign, number((bias - 1) << mantissa_bits)), mantissa)
+    is_zero = lax.eq(lax.bitwise_or(field, mantissa), number(0))
+    plain = lax.bitwise_or(is_zero, lax.eq(field, number(exponent_mask)))
+    return (lax.bitcast_convert_type(where_same(plain, bits, fraction), dtype_of(x)),
             lax.convert_element_type(where_same(plain, number(0), exponent), np.int32))
 
 
@@ -364,7 +363,7 @@ def trunc(x: Any) -> Any:
     return _or_whole(_trunc)(x)
 
 
-@api("out")
+@api()
 def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
     """Fractional and whole part, both with the sign of x, element by element."""
     unsupported("modf", out=out)
@@ -390,7 +389,7 @@ def _round_integers(x: Any, decimals: int) -> Any:
     return lax.mul(where_same(up, lax.add(below, constant(1, x)), below), step)
 
 
-@api("decimals", "out")
+@api("decimals")
 def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     """Round to a number of decimal places, element by element; ties go to the even digit.
 
@@ -415,7 +414,7 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     return lax.convert_element_type(result, dtype)
 
 
-@api("decimals", "out")
+@api("decimals")
 def around(a: Any, decimals: int = 0, out: None = None) -> Any:
     """Round to a number of decimal places: `round`."""
     return round(a, decimals, out)
@@ -453,13 +452,13 @@ def _is_infinity(name: str, infinity: float, x: Any, out: Any) -> Any:
     return lax.eq(x, constant(infinity, x)) if kind == "f" else lax.full_like(x, False, dtype=bool)
 
 
-@api("out")
+@api()
 def isposinf(x: Any, /, out: None = None) -> Any:
     """Whether x is positive infinity, element by element. ValueError for complex x."""
     return _is_infinity("isposinf", math.inf, x, out)
 
 
-@api("out")
+@api()
 def isneginf(x: Any, /, out: None = None) -> Any:
     """Whether x is negative infinity, element by element. ValueError for complex x."""
     return _is_infinity("isneginf", -math.inf, x, out)
@@ -572,7 +571,7 @@ def _euclid(x: Any, y: Any) -> Any:
         return lax.select(more, b, a), lax.select(more, lax.rem(a, b), zero)
 
     def unfinished(pair: tuple[Any, Any]) -> Any:
-        return lax.reduce_or(lax.ne(pair[1], zero), range(zero.ndim))
+        return lax.reduce_or(lax.ne(pair[1], zero), range(np.ndim(zero)))
 
     return lax.while_loop(unfinished, step, (x, y))[0]
 

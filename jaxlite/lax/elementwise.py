@@ -131,7 +131,7 @@ max_p = nary("max", ANY)
 min_p = nary("min", ANY)
 neg_p = unary("neg", NUMBERS)
 sign_p = unary("sign", NUMBERS)
-abs_p = unary("abs", NUMBERS, _real_part)
+abs_p = unary("abs", "ifc", _real_part)
 floor_p = unary("floor", FLOATS)
 ceil_p = unary("ceil", FLOATS)
 round_p = unary("round", FLOATS)
@@ -185,7 +185,7 @@ def sign(x: Any) -> Any:
 
 
 def abs(x: Any) -> Any:
-    """|x|; real for complex x."""
+    """|x|; real for complex x. Unsigned integers are not accepted: they are their own absolute value."""
     return abs_p.bind(x)
 
 
@@ -405,9 +405,9 @@ ge_p = nary("ge", "biuf", _to_bool)
 gt_p = nary("gt", "biuf", _to_bool)
 le_p = nary("le", "biuf", _to_bool)
 lt_p = nary("lt", "biuf", _to_bool)
-eq_to_p = nary("eq_to", FLOATS, _to_bool)
-le_to_p = nary("le_to", FLOATS, _to_bool)
-lt_to_p = nary("lt_to", FLOATS, _to_bool)
+eq_to_p = nary("eq_to", "biuf", _to_bool)
+le_to_p = nary("le_to", "biuf", _to_bool)
+lt_to_p = nary("lt_to", "biuf", _to_bool)
 
 
 def eq(x: Any, y: Any) -> Any:

@@ -38,7 +38,8 @@ def canonical_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
         for size in shape:
             if isinstance(size, Tracer):
                 size.__index__()  # raises with the size's history
-        raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {name}={shape}.") from None
+        raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {name}={shape}."
+                        ) from None
     for size in sizes:
         if size < 0:
             raise ValueError(f"{name} must be non-negative, got {sizes}")
@@ -132,17 +133,19 @@ def _convert_element_type_stage(trace: Any, args: Sequence[Any], params: dict[st
 
 @bitcast_convert_type_p.def_abstract_eval
 def _bitcast_aval(x: Any, *, new_dtype: Any) -> ShapedArray:
-    old_bits, new_bits = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(new_dtype)
-    if dtypes.kind(x.dtype) in "bc" or dtypes.kind(new_dtype) in "bc":
-        raise TypeError(f"bitcast_convert_type for bool and complex types is not supported, got {x.dtype} to {new_dtype}")
+    old, new = x.dtype, new_dtype
+    old_bits, new_bits = dtypes.itemsize_bits(old), dtypes.itemsize_bits(new)
+    if old_bits < new_bits and (not x.shape or x.shape[-1] * old_bits != new_bits):
+        raise ValueError(f"Attempting to convert array of shape {x.shape} from {old} of size {old_bits} bits to "
+                         f"{new} of size {new_bits}: the last dimension must be {new_bits // old_bits}")
+    if old != new and (dtypes.kind(old) in "bc" or dtypes.kind(new) in "bc"):
+        raise TypeError(f"lax.bitcast_convert_type does not support bool or complex values unless the operand and "
+                        f"destination types match. Got operand dtype={old}, new_dtype={new}.")
     if old_bits == new_bits:
-        return shaped_array(x.shape, new_dtype, False)
+        return shaped_array(x.shape, new, False)
     if old_bits > new_bits:
-        return shaped_array((*x.shape, old_bits // new_bits), new_dtype, False)
-    if not x.shape or x.shape[-1] * old_bits != new_bits:
-        raise ValueError(f"Attempting to convert array of shape {x.shape} from {x.dtype} of size {old_bits} bits to "
-                         f"{new_dtype} of size {new_bits}: the last dimension must be {new_bits // old_bits}")
-    return shaped_array(x.shape[:-1], new_dtype, False)
+        return shaped_array((*x.shape, old_bits // new_bits), new, False)
+    return shaped_array(x.shape[:-1], new, False)
 
 
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
@@ -164,7 +167,8 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
     """Round a floating operand to what a format with these bits could hold; the dtype stays."""
     exponent, mantissa = operator.index(exponent_bits), operator.index(mantissa_bits)
     if exponent < 1 or mantissa < 0:
-        raise ValueError(f"reduce_precision needs exponent_bits >= 1 and mantissa_bits >= 0, got {exponent}, {mantissa}")
+        raise ValueError(f"reduce_precision needs exponent_bits >= 1 and mantissa_bits >= 0, got {exponent} and "
+                         f"{mantissa}")
     return reduce_precision_p.bind(operand, exponent_bits=exponent, mantissa_bits=mantissa)
 
 
@@ -174,8 +178,8 @@ broadcast_in_dim_p = Primitive("broadcast_in_dim")
 
 
 @broadcast_in_dim_p.def_abstract_eval
-def _broadcast_in_dim_aval(x: Any, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], sharding: Any = None,
-                           ) -> ShapedArray:
+def _broadcast_in_dim_aval(x: Any, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...],
+                           sharding: Any = None) -> ShapedArray:
     if len(broadcast_dimensions) != len(x.shape):
         raise TypeError(f"broadcast_in_dim broadcast_dimensions must have length equal to operand ndim; got "
                         f"broadcast_dimensions {broadcast_dimensions} for operand ndim {len(x.shape)}.")
@@ -183,7 +187,8 @@ def _broadcast_in_dim_aval(x: Any, *, shape: tuple[int, ...], broadcast_dimensio
         raise TypeError(f"broadcast_in_dim broadcast_dimensions must be a subset of output dimensions, got "
                         f"{broadcast_dimensions} for shape {shape}.")
     if any(a >= b for a, b in zip(broadcast_dimensions, broadcast_dimensions[1:], strict=False)):
-        raise TypeError(f"broadcast_in_dim broadcast_dimensions must be strictly increasing; got {broadcast_dimensions}")
+        raise TypeError(f"broadcast_in_dim broadcast_dimensions must be strictly increasing; got "
+                        f"{broadcast_dimensions}")
     for size, dim in zip(x.shape, broadcast_dimensions, strict=True):
         if size not in (1, shape[dim]):
             raise TypeError(f"broadcast_in_dim operand dimension sizes must either be 1, or be equal to their "

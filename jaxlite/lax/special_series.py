@@ -547,9 +547,10 @@ def _bessel_i0e(x: Formula) -> Formula:
     series = _like(x, 1.0)
     for k in range(terms, 0, -1):
         series = series * (quarter * (1.0 / k**2)) + 1.0
-    inverse = 1.0 / _where(x < threshold, threshold, x)
+    large = _where(x < threshold, threshold, x)
+    inverse = 1.0 / large
     far = _like(x, 1.0)
     for k in range(far_terms, 0, -1):
         far = far * (inverse * ((2 * k - 1) ** 2 / (8.0 * k))) + 1.0
-    far = far * _sqrt(inverse / (2 * math.pi))
+    far = far * _rsqrt(large) * (1 / math.sqrt(2 * math.pi))
     return _cases((_is_nan(x), math.nan), (x < threshold, series * _exp(-x)), otherwise=far)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from lowering.rules import lowers
@@ -34,17 +35,17 @@ def _one_to_one(primitive: str, operation: str) -> None:
 
 for _primitive, _operation in {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "rem": "remainder",
-    "max": "maximum", "min": "minimum", "neg": "negate", "sign": "sign", "abs": "abs",
+    "neg": "negate", "abs": "abs",
     "floor": "floor", "ceil": "ceil", "is_finite": "is_finite", "nextafter": "chlo.next_after",
     "exp": "exponential", "expm1": "exponential_minus_one", "log": "log", "log1p": "log_plus_one",
     "logistic": "logistic", "sqrt": "sqrt", "rsqrt": "rsqrt", "cbrt": "cbrt",
-    "sin": "sine", "cos": "cosine", "tan": "tan", "tanh": "tanh", "atan2": "atan2",
+    "tan": "tan", "tanh": "tanh", "atan2": "atan2",
     "asin": "chlo.asin", "acos": "chlo.acos", "atan": "chlo.atan", "sinh": "chlo.sinh", "cosh": "chlo.cosh",
     "asinh": "chlo.asinh", "acosh": "chlo.acosh", "atanh": "chlo.atanh",
     "and": "and", "or": "or", "xor": "xor", "not": "not",
     "shift_left": "shift_left", "shift_right_logical": "shift_right_logical",
-    "shift_right_arithmetic": "shift_right_arithmetic", "population_count": "popcnt",
-    "clz": "count_leading_zeros", "mulhi": "chlo.mulhi", "real": "real", "imag": "imag", "complex": "complex",
+    "shift_right_arithmetic": "shift_right_arithmetic", "clz": "count_leading_zeros",
+    "real": "real", "imag": "imag", "complex": "complex",
 }.items():  # fmt: skip
     _one_to_one(_primitive, _operation)
 
@@ -53,13 +54,106 @@ def _comparison(primitive: str, direction: str, kind: str | None = None) -> None
     @lowers(primitive)
     def rule(ctx: Any, x: Any, y: Any) -> Any:
         x, y = broadcast_operands(ctx, (x, y))
-        return ctx.compare(x, y, direction, kind)
+        # The total order is one of floats.
+        return ctx.compare(x, y, direction, kind if ctx.avals_in[0].dtype.name.startswith(("float", "bf")) else None)
 
 
 for _direction in ("eq", "ne", "ge", "gt", "le", "lt"):
     _comparison(_direction, _direction.upper())
 for _direction in ("eq", "le", "lt"):
     _comparison(f"{_direction}_to", _direction.upper(), "TOTALORDER")
+
+
+@lowers("sign")
+def _sign(ctx: Any, x: Any) -> Any:
+    aval = ctx.aval_out
+    if np.dtype(aval.dtype).kind == "u" or aval.dtype.name in ("uint2", "uint4"):
+        return ctx.convert(ctx.compare(x, ctx.constant(0, aval.dtype, aval.shape), "NE"), aval.shape, aval.dtype)
+    return ctx.emit1("stablehlo.sign", x)
+
+
+def _extremum(primitive: str, operation: str, direction: str) -> None:
+    @lowers(primitive)
+    def rule(ctx: Any, x: Any, y: Any) -> Any:
+        x, y = broadcast_operands(ctx, (x, y))
+        if ctx.aval_out.dtype.kind != "c":
+            return ctx.emit1(operation, x, y)
+        # The operation itself would compare real parts alone.
+        (x_real, x_imag), (y_real, y_imag) = complex_parts(ctx, x), complex_parts(ctx, y)
+        shape, flag = ctx.aval_out.shape, np.dtype(bool)
+        ties = [ctx.compare(x_real, y_real, "EQ"), ctx.compare(x_imag, y_imag, direction)]
+        first = ctx.value("stablehlo.or", [ctx.compare(x_real, y_real, direction),
+                                           ctx.value("stablehlo.and", ties, shape, flag)], shape, flag)
+        return ctx.emit1("stablehlo.select", first, x, y)
+
+
+_extremum("max", "stablehlo.maximum", "GT")
+_extremum("min", "stablehlo.minimum", "LT")
+
+
+def complex_parts(ctx: Any, x: Any) -> tuple[Any, Any]:
+    """The real and the imaginary part of a value of the result's complex type."""
+    aval = ctx.aval_out
+    part = np.dtype(aval.dtype.type(0).real.dtype)
+    return ctx.value("stablehlo.real", [x], aval.shape, part), ctx.value("stablehlo.imag", [x], aval.shape, part)
+
+
+@lowers("sin")
+def _sin(ctx: Any, x: Any) -> Any:
+    return _circular(ctx, x, "stablehlo.sine", "stablehlo.cosine", negated=False)
+
+
+@lowers("cos")
+def _cos(ctx: Any, x: Any) -> Any:
+    return _circular(ctx, x, "stablehlo.cosine", "stablehlo.sine", negated=True)
+
+
+def _circular(ctx: Any, x: Any, operation: str, derivative: str, negated: bool) -> Any:
+    """Sine or cosine. On the real axis the imaginary part is y times the derivative: XLA loses the zero's sign."""
+    result = ctx.emit1(operation, x)
+    aval = ctx.aval_out
+    if aval.dtype.kind != "c":
+        return result
+    (x_real, x_imag), (real, imag) = complex_parts(ctx, x), complex_parts(ctx, result)
+    part = np.dtype(aval.dtype.type(0).real.dtype)
+    slope = ctx.value(derivative, [x_real], aval.shape, part)
+    if negated:
+        slope = ctx.value("stablehlo.negate", [slope], aval.shape, part)
+    signed = ctx.value("stablehlo.multiply", [x_imag, slope], aval.shape, part)
+    on_axis = ctx.compare(x_imag, ctx.constant(0, part, aval.shape), "EQ")
+    imag = ctx.value("stablehlo.select", [on_axis, signed, imag], aval.shape, part)
+    return ctx.emit1("stablehlo.complex", real, imag)
+
+
+@lowers("population_count")
+def _population_count(ctx: Any, x: Any) -> Any:
+    aval = ctx.aval_out
+    if aval.dtype.name not in _NARROW_SIGNED:
+        return ctx.emit1("stablehlo.popcnt", x)
+    # XLA counts the bits of the byte that holds a narrow integer, copies of the sign among them.
+    unsigned = np.dtype(getattr(ml_dtypes, f"u{aval.dtype.name}"))
+    x = ctx.value("stablehlo.bitcast_convert", [x], aval.shape, unsigned)
+    return ctx.convert(ctx.value("stablehlo.popcnt", [x], aval.shape, unsigned), aval.shape, aval.dtype)
+
+
+_NARROW_SIGNED = {"int2": 2, "int4": 4}
+_NARROW = {**_NARROW_SIGNED, "uint2": 2, "uint4": 4}
+
+
+@lowers("mulhi")
+def _mulhi(ctx: Any, x: Any, y: Any) -> Any:
+    aval = ctx.aval_out
+    x, y = broadcast_operands(ctx, (x, y))
+    bits = _NARROW.get(aval.dtype.name)
+    if bits is None:
+        return ctx.emit1("chlo.mulhi", x, y)
+    wide = np.dtype(np.int8 if aval.dtype.name in _NARROW_SIGNED else np.uint8)
+    factors = [ctx.convert(each, aval.shape, wide) for each in (x, y)]
+    product = ctx.value("stablehlo.multiply", factors, aval.shape, wide)
+    operation = "arithmetic" if wide == np.int8 else "logical"
+    shifted = ctx.value(f"stablehlo.shift_right_{operation}", [product, ctx.constant(bits, wide, aval.shape)],
+                        aval.shape, wide)
+    return ctx.convert(shifted, aval.shape, aval.dtype)
 
 
 @lowers("round")

@@ -29,7 +29,7 @@ def _convert_element_type(ctx: Any, x: Any, *, new_dtype: Any, weak_type: bool) 
 
 @lowers("bitcast_convert_type")
 def _bitcast_convert_type(ctx: Any, x: Any, *, new_dtype: Any) -> Any:
-    return ctx.emit1("stablehlo.bitcast_convert", x)
+    return x if ctx.avals_in[0].dtype == new_dtype else ctx.emit1("stablehlo.bitcast_convert", x)
 
 
 @lowers("reduce_precision")

@@ -1,0 +1,454 @@
+"""Searching: positions of extremes and of nonzero elements, binary search, choices by conditions."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import array as arrays
+from jaxlite.core import dtypes
+from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy import indexing, manipulation, selection, ufuncs
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes
+
+# --- positions of extremes ---------------------------------------------------------------------------
+
+
+def _position(name: str, a: Any, axis: Any, out: Any, keepdims: Any, search: Callable) -> Any:
+    if out is not None:
+        raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported.")
+    a = as_arrays(name, a)
+    shape = aval_of(a).shape
+    line = a
+    if axis is None:
+        line, axis = shaping.reshape(a, (aval_of(a).size,)), 0
+        kept = (1,) * len(shape)
+    else:
+        axis = operator.index(axis)
+        if not -len(shape) <= axis < len(shape):
+            raise np.exceptions.AxisError(axis, len(shape))
+        axis %= len(shape)
+        kept = (*shape[:axis], 1, *shape[axis + 1:])
+    if not aval_of(line).shape[axis]:
+        raise ValueError(f"attempt to get {name.removeprefix('nan')} of an empty sequence: the shape is {shape}")
+    result = search(line, axis, dtypes.default_dtype(int))
+    if not keepdims:
+        return result
+    rest = [each for each in range(len(shape)) if each != axis] if aval_of(result).shape else []
+    return shaping.broadcast_in_dim(result, kept, rest)
+
+
+@api("axis", "out", "keepdims")
+def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+    """The position of the greatest element along an axis (the first of equals; NaN counts as greatest).
+
+    Args:
+      axis: int; None searches the flattened array.
+      keepdims: whether the axis stays, with size 1.
+    Raises: ValueError for nothing to search.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.argmax(jnp.array([[1, 9, 2], [8, 3, 4]]), axis=1)
+    Array([1, 0], dtype=int32)
+    """
+    return _position("argmax", a, axis, out, keepdims, lax.argmax)
+
+
+@api("axis", "out", "keepdims")
+def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+    """The position of the least element along an axis (the first of equals; NaN counts as least). As `argmax`."""
+    return _position("argmin", a, axis, out, keepdims, lax.argmin)
+
+
+def _position_without_nan(name: str, a: Any, axis: Any, out: Any, keepdims: Any, search: Callable, fill: float) -> Any:
+    a = as_arrays(name, a)
+    if dtypes.kind(aval_of(a).dtype) not in "fc":
+        return _position(name, a, axis, out, keepdims, search)
+    nan = lax.ne(a, a)
+
+    def search_numbers(line: Any, axis: int, dtype: Any) -> Any:
+        gone = shaping.reshape(nan, aval_of(line).shape)
+        position = search(lax.select(gone, shaping.full_like(line, fill), line), axis, dtype)
+        return lax.select(lax.reduce_and(gone, (axis,)), shaping.full_like(position, -1), position)
+
+    return _position(name, a, axis, out, keepdims, search_numbers)
+
+
+@api("axis", "out", "keepdims")
+def nanargmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+    """The position of the greatest element that is not NaN; -1 where all are. As `argmax`."""
+    return _position_without_nan("nanargmax", a, axis, out, keepdims, lax.argmax, -np.inf)
+
+
+@api("axis", "out", "keepdims")
+def nanargmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+    """The position of the least element that is not NaN; -1 where all are. As `argmax`."""
+    return _position_without_nan("nanargmin", a, axis, out, keepdims, lax.argmin, np.inf)
+
+
+# --- positions of nonzero elements -------------------------------------------------------------------
+
+
+def host_value(name: str, a: Any) -> np.ndarray:
+    """The host's value of an array whose elements decide the size of a result.
+
+    Raises: ConcretizationTypeError for a traced one.
+    """
+    if isinstance(a, Tracer):
+        raise ConcretizationTypeError(a, f"The size argument of jnp.{name} must be statically specified to use "
+                                         f"jnp.{name} within JAX transformations.")
+    return arrays.host_value(a) if type(a) is ArrayImpl else np.asarray(a)
+
+
+def put_beside(value: np.ndarray, like: Any, weak_type: bool = False) -> Any:
+    """A host value as an array on the device of another."""
+    if type(like) is not ArrayImpl:
+        made = arrays.make_array(value)
+        return shaping.convert(made, None, True) if weak_type else made
+    aval = aval_of(value)
+    return arrays.put_array(value, arrays.device_of(like), like._committed, copy=True,
+                            aval=aval.update(weak_type=True) if weak_type else aval)
+
+
+def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+    """The positions of the elements that are not zero: for each axis an array of indices.
+
+    Args:
+      a: an array of at least one axis; concrete, unless `size` is given.
+      size: how many positions to give, so that the result has a static shape: more are cut off, fewer filled up.
+      fill_value: what to fill up with: a scalar, or one for each axis; 0 by default.
+    Raises: ValueError for an array without axes or a fill_value that does not fit.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.nonzero(jnp.array([0, 5, 0, 7]), size=3, fill_value=-1)
+    (Array([ 1,  3, -1], dtype=int32),)
+    """
+    check_arrays("nonzero", a)
+    a = as_array(a)
+    rank = aval_of(a).ndim
+    if not rank:
+        raise ValueError("Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead.")
+    if size is None:
+        dtype = dtypes.default_dtype(int)
+        return tuple(put_beside(each.astype(dtype), a) for each in np.nonzero(host_value("nonzero", a) != 0))
+    size = operator.index(size)
+    if size < 0:
+        raise TypeError(f"nonzero: size must not be negative, got {size}")
+    if fill_value is not None:
+        fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * rank
+        check_arrays("nonzero", *fills)
+        if len(fills) != rank or any(aval_of(fill).shape for fill in fills):
+            raise ValueError(f"fill_value must be a scalar or a tuple of length {rank}; got {fill_value}")
+        fill_value = fills
+    return _nonzero(a, fill_value, size=size)
+
+
+@api("size")
+def _nonzero(a: Any, fill_value: Any, size: int) -> tuple[Any, ...]:
+    shape = aval_of(a).shape
+    count = aval_of(a).size
+    dtype = dtypes.default_dtype(int)
+    if not count or not size:
+        found: Any = 0
+        flat = shaping.full((size,), 0, dtype)
+    else:
+        mask = shaping.convert(shaping.reshape(a, (count,)), bool, False)
+        rank = lax.cumsum(shaping.convert(mask, dtype, False), 0)
+        found = lax.squeeze(lax.slice_in_dim(rank, count - 1, count), (0,))
+        # Each true element writes its position to its rank; the others write nowhere.
+        target = lax.select(mask, lax.sub(rank, np.asarray(1, dtype)[()]), shaping.full_like(rank, size))
+        flat = indexing.scatter_at(shaping.full((size,), 0, dtype), target, shaping.iota(dtype, count), "set",
+                                   mode="drop", wrap_negative_indices=False)
+    result = []
+    for extent in shape[::-1]:
+        extent = max(extent, 1)
+        divisor = np.asarray(extent, dtype)[()]
+        result.append(lax.rem(flat, divisor) if len(result) < len(shape) - 1 else flat)
+        flat = lax.div(flat, divisor) if len(result) < len(shape) else flat
+    result.reverse()
+    if fill_value is not None:
+        missing = lax.ge(shaping.iota(dtype, size), shaping.convert(found, dtype, False))
+        result = [selection.where(missing, fill, each) for fill, each in zip(fill_value, result, strict=True)]
+    return tuple(result)
+
+
+def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The positions of the elements of the flattened array that are not zero. Arguments are as in `nonzero`."""
+    check_arrays("flatnonzero", a)
+    return nonzero(manipulation.ravel(a), size=size, fill_value=fill_value)[0]
+
+
+def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The positions of the elements that are not zero, a row each: (count, rank). Arguments are as in `nonzero`."""
+    a = as_arrays("argwhere", a)
+    rank = aval_of(a).ndim
+    if not rank:
+        (indices,) = nonzero(shaping.reshape(a, (1,)), size=size)
+        return shaping.full((aval_of(indices).size, 0), 0, dtypes.default_dtype(int))
+    if size is None:
+        return put_beside(np.argwhere(host_value("argwhere", a) != 0).astype(dtypes.default_dtype(int)), a)
+    return _columns(*nonzero(a, size=size, fill_value=fill_value))
+
+
+@api()
+def _columns(*parts: Any) -> Any:
+    return shaping.stack(promote_dtypes(*parts), 1)
+
+
+def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+    """The elements at which a condition holds, flattened.
+
+    `size` fixes how many, filling up with `fill_value`; without it the condition must be concrete.
+    """
+    check_arrays("extract", condition, arr)
+    return manipulation.compress(manipulation.ravel(condition), manipulation.ravel(arr), size=size,
+                                 fill_value=fill_value)
+
+
+def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
+    """A copy of the array whose elements under the mask are taken, one after the other, from `vals`, repeated.
+
+    Args:
+      mask: of as many elements as `arr`.
+      inplace: must be False: arrays are immutable.
+    Raises: ValueError for sizes that differ, no values, or `inplace`.
+    """
+    check_arrays("place", arr, mask, vals)
+    if inplace:
+        raise ValueError("jax.numpy.place cannot modify arrays in-place, because JAX arrays are immutable. "
+                         "Pass inplace=False to instead return an updated array.")
+    if aval_of(arr).size != aval_of(mask).size:
+        raise ValueError(f"place: arr and mask must be the same size, got shapes {aval_of(arr).shape} and "
+                         f"{aval_of(mask).shape}")
+    if not aval_of(vals).size:
+        raise ValueError("Cannot place values from an empty array")
+    return _place(arr, mask, vals)
+
+
+@api()
+def _place(arr: Any, mask: Any, vals: Any) -> Any:
+    arr = as_array(arr)
+    aval = aval_of(arr)
+    if not aval.size:
+        return arr
+    mask = shaping.convert(shaping.reshape(mask, (aval.size,)), bool, False)
+    vals = shaping.convert(shaping.reshape(vals, (aval_of(vals).size,)), aval.dtype, False)
+    if aval_of(vals).size == 1:
+        new = shaping.broadcast_in_dim(vals, (aval.size,), (0,))
+    else:
+        rank = lax.sub(lax.cumsum(shaping.convert(mask, dtypes.int32, False), 0), np.int32(1))
+        rank = lax.rem(lax.max(rank, np.int32(0)), np.int32(aval_of(vals).size))
+        new = indexing.take(vals, rank, 0, mode="clip")
+    return lax.select(shaping.reshape(mask, aval.shape), shaping.reshape(new, aval.shape), arr)
+
+
+# --- binary search -----------------------------------------------------------------------------------
+
+
+def _before(x: Any, y: Any, or_equal: bool) -> Any:
+    """Whether x comes before y in the order of `sort`: NaN after all, and equal to itself."""
+    kind = dtypes.kind(aval_of(x).dtype)
+    if kind == "c":
+        first, second = (lax.real(x), lax.real(y)), (lax.imag(x), lax.imag(y))
+        level = lax.bitwise_and(_before(*first, True), _before(*first[::-1], True))
+        return lax.bitwise_or(_before(*first, False), lax.bitwise_and(level, _before(*second, or_equal)))
+    if kind != "f":
+        return lax.le(x, y) if or_equal else lax.lt(x, y)
+    y_nan = lax.ne(y, y)
+    if or_equal:
+        return lax.bitwise_or(lax.le(x, y), y_nan)
+    return lax.bitwise_or(lax.lt(x, y), lax.bitwise_and(lax.eq(x, x), y_nan))
+
+
+def _search_halving(a: Any, v: Any, side: str, unroll: bool) -> Any:
+    size = aval_of(a).size
+    steps = size.bit_length()
+    shape = aval_of(v).shape
+    dtype = np.dtype(np.uint32 if size < 2**32 else np.uint64)
+
+    def halve(bounds: tuple[Any, Any], _: None) -> Any:
+        low, high = bounds
+        middle = lax.add(low, lax.div(lax.sub(high, low), np.asarray(2, dtype)[()]))
+        found = indexing.gather_at(a, middle, mode="clip", wrap_negative_indices=False)
+        later = _before(found, v, side == "right")
+        return (lax.select(later, middle, low), lax.select(later, high, middle)), None
+
+    bounds = (shaping.full(shape, 0, dtype), shaping.full(shape, size, dtype))
+    return lax.scan(halve, bounds, None, length=steps, unroll=steps if unroll else 1)[0][1]
+
+
+def _ranks(x: Any) -> Any:
+    """Where each element goes when the array is sorted, equals in order."""
+    positions = shaping.iota(dtypes.int32, aval_of(x).size)
+    order = lax.sort((x, positions), num_keys=1)[1]
+    return indexing.scatter_at(shaping.full_like(positions, 0), order, positions, "set", mode="promise_in_bounds",
+                               unique_indices=True, wrap_negative_indices=False)
+
+
+def _search_sorting(a: Any, v: Any, side: str) -> Any:
+    flat = shaping.reshape(v, (aval_of(v).size,))
+    count = aval_of(flat).size
+    both = [flat, a] if side == "left" else [a, flat]  # equals stay in this order
+    ranks = _ranks(shaping.concatenate(both, 0))
+    start = 0 if side == "left" else aval_of(a).size
+    result = lax.sub(lax.slice_in_dim(ranks, start, start + count), _ranks(flat))
+    return shaping.reshape(result, aval_of(v).shape)
+
+
+def _search_comparing(a: Any, v: Any, side: str) -> Any:
+    rank = aval_of(v).ndim
+    shape = (aval_of(a).size, *aval_of(v).shape)
+    later = _before(shaping.broadcast_in_dim(a, shape, (0,)), shaping.broadcast_in_dim(v, shape, range(1, rank + 1)),
+                    side == "right")
+    return lax.reduce_sum(shaping.convert(later, dtypes.int32, False), (0,))
+
+
+_METHODS: dict[str, Callable] = {
+    "compare_all": _search_comparing,
+    "scan": lambda a, v, side: _search_halving(a, v, side, False),
+    "scan_unrolled": lambda a, v, side: _search_halving(a, v, side, True),
+    "sort": _search_sorting,
+}
+
+
+@api("side", "method")
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
+    """Where elements would have to be inserted to keep an array sorted.
+
+    Args:
+      a: one axis, sorted in ascending order, or by `sorter`.
+      v: what to insert; any shape.
+      side: 'left' of equal elements or 'right' of them.
+      sorter: the positions that sort `a`, as `argsort` gives them.
+      method: 'scan' halves in a loop, 'scan_unrolled' without a loop (a longer program, faster on some devices),
+        'sort' sorts both together (for many `v`), 'compare_all' compares each with each (for short `a`).
+    Returns: integers of v's shape.
+    Raises: ValueError for other sides and methods, or an array `a` without exactly one axis.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.searchsorted(jnp.array([1, 2, 2, 3]), jnp.array([0, 2, 9]))
+    Array([0, 1, 4], dtype=int32)
+    """
+    check_arrays("searchsorted", a, v, *(() if sorter is None else (sorter,)))
+    if side not in ("left", "right"):
+        raise ValueError(f"invalid argument side={side!r}, expected 'left' or 'right'")
+    if method not in _METHODS:
+        raise ValueError(f"invalid argument method={method!r}, expected one of {sorted(_METHODS)}")
+    if aval_of(a).ndim != 1:
+        raise ValueError(f"a should be 1-dimensional, got shape {aval_of(a).shape}")
+    a, v = promote_dtypes(a, v)
+    if sorter is not None:
+        a = indexing.take(a, sorter, 0, mode="clip") if aval_of(a).size else a
+    dtype = dtypes.int32 if aval_of(a).size < 2**31 else dtypes.canonicalize_dtype(np.int64)
+    if not aval_of(a).size:
+        return shaping.full(aval_of(v).shape, 0, dtype)
+    return shaping.convert(_METHODS[method](a, v, side), dtype, False)
+
+
+@api("right", "method")
+def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+    """The bin that each element is in: how many edges are not above it.
+
+    Args:
+      bins: the edges, in ascending or in descending order.
+      right: whether an element on an edge belongs to the bin that ends there, not to that which begins there.
+      method: as in `searchsorted`.
+    Raises: ValueError for edges of other than one axis.
+    """
+    x, bins = as_arrays("digitize", x, bins)
+    if aval_of(bins).ndim != 1:
+        raise ValueError(f"digitize: bins must be a 1-dimensional array; got shape {aval_of(bins).shape}")
+    count = aval_of(bins).size
+    if not count:
+        return shaping.full(aval_of(x).shape, 0, dtypes.int32)
+    side, method = "left" if right else "right", method or "scan"
+    first = lax.squeeze(lax.slice_in_dim(bins, 0, 1), (0,))
+    last = lax.squeeze(lax.slice_in_dim(bins, count - 1, count), (0,))
+    above = searchsorted(bins, x, side=side, method=method)
+    below = lax.sub(np.asarray(count, aval_of(above).dtype)[()],
+                    searchsorted(shaping.rev(bins, (0,)), x, side=side, method=method))
+    return lax.select_n(ufuncs.greater_equal(last, first), below, above)
+
+
+# --- choices by conditions ---------------------------------------------------------------------------
+
+
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+    """Each element from the first choice whose condition holds there, else the default.
+
+    Args:
+      condlist: conditions, choicelist: as many arrays; all are broadcast together, choices promoted.
+    Raises: ValueError for no conditions or other counts.
+
+    >>> import jaxlite.numpy as jnp
+    >>> x = jnp.arange(5)
+    >>> jnp.select([x < 2, x > 3], [x, x * 10], default=-1)
+    Array([ 0,  1, -1, -1, 40], dtype=int32)
+    """
+    conditions, choices = list(condlist), list(choicelist)
+    if len(conditions) != len(choices):
+        raise ValueError(f"condlist must have length equal to choicelist ({len(conditions)} vs {len(choices)})")
+    if not conditions:
+        raise ValueError("condlist must be non-empty")
+    check_arrays("select", *conditions, *choices, default)
+    return _select(conditions, choices, default)
+
+
+@api()
+def _select(conditions: list[Any], choices: list[Any], default: Any) -> Any:
+    *choices, result = promote_dtypes(*choices, default)
+    for condition, choice in zip(conditions[::-1], choices[::-1], strict=True):
+        result = selection.where(condition, choice, result)
+    return result
+
+
+def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
+    """A function given by pieces: where several conditions hold, the last one decides.
+
+    Args:
+      condlist: conditions that broadcast to x's shape.
+      funclist: for each condition, and perhaps one more for where none holds (0 without), a scalar or an
+        elementwise function `f(x, *args, **kw)`. Each function gets all of x; what it gives off its piece is dropped.
+    Returns: an array of x's shape and dtype.
+    Raises: ValueError for counts that do not match; TypeError for results of other shapes.
+
+    >>> import jaxlite.numpy as jnp
+    >>> x = jnp.array([-2.0, 0.0, 3.0])
+    >>> jnp.piecewise(x, [x < 0, x > 0], [-1, lambda x: x * x])
+    Array([-1.,  0.,  9.], dtype=float32)
+    """
+    check_arrays("piecewise", x)
+    conditions, functions = list(condlist), list(funclist)
+    if not conditions:
+        raise ValueError("condlist must be non-empty")
+    check_arrays("piecewise", *conditions)
+    if len(functions) == len(conditions):
+        functions.append(0)
+    if len(functions) != len(conditions) + 1:
+        raise ValueError(f"with {len(conditions)} condition(s), either {len(conditions)} or {len(conditions) + 1} "
+                         f"functions are expected; got {len(functions)}")
+    x = as_array(x)
+    values = [each(x, *args, **kw) if callable(each) else each for each in functions]
+    for value in values:
+        if aval_of(value).shape not in ((), aval_of(x).shape):
+            raise TypeError(f"piecewise: a function gave shape {aval_of(value).shape} for x of shape "
+                            f"{aval_of(x).shape}; functions must be elementwise")
+    return _pieces(x, conditions, values)
+
+
+@api()
+def _pieces(x: Any, conditions: list[Any], values: list[Any]) -> Any:
+    shape, dtype = aval_of(x).shape, aval_of(x).dtype
+    *pieces, result = (shaping.convert(value, dtype, False) for value in values)
+    for condition, piece in zip(conditions, pieces, strict=True):
+        result = selection.where(condition, piece, result)
+    if aval_of(result).shape == shape:
+        return result
+    return manipulation.broadcast_to(result, shape)

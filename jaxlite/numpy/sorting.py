@@ -1,0 +1,186 @@
+"""Sorting: whole axes, positions, several keys, partitions.
+
+NaN comes last, -0.0 and 0.0 are equal, complex numbers are ordered by real, then imaginary part.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy import indexing
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays
+
+
+def _refuse(name: str, kind: Any, order: Any) -> None:
+    if kind is not None:
+        raise TypeError(f"'kind' argument to {name} is not supported. Use stable=True or stable=False to specify sort "
+                        "stability.")
+    if order is not None:
+        raise TypeError(f"'order' argument to {name} is not supported.")
+
+
+def _line(name: str, a: Any, axis: Any) -> tuple[Any, int]:
+    """The array and the axis to sort: the flattened array and 0 for None."""
+    check_arrays(name, a)
+    a = as_array(a)
+    if axis is None:
+        return shaping.reshape(a, (aval_of(a).size,)), 0
+    return a, shaping.canonical_axis(operator.index(axis), aval_of(a).ndim)
+
+
+@api("axis", "kind", "order", "stable", "descending")
+def sort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+         descending: bool = False) -> Any:
+    """The elements of each line along an axis in ascending order.
+
+    Args:
+      axis: int; None sorts the flattened array.
+      stable: whether equal elements (0.0 and -0.0) keep their order.
+      descending: the other way round, NaN first.
+    Raises: ValueError for an axis out of range.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.sort(jnp.array([[3, 1, 2], [9, 7, 8]]))
+    Array([[1, 2, 3],
+           [7, 8, 9]], dtype=int32)
+    """
+    _refuse("sort", kind, order)
+    a, axis = _line("sort", a, axis)
+    result = lax.sort(a, dimension=axis, is_stable=bool(stable))
+    return shaping.rev(result, (axis,)) if descending else result
+
+
+@api("axis", "kind", "order", "stable", "descending", "dtype")
+def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+            descending: bool = False, dtype: Any = None) -> Any:
+    """The positions that sort an axis: `take_along_axis(a, argsort(a), -1)` is `sort(a)`.
+
+    Args: as in `sort`; with `stable`, equal elements keep their order in both directions.
+      dtype: of the positions; the default integer without.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.argsort(jnp.array([30, 10, 20]))
+    Array([1, 2, 0], dtype=int32)
+    """
+    _refuse("argsort", kind, order)
+    a, axis = _line("argsort", a, axis)
+    dtype = dtypes.default_dtype(int) if dtype is None else dtypes.check_user_dtype_supported(dtype, "argsort")
+    positions = shaping.broadcasted_iota(dtype, aval_of(a).shape, axis)
+    backwards = stable and descending  # then reversing at the end restores the order of equals
+    if backwards:
+        a, positions = shaping.rev(a, (axis,)), shaping.rev(positions, (axis,))
+    _, result = lax.sort((a, positions), dimension=axis, is_stable=bool(stable), num_keys=1)
+    return shaping.rev(result, (axis,)) if descending else result
+
+
+def lexsort(keys: Any, axis: int = -1) -> Any:
+    """The positions that sort an axis by several keys, the last of them first in importance.
+
+    Args:
+      keys: a sequence of arrays of one shape, or an array whose rows are the keys.
+    Raises: TypeError for no keys, ValueError for shapes that differ.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.lexsort((jnp.array([5, 4, 3]), jnp.array([1, 2, 1])))
+    Array([2, 0, 1], dtype=int32)
+    """
+    if isinstance(keys, (np.ndarray, ArrayImpl, Tracer)):
+        if not aval_of(keys).shape:
+            raise TypeError("iteration over a 0-d array")
+        keys = shaping.unstack(keys) if aval_of(keys).shape[0] else ()
+    if not isinstance(keys, Sequence) or not keys:
+        raise TypeError("need sequence of keys with len > 0 in lexsort")
+    check_arrays("lexsort", *keys)
+    return _lexsort(*keys, axis=operator.index(axis))
+
+
+@api("axis")
+def _lexsort(*keys: Any, axis: int) -> Any:
+    arrays = [as_array(key) for key in keys]
+    shape = aval_of(arrays[0]).shape
+    if any(aval_of(key).shape != shape for key in arrays):
+        raise ValueError("all keys need to be the same shape, got "
+                         + ", ".join(str(aval_of(key).shape) for key in arrays))
+    dtype = dtypes.default_dtype(int)
+    if not shape:
+        return shaping.full((), 0, dtype)
+    axis = shaping.canonical_axis(axis, len(shape))
+    positions = shaping.broadcasted_iota(dtype, shape, axis)
+    return lax.sort((*arrays[::-1], positions), dimension=axis, num_keys=len(arrays))[-1]
+
+
+# --- partitions --------------------------------------------------------------------------------------
+
+
+def _partition_line(name: str, a: Any, kth: Any, axis: Any) -> tuple[Any, int, int]:
+    """The array with its line at the end, the axis that was, and kth counted from the front."""
+    a = as_arrays(name, a)
+    if dtypes.kind(aval_of(a).dtype) == "c":
+        raise NotImplementedError(f"jnp.{name} for complex dtype is not implemented.")
+    axis = shaping.canonical_axis(operator.index(axis), aval_of(a).ndim)
+    size = aval_of(a).shape[axis]
+    kth = operator.index(kth)
+    if not -size <= kth < size:
+        raise ValueError(f"{name}: kth {kth} is out of bounds for the size {size} of axis {axis} of shape "
+                         f"{aval_of(a).shape}")
+    return _swap_last(a, axis), axis, kth % size
+
+
+def _swap_last(a: Any, axis: int) -> Any:
+    order = list(range(aval_of(a).ndim))
+    order[axis], order[-1] = order[-1], order[axis]
+    return shaping.transpose(a, order)
+
+
+def _reversed_order(a: Any) -> Any:
+    """Values whose order is that of `a` upside down; its own inverse. Integers by their bits: -x would overflow."""
+    return lax.neg(a) if dtypes.kind(aval_of(a).dtype) == "f" else lax.bitwise_not(a)
+
+
+def _positive_nan(a: Any) -> Any:
+    """NaN without a sign: `top_k` sorts negative ones below all numbers."""
+    if dtypes.kind(aval_of(a).dtype) != "f":
+        return a
+    return lax.select(lax.ne(a, a), shaping.full_like(a, np.nan), a)
+
+
+@api("kth", "axis")
+def partition(a: Any, kth: int, axis: int = -1) -> Any:
+    """Each line with the element that sorting would put at `kth` there, none greater before, none less after.
+
+    Raises: ValueError for `kth` or `axis` out of range; NotImplementedError for complex numbers.
+    """
+    a, axis, kth = _partition_line("partition", a, kth, axis)
+    a = _positive_nan(a)
+    least = _reversed_order(lax.top_k(_reversed_order(a), kth + 1)[0])
+    rest = lax.top_k(a, aval_of(a).shape[-1] - kth - 1)[0]
+    return _swap_last(shaping.concatenate([least, rest], aval_of(a).ndim - 1), axis)
+
+
+@api("kth", "axis")
+def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+    """The positions that partition an axis, as `partition` does."""
+    a, axis, kth = _partition_line("argpartition", a, kth, axis)
+    last = aval_of(a).ndim - 1
+    least = lax.top_k(_reversed_order(_positive_nan(a)), kth + 1)[1]
+    left = shaping.full(aval_of(a).shape, 1, dtypes.float32)
+    left = indexing.put_along_axis(left, least, np.float32(0), last, inplace=False)
+    rest = lax.top_k(left, aval_of(a).shape[-1] - kth - 1)[1]
+    return _swap_last(shaping.concatenate([least, rest], last), axis)
+
+
+@api()
+def sort_complex(a: Any) -> Any:
+    """The last axis sorted, as complex numbers."""
+    a = as_arrays("sort_complex", a)
+    return shaping.convert(lax.sort(a, dimension=shaping.canonical_axis(-1, aval_of(a).ndim)),
+                           dtypes.to_complex_dtype(aval_of(a).dtype), False)

@@ -7,6 +7,7 @@ with `val` as well. Types, attributes, constants and locations are cached for th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ _ELEMENT_TYPE_TEXT = {
     "float8_e5m2fnuz": "f8E5M2FNUZ", "float8_e8m0fnu": "f8E8M0FNU", "float4_e2m1fn": "f4E2M1FN",
     "float6_e2m3fn": "f6E2M3FN", "float6_e3m2fn": "f6E3M2FN",
 }  # fmt: skip
+_SIZE_LIMIT = 1 << 58  # elements; their bytes fit an int64
 _PACKED = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
 
 
@@ -83,6 +85,8 @@ class ModuleBuilder:
         try:
             return self._types[key]
         except KeyError:
+            if math.prod(key[0]) > _SIZE_LIMIT:  # XLA would end the process
+                raise ValueError(f"an array of shape {key[0]} has too many elements to address") from None
             result = self._types[key] = self.ir.RankedTensorType.get(
                 key[0], self.element_type(dtype), loc=self.unknown_location)
             return result

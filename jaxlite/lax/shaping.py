@@ -47,11 +47,11 @@ def canonical_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
     return sizes
 
 
-_SIZE_LIMIT = 1 << 62
+_SIZE_LIMIT = 1 << 58  # elements; their bytes are to fit an int64 in any dtype
 
 
 def _check_size(shape: tuple[int, ...]) -> None:
-    if math.prod(shape) > _SIZE_LIMIT or any(size > (1 << 62) for size in shape):
+    if max(shape, default=0) > _SIZE_LIMIT or math.prod(shape) > _SIZE_LIMIT:
         raise ValueError(f"an array of shape {shape} has too many elements to address")
 
 
@@ -422,6 +422,7 @@ def _pad_aval(x: Any, value: Any, *, padding_config: tuple[tuple[int, int, int],
     if any(size < 0 for size in sizes):
         raise ValueError(f"Dimension size after padding is not at least 0, got result shape {tuple(sizes)}, for "
                          f"padding_config {padding_config} and operand shape {x.shape}")
+    _check_size(tuple(sizes))
     return shaped_array(tuple(sizes), x.dtype, x.weak_type and value.weak_type)
 
 
@@ -488,7 +489,9 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 def _tile_aval(x: Any, *, reps: tuple[int, ...]) -> ShapedArray:
     if len(reps) != len(x.shape):
         raise ValueError(f"tile reps must have one entry for each axis, got {reps} for shape {x.shape}")
-    return shaped_array(tuple([size * rep for size, rep in zip(x.shape, reps, strict=True)]), x.dtype, x.weak_type)
+    shape = tuple([size * rep for size, rep in zip(x.shape, reps, strict=True)])
+    _check_size(shape)
+    return shaped_array(shape, x.dtype, x.weak_type)
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Any:

@@ -128,11 +128,12 @@ def _canonical_array(item: Any) -> Any:
     return item
 
 
-def _span(item: Any, size: int) -> Span:
+def span(item: Any, size: int) -> Span:
     if type(item) is Span:
         return item
     start, stop, step = item.indices(size)
-    return Span(start, len(range(start, stop, step)), step)
+    count = len(range(start, stop, step))
+    return Span(start, count, step) if count or step > 0 else Span(0, 0, 1)
 
 
 def _rank(item: Any) -> int:
@@ -187,11 +188,11 @@ def _read_box(x: Any, items: tuple[Any, ...], mode: Any, fill_value: Any, wrap: 
             new.append(position)
             position += 1
         elif type(item) in (slice, Span):
-            start, size, step = _span(item, shape[axis])
+            start, size, step = span(item, shape[axis])
             traced |= not isinstance(start, int)
             if step < 0:
                 reversed_axes.append(axis)
-                start, step = start + max(size - 1, 0) * step, -step
+                start, step = start + (size - 1) * step, -step
             starts[axis], sizes[axis], steps[axis] = start, size, step
             position += 1
         else:
@@ -247,8 +248,10 @@ def as_positions(index: Any, size: int, wrap: bool, dtype: Any) -> Any:
     if type(index) is int:
         return dtype.type(min(max(_wrapped(index, size, wrap), limits.min), limits.max))
     if type(index) is np.ndarray:
-        values = np.minimum(index, limits.max).astype(np.int64)  # an unsigned value may be too large for that type
-        return np.maximum(np.where(values < 0, values + size, values) if wrap else values, limits.min).astype(dtype)
+        # NumPy's greatest unsigned values do not fit the signed type
+        values = (np.minimum(index, np.uint64(limits.max)) if index.dtype == np.uint64 else index).astype(np.int64)
+        return np.clip(np.where(values < 0, values + size, values) if wrap else values, limits.min, limits.max).astype(
+            dtype)
     aval = aval_of(index)
     kind = dtypes.kind(aval.dtype)
     if kind == "u" and aval.dtype.itemsize >= dtype.itemsize:
@@ -301,7 +304,7 @@ def _plan_boxes(shape: tuple[int, ...], items: tuple[Any, ...], wrap: bool) -> B
         if item is None:
             layout.append((_NEW, 1))
         elif type(item) in (slice, Span):
-            start, size, step = _span(item, shape[axis])
+            start, size, step = span(item, shape[axis])
             if abs(step) == 1 or size <= 1:
                 if step < 0 and size > 1:
                     reversed_at.append(len(layout))
@@ -423,8 +426,9 @@ def write(x: Any, index: Any, value: Any, op: Any, mode: str | GatherScatterMode
     target = shaping.expand_dims(x, expanded) if expanded else x
     boxes = _plan_boxes(aval_of(target).shape, items, wrap)
     numbers = ScatterDimensionNumbers(boxes.offset_dims, boxes.collapsed, boxes.index_map)
-    options: dict[str, Any] = {"mode": mode, "indices_are_sorted": indices_are_sorted or boxes.ordered,
-               "unique_indices": unique_indices or boxes.unique}
+    options: dict[str, Any] = {
+        "mode": mode, "indices_are_sorted": indices_are_sorted or boxes.ordered,
+        "unique_indices": unique_indices or boxes.unique}
     indices = np.zeros(0, np.int32) if boxes.indices is None else boxes.indices
     if callable(op):
         result = gather_scatter.scatter_apply(target, indices, op, numbers, update_shape=boxes.shape, **options)

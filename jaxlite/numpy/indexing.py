@@ -31,6 +31,7 @@ from jaxlite.numpy.index_plan import (
     filled,
     index_dtype,
     read,
+    span,
     write,
 )
 
@@ -78,11 +79,11 @@ def _split_index(index: Any, shape: tuple[int, ...], canonical: bool = False) ->
             if item.start is item.stop is item.step is None or axis >= rank:
                 form.append(":")
             else:
-                low, high, step = item.indices(shape[axis])
-                if step != 1 or high <= low or high > _INT32_LIMITS.max:
-                    form.append((low, len(range(low, high, step)), step))
+                low, size, step = span(item, shape[axis])
+                if step != 1 or size == 0 or low > _INT32_LIMITS.max:
+                    form.append((low, size, step))
                 else:
-                    form.append((high - low,))
+                    form.append((size,))
                     operands.append(_operand(low))
         elif item is None:
             form.append(None)
@@ -268,7 +269,7 @@ def _integer_indices(name: str, indices: Any, size: int, mode: Any) -> tuple[Any
     return indices, GatherScatterMode.FILL_OR_DROP, True
 
 
-@api("axis", "out", "mode", "unique_indices", "indices_are_sorted", "fill_value")
+@api("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value")
 def take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str | None = None,
          unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None) -> Any:
     """The elements at given positions of an axis: `a[..., indices, ...]`.

@@ -51,9 +51,9 @@ def shown(index):
 # --- against NumPy -----------------------------------------------------------------------------------
 
 INDICES = [
-    s_[0], s_[-1], s_[1, 2], s_[...], s_[:], s_[()], s_[None], s_[1:], s_[:, 1], s_[:2, 1:3], s_[1, 1:3], s_[::2], s_[::-1],
-    s_[::-2, ::3], s_[5:1], s_[..., None], s_[None, 1, ..., None], s_[:, None, ::-1], I, s_[:, I], s_[I, I], s_[I, J],
-    s_[I, 0], s_[I, ::2], s_[I, ::-1], s_[I, None, 1:3], s_[I[:2], 1:3], np.zeros(0, int), s_[[0, 2], 1],
+    s_[0], s_[-1], s_[1, 2], s_[...], s_[:], s_[()], s_[None], s_[1:], s_[:, 1], s_[:2, 1:3], s_[1, 1:3], s_[::2],
+    s_[::-1], s_[::-2, ::3], s_[5:1], s_[..., None], s_[None, 1, ..., None], s_[:, None, ::-1], I, s_[:, I], s_[I, I],
+    s_[I, J], s_[I, 0], s_[I, ::2], s_[I, ::-1], s_[I, None, 1:3], s_[I[:2], 1:3], np.zeros(0, int), s_[[0, 2], 1],
     np.array([True, False, True]), s_[:, np.array([True, False, True, True])], X > 5, s_[X[:, 0] > 1, 1:],
     True, False, s_[True, 1], s_[0, ..., True], np.zeros(3, bool),
 ]
@@ -133,6 +133,7 @@ def test_values_are_converted_to_the_arrays_dtype():
     np.testing.assert_array_equal(jnp.zeros(2, "uint8").at[0].set(-1), [255, 0])
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
 @pytest.mark.parametrize(("dtype", "value"), [("int32", 1.5), ("bool", 1), ("int8", np.int32(1)), ("float32", 1j)])
 def test_a_lossy_value_warns(dtype, value):
     x = jnp.zeros(3, dtype)

@@ -32,6 +32,8 @@ def api(*static: str) -> Callable[[F], F]:
     """
 
     def decorate(fun: Any) -> Any:
+        call: Any
+
         def compile_first(*args: Any, **kwargs: Any) -> Any:
             nonlocal call
             call = jit(fun, static_argnames=static) if static else jit(fun)
@@ -251,6 +253,7 @@ def unwrapped(args: Any) -> list[Any]:
 
 
 def _plain_scalar(x: Any) -> Any:
+    kind: Any
     for kind in (bool, int, float, complex):  # subclasses, such as members of an IntEnum
         if isinstance(x, kind) and not isinstance(x, np.generic):
             return kind(x)

@@ -182,7 +182,8 @@ def _operand(op: ufunc, a: Any, dtype: Any) -> Any:
     if op.folds.reduce is None:
         element = aval_of(a).update(shape=())
         jaxpr, _ = trace_to_jaxpr(lambda x, y: [op.func(x, y)], [element, element])
-        return lax.convert_element_type(a, jaxpr.outvars[0].aval.dtype)
+        result: Any = jaxpr.outvars[0].aval
+        return lax.convert_element_type(a, result.dtype)
     return a
 
 

@@ -293,6 +293,7 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     exponent_mask = (1 << exponent_bits) - 1
     field = lax.bitwise_and(lax.shift_right_arithmetic(bits, number(mantissa_bits)), number(exponent_mask))
     mantissa = lax.bitwise_and(bits, number(mantissa_mask))
+    is_zero = lax.eq(lax.bitwise_or(field, mantissa), number(0))
     # A subnormal number has its leading bit somewhere in the mantissa; shifted up, it is like the others.
     shift = lax.sub(lax.clz(mantissa), number(exponent_bits))
     subnormal = lax.eq(field, number(0))
@@ -300,7 +301,6 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     exponent = lax.sub(where_same(subnormal, lax.sub(number(1), shift), field), number(bias - 1))
     sign = lax.bitwise_and(bits, number(-1 << (exponent_bits + mantissa_bits)))
     fraction = lax.bitwise_or(lax.bitwise_or(sign, number((bias - 1) << mantissa_bits)), mantissa)
-    is_zero = lax.eq(lax.bitwise_or(field, mantissa), number(0))
     plain = lax.bitwise_or(is_zero, lax.eq(field, number(exponent_mask)))
     return (lax.bitcast_convert_type(where_same(plain, bits, fraction), dtype_of(x)),
             lax.convert_element_type(where_same(plain, number(0), exponent), np.int32))

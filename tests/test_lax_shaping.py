@@ -70,10 +70,13 @@ def converted(x: np.ndarray, old: str, new: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("old", NAMES)
-def test_conversions_of_every_pair_of_dtypes(old, x64):
+def test_conversions_between_dtypes(old, x64):
     x = samples(old)
-    results = jaxlite.jit(lambda x: [lax.convert_element_type(x, dtype_of(new)) for new in NAMES])(x)
-    for new, result in zip(NAMES, results, strict=True):
+    # Each pair is a kernel to compile: integers of one kind go to all dtypes once, and to one of each kind otherwise.
+    few = old in ("uint4", "int8", "int16", "uint16", "uint32", "int64", "complex128")
+    news = ["bool", "int4", "uint8", "int32", "bfloat16", "float32", "complex64"] if few else NAMES
+    results = jaxlite.jit(lambda x: [lax.convert_element_type(x, dtype_of(new)) for new in news])(x)
+    for new, result in zip(news, results, strict=True):
         assert result.dtype == dtype_of(new) and not result.weak_type
         got, want = np.asarray(result), converted(x, old, new)
         if kind(new) in "fc":

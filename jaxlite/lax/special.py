@@ -40,7 +40,7 @@ def lgamma(x: Any) -> Any:
 
 
 def digamma(x: Any) -> Any:
-    """The derivative of log gamma(x); NaN at 0 and the negative integers."""
+    """The derivative of log gamma(x); NaN at the negative integers, at 0 NaN or infinite by the version of XLA."""
     return digamma_p.bind(x)
 
 

@@ -372,20 +372,21 @@ def _temme_coefficients() -> list[list[float]]:
 
     count, orders = 32, 7
     # mu(eta) = eta + eta^2/3 + ... solves mu mu' = eta (1 + mu)
-    mu = [Fraction(0), Fraction(1)]
+    zero = Fraction(0)
+    mu = [zero, Fraction(1)]
     for n in range(2, count + 2):
-        known = sum(mu[i] * mu[n + 1 - i] for i in range(2, n))
+        known = sum((mu[i] * mu[n + 1 - i] for i in range(2, n)), zero)
         mu.append(mu[n - 1] / (n + 1) - known / 2)
     # 1/mu = 1/eta + c_0(eta)
     reciprocal = [Fraction(1)]
     for n in range(1, count):
-        reciprocal.append(-sum(mu[i + 1] * reciprocal[n - i] for i in range(1, n + 1)))
+        reciprocal.append(-sum((mu[i + 1] * reciprocal[n - i] for i in range(1, n + 1)), zero))
     rows = [reciprocal[1:]]
     # the scaled gamma function as 1 + g_1/a + g_2/a^2 + ...
     logarithm = {1: Fraction(1, 12), 3: Fraction(-1, 360), 5: Fraction(1, 1260)}
     gamma = [Fraction(1)]
     for k in range(1, orders):
-        gamma.append(sum((j * s * gamma[k - j] for j, s in logarithm.items() if j <= k), Fraction(0)) / k)
+        gamma.append(sum((j * s * gamma[k - j] for j, s in logarithm.items() if j <= k), zero) / k)
     for k in range(1, orders):
         previous = rows[-1]
         rows.append([(n + 2) * previous[n + 2] + (-1) ** k * gamma[k] * rows[0][n] for n in range(len(previous) - 2)])

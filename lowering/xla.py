@@ -11,6 +11,7 @@ load them on first use.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import types
@@ -267,8 +268,9 @@ def cost_analysis(client: Any, computation: Any) -> dict[str, float]:
     return _jax.hlo_module_cost_analysis(client, computation.get_hlo_module())
 
 
+@functools.cache
 def register_lapack() -> None:
-    """Make LAPACK's custom calls known on the CPU; needed once, before the first of them runs."""
+    """Make LAPACK's custom calls known on the CPU; needed before the first of them runs."""
     from jaxlib import lapack
 
     for platform, targets in lapack.registrations().items():

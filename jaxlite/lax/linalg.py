@@ -1,0 +1,604 @@
+"""Factorizations of matrices and solvers that follow from them, as `jax.lax.linalg` names them.
+
+Operands have shape (..., m, n): every matrix along the leading axes is handled by itself. All are strict: one
+dtype of float32, float64, complex64, complex128, no promotion. LAPACK does the work on the CPU; a matrix that it
+could not handle gives NaN.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes
+from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.decompose import decomposes
+from jaxlite.lax import dot, elementwise, shaping, slicing
+from jaxlite.lax.control_flow import fori_loop
+from jaxlite.lax.elementwise import INEXACT, require_equal_dtypes, require_kind
+
+_i32 = np.dtype(np.int32)
+
+
+class EigImplementation(enum.Enum):
+    """What computes eigenvalues of general matrices."""
+
+    CUSOLVER = "cusolver"
+    MAGMA = "magma"
+    LAPACK = "lapack"
+
+
+class EighImplementation(enum.Enum):
+    """What computes eigenvalues of Hermitian matrices. The CPU has QR."""
+
+    QR = "qr"
+    JACOBI = "jacobi"
+    QDWH = "qdwh"
+
+
+class SvdAlgorithm(enum.Enum):
+    """What computes singular values. The CPU has DIVIDE_AND_CONQUER, its default, and QR."""
+
+    DEFAULT = "default"
+    QR = "QR"
+    JACOBI = "Jacobi"
+    POLAR = "polar"
+    DIVIDE_AND_CONQUER = "divide_and_conquer"
+
+
+# --- typing ------------------------------------------------------------------------------------------
+
+
+def _check(name: str, avals: tuple[Any, ...], ranks: tuple[int, ...], accepted: str = INEXACT) -> tuple[int, ...]:
+    """Check kinds, dtypes, and that operand i has ranks[i] axes after leading axes common to all; gives those."""
+    for position, (aval, rank) in enumerate(zip(avals, ranks, strict=True)):
+        require_kind(name, aval, accepted, position)
+        if aval.ndim < rank:
+            raise TypeError(f"Input {position} to {name} must have rank at least {rank}, but got shape={aval.shape}")
+    require_equal_dtypes(name, avals)
+    batches = [aval.shape[:aval.ndim - rank] for aval, rank in zip(avals, ranks, strict=True)]
+    if any(len(batch) != len(batches[0]) for batch in batches):
+        raise TypeError(f"All inputs to {name} must have the same number of batch dimensions, but got "
+                        f"{[len(batch) for batch in batches]} batch dimensions for the inputs.")
+    if any(batch != batches[0] for batch in batches):
+        raise TypeError(f"All inputs to {name} must have the same batch dimensions, but got {batches}.")
+    return batches[0]
+
+
+def _check_square(name: str, shape: tuple[int, ...], which: str = "input") -> None:
+    if shape[-1] != shape[-2]:
+        raise ValueError(f"The {which} to {name} must be a square matrix. Got shape {shape}.")
+
+
+def _real_dtype(dtype: Any) -> Any:
+    return np.dtype(dtype.type(0).real.dtype)
+
+
+def _complex_dtype(dtype: Any) -> Any:
+    return np.result_type(dtype, np.complex64)
+
+
+def _strong(shape: Any, dtype: Any) -> ShapedArray:
+    return shaped_array(tuple(shape), dtype, False)
+
+
+def _subset(name: str, subset_by_index: Any, count: int) -> int:
+    """How many of `count` values are asked for."""
+    if subset_by_index is None:
+        return count
+    start, stop = subset_by_index
+    if not 0 <= start < stop <= count:
+        raise ValueError(f"{name}: subset_by_index must be a pair with 0 <= start < stop <= {count}, got {subset_by_index}")
+    return stop - start
+
+
+def _pair(name: str, subset_by_index: Any) -> tuple[int, int] | None:
+    if subset_by_index is None:
+        return None
+    pair = tuple(map(int, subset_by_index))
+    if len(pair) != 2:
+        raise ValueError(f"{name}: subset_by_index must be a pair (start, stop), got {subset_by_index}")
+    return pair  # type: ignore[return-value]
+
+
+# --- pieces ------------------------------------------------------------------------------------------
+
+
+def _transposed(x: Any) -> Any:
+    rank = aval_of(x).ndim
+    return shaping.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
+
+
+def _adjoint(x: Any) -> Any:
+    x = _transposed(x)
+    return elementwise.conj(x) if dtypes.kind(aval_of(x).dtype) == "c" else x
+
+
+def _symmetrized(name: str, x: Any) -> Any:
+    """(x + x^H) / 2, so that rounding in one triangle does not show."""
+    aval = aval_of(x)
+    if aval.ndim < 2:
+        raise TypeError(f"Input 0 to {name} must have rank at least 2, but got shape={aval.shape}")
+    _check_square(name, aval.shape)
+    dtype = dtypes.to_inexact_dtype(aval.dtype)
+    x = shaping.convert(x, dtype)
+    return elementwise.div(elementwise.add(x, _adjoint(x)), dtype.type(2))
+
+
+def _triangle(x: Any, keep: Callable[[Any, Any], Any]) -> Any:
+    """The elements where `keep(row, column)` holds, zeros elsewhere."""
+    shape = aval_of(x).shape
+    row, column = (shaping.broadcasted_iota(_i32, shape[-2:], axis) for axis in (0, 1))
+    mask = shaping.broadcast_in_dim(keep(row, column), shape, (len(shape) - 2, len(shape) - 1))
+    return elementwise.select(mask, x, shaping.full_like(x, 0))
+
+
+# --- Cholesky ----------------------------------------------------------------------------------------
+
+cholesky_p = Primitive("cholesky")
+cholesky_update_p = Primitive("cholesky_update")
+
+
+@cholesky_p.def_abstract_eval
+def _cholesky_aval(x: Any) -> ShapedArray:
+    _check("cholesky", (x,), (2,))
+    _check_square("cholesky", x.shape)
+    return _strong(x.shape, x.dtype)
+
+
+def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
+    """The lower triangular L with L @ L^H = x.
+
+    Args:
+      x: (..., n, n), Hermitian and positive definite.
+      symmetrize_input: take (x + x^H) / 2; if False only the lower triangle is read.
+    Returns: (..., n, n). NaN where a matrix is not positive definite.
+    """
+    if symmetrize_input:
+        x = _symmetrized("cholesky", x)
+    return _triangle(cholesky_p.bind(x), elementwise.ge)
+
+
+@cholesky_update_p.def_abstract_eval
+def _cholesky_update_aval(r: Any, w: Any) -> ShapedArray:
+    _check("cholesky_update", (r, w), (2, 1), "f")
+    for position, (aval, rank) in enumerate(((r, 2), (w, 1))):
+        if aval.ndim != rank:
+            raise TypeError(f"Input {position} to cholesky_update must have a rank of exactly {rank}, "
+                            f"but got shape={aval.shape}")
+    if r.shape != (w.shape[0], w.shape[0]):
+        raise ValueError("Rank-1 update to Cholesky decomposition takes a square matrix and a vector of the same size "
+                         f"as input. Got shapes {r.shape} and {w.shape} instead")
+    return _strong(r.shape, r.dtype)
+
+
+def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
+    """The upper triangular factor of R^T @ R + w w^T, from R in O(n^2).
+
+    Args:
+      r_matrix: (n, n), upper triangular, real. w_vector: (n,).
+    """
+    return cholesky_update_p.bind(r_matrix, w_vector)
+
+
+@decomposes(cholesky_update_p)
+def _cholesky_update(r: Any, w: Any) -> Any:
+    (size,) = aval_of(w).shape
+    if not size:
+        return r
+    index = shaping.iota(_i32, size)
+
+    # A rotation of row k and w clears w's element k.
+    def rotate(k: Any, carry: Any) -> Any:
+        r, w = carry
+        row = slicing.dynamic_index_in_dim(r, k, 0, keepdims=False)
+        x, y = (slicing.dynamic_index_in_dim(each, k, 0, keepdims=False) for each in (row, w))
+        length = elementwise.sqrt(elementwise.add(elementwise.mul(x, x), elementwise.mul(y, y)))
+        is_zero = elementwise.eq(length, shaping.full_like(length, 0))
+        safe = elementwise.select(is_zero, shaping.full_like(length, 1), length)
+        cosine = elementwise.select(is_zero, shaping.full_like(length, 1), elementwise.div(x, safe))
+        sine = elementwise.div(y, safe)
+        turned = elementwise.add(elementwise.mul(cosine, row), elementwise.mul(sine, w))
+        rest = elementwise.sub(elementwise.mul(cosine, w), elementwise.mul(sine, row))
+        rest = elementwise.select(elementwise.gt(index, k), rest, shaping.full_like(rest, 0))
+        return slicing.dynamic_update_index_in_dim(r, turned, k, 0), rest
+
+    return fori_loop(np.int32(0), np.int32(size), rotate, (r, w))[0]
+
+
+# --- products ----------------------------------------------------------------------------------------
+
+symmetric_product_p = Primitive("symmetric_product")
+
+
+@symmetric_product_p.def_abstract_eval
+def _symmetric_product_aval(a: Any, c: Any, *, alpha: float, beta: float) -> ShapedArray:
+    batch = _check("symmetric_product", (a, c), (2, 2))
+    size = a.shape[-2]
+    if c.shape[-2:] != (size, size):
+        raise ValueError("symmetric_product expects a rectangular matrix of shape (m, n) and a square matrix of shape "
+                         f"(m, m). Got shapes {a.shape} and {c.shape}.")
+    return _strong((*batch, size, size), a.dtype)
+
+
+def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta: float = 0.0,
+                      symmetrize_output: bool = False) -> Any:
+    """alpha * a @ a^T + beta * c, for symmetric c.
+
+    Args:
+      a_matrix: (..., m, n). c_matrix: (..., m, m).
+      symmetrize_output: make the upper triangle the mirror image of the lower one. Else only the lower triangle
+        is promised on every platform.
+    """
+    result = symmetric_product_p.bind(a_matrix, c_matrix, alpha=float(alpha), beta=float(beta))
+    if not symmetrize_output:
+        return result
+    below = _triangle(result, elementwise.gt)
+    return elementwise.add(_triangle(result, elementwise.ge), _transposed(below))
+
+
+@decomposes(symmetric_product_p)
+def _symmetric_product(a: Any, c: Any, *, alpha: float, beta: float) -> Any:
+    rank, dtype = aval_of(a).ndim, aval_of(a).dtype
+    batch = tuple(range(rank - 2))
+    product = dot.dot_general(a, a, (((rank - 1,), (rank - 1,)), (batch, batch)), dot.Precision.HIGHEST)
+    return elementwise.add(elementwise.mul(dtype.type(alpha), product), elementwise.mul(dtype.type(beta), c))
+
+
+# --- triangular systems ------------------------------------------------------------------------------
+
+triangular_solve_p = Primitive("triangular_solve")
+
+
+@triangular_solve_p.def_abstract_eval
+def _triangular_solve_aval(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
+                           unit_diagonal: bool) -> ShapedArray:
+    _check("triangular_solve", (a, b), (2, 2))
+    _check_square("triangular_solve", a.shape, "first input")
+    if b.shape[-2 if left_side else -1] != a.shape[-1]:
+        raise ValueError(f"Incompatible shapes for arguments to triangular_solve: {a.shape} and {b.shape}.")
+    return _strong(b.shape, b.dtype)
+
+
+def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
+                     conjugate_a: bool = False, unit_diagonal: bool = False) -> Any:
+    """The x with op(a) @ x = b, or x @ op(a) = b, for triangular a.
+
+    Args:
+      a: (..., n, n); only one triangle is read.
+      b: (..., n, k) if `left_side`, else (..., k, n); or a vector for each matrix: (..., n).
+      left_side: whether op(a) stands to the left of x.
+      lower: which triangle of a to read.
+      transpose_a, conjugate_a: what op does.
+      unit_diagonal: take the diagonal as ones.
+    Returns: x, shaped as b. Infinite or NaN where a is singular.
+    """
+    a_aval, b_aval = aval_of(a), aval_of(b)
+    is_vector = b_aval.ndim == a_aval.ndim - 1
+    axis = a_aval.ndim - (1 if left_side else 2)
+    x = triangular_solve_p.bind(
+        a, shaping.expand_dims(b, (axis,)) if is_vector else b, left_side=bool(left_side), lower=bool(lower),
+        transpose_a=bool(transpose_a), conjugate_a=bool(conjugate_a) and dtypes.kind(a_aval.dtype) == "c",
+        unit_diagonal=bool(unit_diagonal))
+    return shaping.squeeze(x, (axis,)) if is_vector else x
+
+
+# --- LU ----------------------------------------------------------------------------------------------
+
+lu_p = Primitive("lu", multiple_results=True)
+lu_pivots_to_permutation_p = Primitive("lu_pivots_to_permutation")
+
+
+@lu_p.def_abstract_eval
+def _lu_avals(x: Any) -> list[ShapedArray]:
+    batch = _check("lu", (x,), (2,))
+    rows, columns = x.shape[-2:]
+    return [_strong(x.shape, x.dtype), _strong((*batch, min(rows, columns)), _i32), _strong((*batch, rows), _i32)]
+
+
+def lu(x: Any) -> tuple[Any, Any, Any]:
+    """Factors x[permutation] = L @ U by Gaussian elimination with partial pivoting.
+
+    Args:
+      x: (..., m, n).
+    Returns:
+      - L below the diagonal (ones on it are implied) and U on and above it: (..., m, n).
+      - int32 pivots (..., min(m, n)): row i was swapped with row pivots[i], in order.
+      - the int32 permutation of rows (..., m) that these swaps make.
+    """
+    return tuple(lu_p.bind(x))
+
+
+@lu_pivots_to_permutation_p.def_abstract_eval
+def _lu_pivots_to_permutation_aval(pivots: Any, *, permutation_size: int) -> ShapedArray:
+    if pivots.dtype != _i32:
+        raise TypeError(f"lu_pivots_to_permutation does not accept dtype {pivots.dtype} at position 0. "
+                        "Accepted dtypes at position 0 are subtypes of int32.")
+    if not pivots.ndim:
+        raise TypeError(f"Input 0 to lu_pivots_to_permutation must have rank at least 1, but got shape={pivots.shape}")
+    if permutation_size < pivots.shape[-1]:
+        raise ValueError(f"Output permutation size {permutation_size} has to exceed the trailing dimension of the "
+                         f"pivots. Got pivots size {pivots.shape[-1]}")
+    return _strong((*pivots.shape[:-1], permutation_size), _i32)
+
+
+def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
+    """The permutation of `permutation_size` rows that swapping row i with row pivots[i], in order, makes.
+
+    Args:
+      pivots: int32 (..., k), zero-based, as `lu` gives them.
+    Returns: int32 (..., permutation_size).
+    """
+    return lu_pivots_to_permutation_p.bind(pivots, permutation_size=int(permutation_size))
+
+
+# --- QR and Householder reflectors -------------------------------------------------------------------
+
+qr_p = Primitive("qr", multiple_results=True)
+householder_product_p = Primitive("householder_product")
+ormqr_p = Primitive("ormqr")
+hessenberg_p = Primitive("hessenberg", multiple_results=True)
+tridiagonal_p = Primitive("tridiagonal", multiple_results=True)
+
+
+@qr_p.def_abstract_eval
+def _qr_avals(x: Any, *, pivoting: bool, full_matrices: bool, use_magma: bool | None = None) -> list[ShapedArray]:
+    batch = _check("qr", (x,), (2,))
+    rows, columns = x.shape[-2:]
+    inner = rows if full_matrices else min(rows, columns)
+    order = [_strong((*batch, columns), _i32)] if pivoting else []
+    return [_strong((*batch, rows, inner), x.dtype), _strong((*batch, inner, columns), x.dtype), *order]
+
+
+def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None) -> Any:
+    """Factors x = Q @ R, Q with orthonormal columns and R upper triangular.
+
+    Args:
+      x: (..., m, n).
+      pivoting: factor x with its columns reordered, so that R's diagonal decreases in size.
+      full_matrices: Q (..., m, m) and R (..., m, n), else (..., m, k) and (..., k, n) with k = min(m, n).
+      use_magma: which GPU library to use; of no meaning on the CPU.
+    Returns: (Q, R), or (Q, R, P) with `pivoting`: x[:, P] = Q @ R, P int32 (..., n).
+    """
+    return tuple(qr_p.bind(x, pivoting=bool(pivoting), full_matrices=bool(full_matrices), use_magma=use_magma))
+
+
+@householder_product_p.def_abstract_eval
+def _householder_product_aval(a: Any, taus: Any) -> ShapedArray:
+    _check("householder_product", (a, taus), (2, 1))
+    if a.shape[-2] < a.shape[-1]:
+        raise ValueError("The first argument to householder_product must have at least as many rows as columns, "
+                         f"got shape {a.shape}")
+    if taus.shape[-1] > a.shape[-1]:
+        raise ValueError("The second argument to householder_product must not be longer than the first has columns, "
+                         f"got shapes {a.shape} and {taus.shape}")
+    return _strong(a.shape, a.dtype)
+
+
+def householder_product(a: Any, taus: Any) -> Any:
+    """The first n columns of the product of reflectors 1 - tau v v^H.
+
+    Args:
+      a: (..., m, n), m >= n: v_i is column i below the diagonal, with a one on it and zeros above.
+      taus: (..., k), k <= n.
+    Returns: (..., m, n), with orthonormal columns.
+    """
+    return householder_product_p.bind(a, taus)
+
+
+@ormqr_p.def_abstract_eval
+def _ormqr_aval(a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> ShapedArray:
+    _check("ormqr", (a, taus, c), (2, 1, 2))
+    if taus.shape[-1] > min(a.shape[-2:]):
+        raise ValueError(f"ormqr: there are more taus than reflectors, got a shape {a.shape} and taus shape {taus.shape}.")
+    axis, word = (-2, "rows") if left else (-1, "columns")
+    if c.shape[axis] != a.shape[-2]:
+        raise ValueError(f"ormqr with left={left} expects c to have as many {word} as the Householder matrix a has "
+                         f"rows. Got a shape {a.shape} and c shape {c.shape}.")
+    return _strong(c.shape, c.dtype)
+
+
+def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Any:
+    """Q @ c, or c @ Q if not `left`, for the full Q that `householder_product` has the first columns of.
+
+    Args:
+      a: (..., m, n), taus: (..., k): reflectors. c: (..., m, p), or (..., p, m) if not `left`.
+      transpose: multiply by Q^H.
+    """
+    return ormqr_p.bind(a, taus, c, left=bool(left), transpose=bool(transpose))
+
+
+@hessenberg_p.def_abstract_eval
+def _hessenberg_avals(a: Any) -> list[ShapedArray]:
+    batch = _check("hessenberg", (a,), (2,))
+    if a.shape[-1] != a.shape[-2]:
+        raise ValueError(f"Argument to Hessenberg reduction must have shape [..., n, n], got shape {a.shape}")
+    return [_strong(a.shape, a.dtype), _strong((*batch, max(a.shape[-1] - 1, 0)), a.dtype)]
+
+
+def hessenberg(a: Any) -> tuple[Any, Any]:
+    """Reduces a to the form H = Q^H @ a @ Q with zeros below the first subdiagonal.
+
+    Args:
+      a: (..., n, n).
+    Returns: H, with the reflectors of Q below its first subdiagonal, and their scales (..., n - 1).
+    """
+    return tuple(hessenberg_p.bind(a))  # type: ignore[return-value]
+
+
+@tridiagonal_p.def_abstract_eval
+def _tridiagonal_avals(a: Any, *, lower: bool) -> list[ShapedArray]:
+    batch = _check("tridiagonal", (a,), (2,))
+    _check_square("tridiagonal", a.shape)
+    size, real = a.shape[-1], _real_dtype(a.dtype)
+    beside = (*batch, max(size - 1, 0))
+    return [_strong(a.shape, a.dtype), _strong((*batch, size), real), _strong(beside, real), _strong(beside, a.dtype)]
+
+
+def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
+    """Reduces a Hermitian a to the real tridiagonal form Q^H @ a @ Q.
+
+    Args:
+      a: (..., n, n). lower: which triangle to read.
+    Returns: the form with the reflectors of Q outside it, its diagonal (..., n) and what stands beside it
+      (..., n - 1), both real, and the scales of the reflectors (..., n - 1).
+    """
+    return tuple(tridiagonal_p.bind(a, lower=bool(lower)))  # type: ignore[return-value]
+
+
+# --- tridiagonal systems -----------------------------------------------------------------------------
+
+tridiagonal_solve_p = Primitive("tridiagonal_solve")
+
+
+@tridiagonal_solve_p.def_abstract_eval
+def _tridiagonal_solve_aval(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> ShapedArray:
+    _check("tridiagonal_solve", (dl, d, du, b), (1, 1, 1, 2))
+    if not dl.shape == d.shape == du.shape:
+        raise TypeError("tridiagonal_solve requires that all diagonal arguments have the same shape, got "
+                        f"{dl.shape}, {d.shape} and {du.shape}.")
+    if b.shape[-2] != d.shape[-1]:
+        raise TypeError(f"tridiagonal_solve requires b to have as many rows as the diagonals are long, got shapes "
+                        f"{d.shape} and {b.shape}.")
+    return _strong(b.shape, b.dtype)
+
+
+def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Any:
+    """The x with A @ x = b, for a tridiagonal A.
+
+    Args:
+      dl, d, du: (..., n): row i of A has dl[i], d[i], du[i] in columns i - 1, i, i + 1; dl[0] and du[n - 1] are
+        not used.
+      b: (..., n, k).
+      perturb_singular: replace pivots that are too small, instead of failing.
+    Returns: (..., n, k); NaN where A is singular.
+    """
+    return tridiagonal_solve_p.bind(dl, d, du, b, perturb_singular=bool(perturb_singular))
+
+
+# --- eigenvalues -------------------------------------------------------------------------------------
+
+eig_p = Primitive("eig", multiple_results=True)
+eigh_p = Primitive("eigh", multiple_results=True)
+schur_p = Primitive("schur", multiple_results=True)
+
+
+@eig_p.def_abstract_eval
+def _eig_avals(x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool,
+               enable_eigvec_derivs: bool, implementation: Any) -> list[ShapedArray]:
+    _check("eig", (x,), (2,))
+    _check_square("eig", x.shape)
+    dtype = _complex_dtype(x.dtype)
+    vectors = [_strong(x.shape, dtype)] * (bool(compute_left_eigenvectors) + bool(compute_right_eigenvectors))
+    return [_strong(x.shape[:-1], dtype), *vectors]
+
+
+def eig(x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
+        enable_eigvec_derivs: bool = False, implementation: EigImplementation | None = None,
+        use_magma: bool | None = None) -> list[Any]:
+    """Eigenvalues and eigenvectors of general square matrices, all complex. On the CPU alone.
+
+    Args:
+      x: (..., n, n).
+      compute_left_eigenvectors, compute_right_eigenvectors: which vectors to give.
+      enable_eigvec_derivs: allow derivatives of the vectors, which their free phase leaves ambiguous.
+      implementation: LAPACK on the CPU. use_magma: of no meaning on the CPU.
+    Returns: [values (..., n), left vectors (..., n, n), right vectors (..., n, n)], those asked for; vectors are
+      columns of length one.
+    """
+    return eig_p.bind(x, compute_left_eigenvectors=bool(compute_left_eigenvectors),
+                      compute_right_eigenvectors=bool(compute_right_eigenvectors),
+                      enable_eigvec_derivs=bool(enable_eigvec_derivs), implementation=implementation)
+
+
+@eigh_p.def_abstract_eval
+def _eigh_avals(x: Any, *, lower: bool, sort_eigenvalues: bool, subset_by_index: Any,
+                algorithm: Any) -> list[ShapedArray]:
+    batch = _check("eigh", (x,), (2,))
+    _check_square("eigh", x.shape)
+    size = x.shape[-1]
+    count = _subset("eigh", subset_by_index, size)
+    return [_strong((*batch, size, count), x.dtype), _strong((*batch, count), _real_dtype(x.dtype))]
+
+
+def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
+         subset_by_index: tuple[int, int] | None = None,
+         implementation: EighImplementation | None = None) -> tuple[Any, Any]:
+    """Eigenvectors and eigenvalues of Hermitian matrices: x @ v = v * w.
+
+    Args:
+      x: (..., n, n).
+      lower: which triangle to read. symmetrize_input: take (x + x^H) / 2 instead.
+      sort_eigenvalues: ascending order is promised if True; on the CPU it always is.
+      subset_by_index: not supported on the CPU. implementation: QR on the CPU.
+    Returns: (v, w): orthonormal columns (..., n, n), real values (..., n).
+    """
+    if symmetrize_input:
+        x = _symmetrized("eigh", x)
+    vectors, values = eigh_p.bind(x, lower=bool(lower), sort_eigenvalues=bool(sort_eigenvalues),
+                                  subset_by_index=_pair("eigh", subset_by_index), algorithm=implementation)
+    return vectors, values
+
+
+@schur_p.def_abstract_eval
+def _schur_avals(x: Any, *, compute_schur_vectors: bool, sort_eig_vals: bool, select_callable: Any) -> list[ShapedArray]:
+    _check("schur", (x,), (2,))
+    _check_square("schur", x.shape)
+    return [_strong(x.shape, x.dtype)] * (2 if compute_schur_vectors else 1)
+
+
+def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
+          select_callable: Callable[..., Any] | None = None) -> Any:
+    """The Schur form x = Z @ T @ Z^H. On the CPU alone.
+
+    Args:
+      x: (..., n, n).
+      compute_schur_vectors: give Z too.
+      sort_eig_vals, select_callable: not supported.
+    Returns: [T, Z] or [T]. T is upper triangular if x is complex; if real, pairs of complex eigenvalues stand as
+      2x2 blocks on its diagonal.
+    Raises: NotImplementedError if asked to sort.
+    """
+    return schur_p.bind(x, compute_schur_vectors=bool(compute_schur_vectors), sort_eig_vals=bool(sort_eig_vals),
+                        select_callable=select_callable)
+
+
+# --- singular values ---------------------------------------------------------------------------------
+
+svd_p = Primitive("svd", multiple_results=True)
+
+
+@svd_p.def_abstract_eval
+def _svd_avals(x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any,
+               algorithm: Any) -> list[ShapedArray]:
+    batch = _check("svd", (x,), (2,))
+    rows, columns = x.shape[-2:]
+    if subset_by_index is not None and full_matrices and compute_uv:
+        raise ValueError("full_matrices and subset_by_index cannot both be set")
+    inner = _subset("svd", subset_by_index, min(rows, columns))
+    values = _strong((*batch, inner), _real_dtype(x.dtype))
+    if not compute_uv:
+        return [values]
+    return [values, _strong((*batch, rows, rows if full_matrices else inner), x.dtype),
+            _strong((*batch, columns if full_matrices else inner, columns), x.dtype)]
+
+
+def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True, subset_by_index: tuple[int, int] | None = None,
+        algorithm: SvdAlgorithm | None = None) -> Any:
+    """The singular value decomposition x = (u * s) @ vh.
+
+    Args:
+      x: (..., m, n).
+      full_matrices: u (..., m, m) and vh (..., n, n), else (..., m, k) and (..., k, n) with k = min(m, n).
+      compute_uv: give u and vh too.
+      subset_by_index: not supported on the CPU. algorithm: DEFAULT, DIVIDE_AND_CONQUER or QR on the CPU.
+    Returns: (u, s, vh), or s alone: real, descending, (..., k).
+    """
+    values, *vectors = svd_p.bind(x, full_matrices=bool(full_matrices) and bool(compute_uv), compute_uv=bool(compute_uv),
+                                  subset_by_index=_pair("svd", subset_by_index), algorithm=algorithm)
+    return (vectors[0], values, vectors[1]) if compute_uv else values

@@ -1,0 +1,439 @@
+"""StableHLO rules of the factorizations: calls of LAPACK on the CPU, XLA's own operations elsewhere.
+
+LAPACK works on column-major matrices, in place: operands and results that are matrices get such layouts, and
+XLA copies where it must. A matrix that a routine could not handle (`info` says so) becomes NaN. What LAPACK
+would be given no elements of is made without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowering import xla
+from lowering.module import LoweringError
+from lowering.rules import lowers
+
+_PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+_i32 = np.dtype(np.int32)
+_flag = np.dtype(bool)
+
+
+class _Type(NamedTuple):
+    """The type of one operand or result of a routine; only matrices are column-major."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    is_matrix: bool = False
+
+
+def _real_of(dtype: Any) -> Any:
+    return np.dtype(dtype.type(0).real.dtype)
+
+
+def _matrix(aval: Any) -> _Type:
+    return _Type(aval.shape, aval.dtype, True)
+
+
+def _call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], results: Sequence[_Type],
+          aliases: dict[int, int], **attributes: Any) -> list[Any]:
+    """One LAPACK routine, named with `?` for the letter of its dtype.
+
+    Args:
+      aliases: result -> the operand that it overwrites.
+      attributes: characters, bools or ints that the routine takes.
+    """
+    primitive = ctx.eqn.primitive.name
+    dtype = operands[0][1].dtype
+    if ctx.platform != "cpu":
+        raise LoweringError(f"{primitive} is implemented on the CPU alone (through LAPACK), not on {ctx.platform}. "
+                            "Compute it under jax.default_device(jax.devices('cpu')[0]).")
+    if dtype.name not in _PREFIX:
+        raise LoweringError(f"{primitive} has no implementation for {dtype.name}: LAPACK has "
+                            f"{', '.join(_PREFIX)}. Convert the operand first.")
+    xla.register_lapack()
+    ir = ctx.ir
+    context = ctx.builder.context
+    byte = ir.IntegerType.get_unsigned(8, context=context)
+
+    def encode(value: Any) -> Any:
+        if isinstance(value, bool):
+            return ctx.flag(value)
+        return ir.IntegerAttr.get(byte, ord(value)) if isinstance(value, str) else ctx.i32(value)
+
+    def layouts(types: Sequence[_Type]) -> Any:
+        return ctx.attribute("[" + ", ".join(map(_layout, types)) + "]")
+
+    def alias(result: int, operand: int) -> str:
+        position = f"[{result}]" if len(results) > 1 else "[]"
+        return (f"#stablehlo.output_operand_alias<output_tuple_indices = {position}, operand_index = {operand}, "
+                "operand_tuple_indices = []>")
+
+    target = routine.replace("?", f"lapack_{_PREFIX[dtype.name]}") + "_ffi"
+    operation = ctx.op(
+        "stablehlo.custom_call", [value for value, _ in operands],
+        [ctx.tensor_type(each.shape, each.dtype) for each in results],
+        {"call_target_name": ctx.string(target), "api_version": ctx.i32(4),
+         "backend_config": ir.DictAttr.get({key: encode(value) for key, value in attributes.items()}, context),
+         "operand_layouts": layouts([each for _, each in operands]), "result_layouts": layouts(results),
+         "output_operand_aliases": ctx.attribute(f"[{', '.join(alias(*pair) for pair in aliases.items())}]")})
+    return list(operation.results)
+
+
+def _layout(each: _Type) -> str:
+    """Axes from minor to major: the last axis first, or for matrices the last but one."""
+    order = list(range(len(each.shape)))[::-1]
+    if each.is_matrix:
+        order[:2] = order[1::-1]
+    text = ", ".join(map(str, order))
+    return f"dense<{f'[{text}]' if order else ''}> : tensor<{len(order)}xindex>"
+
+
+# --- pieces of rules ---------------------------------------------------------------------------------
+
+
+def _nan_unless(ctx: Any, ok: Any, x: Any, each: _Type) -> Any:
+    """`x` where the batch's flag `ok` holds, NaN in other matrices (or vectors)."""
+    batch = list(ok.type.shape)
+    mask = ctx.value("stablehlo.broadcast_in_dim", [ok], each.shape, _flag,
+                     broadcast_dimensions=ctx.i64s(range(len(batch))))
+    nan = ctx.constant(complex(np.nan, np.nan) if each.dtype.kind == "c" else np.nan, each.dtype, each.shape)
+    return ctx.value("stablehlo.select", [mask, x, nan], each.shape, each.dtype)
+
+
+def _succeeded(ctx: Any, info: Any, direction: str = "EQ") -> Any:
+    return ctx.compare(info, ctx.constant(0, _i32, info.type.shape), direction)
+
+
+def _row_and_column(ctx: Any, shape: tuple[int, ...]) -> list[Any]:
+    return [ctx.value("stablehlo.iota", [], shape, _i32, iota_dimension=ctx.i64(len(shape) - back)) for back in (2, 1)]
+
+
+def _eye(ctx: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Identity matrices."""
+    return ctx.convert(ctx.compare(*_row_and_column(ctx, shape), "EQ"), shape, dtype)
+
+
+def _upper(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """The upper triangle, zeros below."""
+    keep = ctx.compare(*_row_and_column(ctx, shape), "LE")
+    return ctx.value("stablehlo.select", [keep, x, ctx.constant(0, dtype, shape)], shape, dtype)
+
+
+def _corner(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, low: int = 0) -> Any:
+    """The leading block of that shape, from index `low` of the last axis."""
+    if tuple(x.type.shape) == shape:
+        return x
+    start = (0,) * (len(shape) - 1) + (low,)
+    limit = (*shape[:-1], low + shape[-1])
+    return ctx.value("stablehlo.slice", [x], shape, dtype, start_indices=ctx.i64s(start), limit_indices=ctx.i64s(limit),
+                     strides=ctx.i64s((1,) * len(shape)))
+
+
+def _columns(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """As many columns as `shape` asks for, zeros after those that there are."""
+    missing = shape[-1] - x.type.shape[-1]
+    if missing <= 0:
+        return _corner(ctx, x, shape, dtype)
+    none = (0,) * len(shape)
+    return ctx.value("stablehlo.pad", [x, ctx.constant(0, dtype)], shape, dtype, edge_padding_low=ctx.i64s(none),
+                     edge_padding_high=ctx.i64s((*none[1:], missing)), interior_padding=ctx.i64s(none))
+
+
+def _zeros(ctx: Any, aval: Any) -> Any:
+    return ctx.constant(0, aval.dtype, aval.shape)
+
+
+def _is_empty(aval: Any) -> bool:
+    return math.prod(aval.shape) == 0
+
+
+def _orthogonal(dtype: Any, real: str, complex: str) -> str:
+    return "?" + (complex if dtype.kind == "c" else real)
+
+
+def _complex_of(ctx: Any, real: Any, imag: Any, each: _Type) -> Any:
+    return ctx.value("stablehlo.complex", [real, imag], each.shape, each.dtype)
+
+
+# --- triangles ---------------------------------------------------------------------------------------
+
+
+@lowers("cholesky")
+def _cholesky(ctx: Any, x: Any) -> Any:
+    aval = ctx.aval_out
+    if _is_empty(aval):
+        return _zeros(ctx, aval)
+    if ctx.platform != "cpu":
+        return ctx.emit1("stablehlo.cholesky", x, lower=ctx.flag(True))
+    matrix = _matrix(aval)
+    factor, info = _call(ctx, "?potrf", [(x, matrix)], [matrix, _Type(aval.shape[:-2], _i32)], {0: 0}, uplo="L")
+    return _nan_unless(ctx, _succeeded(ctx, info), factor, matrix)
+
+
+@lowers("triangular_solve")
+def _triangular_solve(ctx: Any, a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
+                      unit_diagonal: bool) -> Any:
+    left, right = ctx.avals_in
+    if _is_empty(right):
+        return b
+    conjugate_a = conjugate_a and left.dtype.kind == "c"
+    if conjugate_a and not transpose_a:
+        part = _real_of(left.dtype)
+        real, imag = (ctx.value(f"stablehlo.{name}", [a], left.shape, part) for name in ("real", "imag"))
+        imag = ctx.value("stablehlo.negate", [imag], left.shape, part)
+        a = _complex_of(ctx, real, imag, _matrix(left))
+    if ctx.platform != "cpu" or left.dtype.name not in _PREFIX:
+        kind = "NO_TRANSPOSE" if not transpose_a else "ADJOINT" if conjugate_a else "TRANSPOSE"
+        return ctx.emit1("stablehlo.triangular_solve", a, b, left_side=ctx.flag(left_side), lower=ctx.flag(lower),
+                         unit_diagonal=ctx.flag(unit_diagonal),
+                         transpose_a=ctx.attribute(f"#stablehlo<transpose {kind}>"))
+    return _call(ctx, "?trsm", [(a, _matrix(left)), (b, _matrix(right))], [_matrix(right)], {0: 1},
+                 side="L" if left_side else "R", uplo="L" if lower else "U",
+                 trans_x="N" if not transpose_a else "C" if conjugate_a else "T",
+                 diag="U" if unit_diagonal else "N")[0]
+
+
+@lowers("lu")
+def _lu(ctx: Any, x: Any) -> list[Any]:
+    aval, pivots_aval, permutation_aval = ctx.avals_out
+    batch = aval.shape[:-2]
+    if _is_empty(aval):
+        rank = len(permutation_aval.shape)
+        order = ctx.value("stablehlo.iota", [], permutation_aval.shape, _i32, iota_dimension=ctx.i64(rank - 1))
+        return [_zeros(ctx, aval), _zeros(ctx, pivots_aval), order]
+    matrix = _matrix(aval)
+    factors, pivots, info = _call(ctx, "?getrf", [(x, matrix)],
+                                  [matrix, _Type(pivots_aval.shape, _i32), _Type(batch, _i32)], {0: 0})
+    # LAPACK counts rows from one. A positive `info` tells of an exact zero on the diagonal: the factors are good.
+    pivots = ctx.value("stablehlo.subtract", [pivots, ctx.constant(1, _i32, pivots_aval.shape)], pivots_aval.shape, _i32)
+    factors = _nan_unless(ctx, _succeeded(ctx, info, "GE"), factors, matrix)
+    return [factors, pivots, _permutation(ctx, pivots, pivots_aval.shape, permutation_aval.shape)]
+
+
+@lowers("lu_pivots_to_permutation")
+def _lu_pivots_to_permutation(ctx: Any, pivots: Any, *, permutation_size: int) -> Any:
+    return _permutation(ctx, pivots, ctx.avals_in[0].shape, ctx.aval_out.shape)
+
+
+def _permutation(ctx: Any, pivots: Any, swaps: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """The order of rows that swapping row i with row pivots[i], for i = 0, 1, ..., leads to."""
+    rank, batch = len(shape), shape[:-1]
+    index = ctx.value("stablehlo.iota", [], shape, _i32, iota_dimension=ctx.i64(rank - 1))
+    one = (*batch, 1)
+    zero, step, count = (ctx.constant(value, _i32) for value in (0, 1, swaps[-1]))
+    scalar = ctx.tensor_type((), _i32)
+    loop = ctx.op("stablehlo.while", [zero, index], [scalar, ctx.tensor_type(shape, _i32)], regions=2)
+    test = ctx.region(loop, 0, [scalar, ctx.tensor_type(shape, _i32)])
+    counter = loop.regions[0].blocks[0].arguments[0]
+    test.op("stablehlo.return", [test.compare(counter, count, "LT")], [])
+
+    body = ctx.region(loop, 1, [scalar, ctx.tensor_type(shape, _i32)])
+    counter, order = loop.regions[1].blocks[0].arguments
+    origin = [zero] * len(batch)
+
+    def column(x: Any, i: Any) -> Any:
+        return body.value("stablehlo.dynamic_slice", [x, *origin, i], one, _i32, slice_sizes=body.i64s(one))
+
+    def spread(x: Any) -> Any:
+        return body.broadcast(x, one, shape, _i32)
+
+    # Row i is at hand, row pivots[i] differs from matrix to matrix: its value is the only one not masked away.
+    there = body.compare(index, spread(column(pivots, counter)), "EQ")
+    zeros = body.constant(0, _i32, shape)
+    masked = body.value("stablehlo.select", [there, order, zeros], shape, _i32)
+    total = body.op("stablehlo.reduce", [masked, zero], [ctx.tensor_type(batch, _i32)],
+                    {"dimensions": body.i64s((rank - 1,))}, regions=1)
+    adder = body.region(total, 0, [scalar, scalar], isolated=True)
+    x, y = total.regions[0].blocks[0].arguments
+    adder.op("stablehlo.return", [adder.value("stablehlo.add", [x, y], (), _i32)], [])
+    taken = body.value("stablehlo.reshape", [total.result], one, _i32)
+    moved = body.value("stablehlo.select", [there, spread(column(order, counter)), order], shape, _i32)
+    moved = body.value("stablehlo.dynamic_update_slice", [moved, taken, *origin, counter], shape, _i32)
+    body.op("stablehlo.return", [body.value("stablehlo.add", [counter, step], (), _i32), moved], [])
+    return loop.results[1]
+
+
+# --- orthogonal factors ------------------------------------------------------------------------------
+
+
+@lowers("qr")
+def _qr(ctx: Any, x: Any, *, pivoting: bool, full_matrices: bool, use_magma: bool | None = None) -> list[Any]:
+    (aval,) = ctx.avals_in
+    q_aval, r_aval, *rest = ctx.avals_out
+    *batch, rows, columns = aval.shape
+    reflectors, dtype = min(rows, columns), aval.dtype
+    if _is_empty(aval):
+        none = [ctx.value("stablehlo.iota", [], each.shape, _i32, iota_dimension=ctx.i64(len(each.shape) - 1))
+                for each in rest]
+        return [_eye(ctx, q_aval.shape, dtype), _zeros(ctx, r_aval), *none]
+    matrix, scales = _matrix(aval), _Type((*batch, reflectors), dtype)
+    order = []
+    if pivoting:
+        free = _Type((*batch, columns), _i32)
+        factored, order_found, taus = _call(ctx, "?geqp3", [(x, matrix), (ctx.constant(0, _i32, free.shape), free)],
+                                            [matrix, free, scales], {0: 0, 1: 1})
+        order = [ctx.value("stablehlo.subtract", [order_found, ctx.constant(1, _i32, free.shape)], free.shape, _i32)]
+    else:
+        factored, taus = _call(ctx, "?geqrf", [(x, matrix)], [matrix, scales], {0: 0})
+    q = _householder_product(ctx, _columns(ctx, factored, q_aval.shape, dtype), _matrix(q_aval), taus, scales)
+    return [q, _upper(ctx, _corner(ctx, factored, r_aval.shape, dtype), r_aval.shape, dtype), *order]
+
+
+@lowers("householder_product")
+def _householder(ctx: Any, a: Any, taus: Any) -> Any:
+    aval, scales = ctx.avals_in
+    if _is_empty(aval):
+        return a
+    if _is_empty(scales):
+        return _eye(ctx, aval.shape, aval.dtype)
+    return _householder_product(ctx, a, _matrix(aval), taus, _Type(scales.shape, scales.dtype))
+
+
+def _householder_product(ctx: Any, a: Any, matrix: _Type, taus: Any, scales: _Type) -> Any:
+    return _call(ctx, _orthogonal(matrix.dtype, "orgqr", "ungqr"), [(a, matrix), (taus, scales)], [matrix], {0: 0})[0]
+
+
+@lowers("ormqr")
+def _ormqr(ctx: Any, a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> Any:
+    a_aval, scales, c_aval = ctx.avals_in
+    if _is_empty(c_aval) or _is_empty(scales):
+        return c
+    operands = [(a, _matrix(a_aval)), (taus, _Type(scales.shape, scales.dtype)), (c, _matrix(c_aval))]
+    return _call(ctx, _orthogonal(c_aval.dtype, "ormqr", "unmqr"), operands, [_matrix(c_aval)], {0: 2}, left=left,
+                 transpose=transpose)[0]
+
+
+@lowers("hessenberg")
+def _hessenberg(ctx: Any, a: Any) -> list[Any]:
+    aval, scales = ctx.avals_out
+    if _is_empty(aval) or _is_empty(scales):
+        return [a, _zeros(ctx, scales)]
+    matrix, taus_type = _matrix(aval), _Type(scales.shape, scales.dtype)
+    reduced, taus, info = _call(ctx, "?gehrd", [(a, matrix)], [matrix, taus_type, _Type(aval.shape[:-2], _i32)], {0: 0},
+                                low=1, high=aval.shape[-1])
+    ok = _succeeded(ctx, info)
+    return [_nan_unless(ctx, ok, reduced, matrix), _nan_unless(ctx, ok, taus, taus_type)]
+
+
+@lowers("tridiagonal")
+def _tridiagonal(ctx: Any, a: Any, *, lower: bool) -> list[Any]:
+    aval, *vectors = ctx.avals_out
+    if _is_empty(aval):
+        return [_zeros(ctx, each) for each in ctx.avals_out]
+    types = [_matrix(aval), *(_Type(each.shape, each.dtype) for each in vectors)]
+    *results, info = _call(ctx, _orthogonal(aval.dtype, "sytrd", "hetrd"), [(a, types[0])],
+                           [*types, _Type(aval.shape[:-2], _i32)], {0: 0}, uplo="L" if lower else "U")
+    ok = _succeeded(ctx, info)
+    return [_nan_unless(ctx, ok, x, each) for x, each in zip(results, types, strict=True)]
+
+
+@lowers("tridiagonal_solve")
+def _tridiagonal_solve(ctx: Any, dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
+    diagonal, right = ctx.avals_in[0], ctx.avals_in[3]
+    if _is_empty(right):
+        return b
+    *batch, size = diagonal.shape
+    dtype = right.dtype
+    vector, matrix = _Type(diagonal.shape, dtype), _matrix(right)
+    if perturb_singular:
+        operands = [*((x, vector) for x in (dl, d, du)), (b, matrix)]
+        return _call(ctx, "tridiagonal_solve_perturbed", operands, [matrix], {})[0]
+    # LAPACK has the neighbours without the elements that stand outside the matrix.
+    beside = _Type((*batch, size - 1), dtype)
+    dl, du = _corner(ctx, dl, beside.shape, dtype, low=1), _corner(ctx, du, beside.shape, dtype)
+    types = [beside, vector, beside, matrix]
+    *_, solution, info = _call(ctx, "?gtsv", list(zip((dl, d, du, b), types, strict=True)),
+                               [*types, _Type(tuple(batch), _i32)], {0: 0, 1: 1, 2: 2, 3: 3})
+    return _nan_unless(ctx, _succeeded(ctx, info), solution, matrix)
+
+
+# --- eigenvalues and singular values -----------------------------------------------------------------
+
+
+@lowers("eigh")
+def _eigh(ctx: Any, x: Any, *, lower: bool, sort_eigenvalues: bool, subset_by_index: Any, algorithm: Any) -> list[Any]:
+    vectors_aval, values_aval = ctx.avals_out
+    (aval,) = ctx.avals_in
+    if subset_by_index not in (None, (0, aval.shape[-1])):
+        raise LoweringError("eigh: subset_by_index is not supported on the CPU; compute all and slice")
+    if getattr(algorithm, "name", "QR") != "QR":
+        raise LoweringError(f"eigh: the CPU has no {algorithm}; leave `implementation` out, or ask for QR")
+    if _is_empty(aval):
+        return [_zeros(ctx, vectors_aval), _zeros(ctx, values_aval)]
+    matrix, values_type = _matrix(vectors_aval), _Type(values_aval.shape, values_aval.dtype)
+    vectors, values, info = _call(ctx, _orthogonal(aval.dtype, "syevd", "heevd"), [(x, matrix)],
+                                  [matrix, values_type, _Type(aval.shape[:-2], _i32)], {0: 0}, mode="V",
+                                  uplo="L" if lower else "U")
+    ok = _succeeded(ctx, info)
+    return [_nan_unless(ctx, ok, vectors, matrix), _nan_unless(ctx, ok, values, values_type)]
+
+
+@lowers("eig")
+def _eig(ctx: Any, x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool,
+         enable_eigvec_derivs: bool, implementation: Any) -> list[Any]:
+    (aval,) = ctx.avals_in
+    if getattr(implementation, "name", "LAPACK") != "LAPACK":
+        raise LoweringError(f"eig: the CPU has no {implementation}; leave `implementation` out, or ask for LAPACK")
+    if _is_empty(aval):
+        return [_zeros(ctx, each) for each in ctx.avals_out]
+    dtype = ctx.avals_out[0].dtype
+    values_type, vectors_type = _Type(aval.shape[:-1], dtype), _Type(aval.shape, dtype, True)
+    parts = [values_type] if aval.dtype.kind == "c" else [_Type(aval.shape[:-1], aval.dtype)] * 2
+    *found, left, right, info = _call(ctx, "?geev", [(x, _matrix(aval))],
+                                      [*parts, vectors_type, vectors_type, _Type(aval.shape[:-2], _i32)], {},
+                                      compute_left="V" if compute_left_eigenvectors else "N",
+                                      compute_right="V" if compute_right_eigenvectors else "N")
+    ok = _succeeded(ctx, info)
+    values = found[0] if len(found) == 1 else _complex_of(ctx, *found, values_type)
+    results = [_nan_unless(ctx, ok, values, values_type)]
+    wanted = [left] * compute_left_eigenvectors + [right] * compute_right_eigenvectors
+    return results + [_nan_unless(ctx, ok, vectors, vectors_type) for vectors in wanted]
+
+
+@lowers("schur")
+def _schur(ctx: Any, x: Any, *, compute_schur_vectors: bool, sort_eig_vals: bool, select_callable: Any) -> list[Any]:
+    (aval,) = ctx.avals_in
+    if sort_eig_vals:
+        raise LoweringError("schur: sorting eigenvalues is not supported")
+    if _is_empty(aval):
+        return [_zeros(ctx, each) for each in ctx.avals_out]
+    matrix, status = _matrix(aval), _Type(aval.shape[:-2], _i32)
+    values = [_Type(aval.shape[:-1], aval.dtype)] * (1 if aval.dtype.kind == "c" else 2)
+    form, vectors, *_, info = _call(ctx, "?gees", [(x, matrix)], [matrix, matrix, *values, status, status], {0: 0},
+                                    mode="V" if compute_schur_vectors else "N", sort="N")
+    ok = _succeeded(ctx, info)
+    wanted = [form, vectors] if compute_schur_vectors else [form]
+    return [_nan_unless(ctx, ok, each, matrix) for each in wanted]
+
+
+@lowers("svd")
+def _svd(ctx: Any, x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any,
+         algorithm: Any) -> list[Any]:
+    (aval,) = ctx.avals_in
+    name = getattr(algorithm, "name", "DEFAULT")
+    if subset_by_index not in (None, (0, min(aval.shape[-2:]))):
+        raise LoweringError("svd: subset_by_index is not supported on the CPU; compute all and slice")
+    if name not in ("DEFAULT", "QR", "DIVIDE_AND_CONQUER"):
+        raise LoweringError(f"svd: the CPU has no {algorithm}; leave `algorithm` out, or ask for QR or DIVIDE_AND_CONQUER")
+    values_aval, *vectors = ctx.avals_out
+    *batch, rows, columns = aval.shape
+    if _is_empty(aval):
+        return [_zeros(ctx, values_aval), *(_eye(ctx, each.shape, each.dtype) for each in vectors)]
+    inner = min(rows, columns)
+    left = (*batch, rows, rows if full_matrices else inner)
+    right = (*batch, columns if full_matrices else inner, columns)
+    matrix, values_type = _matrix(aval), _Type(values_aval.shape, values_aval.dtype)
+    left_type, right_type = _Type(left, aval.dtype, True), _Type(right, aval.dtype, True)
+    _, values, u, vt, info = _call(
+        ctx, "?gesvd" if name == "QR" else "?gesdd", [(x, matrix)],
+        [matrix, values_type, left_type, right_type, _Type(tuple(batch), _i32)], {0: 0},
+        mode="N" if not compute_uv else "A" if full_matrices else "S")
+    ok = _succeeded(ctx, info)
+    results = [_nan_unless(ctx, ok, values, values_type)]
+    if compute_uv:
+        results += [_nan_unless(ctx, ok, u, left_type), _nan_unless(ctx, ok, vt, right_type)]
+    return results

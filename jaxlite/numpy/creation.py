@@ -299,10 +299,18 @@ def device_put(x: Any, device: Any) -> Any:
 # --- from nothing ------------------------------------------------------------------------------------
 
 
-def _shape_of(shape: Any) -> tuple[int, ...]:
-    if isinstance(shape, tuple) and all(type(size) is int and size >= 0 for size in shape):
-        return shape
-    return shaping.canonical_shape(shape)
+def shape_of(shape: Any, name: str = "shape") -> tuple[int, ...]:
+    """A shape argument, an int or a sequence of them, as a tuple of ints.
+
+    Raises: TypeError for sizes that are negative, not integers or traced; ValueError for more elements than can be
+    addressed.
+    """
+    if not isinstance(shape, (tuple, list)):
+        shape = tuple(shape) if getattr(shape, "ndim", 1) and hasattr(shape, "__iter__") else (shape,)
+    for size in shape:
+        if isinstance(size, (int, np.integer)) and size < 0:
+            raise TypeError(f"{name} must have non-negative sizes, got {tuple(shape)}")
+    return shaping.canonical_shape(shape, name)
 
 
 def _on(result: Any, device: Any) -> Any:
@@ -320,12 +328,12 @@ def _filled(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of zeros; floating by default."""
-    return _on(_filled(0, _shape_of(shape), _dtype_of(dtype, "zeros")), device)
+    return _on(_filled(0, shape_of(shape), _dtype_of(dtype, "zeros")), device)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of ones; floating by default."""
-    return _on(_filled(1, _shape_of(shape), _dtype_of(dtype, "ones")), device)
+    return _on(_filled(1, shape_of(shape), _dtype_of(dtype, "ones")), device)
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -347,7 +355,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) 
     """An array of one value; an array as `fill_value` is broadcast."""
     check_arrays("full", fill_value)
     dtype = None if dtype is None else dtypes.check_user_dtype_supported(dtype, "full")
-    return _on(_full(fill_value, _shape_of(shape), dtype), device)
+    return _on(_full(fill_value, shape_of(shape), dtype), device)
 
 
 def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[Any, tuple[int, ...]]:
@@ -355,7 +363,7 @@ def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[Any, tuple[int, ..
         check_arrays(name, a)
     aval = a if hasattr(a, "shape") and hasattr(a, "dtype") else aval_of(a)
     dtype = dtypes.canonicalize_dtype(aval.dtype) if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
-    return dtype, tuple(aval.shape) if shape is None else _shape_of(shape)
+    return dtype, tuple(aval.shape) if shape is None else shape_of(shape)
 
 
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:

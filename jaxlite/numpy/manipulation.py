@@ -21,7 +21,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import joining, ufuncs
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays
-from jaxlite.numpy.creation import asarray
+from jaxlite.numpy.creation import asarray, shape_of
 
 
 def _checked(name: str, a: Any) -> Any:
@@ -74,7 +74,7 @@ def _new_shape(shape: Any, total: int, old: tuple[int, ...]) -> tuple[int, ...]:
         try:
             shape = tuple(map(operator.index, shape)) if hasattr(shape, "__iter__") else (operator.index(shape),)
         except TypeError:
-            shaping.canonical_shape(shape)  # the same complaint as everywhere
+            shape_of(shape)  # the same complaint as everywhere
             raise
     if -1 not in shape:
         if builtins.any(each < 0 for each in shape):
@@ -159,7 +159,7 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
 
     Raises: ValueError if it does not fit.
     """
-    return _broadcast_to(array, shape=shaping.canonical_shape(shape))
+    return _broadcast_to(array, shape=shape_of(shape))
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
@@ -224,7 +224,7 @@ def resize(a: Any, new_shape: Any) -> Any:
     sizes = (new_shape,) if not hasattr(new_shape, "__iter__") else new_shape
     if builtins.any(each < 0 for each in sizes):
         raise ValueError("all elements of `new_shape` must be non-negative")
-    return _resize(a, new_shape=shaping.canonical_shape(sizes))
+    return _resize(a, new_shape=shape_of(sizes))
 
 
 # --- order of axes -----------------------------------------------------------------------------------
@@ -390,7 +390,7 @@ def _tile(A: Any, reps: tuple[int, ...]) -> Any:
 def tile(A: Any, reps: Any) -> Any:
     """Copies of an array side by side, `reps[i]` times along each axis."""
     check_arrays("tile", A)
-    return _tile(A, reps=shaping.canonical_shape(reps if hasattr(reps, "__iter__") else (reps,), "reps"))
+    return _tile(A, reps=shape_of(reps if hasattr(reps, "__iter__") else (reps,), "reps"))
 
 
 def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None,

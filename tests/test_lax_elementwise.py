@@ -343,7 +343,10 @@ def assert_near(got: np.ndarray, want: np.ndarray, ulps: float, context: Any) ->
         return
     if got.dtype.kind == "c":
         eps = np.finfo(got.dtype).eps
-        error = np.abs(got - want) / (np.abs(want) + np.finfo(got.dtype).tiny) / eps
+        with np.errstate(all="ignore"):
+            error = np.abs(got - want) / (np.abs(want) + np.finfo(got.dtype).tiny) / eps
+            same = (got == want.astype(got.dtype)) | (np.isnan(got) & np.isnan(want))
+        error = np.where(same, 0, np.where(np.isnan(error), inf, error))
     else:
         info = ml_dtypes.finfo(got.dtype)
         with np.errstate(all="ignore"):

@@ -167,6 +167,13 @@ def _dynamic_update_slice_aval(x: Any, update: Any, *starts: Any) -> ShapedArray
 _HOST = (int, np.integer, np.ndarray)
 
 
+@functools.cache
+def integer_limits(dtype: Any) -> tuple[int, int]:
+    """The least and the greatest value of an integer type."""
+    limits = dtypes.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
 def wrap_negative(index: Any, size: int) -> Any:
     """An index array with the axis' size added where it is negative."""
     aval = aval_of(index)
@@ -201,7 +208,7 @@ def start_positions(name: str, shape: tuple[int, ...], indices: Any,
     typed = [aval_of(index) for index in indices if type(index) is not int]
     _check_indices(name, typed, len(typed))
     dtype = typed[0].dtype if typed else dtypes.canonicalize_dtype(int)
-    if typed and np.iinfo(dtype).max < max(shape):
+    if typed and integer_limits(dtype)[1] < max(shape):
         dtype = dtypes.int32  # the type of the indices is too narrow to count from the end in
         indices = [index if type(index) is int else shaping.convert(index, dtype, False) for index in indices]
     return [_position(index, size, allow, dtype) for index, size, allow in zip(indices, shape, allowed)]
@@ -215,8 +222,8 @@ def _position(index: Any, size: int, allow_negative: bool, dtype: Any) -> Any:
         if not allow_negative:
             raise ValueError(f"Index {value} is out of bounds for dimension {size} if allow_negative_indices=False")
         value += size
-    limits = np.iinfo(dtype)
-    return dtype.type(max(limits.min, min(value, limits.max)))  # beyond these it is out of bounds in any case
+    low, high = integer_limits(dtype)
+    return dtype.type(max(low, min(value, high)))  # beyond these it is out of bounds in any case
 
 
 def _is_deferred(indices: Any) -> bool:

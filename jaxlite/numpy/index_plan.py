@@ -26,7 +26,8 @@ from jaxlite.numpy import creation, ufuncs
 _CLIP, _FILL, _PROMISE = GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP, GatherScatterMode.PROMISE_IN_BOUNDS
 _INT32 = np.dtype(np.int32)
 _INT64 = np.dtype(np.int64)
-_INT32_LIMITS = np.iinfo(np.int32)
+_MAX_INT32 = 2**31 - 1
+_WHOLE = slice(None)
 
 # --- the canonical form ------------------------------------------------------------------------------
 
@@ -44,6 +45,8 @@ def canonical_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
     Raises: TypeError and IndexError for what is no index of an array of this shape.
     """
+    if type(index) is int and shape:
+        return (index,)
     if isinstance(index, tuple):
         given = index
     elif isinstance(index, (list, range)):
@@ -129,6 +132,7 @@ def _canonical_array(item: Any) -> Any:
 
 
 def span(item: Any, size: int) -> Span:
+    """A slice of an axis as a span."""
     if type(item) is Span:
         return item
     start, stop, step = item.indices(size)
@@ -136,16 +140,7 @@ def span(item: Any, size: int) -> Span:
     return Span(start, count, step) if count or step > 0 else Span(0, 0, 1)
 
 
-def _rank(item: Any) -> int:
-    """How many axes an index array has; 0 for an int, 1 for a bool."""
-    return 0 if type(item) is int else 1 if type(item) is bool else len(item.shape)
-
-
 # --- reading boxes -----------------------------------------------------------------------------------
-
-
-def _wrapped(index: int, size: int, wrap: bool) -> int:
-    return index + size if wrap and index < 0 else index
 
 
 def _is_box(items: tuple[Any, ...]) -> bool:
@@ -162,7 +157,7 @@ def _with_axes(items: tuple[Any, ...], rank: int) -> list[tuple[int, Any]]:
     axis = 0
     for item in items:
         if item is Ellipsis:
-            result += [(axis + k, slice(None)) for k in range(missing)]
+            result += [(axis + k, _WHOLE) for k in range(missing)]
             axis += missing
         else:
             result.append((axis, item))
@@ -180,46 +175,55 @@ def _read_box(x: Any, items: tuple[Any, ...], mode: Any, fill_value: Any, wrap: 
     shape = aval_of(x).shape
     starts: list[Any] = [0] * len(shape)
     sizes, steps = list(shape), [1] * len(shape)
-    reversed_axes, dropped, new = [], [], []
-    traced = outside = False
+    reversed_axes, dropped, new, traced = [], [], [], []
+    strided = outside = False
     position = 0
     for axis, item in _with_axes(items, len(shape)):
         if item is None:
             new.append(position)
             position += 1
+            continue
+        size = shape[axis]
+        if type(item) is int:
+            check_nonempty(size, axis)
+            index = item + size if wrap and item < 0 else item
+            if not 0 <= index < size:
+                outside, index = True, min(max(index, 0), size - 1)
+            starts[axis], sizes[axis] = index, 1
+            dropped.append(axis)
         elif type(item) in (slice, Span):
-            start, size, step = span(item, shape[axis])
-            traced |= not isinstance(start, int)
+            position += 1
+            if item == _WHOLE:
+                continue
+            start, count, step = span(item, size)
             if step < 0:
                 reversed_axes.append(axis)
-                start, step = start + (size - 1) * step, -step
-            starts[axis], sizes[axis], steps[axis] = start, size, step
-            position += 1
+                start, step = start + (count - 1) * step, -step
+            if type(start) is not int:
+                traced.append(axis)
+            strided |= step > 1
+            starts[axis], sizes[axis], steps[axis] = start, count, step
         else:
-            check_nonempty(shape[axis], axis)
-            if type(item) is int:
-                index = _wrapped(item, shape[axis], wrap)
-                outside |= not 0 <= index < shape[axis]
-                item = min(max(index, 0), shape[axis] - 1)
-            else:
-                traced = True
-                item = as_positions(item, shape[axis], wrap, index_dtype([item], shape))
+            check_nonempty(size, axis)
             starts[axis], sizes[axis] = item, 1
+            traced.append(axis)
             dropped.append(axis)
     if traced:  # axes with strides are taken whole here
-        whole = [step > 1 for step in steps]
-        x = slicing.dynamic_slice(x, [0 if skip else start for skip, start in zip(whole, starts)],
-                                  [full if skip else size for skip, full, size in zip(whole, shape, sizes)],
-                                  allow_negative_indices=False)
-        shape = x.shape
-        starts = [start if skip else 0 for skip, start in zip(whole, starts)]
-    limits = [min(start + size * step, full) for start, size, step, full in zip(starts, sizes, steps, shape)]
-    if any(starts) or tuple(limits) != shape or any([step > 1 for step in steps]):
-        x = slicing.slice(x, starts, limits, steps if any([step > 1 for step in steps]) else None)
+        dtype = index_dtype([starts[axis] for axis in traced], shape)
+        positions = [dtype.type(0 if step > 1 else start) if type(start) is int else
+                     as_positions(start, size, wrap and axis in dropped, dtype)
+                     for axis, (start, step, size) in enumerate(zip(starts, steps, shape))]
+        shape = tuple([full if step > 1 else size for full, step, size in zip(shape, steps, sizes)])
+        x = slicing.dynamic_slice_p.bind(x, *positions, slice_sizes=shape)
+        starts = [start if step > 1 else 0 for start, step in zip(starts, steps)]
+    limits = tuple([min(start + size * step, full) for start, size, step, full in zip(starts, sizes, steps, shape)])
+    if limits != shape or strided or any(starts):
+        x = slicing.slice_p.bind(x, start_indices=tuple(starts), limit_indices=limits,
+                                 strides=tuple(steps) if strided else None)
     if reversed_axes:
-        x = shaping.rev(x, reversed_axes)
+        x = shaping.rev_p.bind(x, dimensions=tuple(reversed_axes))
     if dropped:
-        x = shaping.squeeze(x, dropped)
+        x = shaping.squeeze_p.bind(x, dimensions=tuple(dropped))
     if new:
         x = shaping.expand_dims(x, new)
     if outside and mode is _FILL:
@@ -237,21 +241,21 @@ def filled(aval: Any, fill_value: Any) -> Any:
 
 def index_dtype(indices: list[Any], shape: tuple[int, ...]) -> Any:
     """The integer type in which to count: 32 bits wide unless the index arrays or the sizes are wider."""
-    wide = max(shape, default=0) > _INT32_LIMITS.max
+    wide = max(shape, default=0) > _MAX_INT32
     wide |= any([type(each) is not int and aval_of(each).dtype.itemsize == 8 for each in indices])
     return _INT64 if wide else _INT32
 
 
 def as_positions(index: Any, size: int, wrap: bool, dtype: Any) -> Any:
     """An index of an axis in the given type, counted from the start; what is out of bounds stays so."""
-    limits = np.iinfo(dtype)
     if type(index) is int:
-        return dtype.type(min(max(_wrapped(index, size, wrap), limits.min), limits.max))
+        low, high = slicing.integer_limits(dtype)
+        return dtype.type(min(max(index + size if wrap and index < 0 else index, low), high))
     if type(index) is np.ndarray:
-        # NumPy's greatest unsigned values do not fit the signed type
-        values = (np.minimum(index, np.uint64(limits.max)) if index.dtype == np.uint64 else index).astype(np.int64)
-        return np.clip(np.where(values < 0, values + size, values) if wrap else values, limits.min, limits.max).astype(
-            dtype)
+        low, high = slicing.integer_limits(dtype)
+        # the greatest unsigned values do not fit a signed type
+        values = (np.minimum(index, np.uint64(high)) if index.dtype == np.uint64 else index).astype(np.int64)
+        return np.clip(np.where(values < 0, values + size, values) if wrap else values, low, high).astype(dtype)
     aval = aval_of(index)
     kind = dtypes.kind(aval.dtype)
     if kind == "u" and aval.dtype.itemsize >= dtype.itemsize:

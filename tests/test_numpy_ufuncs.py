@@ -459,6 +459,14 @@ def test_nan_to_num():
     np.testing.assert_array_equal(jnp.nan_to_num(i), i)
 
 
+def test_isclose():
+    x = np.array([1.0, 1.0, np.inf, np.inf, np.nan, 0.0, 1e-9, 100.0], "f4")
+    y = np.array([1.000001, 1.1, np.inf, -np.inf, np.nan, 1e-9, 0.0, 100.0005], "f4")
+    for options in ({}, {"equal_nan": True}, {"rtol": 0.2}, {"atol": 0.5, "rtol": 0.0}):
+        np.testing.assert_array_equal(jnp.isclose(x, y, **options), np.isclose(x, y, **options), err_msg=str(options))
+    assert jnp.isclose(np.arange(3), np.arange(3)).all() and jnp.isclose(1j, 1j + 1e-7)
+
+
 # --- complex numbers, kinds of objects ---------------------------------------------------------------
 
 

@@ -79,6 +79,11 @@ def named(fun: Any, name: str, doc: str | None, *static: str) -> Any:
     return api(*static)(fun)
 
 
+def shape_of(x: Any) -> tuple[int, ...]:
+    """The shape of an array, tracer or scalar."""
+    return getattr(x, "shape", ())
+
+
 def kind_of(x: Any) -> str:
     """The kind of a value's dtype: b, i, u, f or c."""
     return dtypes.kind(dtype_of(x))
@@ -100,7 +105,7 @@ def _scalar_type(aval: Any) -> Any:
 
 def full_of(value: Any, like: Any) -> Any:
     """An array of one value, with the shape, dtype and weak type of another."""
-    return stretch(constant(value, like), np.shape(like))
+    return stretch(constant(value, like), shape_of(like))
 
 
 # --- arithmetic --------------------------------------------------------------------------------------
@@ -157,7 +162,7 @@ def _round_down(quotient: Any, below: Any) -> Any:
 
 def where_same(condition: Any, x: Any, y: Any) -> Any:
     """`where` for values of one dtype, each either a scalar or of one common shape."""
-    shapes = [np.shape(value) for value in (condition, x, y)]
+    shapes = [shape_of(value) for value in (condition, x, y)]
     if not shapes[1] == shapes[2] or shapes[0] and shapes[0] != shapes[1]:
         shape = shaping.broadcast_shapes(*shapes)
         condition = stretch(condition, shape) if shapes[0] else condition
@@ -167,7 +172,7 @@ def where_same(condition: Any, x: Any, y: Any) -> Any:
 
 def stretch(x: Any, shape: tuple[int, ...]) -> Any:
     """A value broadcast to a shape."""
-    own = np.shape(x)
+    own = shape_of(x)
     if own == shape:
         return x
     return shaping.broadcast_in_dim_p.bind(x, shape=shape, sharding=None,

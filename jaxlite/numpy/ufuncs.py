@@ -73,6 +73,7 @@ from jaxlite.numpy.arithmetic import (  # noqa: F401
     remainder,
     remainder_of,
     right_shift,
+    shape_of,
     stretch,
     subtract,
     true_divide,
@@ -504,6 +505,23 @@ def isscalar(element: Any) -> builtins.bool:
     return np.isscalar(element) or (hasattr(element, "shape") and np.ndim(element) == 0)
 
 
+@api("equal_nan")
+def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: builtins.bool = False) -> Any:
+    """Whether |a - b| <= atol + rtol * |b|, element by element.
+
+    Infinities are close to themselves alone; NaN is close to NaN if `equal_nan`, which is static.
+    """
+    x, y = promote_inexact("isclose", a, b)
+    check_arrays("isclose", rtol, atol)
+    size = lax.abs(y)
+    tolerance = add(atol, multiply(rtol, size))
+    near = bitwise_and(_is_finite(y), less_equal(lax.abs(lax.sub(x, y)), tolerance))
+    result = bitwise_or(lax.eq(x, y), near)
+    if equal_nan:
+        result = bitwise_or(result, bitwise_and(lax.ne(x, x), lax.ne(y, y)))
+    return result
+
+
 # --- complex numbers ---------------------------------------------------------------------------------
 
 
@@ -557,7 +575,7 @@ def _two_integers(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
     x, y = promote(name, x1, x2)
     if kind_of(x) not in "iu":
         raise ValueError(f"Arguments to jax.numpy.{name} must be integers.")
-    shape = shaping.broadcast_shapes(np.shape(x), np.shape(y))
+    shape = shaping.broadcast_shapes(shape_of(x), shape_of(y))
     x, y = (stretch(as_array(each), shape) for each in (x, y))
     return (lax.abs(x), lax.abs(y)) if kind_of(x) == "i" else (x, y)
 

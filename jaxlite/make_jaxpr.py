@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core import source
+from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.shape_dtype import ShapeDtypeStruct as ShapeDtypeStruct
 from jaxlite.core.tracing import state
 from jaxlite.interpreters.jit import jit
@@ -44,6 +45,9 @@ def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (),
         state.axis_sizes = {**outside, **axes}
         try:
             traced: Traced = jitted.trace(*args, **kwargs)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
         finally:
             state.axis_sizes = outside
         return (traced.jaxpr, traced.out_info) if return_shape else traced.jaxpr
@@ -54,6 +58,7 @@ def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (),
     return make
 
 
+@boundary
 def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of `fun(*args, **kwargs)`, without computing it.
 

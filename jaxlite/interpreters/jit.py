@@ -24,6 +24,7 @@ import numpy as np
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, errors, source
 from jaxlite.core.aval import typematch
+from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager, state
@@ -367,10 +368,11 @@ class _Jitted:
             device, committed = execution.target_device(leaves, self.options.device)
             executable = program.executable(device, committed)
             outs = executable(leaves)
-        except BaseException:
+        except BaseException as error:
             # C++ would send this signature here for good.
             if self.call_path is not None:
                 self.call_path._clear_cache()
+            hide_own_frames(error)
             raise
         tree = program.out_tree
         if config.debug_nans.value:

@@ -17,6 +17,7 @@ import numpy as np
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes, tree
 from jaxlite.core.aval import ShapedArray, typematch
+from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.core.tracing import Tracer
@@ -137,6 +138,7 @@ class Traced(_Stage):
         """The abstract values of the result."""
         return self.out_tree.unflatten(self._program.closed.out_avals)
 
+    @boundary
     def lower(self, *, lowering_platforms: tuple[str, ...] | None = None) -> Lowered:
         """Lower to StableHLO.
 
@@ -190,6 +192,7 @@ class Lowered(_Stage):
         """XLA's estimate of the module's cost before optimisation: "flops", "bytes accessed", ..."""
         return xla.cost_analysis(self._device.client, self._lowered.hlo())
 
+    @boundary
     def compile(self, compiler_options: CompilerOptions | None = None, *,
                 device_assignment: Sequence[Any] | None = None) -> Compiled:
         """Compile with XLA.
@@ -279,8 +282,9 @@ def _call_path(program: jit_module.Program, executable: execution.Executable) ->
     def miss(*args: Any, **kwargs: Any) -> Any:
         try:
             return run(*args, **kwargs), executable.fast_path(program.out_tree)
-        except BaseException:
+        except BaseException as error:
             this._clear_cache()  # C++ would send this signature here for good
+            hide_own_frames(error)
             raise
 
     path = xla.make_call_path(program.name, run, miss, (), (), (), jit_module.put_argument, None)
@@ -349,6 +353,7 @@ def _program(path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     return jit_module.jitted_of(path).program(args, kwargs, abstract)
 
 
+@boundary
 def trace(self: Any, *args: Any, **kwargs: Any) -> Traced:
     """Trace the function for arguments like these: arrays, scalars, or objects with `shape` and `dtype`.
 
@@ -358,11 +363,13 @@ def trace(self: Any, *args: Any, **kwargs: Any) -> Traced:
     return Traced(program, execution.target_device(leaves, program.options.device))
 
 
+@boundary
 def lower(self: Any, *args: Any, **kwargs: Any) -> Lowered:
     """Trace the function for arguments like these and lower it: `trace(*args, **kwargs).lower()`."""
     return trace(self, *args, **kwargs).lower()
 
 
+@boundary
 def eval_shape(self: Any, *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of the result for arguments like these, as `ShapeDtypeStruct`s. Nothing is compiled."""
     return _Stage(_program(self, args, kwargs)[0]).out_info

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jaxlite.core import config, dtypes
+from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 from jaxlite.interpreters.eager import eager_trace
@@ -48,17 +49,27 @@ def api(*static: str) -> Callable[[F], F]:
             if positional == 1:
 
                 def wrapper(x: Any, /) -> Any:
-                    return call(x) if state.trace is eager_trace else fun(x)
+                    try:
+                        return call(x) if state.trace is eager_trace else fun(x)
+                    except Exception as error:
+                        hide_own_frames(error)
+                        raise
             else:
 
                 def wrapper(x: Any, y: Any, /) -> Any:
-                    return call(x, y) if state.trace is eager_trace else fun(x, y)
+                    try:
+                        return call(x, y) if state.trace is eager_trace else fun(x, y)
+                    except Exception as error:
+                        hide_own_frames(error)
+                        raise
         else:
 
             def wrapper(*args: Any, **kwargs: Any) -> Any:
-                if state.trace is eager_trace:
-                    return call(*args, **kwargs)
-                return fun(*args, **kwargs)
+                try:
+                    return call(*args, **kwargs) if state.trace is eager_trace else fun(*args, **kwargs)
+                except Exception as error:
+                    hide_own_frames(error)
+                    raise
 
         return functools.wraps(fun)(wrapper)
 

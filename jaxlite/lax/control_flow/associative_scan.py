@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax.control_flow.bodies import as_result, flatten_values
@@ -16,6 +17,7 @@ from jaxlite.lax.shaping import canonical_axis, concatenate, pad, rev
 from jaxlite.lax.slicing import slice_in_dim
 
 
+@boundary
 def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
     """All partial results of combining elements with an associative function: x0, x0∘x1, x0∘x1∘x2, ...
 

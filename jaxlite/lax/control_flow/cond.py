@@ -14,6 +14,7 @@ import numpy as np
 from jaxlite.core import dtypes, source
 from jaxlite.core.aval import ShapedArray, shaped_array, typematch
 from jaxlite.core.errors import JaxprTypeError
+from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, Var, no_effects
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager
@@ -54,6 +55,7 @@ def _cond_aval(index: Any, *avals: Any, branches: tuple[ClosedJaxpr, ...], branc
     return outs, effects
 
 
+@boundary
 def cond(pred: Any, true_fun: Callable, false_fun: Callable, *operands: Any, operand: Any = _absent) -> Any:
     """Run one of two functions: `true_fun(*operands) if pred else false_fun(*operands)`.
 
@@ -119,6 +121,7 @@ def _scalar_aval(value: Any, what: str) -> ShapedArray:
     return aval
 
 
+@boundary
 def switch(index: Any, branches: Sequence[Callable], *operands: Any, operand: Any = _absent) -> Any:
     """Run one of several functions: `branches[clip(index, 0, len(branches) - 1)](*operands)`.
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core import errors, source
+from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager
@@ -41,6 +42,7 @@ def _scan_aval(*avals: Any, jaxpr: ClosedJaxpr, length: int, num_carry: int, num
     return [*carry, *(aval.update(shape=(length, *aval.shape)) for aval in ys)], jaxpr.effects
 
 
+@boundary
 def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
          unroll: int | bool = 1, _split_transpose: bool = False) -> tuple[Any, Any]:
     """Run a function over the leading axis of arrays, with a carry from step to step.
@@ -218,6 +220,7 @@ def _stack(values: Sequence[Any]) -> Any:
 # --- map ---------------------------------------------------------------------------------------------
 
 
+@boundary
 def map(f: Callable, xs: Any, *, batch_size: int | None = None) -> Any:
     """Apply a function to each element along the leading axis, one after the other, and stack the results.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes, source
+from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, Var
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer
@@ -44,6 +45,7 @@ def _while_aval(*avals: Any, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, c
     return body_jaxpr.out_avals, cond_jaxpr.effects | body_jaxpr.effects
 
 
+@boundary
 def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
     """Repeat `body_fun` while `cond_fun` holds: `val = init_val; while cond_fun(val): val = body_fun(val)`.
 
@@ -129,6 +131,7 @@ def _loop_jaxprs(body: Body, condition: Body) -> tuple[ClosedJaxpr, ClosedJaxpr,
 # --- counted loops -----------------------------------------------------------------------------------
 
 
+@boundary
 def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None) -> Any:
     """Repeat `body_fun` for each integer in a range: `for i in range(lower, upper): val = body_fun(i, val)`.
 

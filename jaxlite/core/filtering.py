@@ -1,0 +1,87 @@
+"""Tracebacks without jaxlite's own frames: what a user sees is their own code, and the message.
+
+Boundaries are the functions through which errors leave jaxlite: calls of jitted functions, stages, `make_jaxpr`,
+control flow, eager numpy functions. They do nothing until something is raised. The option `traceback_filtering`
+says what happens then: "off" keeps all frames, "tracebackhide" marks ours for pytest and IPython, which skip them,
+and otherwise they are removed.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
+
+from jaxlite.core import config, source
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Raised in our own code these are most likely our own bugs: whoever reports one needs all frames.
+_BUGS = (AssertionError, AttributeError, KeyError)
+
+
+def hide_own_frames(error: BaseException) -> None:
+    """Take jaxlite's own frames out of the tracebacks of an exception that is being handled, and of those that led
+    to it. A bare `raise` afterwards adds none."""
+    mode = config.traceback_filtering.value
+    if mode == "off" or not isinstance(error, Exception):
+        return
+    caller: FrameType | None = sys._getframe(1)
+    while caller is not None and source.is_own_file(caller.f_code.co_filename):
+        caller.f_locals["__tracebackhide__"] = True  # they join the traceback later; pytest and IPython skip them
+        caller = caller.f_back
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        if not _is_bug(each):
+            if mode == "tracebackhide":
+                _mark(each.__traceback__)
+            else:
+                each.__traceback__ = _filtered(each.__traceback__)
+        each = each.__cause__ or each.__context__
+
+
+def _is_bug(error: BaseException) -> bool:
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    return innermost is not None and type(error) in _BUGS and _is_own(innermost)
+
+
+def _is_own(traceback: TracebackType) -> bool:
+    return source.is_own_file(traceback.tb_frame.f_code.co_filename)
+
+
+def _filtered(traceback: TracebackType | None) -> TracebackType | None:
+    kept = []
+    while traceback is not None:
+        if not _is_own(traceback):
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    for each in reversed(kept):
+        traceback = TracebackType(traceback, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return traceback
+
+
+def _mark(traceback: TracebackType | None) -> None:
+    while traceback is not None:
+        if _is_own(traceback):
+            traceback.tb_frame.f_locals["__tracebackhide__"] = True
+        traceback = traceback.tb_next
+
+
+def boundary(fun: F) -> F:
+    """Decorator: errors leave the function without jaxlite's own frames."""
+
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return fun(*args, **kwargs)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
+
+    return call  # type: ignore[return-value]

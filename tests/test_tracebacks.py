@@ -1,0 +1,127 @@
+"""Tracebacks show the user's frames alone, unless all are asked for."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import jaxlite
+import jaxlite.numpy as jnp
+from jaxlite import lax
+from jaxlite.core import source
+
+
+def mismatch(x: Any) -> Any:
+    return jnp.dot(x, jnp.ones(7))
+
+
+def nested(x: Any) -> Any:
+    return jaxlite.jit(mismatch)(x) + 1
+
+
+def frames(call: Callable[[], Any]) -> list[Any]:
+    with pytest.raises(Exception) as info:
+        call()
+    return list(traceback.walk_tb(info.value.__traceback__))
+
+
+def functions(call: Callable[[], Any], own: bool) -> list[str]:
+    return [frame.f_code.co_name for frame, _ in frames(call) if source.is_own_file(frame.f_code.co_filename) == own]
+
+
+X = jnp.ones(3)
+WITHOUT_OWN = {
+    "jit": lambda: jaxlite.jit(mismatch)(X),
+    "nested jit": lambda: jaxlite.jit(nested)(X),
+    "trace": lambda: jaxlite.jit(mismatch).trace(X),
+    "lower": lambda: jaxlite.jit(mismatch).lower(X),
+    "eval_shape of jit": lambda: jaxlite.jit(mismatch).eval_shape(X),
+    "make_jaxpr": lambda: jaxlite.make_jaxpr(mismatch)(X),
+    "eval_shape": lambda: jaxlite.eval_shape(mismatch, X),
+    "eager": lambda: mismatch(X),
+    "scan": lambda: lax.scan(lambda c, x: (c + mismatch(X), None), 0.0, X),
+    "carry of scan": lambda: lax.scan(lambda c, x: (X, None), 0.0, X),
+    "cond": lambda: lax.cond(True, mismatch, mismatch, X),
+    "while_loop": lambda: lax.while_loop(lambda x: mismatch(x) > 0, mismatch, X),
+    "branch on a tracer": lambda: jaxlite.jit(lambda x: 1 if x else 2)(True),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_OWN)
+def test_no_own_frames(name: str) -> None:
+    call = WITHOUT_OWN[name]
+    assert functions(call, own=True) == []
+    assert functions(call, own=False)[-1] in ("mismatch", "<lambda>")
+
+
+def test_frames_between_own_ones_are_kept() -> None:
+    assert functions(WITHOUT_OWN["nested jit"], own=False) == ["frames", "<lambda>", "nested", "mismatch"]
+
+
+def test_lines_are_kept() -> None:
+    (*_, (frame, line)) = frames(lambda: jaxlite.jit(mismatch)(X))
+    assert (frame.f_code, line) == (mismatch.__code__, mismatch.__code__.co_firstlineno + 1)
+
+
+def test_off_keeps_all() -> None:
+    jaxlite.config.update("jax_traceback_filtering", "off")
+    try:
+        assert "trace_to_jaxpr" in functions(lambda: jaxlite.jit(mismatch)(X), own=True)
+    finally:
+        jaxlite.config.update("jax_traceback_filtering", "auto")
+
+
+def test_tracebackhide_marks_own_frames() -> None:
+    jaxlite.config.update("jax_traceback_filtering", "tracebackhide")
+    try:
+        found = frames(lambda: jaxlite.jit(mismatch)(X))
+    finally:
+        jaxlite.config.update("jax_traceback_filtering", "auto")
+    own = [frame for frame, _ in found if source.is_own_file(frame.f_code.co_filename)]
+    assert own
+    assert all(frame.f_locals["__tracebackhide__"] for frame in own)
+
+
+def test_own_frames_above_a_boundary_are_marked() -> None:
+    own = [frame for frame, _ in frames(lambda: lax.add(1, 1.0)) if source.is_own_file(frame.f_code.co_filename)]
+    assert all(frame.f_locals["__tracebackhide__"] for frame in own)
+
+
+def test_causes_are_filtered_too() -> None:
+    def wraps(x: Any) -> Any:
+        try:
+            return mismatch(x)
+        except TypeError as error:
+            raise ValueError("my own") from error
+
+    with pytest.raises(ValueError, match="my own") as info:
+        jaxlite.jit(wraps)(X)
+    cause = info.value.__cause__
+    assert isinstance(cause, TypeError)
+    assert [frame.f_code.co_name for frame, _ in traceback.walk_tb(cause.__traceback__)] == ["wraps", "mismatch"]
+
+
+def test_what_looks_like_a_bug_of_ours_keeps_its_frames() -> None:
+
+    def own_failure(x: Any) -> Any:
+        exec(compile("assert False", source._OWN_FOLDERS[0] + "made_up.py", "exec"))
+
+    assert functions(lambda: jaxlite.jit(own_failure)(X), own=True)
+
+
+def test_exceptions_of_users_pass_unchanged() -> None:
+    class Mine(Exception):
+        pass
+
+    error = Mine("text")
+
+    def fails(x: Any) -> Any:
+        raise error
+
+    with pytest.raises(Mine) as info:
+        jaxlite.jit(fails)(X)
+    assert info.value is error
+    assert not getattr(error, "__notes__", [])

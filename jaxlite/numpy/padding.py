@@ -1,0 +1,242 @@
+"""`pad`, with NumPy's modes. Each axis is padded in turn, over what was padded before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.tree import tree_leaves
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy import functional, grids, reductions, ufuncs
+from jaxlite.numpy.api import api, as_array, check_arrays
+from jaxlite.numpy.creation import asarray
+from jaxlite.numpy.manipulation import broadcast_to
+
+_STATISTICS: dict[str, Callable[..., Any]] = {
+    "maximum": reductions.max, "minimum": reductions.min, "mean": reductions.mean,
+    "median": lambda x, axis, keepdims: _median(x, axis),
+}  # fmt: skip
+_OPTIONS = {
+    "constant": "constant_values", "linear_ramp": "end_values", "reflect": "reflect_type", "symmetric": "reflect_type",
+    **dict.fromkeys(_STATISTICS, "stat_length"), "edge": "", "wrap": "", "empty": "",
+}  # fmt: skip
+
+
+def _as_pairs(name: str, value: Any, rank: int) -> Any:
+    """A (before, after) pair for each axis, from one number, one pair, or a pair for each axis."""
+    shape = value.shape
+    if shape not in ((), (1,), (2,), (1, 2), (rank, 2)):
+        raise ValueError(f"jnp.pad: {name} for an array of {rank} axes has unsupported shape {shape}. Valid shapes are "
+                         f"({rank}, 2), (1, 2), (2,), (1,), or ().")
+    return np.broadcast_to(value, (rank, 2)) if isinstance(value, np.ndarray) else broadcast_to(value, (rank, 2))
+
+
+def _static_pairs(name: str, value: Any, rank: int) -> tuple[tuple[int, int], ...]:
+    for leaf in tree_leaves(value):
+        if isinstance(leaf, Tracer):
+            raise ConcretizationTypeError(leaf, f"the argument {name!r} of jnp.pad decides the shape of its result, so "
+                                                "it must be concrete; mark it static")
+    try:
+        found = np.asarray(value)
+    except ValueError:  # a ragged list
+        raise ValueError(f"jnp.pad: {name} must be a number, a pair, or a pair for each axis, got {value}") from None
+    if found.dtype.kind not in "iu" and found.size:
+        raise TypeError(f"jnp.pad: `{name}` must be of integral type, got {value!r}.")
+    if (found < 0).any():
+        raise ValueError(f"jnp.pad: {name} can't contain negative values, got {value}")
+    return tuple((int(low), int(high)) for low, high in _as_pairs(name, found, rank))
+
+
+def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any) -> Any:
+    """An array with values added before and after along each axis.
+
+    Args:
+      pad_width: how many: a number, a (before, after) pair, or such a pair for each axis. Static.
+      mode: where the values come from.
+        'constant': `constant_values`, 0 by default; in the forms of pad_width, may be traced.
+        'edge': the value at the edge. 'wrap': the values from the other end.
+        'reflect', 'symmetric': mirrored at the edge, without and with the value at the edge itself; with
+        `reflect_type='odd'` mirrored through the value at the edge.
+        'linear_ramp': from the value at the edge evenly to `end_values`, 0 by default.
+        'maximum', 'minimum', 'mean', 'median': that of the axis, or of the `stat_length` values next to the edge.
+        'empty': anything (zeros).
+        A function: called as function(vector, (before, after), axis, kwargs) for each vector along each axis of the
+        array padded with zeros; gives the vector that takes its place.
+    Raises: NotImplementedError for other modes; ValueError for options that a mode does not have, negative widths,
+      and modes that have nothing to take from an empty axis.
+
+    >>> from jaxlite import numpy as jnp
+    >>> jnp.pad(jnp.array([1, 2, 3]), (1, 2), mode='reflect')
+    Array([2, 1, 2, 3, 2, 1], dtype=int32)
+    """
+    check_arrays("pad", array)
+    aval = aval_of(array)
+    widths = _static_pairs("pad_width", pad_width, aval.ndim)
+    if callable(mode):
+        return _pad_with_function(array, widths, mode, kwargs)
+    if mode not in _OPTIONS:
+        raise NotImplementedError(f"Unimplemented padding mode {mode!r} for jnp.pad.")
+    unknown = set(kwargs) - {_OPTIONS[mode]}
+    if unknown:
+        raise ValueError(f"unsupported keyword arguments for mode {mode!r}: {unknown}")
+    if mode not in ("constant", "mean", "median", "empty"):
+        for axis, (low, high) in enumerate(widths):
+            if low + high and not aval.shape[axis]:
+                raise ValueError(f"Cannot apply {mode!r} padding to empty axis {axis} of shape {aval.shape}")
+    if mode in ("constant", "linear_ramp"):
+        value = kwargs.get(_OPTIONS[mode], 0)
+        value = value if np.isscalar(value) else asarray(value)
+        return (_pad_constant if mode == "constant" else _pad_ramp)(array, value, widths=widths)
+    if mode in _STATISTICS:
+        lengths = kwargs.get("stat_length")
+        if lengths is not None:
+            lengths = _static_pairs("stat_length", lengths, aval.ndim)
+            if any(0 in pair for pair in lengths):
+                raise ValueError("stat_length of 0 yields no value for padding")
+        return _pad_statistic(array, widths=widths, mode=mode, lengths=lengths)
+    kind = kwargs.get("reflect_type", "even")
+    if kind not in ("even", "odd"):
+        raise ValueError(f"jnp.pad: reflect_type must be 'even' or 'odd', got {kind!r}")
+    return _pad_from_array(array, widths=widths, mode=mode, odd=kind == "odd")
+
+
+@api("widths")
+def _pad_constant(x: Any, values: Any, widths: tuple[tuple[int, int], ...]) -> Any:
+    x = as_array(x)
+    aval = aval_of(x)
+    values = shaping.convert(values, aval.dtype, aval.weak_type)
+    if not aval_of(values).shape:
+        return shaping.pad(x, values, [(low, high, 0) for low, high in widths])
+    values = _as_pairs("constant_values", values, aval.ndim)
+    for axis, pair in enumerate(widths):
+        for side, width in enumerate(pair):
+            if width:
+                config = [(0, 0, 0)] * aval.ndim
+                config[axis] = (0, width, 0) if side else (width, 0, 0)
+                x = shaping.pad(x, _element(values, axis, side), config)
+    return x
+
+
+def _element(values: Any, row: int, column: int) -> Any:
+    return shaping.squeeze(lax.slice(values, (row, column), (row + 1, column + 1)), (0, 1))
+
+
+@api("widths")
+def _pad_ramp(x: Any, ends: Any, widths: tuple[tuple[int, int], ...]) -> Any:
+    x = as_array(x)
+    aval = aval_of(x)
+    ends = shaping.convert(ends, aval.dtype, aval.weak_type)
+    ends = _as_pairs("end_values", ends, aval.ndim) if aval_of(ends).shape else ends
+    for axis, pair in enumerate(widths):
+        parts = [x]
+        for side, width in enumerate(pair):
+            if width:
+                edge = lax.index_in_dim(x, -1 if side else 0, axis, keepdims=False)
+                end = _element(ends, axis, side) if aval_of(ends).shape else ends
+                ramp = grids.linspace(end, edge, width, endpoint=False, dtype=aval.dtype, axis=axis)
+                ramp = shaping.convert(shaping.rev(ramp, (axis,)) if side else ramp, weak_type=aval.weak_type)
+                parts.insert(len(parts) if side else 0, ramp)
+        x = shaping.concatenate(parts, axis)
+    return x
+
+
+@api("widths", "mode", "odd")
+def _pad_from_array(x: Any, widths: tuple[tuple[int, int], ...], mode: str, odd: bool) -> Any:
+    """The modes that take elements of the array."""
+    x = as_array(x)
+    for axis, (low, high) in enumerate(widths):
+        size = aval_of(x).shape[axis]
+        if not low + high:
+            continue
+        if mode == "empty":
+            zero = np.zeros((), aval_of(x).dtype)[()]
+            x = shaping.pad(x, shaping.convert(zero, weak_type=aval_of(x).weak_type), [
+                (low, high, 0) if each == axis else (0, 0, 0) for each in range(aval_of(x).ndim)])
+        elif mode == "wrap":
+            parts = [x] * (low // size + 1 + high // size)
+            if low % size:
+                parts.insert(0, lax.slice_in_dim(x, size - low % size, size, axis=axis))
+            if high % size:
+                parts.append(lax.slice_in_dim(x, 0, high % size, axis=axis))
+            x = shaping.concatenate(parts, axis)
+        elif mode == "edge" or size == 1:
+            x = shaping.concatenate([part for part in (
+                low and _repeated(lax.slice_in_dim(x, 0, 1, axis=axis), low, axis), x,
+                high and _repeated(lax.slice_in_dim(x, size - 1, size, axis=axis), high, axis),
+            ) if not isinstance(part, int)], axis)
+        else:
+            for after, width in ((False, low), (True, high)):
+                x = _mirrored(x, axis, width, after, mode == "reflect", odd)
+    return x
+
+
+def _repeated(x: Any, count: int, axis: int) -> Any:
+    return broadcast_to(x, [count if each == axis else size for each, size in enumerate(aval_of(x).shape)])
+
+
+def _mirrored(x: Any, axis: int, width: int, after: bool, skip_edge: bool, odd: bool) -> Any:
+    """Mirrored values on one side. The result is symmetric about its new edge too, so wide ones grow by doubling."""
+    while width:
+        size = aval_of(x).shape[axis]
+        count = min(width, size - skip_edge)
+        start = size - skip_edge - count if after else int(skip_edge)
+        edge = lax.slice_in_dim(x, size - 1 if after else 0, size if after else 1, axis=axis)
+        part = shaping.rev(lax.slice_in_dim(x, start, start + count, axis=axis), (axis,))
+        if odd:
+            part = lax.sub(lax.mul(np.asarray(2, aval_of(x).dtype)[()], edge), part)
+        x = shaping.concatenate([x, part] if after else [part, x], axis)
+        width -= count
+    return x
+
+
+@api("widths", "mode", "lengths")
+def _pad_statistic(x: Any, widths: tuple[tuple[int, int], ...], mode: str, lengths: Any) -> Any:
+    x = as_array(x)
+    aval = aval_of(x)
+    statistic = _STATISTICS[mode]
+    for axis, pair in enumerate(widths):
+        if not sum(pair):
+            continue
+        size = aval.shape[axis]
+        parts = [x]
+        for side, width in enumerate(pair):
+            near = x
+            if lengths is not None and lengths[axis][side] < size:
+                length = lengths[axis][side]
+                near = lax.slice_in_dim(x, size - length if side else 0, size if side else length, axis=axis)
+            value = statistic(near, axis=axis, keepdims=True)
+            if dtypes.kind(aval.dtype) in "iu":
+                value = ufuncs.round(value)
+            value = shaping.convert(value, aval.dtype, aval.weak_type)
+            parts.insert(len(parts) if side else 0, _repeated(value, width, axis))
+        x = shaping.concatenate(parts, axis)
+    return x
+
+
+def _median(x: Any, axis: int) -> Any:
+    """The middle value along an axis, which stays with size 1; NaN if one is among the values."""
+    size = aval_of(x).shape[axis]
+    if dtypes.kind(aval_of(x).dtype) != "f":
+        x = shaping.convert(x, dtypes.to_inexact_dtype(aval_of(x).dtype), False)
+    if not size:
+        return reductions.mean(x, axis=axis, keepdims=True)
+    ordered = lax.sort(x, axis)
+    low, high = (lax.slice_in_dim(ordered, at, at + 1, axis=axis) for at in ((size - 1) // 2, size // 2))
+    last = lax.slice_in_dim(ordered, size - 1, size, axis=axis)  # NaNs sort to the end
+    middle = lax.mul(lax.add(low, high), np.asarray(0.5, aval_of(x).dtype)[()])
+    return lax.select(lax.ne(last, last), last, middle)
+
+
+def _pad_with_function(array: Any, widths: tuple[tuple[int, int], ...], function: Callable[..., Any],
+                       kwargs: dict[str, Any]) -> Any:
+    x = _pad_constant(array, 0, widths=widths)
+    for axis, width in enumerate(widths):
+        x = functional.apply_along_axis(function, axis, x, width, axis, kwargs)
+    return x

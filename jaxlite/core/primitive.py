@@ -8,6 +8,7 @@ forgotten one can be told apart.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -121,3 +122,20 @@ class Primitive:
 
     def no_batching(self, reason: str) -> None:
         self.batching = NoRule(reason)
+
+
+# --- rules that load on first use --------------------------------------------------------------------
+
+_rule_modules: list[str] = []
+
+
+def register_rule_modules(*names: str) -> None:
+    """Name modules that set derivative and batching rules. They load when the first such trace starts."""
+    _rule_modules.extend(names)
+
+
+def load_rules() -> None:
+    """Import the modules that were registered."""
+    while _rule_modules:
+        importlib.import_module(_rule_modules[0])
+        del _rule_modules[:1]

@@ -33,6 +33,11 @@ class Trace:
         """Apply a primitive to values, some of them this trace's tracers."""
         raise NotImplementedError(type(self))
 
+    def apply(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        """`process` while another trace is current."""
+        with set_trace(self):
+            return self.process(primitive, args, params)
+
 
 class _State(threading.local):
     """Per thread: the current trace, and the named axes in scope."""

@@ -86,7 +86,7 @@ class StagingTrace(Trace):
                 raise errors.UnexpectedTracerError(value)
             return self._constant(value, value.aval)
         aval = AVAL_OF[kind](value) if kind in AVAL_OF else aval_of(value)
-        if hasattr(value, "__jax_array__") and kind not in AVAL_OF:
+        if kind not in AVAL_OF and hasattr(value, "__jax_array__"):
             return self.atom(value.__jax_array__())
         if kind is not ArrayImpl and type(aval) is ShapedArray and not aval.shape:
             return Literal(value[()] if kind is np.ndarray else value, aval)
@@ -108,6 +108,8 @@ class StagingTrace(Trace):
         if primitive.stage is not None:
             return primitive.stage(self, args, params)
         return self.record(primitive, args, params)
+
+    apply = process  # recording an equation does not depend on what is current
 
     def record(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Append one equation; gives tracers for its results."""

@@ -1,0 +1,192 @@
+"""Linearisation: split a function at a point into its value there and the linear map of its tangents.
+
+Primals are computed under the trace around; what tangents go through is staged into a program of its own, which
+closes over the primal values that it needs (the residuals). Both come from the JVP rules: an operation on primals
+alone goes one way, one that meets a tangent the other. Primitives with sub-programs have a `linearize` rule
+that splits the sub-program in the same way: `linearize(primals, tangents, **params)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var, eval_jaxpr
+from jaxlite.core.primitive import load_rules
+from jaxlite.core.tracing import Trace, Tracer, set_trace, state
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.jvp import JVPTracer, Zero, instantiate, jvp_rule, tangent_aval, zero_for
+from jaxlite.interpreters.staging import StagedTracer, StagingTrace, hoist_consts
+from lowering.passes.dce import live_parts
+
+
+class LinearizeTracer(JVPTracer):
+    """A primal with a tangent that is a value of the staged linear program."""
+
+    __slots__ = ()
+
+
+class _SplitTrace(Trace):
+    """Current while a JVP rule runs: what meets a tangent is staged, the rest is computed."""
+
+    __slots__ = ("parent", "tangents")
+
+    def __init__(self, parent: Trace, tangents: StagingTrace):
+        super().__init__()
+        self.parent, self.tangents = parent, tangents
+
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        tangents = self.tangents
+        for arg in args:
+            if type(arg) is StagedTracer and arg._trace is tangents:
+                return tangents.process(primitive, args, params)
+        return self.parent.apply(primitive, args, params)
+
+
+class LinearizeTrace(Trace):
+    """Applies primitives to primals under the trace around it, and stages what happens to tangents."""
+
+    __slots__ = ("parent", "tangents", "_split")
+
+    def __init__(self, parent: Trace, debug_info: DebugInfo | None = None):
+        super().__init__(debug_info)
+        load_rules()
+        self.parent = parent
+        self.tangents = StagingTrace(debug_info)
+        self._split = _SplitTrace(parent, self.tangents)
+
+    def join(self, primal: Any, tangent: Any) -> Any:
+        return primal if type(tangent) is Zero else LinearizeTracer(self, primal, tangent)  # type: ignore[arg-type]
+
+    def split(self, value: Any) -> tuple[Any, Any]:
+        if type(value) is LinearizeTracer and value._trace is self:
+            return value.primal, value.tangent
+        return value, zero_for(value)
+
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        primals, tangents = [], []
+        active = False
+        for arg in args:
+            if type(arg) is LinearizeTracer and arg._trace is self:
+                primals.append(arg.primal)
+                tangents.append(arg.tangent)
+                active = True
+            else:
+                primals.append(arg)
+                tangents.append(None)
+        if not active:
+            return self.parent.apply(primitive, args, params)
+        tangents = [zero_for(primal) if tangent is None else tangent
+                    for primal, tangent in zip(primals, tangents, strict=True)]
+        rule = primitive.linearize or jvp_rule(primitive)
+        with set_trace(self._split):
+            primal_out, tangent_out = rule(primals, tangents, **params)
+        if primitive.multiple_results:
+            return [self.join(primal, tangent) for primal, tangent in zip(primal_out, tangent_out, strict=True)]
+        return self.join(primal_out, tangent_out)
+
+
+class LinearProgram:
+    """The linear map of a function at a point.
+
+    Attributes: `jaxpr`, a program of tangents of the inputs that have one; `residuals`, the values of its
+    constvars; `nonzero`, for each output whether the program gives its tangent; `out_avals`.
+    """
+
+    __slots__ = ("jaxpr", "residuals", "nonzero", "out_avals")
+
+    def __init__(self, jaxpr: Jaxpr, residuals: list[Any], nonzero: list[bool], out_avals: list[Any]):
+        self.jaxpr, self.residuals, self.nonzero, self.out_avals = jaxpr, residuals, nonzero, out_avals
+
+
+def prune(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
+    """Without dead equations and without constvars that nobody reads."""
+    eqns, live = live_parts(jaxpr)
+    kept = [(var, const) for var, const, keep in zip(jaxpr.constvars, consts, live, strict=False) if keep]
+    return jaxpr.replace(eqns=eqns, constvars=[var for var, _ in kept]), [const for _, const in kept]
+
+
+def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], nonzero: Sequence[bool],
+                   debug_info: DebugInfo | None = None) -> tuple[list[Any], LinearProgram]:
+    """Split a function of flat values at a point.
+
+    Args:
+      nonzero: for each input whether it has a tangent.
+    Returns: the outputs, and the linear program.
+    """
+    trace = LinearizeTrace(state.trace, debug_info)
+    inputs = [trace.join(primal, trace.tangents.new_arg(tangent_aval(aval_of(primal)))) if flag else primal
+              for primal, flag in zip(primals, nonzero, strict=True)]
+    try:
+        with set_trace(trace):
+            outs = fun(*inputs)
+        pairs = [trace.split(out) for out in outs]
+        tangents = [tangent for _, tangent in pairs]
+        jaxpr, consts = trace.tangents.finish([each for each in tangents if type(each) is not Zero])
+    finally:
+        trace.alive = trace.tangents.alive = False
+    jaxpr, consts = prune(jaxpr, consts)
+    flags = [type(each) is not Zero for each in tangents]
+    return [primal for primal, _ in pairs], LinearProgram(jaxpr, consts, flags, [each.aval for each in tangents])
+
+
+class SplitJaxpr:
+    """A program split for linearisation.
+
+    `primal` maps `consts` + inputs to outputs + residuals; `tangent` maps residuals + nonzero tangents to nonzero tangents of
+    the outputs. `forwarded` gives for each residual the index of the input that it is, or None if it is computed
+    (only those are outputs of `primal`).
+    """
+
+    __slots__ = ("primal", "consts", "tangent", "nonzero_out", "num_outs", "forwarded", "source")
+
+    def __init__(self, primal: ClosedJaxpr, consts: list[Any], tangent: ClosedJaxpr, nonzero_out: list[bool],
+                 num_outs: int, forwarded: list[int | None], source: ClosedJaxpr):
+        self.primal, self.consts, self.tangent, self.nonzero_out = primal, consts, tangent, nonzero_out
+        self.num_outs, self.forwarded, self.source = num_outs, forwarded, source
+
+
+def linearize_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_out: Sequence[bool] | bool = False) -> SplitJaxpr:
+    """Split a program that closes over nothing; remembered for each program and pattern of nonzero tangents."""
+    wanted = [instantiate_out] * len(closed.out_avals) if isinstance(instantiate_out, bool) else list(instantiate_out)
+    key = (id(closed), tuple(nonzero), tuple(wanted))
+    found = _split_jaxprs.get(key)
+    if found is not None:
+        return found
+    primals = StagingTrace(closed.jaxpr.debug_info)
+    inputs = [primals.new_arg(aval) for aval in closed.in_avals]
+    with set_trace(primals):
+        trace = LinearizeTrace(primals, closed.jaxpr.debug_info)
+        boxed = [trace.join(tracer, trace.tangents.new_arg(tangent_aval(tracer.aval))) if flag else tracer
+                 for tracer, flag in zip(inputs, nonzero, strict=True)]
+        with set_trace(trace):
+            outs = eval_jaxpr(closed.jaxpr, closed.consts, *boxed)
+        pairs = [trace.split(out) for out in outs]
+        with set_trace(trace.tangents):
+            tangents = [instantiate(tangent) if flag else tangent
+                        for (_, tangent), flag in zip(pairs, wanted, strict=True)]
+        flags = [type(each) is not Zero for each in tangents]
+        jaxpr, residuals = trace.tangents.finish([each for each in tangents if type(each) is not Zero])
+        trace.alive = False
+        jaxpr, residuals = prune(jaxpr, residuals)
+        positions = {tracer.var: index for index, tracer in enumerate(inputs)}
+        forwarded = [positions.get(each.var) if isinstance(each, StagedTracer) and each._trace is primals
+                     and type(each.var) is Var else None for each in residuals]
+        computed = [each for each, position in zip(residuals, forwarded, strict=True) if position is None]
+        primal_jaxpr, consts = primals.finish([primal for primal, _ in pairs] + computed)
+        assert not any(isinstance(const, Tracer) for const in consts)
+    primal_jaxpr, consts = prune(primal_jaxpr, consts)
+    result = SplitJaxpr(hoist_consts(primal_jaxpr), consts, hoist_consts(jaxpr), flags, len(pairs), forwarded, closed)
+    if len(_split_jaxprs) >= _LIMIT:
+        _split_jaxprs.clear()
+    _split_jaxprs[key] = result  # holds the program, so its id stays taken
+    return result
+
+
+_LIMIT = 4096
+_split_jaxprs: dict[Any, SplitJaxpr] = {}
+
+
+def forget() -> None:
+    """Drop remembered programs."""
+    _split_jaxprs.clear()

@@ -1,0 +1,276 @@
+"""Derivative and batching rules of the elementwise primitives.
+
+They stand apart from `elementwise.py` because they need to broadcast and to sum, which are defined above it. Letters:
+g a tangent, ans the output, x and y the operands, ct a cotangent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters import batching, jvp
+from jaxlite.interpreters.batching import Axis, def_elementwise
+from jaxlite.interpreters.jvp import Zero, def_jvp, def_zero
+from jaxlite.interpreters.transpose import def_bilinear, is_linear
+from jaxlite.lax import elementwise as e
+from jaxlite.lax import shaping
+from jaxlite.lax.elementwise import (
+    abs, add, conj, div, eq, gt, integer_pow, log, lt, mul, neg, pow, real, select_n, sign, sub,
+)  # fmt: skip
+from jaxlite.lax.reductions import reduce_sum
+
+jvp.set_zeros_maker(lambda aval: shaping.full(aval.shape, 0, aval.dtype))
+
+
+def _move_axis(x: Any, source: int, target: int) -> Any:
+    order = [axis for axis in range(aval_of(x).ndim) if axis != source]
+    order.insert(target, source)
+    return shaping.transpose(x, order)
+
+
+def _spread(x: Any, size: int, target: int) -> Any:
+    shape = aval_of(x).shape
+    return shaping.broadcast_in_dim(x, (*shape[:target], size, *shape[target:]),
+                                    [axis + (axis >= target) for axis in range(len(shape))])
+
+
+batching.set_movers(_move_axis, _spread)
+batching.set_reshaper(shaping.reshape)
+
+# --- helpers -----------------------------------------------------------------------------------------
+
+
+def sum_to(ct: Any, aval: Any) -> Any:
+    """A cotangent summed over the axes along which its operand was stretched."""
+    shape = aval_of(ct).shape
+    if shape == aval.shape:
+        return ct
+    if not aval.shape:
+        return reduce_sum(ct, range(len(shape)))
+    axes = [axis for axis, (size, own) in enumerate(zip(shape, aval.shape, strict=True)) if own != size]
+    return shaping.reshape(reduce_sum(ct, axes), aval.shape)
+
+
+def stretch(g: Any, out: Any) -> Any:
+    """A tangent at the shape of the output that its operand was stretched to."""
+    shape, target = aval_of(g).shape, aval_of(out).shape
+    return g if shape == target else shaping.broadcast_in_dim(g, target, range(len(shape)))
+
+
+def const(value: Any, x: Any) -> Any:
+    """A scalar constant in the dtype of x."""
+    return np.asarray(value).astype(aval_of(x).dtype)[()]
+
+
+def filled(value: Any, x: Any) -> Any:
+    """A constant in the shape and dtype of x."""
+    aval = aval_of(x)
+    return shaping.broadcast_in_dim(const(value, x), aval.shape, ())
+
+
+def _cts(ct: Any, *operands: Any) -> list[Any]:
+    return [sum_to(ct, operand.aval) if is_linear(operand) else None for operand in operands]
+
+
+# --- arithmetic --------------------------------------------------------------------------------------
+
+
+def _sum_jvp(operation: Callable, second: Callable) -> Callable:
+    def rule(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+        (x, y), (dx, dy) = primals, tangents
+        out = operation(x, y)
+        if type(dx) is Zero:
+            return out, stretch(second(dy), out)
+        return out, stretch(dx, out) if type(dy) is Zero else operation(dx, dy)
+
+    return rule
+
+
+e.add_p.def_jvp(_sum_jvp(add, lambda dy: dy))
+e.add_p.def_transpose(lambda ct, x, y: _cts(ct, x, y))
+e.sub_p.def_jvp(_sum_jvp(sub, neg))
+e.sub_p.def_transpose(lambda ct, x, y: [sum_to(ct, x.aval) if is_linear(x) else None,
+                                        sum_to(neg(ct), y.aval) if is_linear(y) else None])
+def_bilinear(e.mul_p, lambda ct, x, y: sum_to(mul(ct, y), x), lambda ct, x, y: sum_to(mul(x, ct), y))
+def_jvp(e.div_p, lambda g, ans, x, y: div(g, y), lambda g, ans, x, y: mul(mul(neg(g), ans), integer_pow(y, -1)))
+e.div_p.def_transpose(lambda ct, x, y: [sum_to(div(ct, y), x.aval), None])
+def_jvp(e.rem_p, lambda g, ans, x, y: stretch(g, ans),
+        lambda g, ans, x, y: mul(neg(g), mul(sign(div(x, y)), e.floor(abs(div(x, y))))))
+e.neg_p.def_jvp(lambda primals, tangents: (neg(*primals), neg(*tangents)))
+e.neg_p.def_transpose(lambda ct, x: [neg(ct)])
+
+
+def _extreme(better: Callable) -> Callable:
+    """The derivative of max and min: 1 for the operand taken, 1/2 for ties."""
+
+    def rule(g: Any, ans: Any, x: Any, y: Any) -> Any:
+        g, x, y = stretch(g, ans), stretch(x, ans), stretch(y, ans)
+        one, half, zero = (filled(value, g) for value in (1, 0.5, 0))
+        return mul(g, select_n(eq(x, y), select_n(better(x, y), zero, one), half))
+
+    return rule
+
+
+for _p, _better in ((e.max_p, gt), (e.min_p, lt)):
+    _first = _extreme(_better)
+    def_jvp(_p, _first, lambda g, ans, x, y, rule=_first: rule(g, ans, y, x))
+
+for _p in (e.sign_p, e.floor_p, e.ceil_p, e.round_p, e.is_finite_p, e.nextafter_p, e.eq_p, e.ne_p, e.ge_p, e.gt_p, e.le_p,
+           e.lt_p, e.eq_to_p, e.le_to_p, e.lt_to_p, e.and_p, e.or_p, e.xor_p, e.not_p, e.shift_left_p,
+           e.shift_right_logical_p, e.shift_right_arithmetic_p, e.population_count_p, e.clz_p, e.mulhi_p):
+    def_zero(_p)
+
+
+@e.abs_p.def_jvp
+def _abs_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    (x,), (g,) = primals, tangents
+    out = abs(x)
+    if dtypes.kind(aval_of(x).dtype) != "c":
+        return out, mul(g, sign(x))
+    return out, div(real(mul(g, conj(x))), select_n(eq(out, filled(0, out)), out, filled(1, out)))
+
+
+# --- powers, exponentials, logarithms ----------------------------------------------------------------
+
+def_jvp(e.exp_p, lambda g, ans, x: mul(g, ans))
+def_jvp(e.exp2_p, lambda g, ans, x: mul(const(np.log(2), x), mul(g, ans)))
+def_jvp(e.expm1_p, lambda g, ans, x: mul(g, add(ans, const(1, x))))
+def_jvp(e.log_p, lambda g, ans, x: div(g, x))
+def_jvp(e.log1p_p, lambda g, ans, x: div(g, add(x, const(1, x))))
+def_jvp(e.logistic_p, lambda g, ans, x: mul(g, mul(ans, sub(const(1, x), ans))))
+def_jvp(e.sqrt_p, lambda g, ans, x: mul(g, div(const(0.5, x), ans)))
+def_jvp(e.rsqrt_p, lambda g, ans, x: mul(g, mul(const(-0.5, x), div(ans, x))))
+def_jvp(e.cbrt_p, lambda g, ans, x: mul(g, mul(const(1 / 3, x), div(ans, x))))
+def_jvp(e.square_p, lambda g, ans, x: mul(g, mul(const(2, x), x)))
+def_jvp(e.integer_pow_p, lambda g, ans, x, y: filled(0, x) if y == 0 else g if y == 1 else
+        mul(g, mul(const(y, x), x if y == 2 else integer_pow(x, y - 1))))
+
+
+def _pow_base(g: Any, ans: Any, x: Any, y: Any) -> Any:
+    """y * x**(y - 1), and 0 where y is 0 (also at x = 0)."""
+    zero = eq(y, const(0, y))
+    exponent = select_n(zero, sub(y, const(1, y)), filled(1, y))
+    return mul(g, mul(shaping.convert(y, aval_of(x).dtype, False), pow(x, exponent)))
+
+
+def _pow_exponent(g: Any, ans: Any, x: Any, y: Any) -> Any:
+    """log(x) * ans, and 0 at x = 0."""
+    return mul(g, mul(log(select_n(eq(x, const(0, x)), x, filled(1, x))), ans))
+
+
+def_jvp(e.pow_p, _pow_base, _pow_exponent)
+
+# --- trigonometry ------------------------------------------------------------------------------------
+
+
+def _one_minus_square(x: Any) -> Any:
+    return sub(const(1, x), e.square(x))
+
+
+def _one_plus_square(x: Any) -> Any:
+    return add(const(1, x), e.square(x))
+
+
+def_jvp(e.sin_p, lambda g, ans, x: mul(g, e.cos(x)))
+def_jvp(e.cos_p, lambda g, ans, x: neg(mul(g, e.sin(x))))
+def_jvp(e.tan_p, lambda g, ans, x: mul(g, _one_plus_square(ans)))
+def_jvp(e.asin_p, lambda g, ans, x: mul(g, e.rsqrt(_one_minus_square(x))))
+def_jvp(e.acos_p, lambda g, ans, x: mul(g, neg(e.rsqrt(_one_minus_square(x)))))
+def_jvp(e.atan_p, lambda g, ans, x: div(g, _one_plus_square(x)))
+def_jvp(e.atan2_p, lambda g, ans, x, y: mul(g, div(y, add(e.square(x), e.square(y)))),
+        lambda g, ans, x, y: mul(g, div(neg(x), add(e.square(x), e.square(y)))))
+def_jvp(e.sinh_p, lambda g, ans, x: mul(g, e.cosh(x)))
+def_jvp(e.cosh_p, lambda g, ans, x: mul(g, e.sinh(x)))
+def_jvp(e.tanh_p, lambda g, ans, x: mul(g, mul(add(const(1, x), ans), sub(const(1, x), ans))))
+def_jvp(e.asinh_p, lambda g, ans, x: mul(g, e.rsqrt(_one_plus_square(x))))
+def_jvp(e.acosh_p, lambda g, ans, x: mul(g, mul(e.rsqrt(sub(x, const(1, x))), e.rsqrt(add(x, const(1, x))))))
+def_jvp(e.atanh_p, lambda g, ans, x: mul(g, e.reciprocal(_one_minus_square(x))))
+
+# --- complex numbers ---------------------------------------------------------------------------------
+
+e.real_p.def_jvp(lambda primals, tangents: (real(*primals), real(*tangents)))
+e.real_p.def_transpose(lambda ct, x: [e.complex(ct, filled(0, ct))])
+e.imag_p.def_jvp(lambda primals, tangents: (e.imag(*primals), e.imag(*tangents)))
+e.imag_p.def_transpose(lambda ct, x: [e.complex(filled(0, ct), neg(ct))])
+e.conj_p.def_jvp(lambda primals, tangents, **params: (e.conj_p.bind(*primals, **params), e.conj_p.bind(*tangents, **params)))
+e.conj_p.def_transpose(lambda ct, x, *, input_dtype: [conj(ct) if input_dtype.kind == "c" else real(conj(ct))])
+
+
+@e.complex_p.def_jvp
+def _complex_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    out = e.complex(*primals)
+    part = real(out)
+    return out, e.complex(*[filled(0, part) if type(each) is Zero else stretch(each, out) for each in tangents])
+
+
+e.complex_p.def_transpose(lambda ct, x, y: [sum_to(real(ct), x.aval) if is_linear(x) else None,
+                                            sum_to(neg(e.imag(ct)), y.aval) if is_linear(y) else None])
+
+# --- choosing ----------------------------------------------------------------------------------------
+
+
+@e.select_n_p.def_jvp
+def _select_n_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    which, *cases = primals
+    out = select_n(which, *cases)
+    return out, select_n(which, *[filled(0, out) if type(each) is Zero else each for each in tangents[1:]])
+
+
+@e.select_n_p.def_transpose
+def _select_n_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
+    zero = filled(0, ct)
+    return [None] + [select_n(which, *[ct if other == index else zero for other in range(len(cases))])
+                     if is_linear(case) else None for index, case in enumerate(cases)]
+
+
+@e.select_n_p.def_batching
+def _select_n_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, int]:
+    which, *cases = args
+    which_dim, *case_dims = dims
+    first = next(dim for dim in (*case_dims, which_dim) if dim is not None)
+    scalar = not (aval_of(which).ndim - (which_dim is not None))
+    if which_dim is None and scalar:
+        cases = [batching.bring(case, dim, axis.size, first) for case, dim in zip(cases, case_dims, strict=True)]
+        return select_n(which, *cases), first
+    cases = [batching.bring_to_front(case, dim, axis.size) for case, dim in zip(cases, case_dims, strict=True)]
+    which = batching.bring_to_front(which, which_dim, axis.size)
+    shape = aval_of(cases[0]).shape
+    if aval_of(which).shape != shape:  # a scalar that became one for each example
+        which = shaping.broadcast_in_dim(which, shape, (0,))
+    return select_n(which, *cases), 0
+
+
+@e.clamp_p.def_jvp
+def _clamp_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    (low, x, high), (dlow, dx, dhigh) = primals, tangents
+    out = e.clamp(low, x, high)
+    low, high = stretch(low, out), stretch(high, out)
+    dlow, dx, dhigh = (filled(0, out) if type(each) is Zero else stretch(each, out) for each in (dlow, dx, dhigh))
+    return out, select_n(gt(low, x), select_n(lt(high, x), dx, dhigh), dlow)
+
+
+@e.clamp_p.def_batching
+def _clamp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, int]:
+    low, x, high = args
+    if dims[0] is None and dims[2] is None and not aval_of(low).shape and not aval_of(high).shape:
+        return e.clamp(low, x, high), dims[1]  # type: ignore[return-value]
+    x = batching.bring_to_front(x, dims[1], axis.size)
+    shape = aval_of(x).shape
+
+    def bound(value: Any, dim: int | None) -> Any:
+        if dim is None and not aval_of(value).shape:
+            return shaping.broadcast_in_dim(value, shape, ())
+        value = batching.bring_to_front(value, dim, axis.size)
+        return value if aval_of(value).shape == shape else shaping.broadcast_in_dim(value, shape, (0,))
+
+    return e.clamp(bound(low, dims[0]), x, bound(high, dims[2])), 0
+
+
+for _name, _p in list(vars(e).items()):
+    if _name.endswith("_p") and _p.batching is None:
+        def_elementwise(_p)

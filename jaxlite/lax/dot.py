@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import enum
-
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-
 
 from jaxlite.core import config, dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
-from jaxlite.lax import elementwise, shaping
 
 DotDimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
+
+# --- precision ---------------------------------------------------------------------------------------
 
 
 class Precision(enum.Enum):
@@ -33,7 +31,11 @@ class Precision(enum.Enum):
 
 
 class DotAlgorithm(NamedTuple):
-    """An algorithm for a matrix product, in detail: the types of its parts and how it accumulates."""
+    """How a matrix product is computed, in detail.
+
+    The operands are taken apart into so many components of a type each, whose products are accumulated in a third
+    type. `num_primitive_operations` counts the products of components that are added up.
+    """
 
     lhs_precision_type: Any
     rhs_precision_type: Any
@@ -44,11 +46,12 @@ class DotAlgorithm(NamedTuple):
     allow_imprecise_accumulation: bool = False
 
 
-_TF32 = "tf32"
-
-
 class DotAlgorithmPreset(enum.Enum):
-    """Named algorithms for matrix products: `<lhs>_<rhs>_<accumulator>`."""
+    """Named algorithms for matrix products: `<lhs>_<rhs>_<accumulator>`, then how many passes.
+
+    Operands of a dtype that an algorithm does not take are converted to one that it takes, and its result to the
+    result's dtype; those for ANY_F8 take 8-bit floats alone. A backend refuses the ones that it does not have.
+    """
 
     DEFAULT = enum.auto()
     ANY_F8_ANY_F8_F32 = enum.auto()
@@ -68,33 +71,18 @@ class DotAlgorithmPreset(enum.Enum):
     F64_F64_F64 = enum.auto()
 
     def __repr__(self) -> str:
-        return f"DotAlgorithmPreset.{self.name}"
+        return self.name
 
     __str__ = __repr__
-
-    def algorithm(self, lhs_dtype: Any, rhs_dtype: Any) -> DotAlgorithm | None:
-        """The algorithm in detail for operands of these dtypes; None for the default."""
-        if self is DotAlgorithmPreset.DEFAULT:
-            return None
-        name = self.name
-        if name.startswith("ANY_F8"):
-            result = dtypes.float32
-            return DotAlgorithm(lhs_dtype, rhs_dtype, result, allow_imprecise_accumulation=name.endswith("FAST_ACCUM"))
-        parts = name.split("_")
-        passes = int(parts[3][1:]) if len(parts) == 4 else 1
-        names = {"F16": dtypes.float16, "BF16": dtypes.bfloat16, "TF32": _TF32, "F32": dtypes.float32,
-                 "F64": dtypes.float64}
-        components = {1: 1, 3: 1 if parts[0] == "TF32" else 2, 6: 3, 9: 3}[passes]
-        return DotAlgorithm(names[parts[0]], names[parts[1]], names[parts[2]], components, components, passes)
 
 
 _PRECISION_NAMES = {
     "default": Precision.DEFAULT, "fastest": Precision.DEFAULT, "bfloat16": Precision.DEFAULT,
     "high": Precision.HIGH, "bfloat16_3x": Precision.HIGH, "tensorfloat32": Precision.HIGH,
     "highest": Precision.HIGHEST, "float32": Precision.HIGHEST,
-    None: Precision.DEFAULT,
 }  # fmt: skip
-PrecisionLike = None | str | Precision | tuple[str, str] | tuple[Precision, Precision] | DotAlgorithm | DotAlgorithmPreset
+PrecisionLike = (None | str | Precision | tuple[str, str] | tuple[Precision, Precision] | DotAlgorithm
+                 | DotAlgorithmPreset)
 
 
 def canonicalize_precision(precision: Any) -> Any:
@@ -105,22 +93,65 @@ def canonicalize_precision(precision: Any) -> Any:
             return None
     if isinstance(precision, (DotAlgorithm, DotAlgorithmPreset)):
         return precision
-    if isinstance(precision, str) and precision.upper() in DotAlgorithmPreset.__members__ and \
-            precision not in _PRECISION_NAMES:
-        return DotAlgorithmPreset[precision.upper()]
+    if isinstance(precision, str) and precision in DotAlgorithmPreset.__members__:
+        return DotAlgorithmPreset[precision]
     pair = tuple(precision) if isinstance(precision, (tuple, list)) else (precision, precision)
-    if len(pair) == 2 and all(isinstance(each, Precision) or each in _PRECISION_NAMES for each in pair):
-        return tuple(each if isinstance(each, Precision) else _PRECISION_NAMES[each] for each in pair)
-    raise ValueError(f"Precision argument must be None, a string in {[name for name in _PRECISION_NAMES if name]}, a "
-                     f"lax.Precision value, a pair of those, or a lax.DotAlgorithmPreset; got {precision}")
+    if len(pair) == 2:
+        found = [each if isinstance(each, Precision) else _PRECISION_NAMES.get(each) if isinstance(each, str) else None
+                 for each in pair]
+        if None not in found:
+            return tuple(found)
+    raise ValueError(f"Precision argument must be None, a string in {list(_PRECISION_NAMES)}, a lax.Precision value, a "
+                     f"pair of those, or a lax.DotAlgorithmPreset or its name; got {precision}")
 
+
+# --- dot_general -------------------------------------------------------------------------------------
 
 dot_general_p = Primitive("dot_general")
+_RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+
+
+def _strength(dtype: Any) -> tuple[int, float, bool]:
+    kind = dtypes.kind(dtype)
+    reach = float(dtypes.finfo(dtype).max) if kind == "f" else dtypes.itemsize_bits(dtype)
+    return _RANKS[kind], reach, kind == "i"
+
+
+def product_dtype(name: str, left: Any, right: Any, preferred: Any) -> Any:
+    """The dtype of products of two dtypes: the preferred one, else the stronger of the two.
+
+    That is not promotion: the stronger one is of the higher kind, among floats the one that holds larger numbers,
+    among integers the wider, then the signed one.
+    Raises: TypeError if neither is stronger, or if the preferred one is narrower than integer or complex operands.
+    """
+    natural = left
+    if left != right:
+        one, other = _strength(left), _strength(right)
+        if one == other:
+            raise TypeError(f"{name}: neither of {left} and {right} is stronger than the other; convert one first")
+        natural = left if one > other else right
+    if preferred is None:
+        return natural
+    if dtypes.kind(natural) in "iuc" and _component_bits(preferred) < _component_bits(natural):
+        raise TypeError(f"{name}: preferred_element_type must not be narrower than the type of the product, got "
+                        f"{preferred} for {natural}.")
+    return preferred
+
+
+def _component_bits(dtype: Any) -> int:
+    kind = dtypes.kind(dtype)
+    return 1 if kind == "b" else dtypes.itemsize_bits(dtype) // (2 if kind == "c" else 1)
 
 
 @dot_general_p.def_abstract_eval
 def _dot_general_aval(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: Any, preferred_element_type: Any,
                       out_sharding: Any = None) -> ShapedArray:
+    dtype = product_dtype("dot_general", lhs.dtype, rhs.dtype, preferred_element_type)
+    return shaped_array(dot_general_shape(lhs, rhs, dimension_numbers), dtype, lhs.weak_type and rhs.weak_type)
+
+
+def dot_general_shape(lhs: Any, rhs: Any, dimension_numbers: Any) -> tuple[int, ...]:
+    """The shape of a product. Raises: TypeError for dimension numbers that do not fit the operands."""
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     for name, aval, contract, batch in (("lhs", lhs, lhs_contract, lhs_batch), ("rhs", rhs, rhs_contract, rhs_batch)):
         for axis in (*contract, *batch):
@@ -130,28 +161,15 @@ def _dot_general_aval(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: 
         if len({*contract, *batch}) != len(contract) + len(batch):
             raise TypeError(f"dot_general requires {name} batch and contracting dimensions to be distinct, got "
                             f"batch {batch} and contracting {contract}.")
-    if len(lhs_batch) != len(rhs_batch) or len(lhs_contract) != len(rhs_contract):
-        raise TypeError(f"dot_general requires equal numbers of lhs and rhs dimensions, got batch {lhs_batch} and "
-                        f"{rhs_batch}, contracting {lhs_contract} and {rhs_contract}.")
     for what, left, right in (("batch", lhs_batch, rhs_batch), ("contracting", lhs_contract, rhs_contract)):
         left_sizes = tuple(lhs.shape[axis] for axis in left)
         right_sizes = tuple(rhs.shape[axis] for axis in right)
         if left_sizes != right_sizes:
-            raise TypeError(f"dot_general requires {what} dimensions to have the same shape, got {left_sizes} and "
-                            f"{right_sizes}.")
-    batch = tuple(lhs.shape[axis] for axis in lhs_batch)
-    lhs_rest = tuple(size for axis, size in enumerate(lhs.shape) if axis not in (*lhs_contract, *lhs_batch))
-    rhs_rest = tuple(size for axis, size in enumerate(rhs.shape) if axis not in (*rhs_contract, *rhs_batch))
-    if preferred_element_type is not None:
-        dtype = preferred_element_type
-        if dtypes.kind(lhs.dtype) == "c" and dtypes.kind(dtype) != "c":
-            raise TypeError(f"dot_general: preferred_element_type {dtype} must be complex for complex operands")
-    elif lhs.dtype == rhs.dtype:
-        dtype = lhs.dtype
-    else:
-        dtype = dtypes.lattice_result(lhs.dtype, False, rhs.dtype, False)[0]
-    weak = lhs.weak_type and rhs.weak_type and preferred_element_type is None
-    return shaped_array(batch + lhs_rest + rhs_rest, dtype, weak)
+            raise TypeError(f"dot_general requires {what} dimensions to have the same shape, got {left_sizes} for axes "
+                            f"{left} of lhs {lhs.shape} and {right_sizes} for axes {right} of rhs {rhs.shape}.")
+    return (*(lhs.shape[axis] for axis in lhs_batch),
+            *(size for axis, size in enumerate(lhs.shape) if axis not in (*lhs_contract, *lhs_batch)),
+            *(size for axis, size in enumerate(rhs.shape) if axis not in (*rhs_contract, *rhs_batch)))
 
 
 def dot_general(lhs: Any, rhs: Any, dimension_numbers: DotDimensionNumbers, precision: Any = None,
@@ -159,44 +177,71 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: DotDimensionNumbers, prec
     """The general product: multiply along contracted axes and add up, for each index of the batch axes.
 
     Args:
-      dimension_numbers: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`, sequences of axes; paired axes
-        have equal sizes.
-      precision: None, 'default', 'high', 'highest', a pair of those, or an algorithm.
-      preferred_element_type: the dtype to accumulate in and return.
+      lhs, rhs: arrays of any dtypes; if they differ, both are converted to the result's.
+      dimension_numbers: `((lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))`, sequences of axes >= 0; paired
+        axes have equal sizes.
+      precision: None, 'default', 'high', 'highest', a pair of those, or an algorithm: a `DotAlgorithmPreset`, its
+        name, or a `DotAlgorithm`. On the CPU the first three are one.
+      preferred_element_type: the dtype to accumulate in and return; default that of the operands.
+      out_sharding: ignored; programs run on one device.
     Returns: an array of the batch axes, then the other axes of lhs, then those of rhs.
-    Raises: TypeError for axes out of range, or sizes that do not match.
+    Raises: TypeError for axes out of range, sizes that do not match, or a preferred dtype narrower than integer
+      operands; ValueError for the precision.
+
+    >>> import numpy as np
+    >>> rows, columns = np.ones((4, 2, 3), np.int8), np.ones((4, 3, 5), np.int8)
+    >>> dot_general(rows, columns, (([2], [1]), ([0], [0])), preferred_element_type=np.int32).shape
+    (4, 2, 5)
     """
-    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
-    lhs_rank, rhs_rank = aval_of(lhs).ndim, aval_of(rhs).ndim
-    numbers = ((_axes(lhs_contract, lhs_rank), _axes(rhs_contract, rhs_rank)),
-               (_axes(lhs_batch, lhs_rank), _axes(rhs_batch, rhs_rank)))
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "dot_general")
-    return dot_general_p.bind(lhs, rhs, dimension_numbers=numbers, precision=canonicalize_precision(precision),
+    return dot_general_p.bind(lhs, rhs, dimension_numbers=canonical_dimension_numbers(dimension_numbers),
+                              precision=canonicalize_precision(precision),
                               preferred_element_type=preferred_element_type, out_sharding=None)
 
 
-def _axes(axes: Any, rank: int) -> tuple[int, ...]:
-    return tuple(axis + rank if -rank <= axis < 0 else axis for axis in map(operator.index, axes))
+def canonical_dimension_numbers(dimension_numbers: Any) -> Any:
+    """Dimension numbers of `dot_general` as tuples of ints. Raises: ValueError unless they are two pairs."""
+    try:
+        (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+        return ((_axes(lhs_contract), _axes(rhs_contract)), (_axes(lhs_batch), _axes(rhs_batch)))
+    except (TypeError, ValueError):
+        raise ValueError("dimension_numbers of dot_general must be ((lhs_contracting, rhs_contracting), (lhs_batch, "
+                         f"rhs_batch)), each a sequence of ints; got {dimension_numbers}") from None
 
 
-def dot(lhs: Any, rhs: Any, *args: Any, dimension_numbers: DotDimensionNumbers | None = None, precision: Any = None,
+def _axes(axes: Any) -> tuple[int, ...]:
+    return tuple(map(operator.index, axes))
+
+
+# --- its relatives -----------------------------------------------------------------------------------
+
+
+def dot(lhs: Any, rhs: Any, *, dimension_numbers: DotDimensionNumbers | None = None, precision: Any = None,
         preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
-    """The product of vectors and matrices: the last axis of lhs with the first of rhs; or `dot_general`, if
-    dimension numbers are given."""
-    if args:
-        precision = args[0]
-        preferred_element_type = args[1] if len(args) > 1 else preferred_element_type
+    """The product of two vectors or matrices; or `dot_general`, if dimension numbers are given.
+
+    Args: as of `dot_general`. Without dimension numbers the last axis of lhs is contracted with the first of rhs, and
+      both have one or two axes.
+    Raises: ValueError for other ranks or unequal sizes; TypeError for what `dot_general` refuses.
+    """
     if dimension_numbers is None:
         left, right = aval_of(lhs).shape, aval_of(rhs).shape
         if not (1 <= len(left) <= 2 and 1 <= len(right) <= 2 and left[-1] == right[0]):
-            raise TypeError(f"Incompatible shapes for dot: got {left} and {right}.")
+            raise ValueError(f"lax.dot of shapes {left} and {right}: without dimension_numbers it takes vectors and "
+                             "matrices, and the last axis of lhs must be as long as the first of rhs")
         dimension_numbers = (((len(left) - 1,), (0,)), ((), ()))
     return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
-    """Matrix products over equal leading axes."""
+    """Matrix products over equal leading axes.
+
+    Args:
+      lhs: (..., m, k); rhs: (..., k, n), of the same rank.
+      precision: as of `dot_general`.
+    Raises: ValueError for the ranks, TypeError for sizes that do not match.
+    """
     left, right = aval_of(lhs), aval_of(rhs)
     if left.ndim < 2 or right.ndim < 2:
         raise ValueError(f"Arguments to batch_matmul must be at least 2D, got {left.ndim}, {right.ndim}")
@@ -204,37 +249,3 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
         raise ValueError(f"Arguments to batch_matmul must have same ndim, got {left.ndim}, {right.ndim}")
     batch = tuple(range(left.ndim - 2))
     return dot_general(lhs, rhs, (((left.ndim - 1,), (left.ndim - 2,)), (batch, batch)), precision)
-
-
-def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, preferred_element_type: Any = None,
-               group_offset: Any = None, out_sharding: Any = None) -> Any:
-    """A product whose rows are in groups, each with a matrix of its own.
-
-    Args:
-      lhs: (m, k); rhs: (g, k, n); group_sizes: (g,), integers; the first `group_sizes[0]` rows of lhs meet rhs[0], and
-        so on. Rows beyond all groups give zeros.
-    """
-    left, right, sizes = aval_of(lhs), aval_of(rhs), aval_of(group_sizes)
-    if left.ndim != 2 or right.ndim != 3 or sizes.ndim != 1:
-        raise TypeError(f"ragged_dot takes lhs (m, k), rhs (g, k, n), group_sizes (g,); got {left}, {right}, {sizes}")
-    if left.shape[1] != right.shape[1] or right.shape[0] != sizes.shape[0]:
-        raise TypeError(f"ragged_dot: sizes do not match: lhs {left.shape}, rhs {right.shape}, group_sizes {sizes.shape}")
-    if group_offset is not None:
-        raise NotImplementedError("ragged_dot: group_offset is not supported")
-    rows, groups = left.shape[0], right.shape[0]
-    from_type = dtypes.int32
-    ends = shaping.convert(group_sizes, from_type, False)
-    triangle = shaping.convert(elementwise.ge(shaping.broadcasted_iota(from_type, (groups, groups), 0),
-                                              shaping.broadcasted_iota(from_type, (groups, groups), 1)), from_type, False)
-    ends = dot_general(triangle, ends, (((1,), (0,)), ((), ())))
-    starts = elementwise.sub(ends, shaping.convert(group_sizes, from_type, False))
-    row = shaping.broadcasted_iota(from_type, (groups, rows), 1)
-    inside = elementwise.bitwise_and(
-        elementwise.ge(row, shaping.broadcast_in_dim(starts, (groups, rows), (0,))),
-        elementwise.lt(row, shaping.broadcast_in_dim(ends, (groups, rows), (0,))))
-    shape = (groups, rows, left.shape[1])
-    spread = shaping.broadcast_in_dim(lhs, shape, (1, 2))
-    masked = elementwise.select_n(shaping.broadcast_in_dim(inside, shape, (0, 1)), shaping.full_like(spread, 0), spread)
-    return dot_general(masked, rhs, (((0, 2), (0, 1)), ((), ())), precision, preferred_element_type)
-
-

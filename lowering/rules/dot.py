@@ -1,14 +1,30 @@
-"""StableHLO rule of `dot_general`."""
+"""StableHLO rule of `dot_general`, and how precisions are said to XLA."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from lowering.rules import lowers
 
-_TYPE_TEXT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
+# The algorithm of each preset: the type that operands are rounded to, the accumulator's, the passes, the dtypes of
+# operands that are taken as they are, those of results that come as they are, and whether the CPU has it. What is
+# taken or comes in another dtype is converted to or from the first one.
+_PRESETS: dict[str, tuple[str, str, int, tuple[str, ...], tuple[str, ...], bool]] = {
+    "F16_F16_F16": ("f16", "f16", 1, ("float16",), ("float16",), True),
+    "F16_F16_F32": ("f16", "f32", 1, ("float16",), ("float32", "float16"), False),
+    "BF16_BF16_BF16": ("bf16", "bf16", 1, ("bfloat16", "float32"), ("bfloat16",), False),
+    "BF16_BF16_F32": ("bf16", "f32", 1, ("bfloat16", "float32"), ("float32", "bfloat16"), True),
+    "BF16_BF16_F32_X3": ("bf16", "f32", 3, ("float32",), ("float32",), True),
+    "BF16_BF16_F32_X6": ("bf16", "f32", 6, ("float32",), ("float32",), True),
+    "BF16_BF16_F32_X9": ("bf16", "f32", 9, ("float32",), ("float32",), False),
+    "TF32_TF32_F32": ("tf32", "f32", 1, ("float32",), ("float32",), False),
+    "TF32_TF32_F32_X3": ("tf32", "f32", 3, ("float32",), ("float32",), False),
+    "F32_F32_F32": ("f32", "f32", 1, ("float32",), ("float32",), True),
+    "F64_F64_F64": ("f64", "f64", 1, ("float64",), ("float64",), True),
+}
 
 
 @lowers("dot_general")
@@ -17,45 +33,62 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
     left, right = ctx.avals_in
     out = ctx.aval_out
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
-    numbers = ctx.attribute(
+    attributes = {"dot_dimension_numbers": ctx.attribute(
         f"#stablehlo.dot<lhs_batching_dimensions = {list(lhs_batch)}, rhs_batching_dimensions = {list(rhs_batch)}, "
-        f"lhs_contracting_dimensions = {list(lhs_contract)}, rhs_contracting_dimensions = {list(rhs_contract)}>")
-    attributes = {"dot_dimension_numbers": numbers}
-    result_dtype = out.dtype
-    if ctx.platform == "cpu" or left.dtype != right.dtype:
-        # XLA's CPU product wants operands of one type; narrow floats and integers are widened by it anyway.
-        common = _common_operand_type(left.dtype, right.dtype, out.dtype)
-        lhs = lhs if left.dtype == common else ctx.convert(lhs, left.shape, common)
-        rhs = rhs if right.dtype == common else ctx.convert(rhs, right.shape, common)
-        if common != left.dtype and out.dtype == left.dtype:
-            result_dtype = common
-    if precision is not None:
-        if isinstance(precision, tuple) and not hasattr(precision, "accumulation_type"):
-            names = ", ".join(f"#stablehlo<precision {each.name}>" for each in precision)
-            attributes["precision_config"] = ctx.attribute(f"[{names}]")
-        else:
-            algorithm = precision.algorithm(left.dtype, right.dtype) if hasattr(precision, "algorithm") else precision
-            if algorithm is not None and ctx.platform != "cpu":
-                attributes["algorithm"] = ctx.attribute(_algorithm_text(algorithm))
-    result = ctx.value("stablehlo.dot_general", [lhs, rhs], out.shape, result_dtype, **attributes)
-    return result if result_dtype == out.dtype else ctx.convert(result, out.shape, out.dtype)
+        f"lhs_contracting_dimensions = {list(lhs_contract)}, rhs_contracting_dimensions = {list(rhs_contract)}>"),
+        "precision_config": precision_config(ctx, precision)}
+    lhs_dtype, rhs_dtype, product_dtype = left.dtype, right.dtype, out.dtype
+    if lhs_dtype != rhs_dtype and not (_is_float8(lhs_dtype) and _is_float8(rhs_dtype)):
+        lhs_dtype = rhs_dtype = out.dtype  # XLA's products are of one dtype
+    name = getattr(precision, "name", "DEFAULT")
+    if hasattr(precision, "accumulation_type"):  # an algorithm in detail
+        attributes["algorithm"] = ctx.attribute(_algorithm_text(ctx, *precision))
+    elif name.startswith("ANY_F8"):
+        if ctx.platform == "cpu":
+            raise _unsupported(name, ctx)
+        if not (_is_float8(lhs_dtype) and _is_float8(rhs_dtype)):
+            raise ValueError(f"The dot algorithm {name!r} takes 8-bit floats, got {left.dtype} and {right.dtype}.")
+        attributes["algorithm"] = ctx.attribute(_algorithm_text(
+            ctx, lhs_dtype, rhs_dtype, "f32", fast=name == "ANY_F8_ANY_F8_F32_FAST_ACCUM"))
+    elif name != "DEFAULT":
+        rounded, accumulator, passes, operands, results, on_cpu = _PRESETS[name]
+        if ctx.platform == "cpu" and not on_cpu:
+            raise _unsupported(name, ctx)
+        if lhs_dtype != rhs_dtype or lhs_dtype.name not in operands:
+            lhs_dtype = rhs_dtype = _dtype(operands[0])
+        if out.dtype.name not in results or lhs_dtype == np.float32:
+            product_dtype = _dtype(results[0])
+        attributes["algorithm"] = ctx.attribute(_algorithm_text(ctx, rounded, rounded, accumulator, passes=passes))
+    lhs = lhs if lhs_dtype == left.dtype else ctx.convert(lhs, left.shape, lhs_dtype)
+    rhs = rhs if rhs_dtype == right.dtype else ctx.convert(rhs, right.shape, rhs_dtype)
+    result = ctx.value("stablehlo.dot_general", [lhs, rhs], out.shape, product_dtype, **attributes)
+    return result if product_dtype == out.dtype else ctx.convert(result, out.shape, out.dtype)
 
 
-def _common_operand_type(left: Any, right: Any, out: Any) -> Any:
-    if left == right:
-        return left
-    if left == out or right == out:
-        return out
-    return out if out.itemsize >= max(left.itemsize, right.itemsize) else np.promote_types(left, right)
+def precision_config(ctx: Any, precision: Any) -> Any:
+    """The attribute for a pair of precisions, default for None and for algorithms."""
+    pair = [each.name for each in precision] if type(precision) is tuple else ["DEFAULT", "DEFAULT"]
+    return ctx.attribute("[" + ", ".join(f"#stablehlo<precision {name}>" for name in pair) + "]")
 
 
-def _algorithm_text(algorithm: Any) -> str:
-    def name(kind: Any) -> str:
-        return "tf32" if kind == "tf32" else _TYPE_TEXT.get(np.dtype(kind).name, np.dtype(kind).name)
+def _dtype(name: str) -> Any:
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
 
-    imprecise = "true" if algorithm.allow_imprecise_accumulation else "false"
-    return (f"#stablehlo.dot_algorithm<lhs_precision_type = {name(algorithm.lhs_precision_type)}, rhs_precision_type = "
-            f"{name(algorithm.rhs_precision_type)}, accumulation_type = {name(algorithm.accumulation_type)}, "
-            f"lhs_component_count = {algorithm.lhs_component_count}, rhs_component_count = "
-            f"{algorithm.rhs_component_count}, num_primitive_operations = {algorithm.num_primitive_operations}, "
-            f"allow_imprecise_accumulation = {imprecise}>")
+
+def _is_float8(dtype: Any) -> bool:
+    return dtype.name.startswith("float8")
+
+
+def _unsupported(name: str, ctx: Any) -> Exception:
+    return ValueError(f"The precision {name!r} is not supported by dot_general on {ctx.platform.upper()}")
+
+
+def _algorithm_text(ctx: Any, lhs: Any, rhs: Any, accumulator: Any, lhs_count: int = 1, rhs_count: int = 1,
+                    passes: int = 1, fast: bool = False) -> str:
+    def text(kind: Any) -> str:
+        return kind if isinstance(kind, str) and "float" not in kind else str(ctx.builder.element_type(np.dtype(kind)))
+
+    return (f"#stablehlo.dot_algorithm<lhs_precision_type = {text(lhs)}, rhs_precision_type = {text(rhs)}, "
+            f"accumulation_type = {text(accumulator)}, lhs_component_count = {lhs_count}, rhs_component_count = "
+            f"{rhs_count}, num_primitive_operations = {passes}, allow_imprecise_accumulation = "
+            f"{'true' if fast else 'false'}>")

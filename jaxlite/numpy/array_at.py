@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from jaxlite.core.filtering import boundary
 from jaxlite.lax.gather_scatter import GatherScatterMode
 from jaxlite.numpy.indexing import gather_at, scatter_at
 
@@ -58,6 +59,7 @@ class _IndexUpdateRef:
     def __repr__(self) -> str:
         return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
 
+    @boundary
     def get(self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Mode = None,
             fill_value: Any = None, out_sharding: Any = None, wrap_negative_indices: bool = True) -> Any:
         """The selected elements, as `x[index]` gives them, with a choice of what is read out of bounds.
@@ -73,6 +75,7 @@ class _IndexUpdateRef:
         return gather_at(self.array, self.index, indices_are_sorted=indices_are_sorted, unique_indices=unique_indices,
                          mode=mode, fill_value=fill_value, wrap_negative_indices=wrap_negative_indices)
 
+    @boundary
     def apply(self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False, unique_indices: bool = False,
               mode: Mode = None, wrap_negative_indices: bool = True) -> Any:
         """A copy with a function of one scalar applied to each selected element, once for each time it is selected.
@@ -86,6 +89,7 @@ class _IndexUpdateRef:
 
 
 def _updating(name: str, op: str, doc: str) -> Callable[..., Any]:
+    @boundary
     def method(self: _IndexUpdateRef, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False,
                mode: Mode = None, out_sharding: Any = None, wrap_negative_indices: bool = True) -> Any:
         return scatter_at(self.array, self.index, values, op, indices_are_sorted=indices_are_sorted,

@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.interpreters.eager import eager_trace
@@ -157,21 +158,25 @@ def getitem(self: Any, index: Any) -> Any:
     Raises: IndexError for too many indices, masks of another shape, traced masks and traced slice bounds; TypeError for
       floats, strings, and lists (make them arrays).
     """
-    if state.trace is not eager_trace or type(self) is not ArrayImpl:
-        return read(self, index)
-    if type(index) is int:
-        operand = _operand(index)
-        if operand is not None:
-            return _get_int(self, operand)
-    if index is Ellipsis or type(index) is tuple and not index:
-        return self
-    if type(index) in (ArrayImpl, np.ndarray) and index.dtype == bool:
-        selected = _select_on_host(self, index)
-        if selected is not None:
-            return selected
-    form, operands = _split_index(index, self.aval.shape)
-    call = _calls.get(form) or _getter(form, ())
-    return call(self, *operands)
+    try:
+        if state.trace is not eager_trace or type(self) is not ArrayImpl:
+            return read(self, index)
+        if type(index) is int:
+            operand = _operand(index)
+            if operand is not None:
+                return _get_int(self, operand)
+        if index is Ellipsis or type(index) is tuple and not index:
+            return self
+        if type(index) in (ArrayImpl, np.ndarray) and index.dtype == bool:
+            selected = _select_on_host(self, index)
+            if selected is not None:
+                return selected
+        form, operands = _split_index(index, self.aval.shape)
+        call = _calls.get(form) or _getter(form, ())
+        return call(self, *operands)
+    except Exception as error:
+        hide_own_frames(error)
+        raise
 
 
 def _select_on_host(x: Any, mask: Any) -> Any:
@@ -367,6 +372,7 @@ def _refuse_in_place(name: str, inplace: bool) -> None:
                          "inplace=False to instead return an updated array.")
 
 
+@boundary
 def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
     """A copy of an array with elements replaced, at positions in its flattened form.
 
@@ -392,6 +398,7 @@ def _put(a: Any, ind: Any, v: Any, mode: str | None) -> Any:
     return shaping.reshape(write(_flat(a), indices, values, "set", parsed, wrap=wrap), a.shape)
 
 
+@boundary
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *,
                    mode: str | None = None) -> Any:
     """A copy of an array with the elements that `take_along_axis` would pick replaced.

@@ -155,19 +155,20 @@ def _conv_aval(lhs: Any, rhs: Any, *, window_strides: Any, padding: Any, lhs_dil
             raise ValueError(f"{name} window and {what} must have the same number of dimensions, but got {rank} and "
                              f"{len(values)}")
         if any(value < 1 for value in values):
-            raise ValueError(f"All elements of {what} must be positive, got {values}.")
+            raise (TypeError if what == "rhs_dilation" else ValueError)(
+                f"All elements of {what} must be positive, got {values}.")
     if len(padding) != rank:
         raise TypeError(f"Wrong number of explicit pads for convolution: expected {rank}, got {len(padding)}.")
     left, right = _permute(lhs.shape, dimension_numbers.lhs_spec), _permute(rhs.shape, dimension_numbers.rhs_spec)
     if feature_group_count < 1 or batch_group_count < 1:
-        raise ValueError(f"{name} feature_group_count and batch_group_count must be positive, got {feature_group_count} "
-                         f"and {batch_group_count}.")
+        raise ValueError(f"{name} feature_group_count and batch_group_count must be positive, got "
+                         f"{feature_group_count} and {batch_group_count}.")
     if feature_group_count > 1 and batch_group_count > 1:
-        raise ValueError(f"At most one of batch_group_count and feature_group_count may be > 1, got {batch_group_count} "
-                         f"and {feature_group_count}")
+        raise ValueError(f"At most one of batch_group_count and feature_group_count may be > 1, got "
+                         f"{batch_group_count} and {feature_group_count}")
     if left[1] % feature_group_count:
-        raise ValueError(f"{name} feature_group_count must divide lhs feature dimension size, but {feature_group_count} "
-                         f"does not divide {left[1]}.")
+        raise ValueError(f"{name} feature_group_count must divide lhs feature dimension size, but "
+                         f"{feature_group_count} does not divide {left[1]}.")
     if left[1] // feature_group_count != right[1]:
         raise ValueError(f"{name} lhs feature dimension size divided by feature_group_count must equal the rhs input "
                          f"feature dimension size, but {left[1]} // {feature_group_count} != {right[1]}.")
@@ -177,11 +178,26 @@ def _conv_aval(lhs: Any, rhs: Any, *, window_strides: Any, padding: Any, lhs_dil
     if left[0] % batch_group_count:
         raise ValueError(f"{name} batch_group_count must divide lhs batch dimension size, but {batch_group_count} does "
                          f"not divide {left[0]}.")
+    if 0 in right[2:]:
+        raise ValueError(f"{name}: the window must not be empty, got rhs of shape {rhs.shape}")
     sizes = [_dilate(size, step) for size, step in zip(left[2:], lhs_dilation, strict=True)]
     window = [_dilate(size, step) for size, step in zip(right[2:], rhs_dilation, strict=True)]
     out = (left[0] // batch_group_count, right[0], *_out_sizes(sizes, window, window_strides, padding))
-    dtype = lhs.dtype if preferred_element_type is None else preferred_element_type
+    dtype = _result_dtype(name, lhs.dtype, preferred_element_type)
     return shaped_array(_unpermute(out, dimension_numbers.out_spec), dtype, lhs.weak_type and rhs.weak_type)
+
+
+def _result_dtype(name: str, dtype: Any, preferred: Any) -> Any:
+    if preferred is None or preferred == dtype:
+        return dtype
+    given, wanted = dtypes.kind(dtype), dtypes.kind(preferred)
+    if wanted not in {"b": "biuf", "i": "iuf", "u": "iuf", "f": "f", "c": "c"}[given]:
+        raise TypeError(f"{name}: preferred_element_type {preferred} does not go with operands of {dtype}: integers "
+                        "can give integers or floats, floats give floats, complex numbers complex numbers")
+    if dtypes.itemsize_bits(preferred) < dtypes.itemsize_bits(dtype):
+        raise TypeError(f"{name}: preferred_element_type must not be narrower than the operands, got {preferred} "
+                        f"for {dtype}")
+    return preferred
 
 
 def _ints(values: Any) -> tuple[int, ...]:
@@ -214,8 +230,8 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
     rhs_steps = _ints(rhs_dilation) if rhs_dilation is not None else (1,) * rank
     if isinstance(padding, str):
         if any(step != 1 for step in lhs_steps):
-            raise ValueError("conv_general_dilated takes no string padding together with lhs_dilation: give the pads, or "
-                             "use conv_transpose, which has its own meaning of 'SAME' and 'VALID'.")
+            raise ValueError("conv_general_dilated takes no string padding together with lhs_dilation: give the pads, "
+                             "or use conv_transpose, which has its own meaning of 'SAME' and 'VALID'.")
         if len(strides) != rank or len(lhs_steps) != rank or len(rhs_steps) != rank:
             pads: Any = [(0, 0)] * rank  # the typing rule names the length that is off
         else:
@@ -282,13 +298,17 @@ def conv_transpose(lhs: Any, rhs: Any, strides: Sequence[int], padding: Any, rhs
       transpose_kernel: flip the kernel's spatial axes and exchange its features, as the gradient does.
     """
     lhs_aval, rhs_aval = aval_of(lhs), aval_of(rhs)
-    if lhs_aval.ndim != rhs_aval.ndim or lhs_aval.ndim <= 2:
-        raise TypeError(f"conv_transpose requires lhs and rhs of equal ndim above 2, got {lhs_aval.ndim} and {rhs_aval.ndim}.")
+    if lhs_aval.ndim != rhs_aval.ndim or lhs_aval.ndim < 2:
+        raise TypeError(f"conv_transpose requires lhs and rhs of equal ndim >= 2, got {lhs_aval.ndim} and "
+                        f"{rhs_aval.ndim}.")
     rank = lhs_aval.ndim - 2
+    if len(strides) != rank or (rhs_dilation is not None and len(rhs_dilation) != rank):
+        raise TypeError(f"conv_transpose takes {rank} strides and dilations, one for each spatial axis, got {strides} "
+                        f"and {rhs_dilation}")
     if dimension_numbers is None:
-        if not 1 <= rank <= 3:
+        if rank > 3:
             raise ValueError("No 4+ dimensional dimension_number defaults.")
-        letters = "DHW"[3 - rank:] if rank > 1 else "H"
+        letters = ("", "H", "HW", "DHW")[rank]
         dimension_numbers = (f"N{letters}C", f"{letters}IO", f"N{letters}C")
     numbers = conv_dimension_numbers(lhs_aval.shape, rhs_aval.shape, dimension_numbers)
     window = _permute(rhs_aval.shape, numbers.rhs_spec)[2:]
@@ -329,14 +349,15 @@ def conv_general_dilated_patches(lhs: Any, filter_shape: Sequence[int], window_s
     kernel = shaping.broadcast_in_dim(kernel, (features, count, count), (1, 2))
     kernel = shaping.reshape(kernel, (features * count, 1, *filter_shape))
     order = _unpermute(range(kernel.ndim), numbers.rhs_spec)
-    return conv_general_dilated(lhs, shaping.transpose(kernel, order), window_strides, padding, lhs_dilation, rhs_dilation,
-                                numbers, feature_group_count=features, precision=precision,
+    kernel = shaping.transpose(kernel, order)
+    return conv_general_dilated(lhs, kernel, window_strides, padding, lhs_dilation, rhs_dilation, numbers,
+                                feature_group_count=features, precision=precision,
                                 preferred_element_type=preferred_element_type)
 
 
-def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, filter_shape: Sequence[int],
-                               lhs_dilation: Any = None, rhs_dilation: Any = None, dimension_numbers: Any = None,
-                               precision: Any = None) -> Any:
+def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any,
+                               filter_shape: Sequence[int], lhs_dilation: Any = None, rhs_dilation: Any = None,
+                               dimension_numbers: Any = None, precision: Any = None) -> Any:
     """A convolution with a kernel of its own at each output position.
 
     Args:
@@ -347,7 +368,8 @@ def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Sequence[int]
     patches = conv_general_dilated_patches(lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation,
                                            numbers, precision)
     lhs_spec, rhs_spec, out_spec = numbers
-    out = dot_general(rhs, patches, (((rhs_spec[1],), (out_spec[1],)), (tuple(rhs_spec[2:]), tuple(out_spec[2:]))), precision)
+    dot_numbers = (((rhs_spec[1],), (out_spec[1],)), (tuple(rhs_spec[2:]), tuple(out_spec[2:])))
+    out = dot_general(rhs, patches, dot_numbers, precision)
     rank = out.ndim  # spatial axes, then output features, then batch
     order = [0] * rank
     order[out_spec[0]], order[out_spec[1]] = rank - 1, rank - 2

@@ -38,7 +38,8 @@ def _rng_bit_generator_aval(key: Any, *, shape: tuple[int, ...], dtype: Any, alg
 
 
 def rng_bit_generator(key: Any, shape: Any, dtype: Any = dtypes.uint32,
-                      algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT, *, out_sharding: Any = None) -> list[Any]:
+                      algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT, *, out_sharding: Any = None,
+                      ) -> list[Any]:
     """Random bits from a key: the same key gives the same bits, on one platform and algorithm.
 
     Args:

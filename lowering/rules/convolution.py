@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lowering.rules import lowers
+from lowering.rules.dot import precision_config
 
 
 @lowers("conv_general_dilated")
@@ -19,13 +20,10 @@ def _conv_general_dilated(ctx: Any, lhs: Any, rhs: Any, *, window_strides: Any, 
         "window_strides": ctx.i64s(window_strides), "lhs_dilation": ctx.i64s(lhs_dilation),
         "rhs_dilation": ctx.i64s(rhs_dilation), "window_reversal": ctx.bools([False] * rank),
         "dimension_numbers": numbers, "feature_group_count": ctx.i64(feature_group_count),
-        "batch_group_count": ctx.i64(batch_group_count),
+        "batch_group_count": ctx.i64(batch_group_count), "precision_config": precision_config(ctx, precision),
     }  # fmt: skip
     if rank:
         attributes["padding"] = ctx.dense_i64(padding)
-    if isinstance(precision, tuple) and not hasattr(precision, "accumulation_type"):
-        names = ", ".join(f"#stablehlo<precision {each.name}>" for each in precision)
-        attributes["precision_config"] = ctx.attribute(f"[{names}]")
     return ctx.emit1("stablehlo.convolution", lhs, rhs, **attributes)
 
 

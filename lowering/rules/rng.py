@@ -13,7 +13,8 @@ _u32, _u64 = np.dtype(np.uint32), np.dtype(np.uint64)
 
 
 @lowers("rng_bit_generator")
-def _rng_bit_generator(ctx: Any, key: Any, *, shape: Any, dtype: Any, algorithm: int, out_sharding: Any = None) -> list[Any]:
+def _rng_bit_generator(ctx: Any, key: Any, *, shape: Any, dtype: Any, algorithm: int, out_sharding: Any = None,
+                       ) -> list[Any]:
     (aval,) = ctx.avals_in
     if aval.dtype == _u32:  # the state is two 64-bit words
         key = ctx.value("stablehlo.bitcast_convert", [ctx.value("stablehlo.reshape", [key], (2, 2), _u32)], (2,), _u64)
@@ -23,7 +24,8 @@ def _rng_bit_generator(ctx: Any, key: Any, *, shape: Any, dtype: Any, algorithm:
                        {"rng_algorithm": ctx.attribute(f"#stablehlo<rng_algorithm {_ALGORITHMS[int(algorithm)]}>")})
     state, bits = operation.results
     if aval.dtype == _u32:
-        state = ctx.value("stablehlo.reshape", [ctx.value("stablehlo.bitcast_convert", [state], (2, 2), _u32)], (4,), _u32)
+        halves = ctx.value("stablehlo.bitcast_convert", [state], (2, 2), _u32)
+        state = ctx.value("stablehlo.reshape", [halves], (4,), _u32)
     if bits_dtype != dtype:
         bits = ctx.convert(bits, shape, dtype)
     return [state, bits]
@@ -32,4 +34,5 @@ def _rng_bit_generator(ctx: Any, key: Any, *, shape: Any, dtype: Any, algorithm:
 @lowers("rng_uniform")
 def _rng_uniform(ctx: Any, a: Any, b: Any, *, shape: Any) -> Any:
     extent = ctx.constant(np.asarray(shape, np.int64), np.dtype(np.int64), (len(shape),))
-    return ctx.emit1("stablehlo.rng", a, b, extent, rng_distribution=ctx.attribute("#stablehlo<rng_distribution UNIFORM>"))
+    distribution = ctx.attribute("#stablehlo<rng_distribution UNIFORM>")
+    return ctx.emit1("stablehlo.rng", a, b, extent, rng_distribution=distribution)

@@ -16,7 +16,7 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import indexing, manipulation, selection, ufuncs
-from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes, scalar
 
 # --- positions of extremes ---------------------------------------------------------------------------
 
@@ -153,30 +153,32 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
 @api("size")
 def _nonzero(a: Any, fill_value: Any, size: int) -> tuple[Any, ...]:
     shape = aval_of(a).shape
-    count = aval_of(a).size
-    dtype = dtypes.default_dtype(int)
-    if not count or not size:
-        found: Any = 0
-        flat = shaping.full((size,), 0, dtype)
-    else:
-        mask = shaping.convert(shaping.reshape(a, (count,)), bool, False)
-        rank = lax.cumsum(shaping.convert(mask, dtype, False), 0)
-        found = lax.squeeze(lax.slice_in_dim(rank, count - 1, count), (0,))
-        # Each true element writes its position to its rank; the others write nowhere.
-        target = lax.select(mask, lax.sub(rank, np.asarray(1, dtype)[()]), shaping.full_like(rank, size))
-        flat = indexing.scatter_at(shaping.full((size,), 0, dtype), target, shaping.iota(dtype, count), "set",
-                                   mode="drop", wrap_negative_indices=False)
+    flat, found = true_positions(shaping.convert(shaping.reshape(a, (aval_of(a).size,)), bool, False), size)
     result = []
-    for extent in shape[::-1]:
-        extent = max(extent, 1)
-        divisor = np.asarray(extent, dtype)[()]
-        result.append(lax.rem(flat, divisor) if len(result) < len(shape) - 1 else flat)
-        flat = lax.div(flat, divisor) if len(result) < len(shape) else flat
+    for axis in reversed(range(len(shape))):
+        extent = scalar(max(shape[axis], 1), aval_of(flat).dtype)
+        result.append(lax.rem(flat, extent) if axis else flat)
+        flat = lax.div(flat, extent) if axis else flat
     result.reverse()
     if fill_value is not None:
-        missing = lax.ge(shaping.iota(dtype, size), shaping.convert(found, dtype, False))
+        missing = lax.ge(shaping.iota(aval_of(found).dtype, size), found)
         result = [selection.where(missing, fill, each) for fill, each in zip(fill_value, result, strict=True)]
     return tuple(result)
+
+
+def true_positions(mask: Any, size: int, fill: int = 0) -> tuple[Any, Any]:
+    """The positions of the first `size` true elements of a flat mask, filled up, and how many are true in all."""
+    count = aval_of(mask).size
+    dtype = dtypes.default_dtype(int)
+    positions = shaping.full((size,), fill, dtype)
+    if not count:
+        return positions, shaping.full((), 0, dtype)
+    rank = lax.cumsum(shaping.convert(mask, dtype, False), 0)
+    found = lax.squeeze(lax.slice_in_dim(rank, count - 1, count), (0,))
+    # Each true element writes its position at its rank; the others write out of bounds, that is nowhere.
+    target = lax.select(mask, lax.sub(rank, scalar(1, dtype)), shaping.full_like(rank, size))
+    return indexing.scatter_at(positions, target, shaping.iota(dtype, count), "set", mode="drop",
+                               wrap_negative_indices=False), found
 
 
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:

@@ -1,0 +1,435 @@
+"""Sets: the distinct elements of an array, unions, intersections and differences of two, membership.
+
+The sizes of such results depend on data. With `size` they are static, and the functions work while tracing; without,
+one compiled call gives a result long enough for every case, and the host cuts it.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.tracing import Tracer, set_trace
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.eager import eager_trace
+from jaxlite.lax import shaping
+from jaxlite.numpy import indexing, manipulation, searching, ufuncs
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes, scalar
+
+
+def _sized(name: str, size: Any, longest: int, call: Callable[[int], tuple[Any, ...]], *arrays: Any,
+           whole: tuple[int, ...] = ()) -> list[Any]:
+    """The results of `call(size)`, which gives the number of elements found and then arrays of `size` elements.
+
+    Without a size, call it with the longest possible, and cut all but the arrays numbered in `whole`.
+    """
+    if size is not None:
+        size = operator.index(size)
+        if size < 0:
+            raise TypeError(f"{name}: size must not be negative, got {size}")
+        return list(call(size)[1:])
+    for array in arrays:
+        if isinstance(array, Tracer):
+            raise ConcretizationTypeError(array, f"The size argument of jnp.{name} must be statically specified to use "
+                                                 f"jnp.{name} within JAX transformations.")
+    with set_trace(eager_trace):
+        found, *results = call(longest)
+        count = int(found)
+        return [each if number in whole else _cut(each, count) for number, each in enumerate(results)]
+
+
+def _cut(x: Any, count: int) -> Any:
+    """The first elements, by the host: another size would be another program."""
+    aval = aval_of(x)
+    if count == aval.shape[0]:
+        return x
+    return searching.put_beside(searching.host_value("unique", x)[:count], x, aval.weak_type)
+
+
+def _flat(x: Any) -> Any:
+    return shaping.reshape(x, (aval_of(x).size,))
+
+
+def _is_nan(x: Any) -> Any:
+    return lax.ne(x, x)
+
+
+def _has_nan(x: Any) -> bool:
+    return dtypes.kind(aval_of(x).dtype) in "fc"
+
+
+def _neighbours(x: Any) -> tuple[Any, Any]:
+    """All but the first, and all but the last elements."""
+    count = aval_of(x).shape[0]
+    return lax.slice_in_dim(x, 1, count), lax.slice_in_dim(x, 0, count - 1)
+
+
+def _with_first(rest: Any, first: bool = True) -> Any:
+    return shaping.concatenate([shaping.full((1,), first, dtypes.bool_), rest], 0)
+
+
+# --- distinct elements -------------------------------------------------------------------------------
+
+
+def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+           axis: int | None = None, *, equal_nan: bool = True, size: int | None = None, fill_value: Any = None,
+           sorted: bool = True) -> Any:
+    """The distinct elements of an array, or slices along an axis, in ascending order.
+
+    Args:
+      return_index: also give where each is first; return_inverse: also give which one each element of `ar` is;
+      return_counts: also give how often each occurs (0 for those that fill up).
+      axis: int; None compares the elements of the flattened array.
+      equal_nan: whether all NaN are one.
+      size: how many to give, so that the result has a static shape: more are cut off, fewer filled up.
+      fill_value: what to fill up with; the least element by default.
+      sorted: without effect, the result is always sorted.
+    Returns: the array, or a tuple of it and what else is asked for, in the order above. Without `size`, `ar` must
+      be concrete.
+    Raises: ConcretizationTypeError for a traced array without `size`; ValueError for nothing to fill up with.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.unique(jnp.array([3, 1, 3, 2]), return_counts=True)
+    (Array([1, 2, 3], dtype=int32), Array([1, 1, 2], dtype=int32))
+    """
+    return _distinct("unique", ar, bool(return_index), bool(return_inverse), bool(return_counts), axis,
+                     bool(equal_nan), size, fill_value)
+
+
+def _distinct(name: str, ar: Any, index: bool, inverse: bool, counts: bool, axis: Any, equal_nan: bool, size: Any,
+              fill_value: Any) -> Any:
+    check_arrays(name, ar)
+    if fill_value is not None:
+        check_arrays(name, fill_value)
+    aval = aval_of(ar)
+    if axis is None:
+        count = aval.size
+    else:
+        axis = shaping.canonical_axis(operator.index(axis), aval.ndim)
+        count = aval.shape[axis]
+    if not count and size and fill_value is None:
+        raise ValueError(f"jnp.{name}: for zero-sized input with nonzero size argument, fill_value must be specified")
+    results = _sized(name, size, count, lambda size: _unique(
+        ar, fill_value, axis=axis, equal_nan=equal_nan, size=size, index=index, inverse=inverse, counts=counts), ar,
+        whole=(1 + index,) if inverse else ())
+    if axis:
+        results[0] = manipulation.moveaxis(results[0], 0, axis)
+    return tuple(results) if index or inverse or counts else results[0]
+
+
+@api("axis", "equal_nan", "size", "index", "inverse", "counts")
+def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: int, index: bool, inverse: bool,
+            counts: bool) -> tuple[Any, ...]:
+    """How many are distinct, and the results of `unique`; the axis comes first."""
+    ar = as_array(ar)
+    shape = aval_of(ar).shape
+    ar = _flat(ar) if axis is None else manipulation.moveaxis(ar, axis, 0)
+    if dtypes.kind(aval_of(ar).dtype) == "c":  # sorted by the real part, NaN in the other would be anywhere
+        ar = lax.select(_is_nan(ar), shaping.full_like(ar, np.nan), ar)
+    count, *rest = aval_of(ar).shape
+    dtype = dtypes.default_dtype(int)
+    if not count:
+        empty = shaping.full((0,), 0, dtype)
+        filled = shaping.full((size, *rest), 0, aval_of(ar).dtype)
+        if size:
+            filled = shaping.convert(manipulation.broadcast_to(fill_value, (size, *rest)), aval_of(ar).dtype, False)
+        zeros = shaping.full((size,), 0, dtype)
+        return (shaping.full((), 0, dtype), filled, *[zeros] * index,
+                *[empty if axis is not None else shaping.reshape(empty, shape)] * inverse, *[zeros] * counts)
+    order = None
+    if rest:
+        rows = shaping.reshape(ar, (count, int(np.prod(rest))))
+        columns = [lax.squeeze(lax.slice_in_dim(rows, each, each + 1, axis=1), (1,))
+                   for each in range(aval_of(rows).shape[1])]
+        positions = shaping.iota(dtype, count)
+        order = lax.sort((*columns, positions), num_keys=len(columns))[-1] if columns else positions
+        ordered = indexing.take(ar, order, 0, mode="clip")
+    elif index or inverse:
+        ordered, order = lax.sort((ar, shaping.iota(dtype, count)), num_keys=1)
+    else:
+        ordered = lax.sort(ar)
+    new = lax.ne(*_neighbours(ordered))
+    if equal_nan and _has_nan(ar):
+        new = lax.bitwise_and(new, lax.bitwise_not(lax.bitwise_and(*map(_is_nan, _neighbours(ordered)))))
+    if rest:
+        new = lax.reduce_or(new, range(1, len(rest) + 1))
+    new = _with_first(new)
+    starts, found = searching.true_positions(new, size + 1, count)  # one more, to tell where the last one ends
+    begins = lax.slice_in_dim(starts, 0, size)
+    missing = lax.ge(shaping.iota(dtype, size), found)
+    picked = lax.select(missing, shaping.full_like(begins, 0), begins)
+    values = indexing.take(ordered, picked, 0, mode="clip")
+    if fill_value is not None:
+        fill = shaping.convert(manipulation.broadcast_to(fill_value, (size, *rest)), aval_of(ar).dtype, False)
+        values = lax.select(shaping.broadcast_in_dim(missing, (size, *rest), (0,)), fill, values)
+    values = shaping.convert(values, None, aval_of(ar).weak_type)
+    results = [found, values]
+    if index:
+        results.append(indexing.take(order, picked, 0, mode="clip"))
+    if inverse:
+        rank = lax.sub(lax.cumsum(shaping.convert(new, dtype, False), 0), scalar(1, dtype))
+        back = indexing.scatter_at(shaping.full_like(rank, 0), order, rank, "set", mode="promise_in_bounds",
+                                   unique_indices=True, wrap_negative_indices=False)
+        results.append(shaping.reshape(back, shape) if axis is None else back)
+    if counts:
+        results.append(lax.sub(lax.slice_in_dim(starts, 1, size + 1), begins))
+    return tuple(results)
+
+
+class _UniqueAllResult(NamedTuple):
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class _UniqueCountsResult(NamedTuple):
+    values: Any
+    counts: Any
+
+
+class _UniqueInverseResult(NamedTuple):
+    values: Any
+    inverse_indices: Any
+
+
+def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueAllResult:
+    """The distinct elements, where each is first, which one each element is, and counts. Each NaN is its own."""
+    return _UniqueAllResult(*_distinct("unique_all", x, True, True, True, None, False, size, fill_value))
+
+
+def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueCountsResult:
+    """The distinct elements, and how often each occurs. Each NaN is its own."""
+    return _UniqueCountsResult(*_distinct("unique_counts", x, False, False, True, None, False, size, fill_value))
+
+
+def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueInverseResult:
+    """The distinct elements, and which one each element is. Each NaN is its own."""
+    return _UniqueInverseResult(*_distinct("unique_inverse", x, False, True, False, None, False, size, fill_value))
+
+
+def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The distinct elements. Each NaN is its own."""
+    return _distinct("unique_values", x, False, False, False, None, False, size, fill_value)
+
+
+# --- two sets ----------------------------------------------------------------------------------------
+
+
+def _pair(name: str, ar1: Any, ar2: Any) -> tuple[int, int]:
+    """The sizes of the two arrays, checked."""
+    check_arrays(name, ar1, ar2)
+    return aval_of(ar1).size, aval_of(ar2).size
+
+
+def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The elements of one array or the other, distinct and sorted. `size` and `fill_value` are as in `unique`."""
+    _pair("union1d", ar1, ar2)
+    return _distinct("union1d", _both(ar1, ar2), False, False, False, None, True, size, fill_value)
+
+
+@api()
+def _both(ar1: Any, ar2: Any) -> Any:
+    return shaping.concatenate([_flat(each) for each in promote_dtypes(ar1, ar2)], 0)
+
+
+def _sorted_together(ar1: Any, ar2: Any) -> tuple[Any, Any]:
+    """The elements of two flat arrays in one order, equals from the first before those from the second; and the
+    position of each in their concatenation."""
+    both = shaping.concatenate([ar1, ar2], 0)
+    return lax.sort((both, shaping.iota(dtypes.default_dtype(int), aval_of(both).size)), num_keys=1)
+
+
+def _first_of_equals(new: Any) -> Any:
+    """For each element of a sorted array where its run of equals starts, from a mask of those that start one."""
+    dtype = dtypes.default_dtype(int)
+    positions = shaping.iota(dtype, aval_of(new).size)
+    return lax.cummax(lax.select(new, positions, shaping.full_like(positions, 0)), 0)
+
+
+def _filled(values: Any, found: Any, fill_value: Any) -> Any:
+    """Values with what is beyond the found ones replaced: by the first one if there is one, else by 0."""
+    size = aval_of(values).shape[0]
+    if not size:
+        return values
+    missing = lax.ge(shaping.iota(dtypes.default_dtype(int), size), found)
+    if fill_value is None:
+        first = lax.slice_in_dim(values, 0, 1)
+        fill = lax.select(lax.slice_in_dim(missing, 0, 1), shaping.full_like(first, 0), first)
+        fill = shaping.broadcast_in_dim(fill, (size,), (0,))
+    else:
+        fill = manipulation.broadcast_to(shaping.convert(fill_value, aval_of(values).dtype, False), (size,))
+    return lax.select(missing, fill, values)
+
+
+def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False, *,
+                size: int | None = None, fill_value: Any = None) -> Any:
+    """The elements of both arrays, distinct and sorted.
+
+    Args:
+      assume_unique: a promise that neither array repeats elements; the result is the same.
+      return_indices: also give where each is first in `ar1`, and where in `ar2`.
+      size, fill_value: as in `unique`; what fills up the indices is the size of the array.
+    """
+    first, second = _pair("intersect1d", ar1, ar2)
+    results = _sized("intersect1d", size, min(first, second), lambda size: _intersection(
+        ar1, ar2, fill_value, size=size, indices=bool(return_indices), unique=bool(assume_unique)), ar1, ar2)
+    return tuple(results) if return_indices else results[0]
+
+
+@api("size", "indices", "unique")
+def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int, indices: bool, unique: bool) -> tuple[Any, ...]:
+    ar1, ar2 = map(_flat, promote_dtypes(ar1, ar2))
+    count = aval_of(ar1).size
+    dtype = dtypes.default_dtype(int)
+    if not count or not aval_of(ar2).size:
+        found = shaping.full((), 0, dtype)
+        ordered = order = begins = crossing = None
+        values = shaping.full((size,), 0, aval_of(ar1).dtype)
+    else:
+        ordered, order = _sorted_together(ar1, ar2)
+        later, earlier = _neighbours(ordered)
+        equal = lax.eq(later, earlier)
+        # A common element is where a run of equals crosses from the first array to the second.
+        after, before = _neighbours(lax.ge(order, scalar(count, dtype)))
+        crossings = lax.bitwise_and(equal, lax.bitwise_and(after, lax.bitwise_not(before)))
+        crossing, found = searching.true_positions(crossings, size)
+        begins = indexing.take(_first_of_equals(_with_first(lax.bitwise_not(equal))), crossing, 0, mode="clip")
+        values = indexing.take(ordered, begins, 0, mode="clip")
+    values = _filled(values, found, fill_value)
+    if not indices:
+        return found, values
+    missing = lax.ge(shaping.iota(dtype, size), found)
+    ends = shaping.full((size,), count, dtype), shaping.full((size,), aval_of(ar2).size, dtype)
+    if ordered is None:
+        return found, values, *ends
+    places = (indexing.take(order, begins, 0, mode="clip"),
+              lax.sub(indexing.take(order, lax.add(crossing, scalar(1, dtype)), 0, mode="clip"), scalar(count, dtype)))
+    return found, values, *[lax.select(missing, end, each) for end, each in zip(ends, places, strict=True)]
+
+
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
+              fill_value: Any = None) -> Any:
+    """The elements of `ar1` that are not in `ar2`, distinct and sorted; as they come if `assume_unique`.
+
+    `size` is as in `unique`; `fill_value` is 0 by default.
+    """
+    first, _ = _pair("setdiff1d", ar1, ar2)
+    return _sized("setdiff1d", size, first, lambda size: _difference(
+        ar1, ar2, 0 if fill_value is None else fill_value, size=size, unique=bool(assume_unique)), ar1, ar2)[0]
+
+
+@api("size", "unique")
+def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int, unique: bool) -> tuple[Any, ...]:
+    ar1, ar2 = map(_flat, as_arrays("setdiff1d", ar1, ar2))
+    count = aval_of(ar1).size
+    dtype = dtypes.default_dtype(int)
+    if not count:
+        values, found = shaping.full((size,), 0, aval_of(ar1).dtype), shaping.full((), 0, dtype)
+    else:
+        valid = None
+        if not unique:
+            distinct, ar1 = _unique(ar1, None, axis=None, equal_nan=True, size=count, index=False, inverse=False,
+                                    counts=False)
+            valid = lax.lt(shaping.iota(dtype, count), distinct)
+        kept = isin(ar1, ar2, invert=True)
+        if valid is not None:
+            kept = lax.bitwise_and(kept, valid)
+        places, found = searching.true_positions(kept, size)
+        values = indexing.take(ar1, places, 0, mode="clip")
+    return found, _filled(values, found, fill_value)
+
+
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
+             fill_value: Any = None) -> Any:
+    """The elements of one array but not the other, distinct and sorted. `size` and `fill_value` are as in `unique`.
+
+    NaN of the two arrays are not equal.
+    """
+    first, second = _pair("setxor1d", ar1, ar2)
+    return _sized("setxor1d", size, first + second, lambda size: _exclusive(
+        ar1, ar2, fill_value, size=size), ar1, ar2)[0]
+
+
+@api("size")
+def _exclusive(ar1: Any, ar2: Any, fill_value: Any, size: int) -> tuple[Any, ...]:
+    ar1, ar2 = map(_flat, promote_dtypes(ar1, ar2))
+    dtype = dtypes.default_dtype(int)
+    if not aval_of(ar1).size + aval_of(ar2).size:
+        found, values = shaping.full((), 0, dtype), shaping.full((size,), 0, aval_of(ar1).dtype)
+    else:
+        ordered, order = _sorted_together(ar1, ar2)
+        from_second = lax.ge(order, scalar(aval_of(ar1).size, dtype))
+        same = lax.eq(*_neighbours(ordered))
+        if _has_nan(ordered):  # NaN of one array are equal
+            both_nan = lax.bitwise_and(*map(_is_nan, _neighbours(ordered)))
+            same = lax.bitwise_or(same, lax.bitwise_and(both_nan, lax.eq(*_neighbours(from_second))))
+        starts = _with_first(lax.bitwise_not(same))
+        ends = shaping.concatenate([lax.bitwise_not(same), shaping.full((1,), True, dtypes.bool_)], 0)
+        # In a run of equals those of the first array come first: one that starts in the second array, or ends in
+        # the first, is in one array only.
+        alone = lax.select(from_second, starts, ends)
+        places, found = searching.true_positions(alone, size)
+        values = indexing.take(ordered, places, 0, mode="clip")
+    return found, _filled(values, found, fill_value)
+
+
+# --- membership --------------------------------------------------------------------------------------
+
+
+@api("assume_unique", "invert", "method")
+def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
+         method: str = "auto") -> Any:
+    """Whether each element is in another array. NaN is not.
+
+    Args:
+      assume_unique: a promise that neither array repeats elements; the result is the same.
+      invert: ask whether it is not.
+      method: 'compare_all' compares each with each, 'binary_search' sorts the other array and searches it, 'sort'
+        sorts both together, 'auto' takes one of the first two by size.
+    Returns: booleans of element's shape.
+    Raises: ValueError for another method.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.isin(jnp.array([1, 2, 3]), jnp.array([3, 1]))
+    Array([ True, False,  True], dtype=bool)
+    """
+    check_arrays("isin", element, test_elements)
+    if method not in ("auto", "binary_search", "compare_all", "sort"):
+        raise ValueError(f"{method=} is not implemented; options are 'compare_all', 'binary_search', 'sort', and "
+                         "'auto'")
+    element, other = promote_dtypes(element, test_elements)
+    other = _flat(other)
+    shape, count = aval_of(element).shape, aval_of(other).size
+    if not count or 0 in shape:
+        return shaping.full(shape, bool(invert), dtypes.bool_)
+    if method == "auto":
+        method = "compare_all" if count <= 32 else "binary_search"
+    if method == "compare_all":
+        each = shaping.expand_dims(element, (len(shape),))
+        result = lax.reduce_or(ufuncs.equal(each, other), (len(shape),))
+    elif method == "binary_search":
+        other = lax.sort(other)
+        place = searching.searchsorted(other, element)
+        # One past the end is clipped to the last, which is not equal then.
+        result = lax.eq(element, indexing.take(other, place, 0, mode="clip"))
+    else:
+        result = shaping.reshape(_member_by_sorting(_flat(element), other), shape)
+    return lax.bitwise_not(result) if invert else result
+
+
+def _member_by_sorting(element: Any, other: Any) -> Any:
+    dtype = dtypes.default_dtype(int)
+    count = scalar(aval_of(other).size, dtype)
+    ordered, order = _sorted_together(other, element)
+    begins = _first_of_equals(_with_first(lax.ne(*_neighbours(ordered))))
+    found = lax.lt(indexing.take(order, begins, 0, mode="clip"), count)
+    result = indexing.scatter_at(shaping.full_like(found, False), order, found, "set", mode="promise_in_bounds",
+                                 unique_indices=True, wrap_negative_indices=False)
+    return lax.slice_in_dim(result, aval_of(other).size, aval_of(ordered).size)

@@ -1,0 +1,679 @@
+"""Statistics: order statistics, weighted means, covariances, histograms.
+
+Moments without weights (mean, var, std) are in `reductions.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.tracing import Tracer, set_trace
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.eager import eager_trace
+from jaxlite.lax import shaping
+from jaxlite.numpy import indexing, linear, manipulation, reductions, searching, selection, ufuncs
+from jaxlite.numpy.api import (
+    api,
+    as_array,
+    canonical_axes,
+    check_arrays,
+    is_complex,
+    promote_dtypes_inexact,
+    scalar,
+)
+
+Axis = None | int | tuple[int, ...]
+
+# --- order statistics --------------------------------------------------------------------------------
+
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
+
+
+def _quantile_arguments(name: str, a: Any, q: Any, weights: Any, out: Any, overwrite_input: Any, method: str) -> None:
+    check_arrays(name, a, q, *(() if weights is None else (weights,)))
+    if out is not None or overwrite_input:
+        raise ValueError(f"jax.numpy.{name} does not support overwrite_input=True or out != None")
+    if method not in _METHODS:
+        raise ValueError("method can only be 'linear', 'lower', 'higher', 'midpoint', 'nearest' or 'inverted_cdf', "
+                         f"got {method!r}")
+    if weights is not None and method != "inverted_cdf":
+        raise NotImplementedError(f"{method} doesn't support weights. Only method 'inverted_cdf' supports weights.")
+    if is_complex(a) or is_complex(q):
+        raise ValueError(f"{name} does not support complex input, as the operation is poorly defined.")
+    if aval_of(q).ndim > 1:
+        raise ValueError(f"q must be have rank <= 1, got shape {aval_of(q).shape}")
+
+
+def quantile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
+             method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+    """The values below which given fractions of the elements along axes lie; NaN where an element is.
+
+    Args:
+      q: fractions in [0, 1], a scalar or one axis, which comes first in the result.
+      axis: None for all, an int, or a tuple.
+      method: between two elements, 'linear' interpolates, 'lower' and 'higher' take one, 'midpoint' their mean,
+        'nearest' the nearer one; 'inverted_cdf' takes the first element up to which there is that fraction.
+      weights: of a's shape, or the shape of the axes; only for 'inverted_cdf'.
+    Returns: floating, of a's dtype if it is.
+    Raises: ValueError for complex numbers, an unknown method, weights that do not fit; NotImplementedError for
+      weights with another method.
+
+    >>> import jaxlite.numpy as jnp
+    >>> print(jnp.quantile(jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([0.0, 0.5, 1.0])))
+    [1.  2.5 4. ]
+    """
+    _quantile_arguments("quantile", a, q, weights, out, overwrite_input, method)
+    return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=False)
+
+
+def nanquantile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
+                method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+    """The quantiles of the elements that are not NaN; NaN for none. As `quantile`."""
+    _quantile_arguments("nanquantile", a, q, weights, out, overwrite_input, method)
+    return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=True)
+
+
+def percentile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
+               method: str = "linear", keepdims: bool = False, *, weights: Any = None, out_sharding: Any = None) -> Any:
+    """The values below which given percentages, in [0, 100], of the elements lie. As `quantile`."""
+    _quantile_arguments("percentile", a, q, weights, out, overwrite_input, method)
+    return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=False, whole=100)
+
+
+def nanpercentile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
+                  method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+    """The percentiles of the elements that are not NaN; NaN for none. As `percentile`."""
+    _quantile_arguments("nanpercentile", a, q, weights, out, overwrite_input, method)
+    return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=True, whole=100)
+
+
+def median(a: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    """The middle element along axes, the mean of the middle two for an even number; NaN where an element is.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.median(jnp.array([5.0, 1.0, 3.0, 2.0]))
+    Array(2.5, dtype=float32)
+    """
+    _quantile_arguments("median", a, 0.5, None, out, overwrite_input, "midpoint")
+    return _median(a, axis=axis, keepdims=bool(keepdims))
+
+
+def nanmedian(a: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
+              keepdims: bool = False) -> Any:
+    """The median of the elements that are not NaN; NaN for none. As `median`."""
+    _quantile_arguments("nanmedian", a, 0.5, None, out, overwrite_input, "midpoint")
+    return _quantile(a, 0.5, None, axis=axis, method="midpoint", keepdims=bool(keepdims), skip_nan=True)
+
+
+def _one_line(a: Any, axes: tuple[int, ...]) -> tuple[Any, int]:
+    """The array with several axes made one, and that axis."""
+    shape = aval_of(a).shape
+    if len(axes) == 1:
+        return a, axes[0]
+    rest = [axis for axis in range(len(shape)) if axis not in axes]
+    size = math.prod(shape[axis] for axis in axes)
+    if not rest:
+        return shaping.reshape(a, (size,)), 0
+    a = shaping.transpose(a, [*rest, *axes])
+    return shaping.reshape(a, [*(shape[axis] for axis in rest), size]), len(rest)
+
+
+def _ends(ordered: Any, axis: int, index: int) -> Any:
+    return lax.slice_in_dim(ordered, index, index + 1, axis=axis)
+
+
+def _spread_nan(result: Any, ordered: Any, axis: int) -> Any:
+    """NaN where a line has one: it is sorted to the end."""
+    last = _ends(ordered, axis, aval_of(ordered).shape[axis] - 1)
+    nan = shaping.broadcast_in_dim(lax.ne(last, last), aval_of(result).shape, range(aval_of(result).ndim))
+    return lax.select(nan, shaping.full_like(result, np.nan), result)
+
+
+def _inexact(a: Any) -> Any:
+    return shaping.convert(a, dtypes.to_inexact_dtype(aval_of(a).dtype), False)
+
+
+@api("axis", "keepdims")
+def _median(a: Any, axis: Axis, keepdims: bool) -> Any:
+    a = _inexact(as_array(a))
+    axes = canonical_axes(axis, aval_of(a).ndim)
+    kept = [1 if each in axes else size for each, size in enumerate(aval_of(a).shape)] or [1]
+    line, axis = _one_line(a, axes)
+    shape = list(aval_of(line).shape)
+    size, shape[axis] = shape[axis], 1
+    if not size:
+        result = shaping.full(shape, np.nan, aval_of(a).dtype)
+    else:
+        ordered = lax.sort(line, dimension=axis)
+        result = _ends(ordered, axis, size // 2)
+        if size % 2 == 0:
+            wide = dtypes.float32 if dtypes.itemsize_bits(aval_of(a).dtype) < 32 else aval_of(a).dtype
+            low, high = (shaping.convert(each, wide, False) for each in (_ends(ordered, axis, size // 2 - 1), result))
+            result = shaping.convert(lax.mul(lax.add(low, high), scalar(0.5, wide)), aval_of(a).dtype, False)
+        result = _spread_nan(result, ordered, axis)
+    return shaping.reshape(result, kept) if keepdims else shaping.squeeze(result, (axis,))
+
+
+@api("axis", "method", "keepdims", "skip_nan", "whole")
+def _quantile(a: Any, q: Any, weights: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool,
+              whole: int = 1) -> Any:
+    a = _inexact(as_array(a))
+    dtype = aval_of(a).dtype
+    q = _inexact(as_array(q))
+    wide, _ = dtypes.lattice_join(((dtype, False), (aval_of(q).dtype, False), (dtypes.float32, False)))
+    q = shaping.convert(q, wide, False)
+    if whole != 1:
+        q = lax.div(q, scalar(whole, wide))
+    several = aval_of(q).ndim == 1
+    count = aval_of(q).size
+    shape = aval_of(a).shape
+    axes = canonical_axes(axis, len(shape))
+    kept = [1 if each in axes else size for each, size in enumerate(shape)] or [1]
+    if weights is not None:
+        weights = shaping.convert(_weights_like(a, weights, axis, axes), wide, False)
+        weights, _ = _one_line(weights, axes)
+    line, axis = _one_line(a, axes)
+    rank = aval_of(line).ndim
+    # The fractions take the place of the axis until the end.
+    along = [count if each == axis else 1 for each in range(rank)]
+    q = shaping.reshape(q, along)
+    size = aval_of(line).shape[axis]
+    if not size:
+        shape = tuple(count if each == axis else extent for each, extent in enumerate(aval_of(line).shape))
+        result = shaping.full(shape, np.nan, dtype)
+    elif weights is not None:
+        result = _weighted_quantile(line, q, weights, axis, skip_nan)
+    else:
+        ordered = lax.sort(line, dimension=axis)
+        size_of_line: Any = scalar(size, wide)
+        if skip_nan:
+            valid = shaping.convert(lax.eq(ordered, ordered), dtypes.int32, False)
+            total = lax.reduce_sum(valid, (axis,))
+            size_of_line = shaping.convert(shaping.expand_dims(total, (axis,)), wide, False)
+        last = ufuncs.maximum(ufuncs.subtract(size_of_line, scalar(1, wide)), scalar(0, wide))
+        result = _pick(ordered, q, size_of_line, last, axis, method, wide)
+        result = shaping.convert(result, dtype, False)
+        if not skip_nan:
+            result = _spread_nan(result, ordered, axis)
+    if not several:
+        result = shaping.squeeze(result, (axis,))
+        return shaping.reshape(result, kept) if keepdims else result
+    result = manipulation.moveaxis(result, axis, 0)
+    return shaping.reshape(result, [count, *kept]) if keepdims else result
+
+
+def _pick(ordered: Any, q: Any, size: Any, last: Any, axis: int, method: str, wide: Any) -> Any:
+    """Elements of sorted lines at fractions of their length, where `last` is the position of the last element."""
+
+    def at(position: Any) -> Any:
+        position = lax.clamp(scalar(0, wide), position, scalar(aval_of(ordered).shape[axis] - 1, wide))
+        position = shaping.convert(position, dtypes.int32, False)
+        if aval_of(position).size == aval_of(position).shape[axis]:  # the same for all lines
+            found = indexing.take(ordered, shaping.reshape(position, (aval_of(position).size,)), axis, mode="clip")
+        else:
+            found = indexing.take_along_axis(ordered, position, axis, mode="clip")
+        return shaping.convert(found, wide, False)
+
+    if method == "inverted_cdf":
+        return at(ufuncs.clip(ufuncs.subtract(lax.ceil(ufuncs.multiply(q, size)), scalar(1, wide)), 0, last))
+    position = ufuncs.multiply(q, last)
+    below = lax.floor(position)
+    low = at(ufuncs.clip(below, 0, last))
+    if method == "lower":
+        return low
+    high = at(ufuncs.clip(lax.ceil(position), 0, last))
+    if method == "higher":
+        return high
+    if method == "midpoint":
+        return lax.mul(lax.add(low, high), scalar(0.5, wide))
+    above = ufuncs.subtract(position, below)
+    if method == "nearest":
+        return selection.where(ufuncs.less_equal(above, scalar(0.5, wide)), low, high)
+    return ufuncs.add(ufuncs.multiply(low, ufuncs.subtract(scalar(1, wide), above)), ufuncs.multiply(high, above))
+
+
+def _weights_like(a: Any, weights: Any, axis: Axis, axes: tuple[int, ...]) -> Any:
+    """Weights stretched to the shape of the array."""
+    shape, own = aval_of(a).shape, aval_of(weights).shape
+    if own == shape:
+        return weights
+    if axis is None:
+        raise ValueError(f"Weights shape must match 'a' shape when axis is None, got {own} and {shape}.")
+    return _stretched(shape, weights, axis, axes)
+
+
+def _stretched(shape: tuple[int, ...], weights: Any, axis: Any, axes: tuple[int, ...]) -> Any:
+    """Weights for some axes, in the order in which these were given, stretched to a shape."""
+    if aval_of(weights).shape != tuple(shape[each] for each in axes):
+        raise ValueError(f"Shape of weights must be consistent with shape of a along specified axis: got weights "
+                         f"{aval_of(weights).shape}, a {shape}, axis {axis}.")
+    order = sorted(range(len(axes)), key=lambda each: axes[each])
+    return shaping.broadcast_in_dim(shaping.transpose(weights, order), shape, sorted(axes))
+
+
+def _weighted_quantile(line: Any, q: Any, weights: Any, axis: int, skip_nan: bool) -> Any:
+    """For each fraction the first element up to which the weights add up to that fraction of all weights."""
+    nan = lax.ne(line, line)
+    bad = lax.bitwise_not(lax.ge(weights, shaping.full_like(weights, 0)))  # negative or NaN
+    if skip_nan:
+        weights = lax.select(nan, shaping.full_like(weights, 0), weights)
+        bad = lax.bitwise_and(bad, lax.bitwise_not(nan))
+    else:
+        bad = lax.bitwise_or(bad, nan)
+    ordered, weights = lax.sort((line, weights), dimension=axis, num_keys=1)
+    size = aval_of(line).shape[axis]
+    sums = lax.cumsum(weights, axis)
+    target = ufuncs.multiply(q, _ends(sums, axis, size - 1))
+    # One comparison a fraction: (.., size, .., fractions at the end), then the count takes the place of the axis.
+    rank = aval_of(line).ndim
+    targets = shaping.expand_dims(manipulation.moveaxis(target, axis, rank - 1), (axis,))
+    before = ufuncs.less(shaping.expand_dims(sums, (rank,)), targets)
+    position = reductions.sum(before, axis=axis, dtype=dtypes.int32)
+    position = lax.min(manipulation.moveaxis(position, rank - 1, axis), scalar(size - 1, np.dtype(np.int32)))
+    result = indexing.take_along_axis(ordered, position, axis, mode="clip")
+    wrong = shaping.expand_dims(lax.reduce_or(bad, (axis,)), (axis,))
+    wrong = shaping.broadcast_in_dim(wrong, aval_of(result).shape, range(rank))
+    return lax.select(wrong, shaping.full_like(result, np.nan), result)
+
+
+# --- weighted means, covariances ---------------------------------------------------------------------
+
+
+@api("axis", "returned", "keepdims")
+def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
+    """The weighted mean over axes; the plain mean without weights.
+
+    Args:
+      weights: of a's shape, or the shape of the axes.
+      returned: also give the sum of the weights (the number of elements without them), of the result's shape.
+    Raises: ValueError for weights that do not fit.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.average(jnp.array([1.0, 2.0]), weights=jnp.array([3.0, 1.0]))
+    Array(1.25, dtype=float32)
+    """
+    check_arrays("average", a, *(() if weights is None else (weights,)))
+    if weights is None:
+        result = reductions.mean(a, axis=axis, keepdims=keepdims)
+        if not returned:
+            return result
+        shape = aval_of(a).shape
+        count = math.prod(shape[each] for each in canonical_axes(axis, len(shape)))
+        return result, shaping.full_like(result, count)
+    a, weights = promote_dtypes_inexact(a, weights)
+    shape = aval_of(a).shape
+    axes = canonical_axes(axis, len(shape))
+    if aval_of(weights).shape != shape:
+        if axis is None:
+            raise ValueError("Axis must be specified when shapes of a and weights differ, got "
+                             f"{shape} and {aval_of(weights).shape}.")
+        weights = _stretched(shape, weights, axis, axes)
+    total = reductions.sum(weights, axis=axes, keepdims=keepdims)
+    result = ufuncs.true_divide(reductions.sum(ufuncs.multiply(a, weights), axis=axes, keepdims=keepdims), total)
+    return (result, total) if returned else result
+
+
+def _sample_weights(name: str, weights: Any, samples: int) -> Any:
+    if aval_of(weights).ndim != 1:
+        raise RuntimeError(f"cannot handle multidimensional {name}, got shape {aval_of(weights).shape}")
+    if aval_of(weights).size != samples:
+        raise RuntimeError(f"incompatible numbers of samples and {name}: {samples} and {aval_of(weights).size}")
+    return ufuncs.absolute(weights)
+
+
+@api("rowvar", "bias", "ddof", "dtype")
+def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
+        aweights: Any = None, dtype: Any = None) -> Any:
+    """The covariances of variables: (variables, variables), a scalar for one.
+
+    Args:
+      m: (variables, samples), the other way round unless `rowvar`, or one variable's samples.
+      y: more variables, in the same form.
+      bias: divide by the number of samples, not by one less; ddof: by that many less, whatever `bias` says.
+      fweights: how often each sample counts, integers; aweights: how much.
+      dtype: floating or complex, to compute in.
+    Raises: ValueError for more than two axes or the dtype; TypeError, RuntimeError for weights.
+    """
+    if dtype is not None:
+        dtype = dtypes.check_user_dtype_supported(dtype, "cov")
+        if dtypes.kind(dtype) not in "fc":
+            raise ValueError(f"cov: dtype must be a subclass of float or complex; got {dtype=}")
+    check_arrays("cov", m, *(() if y is None else (y,)))
+    for name, each in (("m", m), ("y", y)):
+        if each is not None and aval_of(each).ndim > 2:
+            raise ValueError(f"{name} has more than 2 dimensions: shape {aval_of(each).shape}")
+    parts = promote_dtypes_inexact(*([m] if y is None else [m, y]))
+    if dtype is not None:
+        parts = [shaping.convert(part, dtype, False) for part in parts]
+    x = _variables(parts[0], rowvar)
+    if not aval_of(x).shape[0]:
+        return shaping.full((0, 0), 0, aval_of(x).dtype)
+    if y is not None:
+        other = _variables(parts[1], rowvar)
+        if aval_of(other).shape[1] != aval_of(x).shape[1]:
+            raise TypeError(f"cov: m and y must have as many samples, got shapes {aval_of(m).shape} and "
+                            f"{aval_of(y).shape}")
+        x = shaping.concatenate([x, other], 0)
+    dtype = aval_of(x).dtype
+    samples = aval_of(x).shape[1]
+    ddof = (0 if bias else 1) if ddof is None else ddof
+    w = None
+    if fweights is not None:
+        check_arrays("cov", fweights)
+        w = _sample_weights("fweights", fweights, samples)
+        if dtypes.kind(aval_of(w).dtype) not in "iu":
+            raise TypeError("fweights must be integer.")
+        w = shaping.convert(w, dtype, False)
+    if aweights is not None:
+        check_arrays("cov", aweights)
+        aweights = shaping.convert(_sample_weights("aweights", aweights, samples), dtype, False)
+        w = aweights if w is None else lax.mul(w, aweights)
+    if w is None:
+        center = reductions.mean(x, axis=1, keepdims=True)
+        norm: Any = scalar(samples - ddof, dtype)
+    else:
+        total = reductions.sum(w)
+        center = ufuncs.true_divide(reductions.sum(ufuncs.multiply(x, w), axis=1, keepdims=True), total)
+        if ddof == 0:
+            norm = total
+        elif aweights is None:
+            norm = lax.sub(total, scalar(ddof, dtype))
+        else:
+            effective = lax.div(reductions.sum(lax.mul(w, aweights)), total)
+            norm = lax.sub(total, lax.mul(scalar(ddof, dtype), effective))
+    x = ufuncs.subtract(x, center)
+    other = x if w is None else ufuncs.multiply(x, w)
+    other = shaping.transpose(lax.conj(other) if is_complex(other) else other, (1, 0))
+    result = ufuncs.true_divide(linear.dot(x, other), norm)
+    return shaping.squeeze(result, (0, 1)) if aval_of(result).shape == (1, 1) else result
+
+
+def _variables(x: Any, rowvar: bool) -> Any:
+    """One variable a row."""
+    rank = aval_of(x).ndim
+    if rank < 2:
+        return shaping.reshape(x, (1, aval_of(x).size))
+    return x if rowvar or aval_of(x).shape[0] == 1 else shaping.transpose(x, (1, 0))
+
+
+@api("rowvar", "dtype")
+def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
+    """The correlations of variables: covariances divided by both standard deviations. Arguments are as in `cov`."""
+    check_arrays("corrcoef", x, *(() if y is None else (y,)))
+    c = cov(x, y, rowvar, dtype=dtype)
+    if not aval_of(c).shape:
+        return ufuncs.true_divide(c, c)
+    deviation = lax.sqrt(ufuncs.real(manipulation.diagonal(c)))
+    deviation = shaping.convert(deviation, aval_of(c).dtype, False)
+    c = ufuncs.true_divide(ufuncs.true_divide(c, shaping.expand_dims(deviation, (1,))), deviation)
+    if is_complex(c):
+        return lax.complex(ufuncs.clip(lax.real(c), -1, 1), ufuncs.clip(lax.imag(c), -1, 1))
+    return ufuncs.clip(c, -1, 1)
+
+
+# --- histograms --------------------------------------------------------------------------------------
+
+
+def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None,
+             out_sharding: Any = None) -> Any:
+    """How often each of 0, 1, 2, ... occurs; negative ones count as 0.
+
+    Args:
+      x: integers, one axis; concrete, unless `length` is given.
+      weights: what each element counts, of x's shape.
+      minlength: the least size of the result, which otherwise ends with the greatest element.
+      length: the size of the result; what is beyond is not counted.
+    Raises: TypeError for a dtype that is not integer; ValueError for shapes; ConcretizationTypeError for a traced x
+      without `length`.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.bincount(jnp.array([1, 3, 1]))
+    Array([0, 2, 0, 1], dtype=int32)
+    """
+    check_arrays("bincount", x, *(() if weights is None else (weights,)))
+    aval = aval_of(x)
+    if dtypes.kind(aval.dtype) not in "iub":
+        raise TypeError(f"x argument to bincount must have an integer type; got {aval.dtype}")
+    if aval.ndim != 1:
+        raise ValueError(f"only 1-dimensional input supported, got shape {aval.shape}.")
+    if weights is not None and aval_of(weights).shape != aval.shape:
+        raise ValueError(f"bincount: weights must have x's shape {aval.shape}, got {aval_of(weights).shape}")
+    if length is None:
+        if isinstance(x, Tracer):
+            raise ConcretizationTypeError(x, "The error occurred because of argument 'x' of jnp.bincount. To avoid "
+                                             "this error, pass a static `length` argument.")
+        length = operator.index(minlength)
+        if aval.size:
+            with set_trace(eager_trace):
+                length = max(length, int(reductions.max(x)) + 1)
+        length = max(length, 0)
+    length = operator.index(length)
+    if length < 0:
+        raise TypeError(f"bincount: length must not be negative, got {length}")
+    return _bincount(x, weights, length=length)
+
+
+@api("length")
+def _bincount(x: Any, weights: Any, length: int) -> Any:
+    x = as_array(x)
+    dtype = aval_of(x).dtype
+    if dtypes.kind(dtype) == "b" or dtypes.itemsize_bits(dtype) < 32:
+        x = shaping.convert(x, dtypes.int32, False)
+    elif dtypes.kind(dtype) == "u":  # may be beyond the integers that count positions
+        x = shaping.convert(lax.min(x, scalar(length, dtype)), dtypes.int32, False)
+    x = lax.max(x, scalar(0, aval_of(x).dtype))
+    counted = dtypes.default_dtype(int) if weights is None else aval_of(weights).dtype
+    each: Any = scalar(1, counted) if weights is None else weights
+    return indexing.scatter_at(shaping.full((length,), 0, counted), x, each, "add", mode="drop",
+                               wrap_negative_indices=False)
+
+
+def _split_bins(name: str, bins: Any) -> tuple[int | None, Any]:
+    """A number of bins and None, or None and the edges."""
+    if isinstance(bins, str):
+        raise NotImplementedError("string values for `bins` not implemented.")
+    check_arrays(name, bins)
+    if not aval_of(bins).ndim:
+        if isinstance(bins, Tracer):
+            raise ConcretizationTypeError(bins, f"bins argument of jnp.{name} must be a static integer")
+        return operator.index(bins), None
+    if aval_of(bins).ndim != 1:
+        raise TypeError(f"{name}: bins must be an integer or the edges along one axis, got shape {aval_of(bins).shape}")
+    return None, bins
+
+
+def _range(name: str, range: Any) -> Any:
+    """The ends of a range, checked: None, or a pair of scalars."""
+    if range is None:
+        return None
+    if aval_of(range).shape != (2,) if hasattr(range, "shape") else len(range) != 2:
+        raise ValueError(f"{name}: `range` must be either None or a sequence of scalars, got {range}")
+    ends = (range[0], range[1])
+    check_arrays(name, *ends)
+    return ends
+
+
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Sequence[Any] | None = None, weights: Any = None) -> Any:
+    """The edges of a histogram's bins: `bins` equal parts of the range, or `bins` itself if it is an array.
+
+    Args:
+      range: the ends; those of the data by default, moved apart by 1 if they are equal.
+      weights: without effect.
+    Returns: floating, (number of bins + 1,).
+    Raises: ValueError for no data and no range; NotImplementedError for a string.
+    """
+    count, edges = _split_bins("histogram_bin_edges", bins)
+    check_arrays("histogram_bin_edges", a)
+    return _edges(a, edges, _range("histogram_bin_edges", range), count=count)
+
+
+@api("count")
+def _edges(a: Any, edges: Any, range: Any, count: int | None) -> Any:
+    a = as_array(a)
+    dtype = dtypes.to_inexact_dtype(aval_of(a).dtype)
+    if count is None:
+        return shaping.convert(edges, dtype, False)
+    low, high = (reductions.min(a), reductions.max(a)) if range is None else range
+    low, high = shaping.convert(low, dtype, False), shaping.convert(high, dtype, False)
+    equal = lax.eq(low, high)
+    half = scalar(0.5, dtype)
+    low, high = lax.select(equal, lax.sub(low, half), low), lax.select(equal, lax.add(high, half), high)
+    part = lax.div(shaping.iota(dtype, count), shaping.full((count,), count, dtype))
+    inner = ufuncs.add(ufuncs.multiply(low, ufuncs.subtract(scalar(1, dtype), part)), ufuncs.multiply(high, part))
+    if not count:
+        return shaping.reshape(low, (1,))
+    return shaping.concatenate([inner, shaping.reshape(high, (1,))], 0)
+
+
+def _bin(a: Any, edges: Any) -> Any:
+    """The bin of each element, counted from 1: 0 below the first edge, the number of edges above the last, which
+    belongs to the last bin."""
+    count = aval_of(edges).size
+    found = searching.searchsorted(edges, a, side="right", method="compare_all" if count <= 16 else "scan")
+    if not count:
+        return found
+    last = lax.squeeze(lax.slice_in_dim(edges, count - 1, count), (0,))
+    return lax.select(ufuncs.equal(a, last), shaping.full_like(found, count - 1), found)
+
+
+def histogram(a: Any, bins: Any = 10, range: Sequence[Any] | None = None, weights: Any = None,
+              density: bool | None = None) -> tuple[Any, Any]:
+    """How many elements are in each bin, and the edges of the bins.
+
+    Args:
+      bins: the number of bins, or their edges in ascending order; the last bin includes its end.
+      range: the ends, as in `histogram_bin_edges`.
+      weights: what each element counts, of a's shape.
+      density: divide by the total and by the widths, so that the integral is 1.
+    Returns: floating counts (bins,) and edges (bins + 1,).
+    Raises: ValueError for no data and no range, or weights of another shape.
+
+    >>> import jaxlite.numpy as jnp
+    >>> counts, edges = jnp.histogram(jnp.array([1, 2, 1]), bins=jnp.array([0, 1, 2, 3]))
+    >>> print(counts)
+    [0. 2. 1.]
+    """
+    count, edges = _split_bins("histogram", bins)
+    check_arrays("histogram", a, *(() if weights is None else (weights,)))
+    if weights is not None and aval_of(weights).shape != aval_of(a).shape:
+        raise ValueError(f"weights should have the same shape as a, got {aval_of(weights).shape} and "
+                         f"{aval_of(a).shape}.")
+    return _histogram(a, edges, _range("histogram", range), weights, count=count, density=bool(density))
+
+
+@api("count", "density")
+def _histogram(a: Any, edges: Any, range: Any, weights: Any, count: int | None, density: bool) -> tuple[Any, Any]:
+    edges = _edges(a, edges, range, count=count)
+    a = shaping.convert(shaping.reshape(a, (aval_of(a).size,)), aval_of(edges).dtype, False)
+    weights = shaping.full_like(a, 1) if weights is None else _inexact(as_array(weights))
+    size = aval_of(edges).size
+    counts = _bincount(_bin(a, edges), shaping.reshape(weights, (aval_of(a).size,)), length=size)
+    counts = lax.slice_in_dim(counts, min(size, 1), size)
+    if density:
+        counts = ufuncs.true_divide(ufuncs.true_divide(counts, _widths(edges)), reductions.sum(counts))
+    return counts, edges
+
+
+def _widths(edges: Any) -> Any:
+    size = aval_of(edges).size
+    return lax.sub(lax.slice_in_dim(edges, 1, size), lax.slice_in_dim(edges, 0, size - 1))
+
+
+def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, weights: Any = None,
+                density: bool | None = None) -> tuple[Any, Any, Any]:
+    """How many points (x, y) are in each cell of a grid, and the edges along x and along y.
+
+    Args:
+      x, y: the coordinates, one axis each.
+      bins: a number, or edges, for both; or a pair of such.
+      range: None, or for each coordinate None or a pair of ends.
+      weights, density: as in `histogram`.
+    """
+    check_arrays("histogram2d", x, y)
+    for each in (x, y):
+        if aval_of(each).ndim != 1:
+            raise ValueError(f"histogram2d: x and y must have one axis, got shapes {aval_of(x).shape} and "
+                             f"{aval_of(y).shape}")
+    if aval_of(x).shape != aval_of(y).shape:
+        raise TypeError(f"histogram2d: x and y must have equal shapes, got {aval_of(x).shape} and {aval_of(y).shape}")
+    if getattr(bins, "ndim", None) == 1 and len(bins) > 2:
+        bins = [bins, bins]
+    counts, edges = histogramdd(_points(x, y), bins, range, weights, density)
+    return counts, edges[0], edges[1]
+
+
+@api()
+def _points(*coordinates: Any) -> Any:
+    return shaping.stack(promote_dtypes_inexact(*coordinates), 1)
+
+
+def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = None,
+                density: bool | None = None) -> tuple[Any, list[Any]]:
+    """How many points are in each cell of a grid of D dimensions, and the edges along each of them.
+
+    Args:
+      sample: (points, D).
+      bins: a number for all dimensions, or for each a number or edges.
+      range: None, or for each dimension None or a pair of ends.
+      weights: what each point counts, (points,).
+      density: divide by the total and by the volumes of the cells.
+    Returns: counts, integers without weights and density; a list of edges.
+    Raises: ValueError for arguments that do not fit.
+    """
+    check_arrays("histogramdd", sample, *(() if weights is None else (weights,)))
+    if aval_of(sample).ndim != 2:
+        raise ValueError(f"histogramdd: sample must have shape (points, D), got {aval_of(sample).shape}")
+    points, dimensions = aval_of(sample).shape
+    if weights is not None and aval_of(weights).shape != (points,):
+        raise ValueError(f"should have one weight for each sample: {points}, got shape {aval_of(weights).shape}.")
+    if isinstance(bins, (list, tuple)) or getattr(bins, "ndim", 0):
+        if len(bins) != dimensions:
+            raise ValueError(f"should be a bin for each dimension: {dimensions}, got {len(bins)}.")
+        bins = [each[()] if isinstance(each, np.ndarray) and not each.ndim else each for each in bins]
+    else:
+        bins = [bins] * dimensions
+    if range is None:
+        range = [None] * dimensions
+    elif len(range) != dimensions or any(each is not None and np.shape(each) != (2,) for each in range):
+        raise ValueError(f"For sample.shape={aval_of(sample).shape}, range must be a sequence of {dimensions} pairs or "
+                         f"Nones; got {range=}")
+    split = [_split_bins("histogramdd", each) for each in bins]
+    return _histogramdd(sample, [edges for _, edges in split], [_range("histogramdd", each) for each in range], weights,
+                        counts=tuple(count for count, _ in split), density=bool(density))
+
+
+@api("counts", "density")
+def _histogramdd(sample: Any, given: list[Any], ranges: list[Any], weights: Any, counts: tuple[Any, ...],
+                 density: bool) -> tuple[Any, list[Any]]:
+    sample = _inexact(as_array(sample))
+    all_edges, places, sizes = [], [], []
+    for dimension, (edges, range, count) in enumerate(zip(given, ranges, counts, strict=True)):
+        column = lax.squeeze(lax.slice_in_dim(sample, dimension, dimension + 1, axis=1), (1,))
+        edges = _edges(column, edges, range, count=count)
+        all_edges.append(edges)
+        places.append(_bin(column, edges))
+        sizes.append(aval_of(edges).size + 1)
+    # Cells are numbered with one more on each side, for points outside.
+    cell = functools.reduce(lambda cell, step: lax.add(lax.mul(cell, scalar(step[1], aval_of(cell).dtype)), step[0]),
+                            zip(places[1:], sizes[1:], strict=True), places[0])
+    if weights is not None:
+        weights = _inexact(as_array(weights))
+    result = shaping.reshape(_bincount(cell, weights, length=math.prod(sizes)), sizes)
+    result = lax.slice(result, [1] * len(sizes), [size - 1 for size in sizes])
+    if density:
+        result = _inexact(result)
+        total = reductions.sum(result)
+        for dimension, edges in enumerate(all_edges):
+            widths = shaping.broadcast_in_dim(_widths(edges), aval_of(result).shape, (dimension,))
+            result = ufuncs.true_divide(result, widths)
+        result = ufuncs.true_divide(result, total)
+    return result, all_edges

@@ -145,7 +145,7 @@ def promote_dtypes_inexact(*args: Any) -> list[Any]:
 
 
 # Promotion depends on types alone, so what to do with each argument is worked out once for every combination of
-# types: None for nothing, else (dtype, weak_type, shape or None, broadcast_dimensions).
+# types: None for nothing, else (dtype, weak_type, shape or None, broadcast_dimensions). An empty plan changes nothing.
 _plans: dict[Any, list[Any]] = {}
 _PLAN_LIMIT = 1 << 14
 _settings = (config.numpy_dtype_promotion.state, config.numpy_rank_promotion.state, config.enable_x64.state)
@@ -172,7 +172,7 @@ def _make_plan(name: str, adjust: Callable, avals: tuple[Any, ...]) -> list[Any]
         else:
             shape = (1,) * missing + aval.shape if missing else None
             plan.append((dtype, weak, shape, tuple(range(missing, rank))))
-    return plan
+    return plan if any(plan) else []
 
 
 def _promoter(adjust: Callable[[Any, bool], tuple[Any, bool]], doc: str) -> Callable[..., Any]:
@@ -195,7 +195,9 @@ def _promoter(adjust: Callable[[Any, bool], tuple[Any, bool]], doc: str) -> Call
                 if len(_plans) >= _PLAN_LIMIT:
                     _plans.clear()
                 _plans[key] = plan
-        return [arg if step is None else _apply(arg, *step) for arg, step in zip(args, plan, strict=True)]
+        if not plan:
+            return args
+        return [arg if step is None else _apply(arg, *step) for arg, step in zip(args, plan)]
 
     promote.__doc__ = doc
     return promote

@@ -265,7 +265,7 @@ def _fabs(x: Any) -> Any:
 
 
 def _heaviside(x: Any, y: Any) -> Any:
-    zero, one = constant(0, x), constant(1, x)
+    zero, one = _strong(0, x), _strong(1, x)
     below, above = lax.lt(x, zero), lax.gt(x, zero)
     return where_same(below, zero, where_same(above, one, where_same(lax.ne(x, x), x, y)))
 
@@ -312,7 +312,7 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     """x1 * 2 ** x2, element by element, for integers x2. ValueError for other x2 and for complex x1."""
     check_arrays("ldexp", x1, x2)
     kinds = kind_of(x1), kind_of(x2)
-    if kinds[0] == "c" or kinds[1] not in "iu":
+    if kinds[0] == "c" or kinds[1] not in "biu":
         raise ValueError(f"ldexp not supported for input types {(dtype_of(x1), dtype_of(x2))}")
     (x,) = promote_inexact("ldexp", x1)
     dtype = dtype_of(x)

@@ -85,6 +85,12 @@ def test_unary_operators():
     same(-jnp.asarray(X), -X)
 
 
+def test_round():
+    assert round(jnp.asarray(X)).dtype == np.int32
+    same(round(jnp.asarray(X)), np.round(X))
+    same(round(jnp.asarray(X), 1), np.round(X, 1))
+
+
 def test_matmul_operator():
     same(jnp.asarray(X) @ Y, X @ Y)
     same(Y @ jnp.asarray(X.T), Y @ X.T)

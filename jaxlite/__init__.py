@@ -15,9 +15,7 @@ from typing import Any as _Any
 
 from jaxlite import dtypes, errors, lax, numpy, tree, tree_util
 from jaxlite.core.array import Array
-from jaxlite.core.config import (
-    check_tracer_leaks as checking_leaks,
-)
+from jaxlite.core.config import check_tracer_leaks as checking_leaks
 from jaxlite.core.config import (
     config,
     debug_nans,
@@ -29,6 +27,7 @@ from jaxlite.core.config import (
     numpy_dtype_promotion,
     numpy_rank_promotion,
 )
+from jaxlite.core.config import disable_jit as _disable_jit
 from jaxlite.devices import (
     block_until_ready,
     copy_to_host_async,
@@ -50,17 +49,24 @@ from jaxlite.version import __version__
 from lowering.xla import Device
 
 # Loaded on first use: a program pays for what it uses.
-_LAZY = ("core", "stages")
+_LAZY_MODULES = ("core", "stages", "random", "nn", "scipy", "flatten_util", "test_util", "ad_checkpoint", "custom_batching")
+_LAZY_NAMES = {
+    **dict.fromkeys(("jvp", "linearize", "vjp", "grad", "value_and_grad", "linear_transpose"), "differentiate"),
+    **dict.fromkeys(("jacfwd", "jacrev", "jacobian", "hessian"), "jacobians"),
+    "vmap": "vectorize",
+}
 
 
 def disable_jit(disable: bool = True) -> _Any:
     """Run jit-decorated functions operation by operation inside a `with` block, with concrete values."""
-    from jaxlite.core.config import disable_jit as option
-
-    return option(disable)
+    return _disable_jit(disable)
 
 
 def __getattr__(name: str) -> _Any:
-    if name in _LAZY:
+    if name in _LAZY_NAMES:
+        value = getattr(_import_module(f"jaxlite.{_LAZY_NAMES[name]}"), name)
+        globals()[name] = value
+        return value
+    if name in _LAZY_MODULES:
         return _import_module(f"jaxlite.{name}")
     raise AttributeError(f"module 'jaxlite' has no attribute {name!r}")

@@ -13,3 +13,17 @@ from jaxlite.core.errors import (
     UnexpectedTracerError,
 )
 from lowering.xla import XlaRuntimeError as JaxRuntimeError
+
+__all__ = [
+    "ConcretizationTypeError",
+    "InconclusiveDimensionOperation",
+    "JaxprTypeError",
+    "KeyReuseError",
+    "LeakChecked",
+    "NonConcreteBooleanIndexError",
+    "TracerArrayConversionError",
+    "TracerBoolConversionError",
+    "TracerIntegerConversionError",
+    "UnexpectedTracerError",
+    "JaxRuntimeError",
+]

@@ -11,29 +11,58 @@ from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl
 from jaxlite.interpreters.eager import eager_trace
 from jaxlite.lax import shaping
-from jaxlite.numpy import creation, indexing, linear, manipulation, reductions, searching, sorting, ufuncs
+from jaxlite.numpy import (
+    arithmetic, creation, indexing, linear, manipulation, reductions, searching, sorting, ufuncs,
+)  # fmt: skip
 from jaxlite.numpy.array_at import at_property
+from jaxlite.numpy.ufunc_object import ufunc
 
 # --- operators ---------------------------------------------------------------------------------------
 
 
-def _accepts(other: Any) -> bool:
-    """Whether an operand is ours to handle; others get their own chance (`NotImplemented`)."""
-    return type(other) in AVAL_OF or isinstance(other, (Tracer, np.ndarray, np.generic, int, float, complex)) \
-        or hasattr(other, "__jax_array__")
+_SYMBOLS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "divmod": "divmod()", "pow": "**",
+    "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<",
+    "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
 
 
-def _operator(function: Callable, reflected: bool = False) -> Callable:
+def _operand(other: Any, name: str) -> Any:
+    """An operand of a type that is not ours: as an array or scalar, or NotImplemented to give it its own chance.
+
+    Raises: TypeError for lists and tuples, which would compare as unequal otherwise.
+    """
+    if hasattr(other, "__jax_array__"):
+        return other.__jax_array__()
+    if isinstance(other, (np.ndarray, np.generic, int, float, complex)):
+        return other
+    if isinstance(other, (list, tuple)):
+        raise TypeError(f"unsupported operand type(s) for {_SYMBOLS[name]}: 'ArrayImpl' and {type(other).__name__!r}. "
+                        "Convert lists and tuples with jnp.array first.")
+    return NotImplemented
+
+
+def _operator(name: str, function: Callable, reflected: bool = False) -> Callable:
     accepted = AVAL_OF
+    if isinstance(function, ufunc):
+        function = function.call
 
     if reflected:
 
         def method(self: Any, other: Any) -> Any:
-            return function(other, self) if type(other) in accepted or _accepts(other) else NotImplemented
+            if type(other) not in accepted and not isinstance(other, Tracer):
+                other = _operand(other, name)
+                if other is NotImplemented:
+                    return other
+            return function(other, self)
     else:
 
         def method(self: Any, other: Any) -> Any:
-            return function(self, other) if type(other) in accepted or _accepts(other) else NotImplemented
+            if type(other) not in accepted and not isinstance(other, Tracer):
+                other = _operand(other, name)
+                if other is NotImplemented:
+                    return other
+            return function(self, other)
 
     return method
 
@@ -43,16 +72,17 @@ def _unary(function: Callable) -> Callable:
 
 
 _BINARY = {
-    "add": ufuncs.add, "sub": ufuncs.subtract, "mul": ufuncs.multiply, "truediv": ufuncs.true_divide,
-    "floordiv": ufuncs.floor_divide, "mod": ufuncs.remainder, "divmod": ufuncs.divmod, "pow": ufuncs.power,
-    "matmul": linear.matmul, "and": ufuncs.bitwise_and, "or": ufuncs.bitwise_or, "xor": ufuncs.bitwise_xor,
-    "lshift": ufuncs.left_shift, "rshift": ufuncs.right_shift,
+    "add": arithmetic.add, "sub": arithmetic.subtract, "mul": arithmetic.multiply, "truediv": arithmetic.true_divide,
+    "floordiv": arithmetic.floor_divide, "mod": arithmetic.remainder, "divmod": arithmetic.divmod,
+    "pow": arithmetic.power, "matmul": linear.matmul, "and": arithmetic.bitwise_and, "or": arithmetic.bitwise_or,
+    "xor": arithmetic.bitwise_xor, "lshift": arithmetic.left_shift, "rshift": arithmetic.right_shift,
 }  # fmt: skip
 _COMPARISONS = {
-    "eq": ufuncs.equal, "ne": ufuncs.not_equal, "lt": ufuncs.less, "le": ufuncs.less_equal, "gt": ufuncs.greater,
-    "ge": ufuncs.greater_equal,
+    "eq": arithmetic.equal, "ne": arithmetic.not_equal, "lt": arithmetic.less, "le": arithmetic.less_equal,
+    "gt": arithmetic.greater, "ge": arithmetic.greater_equal,
 }  # fmt: skip
-_UNARY = {"neg": ufuncs.negative, "pos": ufuncs.positive, "abs": ufuncs.absolute, "invert": ufuncs.bitwise_not}
+_UNARY = {"neg": arithmetic.negative, "pos": arithmetic.positive, "abs": arithmetic.absolute,
+          "invert": arithmetic.bitwise_not}
 
 
 # --- methods whose signature differs from the function's ---------------------------------------------
@@ -142,7 +172,8 @@ def _namespace(self: Any, *, api_version: str | None = None) -> Any:
 
 
 def _numpy_round(self: Any, ndigits: int | None = None) -> Any:
-    return ufuncs.round(self, ndigits or 0)
+    result = ufuncs.round(self, ndigits or 0)
+    return creation.astype(result, int) if ndigits is None else result  # Python's round gives an int then
 
 
 def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
@@ -153,10 +184,10 @@ def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
 def attach(cls: Any) -> None:
     """Give a class of arrays its operators and methods."""
     for name, function in _BINARY.items():
-        setattr(cls, f"__{name}__", _operator(function))
-        setattr(cls, f"__r{name}__", _operator(function, reflected=True))
+        setattr(cls, f"__{name}__", _operator(name, function))
+        setattr(cls, f"__r{name}__", _operator(name, function, reflected=True))
     for name, function in _COMPARISONS.items():
-        setattr(cls, f"__{name}__", _operator(function))
+        setattr(cls, f"__{name}__", _operator(name, function))
     for name, function in _UNARY.items():
         setattr(cls, f"__{name}__", _unary(function))
     for name, function in _METHODS.items():

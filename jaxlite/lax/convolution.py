@@ -36,13 +36,15 @@ def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: An
     if isinstance(dimension_numbers, ConvDimensionNumbers):
         return dimension_numbers
     if len(lhs_shape) != len(rhs_shape):
-        raise TypeError(f"convolution requires lhs and rhs ndim to be equal, got {len(lhs_shape)} and {len(rhs_shape)}.")
+        raise TypeError(f"convolution requires lhs and rhs ndim to be equal, got {len(lhs_shape)} and "
+                        f"{len(rhs_shape)}.")
     rank = len(lhs_shape)
     if dimension_numbers is None:
         order = tuple(range(rank))
         return ConvDimensionNumbers(order, order, order)
     if not isinstance(dimension_numbers, (list, tuple)) or len(dimension_numbers) != 3:
-        raise TypeError(f"convolution dimension_numbers must be tuple/list or None, of length 3, got {dimension_numbers}.")
+        raise TypeError("convolution dimension_numbers must be None, or a tuple or list of length 3, got "
+                        f"{dimension_numbers}.")
     for name, spec in zip(("lhs", "rhs", "out"), dimension_numbers, strict=True):
         if not isinstance(spec, str) or len(spec) != rank:
             raise TypeError(f"convolution dimension_numbers: the {name} spec must be a string of length {rank}, one "
@@ -73,7 +75,8 @@ def _dilate(size: int, dilation: int) -> int:
     return 0 if size == 0 else 1 + dilation * (size - 1)
 
 
-def _pads_for(padding: str, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
+def _pads_for(padding: str, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int],
+              ) -> list[tuple[int, int]]:
     kind = padding.upper() if isinstance(padding, str) else padding
     if kind == "VALID":
         return [(0, 0)] * len(sizes)
@@ -93,12 +96,14 @@ def _out_sizes(lhs: Sequence[int], rhs: Sequence[int], strides: Sequence[int], p
             for size, extent, stride, (low, high) in zip(lhs, rhs, strides, pads, strict=True)]
 
 
-def conv_shape_tuple(lhs_shape: Any, rhs_shape: Any, strides: Any, pads: Any, batch_group_count: int = 1) -> tuple[int, ...]:
+def conv_shape_tuple(lhs_shape: Any, rhs_shape: Any, strides: Any, pads: Any, batch_group_count: int = 1,
+                     ) -> tuple[int, ...]:
     """The result shape of a convolution in NCHW / OIHW order."""
     if isinstance(pads, str):
         pads = _pads_for(pads, lhs_shape[2:], rhs_shape[2:], strides)
     if len(pads) != len(lhs_shape) - 2:
-        raise TypeError(f"Wrong number of explicit pads for convolution: expected {len(lhs_shape) - 2}, got {len(pads)}.")
+        raise TypeError(f"Wrong number of explicit pads for convolution: expected {len(lhs_shape) - 2}, got "
+                        f"{len(pads)}.")
     return (lhs_shape[0] // batch_group_count, rhs_shape[0],
             *_out_sizes(lhs_shape[2:], rhs_shape[2:], strides, pads))
 
@@ -122,13 +127,14 @@ def conv_general_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any
     return _unpermute(out, out_spec)
 
 
-def conv_transpose_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any, padding: Any, dimension_numbers: Any,
-                               ) -> tuple[int, ...]:
+def conv_transpose_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any, padding: Any,
+                               dimension_numbers: Any) -> tuple[int, ...]:
     """The result shape of a transposed convolution in any order of axes."""
     lhs_spec, rhs_spec, out_spec = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
     lhs, rhs = _permute(lhs_shape, lhs_spec), _permute(rhs_shape, rhs_spec)
     if isinstance(padding, str):
-        padding = [_transpose_padding(extent, stride, padding) for extent, stride in zip(rhs[2:], window_strides, strict=True)]
+        padding = [_transpose_padding(extent, stride, padding)
+                   for extent, stride in zip(rhs[2:], window_strides, strict=True)]
     spread = [_dilate(size, stride) for size, stride in zip(lhs[2:], window_strides, strict=True)]
     out = (lhs[0], rhs[0], *_out_sizes(spread, rhs[2:], [1] * len(spread), padding))
     return _unpermute(out, out_spec)
@@ -145,7 +151,8 @@ def _conv_aval(lhs: Any, rhs: Any, *, window_strides: Any, padding: Any, lhs_dil
     elementwise.require_equal_dtypes(name, (lhs, rhs))
     elementwise.require_kind(name, lhs, "iufcb")
     if len(lhs.shape) != len(rhs.shape):
-        raise TypeError(f"convolution requires lhs and rhs ndim to be equal, got {len(lhs.shape)} and {len(rhs.shape)}.")
+        raise TypeError(f"convolution requires lhs and rhs ndim to be equal, got {len(lhs.shape)} and "
+                        f"{len(rhs.shape)}.")
     rank = len(lhs.shape) - 2
     if rank < 0:
         raise TypeError(f"{name} takes arrays of at least 2 axes, got {lhs.shape}")

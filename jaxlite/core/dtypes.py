@@ -196,12 +196,12 @@ def check_user_dtype_supported(dtype: Any, fun_name: str | None = None) -> Any:
                 f"Explicitly requested dtype {asked}{where} is not available, and will be truncated to dtype "
                 f"{canonical}. 64-bit types are off by default: turn them on with "
                 f"jaxlite.config.update('jax_enable_x64', True) or the environment variable JAXLITE_ENABLE_X64=1.",
-                stacklevel=_user_stacklevel(),
+                stacklevel=user_stacklevel(),
             )
     return canonical
 
 
-def _user_stacklevel() -> int:
+def user_stacklevel() -> int:
     """The `stacklevel` with which the caller's warning points to the innermost frame outside jaxlite."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and source.is_own_file(frame.f_code.co_filename):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
-import operator
-from collections.abc import Callable
+import warnings
 from typing import Any
 
 import numpy as np
@@ -13,12 +12,13 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
+from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_leaves
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 from jaxlite.interpreters import execution
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes, unsupported
+from jaxlite.numpy.api import api, as_array, check_arrays, scalar
 from lowering import xla
 
 # --- from data ---------------------------------------------------------------------------------------
@@ -43,12 +43,11 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
     """
     if order not in (None, "K", "C"):
         raise NotImplementedError(f"Only implemented for order='K' and 'C', got {order!r}: arrays are row-major.")
-    if object is None:
-        raise TypeError("None is not a valid value for jnp.array")
-    dtype = dtypes.check_user_dtype_supported(dtype, "array") if dtype is not None else None
-    kind = type(object)
-    if kind not in AVAL_OF and not isinstance(object, Tracer):
+    if dtype is not None:
+        dtype = dtypes.check_user_dtype_supported(dtype, "array")
+    if type(object) not in AVAL_OF and not isinstance(object, Tracer):
         object = _from_other(object, dtype)
+        copy = copy and type(object) is not ArrayImpl  # joined from parts just now
     result = _place(object, dtype, copy, device)
     if ndmin > result.ndim:
         result = shaping.expand_dims(result, range(ndmin - result.ndim))
@@ -57,42 +56,21 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
 
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None, device: Any = None,
             out_sharding: Any = None) -> Any:
-    """`array`, without a copy where none is needed. With copy=False a needed copy is a ValueError."""
-    if type(a) is ArrayImpl and dtype is None and copy is not True and device is None:
+    """`array`, without a copy where none is needed. NumPy arrays are always copied."""
+    if type(a) is ArrayImpl and dtype is None and not copy and device is None and order in (None, "K", "C"):
         return a
-    if copy is False and not isinstance(a, (ArrayImpl, Tracer)):
-        raise ValueError("jnp.asarray: cannot convert object of type "
-                         f"{type(a)} to an Array without a copy. Consider copy=None or copy=True instead.")
-    return array(a, dtype=dtype, copy=bool(copy), order=order, device=device)
+    return array(a, dtype, bool(copy), order, device=device)
 
 
 def _from_other(object: Any, dtype: Any) -> Any:
-    """A NumPy array, or an array stacked from parts, for lists and for objects of other kinds."""
-    if isinstance(object, (list, tuple)):
-        leaves = tree_leaves(object, is_leaf=lambda leaf: leaf is None)
-        kinds = set(map(type, leaves))
-        for leaf in leaves if type(None) in kinds else ():
-            if leaf is None:
-                raise TypeError("None is not a valid value for jnp.array; got a list that contains None")
-        if any(issubclass(kind, Tracer) or kind is ArrayImpl or hasattr(kind, "__jax_array__") for kind in kinds):
-            return _stack_nested(object, dtype)
-        if any(issubclass(kind, (str, bytes)) for kind in kinds):
-            raise TypeError("JAX arrays hold numbers and booleans; got a list that contains text")
-        if not leaves:
-            return np.array(object, dtype if dtype is not None else dtypes.default_dtype(float))
-        samples = [next(leaf for leaf in leaves if type(leaf) is kind) for kind in kinds]
-        if kinds & {np.ndarray}:
-            samples = leaves
-        avals = {(aval.dtype, aval.weak_type) for aval in map(_aval_of_sample, samples)}
-        target = dtype if dtype is not None else dtypes.lattice_join(tuple(avals))[0]
-        if kinds == {int} or kinds == {bool, int}:
-            for leaf in (builtins.min(leaves), builtins.max(leaves)):
-                if dtype is None:
-                    aval_of(leaf)  # OverflowError for what does not fit
-        return np.array(object, dtype=target)
+    """A NumPy array, or an array joined from parts, for lists and for objects of other kinds."""
+    if isinstance(object, (list, tuple, range)):
+        return _from_sequence(object, dtype)
+    if object is None:
+        raise ValueError("None is not a valid value for jnp.array")
     if hasattr(object, "__jax_array__"):
         return object.__jax_array__()
-    if isinstance(object, (str, bytes)) or object is None:
+    if isinstance(object, (str, bytes)):
         raise TypeError(f"JAX arrays hold numbers and booleans; got {object!r}")
     if isinstance(object, (np.ndarray, np.generic)) or hasattr(object, "__array__"):
         found = np.asarray(object)
@@ -106,60 +84,84 @@ def _from_other(object: Any, dtype: Any) -> Any:
     return found
 
 
-def _aval_of_sample(leaf: Any) -> Any:
-    if isinstance(leaf, int) and not isinstance(leaf, builtins.bool):
-        return aval_of(0)  # the value may be out of range for the type that promotion gives in the end
-    return aval_of(leaf)
+def _from_sequence(object: Any, dtype: Any) -> Any:
+    leaves = tree_leaves(object, is_leaf=lambda leaf: leaf is None)
+    if not leaves:
+        return np.array(object, dtypes.default_dtype(float) if dtype is None else dtype)
+    kinds = set(map(type, leaves))
+    if type(None) in kinds:
+        raise ValueError("None is not a valid value for jnp.array; got a list that contains None")
+    if any(issubclass(kind, (str, bytes)) for kind in kinds):
+        raise TypeError("JAX arrays hold numbers and booleans; got a list that contains text")
+    if dtype is None:
+        # One element stands for all of its class, but arrays have dtypes of their own.
+        samples = {kind: leaf for kind, leaf in zip(map(type, leaves), leaves, strict=True)}
+        own = [leaf for leaf in leaves if hasattr(leaf, "dtype")] if any(
+            hasattr(kind, "dtype") for kind in kinds) else []
+        types = {_type_of_element(leaf) for leaf in (*samples.values(), *own)}
+        dtype = dtypes.lattice_join(tuple(types))[0]
+        if int in kinds and dtypes.kind(dtype) in "iu":
+            for leaf in leaves:
+                if type(leaf) is int:
+                    aval_of(leaf)  # OverflowError for what does not fit
+    if any(issubclass(kind, Tracer) or kind is ArrayImpl or hasattr(kind, "__jax_array__") for kind in kinds):
+        parts, outer = _flat_parts(object)
+        return _joined(*parts, outer=outer, dtype=dtype)
+    return np.array(object, dtype)
 
 
-def _stack_nested(object: Any, dtype: Any) -> Any:
-    if not isinstance(object, (list, tuple)):
-        return as_array(object) if dtype is None else shaping.convert(as_array(object), dtype, False)
-    parts = [_stack_nested(part, dtype) for part in object]
-    if not parts:
-        return np.zeros((0,), dtypes.default_dtype(float))
+def _type_of_element(leaf: Any) -> tuple[Any, bool]:
+    if isinstance(leaf, range):
+        leaf = 0 if len(leaf) else 0.0
+    aval = aval_of(0 if type(leaf) is int else leaf)  # an int out of range may fit the dtype that comes out
+    return aval.dtype, aval.weak_type
+
+
+def _flat_parts(object: Any) -> tuple[list[Any], tuple[int, ...]]:
+    """The elements of nested sequences, and the shape that the nesting has."""
+    if not isinstance(object, (list, tuple, range)):
+        return [object], ()
+    rows = [_flat_parts(row) for row in object]
+    shapes = {outer for _, outer in rows}
+    if len(shapes) > 1:
+        raise TypeError(f"jnp.array: the parts of a list have different shapes: {sorted(shapes)}")
+    return [part for parts, _ in rows for part in parts], (len(rows), *(shapes.pop() if shapes else ()))
+
+
+@api("outer", "dtype")
+def _joined(*parts: Any, outer: tuple[int, ...], dtype: Any) -> Any:
+    """Arrays of one shape laid out on the axes `outer`."""
+    parts = tuple(shaping.convert(as_array(part), dtype, False) for part in parts)
     shapes = {aval_of(part).shape for part in parts}
     if len(shapes) > 1:
-        raise ValueError(f"jnp.array: the parts of a list have different shapes: {sorted(shapes)}")
-    parts = [shaping.convert(part, None, False) for part in promote_dtypes(*parts)]
-    return _stack(*parts)
-
-
-@api()
-def _stack(*parts: Any) -> Any:
-    return shaping.concatenate([shaping.expand_dims(part, (0,)) for part in parts], 0)
+        raise TypeError(f"jnp.array: the parts of a list have different shapes: {sorted(shapes)}")
+    result = shaping.concatenate([shaping.expand_dims(part, (0,)) for part in parts], 0)
+    return shaping.reshape(result, outer + shapes.pop())
 
 
 def _place(object: Any, dtype: Any, copy: bool, device: Any) -> Any:
-    aval = aval_of(object)
+    aval = aval_of(0 if dtype is not None and type(object) is int else object)
     weak = dtype is None and aval.weak_type
     target = aval.update(dtype=aval.dtype if dtype is None else dtype, weak_type=weak)
-    if isinstance(object, Tracer) or not is_eager():
-        if target is not aval or not isinstance(object, (Tracer, ArrayImpl)):
-            return shaping.convert_element_type_p.bind(object, new_dtype=target.dtype, weak_type=weak)
-        return object
+    if isinstance(object, Tracer) or type(object) is ArrayImpl:
+        if dtypes.kind(aval.dtype) == "c" and dtypes.kind(target.dtype) not in "cb":
+            warnings.warn("Casting complex values to real discards the imaginary part",
+                          np.exceptions.ComplexWarning, stacklevel=dtypes.user_stacklevel())
+        if copy and (target is aval or isinstance(object, Tracer)):
+            object = shaping.copy_p.bind(object) if isinstance(object, Tracer) else copy_array(object)
+        object = shaping.convert(object, target.dtype, weak)
+        return object if device is None else device_put(object, device)
+    if np.dtype(target.dtype) != aval.dtype or type(object) is int:
+        object = np.asarray(object, target.dtype)
+    if not is_eager():
+        return shaping.convert_element_type_p.bind(object, new_dtype=target.dtype, weak_type=weak)
     where = execution.as_device(device) if device is not None else None
-    if type(object) is ArrayImpl:
-        if target is not aval:
-            object = shaping.convert(object, target.dtype, weak)
-        elif copy:
-            object = copy_array(object)
-        return object if where is None else device_put(object, where)
-    if np.dtype(target.dtype) != aval.dtype:
-        object = _checked_cast(object, target.dtype)
     return arrays.put_array(object, where or execution.default_device(), where is not None, copy=True, aval=target)
-
-
-def _checked_cast(object: Any, dtype: Any) -> np.ndarray:
-    source = np.asarray(object)
-    with np.errstate(all="ignore"):
-        if source.dtype.kind == "c" and dtypes.kind(dtype) != "c":
-            source = source.real
-        return source.astype(dtype)
 
 
 def copy(a: Any, order: Any = None) -> Any:
     """A new array of the same values."""
+    check_arrays("copy", a)
     return array(a, copy=True, order=order)
 
 
@@ -321,19 +323,19 @@ def _dtype_of(dtype: Any, name: str) -> Any:
     return dtypes.check_user_dtype_supported(float if dtype is None else dtype, name)
 
 
-@api("shape", "dtype")
-def _filled(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    return shaping.full(shape, value, dtype)
+@api("value", "shape", "dtype", "weak")
+def _constant(value: int, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any:
+    return shaping.broadcast_in_dim(shaping.convert(value, dtype, weak), shape, ())
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of zeros; floating by default."""
-    return _on(_filled(0, shape_of(shape), _dtype_of(dtype, "zeros")), device)
+    return _on(_constant(0, shape_of(shape), _dtype_of(dtype, "zeros"), False), device)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of ones; floating by default."""
-    return _on(_filled(1, shape_of(shape), _dtype_of(dtype, "ones")), device)
+    return _on(_constant(1, shape_of(shape), _dtype_of(dtype, "ones"), False), device)
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -341,41 +343,44 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     return zeros(shape, dtype, device=device)
 
 
-@api("shape", "dtype")
-def _full(fill_value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    aval = aval_of(fill_value)
-    if not aval.shape:
-        return shaping.full(shape, fill_value, dtype)
-    value = shaping.convert(fill_value, dtype, False if dtype is not None else None)
-    rank = len(shape)
-    return shaping.broadcast_in_dim(value, shape, range(rank - len(aval.shape), rank))
+@api("shape", "dtype", "weak")
+def _full(fill_value: Any, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any:
+    own = aval_of(fill_value).shape
+    if own and shaping.broadcast_shapes(own, shape) != shape:
+        raise ValueError(f"Incompatible shapes for broadcasting: fill_value of shape {own} and requested shape {shape}")
+    value = shaping.convert(fill_value, dtype, weak)
+    return shaping.broadcast_in_dim(value, shape, range(len(shape) - len(own), len(shape)))
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
     """An array of one value; an array as `fill_value` is broadcast."""
     check_arrays("full", fill_value)
-    dtype = None if dtype is None else dtypes.check_user_dtype_supported(dtype, "full")
-    return _on(_full(fill_value, shape_of(shape), dtype), device)
+    if dtype is None:
+        aval = aval_of(fill_value)
+        dtype, weak = aval.dtype, aval.weak_type
+    else:
+        dtype, weak = dtypes.check_user_dtype_supported(dtype, "full"), False
+    return _on(_full(fill_value, shape_of(shape), dtype, weak), device)
 
 
-def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[Any, tuple[int, ...]]:
+def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[tuple[int, ...], Any, bool]:
+    """The shape, dtype and weak type of an array, where the arguments do not say otherwise."""
     if not (hasattr(a, "shape") and hasattr(a, "dtype")):
         check_arrays(name, a)
-    aval = a if hasattr(a, "shape") and hasattr(a, "dtype") else aval_of(a)
-    dtype = dtypes.canonicalize_dtype(aval.dtype) if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
-    return dtype, tuple(aval.shape) if shape is None else shape_of(shape)
+        a = aval_of(a)
+    weak = dtype is None and getattr(a, "weak_type", False)
+    dtype = dtypes.canonicalize_dtype(a.dtype) if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
+    return tuple(a.shape) if shape is None else shape_of(shape), dtype, weak
 
 
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Zeros of the shape and dtype of another array."""
-    dtype, shape = _like(a, dtype, shape, "zeros_like")
-    return _on(_filled(0, shape, dtype), device)
+    return _on(_constant(0, *_like(a, dtype, shape, "zeros_like")), device)
 
 
 def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Ones of the shape and dtype of another array."""
-    dtype, shape = _like(a, dtype, shape, "ones_like")
-    return _on(_filled(1, shape, dtype), device)
+    return _on(_constant(1, *_like(a, dtype, shape, "ones_like")), device)
 
 
 def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
@@ -386,8 +391,7 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
 def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """One value in the shape and dtype of another array."""
     check_arrays("full_like", fill_value)
-    dtype, shape = _like(a, dtype, shape, "full_like")
-    return _on(_full(fill_value, shape, dtype), device)
+    return _on(_full(fill_value, *_like(a, dtype, shape, "full_like")), device)
 
 
 # --- ranges ------------------------------------------------------------------------------------------
@@ -397,47 +401,44 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
            out_sharding: Any = None) -> Any:
     """Evenly spaced values in [start, stop): `arange(stop)`, `arange(start, stop)`, `arange(start, stop, step)`.
 
-    The bounds are concrete scalars: they decide the shape.
+    The bounds are concrete scalars: they decide the shape. Without a dtype it is what they promote to.
+
+    >>> from jaxlite import numpy as jnp
+    >>> jnp.arange(1, 8, 3)
+    Array([1, 4, 7], dtype=int32)
     """
-    for name, value in (("start", start), ("stop", stop), ("step", step)):
-        if value is not None:
-            if isinstance(value, Tracer):
-                _need_concrete(value)
-            if np.ndim(value):
-                raise TypeError(f"jnp.arange requires scalar arguments, got {name} of shape {np.shape(value)}")
-            if not isinstance(value, (builtins.bool, int, float, complex_type, np.generic, np.ndarray, ArrayImpl)):
-                raise TypeError(f"jnp.arange: {name} must be a number, got {value!r}")
-    values = [value.item() if isinstance(value, (ArrayImpl, np.ndarray)) else value
-              for value in (start, stop, step) if value is not None]
-    if any(isinstance(value, (builtins.complex, np.complexfloating)) for value in values):
-        raise ValueError("jnp.arange does not take complex arguments")
-    if dtype is not None:
-        result_dtype = dtypes.check_user_dtype_supported(dtype, "arange")
-    else:
-        given = [value for value in (start, stop, step) if value is not None]
-        result_dtype = dtypes.result_type(*[value if hasattr(value, "dtype") else type(value) for value in given])
-    if stop is None and step is None and dtypes.kind(result_dtype) in "iu" and isinstance(start, (int, np.integer)):
-        return _on(_iota(result_dtype, builtins.max(operator.index(start), 0)), device)
-    if stop is None and step is not None:
-        raise TypeError("jnp.arange: step given without stop")
-    low, high = (0, values[0]) if stop is None else (values[0], values[1])
-    jump = 1 if step is None else values[-1]
+    if start is None:
+        raise TypeError("jnp.arange: start must be a number, got None")
+    given = [_bound(value) for value in (start, stop, step) if value is not None]
+    target = dtypes.result_type(*given) if dtype is None else dtypes.check_user_dtype_supported(dtype, "arange")
+    if dtypes.kind(target) == "b":
+        raise TypeError(f"jnp.arange does not accept dtype {target}. Accepted dtypes are subtypes of number.")
+    values = [value if type(value) in (int, float) else value.item() for value in given]
+    low = values[0] if stop is not None else 0
+    high = values[1] if stop is not None else values[0]
+    jump = values[-1] if step is not None else 1
     if jump == 0:
         raise ZeroDivisionError("jnp.arange: step is zero")
-    size = builtins.max(0, math.ceil((high - low) / jump))
-    if dtypes.kind(result_dtype) in "iu" and all(isinstance(v, (int, np.integer)) for v in (low, jump)):
-        return _on(_ramp(int(low), int(jump), size, result_dtype), device)
-    return array(np.arange(low, high, jump).astype(result_dtype), device=device)
+    size = shape_of(builtins.max(0, math.ceil((high - low) / jump)))
+    if step is None and (low == 0 or not size[0]):
+        return _on(_iota(target, size[0]), device)
+    first = np.asarray(scalar(low, target))
+    return _on(_ramp(first, size[0]) if step is None else _spaced(first, np.asarray(scalar(jump, target)), size[0]),
+               device)
 
 
-complex_type = builtins.complex
-
-
-def _need_concrete(value: Any) -> None:
-    from jaxlite.core.errors import ConcretizationTypeError
-
-    raise ConcretizationTypeError(value, "the arguments of jnp.arange decide the shape of its result, so they must be "
-                                         "concrete; mark them static, or use a fixed size with lax.iota")
+def _bound(value: Any) -> Any:
+    if type(value) is int or type(value) is float:
+        return value
+    if isinstance(value, Tracer):
+        raise ConcretizationTypeError(value, "the arguments of jnp.arange decide the shape of its result, so they must be "
+                                             "concrete; mark them static, or use a fixed size with lax.iota")
+    check_arrays("arange", value)
+    if np.shape(value):
+        raise ValueError(f"jnp.arange: arguments must be scalars, got an array of shape {np.shape(value)}")
+    if dtypes.kind(aval_of(value).dtype) == "c":
+        raise ValueError("jnp.arange does not take complex arguments")
+    return value if hasattr(value, "item") else int(value) if isinstance(value, int) else float(value)
 
 
 @api("dtype", "size")
@@ -445,7 +446,11 @@ def _iota(dtype: Any, size: int) -> Any:
     return shaping.iota(dtype, size)
 
 
-@api("size", "dtype")
-def _ramp(start: Any, step: Any, size: int, dtype: Any) -> Any:
-    ramp = shaping.iota(dtype, size)
-    return lax.add(lax.mul(ramp, shaping.convert(step, dtype, False)), shaping.convert(start, dtype, False))
+@api("size")
+def _ramp(start: Any, size: int) -> Any:
+    return lax.add(start, shaping.iota(start.dtype, size))
+
+
+@api("size")
+def _spaced(start: Any, step: Any, size: int) -> Any:
+    return lax.add(start, lax.mul(step, shaping.iota(start.dtype, size)))

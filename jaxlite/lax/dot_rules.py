@@ -1,0 +1,91 @@
+"""Derivative and batching rules of matrix products.
+
+The cotangent of an operand is a product of the output's with the other operand. Of the two orders of that product the
+one is taken that gives the operand's axes in their own order, so that most need no transposition. Letters: ct a
+cotangent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.batching import Axis
+from jaxlite.interpreters.transpose import def_bilinear
+from jaxlite.lax import shaping
+from jaxlite.lax.dot import DotAlgorithm, dot_general_p
+
+# --- dot_general -------------------------------------------------------------------------------------
+
+
+def _outer(rank: int, contract: Sequence[int], batch: Sequence[int]) -> list[int]:
+    return [axis for axis in range(rank) if axis not in contract and axis not in batch]
+
+
+def _exchanged(precision: Any) -> Any:
+    """What a precision means for the operands in the other order."""
+    if isinstance(precision, DotAlgorithm):
+        return precision._replace(
+            lhs_precision_type=precision.rhs_precision_type, rhs_precision_type=precision.lhs_precision_type,
+            lhs_component_count=precision.rhs_component_count, rhs_component_count=precision.lhs_component_count)
+    return precision[::-1] if isinstance(precision, tuple) else precision
+
+
+def _operand_cotangent(ct: Any, aval: Any, other: Any, *, first: bool, dimension_numbers: Any, precision: Any,
+                       **params: Any) -> Any:
+    """The cotangent of the first or second operand."""
+    contract, batch = dimension_numbers
+    own, theirs = (0, 1) if first else (1, 0)
+    rank, other_rank = aval.ndim, aval_of(other).ndim
+    own_outer = _outer(rank, contract[own], batch[own])
+    other_outer = _outer(other_rank, contract[theirs], batch[theirs])
+    start = len(batch[0]) + (len(own_outer) if first else 0)
+    of_other = tuple(range(start, start + len(other_outer)))  # where the other operand's outer axes are in ct
+    leading = tuple(range(len(batch[0])))
+    # The product's axes, named by those of the operand: batch, then each factor's outer ones.
+    by_other = [own_axis for _, own_axis in sorted(zip(contract[theirs], contract[own], strict=True))]
+    ct_first = [*batch[own], *own_outer, *by_other]
+    other_first = [*batch[own], *by_other, *own_outer]
+    if other_first == sorted(other_first) or (not first and ct_first != sorted(ct_first)):
+        axes, swapped = other_first, True
+    else:
+        axes, swapped = ct_first, False
+    if swapped:
+        numbers = ((tuple(other_outer), of_other), (batch[theirs], leading))
+        left, right = other, ct
+    else:
+        numbers = ((of_other, tuple(other_outer)), (leading, batch[theirs]))
+        left, right = ct, other
+    # ct takes the place of the operand itself in the precisions
+    out = dot_general_p.bind(left, right, dimension_numbers=numbers,
+                             precision=_exchanged(precision) if swapped == first else precision, **params)
+    if axes != sorted(axes):
+        out = shaping.transpose(out, sorted(range(rank), key=axes.__getitem__))
+    return out if aval_of(out).dtype == aval.dtype else shaping.convert(out, aval.dtype, False)
+
+
+def_bilinear(dot_general_p,
+             lambda ct, x, y, **params: _operand_cotangent(ct, x, y, first=True, **params),
+             lambda ct, x, y, **params: _operand_cotangent(ct, y, x, first=False, **params))
+
+
+@dot_general_p.def_batching
+def _dot_general_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, dimension_numbers: Any,
+                       **params: Any) -> tuple[Any, int]:
+    """A batch on one side is one more outer axis of it, on both sides one more batch axis."""
+    (x, y), (x_dim, y_dim) = args, dims
+    (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers
+
+    def moved(axes: Sequence[int], dim: int | None) -> tuple[int, ...]:
+        return tuple(axes) if dim is None else tuple(each + (each >= dim) for each in axes)
+
+    contract = moved(x_contract, x_dim), moved(y_contract, y_dim)
+    batch = moved(x_batch, x_dim), moved(y_batch, y_dim)
+    if x_dim is not None and y_dim is not None:
+        numbers = (contract, ((x_dim, *batch[0]), (y_dim, *batch[1])))
+        return dot_general_p.bind(x, y, dimension_numbers=numbers, **params), 0
+    x_outer = _outer(aval_of(x).ndim, contract[0], batch[0])
+    y_outer = _outer(aval_of(y).ndim, contract[1], batch[1])
+    outer = x_outer.index(x_dim) if x_dim is not None else len(x_outer) + y_outer.index(y_dim)  # type: ignore[arg-type]
+    return dot_general_p.bind(x, y, dimension_numbers=(contract, batch), **params), len(x_batch) + outer

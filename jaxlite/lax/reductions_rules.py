@@ -1,0 +1,203 @@
+"""Derivative and batching rules of the reductions over axes.
+
+A reduction with any computation is differentiated and, where its initial value is batched, computed as a tree of
+that computation: log2 of the size many levels, each of which works on all pairs at once (`combine_along`). Letters: g a
+tangent, ct a cotangent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters import batching
+from jaxlite.interpreters.batching import Axis, batch_flat
+from jaxlite.interpreters.jvp import Zero, def_linear, def_zero, jvp_flat, zero_for
+from jaxlite.lax import reductions as r
+from jaxlite.lax import shaping, slicing
+from jaxlite.lax.elementwise import div, eq, mul
+from jaxlite.lax.windows import cumprod
+
+# --- axes --------------------------------------------------------------------------------------------
+
+
+def shifted(axis: int, dim: int) -> int:
+    """Where an axis of an example is in the batch that has its own axis at `dim`."""
+    return axis + (axis >= dim)
+
+
+def expand(x: Any, axes: Sequence[int], shape: tuple[int, ...]) -> Any:
+    """A reduced array with the axes put back as ones."""
+    return shaping.reshape(x, tuple(1 if axis in axes else size for axis, size in enumerate(shape)))
+
+
+def _kept(rank: int, axes: Sequence[int]) -> list[int]:
+    return [axis for axis in range(rank) if axis not in axes]
+
+
+def _def_reduction_batching(primitive: Primitive) -> None:
+    @primitive.def_batching
+    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, axes: tuple[int, ...],
+              **params: Any) -> tuple[Any, int]:
+        (x,), (dim,) = args, dims
+        assert dim is not None
+        moved = tuple(shifted(each, dim) for each in axes)
+        return primitive.bind(x, axes=moved, **params), dim - sum(each < dim for each in moved)
+
+
+for _p in (r.reduce_sum_p, r.reduce_prod_p, r.reduce_max_p, r.reduce_min_p, r.reduce_and_p, r.reduce_or_p, r.reduce_xor_p,
+           r.argmax_p, r.argmin_p):
+    _def_reduction_batching(_p)
+
+for _p in (r.reduce_and_p, r.reduce_or_p, r.reduce_xor_p, r.argmax_p, r.argmin_p):
+    def_zero(_p)
+
+# --- sums, extremes, products ------------------------------------------------------------------------
+
+
+@r.reduce_sum_p.def_transpose
+def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...], out_sharding: Any) -> list[Any]:
+    shape = x.aval.shape
+    return [shaping.broadcast_in_dim(ct, shape, _kept(len(shape), axes))]
+
+
+def_linear(r.reduce_sum_p)
+
+
+def _def_extreme(primitive: Primitive) -> None:
+    """The mean of the tangents where the extreme is attained."""
+
+    @primitive.def_jvp
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[int, ...], **params: Any) -> tuple[Any, Any]:
+        (x,), (g,) = primals, tangents
+        out = primitive.bind(x, axes=axes, **params)
+        if type(g) is Zero:
+            return out, zero_for(out)
+        aval = aval_of(x)
+        attained = shaping.convert(eq(x, expand(out, axes, aval.shape)), aval.dtype, False)
+        count = r.reduce_sum(attained, axes)
+        return out, div(r.reduce_sum(mul(g, attained), axes), count)
+
+
+_def_extreme(r.reduce_max_p)
+_def_extreme(r.reduce_min_p)
+
+
+def to_front(x: Any, axes: Sequence[int]) -> Any:
+    """An array whose given axes are merged into one in front."""
+    shape = aval_of(x).shape
+    kept = _kept(len(shape), axes)
+    order = [*axes, *kept]
+    if order != list(range(len(shape))):
+        x = shaping.transpose(x, order)
+    return x if len(axes) == 1 else shaping.reshape(
+        x, (math.prod(shape[axis] for axis in axes), *(shape[axis] for axis in kept)))
+
+
+@r.reduce_prod_p.def_jvp
+def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[int, ...]) -> tuple[Any, Any]:
+    """Each tangent times the product of all others: of those before and those after. No division, so zeros are fine."""
+    (x,), (g,) = primals, tangents
+    out = r.reduce_prod(x, axes)
+    if type(g) is Zero:
+        return out, zero_for(out)
+    if len(axes) == 1:
+        (axis,) = axes
+    else:
+        axis, x, g = 0, to_front(x, axes), to_front(g, axes)
+    if aval_of(x).shape[axis] > 1:
+        g = mul(g, _products_of_others(x, axis))
+    return out, r.reduce_sum(g, (axis,))
+
+
+def _products_of_others(x: Any, axis: int) -> Any:
+    aval = aval_of(x)
+    one = aval.dtype.type(1)
+    left, right = [(0, 0, 0)] * aval.ndim, [(0, 0, 0)] * aval.ndim
+    left[axis], right[axis] = (1, -1, 0), (-1, 1, 0)
+    return mul(cumprod(shaping.pad(x, one, left), axis), cumprod(shaping.pad(x, one, right), axis, reverse=True))
+
+
+# --- any computation ---------------------------------------------------------------------------------
+
+
+def on_arrays(jaxpr: ClosedJaxpr) -> Callable[[Sequence[Any], Sequence[Any]], list[Any]]:
+    """The function of two lists of equally shaped arrays that applies a computation of scalars to each pair."""
+
+    def apply(left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
+        shape = aval_of(left[0]).shape
+        size = math.prod(shape)
+        flat = [shaping.reshape(each, (size,)) for each in (*left, *right)]
+        outs, dims = batch_flat(lambda *xs: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *xs), flat, [0] * len(flat), Axis(size))
+        return [shaping.reshape(batching.bring_to_front(out, dim, size), shape)
+                for out, dim in zip(outs, dims, strict=True)]
+
+    return apply
+
+
+def combine_along(jaxpr: ClosedJaxpr, operands: Sequence[Any], inits: Sequence[Any]) -> list[Any]:
+    """Reduce the leading axis of each operand by a computation of scalars; the initial values enter once.
+
+    Args:
+      operands: arrays of one shape (size, *rest).
+      inits: scalars, or arrays of shape `rest`.
+    """
+    apply = on_arrays(jaxpr)
+    size, *rest = aval_of(operands[0]).shape
+    starts = [init if aval_of(init).shape == tuple(rest) else shaping.broadcast_in_dim(init, rest, ()) for init in inits]
+    current, odd = list(operands), None
+    while size > 1:
+        half = size // 2
+        if size % 2:  # the last one is set aside, together with one set aside before
+            last = [slicing.slice_in_dim(each, size - 1, size) for each in current]
+            odd = last if odd is None else apply(last, odd)
+        current = apply([slicing.slice_in_dim(each, 0, half) for each in current],
+                        [slicing.slice_in_dim(each, half, 2 * half) for each in current])
+        size = half
+    if not size:
+        return starts
+    if odd is not None:
+        current = apply(current, odd)
+    return apply(starts, [shaping.squeeze(each, (0,)) for each in current])
+
+
+def _split(values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+    return values[:len(values) // 2], values[len(values) // 2:]
+
+
+@r.reduce_p.def_jvp
+def _reduce_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr,
+                dimensions: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
+    if all(type(tangent) is Zero for tangent in tangents):
+        outs = r.reduce_p.bind(*primals, jaxpr=jaxpr, dimensions=dimensions)
+        return outs, [zero_for(out) for out in outs]
+
+    def fun(*values: Any) -> list[Any]:
+        operands, inits = _split(values)
+        return combine_along(jaxpr, [to_front(operand, dimensions) for operand in operands], inits)
+
+    return jvp_flat(fun, primals, tangents)
+
+
+@r.reduce_p.def_batching
+def _reduce_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr,
+                  dimensions: tuple[int, ...]) -> tuple[list[Any], list[int]]:
+    (operands, inits), (operand_dims, init_dims) = _split(args), _split(dims)
+    if any(dim is not None for dim in init_dims):
+        fronted = [batching.bring_to_front(operand, dim, axis.size)
+                   for operand, dim in zip(operands, operand_dims, strict=True)]
+        lines = [to_front(operand, [each + 1 for each in dimensions]) for operand in fronted]
+        shape = aval_of(lines[0]).shape[1:]
+        starts = [shaping.broadcast_in_dim(batching.bring_to_front(init, dim, axis.size), shape, (0,))
+                  for init, dim in zip(inits, init_dims, strict=True)]
+        return combine_along(jaxpr, lines, starts), [0] * len(operands)
+    first = next(dim for dim in operand_dims if dim is not None)
+    operands = [batching.bring(operand, dim, axis.size, first)
+                for operand, dim in zip(operands, operand_dims, strict=True)]
+    moved = tuple(shifted(each, first) for each in dimensions)
+    outs = r.reduce_p.bind(*operands, *inits, jaxpr=jaxpr, dimensions=moved)
+    return outs, [first - sum(each < first for each in moved)] * len(outs)

@@ -20,7 +20,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.interpreters.decompose import decomposes
 from jaxlite.lax import dot, elementwise, shaping, slicing
 from jaxlite.lax.control_flow import fori_loop
-from jaxlite.lax.elementwise import INEXACT, require_equal_dtypes, require_kind
+from jaxlite.lax.elementwise import INEXACT, require_kind
 
 _i32 = np.dtype(np.int32)
 
@@ -60,7 +60,9 @@ def _check(name: str, avals: tuple[Any, ...], ranks: tuple[int, ...], accepted: 
         require_kind(name, aval, accepted, position)
         if aval.ndim < rank:
             raise TypeError(f"Input {position} to {name} must have rank at least {rank}, but got shape={aval.shape}")
-    require_equal_dtypes(name, avals)
+    if any(aval.dtype != avals[0].dtype for aval in avals):
+        raise TypeError(f"lax.linalg.{name} requires arguments to have the same dtypes, got "
+                        f"{', '.join(str(aval.dtype) for aval in avals)}. Convert them with lax.convert_element_type.")
     batches = [aval.shape[:aval.ndim - rank] for aval, rank in zip(avals, ranks, strict=True)]
     if any(len(batch) != len(batches[0]) for batch in batches):
         raise TypeError(f"All inputs to {name} must have the same number of batch dimensions, but got "
@@ -83,6 +85,23 @@ def _complex_dtype(dtype: Any) -> Any:
     return np.result_type(dtype, np.complex64)
 
 
+def _typed(primitive: Primitive) -> Callable[[Callable], Callable]:
+    """Decorator: set the typing rule; results are weak where all operands are."""
+
+    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
+        def typing_rule(*avals: Any, **params: Any) -> Any:
+            out = rule(*avals, **params)
+            if not all(aval.weak_type for aval in avals):
+                return out
+            weak = [shaped_array(each.shape, each.dtype, True) for each in (out if type(out) is list else [out])]
+            return weak if type(out) is list else weak[0]
+
+        primitive.def_abstract_eval(typing_rule)
+        return rule
+
+    return register
+
+
 def _strong(shape: Any, dtype: Any) -> ShapedArray:
     return shaped_array(tuple(shape), dtype, False)
 
@@ -93,7 +112,8 @@ def _subset(name: str, subset_by_index: Any, count: int) -> int:
         return count
     start, stop = subset_by_index
     if not 0 <= start < stop <= count:
-        raise ValueError(f"{name}: subset_by_index must be a pair with 0 <= start < stop <= {count}, got {subset_by_index}")
+        raise ValueError(f"{name}: subset_by_index must be a pair with 0 <= start < stop <= {count}, "
+                         f"got {subset_by_index}")
     return stop - start
 
 
@@ -104,6 +124,11 @@ def _pair(name: str, subset_by_index: Any) -> tuple[int, int] | None:
     if len(pair) != 2:
         raise ValueError(f"{name}: subset_by_index must be a pair (start, stop), got {subset_by_index}")
     return pair  # type: ignore[return-value]
+
+
+def _check_choice(name: str, argument: str, value: Any, choices: type[enum.Enum]) -> None:
+    if value is not None and not isinstance(value, choices):
+        raise TypeError(f"{name}: {argument} must be one of {', '.join(map(str, choices))} or None, got {value!r}")
 
 
 # --- pieces ------------------------------------------------------------------------------------------
@@ -125,9 +150,9 @@ def _symmetrized(name: str, x: Any) -> Any:
     if aval.ndim < 2:
         raise TypeError(f"Input 0 to {name} must have rank at least 2, but got shape={aval.shape}")
     _check_square(name, aval.shape)
-    dtype = dtypes.to_inexact_dtype(aval.dtype)
-    x = shaping.convert(x, dtype)
-    return elementwise.div(elementwise.add(x, _adjoint(x)), dtype.type(2))
+    x = shaping.convert(x, dtypes.to_inexact_dtype(aval.dtype), aval.weak_type)
+    total = elementwise.add(x, _adjoint(x))
+    return elementwise.div(total, shaping.full_like(total, 2, shape=()))
 
 
 def _triangle(x: Any, keep: Callable[[Any, Any], Any]) -> Any:
@@ -144,7 +169,7 @@ cholesky_p = Primitive("cholesky")
 cholesky_update_p = Primitive("cholesky_update")
 
 
-@cholesky_p.def_abstract_eval
+@_typed(cholesky_p)
 def _cholesky_aval(x: Any) -> ShapedArray:
     _check("cholesky", (x,), (2,))
     _check_square("cholesky", x.shape)
@@ -164,7 +189,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     return _triangle(cholesky_p.bind(x), elementwise.ge)
 
 
-@cholesky_update_p.def_abstract_eval
+@_typed(cholesky_update_p)
 def _cholesky_update_aval(r: Any, w: Any) -> ShapedArray:
     _check("cholesky_update", (r, w), (2, 1), "f")
     for position, (aval, rank) in enumerate(((r, 2), (w, 1))):
@@ -205,7 +230,7 @@ def _cholesky_update(r: Any, w: Any) -> Any:
         sine = elementwise.div(y, safe)
         turned = elementwise.add(elementwise.mul(cosine, row), elementwise.mul(sine, w))
         rest = elementwise.sub(elementwise.mul(cosine, w), elementwise.mul(sine, row))
-        rest = elementwise.select(elementwise.gt(index, k), rest, shaping.full_like(rest, 0))
+        rest = elementwise.select(elementwise.gt(index, shaping.convert(k, _i32)), rest, shaping.full_like(rest, 0))
         return slicing.dynamic_update_index_in_dim(r, turned, k, 0), rest
 
     return fori_loop(np.int32(0), np.int32(size), rotate, (r, w))[0]
@@ -216,7 +241,7 @@ def _cholesky_update(r: Any, w: Any) -> Any:
 symmetric_product_p = Primitive("symmetric_product")
 
 
-@symmetric_product_p.def_abstract_eval
+@_typed(symmetric_product_p)
 def _symmetric_product_aval(a: Any, c: Any, *, alpha: float, beta: float) -> ShapedArray:
     batch = _check("symmetric_product", (a, c), (2, 2))
     size = a.shape[-2]
@@ -255,7 +280,7 @@ def _symmetric_product(a: Any, c: Any, *, alpha: float, beta: float) -> Any:
 triangular_solve_p = Primitive("triangular_solve")
 
 
-@triangular_solve_p.def_abstract_eval
+@_typed(triangular_solve_p)
 def _triangular_solve_aval(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
                            unit_diagonal: bool) -> ShapedArray:
     _check("triangular_solve", (a, b), (2, 2))
@@ -294,14 +319,14 @@ lu_p = Primitive("lu", multiple_results=True)
 lu_pivots_to_permutation_p = Primitive("lu_pivots_to_permutation")
 
 
-@lu_p.def_abstract_eval
+@_typed(lu_p)
 def _lu_avals(x: Any) -> list[ShapedArray]:
     batch = _check("lu", (x,), (2,))
     rows, columns = x.shape[-2:]
     return [_strong(x.shape, x.dtype), _strong((*batch, min(rows, columns)), _i32), _strong((*batch, rows), _i32)]
 
 
-def lu(x: Any) -> tuple[Any, Any, Any]:
+def lu(x: Any) -> list[Any]:
     """Factors x[permutation] = L @ U by Gaussian elimination with partial pivoting.
 
     Args:
@@ -311,10 +336,10 @@ def lu(x: Any) -> tuple[Any, Any, Any]:
       - int32 pivots (..., min(m, n)): row i was swapped with row pivots[i], in order.
       - the int32 permutation of rows (..., m) that these swaps make.
     """
-    return tuple(lu_p.bind(x))
+    return lu_p.bind(x)
 
 
-@lu_pivots_to_permutation_p.def_abstract_eval
+@_typed(lu_pivots_to_permutation_p)
 def _lu_pivots_to_permutation_aval(pivots: Any, *, permutation_size: int) -> ShapedArray:
     if pivots.dtype != _i32:
         raise TypeError(f"lu_pivots_to_permutation does not accept dtype {pivots.dtype} at position 0. "
@@ -340,13 +365,14 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
 # --- QR and Householder reflectors -------------------------------------------------------------------
 
 qr_p = Primitive("qr", multiple_results=True)
+geqrf_p = Primitive("geqrf", multiple_results=True)
 householder_product_p = Primitive("householder_product")
 ormqr_p = Primitive("ormqr")
 hessenberg_p = Primitive("hessenberg", multiple_results=True)
 tridiagonal_p = Primitive("tridiagonal", multiple_results=True)
 
 
-@qr_p.def_abstract_eval
+@_typed(qr_p)
 def _qr_avals(x: Any, *, pivoting: bool, full_matrices: bool, use_magma: bool | None = None) -> list[ShapedArray]:
     batch = _check("qr", (x,), (2,))
     rows, columns = x.shape[-2:]
@@ -368,7 +394,24 @@ def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma:
     return tuple(qr_p.bind(x, pivoting=bool(pivoting), full_matrices=bool(full_matrices), use_magma=use_magma))
 
 
-@householder_product_p.def_abstract_eval
+@_typed(geqrf_p)
+def _geqrf_avals(x: Any) -> list[ShapedArray]:
+    batch = _check("geqrf", (x,), (2,))
+    return [_strong(x.shape, x.dtype), _strong((*batch, min(x.shape[-2:])), x.dtype)]
+
+
+def geqrf(x: Any) -> list[Any]:
+    """The reflectors of a QR factorization, as LAPACK leaves them.
+
+    Args:
+      x: (..., m, n).
+    Returns: R on and above the diagonal with the reflectors below it, (..., m, n), and their scales (..., min(m, n)):
+      what `householder_product` and `ormqr` take.
+    """
+    return geqrf_p.bind(x)
+
+
+@_typed(householder_product_p)
 def _householder_product_aval(a: Any, taus: Any) -> ShapedArray:
     _check("householder_product", (a, taus), (2, 1))
     if a.shape[-2] < a.shape[-1]:
@@ -391,11 +434,12 @@ def householder_product(a: Any, taus: Any) -> Any:
     return householder_product_p.bind(a, taus)
 
 
-@ormqr_p.def_abstract_eval
+@_typed(ormqr_p)
 def _ormqr_aval(a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> ShapedArray:
     _check("ormqr", (a, taus, c), (2, 1, 2))
     if taus.shape[-1] > min(a.shape[-2:]):
-        raise ValueError(f"ormqr: there are more taus than reflectors, got a shape {a.shape} and taus shape {taus.shape}.")
+        raise ValueError("ormqr: there are more taus than reflectors, "
+                         f"got a shape {a.shape} and taus shape {taus.shape}.")
     axis, word = (-2, "rows") if left else (-1, "columns")
     if c.shape[axis] != a.shape[-2]:
         raise ValueError(f"ormqr with left={left} expects c to have as many {word} as the Householder matrix a has "
@@ -413,7 +457,7 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
     return ormqr_p.bind(a, taus, c, left=bool(left), transpose=bool(transpose))
 
 
-@hessenberg_p.def_abstract_eval
+@_typed(hessenberg_p)
 def _hessenberg_avals(a: Any) -> list[ShapedArray]:
     batch = _check("hessenberg", (a,), (2,))
     if a.shape[-1] != a.shape[-2]:
@@ -421,17 +465,17 @@ def _hessenberg_avals(a: Any) -> list[ShapedArray]:
     return [_strong(a.shape, a.dtype), _strong((*batch, max(a.shape[-1] - 1, 0)), a.dtype)]
 
 
-def hessenberg(a: Any) -> tuple[Any, Any]:
+def hessenberg(a: Any) -> list[Any]:
     """Reduces a to the form H = Q^H @ a @ Q with zeros below the first subdiagonal.
 
     Args:
       a: (..., n, n).
     Returns: H, with the reflectors of Q below its first subdiagonal, and their scales (..., n - 1).
     """
-    return tuple(hessenberg_p.bind(a))  # type: ignore[return-value]
+    return hessenberg_p.bind(a)
 
 
-@tridiagonal_p.def_abstract_eval
+@_typed(tridiagonal_p)
 def _tridiagonal_avals(a: Any, *, lower: bool) -> list[ShapedArray]:
     batch = _check("tridiagonal", (a,), (2,))
     _check_square("tridiagonal", a.shape)
@@ -440,7 +484,7 @@ def _tridiagonal_avals(a: Any, *, lower: bool) -> list[ShapedArray]:
     return [_strong(a.shape, a.dtype), _strong((*batch, size), real), _strong(beside, real), _strong(beside, a.dtype)]
 
 
-def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
+def tridiagonal(a: Any, *, lower: bool = True) -> list[Any]:
     """Reduces a Hermitian a to the real tridiagonal form Q^H @ a @ Q.
 
     Args:
@@ -448,7 +492,7 @@ def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
     Returns: the form with the reflectors of Q outside it, its diagonal (..., n) and what stands beside it
       (..., n - 1), both real, and the scales of the reflectors (..., n - 1).
     """
-    return tuple(tridiagonal_p.bind(a, lower=bool(lower)))  # type: ignore[return-value]
+    return tridiagonal_p.bind(a, lower=bool(lower))
 
 
 # --- tridiagonal systems -----------------------------------------------------------------------------
@@ -456,7 +500,7 @@ def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
 tridiagonal_solve_p = Primitive("tridiagonal_solve")
 
 
-@tridiagonal_solve_p.def_abstract_eval
+@_typed(tridiagonal_solve_p)
 def _tridiagonal_solve_aval(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> ShapedArray:
     _check("tridiagonal_solve", (dl, d, du, b), (1, 1, 1, 2))
     if not dl.shape == d.shape == du.shape:
@@ -488,7 +532,7 @@ eigh_p = Primitive("eigh", multiple_results=True)
 schur_p = Primitive("schur", multiple_results=True)
 
 
-@eig_p.def_abstract_eval
+@_typed(eig_p)
 def _eig_avals(x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool,
                enable_eigvec_derivs: bool, implementation: Any) -> list[ShapedArray]:
     _check("eig", (x,), (2,))
@@ -511,12 +555,13 @@ def eig(x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenve
     Returns: [values (..., n), left vectors (..., n, n), right vectors (..., n, n)], those asked for; vectors are
       columns of length one.
     """
+    _check_choice("eig", "implementation", implementation, EigImplementation)
     return eig_p.bind(x, compute_left_eigenvectors=bool(compute_left_eigenvectors),
                       compute_right_eigenvectors=bool(compute_right_eigenvectors),
                       enable_eigvec_derivs=bool(enable_eigvec_derivs), implementation=implementation)
 
 
-@eigh_p.def_abstract_eval
+@_typed(eigh_p)
 def _eigh_avals(x: Any, *, lower: bool, sort_eigenvalues: bool, subset_by_index: Any,
                 algorithm: Any) -> list[ShapedArray]:
     batch = _check("eigh", (x,), (2,))
@@ -538,6 +583,7 @@ def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eige
       subset_by_index: not supported on the CPU. implementation: QR on the CPU.
     Returns: (v, w): orthonormal columns (..., n, n), real values (..., n).
     """
+    _check_choice("eigh", "implementation", implementation, EighImplementation)
     if symmetrize_input:
         x = _symmetrized("eigh", x)
     vectors, values = eigh_p.bind(x, lower=bool(lower), sort_eigenvalues=bool(sort_eigenvalues),
@@ -545,8 +591,9 @@ def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eige
     return vectors, values
 
 
-@schur_p.def_abstract_eval
-def _schur_avals(x: Any, *, compute_schur_vectors: bool, sort_eig_vals: bool, select_callable: Any) -> list[ShapedArray]:
+@_typed(schur_p)
+def _schur_avals(x: Any, *, compute_schur_vectors: bool, sort_eig_vals: bool,
+                 select_callable: Any) -> list[ShapedArray]:
     _check("schur", (x,), (2,))
     _check_square("schur", x.shape)
     return [_strong(x.shape, x.dtype)] * (2 if compute_schur_vectors else 1)
@@ -573,7 +620,7 @@ def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = F
 svd_p = Primitive("svd", multiple_results=True)
 
 
-@svd_p.def_abstract_eval
+@_typed(svd_p)
 def _svd_avals(x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any,
                algorithm: Any) -> list[ShapedArray]:
     batch = _check("svd", (x,), (2,))
@@ -599,6 +646,7 @@ def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True, subset_b
       subset_by_index: not supported on the CPU. algorithm: DEFAULT, DIVIDE_AND_CONQUER or QR on the CPU.
     Returns: (u, s, vh), or s alone: real, descending, (..., k).
     """
-    values, *vectors = svd_p.bind(x, full_matrices=bool(full_matrices) and bool(compute_uv), compute_uv=bool(compute_uv),
+    _check_choice("svd", "algorithm", algorithm, SvdAlgorithm)
+    values, *vectors = svd_p.bind(x, full_matrices=bool(full_matrices and compute_uv), compute_uv=bool(compute_uv),
                                   subset_by_index=_pair("svd", subset_by_index), algorithm=algorithm)
     return (vectors[0], values, vectors[1]) if compute_uv else values

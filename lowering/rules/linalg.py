@@ -123,14 +123,12 @@ def _upper(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return ctx.value("stablehlo.select", [keep, x, ctx.constant(0, dtype, shape)], shape, dtype)
 
 
-def _corner(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, low: int = 0) -> Any:
-    """The leading block of that shape, from index `low` of the last axis."""
+def _corner(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """The leading block of that shape."""
     if tuple(x.type.shape) == shape:
         return x
-    start = (0,) * (len(shape) - 1) + (low,)
-    limit = (*shape[:-1], low + shape[-1])
-    return ctx.value("stablehlo.slice", [x], shape, dtype, start_indices=ctx.i64s(start), limit_indices=ctx.i64s(limit),
-                     strides=ctx.i64s((1,) * len(shape)))
+    return ctx.value("stablehlo.slice", [x], shape, dtype, start_indices=ctx.i64s((0,) * len(shape)),
+                     limit_indices=ctx.i64s(shape), strides=ctx.i64s((1,) * len(shape)))
 
 
 def _columns(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -209,7 +207,8 @@ def _lu(ctx: Any, x: Any) -> list[Any]:
     factors, pivots, info = _call(ctx, "?getrf", [(x, matrix)],
                                   [matrix, _Type(pivots_aval.shape, _i32), _Type(batch, _i32)], {0: 0})
     # LAPACK counts rows from one. A positive `info` tells of an exact zero on the diagonal: the factors are good.
-    pivots = ctx.value("stablehlo.subtract", [pivots, ctx.constant(1, _i32, pivots_aval.shape)], pivots_aval.shape, _i32)
+    one = ctx.constant(1, _i32, pivots_aval.shape)
+    pivots = ctx.value("stablehlo.subtract", [pivots, one], pivots_aval.shape, _i32)
     factors = _nan_unless(ctx, _succeeded(ctx, info, "GE"), factors, matrix)
     return [factors, pivots, _permutation(ctx, pivots, pivots_aval.shape, permutation_aval.shape)]
 
@@ -283,6 +282,15 @@ def _qr(ctx: Any, x: Any, *, pivoting: bool, full_matrices: bool, use_magma: boo
     return [q, _upper(ctx, _corner(ctx, factored, r_aval.shape, dtype), r_aval.shape, dtype), *order]
 
 
+@lowers("geqrf")
+def _geqrf(ctx: Any, x: Any) -> list[Any]:
+    aval, taus = ctx.avals_out
+    if _is_empty(aval):
+        return [x, _zeros(ctx, taus)]
+    matrix = _matrix(aval)
+    return _call(ctx, "?geqrf", [(x, matrix)], [matrix, _Type(taus.shape, taus.dtype)], {0: 0})
+
+
 @lowers("householder_product")
 def _householder(ctx: Any, a: Any, taus: Any) -> Any:
     aval, scales = ctx.avals_in
@@ -336,18 +344,14 @@ def _tridiagonal_solve(ctx: Any, dl: Any, d: Any, du: Any, b: Any, *, perturb_si
     diagonal, right = ctx.avals_in[0], ctx.avals_in[3]
     if _is_empty(right):
         return b
-    *batch, size = diagonal.shape
-    dtype = right.dtype
-    vector, matrix = _Type(diagonal.shape, dtype), _matrix(right)
+    batch = diagonal.shape[:-1]
+    vector, matrix = _Type(diagonal.shape, right.dtype), _matrix(right)
     if perturb_singular:
         operands = [*((x, vector) for x in (dl, d, du)), (b, matrix)]
         return _call(ctx, "tridiagonal_solve_perturbed", operands, [matrix], {})[0]
-    # LAPACK has the neighbours without the elements that stand outside the matrix.
-    beside = _Type((*batch, size - 1), dtype)
-    dl, du = _corner(ctx, dl, beside.shape, dtype, low=1), _corner(ctx, du, beside.shape, dtype)
-    types = [beside, vector, beside, matrix]
+    types = [vector, vector, vector, matrix]
     *_, solution, info = _call(ctx, "?gtsv", list(zip((dl, d, du, b), types, strict=True)),
-                               [*types, _Type(tuple(batch), _i32)], {0: 0, 1: 1, 2: 2, 3: 3})
+                               [*types, _Type(batch, _i32)], {0: 0, 1: 1, 2: 2, 3: 3})
     return _nan_unless(ctx, _succeeded(ctx, info), solution, matrix)
 
 
@@ -418,7 +422,8 @@ def _svd(ctx: Any, x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_i
     if subset_by_index not in (None, (0, min(aval.shape[-2:]))):
         raise LoweringError("svd: subset_by_index is not supported on the CPU; compute all and slice")
     if name not in ("DEFAULT", "QR", "DIVIDE_AND_CONQUER"):
-        raise LoweringError(f"svd: the CPU has no {algorithm}; leave `algorithm` out, or ask for QR or DIVIDE_AND_CONQUER")
+        raise LoweringError(f"svd: the CPU has no {algorithm}; leave `algorithm` out, or ask for QR or "
+                            "DIVIDE_AND_CONQUER")
     values_aval, *vectors = ctx.avals_out
     *batch, rows, columns = aval.shape
     if _is_empty(aval):

@@ -1,0 +1,853 @@
+"""jaxlite.numpy.linalg: NumPy's linear algebra, batched over leading axes.
+
+Arguments of integers are taken as floating. The factorizations are in `jaxlite.lax.linalg`; what NumPy has in
+both namespaces (`matmul`, `outer`, `tensordot`, ...) is in `jaxlite.numpy.linear`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.lax import linalg as lax_linalg
+from jaxlite.lax import shaping
+from jaxlite.numpy import arithmetic, indexing, linear, manipulation, reductions, selection, ufuncs
+from jaxlite.numpy.api import (
+    api,
+    as_arrays,
+    canonical_axes,
+    check_arrays,
+    is_complex,
+    promote_dtypes,
+    promote_dtypes_inexact,
+)
+
+Ord = None | int | float | str
+
+
+class EigResult(NamedTuple):
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class EighResult(NamedTuple):
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class QRResult(NamedTuple):
+    Q: Any
+    R: Any
+
+
+class SlogdetResult(NamedTuple):
+    sign: Any
+    logabsdet: Any
+
+
+class SVDResult(NamedTuple):
+    U: Any
+    S: Any
+    Vh: Any
+
+
+# --- pieces ------------------------------------------------------------------------------------------
+
+
+def _inexact(name: str, *args: Any) -> Any:
+    """The arguments as arrays of one floating or complex dtype."""
+    check_arrays(f"jnp.linalg.{name}", *args)
+    arrays = promote_dtypes_inexact(*args)
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def _strong(x: Any) -> Any:
+    return shaping.convert(x, None, False)
+
+
+def _matrices(name: str, a: Any) -> Any:
+    a = _inexact(name, a)
+    shape = aval_of(a).shape
+    if len(shape) < 2:
+        raise ValueError(f"jnp.linalg.{name}: input array must be at least 2D; got shape {shape}.")
+    return a
+
+
+def _square(name: str, a: Any) -> Any:
+    a = _inexact(name, a)
+    shape = aval_of(a).shape
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ValueError(f"Argument to {name} must have shape [..., n, n], got {shape}.")
+    return a
+
+
+def _eye(size: int, dtype: Any) -> Any:
+    row, column = (shaping.broadcasted_iota(dtypes.int32, (size, size), axis) for axis in (0, 1))
+    return shaping.convert(lax.eq(row, column), dtype)
+
+
+def _adjoint(x: Any) -> Any:
+    x = manipulation.matrix_transpose(x)
+    return ufuncs.conj(x) if is_complex(x) else x
+
+
+def _expand(x: Any, *axes: int) -> Any:
+    """Axes of size 1 put in."""
+    return manipulation.expand_dims(x, axes)
+
+
+def _columns_scaled(x: Any, factors: Any) -> Any:
+    """Column i of each matrix times factors[..., i]."""
+    return arithmetic.multiply(x, _expand(factors, -2))
+
+
+def _epsilon(x: Any) -> float:
+    return float(dtypes.finfo(aval_of(x).dtype).eps)
+
+
+def _element(x: Any, i: int, j: int) -> Any:
+    """Entry (i, j) of each matrix."""
+    rank = aval_of(x).ndim
+    row = lax.slice_in_dim(x, i, i + 1, axis=rank - 2)
+    return shaping.squeeze(lax.slice_in_dim(row, j, j + 1, axis=rank - 1), (rank - 2, rank - 1))
+
+
+def _diagonal_of(x: Any) -> Any:
+    return manipulation.diagonal(x, 0, -2, -1)
+
+
+# --- factorizations ----------------------------------------------------------------------------------
+
+
+@api("upper", "symmetrize_input")
+def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
+    """The lower triangular L with a = L @ L^H, or the upper triangular U with a = U^H @ U.
+
+    Args:
+      a: (..., n, n), Hermitian and positive definite.
+      upper: give U.
+      symmetrize_input: take (a + a^H) / 2; if False one triangle alone is read: the lower one, or with `upper` the
+        upper one.
+    Returns: (..., n, n). NaN where a matrix is not positive definite.
+
+    >>> import jaxlite.numpy as jnp
+    >>> print(jnp.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]])))
+    [[2. 0.]
+     [1. 2.]]
+    """
+    a = _square("cholesky", a)
+    factor = lax_linalg.cholesky(_adjoint(a) if upper else a, symmetrize_input=symmetrize_input)
+    return _adjoint(factor) if upper else factor
+
+
+@api("mode")
+def qr(a: Any, mode: str = "reduced") -> Any:
+    """Factors a = Q @ R, Q with orthonormal columns and R upper triangular.
+
+    Args:
+      a: (..., m, n); k is min(m, n).
+      mode: 'reduced' (or 'full'): Q (..., m, k) and R (..., k, n). 'complete': Q (..., m, m) and R (..., m, n).
+        'r': R alone. 'raw': LAPACK's reflectors, transposed: (..., n, m), and their scales (..., k).
+    Returns: QRResult(Q, R), or R.
+    Raises: ValueError for another mode.
+    """
+    a = _inexact("qr", a)
+    if mode == "raw":
+        reflectors, taus = lax_linalg.geqrf(a)
+        return QRResult(manipulation.matrix_transpose(reflectors), taus)
+    if mode not in ("reduced", "full", "complete", "r"):
+        raise ValueError(f"Unsupported QR decomposition mode '{mode}'; there are 'reduced', 'complete', 'r' and 'raw'.")
+    if mode == "r":
+        reflectors, _ = lax_linalg.geqrf(a)
+        rows, columns = aval_of(reflectors).shape[-2:]
+        upper = lax.slice_in_dim(reflectors, 0, min(rows, columns), axis=aval_of(a).ndim - 2)
+        return _upper_triangle(upper)
+    q, r = lax_linalg.qr(a, full_matrices=mode == "complete")
+    return QRResult(q, r)
+
+
+def _upper_triangle(x: Any) -> Any:
+    shape = aval_of(x).shape
+    row, column = (shaping.broadcasted_iota(dtypes.int32, shape, len(shape) - back) for back in (2, 1))
+    return lax.select(lax.le(row, column), x, shaping.full_like(x, 0))
+
+
+@api("full_matrices", "compute_uv", "hermitian", "subset_by_index")
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
+        subset_by_index: tuple[int, int] | None = None) -> Any:
+    """The singular value decomposition a = (U * S) @ Vh.
+
+    Args:
+      a: (..., m, n); k is min(m, n).
+      full_matrices: U (..., m, m) and Vh (..., n, n), else (..., m, k) and (..., k, n).
+      compute_uv: if False, S alone.
+      hermitian: a is Hermitian: a faster way is taken.
+      subset_by_index: a range of singular values; not supported on the CPU.
+    Returns: SVDResult(U, S, Vh), or S: real, descending, (..., k).
+
+    >>> import jaxlite.numpy as jnp
+    >>> print(jnp.linalg.svd(jnp.array([[3.0, 0.0], [0.0, -4.0]]), compute_uv=False))
+    [4. 3.]
+    """
+    a = _inexact("svd", a)
+    if not hermitian:
+        out = lax_linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset_by_index)
+        return SVDResult(*out) if compute_uv else out
+    vectors, values = lax_linalg.eigh(a, subset_by_index=subset_by_index)
+    axis = aval_of(values).ndim - 1
+    sizes = lax.abs(values)
+    if not compute_uv:
+        return lax.rev(lax.sort(sizes, dimension=axis), (axis,))
+    index = shaping.broadcasted_iota(dtypes.int32, aval_of(values).shape, axis)
+    # Keys are negated rather than the order reversed: equal values keep their order.
+    smaller, order = lax.sort((lax.neg(sizes), index), dimension=axis, num_keys=1)
+    vectors = indexing.take_along_axis(vectors, _expand(order, -2), axis=-1)
+    values = indexing.take_along_axis(values, order, axis=-1)
+    signs = selection.where(arithmetic.less(values, 0), -1, 1)
+    return SVDResult(vectors, lax.neg(smaller), _adjoint(_columns_scaled(vectors, signs)))
+
+
+@api()
+def svdvals(x: Any, /) -> Any:
+    """The singular values of matrices, descending: (..., min(m, n))."""
+    return svd(x, compute_uv=False)
+
+
+@api()
+def eig(a: Any) -> EigResult:
+    """Eigenvalues and eigenvectors of general matrices: a @ v = v * w. On the CPU alone.
+
+    Args:
+      a: (..., n, n).
+    Returns: EigResult(w, v), both complex: (..., n) and (..., n, n), eigenvectors as columns of length one.
+    """
+    values, vectors = lax_linalg.eig(_inexact("eig", a), compute_left_eigenvectors=False)
+    return EigResult(values, vectors)
+
+
+@api()
+def eigvals(a: Any) -> Any:
+    """Eigenvalues of general matrices, complex: (..., n). On the CPU alone."""
+    return lax_linalg.eig(_inexact("eigvals", a), compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
+
+
+def _is_lower(UPLO: str | None) -> bool:
+    if UPLO not in (None, "L", "U"):
+        raise ValueError(f"UPLO must be one of None, 'L', or 'U', got {UPLO}")
+    return UPLO != "U"
+
+
+@api("UPLO", "symmetrize_input")
+def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
+    """Eigenvalues and eigenvectors of Hermitian matrices: a @ v = v * w.
+
+    Args:
+      a: (..., n, n).
+      UPLO: which triangle to read, 'L' or 'U', without `symmetrize_input`.
+      symmetrize_input: take (a + a^H) / 2.
+    Returns: EighResult(w, v): w real and ascending, (..., n); v with orthonormal columns.
+
+    >>> import jaxlite.numpy as jnp
+    >>> print(jnp.linalg.eigh(jnp.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues)
+    [1. 2.]
+    """
+    lower = _is_lower(UPLO)
+    vectors, values = lax_linalg.eigh(_square("eigh", a), lower=lower, symmetrize_input=symmetrize_input)
+    return EighResult(values, vectors)
+
+
+@api("UPLO", "symmetrize_input")
+def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
+    """Eigenvalues of Hermitian matrices, real and ascending: (..., n). Arguments as in `eigh`."""
+    return eigh(a, UPLO, symmetrize_input).eigenvalues
+
+
+# --- determinants ------------------------------------------------------------------------------------
+
+
+def _swaps_sign(pivots: Any, like: Any) -> Any:
+    """-1 for an odd number of row swaps, else 1; in the type of a matrix."""
+    rows = shaping.broadcasted_iota(dtypes.int32, aval_of(pivots).shape, aval_of(pivots).ndim - 1)
+    swaps = reductions.sum(shaping.convert(lax.ne(pivots, rows), dtypes.int32), axis=-1)
+    sign = arithmetic.subtract(1, arithmetic.multiply(2, arithmetic.remainder(swaps, 2)))
+    return shaping.convert(sign, aval_of(like).dtype, aval_of(like).weak_type)
+
+
+@api()
+def det(a: Any) -> Any:
+    """Determinants of matrices: (...) for a of shape (..., n, n).
+
+    >>> import jaxlite.numpy as jnp
+    >>> print(jnp.linalg.det(jnp.array([[1.0, 2.0], [3.0, 4.0]])))
+    -2.0
+    """
+    a = _square("det", a)
+    size = aval_of(a).shape[-1]
+
+    def entry(i: int, j: int) -> Any:
+        return _element(a, i, j)
+
+    def minor(first: int, second: int) -> Any:
+        """Of the last two rows, these columns."""
+        top, bottom = size - 2, size - 1
+        return lax.sub(lax.mul(entry(top, first), entry(bottom, second)),
+                       lax.mul(entry(top, second), entry(bottom, first)))
+
+    if size == 0:
+        return shaping.full(aval_of(a).shape[:-2], 1, aval_of(a).dtype)
+    if size == 1:
+        return entry(0, 0)
+    if size == 2:
+        return minor(0, 1)
+    if size == 3:
+        first, second, third = (lax.mul(entry(0, k), minor(*[j for j in range(3) if j != k])) for k in range(3))
+        return lax.add(lax.sub(first, second), third)
+    factors, pivots, _ = lax_linalg.lu(a)
+    return lax.mul(reductions.prod(_diagonal_of(factors), axis=-1), _swaps_sign(pivots, a))
+
+
+@api("method")
+def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
+    """Sign and logarithm of the absolute value of determinants: det(a) = sign * exp(logabsdet), without overflow.
+
+    Args:
+      a: (..., n, n).
+      method: 'lu', the default, or 'qr' (real matrices alone).
+    Returns: SlogdetResult(sign, logabsdet): sign in a's dtype, of size one or zero; logabsdet real, -inf where a is
+      singular.
+    """
+    a = _square("slogdet", a)
+    if method not in (None, "lu", "qr"):
+        raise ValueError(f"Unknown slogdet method '{method}'. Supported methods are 'lu' (`None`), and 'qr'.")
+    if method == "qr":
+        if is_complex(a):
+            raise NotImplementedError("slogdet method='qr' not implemented for complex inputs")
+        factors, taus = lax_linalg.geqrf(a)
+        # A reflector has determinant -1, one with tau = 0 is the identity.
+        signs = selection.where(arithmetic.not_equal(taus, 0), -1, 1)
+        sign = shaping.convert(reductions.prod(signs, axis=-1), aval_of(a).dtype, aval_of(a).weak_type)
+    else:
+        factors, pivots, _ = lax_linalg.lu(a)
+        sign = _swaps_sign(pivots, a)
+    diagonal = _diagonal_of(factors)
+    sign = lax.mul(sign, reductions.prod(lax.sign(diagonal), axis=-1))
+    return SlogdetResult(sign, reductions.sum(lax.log(lax.abs(diagonal)), axis=-1))
+
+
+# --- systems of equations ----------------------------------------------------------------------------
+
+
+@api()
+def solve(a: Any, b: Any) -> Any:
+    """The x with a @ x = b.
+
+    Args:
+      a: (..., n, n).
+      b: a vector (n,), or matrices (..., n, k). Leading axes of a and b are broadcast.
+    Returns: (..., n) for a vector, else (..., n, k). Not finite where a is singular.
+    Raises: ValueError for shapes that do not fit.
+
+    >>> import jaxlite.numpy as jnp
+    >>> print(jnp.linalg.solve(jnp.array([[2.0, 0.0], [0.0, 4.0]]), jnp.array([2.0, 2.0])))
+    [1.  0.5]
+    """
+    a, b = _inexact("solve", a, b)
+    left, right = aval_of(a).shape, aval_of(b).shape
+    if len(left) < 2:
+        raise ValueError(f"solve: left hand array must be at least two dimensional; got a.shape={left}")
+    if left[-1] != left[-2]:
+        raise ValueError(f"solve: a must hold square matrices; got a.shape={left}")
+    if not right:
+        raise ValueError(f"solve: b must have at least one dimension; got b.shape={right}")
+    is_vector = len(right) == 1
+    if right[-1 if is_vector else -2] != left[-1]:
+        hint = " For a vector for each matrix use solve(a, b[..., None])[..., 0]." if right == left[:-1] else ""
+        raise ValueError(f"solve: b must have as many rows as a has columns; got shapes {left} and {right}.{hint}")
+    x = _solve(a, _expand(b, -1) if is_vector else b)
+    return manipulation.squeeze(x, -1) if is_vector else x
+
+
+def _solve(a: Any, b: Any) -> Any:
+    """The same for matrices that fit."""
+    factors, _, permutation = lax_linalg.lu(a)
+    left, right = aval_of(a).shape, aval_of(b).shape
+    if len(left) == 2 and len(right) > 2:
+        # One matrix: all right sides are its columns.
+        rank = len(right)
+        order = (rank - 2, *range(rank - 2), rank - 1)
+        columns = shaping.transpose(b, order)
+        wide = shaping.reshape(columns, (right[-2], math.prod(right[:-2]) * right[-1]))
+        x = shaping.reshape(_substitute(factors, permutation, wide), aval_of(columns).shape)
+        return shaping.transpose(x, (*range(1, rank - 1), 0, rank - 1))
+    batch = shaping.broadcast_shapes(left[:-2], right[:-2])
+    factors = manipulation.broadcast_to(factors, (*batch, *left[-2:]))
+    permutation = manipulation.broadcast_to(permutation, (*batch, left[-1]))
+    return _substitute(factors, permutation, manipulation.broadcast_to(b, (*batch, *right[-2:])))
+
+
+def _substitute(factors: Any, permutation: Any, b: Any) -> Any:
+    if aval_of(permutation).ndim == 1:
+        b = indexing.take(b, permutation, axis=0, mode="clip")
+    else:
+        b = indexing.take_along_axis(b, _expand(permutation, -1), axis=-2, mode="clip")
+    b = lax_linalg.triangular_solve(factors, b, left_side=True, lower=True, unit_diagonal=True)
+    return lax_linalg.triangular_solve(factors, b, left_side=True)
+
+
+@api()
+def inv(a: Any) -> Any:
+    """Inverses of matrices (..., n, n). Not finite where a matrix is singular.
+
+    >>> import jaxlite.numpy as jnp
+    >>> print(jnp.linalg.inv(jnp.array([[2.0, 0.0], [0.0, 4.0]])))
+    [[0.5  0.  ]
+     [0.   0.25]]
+    """
+    a = _square("inv", a)
+    shape, dtype = aval_of(a).shape, aval_of(a).dtype
+    return _solve(a, manipulation.broadcast_to(_eye(shape[-1], dtype), shape))
+
+
+@api()
+def _least_squares(a: Any, b: Any, rcond: Any) -> tuple[Any, Any, Any, Any]:
+    a, b = map(_strong, promote_dtypes_inexact(a, b))
+    is_vector = aval_of(b).ndim == 1
+    if is_vector:
+        b = _expand(b, 1)
+    rows, columns = aval_of(a).shape
+    u, s, vh = svd(a, full_matrices=False)
+    epsilon = _epsilon(s)
+    if rcond is None:
+        rcond = epsilon * max(rows, columns)
+    else:
+        rcond = selection.where(arithmetic.less(rcond, 0), epsilon, rcond)
+    if min(rows, columns):
+        cutoff = lax.mul(shaping.convert(rcond, aval_of(s).dtype), lax.index_in_dim(s, 0, keepdims=False))
+        kept = arithmetic.logical_and(arithmetic.greater(s, 0), arithmetic.greater_equal(s, cutoff))
+    else:
+        kept = shaping.full(aval_of(s).shape, False, np.dtype(bool))
+    rank = reductions.sum(shaping.convert(kept, dtypes.int32))
+    inverse = selection.where(kept, arithmetic.divide(1, selection.where(kept, s, 1)), 0)
+    inner = linear.matmul(_adjoint(u), b, precision="highest")
+    x = linear.matmul(_adjoint(vh), arithmetic.multiply(_expand(inverse, 1), inner), precision="highest")
+    rest = arithmetic.subtract(b, linear.matmul(a, x, precision="highest"))
+    residuals = reductions.sum(_squared_size(rest), axis=0)
+    return manipulation.squeeze(x, 1) if is_vector else x, residuals, rank, s
+
+
+def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = False) -> tuple[Any, Any, Any, Any]:
+    """The shortest x that makes |a @ x - b| least.
+
+    Args:
+      a: (m, n). b: (m,) or (m, k).
+      rcond: singular values below rcond times the greatest count as zero; None stands for machine epsilon times
+        max(m, n), a negative number for machine epsilon.
+      numpy_resid: give no residuals where the rank is below n or m <= n, as NumPy does. That needs concrete arrays.
+    Returns: x (n,) or (n, k); sums of squared residuals, (1,) or (k,); the rank of a, int32; a's singular values.
+    Raises: ValueError if the rows of a and b differ in number, TypeError for other ranks of arrays.
+    """
+    check_arrays("jnp.linalg.lstsq", a, b)
+    left, right = aval_of(a).shape, aval_of(b).shape
+    if not left or not right or left[0] != right[0]:
+        raise ValueError(f"lstsq: a and b must have equal leading dimensions, got shapes {left} and {right}")
+    if len(left) != 2:
+        raise TypeError(f"lstsq: a must be two-dimensional, got shape {left}")
+    if len(right) > 2:
+        raise TypeError(f"lstsq: b must be one- or two-dimensional, got shape {right}")
+    x, residuals, rank, s = _least_squares(a, b, rcond)
+    if numpy_resid and (left[0] <= left[1] or int(rank) < left[1]):
+        residuals = shaping.full((0,), 0, aval_of(residuals).dtype)
+    return x, residuals, rank, s
+
+
+@api("hermitian")
+def _pinv(a: Any, rtol: Any, hermitian: bool) -> Any:
+    a = _matrices("pinv", a)
+    *batch, rows, columns = aval_of(a).shape
+    dtype = aval_of(a).dtype
+    if not min(rows, columns):
+        return shaping.full((*batch, columns, rows), 0, dtype)
+    u, s, vh = svd(a, full_matrices=False, hermitian=hermitian)
+    if rtol is None:
+        rtol = 10.0 * max(rows, columns) * _epsilon(s)
+    cutoff = arithmetic.multiply(rtol, reductions.max(s, axis=-1))
+    kept = arithmetic.greater(s, _expand(cutoff, -1))
+    # A singular value of NaN is kept.
+    inverse = selection.where(arithmetic.logical_or(kept, ufuncs.isnan(s)), arithmetic.divide(1, s), 0)
+    inverse = shaping.convert(inverse, dtype, False)
+    return linear.matmul(_columns_scaled(_adjoint(vh), inverse), _adjoint(u), precision="highest")
+
+
+def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:
+    """Moore-Penrose inverses of matrices.
+
+    Args:
+      a: (..., m, n).
+      rtol: (...): singular values up to rtol times the greatest count as zero; by default ten times machine epsilon
+        times max(m, n).
+      hermitian: a is Hermitian: a faster way is taken.
+      rcond: another name of rtol.
+    Returns: (..., n, m).
+    """
+    if rtol is not None and rcond is not None:
+        raise ValueError("pinv: only one of rtol and rcond may be specified.")
+    return _pinv(a, rcond if rtol is None else rtol, hermitian=hermitian)
+
+
+@api("ind")
+def tensorinv(a: Any, ind: int = 2) -> Any:
+    """The inverse of `a` under `tensordot` over its first `ind` axes: tensordot(tensorinv(a, ind), a, ind) is one.
+
+    Args:
+      a: its first `ind` axes must hold as many elements as the others.
+    Returns: an array of shape a.shape[ind:] + a.shape[:ind].
+    """
+    a = _inexact("tensorinv", a)
+    ind = operator.index(ind)
+    if ind <= 0:
+        raise ValueError(f"ind must be a positive integer; got ind={ind}")
+    shape = aval_of(a).shape
+    rows, columns = shape[:ind], shape[ind:]
+    if math.prod(rows) != math.prod(columns):
+        raise ValueError("tensorinv is only possible when the product of the first `ind` dimensions equals that of the "
+                         f"remaining dimensions. Got shape {shape} with ind={ind}.")
+    return shaping.reshape(inv(shaping.reshape(a, (math.prod(rows), math.prod(columns)))), (*columns, *rows))
+
+
+@api("axes")
+def _tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None) -> Any:
+    a, b = _inexact("tensorsolve", a, b)
+    rank = aval_of(a).ndim
+    if axes is not None:
+        moved = canonical_axes(axes, rank)
+        a = shaping.transpose(a, [axis for axis in range(rank) if axis not in moved] + list(moved))
+    shape, right = aval_of(a).shape, aval_of(b).shape
+    if shape[:len(right)] != right:
+        raise ValueError("tensorsolve: after moving axes to the end, the leading shape of a must match the shape of b. "
+                         f"Got shapes {shape} and {right}")
+    rows, columns = math.prod(right), math.prod(shape[len(right):])
+    if rows != columns:
+        raise ValueError(f"tensorsolve: a of shape {shape} is no square matrix over b of shape {right}")
+    x = solve(shaping.reshape(a, (rows, columns)), shaping.reshape(b, (rows,)))
+    return shaping.reshape(x, shape[len(right):])
+
+
+def tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None = None) -> Any:
+    """The x with tensordot(a, x, x.ndim) = b.
+
+    Args:
+      a: shape b.shape + x.shape. axes: axes of `a` to move to its end first.
+    """
+    return _tensorsolve(a, b, axes=None if axes is None else tuple(map(operator.index, axes)))
+
+
+# --- norms -------------------------------------------------------------------------------------------
+
+
+def _squared_size(x: Any) -> Any:
+    if is_complex(x):
+        return lax.add(lax.square(lax.real(x)), lax.square(lax.imag(x)))
+    return lax.square(x)
+
+
+def _vector_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Ord) -> Any:
+    if ord is None or ord == 2:
+        return lax.sqrt(reductions.sum(_squared_size(x), axis=axes, keepdims=keepdims))
+    if isinstance(ord, str):
+        raise ValueError(f"Invalid order '{ord}' for vector norm.")
+    if ord == 0:
+        sizes = lax.abs(x)
+        nonzero = shaping.convert(arithmetic.not_equal(x, 0), aval_of(sizes).dtype)
+        return reductions.sum(nonzero, axis=axes, keepdims=keepdims)
+    sizes = lax.abs(x)
+    if ord == np.inf:
+        return reductions.max(sizes, axis=axes, keepdims=keepdims, initial=0)
+    if ord == -np.inf:
+        return reductions.min(sizes, axis=axes, keepdims=keepdims)
+    if ord == 1:
+        return reductions.sum(sizes, axis=axes, keepdims=keepdims)
+    total = reductions.sum(arithmetic.power(sizes, ord), axis=axes, keepdims=keepdims)
+    return arithmetic.power(total, 1 / ord)
+
+
+def _matrix_norm(x: Any, axes: tuple[int, int], keepdims: bool, ord: Ord) -> Any:
+    if ord is None or ord == "fro":
+        return _vector_norm(x, axes, keepdims, 2)
+    picks: dict[Any, tuple[Callable, int]] = {
+        1: (reductions.max, 0), -1: (reductions.min, 0), np.inf: (reductions.max, 1), -np.inf: (reductions.min, 1)}
+    if ord in picks:
+        pick, summed = picks[ord]
+        sums = reductions.sum(lax.abs(x), axis=axes[summed], keepdims=True)
+        # A norm is of no sums at least zero.
+        result = pick(sums, axis=axes, keepdims=True, **({"initial": 0} if pick is reductions.max else {}))
+    elif ord in (2, -2, "nuc"):
+        matrices = manipulation.moveaxis(x, axes, (-2, -1))
+        values = svd(matrices, compute_uv=False)
+        reducer = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}[ord]
+        result = reducer(values, axis=-1, **({"initial": 0} if ord == 2 else {}))
+        result = manipulation.expand_dims(result, axes)
+    else:
+        raise ValueError(f"Invalid order '{ord}' for matrix norm.")
+    return result if keepdims else manipulation.squeeze(result, axes)
+
+
+@api("ord", "axis", "keepdims")
+def _norm(x: Any, ord: Ord, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
+    x = _strong(_inexact("norm", x))
+    rank = aval_of(x).ndim
+    axes = canonical_axes(axis, rank)
+    if axis is None and ord is None:
+        return _vector_norm(x, axes, keepdims, 2)
+    if len(axes) == 1:
+        return _vector_norm(x, axes, keepdims, ord)
+    if len(axes) == 2:
+        return _matrix_norm(x, axes, keepdims, ord)  # type: ignore[arg-type]
+    raise ValueError(f"Improper number of axes for norm: axis={axes}. Pass one axis to compute a vector-norm, or two "
+                     "axes to compute a matrix-norm.")
+
+
+def _static_axes(axis: Any) -> tuple[int, ...] | None:
+    if axis is None:
+        return None
+    return tuple(map(operator.index, axis)) if isinstance(axis, (tuple, list)) else (operator.index(axis),)
+
+
+def norm(x: Any, ord: Ord = None, axis: None | tuple[int, ...] | int = None, keepdims: bool = False) -> Any:
+    """The norm of a matrix or a vector.
+
+    Args:
+      ord: which norm. Vectors: 2 (also None), 1, inf and -inf (greatest and least size), 0 (how many are not zero),
+        any other number p: (sum |x|^p)^(1/p). Matrices: 'fro' (also None), 'nuc', 1 and -1 (greatest and least column
+        sum), inf and -inf (of rows), 2 and -2 (greatest and least singular value).
+      axis: the axis of vectors or the two axes of matrices. None takes all of x: with no `ord` as one long vector.
+      keepdims: keep these axes, with size 1.
+    Returns: real.
+    Raises: ValueError for an order that is none, or a number of axes other than one and two.
+
+    >>> import jaxlite.numpy as jnp
+    >>> print(jnp.linalg.norm(jnp.array([3.0, 4.0])))
+    5.0
+    """
+    return _norm(x, ord=ord, axis=_static_axes(axis), keepdims=keepdims)
+
+
+@api("keepdims", "ord")
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Ord = "fro") -> Any:
+    """The norms of matrices (..., m, n); orders as in `norm`."""
+    x = _strong(_inexact("matrix_norm", x))
+    return _matrix_norm(x, canonical_axes((-2, -1), aval_of(x).ndim), keepdims, ord)  # type: ignore[arg-type]
+
+
+@api("axis", "keepdims", "ord")
+def _vector_norm_call(x: Any, axis: tuple[int, ...] | None, keepdims: bool, ord: Ord) -> Any:
+    x = _strong(_inexact("vector_norm", x))
+    return _vector_norm(x, canonical_axes(axis, aval_of(x).ndim), keepdims, ord)
+
+
+def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: Ord = 2) -> Any:
+    """The norms of vectors that lie along one or several axes (None for all); orders as in `norm`."""
+    return _vector_norm_call(x, axis=_static_axes(axis), keepdims=keepdims, ord=ord)
+
+
+@api("p")
+def cond(x: Any, p: Ord = None) -> Any:
+    """Condition numbers of matrices: norm(x, p) * norm(inv(x), p).
+
+    Args:
+      x: (..., m, n); square unless p is None, 2 or -2.
+      p: a matrix norm, as in `norm`. None and 2: the ratio of greatest to least singular value; -2: its inverse.
+    Returns: (...); infinite where x is singular.
+    """
+    x = _matrices("cond", x)
+    shape = aval_of(x).shape
+    if not math.prod(shape):
+        raise ValueError(f"jnp.linalg.cond: input array must not be empty; got shape {shape}")
+    if p in (None, 2, -2):
+        values = svd(x, compute_uv=False)
+        ends = [lax.index_in_dim(values, index, axis=-1, keepdims=False) for index in (0, -1)]
+        result = lax.div(*(ends if p != -2 else ends[::-1]))
+    else:
+        if shape[-1] != shape[-2]:
+            raise ValueError(f"jnp.linalg.cond: for p={p}, array must be square; got shape {shape}")
+        result = lax.mul(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))
+    has_nan = reductions.any(ufuncs.isnan(x), axis=(-2, -1))
+    singular = arithmetic.logical_and(ufuncs.isnan(result), arithmetic.logical_not(has_nan))
+    return selection.where(singular, np.inf, result)
+
+
+@api("hermitian")
+def _matrix_rank(M: Any, rtol: Any, tol: Any, hermitian: bool) -> Any:
+    M = _inexact("matrix_rank", M)
+    if aval_of(M).ndim < 2:
+        return shaping.convert(reductions.any(arithmetic.not_equal(M, 0)), dtypes.int32)
+    *batch, rows, columns = aval_of(M).shape
+    if not min(rows, columns):
+        return shaping.full(batch, 0, dtypes.int32)
+    s = svd(M, compute_uv=False, hermitian=hermitian)
+    if tol is None:
+        relative = max(rows, columns) * _epsilon(s) if rtol is None else rtol
+        tol = arithmetic.multiply(relative, reductions.max(s, axis=-1))
+    above = arithmetic.greater(s, _expand(tol, -1))
+    return reductions.sum(shaping.convert(above, dtypes.int32), axis=-1)
+
+
+def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Any:
+    """How many singular values of matrices are not negligible.
+
+    Args:
+      M: (..., m, n); a vector has rank one unless it is zero.
+      rtol: (...): singular values up to rtol times the greatest do not count; by default machine epsilon times
+        max(m, n).
+      hermitian: M is Hermitian: a faster way is taken.
+      tol: (...): a bound in place of the relative one.
+    Returns: int32 (...).
+    """
+    if rtol is not None and tol is not None:
+        raise ValueError("matrix_rank: only one of tol or rtol may be specified.")
+    return _matrix_rank(M, rtol, tol, hermitian=hermitian)
+
+
+# --- products ----------------------------------------------------------------------------------------
+
+
+@api("n")
+def _matrix_power(a: Any, n: int) -> Any:
+    a = as_arrays("jnp.linalg.matrix_power", a)
+    shape, dtype = aval_of(a).shape, aval_of(a).dtype
+    if len(shape) < 2:
+        raise TypeError(f"matrix_power: {len(shape)}-dimensional array given. Array must be at least two-dimensional")
+    if shape[-1] != shape[-2]:
+        raise TypeError(f"matrix_power: last 2 dimensions of the array must be square, got shape {shape}")
+    if n == 0:
+        return manipulation.broadcast_to(_eye(shape[-1], dtype), shape)
+    if n < 0:
+        a, n = inv(a), -n
+    result = None
+    while n:  # a is squared for each binary digit of n
+        if n & 1:
+            result = a if result is None else linear.matmul(result, a, precision="highest")
+        n >>= 1
+        if n:
+            a = linear.matmul(a, a, precision="highest")
+    return result
+
+
+def matrix_power(a: Any, n: int) -> Any:
+    """Matrices (..., n, n) to a whole power, by repeated squaring; negative powers are those of the inverse.
+
+    Raises: TypeError if n is no int or the matrices are not square.
+    """
+    try:
+        exponent = operator.index(n)
+    except TypeError:
+        raise TypeError(f"exponent must be an integer, got {n}") from None
+    return _matrix_power(a, n=exponent)
+
+
+def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
+    """The product of several matrices, in the order of least work.
+
+    Args:
+      arrays: two or more; the first may be a vector (a row) and the last one too (a column).
+      precision: as in `lax.dot_general`.
+    Raises: ValueError for shapes that do not follow on each other.
+    """
+    arrays = list(arrays)
+    if len(arrays) < 2:
+        raise ValueError(f"multi_dot requires at least two arrays, got {len(arrays)}")
+    check_arrays("jnp.linalg.multi_dot", *arrays)
+    return _multi_dot(*arrays, precision=precision)
+
+
+@api("precision")
+def _multi_dot(*arrays: Any, precision: Any) -> Any:
+    arrays = tuple(promote_dtypes(*arrays))
+    shapes = [aval_of(array).shape for array in arrays]
+    ends = shapes[0], shapes[-1]
+    if any(len(shape) != 2 for shape in shapes[1:-1]) or any(len(shape) not in (1, 2) for shape in ends):
+        raise ValueError("multi_dot: input arrays must all be two-dimensional, except for the first and last array which "
+                         f"may be 1 or 2 dimensional. Got array shapes {shapes}")
+    if any(left[-1] != right[0] for left, right in zip(shapes, shapes[1:], strict=False)):
+        raise ValueError("multi_dot: last dimension of each array must match first dimension of following array. "
+                         f"Got array shapes {shapes}")
+    sizes = [shapes[0][0] if len(shapes[0]) == 2 else 1, *(shape[0] for shape in shapes[1:]),
+             shapes[-1][1] if len(shapes[-1]) == 2 else 1]
+    # best[i, j]: the least number of multiplications for arrays i to j, and after which of them to cut.
+    best: dict[tuple[int, int], tuple[int, int]] = {(i, i): (0, i) for i in range(len(arrays))}
+    for length in range(2, len(arrays) + 1):
+        for i in range(len(arrays) - length + 1):
+            j = i + length - 1
+            best[i, j] = min((best[i, cut][0] + best[cut + 1, j][0] + sizes[i] * sizes[cut + 1] * sizes[j + 1], cut)
+                             for cut in range(i, j))
+
+    def product(i: int, j: int) -> Any:
+        if i == j:
+            return arrays[i]
+        cut = best[i, j][1]
+        return linear.dot(product(i, cut), product(cut + 1, j), precision=precision)
+
+    return product(0, len(arrays) - 1)
+
+
+def matmul(x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Matrix products over broadcast leading axes, as `jaxlite.numpy.matmul`."""
+    return linear.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """Products conj(x1) . x2 of vectors along an axis, as `jaxlite.numpy.vecdot`."""
+    return linear.vecdot(x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2, precision: Any = None,
+              preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+    """The product over several axes, as `jaxlite.numpy.tensordot`."""
+    return linear.tensordot(x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type,
+                            out_sharding=out_sharding)
+
+
+def outer(x1: Any, x2: Any, /) -> Any:
+    """The products of every element of a vector with every element of another: (m, n).
+
+    Raises: ValueError for arrays that are no vectors.
+    """
+    check_arrays("jnp.linalg.outer", x1, x2)
+    left, right = aval_of(x1).shape, aval_of(x2).shape
+    if len(left) != 1 or len(right) != 1:
+        raise ValueError(f"Input arrays must be one-dimensional, but they have shapes {left} and {right}")
+    return linear.outer(x1, x2)
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """The cross product of vectors of 3 components along an axis.
+
+    Raises: ValueError for another number of components.
+    """
+    check_arrays("jnp.linalg.cross", x1, x2)
+    sizes = [aval_of(x).shape[axis] for x in (x1, x2)]
+    if sizes != [3, 3]:
+        raise ValueError("Both input arrays must be (arrays of) 3-dimensional vectors, but they have "
+                         f"x1.shape[axis]={sizes[0]} and x2.shape[axis]={sizes[1]}")
+    return linear.cross(x1, x2, axis=axis)
+
+
+def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    """The diagonals of matrices (..., m, n): the one `offset` places to the right."""
+    return manipulation.diagonal(x, offset, -2, -1)
+
+
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    """The sums of diagonals of matrices (..., m, n)."""
+    return linear.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    """Matrices (..., m, n) transposed: (..., n, m)."""
+    return manipulation.matrix_transpose(x)

@@ -20,7 +20,22 @@ from jaxlite.interpreters.transpose import def_bilinear, is_linear
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import shaping
 from jaxlite.lax.elementwise import (
-    abs, add, conj, div, eq, gt, integer_pow, log, lt, mul, neg, pow, real, select_n, sign, sub,
+    abs,
+    add,
+    conj,
+    div,
+    eq,
+    gt,
+    integer_pow,
+    log,
+    lt,
+    mul,
+    neg,
+    pow,
+    real,
+    select_n,
+    sign,
+    sub,
 )  # fmt: skip
 from jaxlite.lax.reductions import reduce_sum
 
@@ -120,10 +135,13 @@ for _p, _better in ((e.max_p, gt), (e.min_p, lt)):
     _first = _extreme(_better)
     def_jvp(_p, _first, lambda g, ans, x, y, rule=_first: rule(g, ans, y, x))
 
-for _p in (e.sign_p, e.floor_p, e.ceil_p, e.round_p, e.is_finite_p, e.nextafter_p, e.eq_p, e.ne_p, e.ge_p, e.gt_p, e.le_p,
+for _p in (e.sign_p, e.floor_p, e.ceil_p, e.round_p, e.is_finite_p, e.eq_p, e.ne_p, e.ge_p, e.gt_p, e.le_p,
            e.lt_p, e.eq_to_p, e.le_to_p, e.lt_to_p, e.and_p, e.or_p, e.xor_p, e.not_p, e.shift_left_p,
            e.shift_right_logical_p, e.shift_right_arithmetic_p, e.population_count_p, e.clz_p, e.mulhi_p):
     def_zero(_p)
+
+
+e.nextafter_p.no_jvp("it goes from one floating-point number to the next")
 
 
 @e.abs_p.def_jvp

@@ -1,0 +1,294 @@
+"""Derivative and batching rules of gather and the scatter family.
+
+Gather's transpose is scatter-add and the other way round. A batched axis that operand and indices share becomes a
+batching axis of the dimension numbers; one of the operand (or the indices) alone becomes an axis of the box (or of
+the positions). Letters: g a tangent, ct a cotangent, d the batched axis of the operand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.batching import Axis, bring, move
+from jaxlite.interpreters.jvp import Zero, add_tangents, instantiate, zero_for
+from jaxlite.interpreters.transpose import is_linear
+from jaxlite.lax import elementwise, shaping
+from jaxlite.lax import gather_scatter as gs
+from jaxlite.lax.elementwise_rules import filled
+from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
+from jaxlite.lax.shaping_rules import Dims, insert, shift
+
+
+def _zeros(aval: Any) -> Any:
+    return shaping.full(aval.shape, 0, aval.dtype)
+
+
+def _as_aval(operand: Any) -> Any:
+    return operand.aval if is_linear(operand) else aval_of(operand)
+
+
+# --- gather ------------------------------------------------------------------------------------------
+
+
+@gs.gather_p.def_jvp
+def _gather_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fill_value: Any, **params: Any) -> tuple[Any, Any]:
+    (x, indices), (g, _) = primals, tangents
+    out = gs.gather_p.bind(x, indices, fill_value=fill_value, **params)
+    if type(g) is Zero:
+        return out, zero_for(out)
+    fill = 0 if params["mode"] is GatherScatterMode.FILL_OR_DROP else None
+    return out, gs.gather_p.bind(g, indices, fill_value=fill, **params)
+
+
+@gs.gather_p.def_transpose
+def _gather_transpose(ct: Any, x: Any, indices: Any, *, dimension_numbers: GatherDimensionNumbers,
+                      slice_sizes: tuple[int, ...], unique_indices: bool, indices_are_sorted: bool, mode: Any,
+                      fill_value: Any) -> list[Any]:
+    return [gs.scatter_add(_zeros(x.aval), indices, ct, ScatterDimensionNumbers(*dimension_numbers),
+                           indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode), None]
+
+
+def _indices_in_front(axis: Axis, indices: Any, dim: int, keep: bool) -> tuple[Any, int]:
+    """Batched indices with their batched axis off the last, which holds the components of a position.
+
+    `keep` says whether the axis' size is counted in the indices' type, which must then be wide enough.
+    """
+    aval = aval_of(indices)
+    if dim == aval.ndim - 1:
+        indices, dim = move(indices, dim, 0), 0
+    if keep and dtypes.iinfo(aval.dtype).max < axis.size:
+        indices = shaping.convert(indices, dtypes.int32, False)
+    return indices, dim
+
+
+def batch_gather(axis: Axis, args: Sequence[Any], dims: Dims, *, dimension_numbers: GatherDimensionNumbers,
+                 slice_sizes: tuple[int, ...], unique_indices: bool, indices_are_sorted: bool, mode: Any,
+                 fill_value: Any) -> tuple[Any, int]:
+    """The batching rule of gather."""
+    (x, indices), (d, indices_dim) = args, dims
+    offset, collapsed, index_map, x_batching, indices_batching = dimension_numbers
+    if d is not None:
+        collapsed, index_map, x_batching = shift(collapsed, d), shift(index_map, d), shift(x_batching, d)
+    if indices_dim is None:  # the box gets one more axis
+        assert d is not None
+        before = sum(1 for each in range(d) if each not in collapsed and each not in x_batching)
+        out_dim = offset[before - 1] + 1 if before else 0
+        offset = insert(shift(offset, out_dim), before, out_dim)
+        slice_sizes = insert(slice_sizes, d, axis.size)
+    else:
+        indices, indices_dim = _indices_in_front(axis, indices, indices_dim, d is not None)
+        indices_batching = shift(indices_batching, indices_dim)
+        positions = [each for each in range(len(offset) + aval_of(indices).ndim - 1) if each not in offset]
+        out_dim = positions[indices_dim]
+        offset = shift(offset, out_dim)
+        indices_are_sorted = indices_are_sorted and d is not None and indices_dim == 0
+        if d is None:
+            unique_indices = False
+        else:
+            at = sum(each < d for each in x_batching)
+            x_batching, indices_batching = insert(x_batching, at, d), insert(indices_batching, at, indices_dim)
+            slice_sizes = insert(slice_sizes, d, min(1, axis.size))
+    numbers = GatherDimensionNumbers(offset, collapsed, index_map, x_batching, indices_batching)
+    return gs.gather_p.bind(x, indices, dimension_numbers=numbers, slice_sizes=slice_sizes, mode=mode,
+                            unique_indices=unique_indices, indices_are_sorted=indices_are_sorted,
+                            fill_value=fill_value), out_dim
+
+
+gs.gather_p.def_batching(batch_gather)
+
+# --- scatter: what its family shares -----------------------------------------------------------------
+
+
+def batch_scatter(primitive: Primitive, axis: Axis, args: Sequence[Any], dims: Dims, *,
+                  dimension_numbers: ScatterDimensionNumbers, **params: Any) -> tuple[Any, int]:
+    """The batching rule of a scatter."""
+    (x, indices, updates), (d, indices_dim, updates_dim) = args, dims
+    window, inserted, index_map, x_batching, indices_batching = map(tuple, dimension_numbers)
+    if d is None:
+        x, d = bring(x, None, axis.size, 0), 0
+    inserted, index_map, x_batching = shift(inserted, d), shift(index_map, d), shift(x_batching, d)
+    if indices_dim is None:  # the box gets one more axis
+        before = sum(1 for each in range(d) if each not in inserted and each not in x_batching)
+        target = window[before - 1] + 1 if before else 0
+        window = insert(shift(window, target), before, target)
+    else:
+        indices, indices_dim = _indices_in_front(axis, indices, indices_dim, True)
+        indices_batching = shift(indices_batching, indices_dim)
+        positions = [each for each in range(len(window) + aval_of(indices).ndim - 1) if each not in window]
+        target = positions[indices_dim]
+        window = shift(window, target)
+        at = sum(each < d for each in x_batching)
+        x_batching, indices_batching = insert(x_batching, at, d), insert(indices_batching, at, indices_dim)
+        params["indices_are_sorted"] = params["indices_are_sorted"] and indices_dim == 0
+    updates = bring(updates, updates_dim, axis.size, target)
+    numbers = ScatterDimensionNumbers(window, inserted, index_map, x_batching, indices_batching)
+    return primitive.bind(x, indices, updates, dimension_numbers=numbers, **params), d
+
+
+def _def_batching(primitive: Primitive) -> None:
+    primitive.def_batching(lambda axis, args, dims, **params: batch_scatter(primitive, axis, args, dims, **params))
+
+
+for _p in (gs.scatter_p, gs.scatter_add_p, gs.scatter_sub_p, gs.scatter_mul_p, gs.scatter_min_p, gs.scatter_max_p):
+    _def_batching(_p)
+
+
+def _read(x: Any, indices: Any, updates: Any, params: dict[str, Any], clip: bool = False) -> Any:
+    """The boxes that a scatter's updates meet. Out of bounds they read 0, or if `clip` the nearest box."""
+    numbers, aval = params["dimension_numbers"], _as_aval(updates)
+    dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    sizes = iter([aval.shape[axis] for axis in numbers.update_window_dims])
+    shape = aval_of(x).shape
+    box = [min(1, size) if axis in dropped else next(sizes) for axis, size in enumerate(shape)]
+    mode = params["mode"]
+    if clip and mode is GatherScatterMode.FILL_OR_DROP:
+        mode = GatherScatterMode.CLIP
+    return gs.gather(x, indices, GatherDimensionNumbers(*map(tuple, numbers)), box, mode=mode, fill_value=0)
+
+
+def _add(x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
+    """Scatter-add at the positions of another scatter."""
+    return gs.scatter_add(x, indices, updates, params["dimension_numbers"], mode=params["mode"],
+                          indices_are_sorted=params["indices_are_sorted"], unique_indices=params["unique_indices"])
+
+
+# --- sums --------------------------------------------------------------------------------------------
+
+
+def _def_sum(primitive: Primitive, negative: bool) -> None:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+        (x, indices, updates), (g, _, g_updates) = primals, tangents
+        out = primitive.bind(x, indices, updates, **params)
+        if type(g) is Zero and type(g_updates) is Zero:
+            return out, zero_for(out)
+        if type(g_updates) is Zero:
+            return out, g
+        return out, primitive.bind(instantiate(g), indices, g_updates, **params)
+
+    def transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
+        share = None
+        if is_linear(updates):
+            share = _read(ct, indices, updates, params)
+            share = elementwise.neg(share) if negative else share
+        return [ct if is_linear(x) else None, None, share]
+
+    primitive.def_jvp(jvp)
+    primitive.def_transpose(transpose)
+
+
+_def_sum(gs.scatter_add_p, False)
+_def_sum(gs.scatter_sub_p, True)
+
+# --- replacement -------------------------------------------------------------------------------------
+
+
+def _is_single(indices: Any, params: dict[str, Any]) -> bool:
+    """Whether no element is written twice."""
+    return params["unique_indices"] or math.prod(aval_of(indices).shape[:-1]) <= 1
+
+
+def _keep_winners(values: Any, x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
+    """Boxes with 0 for every element that another update overwrote. Which one wins is for the backend to say."""
+    if _is_single(indices, params):
+        return values
+    shape, window = _as_aval(updates).shape, params["dimension_numbers"].update_window_dims
+    positions = [axis for axis in range(len(shape)) if axis not in window]
+    sizes = [shape[axis] for axis in positions]
+    names = shaping.reshape(shaping.iota(np.uint32, math.prod(sizes)), sizes)
+    names = shaping.broadcast_in_dim(names, shape, positions)
+    written = gs.scatter_p.bind(shaping.full(_as_aval(x).shape, 0, np.uint32), indices, names, **params)
+    wins = elementwise.eq(_read(written, indices, names, params, clip=True), names)
+    return elementwise.select_n(wins, filled(0, values), values)
+
+
+def _clear(x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
+    """0 wherever there is an update."""
+    aval = _as_aval(updates)
+    return gs.scatter_p.bind(x, indices, shaping.full(aval.shape, 0, aval_of(x).dtype), **params)
+
+
+@gs.scatter_p.def_jvp
+def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    (x, indices, updates), (g, _, g_updates) = primals, tangents
+    if params["update_jaxpr"] is not None:
+        raise NotImplementedError("scatter_apply has no derivative rule; gather, compute and scatter instead")
+    out = gs.scatter_p.bind(x, indices, updates, **params)
+    if type(g) is Zero and type(g_updates) is Zero:
+        return out, zero_for(out)
+    if type(g_updates) is Zero:
+        return out, _clear(g, indices, updates, params)
+    if _is_single(indices, params):
+        return out, gs.scatter_p.bind(instantiate(g), indices, g_updates, **params)
+    kept = instantiate(g) if type(g) is Zero else _clear(g, indices, updates, params)
+    return out, _add(kept, indices, _keep_winners(g_updates, x, indices, updates, params), params)
+
+
+@gs.scatter_p.def_transpose
+def _scatter_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
+    ct_x = _clear(ct, indices, updates, params) if is_linear(x) else None
+    ct_updates = None
+    if is_linear(updates):
+        ct_updates = _keep_winners(_read(ct, indices, updates, params), x, indices, updates, params)
+    return [ct_x, None, ct_updates]
+
+
+# --- products ----------------------------------------------------------------------------------------
+
+
+@gs.scatter_mul_p.def_jvp
+def _scatter_mul_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    (x, indices, updates), (g, _, g_updates) = primals, tangents
+    out = gs.scatter_mul_p.bind(x, indices, updates, **params)
+    total: Any = zero_for(out)
+    if type(g) is not Zero:
+        total = gs.scatter_mul_p.bind(g, indices, updates, **params)
+    if type(g_updates) is not Zero:
+        if not _is_single(indices, params):
+            raise NotImplementedError("scatter_mul gradients are only implemented if `unique_indices=True`")
+        share = elementwise.mul(x, _add(_zeros(aval_of(x)), indices, g_updates, params))
+        total = add_tangents(total, share)
+    return out, total
+
+
+@gs.scatter_mul_p.def_transpose
+def _scatter_mul_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
+    if is_linear(x):
+        return [gs.scatter_mul_p.bind(ct, indices, updates, **params), None, None]
+    if not _is_single(indices, params):
+        raise NotImplementedError("scatter_mul gradients are only implemented if `unique_indices=True`")
+    return [None, None, _read(elementwise.mul(ct, x), indices, updates, params)]
+
+
+# --- extremes ----------------------------------------------------------------------------------------
+
+
+def _def_extreme(primitive: Primitive) -> None:
+    """The derivative is shared evenly by the element and all updates that reach the extreme value."""
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+        (x, indices, updates), (g, _, g_updates) = primals, tangents
+        out = primitive.bind(x, indices, updates, **params)
+        if type(g) is Zero and type(g_updates) is Zero:
+            return out, zero_for(out)
+        x_wins = elementwise.eq(x, out)
+        update_wins = elementwise.eq(updates, _read(out, indices, updates, params, clip=True))
+        dtype = aval_of(out).dtype
+        count = _add(shaping.convert(x_wins, dtype, False), indices, shaping.convert(update_wins, dtype, False), params)
+        total = instantiate(g) if type(g) is Zero else elementwise.select_n(x_wins, filled(0, g), g)
+        if type(g_updates) is not Zero:
+            total = _add(total, indices, elementwise.select_n(update_wins, filled(0, g_updates), g_updates), params)
+        return out, elementwise.div(total, count)
+
+    primitive.def_jvp(jvp)
+    primitive.no_transpose("it is not linear")
+
+
+_def_extreme(gs.scatter_min_p)
+_def_extreme(gs.scatter_max_p)

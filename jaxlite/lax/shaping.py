@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import dtypes
+from jaxlite.core import dtypes, errors
 from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.jaxpr import Literal
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
@@ -37,7 +38,10 @@ def canonical_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
     except TypeError:
         for size in shape:
             if isinstance(size, Tracer):
-                size.__index__()  # raises with the size's history
+                raise TypeError(errors.tracer_message(
+                    f"Shapes must be 1D sequences of concrete values of integer type, got {name}={shape}", size,
+                    "compute sizes with Python or NumPy, from .shape, not with jaxlite.numpy; if the size is an "
+                    "argument, mark it static (static_argnums, static_argnames)")) from None
         raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {name}={shape}."
                         ) from None
     for size in sizes:
@@ -57,6 +61,9 @@ def _check_size(shape: tuple[int, ...]) -> None:
 
 def canonical_axis(axis: Any, rank: int, name: str = "axis") -> int:
     """An axis in [0, rank) from one in [-rank, rank). Raises: ValueError out of that range."""
+    if isinstance(axis, Tracer):
+        raise errors.ConcretizationTypeError(axis, f"{name} has to be known while tracing; mark the argument static "
+                                                   "(static_argnums, static_argnames)")
     index = operator.index(axis)
     if not -rank <= index < rank:
         raise ValueError(f"{name} {index} is out of bounds for array of dimension {rank}")
@@ -120,6 +127,9 @@ _HOST_TYPES = (bool, int, float, builtins.complex, np.ndarray, np.generic)
 def _convert_element_type_stage(trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Constants are converted while tracing: a scalar then stays a literal of the equations that use it."""
     (operand,) = args
+    atom = getattr(operand, "var", None)
+    if type(atom) is Literal:
+        operand = atom.val
     if isinstance(operand, _HOST_TYPES) and isinstance(params["new_dtype"], np.dtype):
         dtype = params["new_dtype"]
         if not params["weak_type"]:

@@ -47,7 +47,7 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
         dtype = dtypes.check_user_dtype_supported(dtype, "array")
     if type(object) not in AVAL_OF and not isinstance(object, Tracer):
         object = _from_other(object, dtype)
-        copy = copy and type(object) is not ArrayImpl  # joined from parts just now
+        copy = copy and isinstance(object, np.ndarray)  # what was joined from parts is new
     result = _place(object, dtype, copy, device)
     if ndmin > result.ndim:
         result = shaping.expand_dims(result, range(ndmin - result.ndim))
@@ -105,7 +105,7 @@ def _from_sequence(object: Any, dtype: Any) -> Any:
                 if type(leaf) is int:
                     aval_of(leaf)  # OverflowError for what does not fit
     if any(issubclass(kind, Tracer) or kind is ArrayImpl or hasattr(kind, "__jax_array__") for kind in kinds):
-        parts, outer = _flat_parts(object)
+        parts, outer = _flat_parts(object, dtype)
         return _joined(*parts, outer=outer, dtype=dtype)
     return np.array(object, dtype)
 
@@ -117,21 +117,22 @@ def _type_of_element(leaf: Any) -> tuple[Any, bool]:
     return aval.dtype, aval.weak_type
 
 
-def _flat_parts(object: Any) -> tuple[list[Any], tuple[int, ...]]:
+def _flat_parts(object: Any, dtype: Any) -> tuple[list[Any], tuple[int, ...]]:
     """The elements of nested sequences, and the shape that the nesting has."""
     if not isinstance(object, (list, tuple, range)):
         return [object], ()
-    rows = [_flat_parts(row) for row in object]
-    shapes = {outer for _, outer in rows}
-    if len(shapes) > 1:
-        raise TypeError(f"jnp.array: the parts of a list have different shapes: {sorted(shapes)}")
-    return [part for parts, _ in rows for part in parts], (len(rows), *(shapes.pop() if shapes else ()))
+    rows = [_flat_parts(row, dtype) for row in object]
+    outer = rows[0][1] if rows else ()
+    if any(each != outer for _, each in rows):  # lists beside arrays
+        rows = [([_joined(*parts, outer=each, dtype=dtype)] if each else parts, ()) for parts, each in rows]
+        outer = ()
+    return [part for parts, _ in rows for part in parts], (len(rows), *outer)
 
 
 @api("outer", "dtype")
 def _joined(*parts: Any, outer: tuple[int, ...], dtype: Any) -> Any:
     """Arrays of one shape laid out on the axes `outer`."""
-    parts = tuple(shaping.convert(as_array(part), dtype, False) for part in parts)
+    parts = tuple(shaping.convert(part, dtype, False) for part in parts)
     shapes = {aval_of(part).shape for part in parts}
     if len(shapes) > 1:
         raise TypeError(f"jnp.array: the parts of a list have different shapes: {sorted(shapes)}")
@@ -413,7 +414,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
     target = dtypes.result_type(*given) if dtype is None else dtypes.check_user_dtype_supported(dtype, "arange")
     if dtypes.kind(target) == "b":
         raise TypeError(f"jnp.arange does not accept dtype {target}. Accepted dtypes are subtypes of number.")
-    values = [value if type(value) in (int, float) else value.item() for value in given]
+    values = [value.item() if hasattr(value, "item") else value for value in given]
     low = values[0] if stop is not None else 0
     high = values[1] if stop is not None else values[0]
     jump = values[-1] if step is not None else 1
@@ -438,7 +439,8 @@ def _bound(value: Any) -> Any:
         raise ValueError(f"jnp.arange: arguments must be scalars, got an array of shape {np.shape(value)}")
     if dtypes.kind(aval_of(value).dtype) == "c":
         raise ValueError("jnp.arange does not take complex arguments")
-    return value if hasattr(value, "item") else int(value) if isinstance(value, int) else float(value)
+    return value if isinstance(value, bool) or hasattr(value, "item") else \
+        int(value) if isinstance(value, int) else float(value)
 
 
 @api("dtype", "size")

@@ -476,5 +476,5 @@ def _converted(value: Any, aval: Any) -> Any:
         warnings.warn(
             f"scatter inputs have incompatible types: cannot safely cast value from dtype={given.dtype} to dtype="
             f"{aval.dtype} with jax_numpy_dtype_promotion={config.numpy_dtype_promotion.value}. In future JAX releases "
-            "this will result in an error.", FutureWarning, stacklevel=dtypes._user_stacklevel())
+            "this will result in an error.", FutureWarning, stacklevel=dtypes.user_stacklevel())
     return shaping.convert(value, aval.dtype, False)

@@ -53,6 +53,8 @@ _LAZY_MODULES = ("core", "stages", "random", "nn", "scipy", "flatten_util", "tes
 _LAZY_NAMES = {
     **dict.fromkeys(("jvp", "linearize", "vjp", "grad", "value_and_grad", "linear_transpose"), "differentiate"),
     **dict.fromkeys(("jacfwd", "jacrev", "jacobian", "hessian"), "jacobians"),
+    **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient", "closure_convert"), "custom_derivatives"),
+    **dict.fromkeys(("checkpoint", "remat", "checkpoint_policies"), "ad_checkpoint"),
     "vmap": "vectorize",
 }
 

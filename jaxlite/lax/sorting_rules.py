@@ -1,0 +1,74 @@
+"""Derivative and batching rules of sorting: tangents are permuted as their values are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.batching import Axis, bring
+from jaxlite.interpreters.jvp import Zero, zero_for
+from jaxlite.lax import shaping
+from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
+from jaxlite.lax.reductions_rules import shifted
+from jaxlite.lax.sorting import approx_top_k_p, sort_p, top_k_p
+
+
+def _taken(x: Any, indices: Any, axis: int) -> Any:
+    """The elements of x at positions along an axis. No position comes twice on a line."""
+    rank = aval_of(x).ndim
+    others = tuple(each for each in range(rank) if each != axis)
+    numbers = GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(axis,), start_index_map=(axis,),
+                                     operand_batching_dims=others, start_indices_batching_dims=others)
+    return gather(x, indices, numbers, (1,) * rank, unique_indices=True)
+
+
+def _as_positions(indices: Any) -> Any:
+    return shaping.expand_dims(indices, (aval_of(indices).ndim,))
+
+
+@sort_p.def_jvp
+def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int, **params: Any) -> tuple[Any, Any]:
+    if all(type(g) is Zero for g in tangents):
+        outs = sort_p.bind(*primals, dimension=dimension, **params)
+        return outs, [zero_for(out) for out in outs]
+    shape = aval_of(primals[0]).shape
+    order = shaping.broadcasted_iota(np.uint32, shape, dimension)
+    *outs, order = sort_p.bind(*primals, order, dimension=dimension, **params)
+    positions = _as_positions(order)
+    return outs, [zero_for(out) if type(g) is Zero else _taken(g, positions, dimension)
+                  for g, out in zip(tangents, outs, strict=True)]
+
+
+@sort_p.def_batching
+def _sort_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, dimension: int,
+                **params: Any) -> tuple[list[Any], list[int]]:
+    first = next(dim for dim in dims if dim is not None)
+    args = [bring(arg, dim, axis.size, first) for arg, dim in zip(args, dims, strict=True)]
+    return sort_p.bind(*args, dimension=shifted(dimension, first), **params), [first] * len(args)
+
+
+def _def_top(primitive: Primitive, parameter: str) -> None:
+    """Set the rules of a primitive that gives values and where they are along an axis."""
+
+    @primitive.def_jvp
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+        (x,), (g,) = primals, tangents
+        values, indices = primitive.bind(x, **params)
+        if type(g) is not Zero:
+            g = _taken(g, _as_positions(indices), params[parameter] % aval_of(x).ndim)
+        return [values, indices], [zero_for(values) if type(g) is Zero else g, zero_for(indices)]
+
+    @primitive.def_batching
+    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, Any]:
+        (x,), (dim,) = args, dims
+        assert dim is not None
+        params[parameter] = shifted(params[parameter] % (aval_of(x).ndim - 1), dim)
+        return primitive.bind(x, **params), [dim, dim]
+
+
+_def_top(top_k_p, "axis")
+_def_top(approx_top_k_p, "reduction_dimension")

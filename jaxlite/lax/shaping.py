@@ -60,13 +60,13 @@ def _check_size(shape: tuple[int, ...]) -> None:
 
 
 def canonical_axis(axis: Any, rank: int, name: str = "axis") -> int:
-    """An axis in [0, rank) from one in [-rank, rank). Raises: ValueError out of that range."""
+    """An axis in [0, rank) from one in [-rank, rank). Raises: NumPy's AxisError, a ValueError, out of that range."""
     if isinstance(axis, Tracer):
         raise errors.ConcretizationTypeError(axis, f"{name} has to be known while tracing; mark the argument static "
                                                    "(static_argnums, static_argnames)")
     index = operator.index(axis)
     if not -rank <= index < rank:
-        raise ValueError(f"{name} {index} is out of bounds for array of dimension {rank}")
+        raise np.exceptions.AxisError(f"{name} {index} is out of bounds for array of dimension {rank}")
     return index + rank if index < 0 else index
 
 

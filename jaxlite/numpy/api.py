@@ -68,12 +68,19 @@ def api(*static: str) -> Callable[[F], F]:
                 try:
                     return call(*args, **kwargs) if state.trace is eager_trace else fun(*args, **kwargs)
                 except Exception as error:
-                    hide_own_frames(error)
-                    raise
+                    if not (isinstance(error, ValueError) and str(error).startswith("Non-hashable static")):
+                        hide_own_frames(error)
+                        raise
+                return call(*map(_hashable, args), **{name: _hashable(arg) for name, arg in kwargs.items()})
 
         return functools.wraps(fun)(wrapper)
 
     return decorate
+
+
+def _hashable(arg: Any) -> Any:
+    """Lists as tuples: `axis=[0, 1]` is static too."""
+    return tuple(map(_hashable, arg)) if isinstance(arg, list) else arg
 
 
 # --- checking and promoting arguments ----------------------------------------------------------------

@@ -53,17 +53,26 @@ def _highest(dtype: Any) -> Any:
     return np.inf
 
 
-def _scalar(value: Any, like: Any) -> Any:
-    """A scalar constant in the dtype of an array."""
-    return shaping.convert(np.asarray(value).astype(aval_of(like).dtype)[()], aval_of(like).dtype, False)
+def _mask_shape(name: str, x: Any, where: Any) -> tuple[int, ...]:
+    """The shape of an array and its mask, broadcast together, after checking them."""
+    mask, own = aval_of(where), aval_of(x).shape
+    if mask.dtype != dtypes.bool_:
+        raise ValueError(f"jnp.{name}: where must be None or a boolean array; got where.dtype={mask.dtype}.")
+    if mask.ndim > len(own):
+        raise ValueError(f"jnp.{name}: where must not have more axes than the array; got where.shape={mask.shape} for "
+                         f"an array of shape {own}.")
+    try:
+        return lax.broadcast_shapes(own, mask.shape)
+    except (TypeError, ValueError):
+        raise ValueError(f"jnp.{name}: Incompatible shapes for broadcasting: where.shape={mask.shape} for an array of "
+                         f"shape {own}.") from None
 
 
-def _masked(x: Any, where: Any, fill: Any) -> Any:
+def _masked(name: str, x: Any, where: Any, fill: Any) -> Any:
     """x where the mask holds, else a constant."""
     if where is None:
         return x
-    where = shaping.convert(where, bool)
-    shape = lax.broadcast_shapes(aval_of(x).shape, aval_of(where).shape)
+    shape = _mask_shape(name, x, where)
     x = _broadcast_to(x, shape)
     return lax.select(_broadcast_to(where, shape), x, shaping.full_like(x, fill))
 
@@ -76,39 +85,44 @@ def _broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
 def _reduce(name: str, a: Any, axis: Any, keepdims: bool, reducer: Callable, identity: Any, where: Any = None) -> Any:
     """Mask, reduce, restore axes. `identity` maps a dtype to what masked elements become."""
     if where is not None:
-        a = _masked(a, where, identity(aval_of(a).dtype) if callable(identity) else identity)
+        a = _masked(name, a, where, identity(aval_of(a).dtype) if callable(identity) else identity)
     shape = aval_of(a).shape
     axes = canonical_axes(axis, len(shape))
     return _keep(reducer(a, axes), shape, axes, keepdims)
 
 
-def _accumulator_dtype(aval: Any, dtype: Any, promote_integers: bool, name: str) -> tuple[Any, bool]:
-    """The result dtype of a sum or product, and its weak type."""
+def _accumulator_dtype(aval: Any, dtype: Any, promote_integers: bool, name: str) -> Any:
+    """The result dtype of a sum or product."""
     if dtype is not None:
-        return dtypes.check_user_dtype_supported(dtype, name), False
+        return dtypes.check_user_dtype_supported(dtype, name)
     kind = dtypes.kind(aval.dtype)
     if not promote_integers or kind not in "biu":
-        return (dtypes.to_numeric_dtype(aval.dtype) if kind == "b" else aval.dtype), aval.weak_type and kind != "b"
+        return dtypes.to_numeric_dtype(aval.dtype)
     if kind == "b":
-        return dtypes.default_dtype(int), False
+        return dtypes.default_dtype(int)
     least = dtypes.canonicalize_dtype(np.uint64 if kind == "u" else np.int64)
-    if dtypes.itemsize_bits(aval.dtype) < dtypes.itemsize_bits(least):
-        return least, aval.weak_type
-    return aval.dtype, aval.weak_type
+    return least if dtypes.itemsize_bits(aval.dtype) < dtypes.itemsize_bits(least) else aval.dtype
+
+
+def _check_initial(initial: Any) -> None:
+    if initial is not None and aval_of(initial).shape:
+        raise ValueError(f"initial value must be a scalar. Got array of shape {aval_of(initial).shape}")
 
 
 def _total(name: str, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any, promote_integers: bool,
            reducer: Callable, combine: Callable, identity: int) -> Any:
     check_arrays(name, a)
+    _check_initial(initial)
     a = as_array(a)
-    aval = aval_of(a)
-    result_dtype, weak = _accumulator_dtype(aval, dtype, promote_integers, name)
-    narrow = dtypes.kind(result_dtype) == "f" and dtypes.itemsize_bits(result_dtype) < 32
-    a = shaping.convert(a, dtypes.float32 if narrow else result_dtype, False)
+    dtype = _accumulator_dtype(aval_of(a), dtype, promote_integers, name)
+    if dtype == dtypes.bool_:  # whether some, or all, are nonzero
+        reducer, combine = (lax.reduce_and, ufuncs.logical_and) if identity else (lax.reduce_or, ufuncs.logical_or)
+    narrow = dtypes.kind(dtype) == "f" and dtypes.itemsize_bits(dtype) < 32
+    a = shaping.convert(a, dtypes.float32 if narrow else dtype, False)
     result = _reduce(name, a, axis, keepdims, reducer, identity, where)
     if initial is not None:
         result = combine(shaping.convert(initial, aval_of(result).dtype, False), result)
-    return shaping.convert(result, result_dtype, weak)
+    return shaping.convert(result, dtype, False)
 
 
 @api("axis", "dtype", "keepdims", "promote_integers", "out")
@@ -134,10 +148,12 @@ def prod(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdim
                   ufuncs.multiply, 1)
 
 
-def _extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any, reducer: Callable, combine: Callable,
+def _extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any, reducer: Callable,
+             combine: Callable,
              identity: Callable) -> Any:
     check_arrays(name, a)
-    a = as_array(a)
+    _check_initial(initial)
+    a = shaping.convert(as_array(a), None, False)
     aval = aval_of(a)
     axes = canonical_axes(axis, aval.ndim)
     if initial is None:
@@ -147,37 +163,39 @@ def _extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, where: 
             raise ValueError(f"reduction operation {name} does not have an identity, so to use a where mask one has to "
                              "specify 'initial'")
     if dtypes.kind(aval.dtype) == "c":
-        result = _complex_extreme(a, axes, keepdims, where, reducer, identity)
+        result = _complex_extreme(name, a, axes, keepdims, where, reducer, identity)
     else:
         result = _reduce(name, a, axis, keepdims, reducer, identity, where)
     return result if initial is None else combine(shaping.convert(initial, aval.dtype, False), result)
 
 
-def _complex_extreme(a: Any, axes: tuple[int, ...], keepdims: bool, where: Any, reducer: Callable, identity: Callable) -> Any:
+def _complex_extreme(name: str, a: Any, axes: tuple[int, ...], keepdims: bool, where: Any, reducer: Callable,
+                     identity: Callable) -> Any:
     """Lexicographic: the extreme real part, then the extreme imaginary part among those that have it."""
+    fill = identity(aval_of(lax.real(a)).dtype)
+    a = _masked(name, a, where, complex(fill, fill))
     shape = aval_of(a).shape
     real, imag = lax.real(a), lax.imag(a)
-    nan = lax.bitwise_or(lax.ne(real, real), lax.ne(imag, imag))
-    fill = identity(aval_of(real).dtype)
-    real = _masked(real, where, fill)
     best = _keep(reducer(real, axes), shape, axes, True)
     ties = lax.eq(real, _broadcast_to(best, shape))
-    second = _keep(reducer(_masked(_masked(imag, ties, fill), where, fill), axes), shape, axes, True)
-    any_nan = _keep(lax.reduce_or(nan, axes), shape, axes, True)
-    result = lax.select(any_nan, shaping.full_like(lax.complex(best, second), complex(np.nan, np.nan)),
-                        lax.complex(best, second))
+    second = _keep(reducer(lax.select(ties, imag, shaping.full_like(imag, fill)), axes), shape, axes, True)
+    any_nan = _keep(lax.reduce_or(lax.ne(a, a), axes), shape, axes, True)
+    result = lax.complex(best, second)
+    result = lax.select(any_nan, shaping.full_like(result, complex(np.nan, np.nan)), result)
     return result if keepdims else shaping.squeeze(result, axes)
 
 
 @api("axis", "keepdims", "out")
-def max(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+def max(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
+        where: Any = None) -> Any:
     """The greatest element over axes; NaN if there is one. An empty reduction needs `initial`."""
     _refuse_out("max", out)
     return _extreme("max", a, axis, keepdims, initial, where, lax.reduce_max, ufuncs.maximum, _lowest)
 
 
 @api("axis", "keepdims", "out")
-def min(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+def min(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
+        where: Any = None) -> Any:
     """The least element over axes; NaN if there is one. An empty reduction needs `initial`."""
     _refuse_out("min", out)
     return _extreme("min", a, axis, keepdims, initial, where, lax.reduce_min, ufuncs.minimum, _highest)
@@ -214,7 +232,7 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """How many elements over axes are nonzero."""
     check_arrays("count_nonzero", a)
     a = as_array(a)
-    return sum(lax.ne(a, _scalar(0, a)), axis=axis, dtype=dtypes.default_dtype(int), keepdims=keepdims)
+    return sum(lax.ne(a, shaping.full_like(a, 0)), axis=axis, dtype=dtypes.default_dtype(int), keepdims=keepdims)
 
 
 # --- moments -----------------------------------------------------------------------------------------
@@ -225,8 +243,7 @@ def _count(a: Any, axes: tuple[int, ...], where: Any, keepdims: bool, dtype: Any
     shape = aval_of(a).shape
     if where is None:
         return math.prod(shape[axis] for axis in axes)
-    mask = _broadcast_to(shaping.convert(where, bool), lax.broadcast_shapes(shape, aval_of(where).shape))
-    return sum(mask, axis=axes, dtype=dtype, keepdims=keepdims)
+    return sum(_broadcast_to(where, _mask_shape("mean", a, where)), axis=axes, dtype=dtype, keepdims=keepdims)
 
 
 def _mean_dtypes(name: str, a: Any, dtype: Any) -> tuple[Any, Any]:
@@ -251,7 +268,8 @@ def _divide(total: Any, count: Any) -> Any:
 
 
 @api("axis", "dtype", "keepdims", "out")
-def mean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def mean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
+         where: Any = None) -> Any:
     """The arithmetic mean over axes, in floating point; NaN for none. Half floats are averaged in 32 bits."""
     _refuse_out("mean", out)
     return _mean(a, axis, dtype, keepdims, where)
@@ -260,12 +278,11 @@ def mean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdim
 def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any, name: str = "mean") -> Any:
     check_arrays(name, a)
     a = as_array(a)
-    weak = dtype is None and aval_of(a).weak_type and dtypes.kind(aval_of(a).dtype) != "b"
     computation, result_dtype = _mean_dtypes(name, a, dtype)
     axes = canonical_axes(axis, aval_of(a).ndim)
     total = sum(shaping.convert(a, computation, False), axis=axes, keepdims=keepdims, where=where)
     result = _divide(total, _count(a, axes, where, keepdims, computation))
-    return shaping.convert(result, result_dtype, weak)
+    return shaping.convert(result, result_dtype, False)
 
 
 @api("axis", "dtype", "keepdims", "out")
@@ -287,7 +304,7 @@ def _variance(a: Any, ddof: Any, mean: Any, where: Any, axis: Any, dtype: Any, k
     freedom = lax.sub(shaping.convert(count, dtype, False), shaping.convert(ddof, dtype, False)) \
         if isinstance(count, int) else ufuncs.subtract(count, shaping.convert(ddof, dtype, False))
     result = ufuncs.true_divide(total, freedom)
-    positive = lax.gt(freedom, _scalar(0, freedom))
+    positive = lax.gt(freedom, shaping.full_like(freedom, 0))
     result = _where(positive, result, np.nan)
     return shaping.convert(result, result_dtype, False)
 
@@ -302,8 +319,7 @@ def _variance_dtypes(a: Any, dtype: Any) -> tuple[Any, Any]:
     if dtype is not None:
         result = dtypes.check_user_dtype_supported(dtype, "var")
         if dtypes.kind(source) == "c" and dtypes.kind(result) != "c":
-            raise ValueError(f"jnp.var does not yet support real dtype parameters when computing the variance of an array "
-                             f"of complex values. The semantics of numpy.var seem unclear in this case; got {result}.")
+            raise ValueError(f"jnp.var: dtype must be complex for the variance of a complex array; got {result}.")
         result = dtypes.to_inexact_dtype(result)
         computation = dtypes.lattice_result(source, False, result, False)[0]
     else:
@@ -379,14 +395,16 @@ def _nan_extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, whe
 
 
 @api("axis", "keepdims", "out")
-def nanmax(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+def nanmax(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
+           where: Any = None) -> Any:
     """The greatest element that is not NaN; NaN if all are."""
     _refuse_out("nanmax", out)
     return _nan_extreme("nanmax", a, axis, keepdims, initial, where, max, _lowest)
 
 
 @api("axis", "keepdims", "out")
-def nanmin(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None, where: Any = None) -> Any:
+def nanmin(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
+           where: Any = None) -> Any:
     """The least element that is not NaN; NaN if all are."""
     _refuse_out("nanmin", out)
     return _nan_extreme("nanmin", a, axis, keepdims, initial, where, min, _highest)
@@ -411,7 +429,8 @@ def nanprod(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keep
 
 
 @api("axis", "dtype", "keepdims", "out")
-def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, where: Any = None) -> Any:
+def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False,
+            where: Any = None) -> Any:
     """The mean of the elements that are not NaN."""
     _refuse_out("nanmean", out)
     check_arrays("nanmean", a)
@@ -435,7 +454,8 @@ def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof:
         return var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
     valid = lax.bitwise_not(_is_nan(a))
     if where is not None:
-        valid = ufuncs.bitwise_and(valid, shaping.convert(where, bool))
+        _mask_shape("nanvar", a, where)
+        valid = ufuncs.bitwise_and(valid, where)
     return _variance(_without_nan(a, 0), ddof, mean, valid, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
@@ -459,7 +479,7 @@ def _running(name: str, a: Any, axis: Any, dtype: Any, operation: Callable, fill
         a, axis = shaping.reshape(a, (math.prod(aval_of(a).shape),)), 0
     elif not aval_of(a).shape:
         a = shaping.reshape(a, (1,))
-    (axis,) = canonical_axes(axis, aval_of(a).ndim)
+    axis = shaping.canonical_axis(axis, aval_of(a).ndim)
     if dtype is None:
         aval = aval_of(a)
         dtype = dtypes.default_dtype(int) if dtypes.kind(aval.dtype) == "b" else aval.dtype
@@ -507,13 +527,13 @@ def _cumulative(name: str, x: Any, axis: Any, dtype: Any, include_initial: bool,
                          "scalar array was given.")
     if axis is None:
         if rank > 1:
-            raise ValueError(f"The input array has rank {rank}, however axis was not set to an explicit value. The axis "
-                             "argument is only optional for one-dimensional arrays.")
+            raise ValueError(f"The input array has rank {rank}, however axis was not set to an explicit value. The "
+                             "axis argument is only optional for one-dimensional arrays.")
         axis = 0
     (axis,) = canonical_axes(axis, rank)
     kind = dtypes.kind(aval_of(x).dtype)
     if dtype is None and kind in "iub":
-        dtype = _accumulator_dtype(aval_of(x), None, True, name)[0]
+        dtype = _accumulator_dtype(aval_of(x), None, name == "cumulative_sum", name)
     result = function(x, axis=axis, dtype=dtype)
     if include_initial:
         shape = list(aval_of(result).shape)

@@ -31,10 +31,7 @@ def _position(name: str, a: Any, axis: Any, out: Any, keepdims: Any, search: Cal
         line, axis = shaping.reshape(a, (aval_of(a).size,)), 0
         kept = (1,) * len(shape)
     else:
-        axis = operator.index(axis)
-        if not -len(shape) <= axis < len(shape):
-            raise np.exceptions.AxisError(axis, len(shape))
-        axis %= len(shape)
+        axis = shaping.canonical_axis(axis, len(shape))
         kept = (*shape[:axis], 1, *shape[axis + 1:])
     if not aval_of(line).shape[axis]:
         raise ValueError(f"attempt to get {name.removeprefix('nan')} of an empty sequence: the shape is {shape}")
@@ -175,6 +172,8 @@ def true_positions(mask: Any, size: int, fill: int = 0) -> tuple[Any, Any]:
         return positions, shaping.full((), 0, dtype)
     rank = lax.cumsum(shaping.convert(mask, dtype, False), 0)
     found = lax.squeeze(lax.slice_in_dim(rank, count - 1, count), (0,))
+    if not size:
+        return positions, found
     # Each true element writes its position at its rank; the others write out of bounds, that is nowhere.
     target = lax.select(mask, lax.sub(rank, scalar(1, dtype)), shaping.full_like(rank, size))
     return indexing.scatter_at(positions, target, shaping.iota(dtype, count), "set", mode="drop",

@@ -303,7 +303,7 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
     """
     check_arrays("average", a, *(() if weights is None else (weights,)))
     if weights is None:
-        result = reductions.mean(a, axis=axis, keepdims=keepdims)
+        result = shaping.convert(reductions.mean(a, axis=axis, keepdims=keepdims), None, False)
         if not returned:
             return result
         shape = aval_of(a).shape
@@ -365,6 +365,9 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
         x = shaping.concatenate([x, other], 0)
     dtype = aval_of(x).dtype
     samples = aval_of(x).shape[1]
+    if not samples:
+        return shaping.squeeze(shaping.full((aval_of(x).shape[0],) * 2, np.nan, dtype),
+                               (0, 1) if aval_of(x).shape[0] == 1 else ())
     ddof = (0 if bias else 1) if ddof is None else ddof
     w = None
     if fweights is not None:
@@ -472,6 +475,8 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
         x = shaping.convert(lax.min(x, scalar(length, dtype)), dtypes.int32, False)
     x = lax.max(x, scalar(0, aval_of(x).dtype))
     counted = dtypes.default_dtype(int) if weights is None else aval_of(weights).dtype
+    if not length:
+        return shaping.full((0,), 0, counted)
     each: Any = scalar(1, counted) if weights is None else weights
     return indexing.scatter_at(shaping.full((length,), 0, counted), x, each, "add", mode="drop",
                                wrap_negative_indices=False)
@@ -516,10 +521,10 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Sequence[Any] | None = No
     return _edges(a, edges, _range("histogram_bin_edges", range), count=count)
 
 
-@api("count")
-def _edges(a: Any, edges: Any, range: Any, count: int | None) -> Any:
+@api("count", "dtype")
+def _edges(a: Any, edges: Any, range: Any, count: int | None, dtype: Any = None) -> Any:
     a = as_array(a)
-    dtype = dtypes.to_inexact_dtype(aval_of(a).dtype)
+    dtype = dtypes.to_inexact_dtype(aval_of(a).dtype) if dtype is None else dtype
     if count is None:
         return shaping.convert(edges, dtype, False)
     low, high = (reductions.min(a), reductions.max(a)) if range is None else range
@@ -572,15 +577,21 @@ def histogram(a: Any, bins: Any = 10, range: Sequence[Any] | None = None, weight
 
 @api("count", "density")
 def _histogram(a: Any, edges: Any, range: Any, weights: Any, count: int | None, density: bool) -> tuple[Any, Any]:
-    edges = _edges(a, edges, range, count=count)
-    a = shaping.convert(shaping.reshape(a, (aval_of(a).size,)), aval_of(edges).dtype, False)
-    weights = shaping.full_like(a, 1) if weights is None else _inexact(as_array(weights))
+    a = as_array(a)
+    avals = [aval_of(a)] if weights is None or is_complex(weights) else [aval_of(a), aval_of(weights)]
+    dtype = dtypes.to_inexact_dtype(dtypes.lattice_join(tuple((aval.dtype, aval.weak_type) for aval in avals))[0])
+    counted = dtype if weights is None or not is_complex(weights) else aval_of(weights).dtype
+    edges = _edges(a, edges, range, count=count, dtype=dtype)
+    a = shaping.convert(shaping.reshape(a, (aval_of(a).size,)), dtype, False)
+    # Half floats could not count beyond a few thousand.
+    wide = dtypes.float32 if dtypes.itemsize_bits(counted) < 32 else counted
+    weights = shaping.full(aval_of(a).shape, 1, wide) if weights is None else \
+        shaping.convert(shaping.reshape(weights, aval_of(a).shape), wide, False)
     size = aval_of(edges).size
-    counts = _bincount(_bin(a, edges), shaping.reshape(weights, (aval_of(a).size,)), length=size)
-    counts = lax.slice_in_dim(counts, min(size, 1), size)
+    counts = lax.slice_in_dim(_bincount(_bin(a, edges), weights, length=size), min(size, 1), size)
     if density:
         counts = ufuncs.true_divide(ufuncs.true_divide(counts, _widths(edges)), reductions.sum(counts))
-    return counts, edges
+    return shaping.convert(counts, counted, False), edges
 
 
 def _widths(edges: Any) -> Any:

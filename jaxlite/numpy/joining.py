@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxlite.core import dtypes
-from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.core.tracing import Tracer
+from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes
 
@@ -75,7 +75,7 @@ def _stack(*parts: Any, axis: int, dtype: Any) -> Any:
         raise ValueError("All input arrays must have the same shape, got "
                          f"{', '.join(str(aval_of(value).shape) for value in values)}.")
     axis = shaping.canonical_axis(axis, len(first) + 1)
-    return shaping.concatenate([shaping.expand_dims(value, (axis,)) for value in values], axis)
+    return shaping.stack(values, axis)
 
 
 def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:

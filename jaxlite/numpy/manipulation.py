@@ -21,7 +21,8 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import joining, ufuncs
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays
-from jaxlite.numpy.creation import asarray, shape_of
+from jaxlite.numpy.creation import shape_of
+from jaxlite.numpy.index_plan import write
 
 
 def _checked(name: str, a: Any) -> Any:
@@ -32,8 +33,8 @@ def _checked(name: str, a: Any) -> Any:
 def concrete(name: str, argument: str, value: Any) -> np.ndarray:
     """The host value of an argument that decides shapes. Raises: ConcretizationTypeError for a traced one."""
     if isinstance(value, Tracer):
-        raise ConcretizationTypeError(value, f"the argument {argument!r} of jnp.{name} decides the shape of its result, "
-                                             "so it must be concrete; mark it static")
+        raise ConcretizationTypeError(value, f"the argument {argument!r} of jnp.{name} decides the shape of its "
+                                             "result, so it must be concrete; mark it static")
     return np.asarray(value)
 
 
@@ -78,10 +79,10 @@ def _new_shape(shape: Any, total: int, old: tuple[int, ...]) -> tuple[int, ...]:
             raise
     if -1 not in shape:
         if builtins.any(each < 0 for each in shape):
-            raise ValueError(f"cannot reshape array of shape {old} into shape {shape}: sizes must be non-negative or -1")
+            raise ValueError(f"cannot reshape array of shape {old} into shape {shape}: a size is negative")
         return shape
     if shape.count(-1) > 1:
-        raise ValueError(f"cannot reshape array of shape {old} into shape {shape}: only one size may be -1")
+        raise TypeError(f"cannot reshape array of shape {old} into shape {shape}: only one size may be -1")
     known = math.prod(each for each in shape if each != -1)
     if known == 0 or total % known:
         raise TypeError(f"cannot reshape array of shape {old} (size {total}) into shape {shape}")
@@ -126,23 +127,39 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     return reshape(a, (math.prod(aval_of(a).shape),), order)
 
 
-@api("axis")
+def _static_axes(axis: Any) -> Any:
+    """An axis argument that can be a key: None, an int, or a tuple of ints."""
+    if axis is None or type(axis) is int:
+        return axis
+    if isinstance(axis, Tracer):
+        raise ConcretizationTypeError(axis, "an axis must be concrete; mark it static")
+    if isinstance(axis, (tuple, list)) or getattr(axis, "ndim", 0):
+        return tuple(map(operator.index, axis))
+    return operator.index(axis)
+
+
 def squeeze(a: Any, axis: int | Sequence[int] | None = None) -> Any:
-    """Without axes of size 1: all of them, or the given ones."""
-    a = _checked("squeeze", a)
-    sizes = aval_of(a).shape
-    if axis is None:
-        axes: Any = [each for each, extent in enumerate(sizes) if extent == 1]
-    else:
-        axes = canonical_axes(axis, len(sizes))
-    return shaping.squeeze(a, axes)
+    """Without axes of size 1: all of them, or the given ones. Raises: ValueError for axes of other sizes."""
+    check_arrays("squeeze", a)
+    return _squeeze(a, axis=_static_axes(axis))
 
 
 @api("axis")
+def _squeeze(a: Any, axis: Any) -> Any:
+    sizes = aval_of(a).shape
+    axes = [each for each, size in enumerate(sizes) if size == 1] if axis is None else canonical_axes(axis, len(sizes))
+    return shaping.squeeze(as_array(a), axes)
+
+
 def expand_dims(a: Any, axis: int | Sequence[int]) -> Any:
     """With new axes of size 1 at these positions of the result."""
-    a = _checked("expand_dims", a)
-    return shaping.expand_dims(a, axis if isinstance(axis, (tuple, list)) else (operator.index(axis),))
+    check_arrays("expand_dims", a)
+    return _expand_dims(a, axis=_static_axes(axis))
+
+
+@api("axis")
+def _expand_dims(a: Any, axis: Any) -> Any:
+    return shaping.expand_dims(as_array(a), axis if isinstance(axis, tuple) else (axis,))
 
 
 @api("shape", "out_sharding")
@@ -193,14 +210,12 @@ def _atleast(name: str, rank: int) -> Callable:
         return shaping.expand_dims(a, range(rank - old))
 
     def function(*arys: Any) -> Any:
-        if len(arys) == 1 and isinstance(arys[0], (list, tuple)):
-            arys = (asarray(arys[0]),)
         check_arrays(name, *arys)
         results = [raise_rank(each) for each in arys]
         return results[0] if len(results) == 1 else results
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The arrays with at least {rank} axes; new ones have size 1. One array for one argument, else a list."
+    function.__doc__ = f"The arrays with at least {rank} axes; new ones have size 1. A list for several arrays."
     return function
 
 
@@ -230,14 +245,19 @@ def resize(a: Any, new_shape: Any) -> Any:
 # --- order of axes -----------------------------------------------------------------------------------
 
 
-@api("axes")
 def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
-    """With axes in another order; reversed for None."""
-    a = _checked("transpose", a)
+    """With axes in another order; reversed for None. Raises: TypeError if `axes` does not name each axis once."""
+    check_arrays("transpose", a)
+    return _transpose(a, axes=None if axes is None else _static_axes(tuple(axes)))
+
+
+@api("axes")
+def _transpose(a: Any, axes: Any) -> Any:
+    a = as_array(a)
     rank = aval_of(a).ndim
     order = range(rank)[::-1] if axes is None else [shaping.canonical_axis(axis, rank) for axis in axes]
     if axes is not None and sorted(order) != list(range(rank)):
-        raise ValueError(f"axes {tuple(axes)} do not match array of shape {aval_of(a).shape}")
+        raise TypeError(f"axes {tuple(axes)} do not match array of shape {aval_of(a).shape}")
     return shaping.transpose(a, order)
 
 
@@ -402,25 +422,21 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
       axis: over all elements, flattened, for None.
       total_repeat_length: the size of the axis afterwards; the last element fills up what is missing.
     """
-    check_arrays("repeat", a)
+    check_arrays("repeat", a, repeats)
     if axis is None:
         a, axis = ravel(a), 0
     elif not aval_of(a).ndim:
         a = reshape(a, (1,))
     axis = shaping.canonical_axis(axis, aval_of(a).ndim)
     extent = aval_of(a).shape[axis]
-    if isinstance(repeats, (list, tuple)):
-        repeats = np.asarray(repeats)
-    if np.ndim(repeats) > 1 if not isinstance(repeats, Tracer) else repeats.ndim > 1:
-        raise ValueError("repeats must be a scalar or a one-dimensional array")
     if total_repeat_length is None:
-        counts = concrete("repeat", "repeats", repeats)
+        counts = concrete("repeat", "repeats", repeats).reshape(-1)
         if counts.dtype.kind not in "iub":
             raise TypeError(f"repeat requires integer repeats, got dtype {counts.dtype}")
         if (counts < 0).any():
             raise ValueError("repeats may not contain negative values.")
         if counts.size == 1:
-            return _repeat_evenly(a, count=int(counts.reshape(())), axis=axis)
+            return _repeat_evenly(a, count=int(counts[0]), axis=axis)
         if counts.size != extent:
             raise ValueError(f"repeat: axis {axis} has size {extent}, got {counts.size} repeats")
         return _take(a, np.repeat(np.arange(extent, dtype=np.int32), counts), axis=axis)
@@ -448,21 +464,22 @@ def _take_numbers(rank: int, axis: int) -> Any:
                                       collapsed_slice_dims=(axis,), start_index_map=(axis,))
 
 
+def _marked(positions: Any, total: int) -> Any:
+    """How often each of 0, ..., total - 1 is among the positions."""
+    return write(shaping.full((total,), 0, dtypes.int32), positions, np.int32(1), "add", mode="drop", wrap=False)
+
+
 @api("axis", "total")
 def _repeat_traced(a: Any, repeats: Any, axis: int, total: int) -> Any:
     a = as_array(a)
     extent = aval_of(a).shape[axis]
     if not extent or not total:
-        sizes = list(aval_of(a).shape)
-        sizes[axis] = total
-        return shaping.full(sizes, 0, aval_of(a).dtype)
+        return lax.slice_in_dim(a, 0, 0, axis=axis)
     counts = shaping.convert(repeats, dtypes.int32, False)
-    counts = _broadcast_to(shaping.reshape(counts, aval_of(counts).shape or (1,)), shape=(extent,))
-    ends = lax.cumsum(counts)
-    row = shaping.broadcasted_iota(dtypes.int32, (total, extent), 0)
-    passed = lax.ge(row, shaping.broadcast_in_dim(ends, (total, extent), (1,)))
-    positions = lax.reduce_sum(shaping.convert(passed, dtypes.int32, False), (1,))
-    return _take(a, positions, axis=axis)
+    counts = _broadcast_to(shaping.reshape(counts, (aval_of(counts).size,)), shape=(extent,))
+    # An element begins where all before it end, so each place belongs to the element whose number is that of the
+    # ends up to there.
+    return _take(a, lax.cumsum(_marked(lax.cumsum(counts), total)), axis=axis)
 
 
 @api("axis")
@@ -531,14 +548,20 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
         return shaping.rev(m, (first, second))
     order = list(range(aval_of(m).ndim))
     order[first], order[second] = order[second], order[first]
-    return shaping.transpose(shaping.rev(m, (second,)), order) if k == 1 else shaping.rev(shaping.transpose(m, order), (second,))
+    if k == 1:
+        return shaping.transpose(shaping.rev(m, (second,)), order)
+    return shaping.rev(shaping.transpose(m, order), (second,))
+
+
+def flip(m: Any, axis: int | Sequence[int] | None = None) -> Any:
+    """With the order of elements reversed along axes; all for None."""
+    check_arrays("flip", m)
+    return _flip(m, axis=_static_axes(axis))
 
 
 @api("axis")
-def flip(m: Any, axis: int | Sequence[int] | None = None) -> Any:
-    """With the order of elements reversed along axes; all for None."""
-    m = _checked("flip", m)
-    return shaping.rev(m, canonical_axes(axis, aval_of(m).ndim))
+def _flip(m: Any, axis: Any) -> Any:
+    return shaping.rev(as_array(m), canonical_axes(axis, aval_of(m).ndim))
 
 
 def flipud(m: Any) -> Any:
@@ -586,7 +609,8 @@ def diag(v: Any, k: int = 0) -> Any:
         raise ValueError("diag input must be 1d or 2d")
     n = aval.shape[0] + builtins.abs(k)
     low = builtins.max(k, 0)
-    padded = shaping.pad(v, shaping.convert(np.asarray(0), aval.dtype, aval.weak_type), ((low, n - aval.shape[0] - low, 0),))
+    zero = shaping.convert(0, aval.dtype, aval.weak_type)
+    padded = shaping.pad(v, zero, ((low, n - aval.shape[0] - low, 0),))
     row = shaping.broadcasted_iota(dtypes.int32, (n, n), 0)
     column = shaping.broadcasted_iota(dtypes.int32, (n, n), 1)
     mask = lax.eq(lax.add(row, shaping.full_like(row, k)), column)
@@ -596,7 +620,7 @@ def diag(v: Any, k: int = 0) -> Any:
 
 def diagflat(v: Any, k: int = 0) -> Any:
     """A matrix with all elements of an array on its k-th diagonal."""
-    return diag(ravel(v), k)
+    return diag(shaping.convert(ravel(v), weak_type=False), k)
 
 
 # --- inserting and removing --------------------------------------------------------------------------
@@ -622,7 +646,7 @@ def _positions(name: str, obj: Any, extent: int) -> np.ndarray:
     if found.size == 0:
         return found.astype(np.int64).reshape(-1)
     if found.dtype.kind not in "iu":
-        raise TypeError(f"{name}: obj must be integers, booleans or a slice, got dtype {found.dtype}")
+        raise ValueError(f"{name}: obj must be integers, booleans or a slice, got dtype {found.dtype}")
     return found
 
 
@@ -633,7 +657,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
       obj: what to remove: an int, a slice, or an array of ints or booleans; concrete, unless it is a scalar or
         `assume_unique_indices` promises different integers.
     """
-    check_arrays("delete", arr)
+    check_arrays("delete", arr, 0 if isinstance(obj, slice) else obj)
     if axis is None:
         arr, axis = ravel(arr), 0
     arr = as_array(arr)
@@ -650,55 +674,61 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
 
 @api("axis")
 def _delete_traced(arr: Any, obj: Any, axis: int) -> Any:
-    extent = aval_of(arr).shape[axis]
-    gone = shaping.reshape(shaping.convert(obj, dtypes.int32, False), (aval_of(obj).size,))
-    count = aval_of(gone).size
-    gone = lax.sort(lax.select(lax.lt(gone, shaping.full_like(gone, 0)), lax.add(gone, shaping.full_like(gone, extent)), gone))
-    target = shaping.iota(dtypes.int32, extent - count)
-    # The k-th kept element comes after as many removed ones as have (index - rank) <= k.
-    offsets = lax.sub(gone, shaping.iota(dtypes.int32, count))
-    passed = lax.ge(shaping.broadcast_in_dim(target, (extent - count, count), (0,)),
-                    shaping.broadcast_in_dim(offsets, (extent - count, count), (1,)))
-    shift = lax.reduce_sum(shaping.convert(passed, dtypes.int32, False), (1,))
-    return _take(arr, lax.add(target, shift), axis=axis)
+    extent, count = aval_of(arr).shape[axis], aval_of(obj).size
+    gone = _wrapped(obj, extent)
+    # The k-th kept element comes after as many removed ones as have (position - rank) <= k.
+    offsets = lax.sub(lax.sort(gone), shaping.iota(dtypes.int32, count))
+    shift = lax.cumsum(_marked(offsets, extent - count))
+    return _take(arr, lax.add(shaping.iota(dtypes.int32, extent - count), shift), axis=axis)
+
+
+def _wrapped(positions: Any, extent: int) -> Any:
+    """Positions in an axis as a vector, negative ones counted from the end, those out of range at the ends."""
+    found = shaping.convert(positions, dtypes.int32, False)
+    found = shaping.reshape(found, (aval_of(positions).size,))
+    found = lax.select(lax.lt(found, np.int32(0)), lax.add(found, np.int32(extent)), found)
+    return lax.clamp(np.int32(0), found, np.int32(extent))
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    """An array with values put in before some elements of an axis; of all elements, flattened, for None."""
-    check_arrays("insert", arr, 0 if isinstance(obj, (slice, list, tuple)) else obj, values)
+    """An array with values put in before some elements of an axis; of all elements, flattened, for None.
+
+    Args:
+      obj: before which elements: an int (all values go there), a slice, or an array of ints or booleans; positions
+        out of range are the ends. Ints may be traced.
+      values: converted to the array's dtype, and broadcast.
+    """
+    check_arrays("insert", arr, 0 if isinstance(obj, slice) else obj, values)
     if axis is None:
         arr, axis = ravel(arr), 0
-    arr = as_array(arr)
     axis = shaping.canonical_axis(axis, aval_of(arr).ndim)
-    extent = aval_of(arr).shape[axis]
-    positions = _positions("insert", obj, extent)
-    values = shaping.convert(as_array(values), aval_of(arr).dtype, False)
-    if aval_of(values).ndim < aval_of(arr).ndim:
-        values = shaping.broadcast_to_rank(values, aval_of(arr).ndim)
-    if positions.ndim == 0:
-        if not -extent <= positions <= extent:
-            raise IndexError(f"insert: index {int(positions)} is out of bounds for axis {axis} with size {extent}")
-        values = moveaxis(values, 0, axis)
-        places = np.full(aval_of(values).shape[axis], positions)
-    else:
-        places = positions.reshape(-1)
-    if places.size and (places.min() < -extent or places.max() > extent):
-        raise IndexError(f"insert: an index is out of bounds for axis {axis} with size {extent}")
-    places = np.where(places < 0, places + extent, places)
-    order = np.argsort(places, kind="stable")
-    slots = np.empty_like(places)
-    slots[order] = places[order] + np.arange(places.size)
-    total = extent + places.size
-    is_old = np.ones(total, bool)
-    is_old[slots] = False
+    if not isinstance(obj, Tracer) or obj.dtype == dtypes.bool_:
+        obj = _positions("insert", obj, aval_of(arr).shape[axis]).astype(np.int32)
+    return _insert(arr, obj, values, axis=axis)
+
+
+@api("axis")
+def _insert(arr: Any, obj: Any, values: Any, axis: int) -> Any:
+    arr = as_array(arr)
     sizes = list(aval_of(arr).shape)
-    sizes[axis] = places.size
+    extent = sizes[axis]
+    values = shaping.convert(values, aval_of(arr).dtype, aval_of(arr).weak_type)
+    if aval_of(values).ndim < len(sizes):
+        values = shaping.broadcast_to_rank(values, len(sizes))
+    places = _wrapped(obj, extent)
+    if not aval_of(obj).ndim:
+        values = moveaxis(values, 0, axis)
+        places = _broadcast_to(places, shape=(aval_of(values).shape[axis],))
+    count = aval_of(places).shape[0]
+    sizes[axis] = count
     values = broadcast_to(values, tuple(sizes))
-    # One gather from both arrays laid end to end.
-    source = np.empty(total, np.int32)
-    source[is_old] = np.arange(extent)
-    source[slots] = extent + np.arange(places.size)
-    return _take(shaping.concatenate([shaping.convert(arr, None, False), values], axis), source, axis=axis)
+    # One gather from both arrays laid end to end. Values at one place keep their order.
+    places, order = lax.sort((places, shaping.iota(dtypes.int32, count)), num_keys=1)
+    is_new = _marked(lax.add(places, shaping.iota(dtypes.int32, count)), extent + count)
+    passed = lax.cumsum(is_new)
+    new = lax.add(_take(order, lax.sub(passed, np.int32(1)), axis=0), np.int32(extent)) if count else is_new
+    source = lax.select(lax.gt(is_new, np.int32(0)), new, lax.sub(shaping.iota(dtypes.int32, extent + count), passed))
+    return _take(shaping.concatenate([arr, values], axis), source, axis=axis)
 
 
 def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Any:
@@ -725,13 +755,11 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
     """
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.compress is not supported.")
-    check_arrays("compress", a)
+    check_arrays("compress", condition, a)
     if axis is None:
         a, axis = ravel(a), 0
     a = as_array(a)
     axis = shaping.canonical_axis(axis, aval_of(a).ndim)
-    if isinstance(condition, (list, tuple)):
-        condition = np.asarray(condition)
     if aval_of(condition).ndim != 1:
         raise ValueError("condition must be a 1D array")
     extent = aval_of(a).shape[axis]
@@ -772,7 +800,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     options = [choices[index] for index in range(len(choices))]
     if not options:
         raise ValueError("choices must be a non-empty sequence of arrays")
-    if dtypes.kind(aval_of(a).dtype) not in "iub":
+    if dtypes.kind(aval_of(a).dtype) not in "iu":
         raise ValueError("`a` array must be integer typed")
     if mode == "raise":
         found = concrete("choose", "a", a)
@@ -788,7 +816,7 @@ def _choose(a: Any, *options: Any, mode: str) -> Any:
     a = shaping.convert(as_array(a), dtypes.int32, False)
     count = len(options)
     a = ufuncs.remainder(a, count) if mode == "wrap" else lax.clamp(np.int32(0), a, np.int32(count - 1))
-    a, *options = _broadcast_arrays(a, *joining.promoted(options))
+    a, *options = _broadcast_arrays(a, *(shaping.convert(each, weak_type=False) for each in joining.promoted(options)))
     return lax.select_n(a, *options)
 
 
@@ -831,7 +859,8 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitord
     rank = aval_of(a).ndim
     axis = shaping.canonical_axis(axis, rank)
     sizes = aval_of(a).shape
-    wide = shaping.broadcast_in_dim(a, (*sizes[:axis + 1], 8, *sizes[axis + 1:]), [each + (each > axis) for each in range(rank)])
+    wide = shaping.broadcast_in_dim(a, (*sizes[:axis + 1], 8, *sizes[axis + 1:]),
+                                    [each + (each > axis) for each in range(rank)])
     weights = np.arange(8, dtype=np.uint8)[:: -1 if bitorder == "big" else 1]
     shifted = lax.shift_right_logical(wide, shaping.broadcast_in_dim(weights, aval_of(wide).shape, (axis + 1,)))
     bits = lax.bitwise_and(shifted, shaping.full_like(shifted, 1))

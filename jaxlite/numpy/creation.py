@@ -310,9 +310,6 @@ def shape_of(shape: Any, name: str = "shape") -> tuple[int, ...]:
     """
     if not isinstance(shape, (tuple, list)):
         shape = tuple(shape) if getattr(shape, "ndim", 1) and hasattr(shape, "__iter__") else (shape,)
-    for size in shape:
-        if isinstance(size, (int, np.integer)) and size < 0:
-            raise TypeError(f"{name} must have non-negative sizes, got {tuple(shape)}")
     return shaping.canonical_shape(shape, name)
 
 

@@ -121,10 +121,18 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
 
 def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     """All elements in one axis."""
-    check_arrays("ravel", a)
+    if order == "C":
+        return _ravel(a)
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'.")
+    check_arrays("ravel", a)
     return reshape(a, (math.prod(aval_of(a).shape),), order)
+
+
+@api()
+def _ravel(a: Any, /) -> Any:
+    a = _checked("ravel", a)
+    return shaping.reshape(a, (aval_of(a).size,))
 
 
 def _static_axes(axis: Any) -> Any:

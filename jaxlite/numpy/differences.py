@@ -13,7 +13,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import joining, reductions, ufuncs
-from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, is_complex, promote_dtypes, promote_dtypes_inexact
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, is_complex, promote_dtypes_inexact
 from jaxlite.numpy.arithmetic import add, equal, greater, less, multiply, not_equal, remainder, subtract, true_divide
 from jaxlite.numpy.searching import searchsorted
 from jaxlite.numpy.selection import where
@@ -98,7 +98,8 @@ def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edg
     if len(spacings) != len(axes):
         raise TypeError(f"Invalid number of spacing arguments {len(spacings)} for {axes=}")
     if min([aval_of(f).shape[each] for each in axes], default=2) < 2:
-        raise ValueError("Shape of array too small to calculate a numerical gradient, at least 2 elements are required.")
+        raise ValueError("Shape of array too small to calculate a numerical gradient, at least 2 elements are "
+                         "required.")
     results = [_gradient(f, spacing if not isinstance(spacing, (list, tuple)) else np.asarray(spacing), axis=each)
                for each, spacing in zip(axes, spacings, strict=True)]
     return results[0] if len(results) == 1 else results
@@ -113,7 +114,8 @@ def _gradient(f: Any, spacing: Any, axis: int) -> Any:
         return _slice(f, start, stop, axis)
 
     if not aval_of(spacing).shape:
-        inner = true_divide(multiply(subtract(part(2, size), part(0, size - 2)), shaping.full((), 0.5, aval_of(f).dtype)), spacing)
+        half = shaping.full((), 0.5, aval_of(f).dtype)
+        inner = true_divide(multiply(subtract(part(2, size), part(0, size - 2)), half), spacing)
         low = true_divide(subtract(part(1, 2), part(0, 1)), spacing)
         high = true_divide(subtract(part(size - 1, size), part(size - 2, size - 1)), spacing)
     else:
@@ -123,15 +125,18 @@ def _gradient(f: Any, spacing: Any, axis: int) -> Any:
         steps = subtract(_slice(spacing, 1, size, 0), _slice(spacing, 0, size - 1, 0))
 
         def along(values: Any) -> Any:
-            return shaping.broadcast_in_dim(values, [aval_of(values).size if each == axis else 1 for each in range(rank)], (axis,))
+            shape = [aval_of(values).size if each == axis else 1 for each in range(rank)]
+            return shaping.broadcast_in_dim(values, shape, (axis,))
 
         left, right = along(_slice(steps, 0, size - 2, 0)), along(_slice(steps, 1, size - 1, 0))
         total = multiply(multiply(left, right), add(left, right))
         inner = true_divide(
-            add(subtract(multiply(multiply(left, left), part(2, size)), multiply(multiply(right, right), part(0, size - 2))),
+            add(subtract(multiply(multiply(left, left), part(2, size)),
+                         multiply(multiply(right, right), part(0, size - 2))),
                 multiply(subtract(multiply(right, right), multiply(left, left)), part(1, size - 1))), total)
         low = true_divide(subtract(part(1, 2), part(0, 1)), along(_slice(steps, 0, 1, 0)))
-        high = true_divide(subtract(part(size - 1, size), part(size - 2, size - 1)), along(_slice(steps, size - 2, size - 1, 0)))
+        high = true_divide(subtract(part(size - 1, size), part(size - 2, size - 1)),
+                           along(_slice(steps, size - 2, size - 1, 0)))
     return shaping.concatenate([low, inner, high], axis)
 
 
@@ -152,35 +157,49 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         else:
             dx = diff(shaping.transpose(x, [each for each in range(rank) if each != axis] + [axis]))
     size = aval_of(y).shape[-1]
+    if not size:
+        return shaping.full(aval_of(y).shape[:-1], 0, aval_of(y).dtype)
     pairs = add(_slice(y, 1, size, rank - 1), _slice(y, 0, size - 1, rank - 1))
     total = reductions.sum(multiply(dx, pairs), axis=-1)
     return multiply(shaping.full((), 0.5, aval_of(total).dtype), total)
 
 
-@api("axis")
 def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi) -> Any:
-    """Remove jumps of more than half a period (or `discont`) between neighbours by adding periods."""
-    p = as_arrays("unwrap", p)
-    if dtypes.kind(aval_of(p).dtype) == "c":
+    """Remove jumps of more than half a period (or `discont`) between neighbours by adding periods.
+
+    Args:
+      p: an array of real numbers; integers stay integers if the period is one.
+      discont: smaller jumps stay; default half a period.
+      axis: the axis to go along.
+      period: the size of the range in which values wrap around.
+    Raises: ValueError for complex values and for the axis.
+    """
+    check_arrays("unwrap", p)
+    whole = dtypes.kind(aval_of(p).dtype) in "iu" and isinstance(period, (int, np.integer))
+    return _unwrap(p, discont, period, axis=axis, whole=int(period) if whole else None)
+
+
+@api("axis", "whole")
+def _unwrap(p: Any, discont: Any, period: Any, axis: int, whole: int | None) -> Any:
+    p = as_array(p)
+    if is_complex(p):
         raise ValueError("jnp.unwrap does not support complex inputs.")
-    if not aval_of(p).shape[axis]:
-        return promote_dtypes_inexact(p)[0]
-    if dtypes.kind(aval_of(p).dtype) in "iu" and isinstance(period, (int, np.integer)):
-        interval_low, is_integer = period // 2, True
-        boundary_ambiguous = period % 2 == 0
-    else:
+    axis = shaping.canonical_axis(axis, aval_of(p).ndim)
+    if whole is None:
         p = promote_dtypes_inexact(p)[0]
-        interval_low, is_integer, boundary_ambiguous = true_divide(period, 2), False, True
-    half = interval_low if is_integer else true_divide(period, 2)
+        half = true_divide(period, 2)
+    else:
+        period, half = whole, whole // 2
+    if not aval_of(p).shape[axis]:
+        return p
     steps = diff(p, axis=axis)
     wrapped = subtract(remainder(add(steps, half), period), half)
-    if boundary_ambiguous:
+    if whole is None or whole % 2 == 0:  # half a period up is half a period down: keep the direction
         wrapped = where(equal(wrapped, ufuncs.negative(half)) & greater(steps, 0), half, wrapped)
     correction = subtract(wrapped, steps)
     threshold = half if discont is None else discont
     correction = where(less(ufuncs.absolute(steps), threshold), 0, correction)
     rank = aval_of(p).ndim
-    axis = shaping.canonical_axis(axis, rank)
     totals = shaping.convert(reductions.cumsum(correction, axis=axis), aval_of(p).dtype, False)
     shifted = shaping.pad(totals, shaping.convert(0, aval_of(p).dtype, False),
                           [(1 if each == axis else 0, 0, 0) for each in range(rank)])
@@ -224,10 +243,12 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, modes:
         x, xp = remainder(x, period), remainder(xp, period)
         xp, fp = lax.sort_key_val(xp, fp)
         size = aval_of(xp).size
-        xp = shaping.concatenate([subtract(_slice(xp, size - 1, size, 0), period), xp, add(_slice(xp, 0, 1, 0), period)], 0)
+        below, above = subtract(_slice(xp, size - 1, size, 0), period), add(_slice(xp, 0, 1, 0), period)
+        xp = shaping.concatenate([below, xp, above], 0)
         fp = shaping.concatenate([_slice(fp, size - 1, size, 0), fp, _slice(fp, 0, 1, 0)], 0)
     size = aval_of(xp).size
-    index = lax.clamp(np.int32(1), shaping.convert(searchsorted(xp, x, side="right"), dtypes.int32, False), np.int32(max(size - 1, 1)))
+    index = shaping.convert(searchsorted(xp, x, side="right"), dtypes.int32, False)
+    index = lax.clamp(np.int32(1), index, np.int32(max(size - 1, 1)))
 
     def at(values: Any, offset: int) -> Any:
         return values.at[subtract(index, offset)].get(mode="clip")
@@ -257,7 +278,7 @@ def _convolution(name: str, a: Any, v: Any, mode: str, precision: Any, preferred
         raise ValueError(f"{name}: inputs cannot be empty, got shapes {left.shape} and {right.shape}.")
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"mode must be one of ['full', 'same', 'valid'], got {mode!r}")
-    a, v = promote_dtypes(as_array(a), as_array(v))
+    a, v = promote_dtypes_inexact(as_array(a), as_array(v))
     swapped = left.size < right.size
     if swapped:
         a, v = v, a
@@ -266,8 +287,7 @@ def _convolution(name: str, a: Any, v: Any, mode: str, precision: Any, preferred
     elif is_complex(v):
         a, v = (lax.conj(a), v) if swapped else (a, lax.conj(v))
     size = aval_of(v).size
-    before = size // 2 if flip or not swapped else size - size // 2 - 1
-    pads = {"valid": (0, 0), "same": (before, size - 1 - before), "full": (size - 1, size - 1)}[mode]
+    pads = {"valid": (0, 0), "same": (size // 2, (size - 1) // 2), "full": (size - 1, size - 1)}[mode]
     result = lax.conv_general_dilated(shaping.expand_dims(a, (0, 1)), shaping.expand_dims(v, (0, 1)), (1,), [pads],
                                       precision=precision, preferred_element_type=preferred)
     result = shaping.squeeze(result, (0, 1))

@@ -12,7 +12,7 @@ from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import reductions, ufuncs
+from jaxlite.numpy import reductions
 from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -52,7 +52,7 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
     spec, operands = _parse_arguments(subscripts, operands)
     shapes = [aval_of(operand).shape for operand in operands]
     path, info = np.einsum_path(spec, *[np.broadcast_to(np.float32(0), shape) for shape in shapes],
-                                optimize="greedy" if optimize in ("auto", True) else optimize)
+                                optimize=_strategy(optimize, len(shapes)))
     return path[1:], info
 
 
@@ -65,7 +65,8 @@ def _parse_arguments(subscripts: Any, operands: Sequence[Any]) -> tuple[str, tup
     arrays, lists = given[0:len(given) // 2 * 2:2], given[1::2]
 
     def text(axes: Any) -> str:
-        return "".join("..." if axis is Ellipsis else _LETTERS[operator.index(axis)] for axis in axes)
+        # Capitals sort before small letters: an implicit output keeps the order of the numbers.
+        return "".join("..." if axis is Ellipsis else _LETTERS.swapcase()[operator.index(axis)] for axis in axes)
 
     spec = ",".join(map(text, lists))
     if len(given) % 2:
@@ -129,9 +130,14 @@ def _path(inputs: tuple[str, ...], output: str, shapes: list[tuple[int, ...]], o
     if len(inputs) <= 2 or optimize is False:
         return [(0,)] if len(inputs) == 1 else [(0, 1)] * (len(inputs) - 1) if len(inputs) == 2 else [
             (0, len(inputs) - 1 - step) if step else (0, 1) for step in range(len(inputs) - 1)]
-    kind = "greedy" if optimize in ("auto", True) else optimize
     dummies = [np.broadcast_to(np.float32(0), shape) for shape in shapes]
+    kind = _strategy(optimize, len(shapes))
     return np.einsum_path(",".join(inputs) + "->" + output, *dummies, optimize=kind)[0][1:]
+
+
+def _strategy(optimize: Any, count: int) -> Any:
+    """What to ask NumPy for: the best of all orders, where they are few."""
+    return ("optimal" if count <= 4 else "greedy") if optimize in ("auto", True) else optimize
 
 
 @api("inputs", "output", "optimize", "precision", "preferred_element_type")
@@ -142,6 +148,8 @@ def _einsum(*operands: Any, inputs: tuple[str, ...], output: str, optimize: Any,
     if dtype is None:
         dtype = aval_of(values[0]).dtype
     weak = preferred_element_type is None and all(aval_of(value).weak_type for value in values)
+    if len(values) == 1 and preferred_element_type is not None:
+        values = [shaping.convert(values[0], dtype, False)]  # what is summed up is summed in that type
     terms = list(zip(inputs, map(as_array, values), strict=True))
     sizes: dict[str, int] = {}
     for text, value in terms:
@@ -151,22 +159,16 @@ def _einsum(*operands: Any, inputs: tuple[str, ...], output: str, optimize: Any,
     for step in _path(inputs, output, [aval_of(value).shape for value in values], optimize):
         chosen = [terms[index] for index in sorted(step)]
         terms = [term for index, term in enumerate(terms) if index not in step]
-        rest = set(output).union(*(text for text, _ in terms)) if terms else set(output)
+        rest = set(output).union(*(text for text, _ in terms))
         text, value = chosen[0]
-        for other, other_value in chosen[1:]:
-            text, value = _contract(text, value, other, other_value, rest | _later(chosen, other), output, sizes,
-                                    precision, dtype)
+        for position, (other, other_value) in enumerate(chosen[1:], 1):
+            keep = rest.union(*(later for later, _ in chosen[position + 1:]))
+            text, value = _contract(text, value, other, other_value, keep, output, sizes, precision, dtype)
         terms.append(_sum_out(text, value, rest))
     text, value = terms[0]
     text, value = _sum_out(text, value, set(output))
     value = shaping.transpose(value, [text.index(letter) for letter in output])
     return shaping.convert(value, dtype, weak)
-
-
-def _later(chosen: list[tuple[str, Any]], current: str) -> set[str]:
-    """The letters of the operands of this step that are contracted after the current one."""
-    position = [text for text, _ in chosen].index(current)
-    return set().union(*(text for text, _ in chosen[position + 1:]))
 
 
 def _diagonals(text: str, value: Any) -> tuple[str, Any]:
@@ -181,7 +183,7 @@ def _diagonals(text: str, value: Any) -> tuple[str, Any]:
             columns = shaping.broadcasted_iota(dtypes.uint32, pair, 1)
             mask = shaping.broadcast_in_dim(lax.eq(rows, columns), shape, (first, second))
             value = lax.select(mask, value, shaping.full_like(value, 0))
-            value = reductions.sum(value, axis=second, dtype=aval_of(value).dtype)
+            value = (lax.reduce_or if dtypes.kind(aval_of(value).dtype) == "b" else lax.reduce_sum)(value, (second,))
             text = text[:second] + text[second + 1:]
     return text, value
 
@@ -190,24 +192,24 @@ def _sum_out(text: str, value: Any, keep: set[str]) -> tuple[str, Any]:
     axes = tuple(index for index, letter in enumerate(text) if letter not in keep)
     if not axes:
         return text, value
-    value = reductions.sum(value, axis=axes, dtype=aval_of(value).dtype)
+    dtype = aval_of(value).dtype
+    value = (reductions.any(value, axis=axes) if dtypes.kind(dtype) == "b" else
+             reductions.sum(value, axis=axes, dtype=dtype))
     return "".join(letter for letter in text if letter in keep), value
 
 
 def _contract(left: str, a: Any, right: str, b: Any, keep: set[str], output: str, sizes: dict[str, int], precision: Any,
               dtype: Any) -> tuple[str, Any]:
     """The product of two operands, summed over the letters that nobody needs any more."""
-    left, a = _sum_out(left, a, keep | set(right))
-    right, b = _sum_out(right, b, keep | set(left))
     left, a = _drop_ones(left, a, right, sizes)
     right, b = _drop_ones(right, b, left, sizes)
+    left, a = _sum_out(left, a, keep | set(right))
+    right, b = _sum_out(right, b, keep | set(left))
     shared = [letter for letter in left if letter in right]
     batch = [letter for letter in shared if letter in keep]
     contracted = [letter for letter in shared if letter not in keep]
     left_free = [letter for letter in left if letter not in shared]
     right_free = [letter for letter in right if letter not in shared]
-    if not left or not right:  # a scalar
-        return left or right, ufuncs.multiply(shaping.convert(a, dtype), shaping.convert(b, dtype))
     numbers = (([left.index(letter) for letter in contracted], [right.index(letter) for letter in contracted]),
                ([left.index(letter) for letter in batch], [right.index(letter) for letter in batch]))
     first_of_right = next((letter for letter in output if letter in left_free or letter in right_free), "")
@@ -222,7 +224,7 @@ def _contract(left: str, a: Any, right: str, b: Any, keep: set[str], output: str
 
 
 def _swap(precision: Any) -> Any:
-    return (precision[1], precision[0]) if type(precision) is tuple and len(precision) == 2 else precision
+    return precision[::-1] if isinstance(precision, tuple) and len(precision) == 2 else precision
 
 
 def _drop_ones(text: str, value: Any, other: str, sizes: dict[str, int]) -> tuple[str, Any]:

@@ -106,7 +106,7 @@ def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
     return result
 
 
-_DIMENSIONS = r"\(\s*(?:[^\W\d]\w*\s*(?:,\s*[^\W\d]\w*\s*)*,?)?\s*\)"
+_DIMENSIONS = r"\(\s*(?:\w+\s*(?:,\s*\w+\s*)*,?)?\s*\)"
 _SIGNATURE = re.compile(rf"^\s*{_DIMENSIONS}\s*(?:,\s*{_DIMENSIONS}\s*)*->\s*{_DIMENSIONS}\s*(?:,\s*{_DIMENSIONS}\s*)*$")
 
 
@@ -114,7 +114,8 @@ def _parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[
     if not _SIGNATURE.match(signature):
         raise ValueError(f"not a valid gufunc signature: {signature}")
     sides = signature.split("->")
-    return tuple([tuple(re.findall(r"\w+", group)) for group in re.findall(_DIMENSIONS, side)] for side in sides)  # type: ignore[return-value]
+    inputs, outputs = ([tuple(re.findall(r"\w+", group)) for group in re.findall(_DIMENSIONS, side)] for side in sides)
+    return inputs, outputs
 
 
 def vectorize(pyfunc: Callable, *, excluded: Any = frozenset(), signature: str | None = None) -> Callable:
@@ -139,7 +140,8 @@ def vectorize(pyfunc: Callable, *, excluded: Any = frozenset(), signature: str |
             if bound.kwargs:
                 raise ValueError(f"vectorize: keyword-only arguments {sorted(bound.kwargs)} must be excluded")
             args = bound.args
-        dynamic = [index for index in range(len(args)) if index not in excluded]
+        args = tuple(np.asarray(arg) if isinstance(arg, (list, tuple)) else arg for arg in args)
+        dynamic = [index for index, arg in enumerate(args) if index not in excluded and arg is not None]
         if inputs is not None and len(inputs) != len(dynamic):
             raise TypeError(f"wrong number of positional arguments: expected {len(inputs)}, got {len(dynamic)}")
         check_arrays("vectorize", *[args[index] for index in dynamic])
@@ -153,9 +155,11 @@ def vectorize(pyfunc: Callable, *, excluded: Any = frozenset(), signature: str |
                                  f"{core} of the signature {signature}")
             for name, extent in zip(core, shape[len(shape) - len(core):], strict=True):
                 if (int(name) if name.isdigit() else sizes.setdefault(name, extent)) != extent:
-                    raise ValueError(f"inconsistent size for core dimension {name!r}: {extent} vs {sizes.get(name, name)}")
+                    raise ValueError(f"inconsistent size for core dimension {name!r}: {extent} vs "
+                                     f"{sizes.get(name, name)}")
         shapes = [aval_of(array).shape for array in arrays]
-        batch = shaping.broadcast_shapes(*[shape[:len(shape) - len(core)] for shape, core in zip(shapes, cores, strict=True)])
+        batch = shaping.broadcast_shapes(
+            *[shape[:len(shape) - len(core)] for shape, core in zip(shapes, cores, strict=True)])
         spread = [shaping.broadcast_in_dim(array, batch + shape[len(shape) - len(core):],
                                            range(len(batch) + len(core) - len(shape), len(batch) + len(core)))
                   for array, shape, core in zip(arrays, shapes, cores, strict=True)]
@@ -174,15 +178,15 @@ def vectorize(pyfunc: Callable, *, excluded: Any = frozenset(), signature: str |
 
 
 def _check_outputs(result: Any, outputs: Any, sizes: dict[str, int], signature: str | None) -> None:
+    if outputs is None:
+        return
     leaves = tree_flatten(result)[0]
-    expected = outputs if outputs is not None else [()] * len(leaves)
-    if outputs is not None and len(leaves) != len(outputs):
+    if len(leaves) != len(outputs):
         raise TypeError(f"wrong number of output arguments: expected {len(outputs)}, got {len(leaves)}")
-    for leaf, core in zip(leaves, expected, strict=True):
+    for leaf, core in zip(leaves, outputs, strict=True):
         shape = aval_of(leaf).shape
         if len(shape) != len(core):
-            what = f"core dimensions {core} of the signature {signature}" if outputs is not None else "a scalar result"
-            raise ValueError(f"output shape {shape} does not match {what}")
+            raise ValueError(f"output shape {shape} does not match core dimensions {core} of the signature {signature}")
         for name, extent in zip(core, shape, strict=True):
             if sizes.setdefault(name, extent) != extent:
                 raise ValueError(f"inconsistent size for core dimension {name!r}: {extent} vs {sizes[name]}")

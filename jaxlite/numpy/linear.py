@@ -19,7 +19,6 @@ from jaxlite.numpy import reductions, ufuncs
 from jaxlite.numpy.api import api, as_arrays, canonical_axes, check_arrays, is_complex, promote_dtypes
 
 
-
 def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any]:
     """Both operands in one dtype, and the dtype to accumulate in."""
     check_arrays(name, a, b)
@@ -45,7 +44,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     a, b, dtype = _operands("dot", a, b, preferred_element_type)
     left, right = aval_of(a).shape, aval_of(b).shape
     if not left or not right:
-        return lax.mul(a, b)
+        return _product(a, b, ((), ()), ((), ()), precision, dtype)
     axis = max(len(right) - 2, 0)
     if left[-1] != right[axis]:
         raise TypeError(f"Incompatible shapes for dot: got {left} and {right}.")
@@ -67,47 +66,60 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
     Array([3, 7], dtype=int32)
     """
     check_arrays("matmul", a, b)
-    for position, x in enumerate((a, b)):
-        if not aval_of(x).shape:
+    ranks = aval_of(a).ndim, aval_of(b).ndim
+    for position, rank in enumerate(ranks):
+        if not rank:
             raise ValueError(f"matmul input operand {position} must have ndim at least 1, but it has ndim 0")
-    a, b, dtype = _operands("matmul", a, b, preferred_element_type)
+    return _core_product("matmul", a, b, min(ranks[0], 2), min(ranks[1], 2), precision, preferred_element_type,
+                         TypeError)
+
+
+def _core_product(name: str, a: Any, b: Any, left_core: int, right_core: int, precision: Any = None,
+                  preferred: Any = None, error: type[Exception] = ValueError) -> Any:
+    """The product of the last one or two axes of each operand, its core, over broadcast leading axes.
+
+    Contracted are the last axis of `a` and the first core axis of `b`.
+    """
+    a, b, dtype = _operands(name, a, b, preferred)
     left, right = aval_of(a).shape, aval_of(b).shape
-    left_is_vector, right_is_vector = len(left) == 1, len(right) == 1
-    left_axis, right_axis = len(left) - 1, 0 if right_is_vector else len(right) - 2
+    if len(left) < left_core or len(right) < right_core:
+        raise error(f"{name} takes operands of at least {left_core} and {right_core} axes, got shapes {left} and {right}")
+    left_axis, right_axis = len(left) - 1, len(right) - right_core
     if left[left_axis] != right[right_axis]:
-        raise TypeError(f"matmul: contracting dimensions must have equal sizes, got shapes {left} and {right}: "
-                        f"{left[left_axis]} != {right[right_axis]}")
+        raise error(f"{name}: contracting dimensions must have equal sizes, got shapes {left} and {right}: "
+                    f"{left[left_axis]} != {right[right_axis]}")
     # Leading axes, aligned at the right. One of equal size in both is a batch axis; one that an operand lacks, or
     # has with size 1, belongs to the other operand alone.
-    rank = max(len(left[:-2]), len(right[:-2]))
-    left_skip, right_skip = rank - len(left[:-2]), rank - len(right[:-2])
+    left_rank, right_rank = len(left) - left_core, len(right) - right_core
+    rank = max(left_rank, right_rank)
+    left_skip, right_skip = rank - left_rank, rank - right_rank
     shared, left_only, right_only = [], [], []
     left_drop, right_drop = [], []
-    for name in range(rank):
-        x, y = name - left_skip, name - right_skip
+    for axis in range(rank):
+        x, y = axis - left_skip, axis - right_skip
         if x >= 0 and y >= 0 and left[x] == right[y]:
-            shared.append(name)
+            shared.append(axis)
         elif y < 0 or (x >= 0 and right[y] == 1):
-            left_only.append(name)
+            left_only.append(axis)
             right_drop += [y] if y >= 0 else []
         elif x < 0 or left[x] == 1:
-            right_only.append(name)
+            right_only.append(axis)
             left_drop += [x] if x >= 0 else []
         else:
-            raise ValueError(f"Incompatible shapes for matmul: {left} and {right}; leading axes must be equal or 1")
+            raise ValueError(f"Incompatible shapes for {name}: {left} and {right}; leading axes must be equal or 1")
 
     def place(axis: int, dropped: list[int]) -> int:
         return axis - sum(each < axis for each in dropped)
 
     a, b = shaping.squeeze(a, left_drop), shaping.squeeze(b, right_drop)
-    batch = ([place(name - left_skip, left_drop) for name in shared],
-             [place(name - right_skip, right_drop) for name in shared])
+    batch = ([place(axis - left_skip, left_drop) for axis in shared],
+             [place(axis - right_skip, right_drop) for axis in shared])
     contract = ([place(left_axis, left_drop)], [place(right_axis, right_drop)])
     out = _product(a, b, contract, batch, precision, dtype)
-    # dot_general gives the shared axes, then those of a, then those of b: bring them into the order of matmul.
-    row, column = [] if left_is_vector else [rank], [] if right_is_vector else [rank + 1]
+    # dot_general gives the shared axes, then those of a, then those of b: bring them into the order of the operands.
+    row, column = [rank] if left_core == 2 else [], [rank + 1] if right_core == 2 else []
     given = [*shared, *left_only, *row, *right_only, *column]
-    return shaping.transpose(out, [given.index(name) for name in (*range(rank), *row, *column)])
+    return shaping.transpose(out, [given.index(axis) for axis in (*range(rank), *row, *column)])
 
 
 @api("precision", "preferred_element_type")
@@ -125,19 +137,12 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, prefer
     """The sum of conj(x1) * x2 along an axis; the other axes are broadcast."""
     x1, x2 = as_arrays("vecdot", x1, x2)
     left, right = aval_of(x1), aval_of(x2)
-    for aval in (left, right):
-        if not aval.shape:
-            raise ValueError(f"vecdot: operands must have at least one axis, got shapes {left.shape} and {right.shape}")
     (left_axis,), (right_axis,) = canonical_axes(axis, left.ndim), canonical_axes(axis, right.ndim)
     if left.shape[left_axis] != right.shape[right_axis]:
         raise ValueError(f"vecdot requires equal sizes on axis {axis}, got {left.shape} and {right.shape}")
-    if is_complex(x1):
-        x1 = lax.conj(x1)
-    x1, x2 = _axis_last(x1, left_axis), _axis_last(x2, right_axis)
-    row = shaping.expand_dims(x1, (left.ndim - 1,))
-    column = shaping.expand_dims(x2, (right.ndim,))
-    out = matmul(row, column, precision=precision, preferred_element_type=preferred_element_type)
-    return shaping.squeeze(out, (out.ndim - 2, out.ndim - 1))
+    x1 = lax.conj(x1) if is_complex(x1) else x1
+    return _core_product("vecdot", _axis_last(x1, left_axis), _axis_last(x2, right_axis), 1, 1, precision,
+                         preferred_element_type)
 
 
 def _axis_last(x: Any, axis: int) -> Any:
@@ -147,24 +152,21 @@ def _axis_last(x: Any, axis: int) -> Any:
 
 @api()
 def matvec(x1: Any, x2: Any, /) -> Any:
-    """Matrices times vectors: (..., m, k) and (..., k) give (..., m)."""
-    x1, x2 = as_arrays("matvec", x1, x2)
-    if aval_of(x1).ndim < 2 or aval_of(x2).ndim < 1:
-        raise ValueError(f"matvec takes (..., m, k) and (..., k), got {aval_of(x1).shape} and {aval_of(x2).shape}")
-    out = matmul(x1, shaping.expand_dims(x2, (aval_of(x2).ndim,)))
-    return shaping.squeeze(out, (out.ndim - 1,))
+    """Matrices times vectors: (..., m, k) and (..., k) give (..., m), over broadcast leading axes.
+
+    Raises: ValueError for shapes that do not fit.
+    """
+    return _core_product("matvec", x1, x2, 2, 1)
 
 
 @api()
 def vecmat(x1: Any, x2: Any, /) -> Any:
-    """Conjugated vectors times matrices: (..., k) and (..., k, n) give (..., n)."""
-    x1, x2 = as_arrays("vecmat", x1, x2)
-    if aval_of(x1).ndim < 1 or aval_of(x2).ndim < 2:
-        raise ValueError(f"vecmat takes (..., k) and (..., k, n), got {aval_of(x1).shape} and {aval_of(x2).shape}")
-    if is_complex(x1):
-        x1 = lax.conj(x1)
-    out = matmul(shaping.expand_dims(x1, (aval_of(x1).ndim - 1,)), x2)
-    return shaping.squeeze(out, (out.ndim - 2,))
+    """Conjugated vectors times matrices: (..., k) and (..., k, n) give (..., n), over broadcast leading axes.
+
+    Raises: ValueError for shapes that do not fit.
+    """
+    x1 = as_arrays("vecmat", x1)
+    return _core_product("vecmat", lax.conj(x1) if is_complex(x1) else x1, x2, 1, 2)
 
 
 @api("precision", "preferred_element_type")
@@ -173,7 +175,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
     a, b, dtype = _operands("inner", a, b, preferred_element_type)
     left, right = aval_of(a).shape, aval_of(b).shape
     if not left or not right:
-        return lax.mul(a, b)
+        return _product(a, b, ((), ()), ((), ()), precision, dtype)
     if left[-1] != right[-1]:
         raise TypeError(f"inner: the last axes must have equal sizes, got {left} and {right}")
     return _product(a, b, ((len(left) - 1,), (len(right) - 1,)), ((), ()), precision, dtype)
@@ -198,7 +200,8 @@ def _tensordot(a: Any, b: Any, axes: Any, precision: Any, preferred_element_type
     left, right = aval_of(a), aval_of(b)
     if isinstance(axes, int):
         if axes > min(left.ndim, right.ndim):
-            raise TypeError(f"Number of tensordot axes (axes {axes}) exceeds input ranks ({left.shape} and {right.shape})")
+            raise TypeError(f"Number of tensordot axes (axes {axes}) exceeds input ranks ({left.shape} and "
+                            f"{right.shape})")
         left_axes, right_axes = tuple(range(left.ndim - axes, left.ndim)), tuple(range(axes))
     else:
         left_axes, right_axes = (canonical_axes(axes[0], left.ndim), canonical_axes(axes[1], right.ndim))
@@ -218,7 +221,8 @@ def tensordot(a: Any, b: Any, axes: int | Sequence[int] | Sequence[Sequence[int]
         if not isinstance(axes, (tuple, list, np.ndarray)) or len(axes) != 2:
             raise TypeError("tensordot requires axes to be an int or a pair of ints or of sequences, "
                             f"got {axes}.")
-        axes = tuple(tuple(map(int, each)) if isinstance(each, (tuple, list, np.ndarray)) else (int(each),) for each in axes)
+        axes = tuple(tuple(map(int, each)) if isinstance(each, (tuple, list, np.ndarray)) else (int(each),)
+                     for each in axes)
     else:
         axes = int(axes)
         if axes < 0:
@@ -249,7 +253,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     b = _axis_last(b, *canonical_axes(axisb, aval_of(b).ndim))
     sizes = aval_of(a).shape[-1], aval_of(b).shape[-1]
     if not {2, 3}.issuperset(sizes):
-        raise ValueError(f"cross: vectors must have 2 or 3 components, got shapes {aval_of(a).shape} and {aval_of(b).shape}")
+        raise ValueError("cross: vectors must have 2 or 3 components, got shapes "
+                         f"{aval_of(a).shape} and {aval_of(b).shape}")
 
     def component(x: Any, index: int) -> Any:
         rank = aval_of(x).ndim

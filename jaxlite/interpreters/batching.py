@@ -258,4 +258,7 @@ def set_reshaper(function: Callable[[Any, tuple[int, ...]], Any]) -> None:
     _reshape = function
 
 
-def_elementwise(add_any_p)
+@add_any_p.def_batching
+def _add_any_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, int]:
+    target = next(dim for dim in dims if dim is not None)
+    return add_any_p.bind(*[bring(arg, dim, axis.size, target) for arg, dim in zip(args, dims, strict=True)]), target

@@ -13,7 +13,7 @@ from typing import Any
 from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var
 from jaxlite.core.primitive import NoRule, Primitive
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.jvp import Zero, add_any_p, add_tangents, tangent_aval
+from jaxlite.interpreters.jvp import Zero, add_any_p, add_tangents, instantiate, tangent_aval
 from jaxlite.interpreters.staging import hoist_consts, trace_to_jaxpr
 
 
@@ -94,17 +94,18 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
 
 
 def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequence[bool],
-                   ) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
+                   instantiate_out: Sequence[bool] | None = None) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
     """The transposed program of a program without consts.
 
     Args:
       linear: for each input whether the program is linear in it; the others become inputs of the result.
       nonzero: for each output whether a cotangent arrives; those follow.
+      instantiate_out: for each linear input whether it gets zeros if no cotangent reaches it.
     Returns: a program of consts + those inputs that gives the cotangents that are not zero, its consts, and for each
       linear input whether a cotangent reaches it.
     """
     jaxpr = closed.jaxpr
-    key = (id(closed), tuple(linear), tuple(nonzero))
+    key = (id(closed), tuple(linear), tuple(nonzero), None if instantiate_out is None else tuple(instantiate_out))
     remembered = _transposed.get(key)
     if remembered is not None:
         return remembered[1:]
@@ -120,6 +121,8 @@ def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequenc
                       for var, flag in zip(jaxpr.outvars, nonzero, strict=True)]
         outs = backward(jaxpr, closed.consts, args, cotangents)
         outs = [out for out, flag in zip(outs, linear, strict=True) if flag]
+        if instantiate_out is not None:
+            outs = [instantiate(out) if flag else out for out, flag in zip(outs, instantiate_out, strict=True)]
         arrives.extend(type(out) is not Zero for out in outs)
         return [out for out in outs if type(out) is not Zero]
 

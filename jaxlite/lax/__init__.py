@@ -369,6 +369,18 @@ from jaxlite.lax.windows import (
 _register_rule_modules(
     "jaxlite.interpreters.call_rules",
     "jaxlite.lax.elementwise_rules",
+    "jaxlite.lax.convolution_rules",
+    "jaxlite.lax.dot_rules",
+    "jaxlite.lax.gather_scatter_rules",
+    "jaxlite.lax.reductions_rules",
+    "jaxlite.lax.rng_rules",
+    "jaxlite.lax.shaping_rules",
+    "jaxlite.lax.slicing_rules",
+    "jaxlite.lax.sorting_rules",
+    "jaxlite.lax.special_rules",
+    "jaxlite.lax.windows_rules",
+    "jaxlite.lax.control_flow.cond_rules",
+    "jaxlite.lax.control_flow.loop_rules",
 )
 
 

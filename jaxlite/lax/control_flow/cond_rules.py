@@ -1,0 +1,182 @@
+"""Derivative and batching rules of `cond`: each branch is transformed, and all give results of the same types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxlite.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.batching import Axis, batch_jaxpr, bring_to_front
+from jaxlite.interpreters.jvp import Zero, jvp_jaxpr, tangent_aval, zeros_of
+from jaxlite.interpreters.linearize import linearize_jaxpr
+from jaxlite.interpreters.staging import trace_to_jaxpr
+from jaxlite.interpreters.transpose import backward_jaxpr, is_linear
+from jaxlite.lax import shaping
+from jaxlite.lax.control_flow.cond import cond_p, platform_index_p
+from jaxlite.lax.elementwise import clamp, select_n
+
+_derived: dict[Any, Any] = {}
+_LIMIT = 1024
+
+
+def _join(programs: Sequence[ClosedJaxpr], consts: Sequence[Sequence[Any]]) -> tuple[tuple[ClosedJaxpr, ...], list[Any]]:
+    """Branches that all take the consts of all, before their common operands."""
+    key = ("join", *map(id, programs))
+    found = _derived.get(key)
+    if found is None:
+        joined = []
+        for which, program in enumerate(programs):
+            own, rest = program.jaxpr.invars[:len(consts[which])], program.jaxpr.invars[len(consts[which]):]
+            inputs = []
+            for other, values in enumerate(consts):
+                inputs += own if other == which else [Var(aval_of(value)) for value in values]
+            joined.append(ClosedJaxpr(program.jaxpr.replace(invars=[*inputs, *rest]), []))
+        if len(_derived) >= _LIMIT:
+            _derived.clear()
+        found = _derived[key] = (list(programs), tuple(joined))  # holds the programs, so their ids stay taken
+    return found[1], [value for values in consts for value in values]
+
+
+def _spread(values: Sequence[Any], flags: Sequence[bool], avals: Sequence[Any]) -> list[Any]:
+    rest = iter(values)
+    return [next(rest) if flag else Zero(tangent_aval(aval)) for flag, aval in zip(flags, avals, strict=True)]
+
+
+def _union(flags: Sequence[Sequence[bool]]) -> list[bool]:
+    return [any(column) for column in zip(*flags, strict=True)]
+
+
+@cond_p.def_jvp
+def _cond_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...], **params: Any) -> Any:
+    index, *operands = primals
+    nonzero = [type(tangent) is not Zero for tangent in tangents[1:]]
+    flags = _union([jvp_jaxpr(branch, nonzero, False)[2] for branch in branches])
+    found = [jvp_jaxpr(branch, nonzero, flags) for branch in branches]
+    programs, consts = _join([program for program, _, _ in found], [values for _, values, _ in found])
+    active = [tangent for tangent in tangents[1:] if type(tangent) is not Zero]
+    outs = cond_p.bind(index, *consts, *operands, *active, branches=programs, **params)
+    count = len(branches[0].out_avals)
+    return outs[:count], _spread(outs[count:], flags, branches[0].out_avals)
+
+
+def _cond_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...], **params: Any) -> Any:
+    index, *operands = primals
+    nonzero = [type(tangent) is not Zero for tangent in tangents[1:]]
+    flags = _union([linearize_jaxpr(branch, nonzero).nonzero_out for branch in branches])
+    splits = [linearize_jaxpr(branch, nonzero, flags) for branch in branches]
+    key = ("linearize", *map(id, splits))
+    found = _derived.get(key)
+    if found is None:
+        if len(_derived) >= _LIMIT:
+            _derived.clear()
+        found = _derived[key] = (splits, *_share_residuals(splits, len(operands)))
+    _, primal_programs, tangent_programs, num_slots, used = found
+    programs, consts = _join(primal_programs, [split.consts for split in splits])
+    outs = cond_p.bind(index, *consts, *operands, branches=programs, **params)
+    count = splits[0].num_outs
+    results, residuals = outs[:count], outs[count:]
+    assert len(residuals) == num_slots
+    if not any(flags):
+        return results, [Zero(tangent_aval(aval)) for aval in branches[0].out_avals]
+    active = [tangent for tangent in tangents[1:] if type(tangent) is not Zero]
+    dots = cond_p.bind(index, *[operands[position] for position in used], *residuals, *active, branches=tangent_programs, **params)
+    return results, _spread(dots, flags, branches[0].out_avals)
+
+
+def _share_residuals(splits: Sequence[Any], num_operands: int) -> tuple[list[ClosedJaxpr], tuple[ClosedJaxpr, ...], int, list[int]]:
+    """Primal branches that give residuals in common slots, one for each type and count, and tangent branches that read them.
+
+    A residual that is an operand needs no slot; `used` are those operands.
+    """
+    slots: list[Any] = []  # the type of each slot
+    used = sorted({position for split in splits for position in split.forwarded if position is not None})
+    chosen: list[list[int]] = []
+    for split in splits:
+        free = list(range(len(slots)))
+        own = []
+        for atom in split.primal.jaxpr.outvars[split.num_outs:]:
+            match = next((slot for slot in free if slots[slot] is atom.aval), None)
+            if match is None:
+                slots.append(atom.aval)
+                match = len(slots) - 1
+            else:
+                free.remove(match)
+            own.append(match)
+        chosen.append(own)
+    primal_programs, tangent_programs = [], []
+    for split, own in zip(splits, chosen, strict=True):
+
+        def primal(*values: Any, split: Any = split, own: list[int] = own) -> list[Any]:
+            outs = eval_jaxpr(split.primal.jaxpr, [], *values)
+            filled = dict(zip(own, outs[split.num_outs:], strict=True))
+            return outs[:split.num_outs] + [filled[slot] if slot in filled else zeros_of(aval) for slot, aval in enumerate(slots)]
+
+        jaxpr, consts = trace_to_jaxpr(primal, split.primal.in_avals, split.primal.jaxpr.debug_info)
+        assert not consts
+        primal_programs.append(ClosedJaxpr(jaxpr, []))
+        tangent = split.tangent.jaxpr
+        computed = iter(own)
+        operand_vars = [Var(split.primal.in_avals[len(split.consts) + position]) for position in used]
+        slot_vars = [Var(aval) for aval in slots]
+        inputs: list[Any] = [*operand_vars, *slot_vars]
+        for var, position in zip(tangent.invars, split.forwarded, strict=False):
+            place = len(used) + next(computed) if position is None else used.index(position)
+            if inputs[place] in tangent.invars:  # one operand read as two residuals
+                tangent = tangent.replace(eqns=[_renamed(eqn, var, inputs[place]) for eqn in tangent.eqns],
+                                          outvars=[inputs[place] if atom is var else atom for atom in tangent.outvars])
+            else:
+                inputs[place] = var
+        rest = tangent.invars[len(split.forwarded):]
+        tangent_programs.append(ClosedJaxpr(tangent.replace(invars=[*inputs, *rest]), []))
+    return primal_programs, tuple(tangent_programs), len(slots), used
+
+
+def _renamed(eqn: Any, old: Any, new: Any) -> Any:
+    return eqn.replace(invars=[new if atom is old else atom for atom in eqn.invars])
+
+
+cond_p.linearize = _cond_linearize
+
+
+@cond_p.def_transpose
+def _cond_transpose(cotangents: Sequence[Any], index: Any, *operands: Any, branches: tuple[ClosedJaxpr, ...], **params: Any) -> Any:
+    linear = [is_linear(operand) for operand in operands]
+    nonzero = [type(cotangent) is not Zero for cotangent in cotangents]
+    reached = _union([backward_jaxpr(branch, linear, nonzero)[2] for branch in branches])
+    found = [backward_jaxpr(branch, linear, nonzero, reached) for branch in branches]
+    programs, consts = _join([program for program, _, _ in found], [values for _, values, _ in found])
+    known = [operand for operand, flag in zip(operands, linear, strict=True) if not flag]
+    given = [cotangent for cotangent, flag in zip(cotangents, nonzero, strict=True) if flag]
+    outs = iter(cond_p.bind(index, *consts, *known, *given, branches=programs, **params))
+    flags = iter(reached)
+    return [None] + [None if not flag else (next(outs) if next(flags) else Zero(tangent_aval(operand.aval)))
+                     for operand, flag in zip(operands, linear, strict=True)]
+
+
+@cond_p.def_batching
+def _cond_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, branches: tuple[ClosedJaxpr, ...], **params: Any,
+                ) -> tuple[list[Any], list[int | None]]:
+    index, *operands = args
+    index_dim, *operand_dims = dims
+    if index_dim is None:
+        flags = _union([batch_jaxpr(branch, axis, operand_dims)[2] for branch in branches])
+        found = [batch_jaxpr(branch, axis, operand_dims, flags) for branch in branches]
+        programs, consts = _join([program for program, _, _ in found], [values for _, values, _ in found])
+        outs = cond_p.bind(index, *consts, *operands, branches=programs, **params)
+        return outs, [0 if flag else None for flag in flags]
+    # Each example takes its own branch: compute all of them and choose.
+    results = []
+    for branch in branches:
+        program, consts, _ = batch_jaxpr(branch, axis, operand_dims, True)
+        results.append(eval_jaxpr(program.jaxpr, [], *consts, *operands))
+    which = bring_to_front(index, index_dim, axis.size)
+    which = clamp(shaping.full((), 0, which.dtype), which, shaping.full((), len(branches) - 1, which.dtype))
+    outs = []
+    for cases in zip(*results, strict=True):
+        shape = aval_of(cases[0]).shape
+        outs.append(select_n(shaping.broadcast_in_dim(which, shape, (0,)), *cases))
+    return outs, [0] * len(outs)
+
+
+platform_index_p.no_jvp("it is an integer that does not depend on anything")

@@ -1,0 +1,408 @@
+"""Derivative and batching rules of `scan` and `while`.
+
+Which leaves of the carry have a tangent (or a batched axis) is found by going round the loop until nothing changes: a
+leaf gets one from its first value, or from another leaf a step before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxlite.core.dtypes import float0
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.batching import Axis, batch_jaxpr, bring_to_front, move
+from jaxlite.interpreters.jvp import Zero, add_tangents, instantiate, jvp_jaxpr, tangent_aval
+from jaxlite.interpreters.linearize import SplitJaxpr, linearize_jaxpr
+from jaxlite.interpreters.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.interpreters.transpose import Linear, backward, is_linear
+from jaxlite.lax import shaping
+from jaxlite.lax.control_flow.scan import scan_p
+from jaxlite.lax.control_flow.while_loop import while_p
+from jaxlite.lax.elementwise import select_n
+from jaxlite.lax.reductions import reduce_or
+from lowering.passes.dce import live_parts
+
+
+def _nonzero(tangents: Sequence[Any]) -> list[bool]:
+    return [type(tangent) is not Zero for tangent in tangents]
+
+
+def _pick(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    return [value for value, flag in zip(values, flags, strict=True) if flag]
+
+
+def _spread(values: Sequence[Any], flags: Sequence[bool], avals: Sequence[Any]) -> list[Any]:
+    rest = iter(values)
+    return [next(rest) if flag else Zero(tangent_aval(aval)) for flag, aval in zip(flags, avals, strict=True)]
+
+
+def _rearranged(closed: ClosedJaxpr, inputs: Sequence[int], outputs: Sequence[int]) -> ClosedJaxpr:
+    """The same program with its inputs and outputs in another order."""
+    jaxpr = closed.jaxpr
+    return ClosedJaxpr(jaxpr.replace(invars=[jaxpr.invars[index] for index in inputs],
+                                     outvars=[jaxpr.outvars[index] for index in outputs]), [])
+
+
+def _fixpoint(start: Sequence[bool], step: Callable[[list[bool]], tuple[Any, Sequence[bool]]]) -> tuple[Any, list[bool]]:
+    """Go round until the flags of the carry do not change; gives the last result and the flags."""
+    carry = list(start)
+    while True:
+        result, out = step(carry)
+        merged = [before or after for before, after in zip(carry, out, strict=True)]
+        if merged == carry:
+            return result, carry
+        carry = merged
+
+
+# What was derived from a loop's body, by the body's identity; each entry keeps the body, so that it stays taken.
+_derived: dict[Any, Any] = {}
+_LIMIT = 2048
+
+
+def _remember(key: Any, keep: Any, make: Callable[[], Any]) -> Any:
+    found = _derived.get(key)
+    if found is None:
+        if len(_derived) >= _LIMIT:
+            _derived.clear()
+        found = _derived[key] = (keep, make())
+    return found[1]
+
+
+# --- scan: derivatives -------------------------------------------------------------------------------
+
+
+@scan_p.def_jvp
+def _scan_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
+              **params: Any) -> tuple[list[Any], list[Any]]:
+    split = num_consts + num_carry
+    nonzero = _nonzero(tangents)
+    const_flags, xs_flags = nonzero[:num_consts], nonzero[split:]
+    num_ys = len(jaxpr.out_avals) - num_carry
+
+    def step(carry: list[bool]) -> Any:
+        result = jvp_jaxpr(jaxpr, [*const_flags, *carry, *xs_flags], [*carry, *[False] * num_ys])
+        return result, result[2][:num_carry]
+
+    (program, consts, out_nonzero), carry_flags = _fixpoint(nonzero[num_consts:split], step)
+    # The program takes consts, primals, tangents: bring each kind together.
+    extra, count = len(consts), len(primals)
+    flags = [*const_flags, *carry_flags, *xs_flags]
+    places = iter(range(extra + count, extra + count + sum(flags)))
+    dots = [next(places) if flag else None for flag in flags]
+
+    def group(low: int, high: int) -> list[int]:
+        return [extra + index for index in range(low, high)] + [dots[index] for index in range(low, high) if flags[index]]  # type: ignore[misc]
+
+    order = [*range(extra), *group(0, num_consts), *group(num_consts, split), *group(split, count)]
+    outs_dots = iter(range(len(jaxpr.out_avals), len(jaxpr.out_avals) + sum(out_nonzero)))
+    out_dots = [next(outs_dots) if flag else None for flag in out_nonzero]
+    carry_out = [*range(num_carry), *[out_dots[index] for index in range(num_carry) if out_nonzero[index]]]
+    ys_out = [*range(num_carry, num_carry + num_ys),
+              *[out_dots[index] for index in range(num_carry, num_carry + num_ys) if out_nonzero[index]]]
+    body = _remember(("scan_jvp", id(program)), program, lambda: _rearranged(program, order, [*carry_out, *ys_out]))
+    carry_tangents = [instantiate(tangent) for tangent, flag in zip(tangents[num_consts:split], carry_flags, strict=True) if flag]
+    outs = scan_p.bind(
+        *consts, *primals[:num_consts], *_pick(tangents[:num_consts], const_flags), *primals[num_consts:split], *carry_tangents,
+        *primals[split:], *_pick(tangents[split:], xs_flags), jaxpr=body, num_consts=extra + num_consts + sum(const_flags),
+        num_carry=num_carry + sum(carry_flags), **params)
+    wide = num_carry + sum(carry_flags)
+    results = [*outs[:num_carry], *outs[wide:wide + num_ys]]
+    dotted = [*outs[num_carry:wide], *outs[wide + num_ys:]]
+    return results, _spread(dotted, out_nonzero, [aval_of(out) for out in results])
+
+
+class _LinearScan:
+    """How a scan is split: what its primal loop also gives, and the loop of tangents."""
+
+    __slots__ = ("primal", "tangent", "hoisted", "sources", "nonzero_out", "num_saved", "split")
+
+    primal: ClosedJaxpr
+    tangent: ClosedJaxpr
+    hoisted: ClosedJaxpr
+    sources: list[tuple[str, int]]
+    nonzero_out: list[bool]
+    num_saved: int
+    split: SplitJaxpr
+
+
+def _invariant(jaxpr: Jaxpr, inputs: Sequence[Var]) -> set[Any]:
+    """The variables that depend on these inputs alone."""
+    known: set[Any] = set(inputs)
+    for eqn in jaxpr.eqns:
+        if not eqn.effects and all(type(atom) is not Var or atom in known for atom in eqn.invars):
+            known.update(eqn.outvars)
+    return known
+
+
+def _split_scan(split: SplitJaxpr, num_consts: int, num_carry: int, num_ys: int, flags: Sequence[bool]) -> _LinearScan:
+    """Say of each residual where the loop of tangents finds it: it does not change (computed once, outside), it is an
+    element of an input, or the primal loop saves it in each step."""
+    primal = split.primal.jaxpr
+    extra = len(split.consts)
+    fixed = primal.invars[:extra + num_consts]
+    invariant = _invariant(primal, fixed)
+    computed = iter(primal.outvars[split.num_outs:])
+    hoisted: list[Any] = []
+    saved: list[Any] = []
+    sources: list[tuple[str, int]] = []
+    for index in split.forwarded:
+        atom = next(computed) if index is None else primal.invars[extra + index]
+        if index is not None and index < num_consts:
+            sources.append(("const", index))
+        elif index is not None and index >= num_consts + num_carry:
+            sources.append(("xs", index - num_consts - num_carry))
+        elif type(atom) is not Var or atom in invariant:
+            sources.append(("hoisted", len(hoisted)))
+            hoisted.append(atom)
+        else:
+            sources.append(("saved", len(saved)))
+            saved.append(atom)
+    result = _LinearScan()
+    loop = primal.replace(outvars=[*primal.outvars[:split.num_outs], *saved])
+    result.primal = ClosedJaxpr(loop.replace(eqns=live_parts(loop)[0]), [])
+    outside = primal.replace(invars=fixed, outvars=hoisted)
+    result.hoisted = ClosedJaxpr(outside.replace(eqns=live_parts(outside)[0]), [])
+    result.sources, result.num_saved, result.split = sources, len(saved), split
+    result.nonzero_out = split.nonzero_out
+    # The tangent program takes residuals, then tangents of consts, carry, xs: residuals that do not change become consts,
+    # the others xs.
+    residuals = range(len(sources))
+    steady = [index for index in residuals if sources[index][0] in ("const", "hoisted")]
+    moving = [index for index in residuals if index not in steady]
+    places = iter(range(len(sources), len(sources) + sum(flags)))
+    dots = [next(places) if flag else None for flag in flags]
+    split_at = num_consts + num_carry
+    order = [*steady, *[dot for dot in dots[:num_consts] if dot is not None],
+             *[dot for dot in dots[num_consts:split_at] if dot is not None],
+             *moving, *[dot for dot in dots[split_at:] if dot is not None]]
+    result.tangent = _rearranged(split.tangent, order, range(len(split.tangent.jaxpr.outvars)))
+    return result
+
+
+def _scan_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
+                    **params: Any) -> tuple[list[Any], list[Any]]:
+    at = num_consts + num_carry
+    nonzero = _nonzero(tangents)
+    const_flags, xs_flags = nonzero[:num_consts], nonzero[at:]
+    num_ys = len(jaxpr.out_avals) - num_carry
+
+    def step(carry: list[bool]) -> Any:
+        result = linearize_jaxpr(jaxpr, [*const_flags, *carry, *xs_flags], [*carry, *[False] * num_ys])
+        return result, result.nonzero_out[:num_carry]
+
+    split, carry_flags = _fixpoint(nonzero[num_consts:at], step)
+    flags = [*const_flags, *carry_flags, *xs_flags]
+    program: _LinearScan = _remember(("scan_linearize", id(split)), split,
+                                     lambda: _split_scan(split, num_consts, num_carry, num_ys, flags))
+    consts, carry, xs = primals[:num_consts], primals[num_consts:at], primals[at:]
+    outs = scan_p.bind(*split.consts, *consts, *carry, *xs, jaxpr=program.primal,
+                       num_consts=len(split.consts) + num_consts, num_carry=num_carry, **params)
+    results, saved = outs[:num_carry + num_ys], outs[num_carry + num_ys:]
+    hoisted = eval_jaxpr(program.hoisted.jaxpr, [], *split.consts, *consts)
+    values = {"const": consts, "hoisted": hoisted, "xs": xs, "saved": saved}
+    steady = [values[kind][index] for kind, index in program.sources if kind in ("const", "hoisted")]
+    moving = [values[kind][index] for kind, index in program.sources if kind not in ("const", "hoisted")]
+    const_dots = _pick(tangents[:num_consts], const_flags)
+    carry_dots = [instantiate(tangent) for tangent, flag in zip(tangents[num_consts:at], carry_flags, strict=True) if flag]
+    if not any(program.nonzero_out):
+        return results, [Zero(tangent_aval(aval_of(out))) for out in results]
+    dots = scan_p.bind(*steady, *const_dots, *carry_dots, *moving, *_pick(tangents[at:], xs_flags), jaxpr=program.tangent,
+                       num_consts=len(steady) + len(const_dots), num_carry=len(carry_dots), **params)
+    return results, _spread(dots, program.nonzero_out, [aval_of(out) for out in results])
+
+
+scan_p.linearize = _scan_linearize
+
+
+@scan_p.def_transpose
+def _scan_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, reverse: bool,
+                    **params: Any) -> list[Any]:
+    at = num_consts + num_carry
+    linear = [is_linear(operand) for operand in operands]
+    # The body is linear in all of a carry of tangents, also in leaves that start from zeros made outside.
+    carried = linear[num_consts:at]
+    linear[num_consts:at] = [True] * num_carry
+    if any(tangent_aval(aval).dtype == float0 for aval in jaxpr.in_avals[num_consts:at]):
+        raise NotImplementedError("scan can be transposed if it is linear in all of its carry; this one also carries values "
+                                  "that the tangents do not go through")
+    nonzero_ys = _nonzero(cotangents[num_carry:])
+    avals = jaxpr.in_avals
+    known_consts = [index for index in range(num_consts) if not linear[index]]
+    linear_consts = [index for index in range(num_consts) if linear[index]]
+    known_xs = [index for index in range(at, len(operands)) if not linear[index]]
+    linear_xs = [index for index in range(at, len(operands)) if linear[index]]
+
+    def make() -> tuple[ClosedJaxpr, list[Any]]:
+        def body(*values: Any) -> list[Any]:
+            rest = iter(values)
+            take = lambda indices: {index: next(rest) for index in indices}
+            fixed = take(known_consts)
+            totals = [next(rest) for _ in linear_consts]
+            carry = [next(rest) for _ in range(num_carry)]
+            elements = take(known_xs)
+            ys = [next(rest) if flag else Zero(tangent_aval(aval))
+                  for flag, aval in zip(nonzero_ys, jaxpr.out_avals[num_carry:], strict=True)]
+            known = {**fixed, **elements}
+            args = [known[index] if index in known else Linear(aval) for index, aval in enumerate(avals)]
+            outs = backward(jaxpr.jaxpr, [], args, [*carry, *ys])
+            totals = [add_tangents(total, outs[index]) for total, index in zip(totals, linear_consts, strict=True)]
+            return [*totals, *[instantiate(out) for out in outs[num_consts:at]], *[instantiate(outs[index]) for index in linear_xs]]
+
+        in_avals = [*[avals[index] for index in known_consts], *[tangent_aval(avals[index]) for index in linear_consts],
+                    *[tangent_aval(aval) for aval in jaxpr.out_avals[:num_carry]], *[avals[index] for index in known_xs],
+                    *[tangent_aval(aval) for aval, flag in zip(jaxpr.out_avals[num_carry:], nonzero_ys, strict=True) if flag]]
+        traced, consts = trace_to_jaxpr(body, in_avals, jaxpr.jaxpr.debug_info)
+        return hoist_consts(traced), consts
+
+    key = ("scan_transpose", id(jaxpr), tuple(linear), tuple(nonzero_ys))
+    program, consts = _remember(key, jaxpr, make)
+    totals = [instantiate(Zero(tangent_aval(avals[index]))) for index in linear_consts]
+    outs = scan_p.bind(
+        *consts, *[operands[index] for index in known_consts], *totals, *map(instantiate, cotangents[:num_carry]),
+        *[operands[index] for index in known_xs], *_pick(cotangents[num_carry:], nonzero_ys), jaxpr=program,
+        num_consts=len(consts) + len(known_consts), num_carry=len(linear_consts) + num_carry, reverse=not reverse, **params)
+    results: list[Any] = [None] * len(operands)
+    for index, out in zip([*linear_consts, *range(num_consts, at), *linear_xs], outs, strict=True):
+        if not num_consts <= index < at or carried[index - num_consts]:
+            results[index] = out
+    return results
+
+
+# --- scan: batching ----------------------------------------------------------------------------------
+
+
+@scan_p.def_batching
+def _scan_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, num_consts: int,
+                num_carry: int, **params: Any) -> tuple[list[Any], list[int | None]]:
+    at = num_consts + num_carry
+    num_ys = len(jaxpr.out_avals) - num_carry
+    element_dims = [None if dim is None else 0 for dim in dims[at:]]
+
+    def step(carry: list[bool]) -> Any:
+        carry_dims = [0 if flag else None for flag in carry]
+        result = batch_jaxpr(jaxpr, axis, [*dims[:num_consts], *carry_dims, *element_dims], [*carry, *[False] * num_ys])
+        return result, result[2][:num_carry]
+
+    (program, consts, batched), carry_flags = _fixpoint([dim is not None for dim in dims[num_consts:at]], step)
+    carry = [bring_to_front(arg, dim, axis.size) if flag else arg
+             for arg, dim, flag in zip(args[num_consts:at], dims[num_consts:at], carry_flags, strict=True)]
+    xs = [arg if dim is None else move(arg, dim, 1) for arg, dim in zip(args[at:], dims[at:], strict=True)]
+    outs = scan_p.bind(*consts, *args[:num_consts], *carry, *xs, jaxpr=program, num_consts=len(consts) + num_consts,
+                       num_carry=num_carry, **params)
+    out_dims = [0 if flag else None for flag in batched[:num_carry]] + [1 if flag else None for flag in batched[num_carry:]]
+    return outs, out_dims
+
+
+# --- while -------------------------------------------------------------------------------------------
+
+
+def _with_unread(closed: ClosedJaxpr, position: int, avals: Sequence[Any]) -> ClosedJaxpr:
+    """A program that takes more inputs, from a position on, and does not read them."""
+    jaxpr = closed.jaxpr
+    return ClosedJaxpr(jaxpr.replace(invars=[*jaxpr.invars[:position], *map(Var, avals), *jaxpr.invars[position:]]), [])
+
+
+def _while_with_tangents(primals: Sequence[Any], tangents: Sequence[Any], cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr,
+                         cond_nconsts: int, body_nconsts: int) -> tuple[list[Any], list[Any]]:
+    at = cond_nconsts + body_nconsts
+    nonzero = _nonzero(tangents)
+    const_flags = nonzero[cond_nconsts:at]
+
+    def step(carry: list[bool]) -> Any:
+        result = jvp_jaxpr(body_jaxpr, [*const_flags, *carry], carry)
+        return result, result[2]
+
+    (program, consts, _), carry_flags = _fixpoint(nonzero[at:], step)
+    extra, count, num_carry = len(consts), body_nconsts + len(carry_flags), len(carry_flags)
+    first_dot = extra + count
+    order = [*range(extra + body_nconsts), *range(first_dot, first_dot + sum(const_flags)),
+             *range(extra + body_nconsts, extra + count),
+             *range(first_dot + sum(const_flags), first_dot + sum(const_flags) + sum(carry_flags))]
+    body = _remember(("while_jvp", id(program)), program, lambda: _rearranged(program, order, range(len(program.jaxpr.outvars))))
+    dot_avals = [tangent_aval(aval) for aval, flag in zip(body_jaxpr.out_avals, carry_flags, strict=True) if flag]
+    condition = _remember(("while_cond", id(cond_jaxpr), tuple(carry_flags)), cond_jaxpr,
+                          lambda: _with_unread(cond_jaxpr, cond_nconsts + num_carry, dot_avals))
+    dots = [instantiate(tangent) for tangent, flag in zip(tangents[at:], carry_flags, strict=True) if flag]
+    outs = while_p.bind(
+        *primals[:cond_nconsts], *consts, *primals[cond_nconsts:at], *_pick(tangents[cond_nconsts:at], const_flags),
+        *primals[at:], *dots, cond_jaxpr=condition, body_jaxpr=body, cond_nconsts=cond_nconsts,
+        body_nconsts=extra + body_nconsts + sum(const_flags))
+    return outs[:num_carry], _spread(outs[num_carry:], carry_flags, body_jaxpr.out_avals)
+
+
+@while_p.def_jvp
+def _while_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+    return _while_with_tangents(primals, tangents, **params)
+
+
+def _while_linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+    # The number of steps is not known, so no residuals can be saved: the loop of tangents computes the primals again.
+    outs = while_p.bind(*primals, **params)
+    return outs, _while_with_tangents(primals, tangents, **params)[1]
+
+
+while_p.linearize = _while_linearize
+while_p.no_transpose("a while_loop, or a fori_loop with traced bounds, has no number of steps that is known beforehand. Try "
+                     "lax.scan, or fori_loop with static start and stop")
+
+
+@while_p.def_batching
+def _while_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr,
+                 cond_nconsts: int, body_nconsts: int) -> tuple[list[Any], list[int | None]]:
+    at = cond_nconsts + body_nconsts
+    cond_dims, const_dims = list(dims[:cond_nconsts]), list(dims[cond_nconsts:at])
+    num_carry = len(args) - at
+
+    def step(carry: list[bool]) -> Any:
+        carry_dims = [0 if flag else None for flag in carry]
+        batched_condition = batch_jaxpr(cond_jaxpr, axis, [*cond_dims, *carry_dims])
+        if batched_condition[2][0]:  # examples stop at different times: all of the carry is batched
+            carry, carry_dims = [True] * num_carry, [0] * num_carry
+            batched_condition = batch_jaxpr(cond_jaxpr, axis, [*cond_dims, *carry_dims])
+        body = batch_jaxpr(body_jaxpr, axis, [*const_dims, *carry_dims], carry)
+        return (batched_condition, body), [one or other for one, other in zip(carry, body[2], strict=True)]
+
+    ((condition, cond_consts, cond_batched), (body, body_consts, _)), carry_flags = _fixpoint(
+        [dim is not None for dim in dims[at:]], step)
+    carry = [bring_to_front(arg, dim, axis.size) if flag else arg
+             for arg, dim, flag in zip(args[at:], dims[at:], carry_flags, strict=True)]
+    cond_operands, body_operands = [*cond_consts, *args[:cond_nconsts]], [*body_consts, *args[cond_nconsts:at]]
+    if cond_batched[0]:
+        condition, body, body_operands = _until_all_stop(condition, body, cond_operands, body_operands, num_carry)
+    outs = while_p.bind(*cond_operands, *body_operands, *carry, cond_jaxpr=condition, body_jaxpr=body,
+                        cond_nconsts=len(cond_operands), body_nconsts=len(body_operands))
+    return outs, [0 if flag else None for flag in carry_flags]
+
+
+def _until_all_stop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_operands: list[Any], body_operands: list[Any],
+                    num_carry: int) -> tuple[ClosedJaxpr, ClosedJaxpr, list[Any]]:
+    """A loop that goes on while one example does, and leaves the others as they are."""
+    count = len(cond_operands)
+
+    def any_goes_on(*values: Any) -> list[Any]:
+        (going,) = eval_jaxpr(condition.jaxpr, [], *values)
+        return [reduce_or(going, (0,))]
+
+    def masked(*values: Any) -> list[Any]:
+        cond_values, rest = values[:count], values[count:]
+        carry = rest[len(rest) - num_carry:]
+        (going,) = eval_jaxpr(condition.jaxpr, [], *cond_values, *carry)
+        new = eval_jaxpr(body.jaxpr, [], *rest)
+        return [select_n(_stretch(going, aval_of(after).shape), before, after) for before, after in zip(carry, new, strict=True)]
+
+    def make() -> tuple[ClosedJaxpr, ClosedJaxpr]:
+        stops, stop_consts = trace_to_jaxpr(any_goes_on, condition.in_avals)
+        steps, step_consts = trace_to_jaxpr(masked, [*map(aval_of, cond_operands), *body.in_avals])
+        assert not stop_consts and not step_consts
+        return ClosedJaxpr(stops, []), ClosedJaxpr(steps, [])
+
+    new_condition, new_body = _remember(("while_batch", id(condition), id(body)), (condition, body), make)
+    return new_condition, new_body, [*cond_operands, *body_operands]
+
+
+def _stretch(flags: Any, shape: tuple[int, ...]) -> Any:
+    return shaping.broadcast_in_dim(flags, shape, (0,))
+
+

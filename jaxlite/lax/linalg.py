@@ -18,8 +18,9 @@ from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.decompose import decomposes
-from jaxlite.lax import dot, elementwise, shaping, slicing
+from jaxlite.lax import elementwise, shaping, slicing
 from jaxlite.lax.control_flow import fori_loop
+from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.elementwise import INEXACT, require_kind
 
 _i32 = np.dtype(np.int32)
@@ -271,7 +272,7 @@ def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta:
 def _symmetric_product(a: Any, c: Any, *, alpha: float, beta: float) -> Any:
     rank, dtype = aval_of(a).ndim, aval_of(a).dtype
     batch = tuple(range(rank - 2))
-    product = dot.dot_general(a, a, (((rank - 1,), (rank - 1,)), (batch, batch)), dot.Precision.HIGHEST)
+    product = dot_general(a, a, (((rank - 1,), (rank - 1,)), (batch, batch)), Precision.HIGHEST)
     return elementwise.add(elementwise.mul(dtype.type(alpha), product), elementwise.mul(dtype.type(beta), c))
 
 

@@ -200,9 +200,8 @@ def _lu(ctx: Any, x: Any) -> list[Any]:
     aval, pivots_aval, permutation_aval = ctx.avals_out
     batch = aval.shape[:-2]
     if _is_empty(aval):
-        rank = len(permutation_aval.shape)
-        order = ctx.value("stablehlo.iota", [], permutation_aval.shape, _i32, iota_dimension=ctx.i64(rank - 1))
-        return [_zeros(ctx, aval), _zeros(ctx, pivots_aval), order]
+        return [_zeros(ctx, aval), _zeros(ctx, pivots_aval),
+                _permutation(ctx, None, pivots_aval.shape, permutation_aval.shape)]
     matrix = _matrix(aval)
     factors, pivots, info = _call(ctx, "?getrf", [(x, matrix)],
                                   [matrix, _Type(pivots_aval.shape, _i32), _Type(batch, _i32)], {0: 0})
@@ -222,6 +221,8 @@ def _permutation(ctx: Any, pivots: Any, swaps: tuple[int, ...], shape: tuple[int
     """The order of rows that swapping row i with row pivots[i], for i = 0, 1, ..., leads to."""
     rank, batch = len(shape), shape[:-1]
     index = ctx.value("stablehlo.iota", [], shape, _i32, iota_dimension=ctx.i64(rank - 1))
+    if not math.prod(swaps):
+        return index
     one = (*batch, 1)
     zero, step, count = (ctx.constant(value, _i32) for value in (0, 1, swaps[-1]))
     scalar = ctx.tensor_type((), _i32)

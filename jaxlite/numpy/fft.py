@@ -1,0 +1,287 @@
+"""Discrete Fourier transforms, as `numpy.fft` names them.
+
+`norm` says which direction divides by the number of elements n: "backward" (the default) the inverse, "forward" the
+transform itself, "ortho" both, by sqrt(n).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.lax.fft import FftType
+from jaxlite.lax.fft import fft as transform
+from jaxlite.numpy import manipulation
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays
+
+_FFT, _IFFT, _RFFT, _IRFFT = FftType
+_OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+def _scale(name: str, kind: Any, norm: str | None, count: int) -> float:
+    """What to multiply the result of XLA's transform with, which divides in the inverse."""
+    if norm not in _OPPOSITE:
+        raise ValueError(f"jnp.fft.{name}: norm must be None, 'backward', 'ortho' or 'forward', got {norm!r}")
+    inverse = kind in (_IFFT, _IRFFT)
+    if norm == "ortho":
+        return math.sqrt(count) if inverse else 1 / math.sqrt(count)
+    if norm == "forward":
+        return float(count) if inverse else 1 / count
+    return 1.0
+
+
+def _transform(name: str, kind: Any, a: Any, s: Any, axes: Any, norm: str | None) -> Any:
+    """Check the static arguments, then one compiled call."""
+    check_arrays(f"fft.{name}", a)
+    shape = aval_of(a).shape
+    if s is not None:
+        s = tuple(map(operator.index, s))
+        if any(size < 1 for size in s):
+            raise ValueError(f"jnp.fft.{name}: the sizes of transformed axes must be positive, got {s}")
+    if axes is None:
+        axes = range(len(shape)) if s is None else range(len(shape) - len(s), len(shape))
+        if s is not None and len(s) > len(shape):
+            raise ValueError(f"jnp.fft.{name}: {len(s)} sizes for an array of shape {shape}")
+    axes = canonical_axes(tuple(axes), len(shape))
+    if s is not None and len(s) != len(axes):
+        raise ValueError(f"jnp.fft.{name}: s and axes must have the same length, got {s} and {axes}")
+    if s is None:
+        s = tuple(shape[axis] for axis in axes)
+        if kind == _IRFFT and axes:
+            s = (*s[:-1], max(0, 2 * (s[-1] - 1)))
+    if any(size < 1 for size in s):
+        raise ValueError(f"jnp.fft.{name}: cannot transform axes {axes} of an array of shape {shape}: "
+                         f"sizes {s} must be positive")
+    if kind == _RFFT and dtypes.kind(aval_of(a).dtype) == "c":
+        raise ValueError(f"jnp.fft.{name} takes real numbers, got {aval_of(a).dtype}")
+    return _compute(a, kind=kind, sizes=s, axes=axes, scale=_scale(name, kind, norm, math.prod(s)))
+
+
+@api("kind", "sizes", "axes", "scale")
+def _compute(a: Any, kind: Any, sizes: tuple[int, ...], axes: tuple[int, ...], scale: float) -> Any:
+    a = as_array(a)
+    dtype = dtypes.to_inexact_dtype(aval_of(a).dtype)
+    if kind == _RFFT:
+        dtype = dtype if dtype == dtypes.float64 else dtypes.float32
+    else:
+        dtype = dtypes.to_complex_dtype(dtype)
+    a = shaping.convert(a, dtype, False)
+    if not axes:
+        return a
+    a = _fit(a, (*sizes[:-1], sizes[-1] // 2 + 1) if kind == _IRFFT else sizes, axes)
+    rank = aval_of(a).ndim
+    order = [axis for axis in range(rank) if axis not in axes] + list(axes)
+    a = shaping.transpose(a, order)
+    # XLA transforms up to three axes at once; the axis that is real on one side comes first or last.
+    inner, outer = sizes[-3:], sizes[:-3]
+    if kind in (_FFT, _RFFT):
+        a = _others(transform(a, kind, inner), _FFT, outer, len(inner))
+    else:
+        a = transform(_others(a, _IFFT, outer, len(inner)), kind, inner)
+    if scale != 1:
+        a = lax.mul(a, shaping.full((), scale, aval_of(a).dtype))
+    return shaping.transpose(a, [order.index(axis) for axis in range(rank)])
+
+
+def _others(a: Any, kind: Any, sizes: tuple[int, ...], behind: int) -> Any:
+    """Transform axes that have `behind` others behind them, one at a time."""
+    rank = aval_of(a).ndim
+    for position, size in enumerate(reversed(sizes)):
+        axis = rank - 1 - behind - position
+        order = [*(each for each in range(rank) if each != axis), axis]
+        a = transform(shaping.transpose(a, order), kind, (size,))
+        a = shaping.transpose(a, [order.index(each) for each in range(rank)])
+    return a
+
+
+def _fit(a: Any, sizes: Sequence[int], axes: Sequence[int]) -> Any:
+    """Crop or zero-pad axes at their ends to these sizes."""
+    shape = aval_of(a).shape
+    pads = [(0, 0, 0)] * len(shape)
+    for axis, size in zip(axes, sizes, strict=True):
+        pads[axis] = (0, size - shape[axis], 0)
+    if all(not high for _, high, _ in pads):
+        return a
+    return shaping.pad(a, shaping.full((), 0, aval_of(a).dtype), pads)
+
+
+def _one(name: str, kind: Any, a: Any, n: Any, axis: Any, norm: str | None) -> Any:
+    if isinstance(axis, (tuple, list)):
+        raise ValueError(f"jnp.fft.{name} transforms one axis, got {axis}; use the n-dimensional function")
+    return _transform(name, kind, a, None if n is None else (n,), (axis,), norm)
+
+
+# --- complex to complex ------------------------------------------------------------------------------
+
+
+def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The Fourier transform along an axis.
+
+    Args:
+      a: an array of numbers.
+      n: the length of the axis, cropped or padded with zeros at its end; default as it is.
+      axis: the axis to transform.
+      norm: None, 'backward', 'ortho' or 'forward'.
+    Raises: ValueError for the axis, an empty axis, or the norm.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.fft.fft(jnp.array([1.0, 0.0, 0.0, 0.0])).real
+    Array([1., 1., 1., 1.], dtype=float32)
+    """
+    return _one("fft", _FFT, a, n, axis, norm)
+
+
+def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `fft`; the arguments are as there."""
+    return _one("ifft", _IFFT, a, n, axis, norm)
+
+
+def fft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+    """The Fourier transform over two axes; the arguments are as of `fftn`."""
+    return _transform("fft2", _FFT, a, s, _pair("fft2", axes), norm)
+
+
+def ifft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+    """The inverse of `fft2`."""
+    return _transform("ifft2", _IFFT, a, s, _pair("ifft2", axes), norm)
+
+
+def fftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
+    """The Fourier transform over several axes.
+
+    Args:
+      s: the lengths of the axes, cropped or padded with zeros at their ends; default as they are.
+      axes: default the last `len(s)`, or all.
+      norm: None, 'backward', 'ortho' or 'forward'.
+    Raises: ValueError for axes out of range or named twice, empty ones, or the norm.
+    """
+    return _transform("fftn", _FFT, a, s, axes, norm)
+
+
+def ifftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
+    """The inverse of `fftn`."""
+    return _transform("ifftn", _IFFT, a, s, axes, norm)
+
+
+# --- real on one side --------------------------------------------------------------------------------
+
+
+def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The Fourier transform of real numbers: the n // 2 + 1 coefficients that are not redundant."""
+    return _one("rfft", _RFFT, a, n, axis, norm)
+
+
+def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `rfft`: n real numbers, default an even number of them, 2 * (size - 1)."""
+    return _one("irfft", _IRFFT, a, n, axis, norm)
+
+
+def rfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+    """The Fourier transform of real numbers over two axes; the last one is cut as by `rfft`."""
+    return _transform("rfft2", _RFFT, a, s, _pair("rfft2", axes), norm)
+
+
+def irfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+    """The inverse of `rfft2`."""
+    return _transform("irfft2", _IRFFT, a, s, _pair("irfft2", axes), norm)
+
+
+def rfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
+    """The Fourier transform of real numbers over several axes; the last one is cut as by `rfft`."""
+    return _transform("rfftn", _RFFT, a, s, axes, norm)
+
+
+def irfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
+    """The inverse of `rfftn`."""
+    return _transform("irfftn", _IRFFT, a, s, axes, norm)
+
+
+def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The real transform of a signal with Hermitian symmetry, of which `a` is one half."""
+    check_arrays("fft.hfft", a)
+    return _one("hfft", _IRFFT, _conjugate(as_array(a)), n, axis, _opposite("hfft", norm))
+
+
+def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `hfft`."""
+    return _conjugate(_one("ihfft", _RFFT, a, n, axis, _opposite("ihfft", norm)))
+
+
+def _conjugate(a: Any) -> Any:
+    return lax.conj(a) if dtypes.kind(aval_of(a).dtype) == "c" else a
+
+
+def _opposite(name: str, norm: str | None) -> str:
+    _scale(name, _FFT, norm, 1)
+    return _OPPOSITE[norm]
+
+
+def _pair(name: str, axes: Sequence[int]) -> tuple[int, int]:
+    if len(axes) != 2:
+        raise ValueError(f"jnp.fft.{name} transforms 2 axes, got {axes}")
+    return axes[0], axes[1]
+
+
+# --- frequencies -------------------------------------------------------------------------------------
+
+
+def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+    """The frequencies of the coefficients of `fft`: 0, the positive ones, then the negative ones, over `n * d`.
+
+    Args:
+      n: the length of the transformed axis; d: the distance of samples.
+      dtype: default that of Python's floats.
+      device: ignored.
+    Raises: ValueError if n is no int, or d no scalar.
+    """
+    n, dtype = _frequency_arguments("fftfreq", n, d, dtype)
+    return _frequencies(d, n=n, count=n, start=n // 2, dtype=dtype)
+
+
+def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+    """The frequencies of the coefficients of `rfft`; the arguments are as of `fftfreq`."""
+    n, dtype = _frequency_arguments("rfftfreq", n, d, dtype)
+    return _frequencies(d, n=n, count=n // 2 + 1, start=0, dtype=dtype)
+
+
+def _frequency_arguments(name: str, n: Any, d: Any, dtype: Any) -> tuple[int, Any]:
+    if isinstance(n, (list, tuple)):
+        raise ValueError(f"The n argument of jnp.fft.{name} must be an int, got {n!r}")
+    if isinstance(d, (list, tuple)):
+        raise ValueError(f"The d argument of jnp.fft.{name} must be a scalar, got {d!r}")
+    dtype = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
+    return operator.index(n), dtype
+
+
+@api("n", "count", "start", "dtype")
+def _frequencies(d: Any, n: int, count: int, start: int, dtype: Any) -> Any:
+    """0, 1, ..., wrapped around to -start where that is positive, over n * d."""
+    index = shaping.iota(dtypes.int32, count)
+    if start:
+        wrapped = lax.ge(index, shaping.full_like(index, (n + 1) // 2))
+        index = lax.select(wrapped, lax.sub(index, shaping.full_like(index, n)), index)
+    span = lax.mul(shaping.convert(as_array(d), dtype, False), shaping.full((), n, dtype))
+    return lax.div(shaping.convert(index, dtype, False), shaping.broadcast_in_dim(span, (count,), ()))
+
+
+def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
+    """Move frequency zero to the middle of axes (default: all)."""
+    return _shift("fftshift", x, axes, lambda size: size // 2)
+
+
+def ifftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
+    """The inverse of `fftshift`."""
+    return _shift("ifftshift", x, axes, lambda size: -(size // 2))
+
+
+def _shift(name: str, x: Any, axes: Any, by: Any) -> Any:
+    check_arrays(f"fft.{name}", x)
+    shape = aval_of(x).shape
+    chosen = canonical_axes(axes, len(shape))
+    return manipulation.roll(x, tuple(by(shape[axis]) for axis in chosen), chosen)

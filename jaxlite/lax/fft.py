@@ -61,7 +61,15 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
       fft_lengths: the sizes of the transformed axes, 1 to 3 of them; of the real side for RFFT and IRFFT.
     Raises: ValueError for sizes and dtypes that do not fit.
     """
-    kind = FftType[fft_type.upper()] if isinstance(fft_type, str) else FftType(fft_type)
+    names = FftType.__members__
+    if isinstance(fft_type, str):
+        if fft_type.upper() not in names:
+            raise ValueError(f"fft_type must be a FftType or one of {', '.join(names)}, got {fft_type!r}")
+        kind = FftType[fft_type.upper()]
+    elif fft_type in FftType.__members__.values():
+        kind = FftType(fft_type)
+    else:
+        raise TypeError(f"fft_type must be a FftType or one of {', '.join(names)}, got {fft_type!r}")
     dtype = aval_of(x).dtype
     if kind == FftType.RFFT:
         if dtypes.kind(dtype) == "c":

@@ -55,9 +55,8 @@ def _transform(name: str, kind: Any, a: Any, s: Any, axes: Any, norm: str | None
         s = tuple(shape[axis] for axis in axes)
         if kind == _IRFFT and axes:
             s = (*s[:-1], max(0, 2 * (s[-1] - 1)))
-    if any(size < 1 for size in s):
-        raise ValueError(f"jnp.fft.{name}: cannot transform axes {axes} of an array of shape {shape}: "
-                         f"sizes {s} must be positive")
+    if kind == _RFFT and s and not s[-1]:
+        raise ValueError(f"jnp.fft.{name}: cannot transform the empty axis {axes[-1]} of an array of shape {shape}")
     if kind == _RFFT and dtypes.kind(aval_of(a).dtype) == "c":
         raise ValueError(f"jnp.fft.{name} takes real numbers, got {aval_of(a).dtype}")
     return _compute(a, kind=kind, sizes=s, axes=axes, scale=_scale(name, kind, norm, math.prod(s)))
@@ -74,6 +73,11 @@ def _compute(a: Any, kind: Any, sizes: tuple[int, ...], axes: tuple[int, ...], s
     a = shaping.convert(a, dtype, False)
     if not axes:
         return a
+    if not math.prod(sizes):  # nothing to transform
+        shape = list(aval_of(a).shape)
+        for axis, size in zip(axes, (*sizes[:-1], sizes[-1] // 2 + 1) if kind == _RFFT else sizes, strict=True):
+            shape[axis] = size
+        return shaping.full(shape, 0, _real(dtype) if kind == _IRFFT else dtypes.to_complex_dtype(dtype))
     a = _fit(a, (*sizes[:-1], sizes[-1] // 2 + 1) if kind == _IRFFT else sizes, axes)
     rank = aval_of(a).ndim
     order = [axis for axis in range(rank) if axis not in axes] + list(axes)
@@ -87,6 +91,10 @@ def _compute(a: Any, kind: Any, sizes: tuple[int, ...], axes: tuple[int, ...], s
     if scale != 1:
         a = lax.mul(a, shaping.full((), scale, aval_of(a).dtype))
     return shaping.transpose(a, [order.index(axis) for axis in range(rank)])
+
+
+def _real(dtype: Any) -> Any:
+    return dtypes.float64 if dtype == dtypes.complex128 else dtypes.float32
 
 
 def _others(a: Any, kind: Any, sizes: tuple[int, ...], behind: int) -> Any:

@@ -259,7 +259,7 @@ def test_loops_without_a_carry():
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda: lax.while_loop(lambda s: s, lambda s: s + 1, 0.0), "must return a boolean scalar.*f32"),
+    (lambda: lax.while_loop(lambda s: s, lambda s: s + 1, 0.0), "must return a boolean scalar.*float32"),
     (lambda: lax.while_loop(lambda s: (s < 1, 2), lambda s: s, 0.0), "must return a boolean scalar.*pytree"),
     (lambda: lax.while_loop(lambda s: s < 1, lambda s: s, array(0, 1)), r"must return a boolean scalar.*bool\[2\]"),
     (lambda: lax.while_loop(1, lambda s: s, 0), "should be callable"),

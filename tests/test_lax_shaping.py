@@ -293,7 +293,7 @@ def test_identities_keep_trees():
 HUGE = 1 << 40
 ERRORS = [
     (lambda: lax.reshape(X, (5, 5)), TypeError, "reshape total size must be unchanged"),
-    (lambda: lax.reshape(X, (-1, 24)), ValueError, "must be non-negative"),
+    (lambda: lax.reshape(X, (-1, 24)), TypeError, "must be non-negative"),
     (lambda: lax.reshape(X, (4, 6), (0, 1)), TypeError, "permutation"),
     (lambda: lax.reshape(X, (2.5, 3)), TypeError, "concrete values of integer type"),
     (lambda: lax.reshape(X, (HUGE, HUGE, HUGE)), ValueError, "too many elements"),
@@ -302,7 +302,7 @@ ERRORS = [
     (lambda: lax.broadcast_in_dim(X, (2, 4, 4), (0, 1, 2)), TypeError, "must either be 1"),
     (lambda: lax.broadcast_in_dim(X, (2, 3, 4), (0, 2, 1)), TypeError, "strictly increasing"),
     (lambda: lax.broadcast(X, (HUGE, HUGE)), ValueError, "too many elements"),
-    (lambda: lax.broadcast(X, (-2,)), ValueError, "non-negative"),
+    (lambda: lax.broadcast(X, (-2,)), TypeError, "non-negative"),
     (lambda: lax.broadcast_to_rank(X, 1), ValueError, "rank 1 is below"),
     (lambda: lax.collapse(X, 2, 1), ValueError, "Invalid dimension range"),
     (lambda: lax.transpose(X, (0, 1)), TypeError, "permutation isn't a permutation"),
@@ -327,15 +327,15 @@ ERRORS = [
     (lambda: lax.pad(X, np.float32(0), [(0, 0)] * 3), ValueError, "triple"),
     (lambda: lax.pad(X, np.float32(0), [(HUGE, HUGE, HUGE)] * 3), ValueError, "too many elements"),
     (lambda: lax.split(X, (1, 2), axis=2), ValueError, "Sum of sizes 3"),
-    (lambda: lax.split(X, (-1, 5), axis=2), ValueError, "non-negative"),
+    (lambda: lax.split(X, (-1, 5), axis=2), TypeError, "non-negative"),
     (lambda: lax.stack([]), ValueError, "non-empty"),
     (lambda: lax.stack([X, X[0]]), TypeError, "stack"),
     (lambda: lax.stack([X, X], axis=5), ValueError, "out of bounds"),
     (lambda: lax.unstack(np.float32(1)), ValueError, "rank > 0"),
     (lambda: lax.tile(X, (2,)), ValueError, "one entry for each axis"),
-    (lambda: lax.tile(X, (2, -1, 1)), ValueError, "non-negative"),
+    (lambda: lax.tile(X, (2, -1, 1)), TypeError, "non-negative"),
     (lambda: lax.tile(X, (HUGE, HUGE, 1)), ValueError, "too many elements"),
-    (lambda: lax.iota(np.int32, -1), ValueError, "non-negative"),
+    (lambda: lax.iota(np.int32, -1), TypeError, "non-negative"),
     (lambda: lax.full((HUGE, HUGE), 0), ValueError, "too many elements"),
     (lambda: lax.broadcasted_iota(np.int32, (HUGE, HUGE), 0), ValueError, "too many elements"),
 ]
@@ -361,7 +361,7 @@ def test_more_memory_than_there_is_raises():
 
 
 def test_traced_sizes_are_refused():
-    with pytest.raises(jaxlite.errors.TracerIntegerConversionError):
+    with pytest.raises(TypeError, match="(?s)Shapes must be .* concrete values .*argument n"):
         jaxlite.jit(lambda n: lax.full((n,), 0.0))(3)
 
 

@@ -48,7 +48,7 @@ def put_array(value: Any, device: Any, committed: bool, copy: bool = False, aval
             with np.errstate(over="ignore"):  # what is too large becomes infinite, as it does in XLA
                 array = array.astype(aval.dtype)
         return xla.device_put(np.ascontiguousarray(array).reshape(array.shape), aval, sharding, device, committed, copy)
-    raise TypeError(f"a value of dtype {aval.dtype} cannot be put on a device")
+    return put_array(value._base_array, device, committed, copy)  # the buffer behind an extended dtype
 
 
 def deleted_error(array: Any) -> RuntimeError:
@@ -120,14 +120,14 @@ def _repr(array: Any) -> str:
     if array.is_deleted():
         return f"<deleted Array of {array.aval.str_short()}>"
     weak = ", weak_type=True" if array.aval.weak_type else ""
-    suffix = f", dtype={array.dtype.name}{weak})"
+    suffix = f"dtype={array.dtype.name}{weak})"
     value = host_value(array)
     if value.size == 0:
-        return f"Array([], shape={array.shape}{suffix}" if value.shape != (0,) else f"Array([]{suffix}"
-    body = np.array2string(value, prefix="Array(", suffix=suffix, separator=", ")
-    last = len(body) - (body.rfind("\n") + 1)
-    gap = ", " if (len("Array(") if "\n" not in body else 0) + last + len(suffix) <= 80 + 1 else ",\n      "
-    return f"Array({body}{gap}{suffix[2:]}"
+        return f"Array([], shape={array.shape}, {suffix}"
+    body = np.array2string(value, prefix="Array(", suffix=",", separator=", ")
+    last_line = len(body) - (body.rfind("\n") + 1)
+    fits = last_line + len(suffix) + 2 < np.get_printoptions()["linewidth"]
+    return f"Array({body},{' ' if fits else '      '}{suffix}"
 
 
 def _format(array: Any, spec: str) -> str:

@@ -22,7 +22,7 @@ class ConcretizationTypeError(TypeError):
     """
 
     def __init__(self, tracer: Any, context: str = ""):
-        super().__init__(_tracer_message("Abstract tracer value encountered where concrete value is expected: "
+        super().__init__(tracer_message("Abstract tracer value encountered where concrete value is expected: "
                                          "traced array with shape " + _describe(tracer), tracer, context))
 
 
@@ -34,7 +34,7 @@ class TracerBoolConversionError(ConcretizationTypeError):
     """
 
     def __init__(self, tracer: Any):
-        TypeError.__init__(self, _tracer_message(
+        TypeError.__init__(self, tracer_message(
             "Attempted boolean conversion of traced array with shape " + _describe(tracer), tracer,
             "use jaxlite.numpy.where or jaxlite.lax.cond to choose by a traced value, & and | to combine "
             "conditions, or mark the argument static (static_argnums, static_argnames)"))
@@ -47,7 +47,7 @@ class TracerIntegerConversionError(TypeError):
     """
 
     def __init__(self, tracer: Any):
-        super().__init__(_tracer_message(
+        super().__init__(tracer_message(
             "The __index__() method was called on traced array with shape " + _describe(tracer), tracer,
             "index a jaxlite array instead of a Python list, loop with jaxlite.lax.fori_loop, or mark the "
             "argument static (static_argnums, static_argnames)"))
@@ -61,7 +61,7 @@ class TracerArrayConversionError(TypeError):
     """
 
     def __init__(self, tracer: Any):
-        super().__init__(_tracer_message(
+        super().__init__(tracer_message(
             "The numpy.ndarray conversion method __array__() was called on traced array with shape "
             + _describe(tracer), tracer,
             "call the function of the same name in jaxlite.numpy instead of numpy's"))
@@ -75,7 +75,7 @@ class NonConcreteBooleanIndexError(IndexError):
     """
 
     def __init__(self, tracer: Any):
-        super().__init__(_tracer_message(
+        super().__init__(tracer_message(
             "Array boolean indices must be concrete; got " + _describe(tracer), tracer,
             "use jaxlite.numpy.where(mask, x, fill), the reductions' where= argument, or nonzero(mask, size=...)"))
 
@@ -119,7 +119,8 @@ def _describe(tracer: Any) -> str:
     return tracer.aval.str_short(short_dtypes=False)
 
 
-def _tracer_message(problem: str, tracer: Any, hint: str) -> str:
+def tracer_message(problem: str, tracer: Any, hint: str) -> str:
+    """A problem with a traced value, with what is known of the value's origin, and what to do."""
     text = f"{problem}."
     for line in tracer.history():
         text += f"\n{line}"

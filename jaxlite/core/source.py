@@ -55,14 +55,16 @@ def summarize(traceback: Any) -> str:
 
 
 def function_location(fun: Callable) -> str:
-    """`name at file:line` of a Python function, as far as it is known."""
+    """`name at file:line` of a Python function; `name` where the line is unknown or our own."""
     while hasattr(fun, "__wrapped__"):
         fun = fun.__wrapped__
     inner = getattr(fun, "func", fun)
     inner = getattr(inner, "__func__", inner)
     name = function_name(inner)
     code = getattr(inner, "__code__", None)
-    return name if code is None else f"{name} at {code.co_filename}:{code.co_firstlineno}"
+    if code is None or is_own_file(code.co_filename):
+        return name
+    return f"{name} at {code.co_filename}:{code.co_firstlineno}"
 
 
 def function_name(fun: Callable) -> str:

@@ -221,7 +221,12 @@ class Tracer:
                         "x[idx] = y, use x = x.at[idx].set(y).")
 
     def __format__(self, spec: str) -> str:
-        return repr(self) if not spec else f"{repr(self):{spec}}" if spec.endswith("s") else repr(self)
+        if not spec or spec.endswith("s"):
+            return format(repr(self), spec)
+        raise TypeError(errors.tracer_message(
+            f"unsupported format string {spec!r}: it asks for the value of a traced array with shape "
+            + self.aval.str_short(short_dtypes=False), self,
+            "return the value and format it outside of the traced function"))
 
     def __repr__(self) -> str:
         return f"JitTracer({'~' if self.weak_type else ''}{self.aval.str_short(short_dtypes=False)})"

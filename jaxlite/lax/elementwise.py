@@ -60,14 +60,25 @@ def broadcast_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, 
     return tuple(result)
 
 
+_PROMOTING = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "rem": "remainder", "max": "maximum",
+    "min": "minimum", "pow": "power", "atan2": "arctan2", "nextafter": "nextafter", "concatenate": "concatenate",
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "shift_left": "left_shift",
+    "shift_right_arithmetic": "right_shift", "clamp": "clip", "select_n": "where",
+}
+
+
 def require_equal_dtypes(name: str, avals: Sequence[Any]) -> None:
     """Raises TypeError unless all operands have one dtype."""
     first = avals[0].dtype
     for aval in avals[1:]:
         if aval.dtype != first:
             kinds = ", ".join(str(each.dtype) for each in avals)
-            raise TypeError(f"lax.{name} requires arguments to have the same dtypes, got {kinds}. (Tip: "
-                            f"jnp.{name} is a similar function that does automatic type promotion on inputs).")
+            similar = _PROMOTING.get(name)
+            tip = f"jnp.{similar} is a similar function that does automatic type promotion on inputs" if similar else \
+                "convert_element_type and astype convert"
+            raise TypeError(f"lax.{name} requires arguments to have the same dtypes, got {kinds}. (Tip: {tip}).")
 
 
 def require_kind(name: str, aval: Any, accepted: str, position: int | None = None) -> None:

@@ -29,7 +29,7 @@ from jaxlite.lax.elementwise import require_equal_dtypes
 def canonical_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
     """A shape as a tuple of ints.
 
-    Raises: TypeError for sizes that are not integers or not concrete, ValueError for negative ones.
+    Raises: TypeError for sizes that are not integers, not concrete or negative.
     """
     if not isinstance(shape, (tuple, list)):
         shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
@@ -46,7 +46,7 @@ def canonical_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
                         ) from None
     for size in sizes:
         if size < 0:
-            raise ValueError(f"{name} must be non-negative, got {sizes}")
+            raise TypeError(f"{name} must be non-negative, got {sizes}")
     _check_size(sizes)
     return sizes
 

@@ -120,7 +120,7 @@ def _type_of_element(leaf: Any) -> tuple[Any, bool]:
 def _flat_parts(object: Any, dtype: Any) -> tuple[list[Any], tuple[int, ...]]:
     """The elements of nested sequences, and the shape that the nesting has."""
     if not isinstance(object, (list, tuple, range)):
-        return [object], ()
+        return [object.__jax_array__() if hasattr(object, "__jax_array__") else object], ()
     rows = [_flat_parts(row, dtype) for row in object]
     outer = rows[0][1] if rows else ()
     if any(each != outer for _, each in rows):  # lists beside arrays
@@ -180,11 +180,10 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     if dtype is None:
         dtype = dtypes.default_dtype(float)
     target = dtypes.check_user_dtype_supported(dtype, "astype")
-    if target == dtypes.bool_ or not copy:
-        result = _convert(x, target)
+    if type(x) is ArrayImpl and x.dtype == target and not x.weak_type:
+        result = copy_array(x) if copy else x
     else:
         result = _convert(x, target)
-        result = copy_array(result) if result is x else result
     return result if device is None else device_put(result, device)
 
 

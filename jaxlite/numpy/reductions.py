@@ -125,7 +125,7 @@ def _total(name: str, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: An
     return shaping.convert(result, dtype, False)
 
 
-@api("axis", "dtype", "keepdims", "promote_integers", "out")
+@api("axis", "dtype", "keepdims", "promote_integers")
 def sum(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
         where: Any = None, promote_integers: bool = True) -> Any:
     """The sum over axes; 0 for none. Integers narrower than the default are widened to it; half floats are added up
@@ -139,7 +139,7 @@ def sum(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims
     return _total("sum", a, axis, dtype, keepdims, initial, where, promote_integers, lax.reduce_sum, ufuncs.add, 0)
 
 
-@api("axis", "dtype", "keepdims", "promote_integers", "out")
+@api("axis", "dtype", "keepdims", "promote_integers")
 def prod(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
          where: Any = None, promote_integers: bool = True) -> Any:
     """The product over axes; 1 for none. Dtypes are as in `sum`."""
@@ -185,7 +185,7 @@ def _complex_extreme(name: str, a: Any, axes: tuple[int, ...], keepdims: bool, w
     return result if keepdims else shaping.squeeze(result, axes)
 
 
-@api("axis", "keepdims", "out")
+@api("axis", "keepdims")
 def max(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
         where: Any = None) -> Any:
     """The greatest element over axes; NaN if there is one. An empty reduction needs `initial`."""
@@ -193,7 +193,7 @@ def max(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, ini
     return _extreme("max", a, axis, keepdims, initial, where, lax.reduce_max, ufuncs.maximum, _lowest)
 
 
-@api("axis", "keepdims", "out")
+@api("axis", "keepdims")
 def min(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
         where: Any = None) -> Any:
     """The least element over axes; NaN if there is one. An empty reduction needs `initial`."""
@@ -204,7 +204,7 @@ def min(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, ini
 amax, amin = max, min
 
 
-@api("axis", "keepdims", "out")
+@api("axis", "keepdims")
 def all(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """Whether every element over axes is nonzero; True for none."""
     _refuse_out("all", out)
@@ -212,7 +212,7 @@ def all(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, 
     return _reduce("all", shaping.convert(as_array(a), bool), axis, keepdims, lax.reduce_and, True, where)
 
 
-@api("axis", "keepdims", "out")
+@api("axis", "keepdims")
 def any(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
     """Whether some element over axes is nonzero; False for none."""
     _refuse_out("any", out)
@@ -220,7 +220,7 @@ def any(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, 
     return _reduce("any", shaping.convert(as_array(a), bool), axis, keepdims, lax.reduce_or, False, where)
 
 
-@api("axis", "keepdims", "out")
+@api("axis", "keepdims")
 def ptp(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
     """The range over axes: the greatest element less the least."""
     _refuse_out("ptp", out)
@@ -267,7 +267,7 @@ def _divide(total: Any, count: Any) -> Any:
     return ufuncs.true_divide(total, shaping.convert(count, aval_of(total).dtype))
 
 
-@api("axis", "dtype", "keepdims", "out")
+@api("axis", "dtype", "keepdims")
 def mean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
          where: Any = None) -> Any:
     """The arithmetic mean over axes, in floating point; NaN for none. Half floats are averaged in 32 bits."""
@@ -285,7 +285,7 @@ def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any, name: str =
     return shaping.convert(result, result_dtype, False)
 
 
-@api("axis", "dtype", "keepdims", "out")
+@api("axis", "dtype", "keepdims")
 def _variance(a: Any, ddof: Any, mean: Any, where: Any, axis: Any, dtype: Any, keepdims: bool, out: Any = None) -> Any:
     check_arrays("var", a)
     a = as_array(a)
@@ -394,7 +394,7 @@ def _nan_extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, whe
     return lax.select(nothing, shaping.full_like(result, np.nan), result)
 
 
-@api("axis", "keepdims", "out")
+@api("axis", "keepdims")
 def nanmax(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
            where: Any = None) -> Any:
     """The greatest element that is not NaN; NaN if all are."""
@@ -402,7 +402,7 @@ def nanmax(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, 
     return _nan_extreme("nanmax", a, axis, keepdims, initial, where, max, _lowest)
 
 
-@api("axis", "keepdims", "out")
+@api("axis", "keepdims")
 def nanmin(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
            where: Any = None) -> Any:
     """The least element that is not NaN; NaN if all are."""
@@ -410,7 +410,7 @@ def nanmin(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, 
     return _nan_extreme("nanmin", a, axis, keepdims, initial, where, min, _highest)
 
 
-@api("axis", "dtype", "keepdims", "out")
+@api("axis", "dtype", "keepdims")
 def nansum(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
            where: Any = None) -> Any:
     """The sum of the elements that are not NaN."""
@@ -419,7 +419,7 @@ def nansum(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepd
     return sum(_without_nan(as_array(a), 0), axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
 
-@api("axis", "dtype", "keepdims", "out")
+@api("axis", "dtype", "keepdims")
 def nanprod(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
             where: Any = None) -> Any:
     """The product of the elements that are not NaN."""
@@ -428,7 +428,7 @@ def nanprod(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keep
     return prod(_without_nan(as_array(a), 1), axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
 
-@api("axis", "dtype", "keepdims", "out")
+@api("axis", "dtype", "keepdims")
 def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False,
             where: Any = None) -> Any:
     """The mean of the elements that are not NaN."""
@@ -443,7 +443,7 @@ def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keep
     return lax.div(total, shaping.convert(count, aval_of(total).dtype, False))
 
 
-@api("axis", "dtype", "keepdims", "out")
+@api("axis", "dtype", "keepdims")
 def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False,
            where: Any = None, mean: Any = None) -> Any:
     """The variance of the elements that are not NaN; NaN where fewer than `ddof` + 1 are left."""
@@ -459,7 +459,7 @@ def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof:
     return _variance(_without_nan(a, 0), ddof, mean, valid, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
-@api("axis", "dtype", "keepdims", "out")
+@api("axis", "dtype", "keepdims")
 def nanstd(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False,
            where: Any = None, mean: Any = None) -> Any:
     """The standard deviation of the elements that are not NaN."""
@@ -490,28 +490,28 @@ def _running(name: str, a: Any, axis: Any, dtype: Any, operation: Callable, fill
     return operation(shaping.convert(a, dtype, False), axis)
 
 
-@api("axis", "dtype", "out")
+@api("axis", "dtype")
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
     """Running sums along an axis; over all elements, flattened, for None."""
     _refuse_out("cumsum", out)
     return _running("cumsum", a, axis, dtype, lax.cumsum)
 
 
-@api("axis", "dtype", "out")
+@api("axis", "dtype")
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
     """Running products along an axis; over all elements, flattened, for None."""
     _refuse_out("cumprod", out)
     return _running("cumprod", a, axis, dtype, lax.cumprod)
 
 
-@api("axis", "dtype", "out")
+@api("axis", "dtype")
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
     """Running sums with NaN as 0."""
     _refuse_out("nancumsum", out)
     return _running("nancumsum", a, axis, dtype, lax.cumsum, 0)
 
 
-@api("axis", "dtype", "out")
+@api("axis", "dtype")
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
     """Running products with NaN as 1."""
     _refuse_out("nancumprod", out)

@@ -42,7 +42,7 @@ def _position(name: str, a: Any, axis: Any, out: Any, keepdims: Any, search: Cal
     return shaping.broadcast_in_dim(result, kept, rest)
 
 
-@api("axis", "out", "keepdims")
+@api("axis", "keepdims")
 def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The position of the greatest element along an axis (the first of equals; NaN counts as greatest).
 
@@ -58,7 +58,7 @@ def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
     return _position("argmax", a, axis, out, keepdims, lax.argmax)
 
 
-@api("axis", "out", "keepdims")
+@api("axis", "keepdims")
 def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The position of the least element along an axis (the first of equals; NaN counts as least). As `argmax`."""
     return _position("argmin", a, axis, out, keepdims, lax.argmin)
@@ -78,13 +78,13 @@ def _position_without_nan(name: str, a: Any, axis: Any, out: Any, keepdims: Any,
     return _position(name, a, axis, out, keepdims, search_numbers)
 
 
-@api("axis", "out", "keepdims")
+@api("axis", "keepdims")
 def nanargmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The position of the greatest element that is not NaN; -1 where all are. As `argmax`."""
     return _position_without_nan("nanargmax", a, axis, out, keepdims, lax.argmax, -np.inf)
 
 
-@api("axis", "out", "keepdims")
+@api("axis", "keepdims")
 def nanargmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The position of the least element that is not NaN; -1 where all are. As `argmax`."""
     return _position_without_nan("nanargmin", a, axis, out, keepdims, lax.argmin, np.inf)
@@ -240,7 +240,7 @@ def _place(arr: Any, mask: Any, vals: Any) -> Any:
     if not aval.size:
         return arr
     mask = shaping.convert(shaping.reshape(mask, (aval.size,)), bool, False)
-    vals = shaping.convert(shaping.reshape(vals, (aval_of(vals).size,)), aval.dtype, False)
+    vals = shaping.convert(shaping.reshape(vals, (aval_of(vals).size,)), aval.dtype, aval.weak_type)
     if aval_of(vals).size == 1:
         new = shaping.broadcast_in_dim(vals, (aval.size,), (0,))
     else:

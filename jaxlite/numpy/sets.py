@@ -329,6 +329,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | No
 def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int, unique: bool) -> tuple[Any, ...]:
     ar1, ar2 = map(_flat, as_arrays("setdiff1d", ar1, ar2))
     count = aval_of(ar1).size
+    weak = aval_of(ar1).weak_type
     dtype = dtypes.default_dtype(int)
     if not count:
         values, found = shaping.full((size,), 0, aval_of(ar1).dtype), shaping.full((), 0, dtype)
@@ -343,7 +344,7 @@ def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int, unique: bool) ->
             kept = lax.bitwise_and(kept, valid)
         places, found = searching.true_positions(kept, size)
         values = indexing.take(ar1, places, 0, mode="clip")
-    return found, _filled(values, found, fill_value)
+    return found, shaping.convert(_filled(values, found, fill_value), None, weak)
 
 
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,

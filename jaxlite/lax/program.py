@@ -1,0 +1,124 @@
+"""What is about a program rather than about numbers: composites, staging, hints to the compiler."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes
+from jaxlite.core.array import make_array
+from jaxlite.core.jaxpr import ClosedJaxpr
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.tree import tree_flatten, tree_map
+from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.interpreters.staging import hoist_consts
+from jaxlite.lax.control_flow.bodies import Body, trace_body
+
+# --- composites --------------------------------------------------------------------------------------
+
+composite_p = Primitive("composite", multiple_results=True)
+
+
+@composite_p.def_abstract_eval
+def _composite_avals(*args: Any, jaxpr: ClosedJaxpr, name: str, attributes: Any, version: int) -> list[Any]:
+    return list(jaxpr.out_avals)
+
+
+def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
+    """A function that compilers may recognize by its name, and otherwise run as it is written.
+
+    Args:
+      decomposition: a traceable function; its keyword arguments become attributes of the operation.
+      name: the name of the operation, such as 'my.softmax'.
+      version: a number that says which meaning of the name is meant.
+    Returns: a function of the same arguments. Attributes that are None are left out.
+
+    >>> import numpy as np
+    >>> composite(lambda x, *, scale: x * scale, name="my.scale")(np.float32(2), scale=3.0)
+    Array(6., dtype=float32)
+    """
+
+    functions: dict[str, Callable] = {}  # by the text of the attributes: what was traced is found again by its function
+
+    def call(*args: Any, **attributes: Any) -> Any:
+        given = tuple((key, _hashable(value)) for key, value in attributes.items() if value is not None)
+        fun = functions.setdefault(repr(given), lambda *values: decomposition(*values, **attributes))
+        leaves, tree = tree_flatten((args, {}))
+        body = trace_body(fun, tree, [aval_of(leaf) for leaf in leaves], "composite")
+        outs = composite_p.bind(*body.consts, *leaves, jaxpr=body.derive(_closed), name=name, attributes=given,
+                                version=version)
+        return body.out_tree.unflatten(outs)
+
+    return call
+
+
+def _closed(body: Body) -> ClosedJaxpr:
+    return hoist_consts(body.jaxpr)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_hashable, value))
+    if isinstance(value, np.ndarray):
+        return _hashable(value.tolist())
+    return value.item() if isinstance(value, np.generic) else value
+
+
+# --- staging -----------------------------------------------------------------------------------------
+
+
+def stage(x: Any, /) -> Any:
+    """An array for an array-like, or a tracer as it is."""
+    return x if isinstance(x, (ArrayImpl, Tracer)) else make_array(x)
+
+
+def shape_as_value(shape: Any) -> Any:
+    """A shape as an array of int32."""
+    return np.asarray(tuple(shape), np.int32)
+
+
+def dtype(x: Any) -> Any:
+    """The dtype of an array, scalar, type or name, as arrays have it: 32 bits wide unless x64 is enabled."""
+    return dtypes.dtype(x, canonicalize=True)
+
+
+# --- hints -------------------------------------------------------------------------------------------
+
+
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """A pytree of arrays, kept where it is: programs run on one device."""
+    return tree_map(stage, x)
+
+
+class AccuracyMode(enum.Enum):
+    """How exactly elementwise functions are computed."""
+
+    HIGHEST = 1
+    DEFAULT = 2
+
+
+class Tolerance:
+    """Bounds for the error of elementwise functions: absolute, relative, in units of the last place.
+
+    Raises: ValueError for negative bounds, or relative ones together with units of the last place.
+    """
+
+    def __init__(self, atol: float = 0.0, rtol: float = 0.0, ulps: int = 0):
+        if min(atol, rtol, ulps) < 0:
+            raise ValueError(f"Tolerances must be non-negative, got atol={atol}, rtol={rtol}, ulps={ulps}")
+        if rtol and ulps:
+            raise ValueError(f"Give atol and rtol, or atol and ulps; got rtol={rtol} and ulps={ulps}")
+        self.atol, self.rtol, self.ulps = atol, rtol, ulps
+
+    def __repr__(self) -> str:
+        return f"Tolerance(atol={self.atol}, rtol={self.rtol}, ulps={self.ulps})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tolerance) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash((self.atol, self.rtol, self.ulps))

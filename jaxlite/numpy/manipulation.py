@@ -75,9 +75,6 @@ def _new_shape(shape: Any, total: int, old: tuple[int, ...]) -> tuple[int, ...]:
         try:
             shape = tuple(map(operator.index, shape)) if hasattr(shape, "__iter__") else (operator.index(shape),)
         except TypeError:
-            for each in shape if hasattr(shape, "__iter__") and not isinstance(shape, Tracer) else (shape,):
-                if isinstance(each, Tracer):
-                    each.__index__()  # raises with the size's history
             shape_of(shape)  # the same complaint as everywhere
             raise
     if -1 not in shape:

@@ -215,7 +215,8 @@ e.real_p.def_jvp(lambda primals, tangents: (real(*primals), real(*tangents)))
 e.real_p.def_transpose(lambda ct, x: [e.complex(ct, filled(0, ct))])
 e.imag_p.def_jvp(lambda primals, tangents: (e.imag(*primals), e.imag(*tangents)))
 e.imag_p.def_transpose(lambda ct, x: [e.complex(filled(0, ct), neg(ct))])
-e.conj_p.def_jvp(lambda primals, tangents, **params: (e.conj_p.bind(*primals, **params), e.conj_p.bind(*tangents, **params)))
+e.conj_p.def_jvp(
+    lambda primals, tangents, **params: (e.conj_p.bind(*primals, **params), e.conj_p.bind(*tangents, **params)))
 e.conj_p.def_transpose(lambda ct, x, *, input_dtype: [conj(ct) if input_dtype.kind == "c" else real(conj(ct))])
 
 

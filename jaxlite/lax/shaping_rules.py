@@ -157,7 +157,7 @@ def _squeeze_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, dimensions: t
 
 def_linear(shaping.rev_p, lambda ct, x, *, dimensions: [shaping.rev(ct, dimensions)])
 shaping.rev_p.def_batching(
-    lambda axis, args, dims, *, dimensions: (shaping.rev(*args, shift(dimensions, dims[0])), dims[0]))
+    lambda axis, args, dims, *, dimensions: (shaping.rev(args[0], shift(dimensions, dims[0])), dims[0]))
 
 # --- joining and cutting -----------------------------------------------------------------------------
 
@@ -281,7 +281,8 @@ def _tile_transpose(ct: Any, x: Any, *, reps: tuple[int, ...]) -> list[Any]:
 
 
 def_linear(shaping.tile_p, _tile_transpose)
-shaping.tile_p.def_batching(lambda axis, args, dims, *, reps: (shaping.tile(*args, insert(reps, dims[0], 1)), dims[0]))
+shaping.tile_p.def_batching(
+    lambda axis, args, dims, *, reps: (shaping.tile(args[0], insert(reps, dims[0], 1)), dims[0]))
 
 # --- values from nothing -----------------------------------------------------------------------------
 

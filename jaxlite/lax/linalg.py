@@ -8,6 +8,7 @@ could not handle gives NaN.
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +17,11 @@ import numpy as np
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.decompose import decomposes
+from jaxlite.interpreters.eager import eager_trace
+from jaxlite.interpreters.jit import jit
 from jaxlite.lax import elementwise, shaping, slicing
 from jaxlite.lax.control_flow import fori_loop
 from jaxlite.lax.dot import Precision, dot_general
@@ -135,6 +139,21 @@ def _check_choice(name: str, argument: str, value: Any, choices: type[enum.Enum]
 # --- pieces ------------------------------------------------------------------------------------------
 
 
+def _at_once(*static: str) -> Callable[[Callable], Callable]:
+    """Decorator: an eager call compiles one program, not one for each of the operations around the factorization."""
+
+    def decorate(fun: Callable[..., Any]) -> Callable[..., Any]:
+        compiled = functools.cache(lambda: jit(fun, static_argnames=static))
+
+        @functools.wraps(fun)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            return (compiled() if state.trace is eager_trace else fun)(*args, **kwargs)
+
+        return wrapper
+
+    return decorate
+
+
 def _transposed(x: Any) -> Any:
     rank = aval_of(x).ndim
     return shaping.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
@@ -177,6 +196,7 @@ def _cholesky_aval(x: Any) -> ShapedArray:
     return _strong(x.shape, x.dtype)
 
 
+@_at_once("symmetrize_input")
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     """The lower triangular L with L @ L^H = x.
 
@@ -252,6 +272,7 @@ def _symmetric_product_aval(a: Any, c: Any, *, alpha: float, beta: float) -> Sha
     return _strong((*batch, size, size), a.dtype)
 
 
+@_at_once("alpha", "beta", "symmetrize_output")
 def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta: float = 0.0,
                       symmetrize_output: bool = False) -> Any:
     """alpha * a @ a^T + beta * c, for symmetric c.
@@ -572,6 +593,7 @@ def _eigh_avals(x: Any, *, lower: bool, sort_eigenvalues: bool, subset_by_index:
     return [_strong((*batch, size, count), x.dtype), _strong((*batch, count), _real_dtype(x.dtype))]
 
 
+@_at_once("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "implementation")
 def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
          subset_by_index: tuple[int, int] | None = None,
          implementation: EighImplementation | None = None) -> tuple[Any, Any]:

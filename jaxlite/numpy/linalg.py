@@ -590,7 +590,8 @@ def _matrix_norm(x: Any, axes: tuple[int, int], keepdims: bool, ord: Ord) -> Any
     elif ord in (2, -2, "nuc"):
         matrices = manipulation.moveaxis(x, axes, (-2, -1))
         values = svd(matrices, compute_uv=False)
-        reducer = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}[ord]
+        reducers: dict[Any, Callable] = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}
+        reducer = reducers[ord]
         result = reducer(values, axis=-1, **({"initial": 0} if ord == 2 else {}))
         result = manipulation.expand_dims(result, axes)
     else:

@@ -393,7 +393,7 @@ def _eig(ctx: Any, x: Any, *, compute_left_eigenvectors: bool, compute_right_eig
                                       compute_left="V" if compute_left_eigenvectors else "N",
                                       compute_right="V" if compute_right_eigenvectors else "N")
     ok = _succeeded(ctx, info)
-    values = found[0] if len(found) == 1 else _complex_of(ctx, *found, values_type)
+    values = found[0] if len(found) == 1 else _complex_of(ctx, found[0], found[1], values_type)
     results = [_nan_unless(ctx, ok, values, values_type)]
     wanted = [left] * compute_left_eigenvectors + [right] * compute_right_eigenvectors
     return results + [_nan_unless(ctx, ok, vectors, vectors_type) for vectors in wanted]

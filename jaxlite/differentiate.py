@@ -215,7 +215,7 @@ def _check_input(name: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
             raise TypeError(f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
                             f"np.inexact), but got {aval_of(x).dtype}. If you want to use Boolean- or integer-valued inputs, "
                             "use vjp or set allow_int to True.")
-    elif kind == "c":
+    elif kind == "c" and name == "jacfwd":  # one real direction does not give the derivative along both parts
         raise TypeError(f"{name} requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got "
                         f"{aval_of(x).dtype}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
                         "non-holomorphic functions involving complex inputs, use jvp or vjp directly.")

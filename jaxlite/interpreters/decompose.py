@@ -7,13 +7,15 @@ equation in every jaxpr.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core import config
 from jaxlite.core.aval import shaped_array
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.primitive import Primitive
+from jaxlite.interpreters.batching import Axis, batch_flat
+from jaxlite.interpreters.jvp import jvp_flat
 from jaxlite.interpreters.staging import trace_to_jaxpr
 from lowering.rules import register_decomposition
 
@@ -41,9 +43,33 @@ def decomposes(primitive: Primitive) -> Callable[[Callable], Callable]:
             return found
 
         register_decomposition(primitive.name, decomposition)
+        primitive.parts = fun
         return fun
 
     return register
+
+
+def rules_by_parts(primitive: Primitive) -> None:
+    """Differentiate and batch a primitive as the operations that it is lowered to. It needs no transpose then."""
+
+    def flat(params: dict[str, Any]) -> Callable[..., Any]:
+        def fun(*args: Any) -> Any:
+            out = primitive.parts(*args, **params)
+            return out if primitive.multiple_results else [out]
+
+        return fun
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        outs, tangents_out = jvp_flat(flat(params), primals, tangents)
+        return (outs, tangents_out) if primitive.multiple_results else (outs[0], tangents_out[0])
+
+    def batching(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+        outs, dims_out = batch_flat(flat(params), args, dims, axis)
+        return (outs, dims_out) if primitive.multiple_results else (outs[0], dims_out[0])
+
+    primitive.def_jvp(jvp)
+    primitive.def_batching(batching)
+    primitive.no_transpose("it is differentiated as the operations that it is made of")
 
 
 def _trace(primitive: Primitive, fun: Callable, avals: tuple[Any, ...], params: dict[str, Any]) -> ClosedJaxpr:

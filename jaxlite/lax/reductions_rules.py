@@ -185,7 +185,10 @@ def _reduce_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Close
 
 @r.reduce_p.def_batching
 def _reduce_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr,
-                  dimensions: tuple[int, ...]) -> tuple[list[Any], list[int]]:
+                  dimensions: tuple[int, ...]) -> tuple[list[Any], list[int | None]]:
+    if all(dim is None for dim in dims):  # asked because the computation might know the axis by name
+        outs = r.reduce_p.bind(*args, jaxpr=jaxpr, dimensions=dimensions)
+        return outs, [None] * len(outs)
     (operands, inits), (operand_dims, init_dims) = _split(args), _split(dims)
     if any(dim is not None for dim in init_dims):
         fronted = [batching.bring_to_front(operand, dim, axis.size)

@@ -246,8 +246,10 @@ w.select_and_scatter_p.no_jvp("what its function of scalars combines is known to
 
 @w.select_and_scatter_p.def_batching
 def _select_and_scatter_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None],
-                              **params: Any) -> tuple[Any, int]:
+                              **params: Any) -> tuple[Any, int | None]:
     operand, source, init = args
+    if dims[0] is dims[1] is dims[2] is None:  # asked because the functions might know the axis by name
+        return w.select_and_scatter_p.bind(*args, **params), None
     if dims[2] is not None:
         raise NotImplementedError("select_and_scatter: a batch of initial values cannot be batched; the operation takes "
                                   "one for all. Start from the identity of `scatter` and combine afterwards.")
@@ -278,6 +280,8 @@ def _reduce_window_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr
 def _reduce_window_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr,
                          **window: Any) -> tuple[list[Any], list[int | None]]:
     count = len(args) // 2
+    if all(dim is None for dim in dims):  # asked because the computation might know the axis by name
+        return w.reduce_window_p.bind(*args, jaxpr=jaxpr, **window), [None] * count
     if any(dim is not None for dim in dims[count:]):  # XLA takes one initial value for all windows
         return batching.batch_flat(lambda *xs: _reduced_windows(jaxpr, xs[:count], xs[count:], window), args, dims, axis)
     first = next(dim for dim in dims if dim is not None)

@@ -33,26 +33,36 @@ Ord = None | int | float | str
 
 
 class EigResult(NamedTuple):
+    """Eigenvalues (..., n) and eigenvectors (..., n, n), as columns."""
+
     eigenvalues: Any
     eigenvectors: Any
 
 
 class EighResult(NamedTuple):
+    """Real eigenvalues (..., n), ascending, and orthonormal eigenvectors (..., n, n), as columns."""
+
     eigenvalues: Any
     eigenvectors: Any
 
 
 class QRResult(NamedTuple):
+    """A factor with orthonormal columns and an upper triangular one."""
+
     Q: Any
     R: Any
 
 
 class SlogdetResult(NamedTuple):
+    """The sign of a determinant and the logarithm of its size."""
+
     sign: Any
     logabsdet: Any
 
 
 class SVDResult(NamedTuple):
+    """Singular vectors as columns, singular values, singular vectors as conjugated rows."""
+
     U: Any
     S: Any
     Vh: Any

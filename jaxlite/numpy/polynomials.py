@@ -14,7 +14,7 @@ from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import arithmetic, creation, differences, grids, linalg, linear, manipulation, reductions
+from jaxlite.numpy import arithmetic, creation, differences, grids, linear, manipulation, reductions
 from jaxlite.numpy.api import api, check_arrays, promote_dtypes, promote_dtypes_inexact
 from jaxlite.numpy.selection import where
 
@@ -23,6 +23,13 @@ def _coefficients(name: str, *args: Any) -> list[Any]:
     """The arguments as floating or complex arrays of one dtype, scalars as vectors of one element."""
     check_arrays(name, *args)
     return [manipulation.atleast_1d(arg) for arg in promote_dtypes_inexact(*args)]
+
+
+def _linalg() -> Any:
+    """Loaded when a polynomial needs it: most programs have no use for it."""
+    from jaxlite.numpy import linalg
+
+    return linalg
 
 
 def _length(p: Any) -> int:
@@ -256,7 +263,7 @@ def poly(seq_of_zeros: Any) -> Any:
     (zeros,) = _coefficients("poly", seq_of_zeros)
     shape = aval_of(zeros).shape
     if len(shape) == 2 and shape[0] == shape[1] and shape[0]:
-        zeros = linalg.eigvals(zeros)
+        zeros = _linalg().eigvals(zeros)
     elif len(shape) != 1:
         raise ValueError(f"input must be 1d or non-empty square 2d array, got shape {shape}.")
     count = shape[0]
@@ -316,7 +323,7 @@ def _companion_eigenvalues(p: Any) -> Any:
     first = lax.neg(lax.div(lax.slice_in_dim(p, 1, count + 1),
                             shaping.broadcast_in_dim(lax.slice_in_dim(p, 0, 1), (count,), (0,))))
     below = np.eye(count - 1, count, dtype=dtype)
-    return linalg.eigvals(shaping.concatenate([shaping.expand_dims(first, (0,)), below], 0))
+    return _linalg().eigvals(shaping.concatenate([shaping.expand_dims(first, (0,)), below], 0))
 
 
 @api()
@@ -397,6 +404,7 @@ def _polyfit(x: Any, y: Any, rcond: Any, w: Any, deg: int, full: bool, cov: Any)
         powers = arithmetic.multiply(powers, manipulation.expand_dims(w, 1))
         y = arithmetic.multiply(y, manipulation.expand_dims(w, 1) if many else w)
     # Columns of length one make the problem better conditioned.
+    linalg = _linalg()
     scale = linalg.norm(powers, axis=0)
     powers = arithmetic.divide(powers, scale)
     coefficients, residuals, rank, s = linalg.lstsq(powers, y, rcond)

@@ -108,7 +108,8 @@ def test_masks_and_initial_values_match_numpy(dtype):
     if dtype.kind == "f":
         x[0, 2] = np.nan
     cases = [(name, {**arguments, **axes, "where": where}) for name, arguments in MASKED
-             for axes in ({}, {"axis": 1}, {"axis": 0, "keepdims": True}) for where in (WHERE, WHERE[0], WHERE[:, :1])]
+             for axes, where in (({}, WHERE), ({"axis": 1}, WHERE[0]), ({"axis": 0, "keepdims": True}, WHERE[:, :1]),
+                                 ({"axis": -1}, WHERE))]
     results = jaxlite.jit(lambda x: [getattr(jnp, name)(x, **arguments) for name, arguments in cases])(x)
     for (name, arguments), result in zip(cases, results, strict=True):
         expected = reference(name, x, **arguments)

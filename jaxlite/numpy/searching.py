@@ -99,9 +99,10 @@ def host_value(name: str, a: Any) -> np.ndarray:
     Raises: ConcretizationTypeError for a traced one.
     """
     if isinstance(a, Tracer):
-        raise ConcretizationTypeError(a, f"The size argument of jnp.{name} must be statically specified to use "
-                                         f"jnp.{name} within JAX transformations.")
-    return arrays.host_value(a) if type(a) is ArrayImpl else np.asarray(a)
+        raise ConcretizationTypeError(a, f"pass the size argument to jnp.{name}: the size of its result depends on "
+                                         "data, unless it is given")
+    return arrays.host_value(a) if type(a) is ArrayImpl else np.asarray(a.__jax_array__() if hasattr(
+        a, "__jax_array__") else a)
 
 
 def put_beside(value: np.ndarray, like: Any, weak_type: bool = False) -> Any:
@@ -128,7 +129,6 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     (Array([ 1,  3, -1], dtype=int32),)
     """
     check_arrays("nonzero", a)
-    a = as_array(a)
     rank = aval_of(a).ndim
     if not rank:
         raise ValueError("Calling nonzero on 0d arrays is not allowed. Use jnp.atleast_1d(scalar).nonzero() instead.")
@@ -188,11 +188,10 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> A
 
 def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The positions of the elements that are not zero, a row each: (count, rank). Arguments are as in `nonzero`."""
-    a = as_arrays("argwhere", a)
-    rank = aval_of(a).ndim
-    if not rank:
-        (indices,) = nonzero(shaping.reshape(a, (1,)), size=size)
-        return shaping.full((aval_of(indices).size, 0), 0, dtypes.default_dtype(int))
+    check_arrays("argwhere", a)
+    if not aval_of(a).ndim:
+        count = int(bool(host_value("argwhere", a))) if size is None else operator.index(size)
+        return shaping.full((count, 0), 0, dtypes.default_dtype(int))
     if size is None:
         return put_beside(np.argwhere(host_value("argwhere", a) != 0).astype(dtypes.default_dtype(int)), a)
     return _columns(*nonzero(a, size=size, fill_value=fill_value))

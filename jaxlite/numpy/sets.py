@@ -36,8 +36,8 @@ def _sized(name: str, size: Any, longest: int, call: Callable[[int], tuple[Any, 
         return list(call(size)[1:])
     for array in arrays:
         if isinstance(array, Tracer):
-            raise ConcretizationTypeError(array, f"The size argument of jnp.{name} must be statically specified to use "
-                                                 f"jnp.{name} within JAX transformations.")
+            raise ConcretizationTypeError(array, f"pass the size argument to jnp.{name}: the size of its result "
+                                                 "depends on data, unless it is given")
     with set_trace(eager_trace):
         found, *results = call(longest)
         count = int(found)
@@ -231,7 +231,12 @@ def _pair(name: str, ar1: Any, ar2: Any) -> tuple[int, int]:
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The elements of one array or the other, distinct and sorted. `size` and `fill_value` are as in `unique`."""
     _pair("union1d", ar1, ar2)
-    return _distinct("union1d", _both(ar1, ar2), False, False, False, None, True, size, fill_value)
+    if isinstance(ar1, Tracer) or isinstance(ar2, Tracer):
+        both = _both(ar1, ar2)
+    else:
+        with set_trace(eager_trace):
+            both = _both(ar1, ar2)
+    return _distinct("union1d", both, False, False, False, None, True, size, fill_value)
 
 
 @api()

@@ -452,8 +452,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
         raise ValueError(f"bincount: weights must have x's shape {aval.shape}, got {aval_of(weights).shape}")
     if length is None:
         if isinstance(x, Tracer):
-            raise ConcretizationTypeError(x, "The error occurred because of argument 'x' of jnp.bincount. To avoid "
-                                             "this error, pass a static `length` argument.")
+            raise ConcretizationTypeError(x, "pass the length argument to jnp.bincount: the size of its result depends "
+                                             "on the argument x, unless it is given")
         length = operator.index(minlength)
         if aval.size:
             with set_trace(eager_trace):
@@ -489,7 +489,8 @@ def _split_bins(name: str, bins: Any) -> tuple[int | None, Any]:
     check_arrays(name, bins)
     if not aval_of(bins).ndim:
         if isinstance(bins, Tracer):
-            raise ConcretizationTypeError(bins, f"bins argument of jnp.{name} must be a static integer")
+            raise ConcretizationTypeError(bins, f"the argument bins of jnp.{name} decides the shape of its result; "
+                                                "mark it static")
         return operator.index(bins), None
     if aval_of(bins).ndim != 1:
         raise TypeError(f"{name}: bins must be an integer or the edges along one axis, got shape {aval_of(bins).shape}")

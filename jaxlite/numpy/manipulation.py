@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite import lax
-from jaxlite.core import dtypes
+from jaxlite.core import dtypes, errors
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
@@ -74,6 +74,8 @@ def _new_shape(shape: Any, total: int, old: tuple[int, ...]) -> tuple[int, ...]:
     if type(shape) is not tuple or builtins.any(type(each) is not int for each in shape):
         try:
             shape = tuple(map(operator.index, shape)) if hasattr(shape, "__iter__") else (operator.index(shape),)
+        except errors.TracerIntegerConversionError:
+            raise
         except TypeError:
             shape_of(shape)  # the same complaint as everywhere
             raise

@@ -59,7 +59,6 @@ AVAL_OF: dict[type, Callable[[Any], Any]] = {
     float: lambda value: _scalar_avals[float, _x64.value],
     complex: lambda value: _scalar_avals[complex, _x64.value],
     np.ndarray: _of_numpy,
-    np.ma.MaskedArray: _of_masked,
     **{dtype.type: _of_scalar_type(dtype) for dtype in dtypes._KIND},
 }
 
@@ -84,7 +83,9 @@ def aval_of(value: Any) -> Any:
 
 
 def _inherited(kind: type) -> Callable[[Any], Any] | None:
-    for base in kind.__mro__[1:]:
+    for base in kind.__mro__:
+        if base.__name__ == "MaskedArray" and base.__module__.startswith("numpy.ma"):  # known by name: numpy.ma loads slowly
+            return _of_masked
         if base in AVAL_OF:
             return AVAL_OF[base]
     return None

@@ -335,6 +335,21 @@ def test_functions_match_numpy(rng):
             assert got.dtype.kind in kinds and got.dtype.itemsize <= 8, label
 
 
+def test_double_precision_stays(x64, rng):
+    a = draw(rng, 3, 3, dtype=np.float64)
+    whole = rng.integers(-4, 5, (3, 3)) + 9 * np.eye(3, dtype=np.int64)
+    one_argument = ("inv", "pinv", "det", "cond", "norm", "svdvals")
+    outs = jaxlite.jit(lambda *each: [[getattr(linalg, name)(x) for name in one_argument] + [
+        linalg.solve(x, x[0]), linalg.lstsq(x, x[0])[0], linalg.slogdet(x).logabsdet] for x in each])(a, whole)
+    for x, results in zip((a, whole), outs, strict=True):
+        expected = [getattr(np.linalg, name)(x) if name != "svdvals" else np.linalg.svd(x, compute_uv=False)
+                    for name in one_argument]
+        expected += [np.linalg.solve(x, x[0]), np.linalg.solve(x, x[0]), np.linalg.slogdet(x)[1]]
+        for got, reference in zip(results, expected, strict=True):
+            assert got.dtype == np.float64
+            np.testing.assert_allclose(got, reference, rtol=1e-11, atol=1e-12)
+
+
 def test_negligible_singular_values():
     a = np.diag([1, 1e-5, 3e-6, 1e-6, 3e-7, 1e-7]).astype(f32)
     # By default those below 10 n eps of the greatest are left out of an inverse, those below n eps of a rank.

@@ -1,0 +1,219 @@
+"""Activation functions. Each works element by element, in the dtype of its argument (integers become floating)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core.values import aval_of
+from jaxlite.custom_derivatives import custom_jvp
+from jaxlite.lax import shaping
+from jaxlite.numpy.api import api, as_array, check_arrays, promote_inexact
+
+
+def _floating(name: str, x: Any) -> Any:
+    return as_array(promote_inexact(name, x)[0])
+
+
+@custom_jvp
+def _relu(x: Any) -> Any:
+    return jnp.maximum(x, 0)
+
+
+@_relu.defjvp
+def _relu_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (g,) = primals, tangents
+    # At 0 the derivative is 0, where that of maximum would be 1/2.
+    return _relu(x), lax.select(lax.gt(x, shaping.full_like(x, 0)), g, shaping.full_like(g, 0))
+
+
+@api()
+def relu(x: Any) -> Any:
+    """max(x, 0). The derivative at 0 is 0."""
+    check_arrays("relu", x)
+    return _relu(as_array(x))
+
+
+@api()
+def identity(x: Any) -> Any:
+    """x itself, as an array."""
+    check_arrays("identity", x)
+    return as_array(x)
+
+
+@api()
+def relu6(x: Any) -> Any:
+    """min(max(x, 0), 6). The derivative at 0 and 6 is 0."""
+    check_arrays("relu6", x)
+    return _relu6(as_array(x))
+
+
+@custom_jvp
+def _relu6(x: Any) -> Any:
+    return jnp.minimum(jnp.maximum(x, 0), 6)
+
+
+@_relu6.defjvp
+def _relu6_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (g,) = primals, tangents
+    inside = lax.bitwise_and(lax.gt(x, shaping.full_like(x, 0)), lax.lt(x, shaping.full_like(x, 6)))
+    return _relu6(x), lax.select(inside, g, shaping.full_like(g, 0))
+
+
+@api()
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    return lax.logistic(_floating("sigmoid", x))
+
+
+@api()
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x))."""
+    check_arrays("softplus", x)
+    return jnp.logaddexp(x, 0.0)
+
+
+@api()
+def sparse_plus(x: Any) -> Any:
+    """0 below -1, x above 1, and the parabola (x + 1)**2 / 4 between."""
+    x = _floating("sparse_plus", x)
+    return jnp.where(x <= -1.0, 0.0, jnp.where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
+
+
+@api()
+def sparse_sigmoid(x: Any) -> Any:
+    """0 below -1, 1 above 1, and (x + 1) / 2 between."""
+    return 0.5 * jnp.clip(_floating("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
+
+
+@api()
+def soft_sign(x: Any) -> Any:
+    """x / (|x| + 1)."""
+    x = _floating("soft_sign", x)
+    return x / (jnp.abs(x) + 1)
+
+
+@api()
+def silu(x: Any) -> Any:
+    """x * sigmoid(x)."""
+    x = _floating("silu", x)
+    return x * lax.logistic(x)
+
+
+swish = silu
+
+
+@api()
+def mish(x: Any) -> Any:
+    """x * tanh(softplus(x))."""
+    x = _floating("mish", x)
+    return x * jnp.tanh(softplus(x))
+
+
+@api()
+def log_sigmoid(x: Any) -> Any:
+    """log(sigmoid(x)), accurate for large |x|."""
+    x = _floating("log_sigmoid", x)
+    return -softplus(-x)
+
+
+@api()
+def elu(x: Any, alpha: Any = 1.0) -> Any:
+    """x above 0, alpha * (exp(x) - 1) below."""
+    x = _floating("elu", x)
+    return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
+
+
+@api()
+def celu(x: Any, alpha: Any = 1.0) -> Any:
+    """max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1): continuously differentiable."""
+    x = _floating("celu", x)
+    return jnp.maximum(x, 0.0) + alpha * jnp.expm1(jnp.minimum(x, 0.0) / alpha)
+
+
+@api()
+def selu(x: Any) -> Any:
+    """The scaled exponential linear unit, which keeps mean 0 and variance 1 (Klambauer et al. 2017)."""
+    return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)
+
+
+@api("approximate")
+def gelu(x: Any, approximate: bool = True) -> Any:
+    """x times the normal distribution function of x (Hendrycks & Gimpel 2016); by default its tanh approximation."""
+    x = _floating("gelu", x)
+    if approximate:
+        factor = np.sqrt(2 / np.pi).astype(aval_of(x).dtype)
+        cubic = x + 0.044715 * x**3
+        return x * (0.5 * (1.0 + jnp.tanh(factor * cubic)))
+    root = np.sqrt(0.5).astype(aval_of(x).dtype)
+    return jnp.array(0.5 * x * lax.erfc(-x * root), dtype=aval_of(x).dtype)
+
+
+@api()
+def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
+    """x above 0, negative_slope * x below."""
+    check_arrays("leaky_relu", x)
+    x = as_array(x)
+    return jnp.where(x >= 0, x, negative_slope * x)
+
+
+@api()
+def hard_tanh(x: Any) -> Any:
+    """x limited to [-1, 1]."""
+    check_arrays("hard_tanh", x)
+    x = as_array(x)
+    return jnp.where(x > 1, 1, jnp.where(x < -1, -1, x))
+
+
+@api()
+def hard_sigmoid(x: Any) -> Any:
+    """relu6(x + 3) / 6."""
+    return relu6(_floating("hard_sigmoid", x) + 3.0) / 6.0
+
+
+@api()
+def hard_silu(x: Any) -> Any:
+    """x * hard_sigmoid(x)."""
+    x = _floating("hard_silu", x)
+    return x * hard_sigmoid(x)
+
+
+hard_swish = hard_silu
+
+
+@api()
+def squareplus(x: Any, b: Any = 4) -> Any:
+    """(x + sqrt(x**2 + b)) / 2."""
+    x = _floating("squareplus", x)
+    return (x + jnp.sqrt(jnp.square(x) + b)) / 2
+
+
+@api()
+def tanh(x: Any, /) -> Any:
+    """The hyperbolic tangent."""
+    return jnp.tanh(x)
+
+
+@api()
+def log1mexp(x: Any) -> Any:
+    """log(1 - exp(-x)) for x > 0, accurate for small and large x (Mächler 2012)."""
+    x = _floating("log1mexp", x)
+    small = x < math.log(2)
+    return jnp.where(small, jnp.log(-jnp.expm1(-jnp.where(small, x, 1.0))), jnp.log1p(-jnp.exp(-jnp.where(small, 1.0, x))))
+
+
+@api("axis")
+def glu(x: Any, axis: int = -1) -> Any:
+    """The gated linear unit: the first half of an axis times the sigmoid of the second (Dauphin et al. 2016)."""
+    x = _floating("glu", x)
+    size = aval_of(x).shape[axis]
+    if size % 2:
+        raise ValueError(f"glu: axis {axis} must have an even size, got {size}")
+    first, second = jnp.split(x, 2, axis)
+    return first * lax.logistic(second)
+
+

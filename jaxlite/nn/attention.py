@@ -1,0 +1,102 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxlite import numpy as jnp
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.nn.normalization import logsumexp, softmax
+from jaxlite.numpy.api import as_array, check_arrays
+
+
+def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: float | None = None,
+                          is_causal: bool = False, query_seq_lengths: Any = None, key_value_seq_lengths: Any = None,
+                          local_window_size: int | tuple[int, int] | None = None, implementation: str | None = None,
+                          return_residual: bool = False) -> Any:
+    """softmax(query · key * scale + bias) · value, for each head (Vaswani et al. 2017).
+
+    Args:
+      query: (batch, T, N, H), or without the batch axis; key, value: (batch, S, K, H), where K divides N: groups of N/K
+        query heads share a key head.
+      bias: added to the logits; mask: where False, positions are left out; both broadcast to (batch, N, T, S).
+      scale: default 1 / sqrt(H).
+      is_causal: each position sees itself and those before.
+      query_seq_lengths, key_value_seq_lengths: (batch,) how many positions count.
+      local_window_size: how far positions see to the left and to the right.
+      implementation: None or 'xla'.
+      return_residual: also give the logsumexp of the logits, (batch, T, N).
+    Returns: an array of the shape of `query`.
+    """
+    if implementation not in (None, "xla"):
+        raise ValueError(f"Unsupported implementation option: {implementation}; this one is 'xla'")
+    check_arrays("dot_product_attention", query, key, value)
+    query, key, value = (as_array(each) for each in (query, key, value))
+    single = aval_of(query).ndim == 3
+    if single:
+        query, key, value = (shaping.expand_dims(each, (0,)) for each in (query, key, value))
+    for name, each in (("query", query), ("key", key), ("value", value)):
+        if aval_of(each).ndim != 4:
+            raise ValueError(f"{name} ndim should be 4 (or 3 without a batch axis), but got {aval_of(each).ndim - single}")
+    batch, length, heads, width = aval_of(query).shape
+    source, groups = aval_of(key).shape[1:3]
+    if aval_of(key).shape != (batch, source, groups, width) or aval_of(value).shape[:3] != (batch, source, groups):
+        raise ValueError(f"key and value do not fit query: got query {aval_of(query).shape}, key {aval_of(key).shape}, value "
+                         f"{aval_of(value).shape}")
+    if heads % groups:
+        raise ValueError(f"the number of key heads, {groups}, must divide that of query heads, {heads}")
+    scale = 1.0 / np.sqrt(width) if scale is None else scale
+    if bias is not None:
+        bias = as_array(bias)
+        bias = shaping.expand_dims(bias, (0,)) if single and aval_of(bias).ndim == 3 else bias
+    if mask is not None:
+        mask = as_array(mask)
+        mask = shaping.expand_dims(mask, (0,)) if single and aval_of(mask).ndim == 3 else mask
+    repeat = heads // groups
+    if repeat > 1:
+        key, value = jnp.repeat(key, repeat, axis=2), jnp.repeat(value, repeat, axis=2)
+    logits = jnp.einsum("BTNH,BSNH->BNTS", query, key, preferred_element_type=jnp.float32)
+    logits = logits * jnp.array(scale, dtype=aval_of(logits).dtype)
+    if bias is not None:
+        logits = (logits + bias).astype(aval_of(logits).dtype)
+    allowed = _allowed(mask, batch, length, source, is_causal, query_seq_lengths, key_value_seq_lengths, local_window_size)
+    if allowed is not None:
+        lowest = jnp.array(-0.7 * np.finfo(np.float32).max, dtype=aval_of(logits).dtype)
+        logits = jnp.where(allowed, logits, lowest)
+    probabilities = softmax(logits.astype(jnp.float32), axis=-1).astype(aval_of(key).dtype)
+    encoded = jnp.einsum("BNTS,BSNH->BTNH", probabilities, value)
+    if query_seq_lengths is not None:
+        inside = jnp.arange(length)[None, :] < as_array(query_seq_lengths)[:, None]
+        encoded = jnp.where(inside[:, :, None, None], encoded, 0)
+    encoded = encoded.astype(aval_of(query).dtype)
+    result = encoded[0] if single else encoded
+    if not return_residual:
+        return result
+    residual = jnp.transpose(logsumexp(logits, axis=-1), (0, 2, 1))
+    return result, residual[0] if single else residual
+
+
+def _allowed(mask: Any, batch: int, length: int, source: int, is_causal: bool, query_lengths: Any, key_lengths: Any,
+             window: Any) -> Any:
+    """Which (query, key) pairs take part, or None if all do."""
+    parts = [] if mask is None else [mask]
+    row = shaping.broadcasted_iota("int32", (length, source), 0)
+    column = shaping.broadcasted_iota("int32", (length, source), 1)
+    if is_causal:
+        parts.append((column <= row)[None, None])
+    if window is not None:
+        left, right = (window, window) if isinstance(window, int) else window
+        parts.append(((column >= row - left) & (column <= row + right))[None, None])
+    if query_lengths is not None:
+        parts.append((row[None] < as_array(query_lengths)[:, None, None])[:, None])
+    if key_lengths is not None:
+        parts.append((column[None] < as_array(key_lengths)[:, None, None])[:, None])
+    if not parts:
+        return None
+    result = parts[0]
+    for part in parts[1:]:
+        result = jnp.logical_and(result, part)
+    return result

@@ -1,0 +1,173 @@
+"""Initializers: functions `init(key, shape, dtype)` that draw the first values of weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import numpy as jnp
+from jaxlite import random
+from jaxlite.core import dtypes
+
+Initializer = Callable[..., Any]
+
+
+def _dtype(dtype: Any, default: Any) -> Any:
+    chosen = default if dtype is None else dtype
+    return dtypes.canonicalize_dtype(float if chosen is None else chosen)
+
+
+def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+    """All zeros; the key is not used."""
+    return jnp.zeros(shape, _dtype(dtype, None))
+
+
+def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+    """All ones; the key is not used."""
+    return jnp.ones(shape, _dtype(dtype, None))
+
+
+def constant(value: Any, dtype: Any = None) -> Initializer:
+    """One value for all weights."""
+
+    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+        return jnp.full(shape, value, dtype=_dtype(dtype, None))
+
+    return init
+
+
+def uniform(scale: float = 1e-2, dtype: Any = None) -> Initializer:
+    """Uniform in [0, scale)."""
+
+    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+        dtype = _dtype(dtype, None)
+        return random.uniform(key, shape, dtype) * jnp.array(scale, dtype)
+
+    return init
+
+
+def normal(stddev: float = 1e-2, dtype: Any = None) -> Initializer:
+    """Normal with mean 0."""
+
+    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+        dtype = _dtype(dtype, None)
+        return random.normal(key, shape, dtype) * jnp.array(stddev, dtype)
+
+    return init
+
+
+def truncated_normal(stddev: float = 1e-2, dtype: Any = None, lower: float = -2.0, upper: float = 2.0) -> Initializer:
+    """Normal with mean 0, cut at `lower` and `upper` standard deviations."""
+
+    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+        dtype = _dtype(dtype, None)
+        return random.truncated_normal(key, lower, upper, shape, dtype) * jnp.array(stddev, dtype)
+
+    return init
+
+
+def _fans(shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any) -> tuple[float, float]:
+    """How many inputs and outputs each unit has: sizes of the axes, times the receptive field that the rest spans."""
+    if len(shape) < 2:
+        raise ValueError(f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor. Must be at least 2D.")
+
+    def size(axes: Any) -> int:
+        return math.prod(shape[axis] for axis in (axes if isinstance(axes, (tuple, list)) else (axes,)))
+
+    inputs, outputs, batch = size(in_axis), size(out_axis), size(batch_axis)
+    field = math.prod(shape) / inputs / outputs / batch
+    return inputs * field, outputs * field
+
+
+def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (),
+                     dtype: Any = None) -> Initializer:
+    """Draws with variance scale / n, where n is the number of inputs, outputs, or their mean.
+
+    Args:
+      mode: 'fan_in', 'fan_out', 'fan_avg' or 'fan_geo_avg'.
+      distribution: 'truncated_normal', 'normal' or 'uniform'.
+      in_axis, out_axis, batch_axis: which axes of the shape are inputs, outputs, and independent copies.
+    """
+
+    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+        dtype = _dtype(dtype, None)
+        fan_in, fan_out = _fans(shape, in_axis, out_axis, batch_axis)
+        sizes = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2, "fan_geo_avg": (fan_in * fan_out) ** 0.5}
+        if mode not in sizes:
+            raise ValueError(f"invalid mode for variance scaling initializer: {mode}")
+        variance = jnp.array(scale / sizes[mode], dtype=dtype)
+        if distribution == "truncated_normal":
+            if dtypes.kind(dtype) == "f":
+                # The standard deviation of a standard normal cut at two standard deviations.
+                stddev = jnp.sqrt(variance) / jnp.array(0.87962566103423978, dtype)
+                return random.truncated_normal(key, -2, 2, shape, dtype) * stddev
+            raise ValueError("the truncated_normal distribution is for real dtypes")
+        if distribution == "normal":
+            return random.normal(key, shape, dtype) * jnp.sqrt(variance)
+        if distribution == "uniform":
+            return random.uniform(key, shape, dtype, -1) * jnp.sqrt(3 * variance)
+        raise ValueError(f"invalid distribution for variance scaling initializer: {distribution}")
+
+    return init
+
+
+def _family(name: str, scale: float, mode: str, distribution: str, doc: str) -> Any:
+    def make(in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (), dtype: Any = None) -> Initializer:
+        return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = doc
+    return make
+
+
+glorot_uniform = xavier_uniform = _family("glorot_uniform", 1.0, "fan_avg", "uniform",
+                                          "Uniform, variance 2 / (inputs + outputs) (Glorot & Bengio 2010).")
+glorot_normal = xavier_normal = _family("glorot_normal", 1.0, "fan_avg", "truncated_normal",
+                                        "Truncated normal, variance 2 / (inputs + outputs) (Glorot & Bengio 2010).")
+lecun_uniform = _family("lecun_uniform", 1.0, "fan_in", "uniform", "Uniform, variance 1 / inputs (LeCun et al. 1998).")
+lecun_normal = _family("lecun_normal", 1.0, "fan_in", "truncated_normal",
+                       "Truncated normal, variance 1 / inputs (LeCun et al. 1998).")
+he_uniform = kaiming_uniform = _family("he_uniform", 2.0, "fan_in", "uniform",
+                                       "Uniform, variance 2 / inputs (He et al. 2015).")
+he_normal = kaiming_normal = _family("he_normal", 2.0, "fan_in", "truncated_normal",
+                                     "Truncated normal, variance 2 / inputs (He et al. 2015).")
+
+
+def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """A random orthogonal matrix over `column_axis` and all other axes (Saxe et al. 2013)."""
+
+    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+        dtype = _dtype(dtype, None)
+        if len(shape) < 2:
+            raise ValueError("orthogonal initializer requires at least a 2D shape")
+        columns = shape[column_axis]
+        rows = math.prod(shape) // columns
+        matrix = random.normal(key, (max(rows, columns), min(rows, columns)), dtype)
+        q, r = jnp.linalg.qr(matrix)
+        diagonal = jnp.diagonal(r)
+        q = q * jnp.expand_dims(diagonal / jnp.abs(diagonal), 0)
+        q = q.T if rows < columns else q
+        rest = tuple(np.delete(shape, column_axis).tolist())
+        return jnp.array(scale, dtype) * jnp.moveaxis(jnp.reshape(q, (*rest, columns)), -1, column_axis)
+
+    return init
+
+
+def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """A convolution kernel that is an orthogonal matrix at its center and 0 elsewhere (Xiao et al. 2018)."""
+
+    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+        dtype = _dtype(dtype, None)
+        if len(shape) not in (3, 4, 5):
+            raise ValueError("Delta orthogonal initializer requires a 3D, 4D or 5D shape.")
+        if shape[-1] < shape[-2]:
+            raise ValueError("`fan_in` must be less or equal than `fan_out`.")
+        square = orthogonal(scale, column_axis, dtype)(key, (shape[-1], shape[-1]), dtype)
+        kernel = jnp.zeros(shape, dtype)
+        center = tuple((size - 1) // 2 for size in shape[:-2])
+        return kernel.at[center].set(square[:shape[-2]])
+
+    return init

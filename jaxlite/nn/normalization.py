@@ -1,0 +1,124 @@
+"""Softmax and its relatives, standardisation, one-hot codes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, promote_inexact
+
+
+@api("axis", "keepdims", "return_sign")
+def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False, where: Any = None) -> Any:
+    """log(sum(b * exp(a))) over axes, without overflow.
+
+    Args:
+      b: factors, broadcast to `a`; default 1.
+      where: which elements take part.
+      return_sign: give (log of the absolute value, sign) instead; else a negative sum gives NaN.
+    """
+    check_arrays("logsumexp", a)
+    if b is not None:
+        a, b = promote_inexact("logsumexp", a, b)
+        b = as_array(b)
+        a = jnp.where(b != 0, a, -jnp.inf)
+    else:
+        (a,) = promote_inexact("logsumexp", a)
+    a = as_array(a)
+    axes = canonical_axes(axis, aval_of(a).ndim)
+    real = a.real if dtypes.kind(aval_of(a).dtype) == "c" else a
+    peak = jnp.max(real, axis=axes, keepdims=True, initial=-np.inf, where=where)
+    peak = lax.stop_gradient(jnp.where(jnp.isfinite(peak), peak, shaping.full_like(peak, 0)))
+    scaled = jnp.exp(a - peak)
+    if b is not None:
+        scaled = scaled * b
+    total = jnp.sum(scaled, axis=axes, keepdims=keepdims, where=where)
+    sign = jnp.sign(total)
+    peak = peak if keepdims else jnp.squeeze(peak, axes)
+    if return_sign:
+        magnitude = jnp.log(jnp.abs(total)) + peak
+        return magnitude, sign
+    if b is not None and dtypes.kind(aval_of(total).dtype) != "c":
+        return jnp.where(sign < 0, jnp.nan, jnp.log(jnp.abs(total)) + peak)
+    return jnp.log(jnp.abs(total) if dtypes.kind(aval_of(total).dtype) != "c" else total) + peak
+
+
+@api("axis", "keepdims")
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+    """log(mean(exp(x))) over axes, without overflow."""
+    check_arrays("logmeanexp", x)
+    total = logsumexp(x, axis=axis, where=where, keepdims=keepdims)
+    shape = aval_of(x).shape
+    if where is None:
+        count: Any = float(np.prod([shape[each] for each in canonical_axes(axis, len(shape))]))
+    else:
+        count = jnp.sum(jnp.broadcast_to(where, shape), axis=axis, keepdims=keepdims, dtype=aval_of(total).dtype)
+    return total - jnp.log(count)
+
+
+@api("axis")
+def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """exp(x) / sum(exp(x)) over axes. Elements left out by `where` give 0."""
+    (x,) = promote_inexact("softmax", x)
+    x = as_array(x)
+    peak = jnp.max(x, axis=axis, keepdims=True, initial=-np.inf, where=where)
+    unnormalized = jnp.exp(x - lax.stop_gradient(peak))
+    if where is not None:
+        unnormalized = jnp.where(where, unnormalized, 0.0)
+    return unnormalized / jnp.sum(unnormalized, axis=axis, keepdims=True, where=where)
+
+
+@api("axis")
+def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+    """The logarithm of softmax, accurate where softmax is small. Elements left out by `where` give -inf."""
+    (x,) = promote_inexact("log_softmax", x)
+    x = as_array(x)
+    peak = jnp.max(x, axis=axis, keepdims=True, initial=-np.inf, where=where)
+    shifted = x - lax.stop_gradient(peak)
+    result = shifted - jnp.log(jnp.sum(jnp.exp(shifted), axis=axis, keepdims=True, where=where))
+    return result if where is None else jnp.where(where, result, -jnp.inf)
+
+
+@api("axis", "algorithm")
+def standardize(x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, epsilon: Any = 1e-5, where: Any = None, *,
+                algorithm: str = "fast") -> Any:
+    """(x - mean) / sqrt(variance + epsilon) over axes.
+
+    Args:
+      mean, variance: used instead of those of x, if given.
+      algorithm: 'fast' takes the variance from the mean of squares, 'stable' from the squared deviations.
+    """
+    if algorithm not in ("fast", "stable"):
+        raise ValueError(f"Invalid algorithm: {algorithm}. Expected 'fast' or 'stable'.")
+    (x,) = promote_inexact("standardize", x)
+    x = as_array(x)
+    if mean is None:
+        mean = jnp.mean(x, axis, keepdims=True, where=where)
+    if variance is None:
+        if algorithm == "fast":
+            variance = jnp.mean(jnp.square(x), axis, keepdims=True, where=where) - jnp.square(mean)
+        else:
+            variance = jnp.var(x, axis, keepdims=True, where=where, mean=mean)
+    return jnp.subtract(x, as_array(mean)) * lax.rsqrt(variance + epsilon)
+
+
+@api("num_classes", "dtype", "axis")
+def _one_hot(x: Any, num_classes: int, dtype: Any, axis: int) -> Any:
+    x = as_array(x)
+    rank = aval_of(x).ndim
+    axis = shaping.canonical_axis(axis, rank + 1)
+    classes = shaping.broadcasted_iota(aval_of(x).dtype, [num_classes if each == axis else 1 for each in range(rank + 1)], axis)
+    return jnp.equal(shaping.expand_dims(x, (axis,)), classes).astype(dtype)
+
+
+def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+    """Vectors that are 1 at the class that `x` names, and 0 elsewhere (everywhere, for classes out of range)."""
+    check_arrays("one_hot", x)
+    dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "one_hot")
+    return _one_hot(x, num_classes=int(num_classes), dtype=dtype, axis=axis)

@@ -136,8 +136,8 @@ def test_vmap_of_ragged_products(in_axes):
 def test_scaled_products():
     x, y = (np.random.normal(size=shape).astype(np.float32) for shape in ((2, 4), (4, 3)))
     scale = np.float32([[2, 4], [1, 8]])
-    fun = lambda x, y, scale: lax.scaled_dot(x, y, lhs_scale=scale, preferred_element_type="float32")  # noqa: E731
-    plain = lambda x, y, scale: jnp.matmul(x * jnp.repeat(scale, 2, axis=1), y)  # noqa: E731
+    fun = lambda x, y, scale: lax.scaled_dot(x, y, lhs_scale=scale, preferred_element_type="float32")
+    plain = lambda x, y, scale: jnp.matmul(x * jnp.repeat(scale, 2, axis=1), y)
     for argnums in (0, 1, 2):
         got, expected = (jaxlite.grad(lambda *args, f=f: jnp.sum(f(*args) ** 2), argnums)(x, y, scale) for f in (fun, plain))
         np.testing.assert_allclose(got, expected, rtol=1e-5)

@@ -120,20 +120,15 @@ e.neg_p.def_jvp(lambda primals, tangents: (neg(*primals), neg(*tangents)))
 e.neg_p.def_transpose(lambda ct, x: [neg(ct)])
 
 
-def _extreme(better: Callable) -> Callable:
-    """The derivative of max and min: 1 for the operand taken, 1/2 for ties."""
-
-    def rule(g: Any, ans: Any, x: Any, y: Any) -> Any:
-        g, x, y = stretch(g, ans), stretch(x, ans), stretch(y, ans)
-        one, half, zero = (filled(value, g) for value in (1, 0.5, 0))
-        return mul(g, select_n(eq(x, y), select_n(better(x, y), zero, one), half))
-
-    return rule
+def _extreme(g: Any, ans: Any, x: Any, y: Any) -> Any:
+    """The share of x in max and min: 1 if it is taken, 1/2 for ties."""
+    g, x, y = stretch(g, ans), stretch(x, ans), stretch(y, ans)
+    one, half, zero = (filled(value, g) for value in (1, 0.5, 0))
+    return mul(g, select_n(eq(x, y), select_n(eq(x, ans), zero, one), half))
 
 
-for _p, _better in ((e.max_p, gt), (e.min_p, lt)):
-    _first = _extreme(_better)
-    def_jvp(_p, _first, lambda g, ans, x, y, rule=_first: rule(g, ans, y, x))
+for _p in (e.max_p, e.min_p):
+    def_jvp(_p, _extreme, lambda g, ans, x, y: _extreme(g, ans, y, x))
 
 for _p in (e.sign_p, e.floor_p, e.ceil_p, e.round_p, e.is_finite_p, e.eq_p, e.ne_p, e.ge_p, e.gt_p, e.le_p,
            e.lt_p, e.eq_to_p, e.le_to_p, e.lt_to_p, e.and_p, e.or_p, e.xor_p, e.not_p, e.shift_left_p,
@@ -171,8 +166,10 @@ def_jvp(e.integer_pow_p, lambda g, ans, x, y: filled(0, x) if y == 0 else g if y
 
 def _pow_base(g: Any, ans: Any, x: Any, y: Any) -> Any:
     """y * x**(y - 1), and 0 where y is 0 (also at x = 0)."""
-    zero = eq(y, const(0, y))
-    exponent = select_n(zero, sub(y, const(1, y)), filled(1, y))
+    if isinstance(y, (int, float, np.number)):
+        exponent = const(y - (y != 0), y)
+    else:
+        exponent = sub(y, shaping.convert(e.ne(y, const(0, y)), aval_of(y).dtype, False))
     return mul(g, mul(shaping.convert(y, aval_of(x).dtype, False), pow(x, exponent)))
 
 
@@ -264,13 +261,17 @@ def _select_n_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None])
     return select_n(which, *cases), 0
 
 
-@e.clamp_p.def_jvp
-def _clamp_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    (low, x, high), (dlow, dx, dhigh) = primals, tangents
-    out = e.clamp(low, x, high)
-    low, high = stretch(low, out), stretch(high, out)
-    dlow, dx, dhigh = (filled(0, out) if type(each) is Zero else stretch(each, out) for each in (dlow, dx, dhigh))
-    return out, select_n(gt(low, x), select_n(lt(high, x), dx, dhigh), dlow)
+def _where(condition: Any, g: Any, ans: Any) -> Any:
+    """A tangent at the output's shape, where a condition holds."""
+    if aval_of(condition).shape != aval_of(ans).shape:
+        condition = shaping.broadcast_in_dim(condition, aval_of(ans).shape, ())
+    return select_n(condition, filled(0, ans), stretch(g, ans))
+
+
+# At a bound, neither the operand nor the bound counts.
+def_jvp(e.clamp_p, lambda g, ans, low, x, high: _where(e.bitwise_and(gt(low, x), lt(low, high)), g, ans),
+        lambda g, ans, low, x, high: _where(e.bitwise_and(gt(x, low), lt(x, high)), g, ans),
+        lambda g, ans, low, x, high: _where(lt(high, x), g, ans))
 
 
 @e.clamp_p.def_batching

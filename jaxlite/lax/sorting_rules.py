@@ -63,7 +63,7 @@ def _def_top(primitive: Primitive, parameter: str) -> None:
         return [values, indices], [zero_for(values) if type(g) is Zero else g, zero_for(indices)]
 
     @primitive.def_batching
-    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, Any]:
+    def batch(_: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, Any]:
         (x,), (dim,) = args, dims
         assert dim is not None
         params[parameter] = shifted(params[parameter] % (aval_of(x).ndim - 1), dim)

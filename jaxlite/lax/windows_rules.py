@@ -60,12 +60,13 @@ def _log_add_exp(one: Pair, other: Pair) -> Pair:
     """log(exp(x) + exp(y)) and its tangent, whose weights exp(x - out) are 1 where x is the sum, also if infinite."""
     (x, dx), (y, dy) = one, other
     difference = e.sub(x, y)
-    high = e.max(x, y)
     if dtypes.kind(aval_of(x).dtype) == "c":
-        tail = e.log1p(e.exp(e.sub(e.min(x, y), high)))
+        swap = e.lt(e.real(x), e.real(y))
+        high, below = e.select_n(swap, x, y), e.select_n(swap, e.neg(difference), difference)
     else:
-        tail = e.log1p(e.exp(e.neg(e.abs(difference))))
-    out = e.select_n(e.ne(difference, difference), e.add(high, tail), e.add(x, y))  # equal infinities
+        high, below = e.max(x, y), e.neg(e.abs(difference))
+    total = e.add(high, e.log1p(e.exp(below)))
+    out = e.select_n(e.ne(difference, difference), total, e.add(x, y))  # equal infinities
 
     def weight(value: Any) -> Any:
         return e.exp(e.select_n(e.eq(value, out), e.sub(value, out), filled(0, value)))

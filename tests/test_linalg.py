@@ -568,3 +568,25 @@ print(float(jnp.linalg.inv(jnp.array([[4.0]]))[0, 0]), "scipy" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["5.0", "False", "0.25", "True"]
+
+
+def test_polar_decomposition(dtype, rng):
+    for x in (draw(rng, 4, 3, dtype=dtype), np.diag([1, 1e-3, 0.5]).astype(dtype)):
+        u, h, count, converged = lax_linalg.qdwh(x)
+        close(H(u) @ u, np.eye(3), dtype)
+        close(np.asarray(u) @ h, x, dtype)
+        close(h, H(h), dtype)
+        assert np.linalg.eigvalsh(h).min() > 0 and converged and 1 < int(count) <= 10
+
+
+def test_polar_decomposition_of_a_part(rng):
+    x = draw(rng, 4, 4)
+    padded = lax_linalg.qdwh(x, dynamic_shape=(3, 2))
+    part = lax_linalg.qdwh(x[:3, :2])
+    close(np.asarray(padded[0])[:3, :2], part[0], f32)
+    close(np.asarray(padded[1])[:2, :2], part[1], f32)
+    h = x + x.T
+    close(lax_linalg.qdwh(h, is_hermitian=True)[1], lax_linalg.qdwh(h)[1], f32, 1000)
+    assert not lax_linalg.qdwh(x, max_iterations=1)[3]
+    with pytest.raises(ValueError, match="as many rows"):
+        lax_linalg.qdwh(x[:2])

@@ -22,8 +22,8 @@ from jaxlite.core.values import aval_of
 from jaxlite.interpreters.decompose import decomposes
 from jaxlite.interpreters.eager import eager_trace
 from jaxlite.interpreters.jit import jit
-from jaxlite.lax import elementwise, shaping, slicing
-from jaxlite.lax.control_flow import fori_loop
+from jaxlite.lax import elementwise, reductions, shaping, slicing
+from jaxlite.lax.control_flow import fori_loop, while_loop
 from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.elementwise import INEXACT, require_kind
 
@@ -673,3 +673,99 @@ def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True, subset_b
     values, *vectors = svd_p.bind(x, full_matrices=bool(full_matrices and compute_uv), compute_uv=bool(compute_uv),
                                   subset_by_index=_pair("svd", subset_by_index), algorithm=algorithm)
     return (vectors[0], values, vectors[1]) if compute_uv else values
+
+
+# --- polar decomposition -----------------------------------------------------------------------------
+
+
+def qdwh(x: Any, *, is_hermitian: bool = False, max_iterations: int | None = None, eps: float | None = None,
+         dynamic_shape: tuple[int, int] | None = None) -> tuple[Any, Any, Any, Any]:
+    """The polar decomposition x = u @ h, by the dynamically weighted Halley iteration.
+
+    Args:
+      x: (m, n), m >= n.
+      is_hermitian: x is Hermitian: then so is u.
+      max_iterations: 10 by default.
+      eps: the precision aimed at, by default that of the dtype.
+      dynamic_shape: the part of x that counts: what lies outside it is taken as zero.
+    Returns: u (m, n) with orthonormal columns, h (n, n) Hermitian and positive semidefinite, how many iterations
+      were made (int32), and whether they converged (bool).
+    Raises: ValueError unless x is a matrix with at least as many rows as columns, or max_iterations is below 1.
+    """
+    aval = aval_of(x)
+    require_kind("qdwh", aval, INEXACT)
+    if aval.ndim != 2 or aval.shape[0] < aval.shape[1]:
+        raise ValueError(f"qdwh needs a matrix with at least as many rows as columns, got shape {aval.shape}")
+    limit = 10 if max_iterations is None else int(max_iterations)
+    if limit < 1:
+        raise ValueError(f"qdwh: max_iterations must be at least 1, got {max_iterations}")
+    precision = float(np.finfo(aval.dtype).eps) if eps is None else float(eps)
+    if dynamic_shape is not None:
+        for axis, size in enumerate(dynamic_shape):
+            index = shaping.broadcasted_iota(_i32, aval.shape, axis)
+            inside = elementwise.lt(index, shaping.convert(size, _i32, False))
+            x = elementwise.select(inside, x, shaping.full_like(x, 0))
+    return _qdwh(x, is_hermitian=bool(is_hermitian), limit=limit, eps=precision)
+
+
+@_at_once("is_hermitian", "limit", "eps")
+def _qdwh(x: Any, is_hermitian: bool, limit: int, eps: float) -> tuple[Any, Any, Any, Any]:
+    aval = aval_of(x)
+    columns, dtype = aval.shape[1], aval.dtype
+    real = _real_dtype(dtype)
+    add, sub, mul, div, sqrt = elementwise.add, elementwise.sub, elementwise.mul, elementwise.div, elementwise.sqrt
+    number = real.type
+
+    def scaled(factor: Any, matrix: Any) -> Any:
+        return mul(shaping.convert(factor, dtype), matrix)
+
+    def product(a: Any, b: Any) -> Any:
+        return dot_general(a, b, (((1,), (0,)), ((), ())), Precision.HIGHEST)
+
+    def size(matrix: Any) -> Any:
+        return sqrt(reductions.reduce_sum(elementwise.square(elementwise.abs(matrix)), (0, 1)))
+
+    def iterate(carry: Any) -> Any:
+        u, lower, count, _ = carry
+        # Weights for singular values in [lower, 1]: Nakatsukasa, Bai and Gygi, SIAM J. Matrix Anal. Appl. 31 (2010).
+        square = elementwise.square(lower)
+        gap = elementwise.max(sub(number(1), square), number(0))
+        d = elementwise.cbrt(div(mul(number(4), gap), elementwise.square(square)))
+        root = sqrt(add(number(1), d))
+        inner = add(sub(number(8), mul(number(4), d)), div(mul(number(8), sub(number(2), square)), mul(square, root)))
+        a = add(root, mul(number(0.5), sqrt(inner)))
+        b = div(elementwise.square(sub(a, number(1))), number(4))
+        c = sub(add(a, b), number(1))
+        q, _ = qr(shaping.concatenate([scaled(sqrt(c), u), _identity(columns, dtype)], 0), full_matrices=False)
+        top, bottom = shaping.split(q, (aval.shape[0], columns))
+        turned = product(top, _adjoint(bottom))
+        new = add(scaled(div(b, c), u), scaled(div(sub(a, div(b, c)), sqrt(c)), turned))
+        lower = div(mul(lower, add(a, mul(b, square))), add(number(1), mul(c, square)))
+        return new, elementwise.min(lower, number(1)), add(count, np.int32(1)), size(sub(new, u))
+
+    tolerance = number((4 * eps) ** (1 / 3))
+
+    def converged(lower: Any, change: Any) -> Any:
+        # The bound counts as well: the first steps may change little.
+        return elementwise.bitwise_and(elementwise.le(change, tolerance),
+                                       elementwise.le(sub(number(1), lower), number(5 * eps)))
+
+    def unfinished(carry: Any) -> Any:
+        _, lower, count, change = carry
+        return elementwise.bitwise_and(elementwise.bitwise_not(converged(lower, change)),
+                                       elementwise.lt(count, np.int32(limit)))
+
+    bound = size(x)
+    bound = elementwise.select(elementwise.eq(bound, number(0)), shaping.full_like(bound, 1), bound)
+    start = div(x, shaping.convert(bound, dtype))
+    u, lower, count, change = while_loop(unfinished, iterate, (
+        start, shaping.full((), eps, real), np.int32(0), shaping.full((), np.inf, real)))
+    if is_hermitian:
+        u = _symmetrized("qdwh", u)
+    h = _symmetrized("qdwh", product(_adjoint(u), x))
+    return u, h, count, converged(lower, change)
+
+
+def _identity(size: int, dtype: Any) -> Any:
+    row, column = (shaping.broadcasted_iota(_i32, (size, size), axis) for axis in (0, 1))
+    return shaping.convert(elementwise.eq(row, column), dtype)

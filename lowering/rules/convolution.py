@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lowering.rules import lowers
-from lowering.rules.dot import precision_config
+from lowering.rules.dot import PACKED, precision_config
 
 
 @lowers("conv_general_dilated")
@@ -24,7 +24,14 @@ def _conv_general_dilated(ctx: Any, lhs: Any, rhs: Any, *, window_strides: Any, 
     }  # fmt: skip
     if rank:
         attributes["padding"] = ctx.dense_i64(padding)
-    return ctx.emit1("stablehlo.convolution", lhs, rhs, **attributes)
+    left, right = ctx.avals_in
+    out = ctx.aval_out
+    product_dtype = out.dtype
+    if ctx.platform == "cpu" and left.dtype.name in PACKED:
+        product_dtype = PACKED.get(out.dtype.name, out.dtype)
+        lhs, rhs = ctx.convert(lhs, left.shape, product_dtype), ctx.convert(rhs, right.shape, product_dtype)
+    result = ctx.value("stablehlo.convolution", [lhs, rhs], out.shape, product_dtype, **attributes)
+    return result if product_dtype == out.dtype else ctx.convert(result, out.shape, out.dtype)
 
 
 def _spec(positions: Any, names: str) -> str:

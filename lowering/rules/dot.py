@@ -26,6 +26,10 @@ _PRESETS: dict[str, tuple[str, str, int, tuple[str, ...], tuple[str, ...], bool]
     "F64_F64_F64": ("f64", "f64", 1, ("float64",), ("float64",), True),
 }
 
+# XLA:CPU fails on products of packed operands: they are widened to these.
+PACKED = {"int2": np.dtype(np.int8), "int4": np.dtype(np.int8), "uint2": np.dtype(np.uint8),
+           "uint4": np.dtype(np.uint8), "float4_e2m1fn": np.dtype(np.float32)}
+
 
 @lowers("dot_general")
 def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: Any, preferred_element_type: Any,
@@ -40,6 +44,9 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
     lhs_dtype, rhs_dtype, product_dtype = left.dtype, right.dtype, out.dtype
     if lhs_dtype != rhs_dtype and not (_is_float8(lhs_dtype) and _is_float8(rhs_dtype)):
         lhs_dtype = rhs_dtype = out.dtype  # XLA's products are of one dtype
+    if ctx.platform == "cpu" and {lhs_dtype.name, rhs_dtype.name} & PACKED.keys():
+        product_dtype = PACKED.get(out.dtype.name, out.dtype)
+        lhs_dtype = rhs_dtype = product_dtype
     name = getattr(precision, "name", "DEFAULT")
     if hasattr(precision, "accumulation_type"):  # an algorithm in detail
         attributes["algorithm"] = ctx.attribute(_algorithm_text(ctx, *precision))

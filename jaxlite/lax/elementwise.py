@@ -114,12 +114,15 @@ def unary(name: str, accepted: str, result: Callable[[Any], Any] = _same_dtype) 
     return primitive
 
 
-def nary(name: str, accepted: str | Sequence[str], result: Callable[[Any], Any] = _same_dtype) -> Primitive:
+def nary(name: str, accepted: str | Sequence[str], result: Callable[[Any], Any] = _same_dtype,
+         arity: int = 2) -> Primitive:
     """A primitive of several operands of one dtype. A sequence of kinds gives them operand by operand."""
     primitive = Primitive(name)
 
     @primitive.def_abstract_eval
     def rule(*avals: Any, **params: Any) -> ShapedArray:
+        if len(avals) != arity:
+            raise TypeError(f"{name} takes {arity} operands, got {len(avals)}")
         for position, aval in enumerate(avals):
             require_kind(name, aval, accepted if isinstance(accepted, str) else accepted[position], position)
         require_equal_dtypes(name, avals)

@@ -33,7 +33,7 @@ igamma_p = nary("igamma", FLOATS)
 igammac_p = nary("igammac", FLOATS)
 igamma_grad_a_p = nary("igamma_grad_a", FLOATS)
 random_gamma_grad_p = nary("random_gamma_grad", FLOATS)
-regularized_incomplete_beta_p = nary("regularized_incomplete_beta", FLOATS)
+regularized_incomplete_beta_p = nary("regularized_incomplete_beta", FLOATS, arity=3)
 bessel_i0e_p = unary("bessel_i0e", FLOATS)
 
 

@@ -1,0 +1,172 @@
+"""The surprises we keep, as docs/sharp_edges.md tells them."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jaxlite
+import jaxlite.numpy as jnp
+
+
+def test_a_traced_function_runs_once() -> None:
+    log: list[str] = []
+    factor = [2.0]
+
+    @jaxlite.jit
+    def f(x: Any) -> Any:
+        log.append("ran")
+        return x * factor[0]
+
+    assert float(f(1.0)) == 2.0
+    factor[0] = 100.0
+    assert float(f(1.0)) == 2.0
+    assert log == ["ran"]
+    assert f(jnp.ones(2)).tolist() == [100.0, 100.0]
+
+
+def test_the_clock_is_read_while_tracing() -> None:
+    now = jaxlite.jit(lambda x: x + time.perf_counter())
+    assert float(now(0.0)) == float(now(0.0))
+
+
+def test_closed_over_arrays_become_parameters() -> None:
+    table = jnp.arange(1000.0)
+    lowered = jaxlite.jit(lambda x: x + table + np.float32(3)).lower(1.0)
+    text = lowered.as_text()
+    assert "tensor<1000xf32>" in text.split("-> ", 1)[0]
+    assert "999" not in text
+    assert "dense<3.0" in text
+
+
+def test_index_out_of_bounds() -> None:
+    x = jnp.arange(5)
+    assert (int(x[7]), int(x[-7]), int(x[-2])) == (4, 0, 3)
+    assert x.at[7].set(100).tolist() == [0, 1, 2, 3, 4]
+    assert np.isnan(jnp.arange(5.0).at[7].get(mode="fill"))
+    assert int(x.at[7].get(mode="fill")) == np.iinfo(np.int32).min
+
+
+def test_integers_wrap() -> None:
+    assert int(jnp.int32(2**31 - 1) + 1) == -(2**31)
+    assert int(jnp.uint8(255) + jnp.uint8(1)) == 0
+    assert (jnp.int32(5) // jnp.int32(0)).dtype == np.int32
+
+
+def test_64_bits_are_cut() -> None:
+    assert jnp.asarray(np.arange(3)).dtype == np.int32
+    assert jaxlite.jit(lambda x: x)(np.float64(1) / 3).dtype == np.float32
+    assert jaxlite.jit(lambda x: x)(np.array([2**32 + 5])).tolist() == [5]
+    with pytest.raises(OverflowError, match="enable_x64"):
+        jaxlite.jit(lambda x: x)(2**40)
+
+
+def test_python_scalars_are_weak() -> None:
+    half = jnp.array(1, "float16")
+    assert (half + 2.0).dtype == np.float16
+    assert (half + np.float32(2)).dtype == np.float32
+    assert (half + jnp.asarray(2.0)).dtype == np.float16
+
+
+def test_weak_and_strong_arguments_are_two_signatures(count_traces: Any) -> None:
+    body = count_traces(lambda x: x)
+    f = jaxlite.jit(body)
+    f(1.0)
+    f(np.float32(1))
+    f(2.0)
+    assert body.count == 2
+
+
+def test_equal_static_values_of_different_types_are_different(count_traces: Any) -> None:
+    body = count_traces(lambda x, n: x * n)
+    f = jaxlite.jit(body, static_argnums=1)
+    results = [f(jnp.int32(2), n) for n in (1, 1.0, True, 1)]
+    assert [result.dtype.name for result in results] == ["int32", "float32", "int32", "int32"]
+    assert body.count == 3
+
+
+def test_jnp_functions_are_inlined() -> None:
+    names = [eqn.primitive.name for eqn in jaxlite.make_jaxpr(lambda x: jnp.where(x > 0, x, 0.0))(1.0).eqns]
+    assert "jit" not in names
+    own = jaxlite.jit(lambda x: x + 1)
+    assert [eqn.primitive.name for eqn in jaxlite.make_jaxpr(lambda x: own(x))(1.0).eqns] == ["jit"]
+
+
+def test_donated_arguments_are_gone() -> None:
+    f = jaxlite.jit(lambda x: x + 1, donate_argnums=0)
+    x = jnp.ones(8)
+    f(x)
+    with pytest.raises(RuntimeError, match="deleted"):
+        x + 1
+    y = jnp.ones(8)
+    with pytest.warns(UserWarning, match="not usable"):
+        jaxlite.jit(lambda x: x[0], donate_argnums=0)(y)
+    assert float(y[0]) == 1.0
+
+
+LAYOUTS = {
+    "columns first": np.asfortranarray,
+    "reversed": lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
+    "strided": lambda x: np.repeat(np.repeat(x, 2, 0), 3, 1)[::2, ::3],
+    "unaligned": lambda x: np.frombuffer(b"." + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.int16, np.complex64])
+def test_any_layout_is_taken(layout: str, dtype: Any) -> None:
+    x = np.arange(6).reshape(2, 3).astype(dtype)
+    given = LAYOUTS[layout](x)
+    f = jaxlite.jit(lambda x: x + x)
+    for _ in range(3):  # the first call compiles; later ones are C++'s alone
+        np.testing.assert_array_equal(f(given), x + x)
+    np.testing.assert_array_equal(jnp.asarray(given), x)
+    read_only = x.copy()
+    read_only.flags.writeable = False
+    np.testing.assert_array_equal(f(read_only), x + x)
+
+
+def test_foreign_byte_order_is_refused() -> None:
+    x = np.arange(3, dtype=np.float32)
+    foreign = x.astype(x.dtype.newbyteorder())
+    f = jaxlite.jit(lambda x: x + x)
+    for call in (f, jnp.sin, jnp.asarray):
+        with pytest.raises(TypeError, match="byte order.*convert to float32 with astype"):
+            call(foreign)
+    f(x)  # from now on the call is jaxlib's alone, and it takes bytes as they lie
+    np.testing.assert_array_equal(f(foreign), 2 * foreign.view(x.dtype))
+
+
+def test_stretched_axes_are_taken() -> None:
+    f = jaxlite.jit(lambda x: x * 2)
+    for _ in range(2):
+        assert f(np.broadcast_to(np.float32(3), (2, 2))).tolist() == [[6.0, 6.0], [6.0, 6.0]]
+
+
+def test_asarray_copies() -> None:
+    x = np.zeros(1000, np.float32)
+    y = jnp.array(x)
+    x[:] = 1
+    assert float(y.sum()) == 0.0
+
+
+def test_nan() -> None:
+    x = jnp.array([1.0, jnp.nan, 3.0, jnp.nan])
+    assert int(jnp.argmax(x)) == 1
+    assert np.isnan(jnp.max(x))
+    assert np.isnan(jnp.sort(x)).tolist() == [False, False, True, True]
+    assert not bool(x[1] == x[1])
+
+
+@pytest.mark.parametrize("condition", [lambda x: 0 < x < 1, lambda x: x > 0 and x < 1, lambda x: not x > 0,
+                                       lambda x: x in (1, 2)])
+def test_python_logic_needs_concrete_values(condition: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(jaxlite.errors.TracerBoolConversionError):
+            jaxlite.jit(condition)(0.5)
+    assert bool(jaxlite.jit(lambda x: (0 < x) & (x < 1))(0.5))

@@ -102,6 +102,7 @@ def test_partition_has_the_properties_of_one(dtype):
 def test_partition_puts_nan_of_either_sign_last():
     x = np.array([3, np.nan, 1, -np.nan, 2], np.float32)
     assert_equal(jnp.partition(x, 2), np.array([1, 2, 3, np.nan, np.nan], np.float32))
+    assert jnp.partition(np.array([3, 1 + 2j, 1 - 2j, 0], np.complex64), 1).tolist()[:2] == [0, 1 - 2j]
 
 
 # --- searching ---------------------------------------------------------------------------------------
@@ -315,7 +316,6 @@ ERRORS = [
     (TypeError, "need sequence", lambda: jnp.lexsort(())),
     (ValueError, "same shape", lambda: jnp.lexsort((x[0], x[:, 0]))),
     (ValueError, "kth 3 is out of bounds", lambda: jnp.partition(x, 3)),
-    (NotImplementedError, "complex", lambda: jnp.argpartition(x + 1j, 1)),
     (ValueError, "empty", lambda: jnp.argmax(x[:0])),
     (IndexError, "axis 2", lambda: jnp.argmin(x, axis=2)),
     (TypeError, "integer", lambda: jnp.argmin(x, axis=(0, 1))),

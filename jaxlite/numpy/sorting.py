@@ -16,7 +16,6 @@ from jaxlite.core import dtypes
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import indexing
 from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays
 
 
@@ -119,63 +118,47 @@ def _lexsort(*keys: Any, axis: int) -> Any:
 
 
 # --- partitions --------------------------------------------------------------------------------------
+# By sorting: XLA has nothing faster, its top_k sorts too.
 
 
 def _partition_line(name: str, a: Any, kth: Any, axis: Any) -> tuple[Any, int, int]:
-    """The array with its line at the end, the axis that was, and kth counted from the front."""
+    """The array, its axis and kth, both counted from the front."""
     a = as_arrays(name, a)
-    if dtypes.kind(aval_of(a).dtype) == "c":
-        raise NotImplementedError(f"jnp.{name} for complex dtype is not implemented.")
-    axis = shaping.canonical_axis(operator.index(axis), aval_of(a).ndim)
+    axis = shaping.canonical_axis(axis, aval_of(a).ndim)
     size = aval_of(a).shape[axis]
     kth = operator.index(kth)
     if not -size <= kth < size:
         raise ValueError(f"{name}: kth {kth} is out of bounds for the size {size} of axis {axis} of shape "
                          f"{aval_of(a).shape}")
-    return _swap_last(a, axis), axis, kth % size
-
-
-def _swap_last(a: Any, axis: int) -> Any:
-    order = list(range(aval_of(a).ndim))
-    order[axis], order[-1] = order[-1], order[axis]
-    return shaping.transpose(a, order)
-
-
-def _reversed_order(a: Any) -> Any:
-    """Values whose order is that of `a` upside down; its own inverse. Integers by their bits: -x would overflow."""
-    return lax.neg(a) if dtypes.kind(aval_of(a).dtype) == "f" else lax.bitwise_not(a)
-
-
-def _positive_nan(a: Any) -> Any:
-    """NaN without a sign: `top_k` sorts negative ones below all numbers."""
-    if dtypes.kind(aval_of(a).dtype) != "f":
-        return a
-    return lax.select(lax.ne(a, a), shaping.full_like(a, np.nan), a)
+    return a, axis, kth % size
 
 
 @api("kth", "axis")
 def partition(a: Any, kth: int, axis: int = -1) -> Any:
     """Each line with the element that sorting would put at `kth` there, none greater before, none less after.
 
-    Raises: ValueError for `kth` or `axis` out of range; NotImplementedError for complex numbers.
+    Raises: ValueError for `kth` or `axis` out of range.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.partition(jnp.array([5, 1, 4, 2, 3]), 2)
+    Array([1, 2, 3, 5, 4], dtype=int32)
     """
     a, axis, kth = _partition_line("partition", a, kth, axis)
-    a = _positive_nan(a)
-    least = _reversed_order(lax.top_k(_reversed_order(a), kth + 1)[0])
-    rest = lax.top_k(a, aval_of(a).shape[-1] - kth - 1)[0]
-    return _swap_last(shaping.concatenate([least, rest], aval_of(a).ndim - 1), axis)
+    ordered = lax.sort(a, dimension=axis)
+    least = lax.slice_in_dim(ordered, 0, kth + 1, axis=axis)
+    rest = lax.slice_in_dim(ordered, kth + 1, aval_of(a).shape[axis], axis=axis)
+    return shaping.concatenate([least, shaping.rev(rest, (axis,))], axis)
 
 
 @api("kth", "axis")
 def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
-    """The positions that partition an axis, as `partition` does."""
+    """The positions that partition an axis, as `partition` does; those after `kth` in ascending order."""
     a, axis, kth = _partition_line("argpartition", a, kth, axis)
-    last = aval_of(a).ndim - 1
-    least = lax.top_k(_reversed_order(_positive_nan(a)), kth + 1)[1]
-    left = shaping.full(aval_of(a).shape, 1, dtypes.float32)
-    left = indexing.put_along_axis(left, least, np.float32(0), last, inplace=False)
-    rest = lax.top_k(left, aval_of(a).shape[-1] - kth - 1)[1]
-    return _swap_last(shaping.concatenate([least, rest], last), axis)
+    positions = shaping.broadcasted_iota(dtypes.int32, aval_of(a).shape, axis)
+    _, order = lax.sort((a, positions), dimension=axis, num_keys=1)
+    least = lax.slice_in_dim(order, 0, kth + 1, axis=axis)
+    rest = lax.slice_in_dim(order, kth + 1, aval_of(a).shape[axis], axis=axis)
+    return shaping.concatenate([least, lax.sort(rest, dimension=axis)], axis)
 
 
 @api()

@@ -129,7 +129,7 @@ def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis
     # The sign, or the direction in the complex plane, is taken out, so that logarithms exist.
     sign = lax.sign(start)
     exponents = [ufuncs.log10(arithmetic.divide(bound, sign)) for bound in (start, stop)]
-    result = arithmetic.multiply(sign, arithmetic.power(10.0, _linear(*exponents, num, endpoint, computed, 0)[0]))
+    result = arithmetic.multiply(sign, arithmetic.power(10.0, _linear(exponents[0], exponents[1], num, endpoint, computed, 0)[0]))
     if axis:
         result = moveaxis(result, 0, axis)
     return shaping.convert(result, computed if dtype is None else dtype, False)
@@ -217,7 +217,7 @@ def _triangle(m: Any, k: int, upper: bool) -> Any:
     rank = len(shape)
     if rank < 2:
         raise ValueError(f"Argument to jax.numpy.{'triu' if upper else 'tril'} must be at least 2D")
-    below = shaping.broadcast_in_dim(_below(*shape[-2:], k - upper), shape, (rank - 2, rank - 1))
+    below = shaping.broadcast_in_dim(_below(shape[-2], shape[-1], k - upper), shape, (rank - 2, rank - 1))
     zeros = shaping.full(shape, np.zeros((), aval_of(m).dtype)[()])
     return lax.select(below, zeros, m) if upper else lax.select(below, m, zeros)
 
@@ -454,7 +454,7 @@ def _range(key: Any, name: str) -> Any:
         if key.stop is None:
             raise ValueError(f"jnp.{name}: a slice with a number of values as its step needs a stop, got {key}")
         return linspace(start, key.stop, int(abs(step)))
-    return arange(*((0, start) if key.stop is None else (start, key.stop)), step)
+    return arange(0, start, step) if key.stop is None else arange(start, key.stop, step)
 
 
 mgrid = _Grid("mgrid", sparse=False)
@@ -494,10 +494,10 @@ class _Joiner:
                 raise ValueError(f"jnp.{self._name}: string directive must be placed at the beginning")
             value = _range(part, self._name) if isinstance(part, slice) else asarray(part)
             if value.ndim < ndmin:
-                missing = 0 <= value.ndim < ndmin and value.ndim > 0
+                scalar = not value.ndim
                 value = shaping.expand_dims(value, range(ndmin - value.ndim))
-                if missing:  # the last axis goes to trans1d, the others after it in turn
-                    value = shaping.transpose(value, np.roll(range(ndmin), trans1d + 1))
+                if not scalar:  # the last axis goes to trans1d, the others after it in turn
+                    value = shaping.transpose(value, np.roll(range(ndmin), trans1d + 1).tolist())
             values.append(value)
         if not values:
             raise IndexError(f"jnp.{self._name}: need at least one array to join")
@@ -615,7 +615,7 @@ def _vander(x: Any, count: int, increasing: bool) -> Any:
     return arithmetic.power(shaping.expand_dims(x, (1,)), shaping.expand_dims(powers, (0,)))
 
 
-def _window(name: str, M: Any, formula: Callable[[Any, int], Any], *args: Any) -> Any:
+def _window(name: str, M: Any, formula: Callable[..., Any], *args: Any) -> Any:
     size = _count(name, "M", M)
     if size <= 1:
         return ones(size)

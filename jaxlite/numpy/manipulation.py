@@ -17,7 +17,7 @@ from jaxlite import lax
 from jaxlite.core import dtypes, errors
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer
-from jaxlite.core.values import aval_of
+from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import joining, ufuncs
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays
@@ -143,7 +143,7 @@ def _static_axes(axis: Any) -> Any:
         return axis
     if isinstance(axis, Tracer):
         raise ConcretizationTypeError(axis, "an axis must be concrete; mark it static")
-    if isinstance(axis, (tuple, list)) or getattr(axis, "ndim", 0):
+    if isinstance(axis, (tuple, list)) or isinstance(axis, (np.ndarray, ArrayImpl)) and axis.ndim:
         return tuple(map(operator.index, axis))
     return operator.index(axis)
 
@@ -826,8 +826,8 @@ def _choose(a: Any, *options: Any, mode: str) -> Any:
     a = shaping.convert(as_array(a), dtypes.int32, False)
     count = len(options)
     a = ufuncs.remainder(a, count) if mode == "wrap" else lax.clamp(np.int32(0), a, np.int32(count - 1))
-    a, *options = _broadcast_arrays(a, *(shaping.convert(each, weak_type=False) for each in joining.promoted(options)))
-    return lax.select_n(a, *options)
+    parts = [shaping.convert(each, weak_type=False) for each in joining.promoted(options)]
+    return lax.select_n(*_broadcast_arrays(a, *parts))
 
 
 # --- bits --------------------------------------------------------------------------------------------

@@ -8,14 +8,17 @@ equation in every jaxpr.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from jaxlite.core import config
 from jaxlite.core.aval import shaped_array
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.values import aval_of
 from jaxlite.interpreters.batching import Axis, batch_flat
-from jaxlite.interpreters.jvp import jvp_flat
+from jaxlite.interpreters.jvp import Zero, jvp_flat, zero_for
+from jaxlite.interpreters.linearize import linearize_jaxpr
 from jaxlite.interpreters.staging import trace_to_jaxpr
 from lowering.rules import register_decomposition
 
@@ -43,7 +46,7 @@ def decomposes(primitive: Primitive) -> Callable[[Callable], Callable]:
             return found
 
         register_decomposition(primitive.name, decomposition)
-        primitive.parts = fun
+        primitive.parts = decomposition
         return fun
 
     return register
@@ -52,22 +55,33 @@ def decomposes(primitive: Primitive) -> Callable[[Callable], Callable]:
 def rules_by_parts(primitive: Primitive) -> None:
     """Differentiate and batch a primitive as the operations that it is lowered to. It needs no transpose then."""
 
-    def flat(params: dict[str, Any]) -> Callable[..., Any]:
-        def fun(*args: Any) -> Any:
-            out = primitive.parts(*args, **params)
-            return out if primitive.multiple_results else [out]
+    def program(args: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+        return primitive.parts([aval_of(arg) for arg in args], params)
 
-        return fun
+    def results(outs: list[Any], others: list[Any]) -> Any:
+        return (outs, others) if primitive.multiple_results else (outs[0], others[0])
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
-        outs, tangents_out = jvp_flat(flat(params), primals, tangents)
-        return (outs, tangents_out) if primitive.multiple_results else (outs[0], tangents_out[0])
+        return results(*jvp_flat(partial(eval_jaxpr, program(primals, params).jaxpr, []), primals, tangents))
+
+    def linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        split = linearize_jaxpr(program(primals, params), [type(each) is not Zero for each in tangents])
+        outs = eval_jaxpr(split.primal.jaxpr, split.primal.consts, *split.consts, *primals)
+        outs, computed = outs[:split.num_outs], iter(outs[split.num_outs:])
+        residuals = [next(computed) if index is None else primals[index] for index in split.forwarded]
+        active = [tangent for tangent in tangents if type(tangent) is not Zero]
+        moving = iter(eval_jaxpr(split.tangent.jaxpr, split.tangent.consts, *residuals, *active))
+        return results(outs, [next(moving) if flag else zero_for(out)
+                              for out, flag in zip(outs, split.nonzero_out, strict=True)])
 
     def batching(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
-        outs, dims_out = batch_flat(flat(params), args, dims, axis)
-        return (outs, dims_out) if primitive.multiple_results else (outs[0], dims_out[0])
+        def fun(*examples: Any) -> list[Any]:
+            return eval_jaxpr(program(examples, params).jaxpr, [], *examples)
+
+        return results(*batch_flat(fun, args, dims, axis))
 
     primitive.def_jvp(jvp)
+    primitive.linearize = linearize
     primitive.def_batching(batching)
     primitive.no_transpose("it is differentiated as the operations that it is made of")
 

@@ -1,0 +1,430 @@
+"""Derivative and batching rules of factorizations and solvers.
+
+The formulas are published ones, named at each rule; d is a differential, H the adjoint, o the elementwise product.
+Factorizations that read one triangle are differentiated as functions of that triangle. Where a factorization is not
+differentiable (equal eigenvalues or singular values, singular matrices), derivatives are infinite or NaN.
+
+[Giles] M. Giles, An extended collection of matrix derivative results for forward and reverse mode automatic
+  differentiation, 2008. [Murray] I. Murray, Differentiation of the Cholesky decomposition, arXiv:1602.07527.
+[Walter] S. Walter and L. Lehmann, Algorithmic differentiation of linear algebra functions, arXiv:1001.1654.
+[Townsend] J. Townsend, Differentiating the singular value decomposition, 2016. [Wan] Z. Wan and S. Zhang, Automatic
+  differentiation for complex valued SVD, arXiv:1909.02659. [Boeddeker] C. Boeddeker et al., On the computation of
+  complex-valued gradients with application to statistically optimum beamforming, arXiv:1701.00392.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.batching import Axis, bring_to_front
+from jaxlite.interpreters.decompose import rules_by_parts
+from jaxlite.interpreters.jvp import Zero, add_tangents, def_zero, zero_for
+from jaxlite.interpreters.transpose import is_linear
+from jaxlite.lax import elementwise as e
+from jaxlite.lax import linalg as la
+from jaxlite.lax import shaping, slicing
+from jaxlite.lax.dot import Precision, dot_general
+from jaxlite.lax.elementwise_rules import const, filled
+from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
+from jaxlite.lax.reductions import reduce_max, reduce_sum
+
+# --- batching ----------------------------------------------------------------------------------------
+
+
+def _batch_in_front(primitive: Primitive) -> None:
+    """All of them take leading axes: the batch becomes the first."""
+
+    @primitive.def_batching
+    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, Any]:
+        args = [bring_to_front(arg, dim, axis.size) for arg, dim in zip(args, dims, strict=True)]
+        out = primitive.bind(*args, **params)
+        return (out, [0] * len(out)) if primitive.multiple_results else (out, 0)
+
+
+for _p in (la.cholesky_p, la.triangular_solve_p, la.lu_p, la.lu_pivots_to_permutation_p, la.qr_p, la.geqrf_p,
+           la.householder_product_p, la.ormqr_p, la.hessenberg_p, la.tridiagonal_p, la.tridiagonal_solve_p, la.eig_p,
+           la.eigh_p, la.schur_p, la.svd_p):
+    _batch_in_front(_p)
+
+for _p in (la.cholesky_update_p, la.symmetric_product_p):
+    rules_by_parts(_p)
+_batch_in_front(la.symmetric_product_p)
+
+for _p in (la.geqrf_p, la.householder_product_p, la.ormqr_p, la.hessenberg_p, la.tridiagonal_p):
+    _p.no_jvp("it is given by reflectors, which are a detail of the method; differentiate qr, eigh or a product instead")
+la.schur_p.no_jvp("the form is not unique: differentiate eig, or a function that it is used for")
+def_zero(la.lu_pivots_to_permutation_p)
+
+# --- pieces ------------------------------------------------------------------------------------------
+
+
+def _axes(x: Any) -> tuple[int, tuple[int, ...]]:
+    rank = aval_of(x).ndim
+    return rank, tuple(range(rank - 2))
+
+
+def _mm(x: Any, y: Any) -> Any:
+    rank, batch = _axes(x)
+    return dot_general(x, y, (((rank - 1,), (rank - 2,)), (batch, batch)), Precision.HIGHEST)
+
+
+def _t(x: Any) -> Any:
+    rank, batch = _axes(x)
+    return shaping.transpose(x, (*batch, rank - 1, rank - 2))
+
+
+def _is_complex(x: Any) -> bool:
+    return dtypes.kind(aval_of(x).dtype) == "c"
+
+
+def _h(x: Any) -> Any:
+    return e.conj(_t(x)) if _is_complex(x) else _t(x)
+
+
+def _masked(x: Any, keep: np.ndarray) -> Any:
+    """The elements where a mask of one matrix holds, zeros elsewhere."""
+    rank, _ = _axes(x)
+    mask = shaping.broadcast_in_dim(keep, aval_of(x).shape, (rank - 2, rank - 1))
+    return e.select_n(mask, filled(0, x), x)
+
+
+def _triangle(x: Any, lower: bool, offset: int = 0) -> Any:
+    """One triangle with the diagonal; without it at offset 1."""
+    ones = np.ones(aval_of(x).shape[-2:], bool)
+    return _masked(x, np.tril(ones, -offset) if lower else np.triu(ones, offset))
+
+
+def _scaled(x: Any, factors: np.ndarray) -> Any:
+    """Each matrix elementwise times a constant one."""
+    rank, _ = _axes(x)
+    factors = factors.astype(aval_of(x).dtype)
+    return e.mul(x, shaping.broadcast_in_dim(factors, aval_of(x).shape, (rank - 2, rank - 1)))
+
+
+def _add_identity(x: Any) -> Any:
+    shape, dtype = aval_of(x).shape, aval_of(x).dtype
+    return e.add(x, shaping.broadcast_in_dim(np.eye(*shape[-2:], dtype=dtype), shape, (len(shape) - 2, len(shape) - 1)))
+
+
+def _diagonal(x: Any) -> Any:
+    return reduce_sum(_masked(x, np.eye(*aval_of(x).shape[-2:], dtype=bool)), (aval_of(x).ndim - 1,))
+
+
+def _rows(x: Any, vector: Any) -> Any:
+    """A vector for each matrix as the rows of a matrix shaped like x: element j in column j."""
+    rank, batch = _axes(x)
+    return shaping.broadcast_in_dim(vector, aval_of(x).shape, (*batch, rank - 1))
+
+
+def _columns(x: Any, vector: Any) -> Any:
+    """A vector for each matrix as the columns of a matrix shaped like x: element i in row i."""
+    rank, batch = _axes(x)
+    return shaping.broadcast_in_dim(vector, aval_of(x).shape, (*batch, rank - 2))
+
+
+def _like(vector: Any, x: Any) -> Any:
+    return shaping.convert(vector, aval_of(x).dtype, False)
+
+
+def _solve_triangular(a: Any, b: Any, **options: Any) -> Any:
+    return la.triangular_solve(a, b, **options)
+
+
+def _hermitian(x: Any, lower: bool) -> Any:
+    """What a factorization that reads one triangle makes of a tangent."""
+    part = _triangle(x, lower, 1)
+    real = _like(e.real(x), x) if _is_complex(x) else x
+    diagonal = _masked(real, np.eye(aval_of(x).shape[-1], dtype=bool))
+    return e.add(e.add(part, _h(part)), diagonal)
+
+
+def _permuted(x: Any, permutation: Any, axis: int) -> Any:
+    """Rows (axis -2) or columns (axis -1) of each matrix in the order of its permutation."""
+    rank, batch = _axes(x)
+    shape = list(aval_of(x).shape)
+    where = rank + axis
+    numbers = GatherDimensionNumbers(
+        offset_dims=(rank - 1 if axis == -2 else rank - 2,), collapsed_slice_dims=(where,), start_index_map=(where,),
+        operand_batching_dims=batch, start_indices_batching_dims=batch)
+    sizes = [1] * rank
+    sizes[-1 if axis == -2 else -2] = shape[-1 if axis == -2 else -2]
+    return gather(x, shaping.expand_dims(permutation, (rank - 1,)), numbers, sizes, unique_indices=True)
+
+
+def _solve(a: Any, b: Any) -> Any:
+    """a^-1 b for general square matrices."""
+    factors, _, permutation = la.lu_p.bind(a)
+    y = _solve_triangular(factors, _permuted(b, permutation, -2), left_side=True, lower=True, unit_diagonal=True)
+    return _solve_triangular(factors, y, left_side=True)
+
+
+def _inverse_gaps(values: Any, like: Any) -> Any:
+    """F with F[i, j] = 1 / (values[j] - values[i]), 0 on the diagonal; infinite for equal values."""
+    gaps = e.sub(_rows(like, values), _columns(like, values))
+    return _masked(e.div(filled(1, gaps), _add_identity(gaps)), ~np.eye(aval_of(like).shape[-1], dtype=bool))
+
+
+# --- Cholesky and triangular systems -----------------------------------------------------------------
+
+
+@la.cholesky_p.def_jvp
+def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """dL = L phi(L^-1 dA L^-H), phi the lower triangle with half of the diagonal [Murray]."""
+    (x,), (dx,) = primals, tangents
+    factor = _triangle(la.cholesky_p.bind(x), lower=True)
+    if type(dx) is Zero:
+        return factor, zero_for(factor)
+    size = aval_of(x).shape[-1]
+    inner = _solve_triangular(factor, _hermitian(dx, lower=True), left_side=True, lower=True)
+    inner = _solve_triangular(factor, inner, lower=True, transpose_a=True, conjugate_a=True)
+    phi = np.tril(np.ones((size, size))) - np.eye(size) / 2
+    return factor, _mm(factor, _scaled(inner, phi))
+
+
+@la.triangular_solve_p.def_jvp
+def _triangular_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lower: bool, unit_diagonal: bool,
+                          left_side: bool, transpose_a: bool, conjugate_a: bool) -> tuple[Any, Any]:
+    """dX = A^-1 (dB - dA X) [Giles], of dA the triangle that is read."""
+    (a, b), (da, db) = primals, tangents
+    params = dict(lower=lower, unit_diagonal=unit_diagonal, left_side=left_side, transpose_a=transpose_a,
+                  conjugate_a=conjugate_a)
+    x = la.triangular_solve_p.bind(a, b, **params)
+    total = db
+    if type(da) is not Zero:
+        da = _triangle(da, lower, int(unit_diagonal))
+        da = _t(da) if transpose_a else da
+        da = e.conj(da) if conjugate_a else da
+        total = add_tangents(e.neg(_mm(da, x) if left_side else _mm(x, da)), db)
+    return x, zero_for(x) if type(total) is Zero else la.triangular_solve_p.bind(a, total, **params)
+
+
+@la.triangular_solve_p.def_transpose
+def _triangular_solve_transpose(ct: Any, a: Any, b: Any, *, transpose_a: bool, **params: Any) -> list[Any]:
+    assert is_linear(b) and not is_linear(a), "triangular_solve is linear in its second operand"
+    return [None, la.triangular_solve_p.bind(a, ct, transpose_a=not transpose_a, **params)]
+
+
+# --- tridiagonal systems -----------------------------------------------------------------------------
+
+
+def _shift(x: Any, rows: int, axis: int) -> Any:
+    """Elements moved along an axis, zeros moving in."""
+    padding = [(0, 0, 0)] * aval_of(x).ndim
+    padding[axis] = (rows, -rows, 0)
+    return shaping.pad(x, const(0, x), padding)
+
+
+def _tridiagonal_product(diagonals: Sequence[Any], x: Any) -> Any:
+    """A x for the tridiagonal A of some tangents of diagonals, which may be zero."""
+    _, batch = _axes(x)
+    total: Any = Zero(aval_of(x))
+    for diagonal, rows in zip(diagonals, (1, 0, -1), strict=True):
+        if type(diagonal) is not Zero:
+            moved = _shift(x, rows, -2) if rows else x
+            total = add_tangents(total, e.mul(_columns(x, diagonal), moved))
+    return total
+
+
+@la.tridiagonal_solve_p.def_jvp
+def _tridiagonal_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    """dX = A^-1 (dB - dA X), as for every linear system."""
+    *diagonals, _ = primals
+    x = la.tridiagonal_solve_p.bind(*primals, **params)
+    product = _tridiagonal_product(tangents[:3], x)
+    total = tangents[3] if type(product) is Zero else add_tangents(e.neg(product), tangents[3])
+    if type(total) is Zero:
+        return x, zero_for(x)
+    return x, la.tridiagonal_solve_p.bind(*diagonals, total, **params)
+
+
+@la.tridiagonal_solve_p.def_transpose
+def _tridiagonal_solve_transpose(ct: Any, below: Any, diagonal: Any, above: Any, b: Any, **params: Any) -> list[Any]:
+    # The transposed matrix has below it what was above, one row further down.
+    solved = la.tridiagonal_solve_p.bind(_shift(above, 1, -1), diagonal, _shift(below, -1, -1), ct, **params)
+    return [None, None, None, solved]
+
+
+# --- LU and QR ---------------------------------------------------------------------------------------
+
+
+@la.lu_p.def_jvp
+def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """With Z = L^-1 P dA U^-1: dL = L tril(Z, -1), dU = triu(Z) U, as follows from P dA = dL U + L dU.
+
+    Factors that are not square are completed by the identity; Z does not depend on the completion where it is used.
+    """
+    (x,), (dx,) = primals, tangents
+    packed, pivots, permutation = outs = la.lu_p.bind(x)
+    if type(dx) is Zero:
+        return outs, [zero_for(out) for out in outs]
+    rows, columns = aval_of(x).shape[-2:]
+    rest = [(0, 0, 0)] * (aval_of(x).ndim - 2)
+    left = right = packed
+    if rows > columns:
+        left = shaping.pad(packed, const(0, x), [*rest, (0, 0, 0), (0, rows - columns, 0)])
+        right = slicing.slice_in_dim(packed, 0, columns, axis=-2)
+    elif columns > rows:
+        left = slicing.slice_in_dim(packed, 0, rows, axis=-1)
+        right = shaping.pad(packed, const(0, x), [*rest, (0, columns - rows, 0), (0, 0, 0)])
+    left = _add_identity(_triangle(left, lower=True, offset=1))
+    right = _triangle(right, lower=False)
+    if columns > rows:
+        corner = np.diag((np.arange(columns) >= rows).astype(aval_of(x).dtype))
+        rank = aval_of(x).ndim
+        right = e.add(right, shaping.broadcast_in_dim(corner, aval_of(right).shape, (rank - 2, rank - 1)))
+    z = _solve_triangular(left, _permuted(dx, permutation, -2), left_side=True, lower=True, unit_diagonal=True)
+    z = _solve_triangular(right, z)
+    tangent = e.add(_mm(left, _triangle(z, lower=True, offset=1)), _mm(_triangle(z, lower=False), right))
+    return outs, [tangent, zero_for(pivots), zero_for(permutation)]
+
+
+@la.qr_p.def_jvp
+def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, full_matrices: bool,
+            use_magma: Any) -> tuple[Any, Any]:
+    """dQ = Q (K - M) + C, dR = Q^H dA - K R, with C = dA R^-1, M = Q^H C, and K = Q^H dQ skew [Walter].
+
+    Of a wide matrix the leading square part fixes Q. R's diagonal is real, so K's is imaginary.
+    """
+    (x,), (dx,) = primals, tangents
+    q, r, *order = outs = la.qr_p.bind(x, pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma)
+    if type(dx) is Zero:
+        return outs, [zero_for(out) for out in outs]
+    rows, columns = aval_of(x).shape[-2:]
+    if full_matrices and rows > columns:
+        raise NotImplementedError(
+            f"qr: the full Q of matrices of shape {(rows, columns)} has no derivative, since the columns that complete it "
+            "are arbitrary. Use full_matrices=False (mode 'reduced').")
+    if order:
+        dx = _permuted(dx, order[0], -1)
+    r_square, dx_square = (slicing.slice_in_dim(each, 0, rows, axis=-1) if columns > rows else each for each in (r, dx))
+    c = _solve_triangular(r_square, dx_square)
+    m = _mm(_h(q), c)
+    below = _triangle(m, lower=True, offset=1)
+    k = e.sub(below, _h(below))
+    if _is_complex(x):
+        diagonal = _masked(m, np.eye(aval_of(m).shape[-1], dtype=bool))
+        k = e.add(k, e.sub(diagonal, _like(e.real(diagonal), m)))
+    dq = e.add(_mm(q, e.sub(k, m)), c)
+    dr = e.sub(_mm(_h(q), dx), _mm(k, r))
+    return outs, [dq, _triangle(dr, lower=False), *[zero_for(each) for each in order]]
+
+
+# --- eigenvalues -------------------------------------------------------------------------------------
+
+
+@la.eigh_p.def_jvp
+def _eigh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lower: bool, **params: Any) -> tuple[Any, Any]:
+    """dw = diag(V^H dA V), dV = V (F o (V^H dA V)), F[i, j] = 1 / (w[j] - w[i]) [Giles]."""
+    (x,), (dx,) = primals, tangents
+    vectors, values = outs = la.eigh_p.bind(x, lower=lower, **params)
+    if type(dx) is Zero:
+        return outs, [zero_for(out) for out in outs]
+    if aval_of(vectors).shape != aval_of(x).shape:
+        raise NotImplementedError("eigh: a subset of the eigenvectors has no derivative in terms of the subset alone; take "
+                                  "all and slice")
+    inner = _mm(_mm(_h(vectors), _hermitian(dx, lower)), vectors)
+    change = _mm(vectors, e.mul(inner, _inverse_gaps(_like(values, x), x)))
+    diagonal = _diagonal(inner)
+    return outs, [change, e.real(diagonal) if _is_complex(x) else diagonal]
+
+
+def _eigenvector_tangent(vectors: Any, inner: Any, values: Any) -> Any:
+    """dV = V (F o (V^-1 dA V)), of which each column then gets a multiple of its vector, so that it keeps its length
+    and the phase that LAPACK gives it: its largest element is real [Boeddeker, for the length]."""
+    change = _mm(vectors, e.mul(inner, _inverse_gaps(values, vectors)))
+    axis = aval_of(vectors).ndim - 2
+    overlap = e.mul(e.conj(vectors), change)
+    size = e.abs(vectors)
+    is_largest = e.eq(size, shaping.broadcast_in_dim(
+        reduce_max(size, (axis,)), aval_of(size).shape, (*range(axis), axis + 1)))
+    zero = filled(0, size)
+    turn = e.div(reduce_sum(e.select_n(is_largest, zero, e.imag(overlap)), (axis,)),
+                 reduce_sum(e.select_n(is_largest, zero, e.square(size)), (axis,)))
+    shift = e.complex(reduce_sum(e.real(overlap), (axis,)), turn)
+    return e.sub(change, e.mul(vectors, _rows(vectors, shift)))
+
+
+@la.eig_p.def_jvp
+def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_left_eigenvectors: bool,
+             compute_right_eigenvectors: bool, enable_eigvec_derivs: bool, implementation: Any) -> tuple[Any, Any]:
+    """dw = diag(V^-1 dA V) [Giles]. Left vectors are the right ones of A^H, with conjugate values."""
+    (x,), (dx,) = primals, tangents
+
+    if type(dx) is Zero:
+        outs = la.eig_p.bind(x, compute_left_eigenvectors=compute_left_eigenvectors,
+                             compute_right_eigenvectors=compute_right_eigenvectors,
+                             enable_eigvec_derivs=enable_eigvec_derivs, implementation=implementation)
+        return outs, [zero_for(out) for out in outs]
+    if (compute_left_eigenvectors or compute_right_eigenvectors) and not enable_eigvec_derivs:
+        raise NotImplementedError(
+            "Derivatives of non-symmetric eigenvectors hold only where the eigenvalues differ, and for vectors of length "
+            "one whose largest element is real. Pass enable_eigvec_derivs=True if that is so, or compute eigenvalues "
+            "alone: compute_left_eigenvectors=False, compute_right_eigenvectors=False.")
+    # Second derivatives of the values go through the vectors, and do not depend on their length and phase.
+    values, *vectors = la.eig_p.bind(x, compute_left_eigenvectors=compute_left_eigenvectors, compute_right_eigenvectors=True,
+                                     enable_eigvec_derivs=True, implementation=implementation)
+    right = vectors[-1]
+    dx = _like(dx, right)
+    inner = _solve(right, _mm(dx, right))
+    outs, tangents_out = [values], [_diagonal(inner)]
+    if compute_left_eigenvectors:
+        left = vectors[0]
+        outs.append(left)
+        tangents_out.append(_eigenvector_tangent(left, _solve(left, _mm(_h(dx), left)), e.conj(values)))
+    if compute_right_eigenvectors:
+        outs.append(right)
+        tangents_out.append(_eigenvector_tangent(right, inner, values))
+    return outs, tangents_out
+
+
+# --- singular values ---------------------------------------------------------------------------------
+
+
+@la.svd_p.def_jvp
+def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: bool, compute_uv: bool,
+             **params: Any) -> tuple[Any, Any]:
+    """With P = U^H dA V: dS = diag(P), dU = U (F o (P S + S P^H)) + (1 - U U^H) dA V S^-1, dV alike, where
+    F[i, j] = 1 / (s[j]^2 - s[i]^2) [Townsend]. Complex: the imaginary part of diag(P) turns U and V against each other,
+    half each [Wan]."""
+    (x,), (dx,) = primals, tangents
+    if type(dx) is Zero:
+        outs = la.svd_p.bind(x, full_matrices=full_matrices, compute_uv=compute_uv, **params)
+        return outs, [zero_for(out) for out in outs]
+    rows, columns = aval_of(x).shape[-2:]
+    if compute_uv and full_matrices and rows != columns:
+        raise NotImplementedError(
+            f"Singular value decomposition: the full factors of matrices of shape {(rows, columns)} have no derivative, "
+            "since the vectors that complete them are arbitrary. Use full_matrices=False.")
+    values, u, vh = la.svd_p.bind(x, full_matrices=False, compute_uv=True, **params)
+    if compute_uv and aval_of(values).shape[-1] != min(rows, columns):
+        raise NotImplementedError("svd: a subset of the singular vectors has no derivative in terms of the subset alone; "
+                                  "take all and slice")
+    v = _h(vh)
+    dxv = _mm(dx, v)
+    p = _mm(_h(u), dxv)
+    diagonal = _diagonal(p)
+    change = e.real(diagonal) if _is_complex(x) else diagonal
+    if not compute_uv:
+        return [values], [change]
+    s = _like(values, x)
+    across, down = _rows(p, s), _columns(p, s)
+    ph = _h(p)
+    gaps = _inverse_gaps(e.square(s), p)
+    turn_u = e.mul(gaps, e.add(e.mul(p, across), e.mul(down, ph)))
+    turn_v = e.mul(gaps, e.add(e.mul(down, p), e.mul(ph, across)))
+    if _is_complex(x):
+        on_diagonal = _masked(p, np.eye(aval_of(p).shape[-1], dtype=bool))
+        phase = e.div(e.sub(on_diagonal, _h(on_diagonal)), e.mul(const(4, p), across))
+        turn_u, turn_v = e.add(turn_u, phase), e.sub(turn_v, phase)
+    du, dv = _mm(u, turn_u), _mm(v, turn_v)
+    if rows > columns:
+        du = e.add(du, e.div(e.sub(dxv, _mm(u, p)), _rows(u, s)))
+    elif columns > rows:
+        dv = e.add(dv, e.div(e.sub(_mm(_h(dx), u), _mm(v, ph)), _rows(v, s)))
+    return [values, u, vh], [change, du, _h(dv)]

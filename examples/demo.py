@@ -2,7 +2,8 @@
 
 1. k-means over the sources of Python's own standard library: which modules are written alike?
 2. A wave on a square pond, 400 steps inside one compiled loop.
-3. What a compile is made of: the jaxpr of one function, and the folder with the IR of every compile.
+3. A small language model, trained on this repository's documents for a few seconds (`examples/char_gpt.py`).
+4. What a compile is made of: the jaxpr of one function, and the folder with the IR of every compile.
 
 Run it with `make demo`, or `python examples/demo.py`.
 """
@@ -107,7 +108,8 @@ def demo_kmeans() -> None:
     first_call = time.perf_counter() - start
     (_, nearest), jit_seconds = timed(kmeans, compiled, points, first)
     _, eager_seconds = timed(kmeans, kmeans_step, points, first)
-    (_, expected), numpy_seconds = timed(kmeans, kmeans_step_numpy, host_points, host_points[:: len(names) // clusters][:clusters])
+    host_first = host_points[:: len(names) // clusters][:clusters]
+    (_, expected), numpy_seconds = timed(kmeans, kmeans_step_numpy, host_points, host_first)
     agreement = float(np.mean(np.asarray(nearest) == expected))
     for cluster in range(clusters):
         members = [name for name, label in zip(names, np.asarray(nearest), strict=True) if label == cluster]
@@ -169,11 +171,22 @@ def demo_wave() -> None:
           f"NumPy {numpy_seconds * 1e3:.0f} ms; largest difference {np.abs(np.asarray(result) - expected).max():.1e}")
 
 
-# --- 3. seeing inside ----------------------------------------------------------------------------------
+# --- 3. a language model -------------------------------------------------------------------------------
+
+
+def demo_language_model() -> None:
+    heading("3. A character-level GPT learns this repository's documents")
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+    import char_gpt
+
+    char_gpt.train(char_gpt.read_text(None), steps=150)
+
+
+# --- 4. seeing inside ----------------------------------------------------------------------------------
 
 
 def demo_inside(folder: pathlib.Path) -> None:
-    heading("3. Inside a compile")
+    heading("4. Inside a compile")
     points = np.zeros((4, 3), np.float32)
     print("The jaxpr of k-means' step, as traced for 4 points and 2 centers:\n")
     print(jaxlite.make_jaxpr(kmeans_step)(points, points[:2]))
@@ -193,6 +206,7 @@ def main() -> None:
     print(f"jaxlite {jaxlite.__version__} on {jaxlite.devices()[0]}; imported in {import_seconds:.2f} s")
     demo_kmeans()
     demo_wave()
+    demo_language_model()
     demo_inside(folder)
     print(f"\nDone in {time.perf_counter() - started:.1f} s.")
 

@@ -170,6 +170,9 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
 def _reduce_precision_aval(x: Any, *, exponent_bits: int, mantissa_bits: int) -> ShapedArray:
     if dtypes.kind(x.dtype) != "f":
         raise TypeError(f"reduce_precision does not accept dtype {x.dtype}. Accepted dtypes are subtypes of floating.")
+    if exponent_bits < 1 or mantissa_bits < 0:
+        raise ValueError("reduce_precision needs exponent_bits of at least 1 and mantissa_bits of at least 0, got "
+                         f"{exponent_bits} and {mantissa_bits}")
     return x
 
 
@@ -467,6 +470,8 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> Sequence[Any]:
 def _stack_aval(*operands: Any, axis: int) -> ShapedArray:
     require_equal_dtypes("stack", operands)
     first = operands[0].shape
+    if not 0 <= axis <= len(first):
+        raise ValueError(f"stack: axis {axis} is out of bounds for a result of {len(first) + 1} dimensions")
     if any(each.shape != first for each in operands):
         raise TypeError(f"stack expects operands of one shape, got {', '.join(str(each.shape) for each in operands)}")
     return shaped_array((*first[:axis], len(operands), *first[axis:]), operands[0].dtype,

@@ -91,6 +91,9 @@ def _iota(ctx: Any, shape: tuple[int, ...], axis: int, dtype: Any) -> Any:
 def _one_pass(ctx: Any, x: Any, aval: Any, axis: int, monoid: str, direction: str, wide: Any) -> Any:
     """A reduction of (value, index) pairs: NaN wins, then the extreme, then the lower index."""
     dtype, shape = aval.dtype, ctx.aval_out.shape
+    if dtype.name in ("int2", "uint2"):  # XLA fails on pairs with them
+        dtype = np.dtype(dtype.name.replace("2", "8"))
+        x = ctx.convert(x, aval.shape, dtype)
     operands = [x, _iota(ctx, aval.shape, axis, wide), ctx.constant(identity(monoid, dtype), dtype),
                 ctx.constant(0, wide)]
     operation = ctx.op("stablehlo.reduce", operands, [ctx.tensor_type(shape, dtype), ctx.tensor_type(shape, wide)],

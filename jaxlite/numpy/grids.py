@@ -129,7 +129,8 @@ def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis
     # The sign, or the direction in the complex plane, is taken out, so that logarithms exist.
     sign = lax.sign(start)
     exponents = [ufuncs.log10(arithmetic.divide(bound, sign)) for bound in (start, stop)]
-    result = arithmetic.multiply(sign, arithmetic.power(10.0, _linear(exponents[0], exponents[1], num, endpoint, computed, 0)[0]))
+    exponents = _linear(exponents[0], exponents[1], num, endpoint, computed, 0)[0]
+    result = arithmetic.multiply(sign, arithmetic.power(10.0, exponents))
     if axis:
         result = moveaxis(result, 0, axis)
     return shaping.convert(result, computed if dtype is None else dtype, False)

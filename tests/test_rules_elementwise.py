@@ -160,7 +160,8 @@ def slopes(fun: Callable, *operands: float) -> list[float]:
     (lambda x: lax.integer_pow(x, 1), (0.0,), [1]), (lambda x: lax.integer_pow(x, 2), (0.0,), [0]),
     (lax.sqrt, (0.0,), [inf]), (lax.log, (0.0,), [inf]), (lax.atan2, (0.0, -1.0), [-1, 0]),
     (lax.clamp, (0.0, -1.0, 1.0), [1, 0, 0]), (lax.clamp, (0.0, 0.5, 1.0), [0, 1, 0]),
-    (lax.clamp, (0.0, 2.0, 1.0), [0, 0, 1]), (lax.clamp, (0.0, 0.0, 1.0), [0, 1, 0]),
+    (lax.clamp, (0.0, 2.0, 1.0), [0, 0, 1]), (lax.clamp, (0.0, 0.0, 1.0), [0, 0, 0]),
+    (lax.clamp, (2.0, 1.0, 0.0), [0, 0, 1]), (lax.clamp, (0.0, 1.0, 1.0), [0, 0, 0]),
     (lax.rem, (5.5, 2.0), [1, -2]), (lax.rem, (-5.5, 2.0), [1, 2]), (lax.logistic, (1000.0,), [0]),
     (lax.tanh, (1000.0,), [0]), (lax.erf, (100.0,), [0]), (lax.bessel_i1e, (0.0,), [0.5]),
     (lax.bessel_i0e, (0.0,), [0]),
@@ -195,6 +196,13 @@ def test_a_scalar_beside_an_array_gets_the_sum(row: Row, scalar: int) -> None:
     call = P[row.name].bind
     checks.check_jvp(call, operands, 1)
     checks.check_transpose(call, operands)
+
+
+@pytest.mark.usefixtures("x64")
+def test_scalar_bounds_of_clamp_get_the_sum():
+    low, x, high = np.float64(-0.5), np.linspace(-1.1, 1.2, 5), np.float64(0.4)
+    checks.check_jvp(lax.clamp, [low, x, high], 1)
+    checks.check_transpose(lax.clamp, [low, x, high])
 
 
 def tangent_of(fun: Callable, *xs: Any) -> Any:

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from lowering import xla
-from lowering.rules import DECOMPOSITIONS, load_rules
+from lowering.rules import DECOMPOSITIONS, EXTENDED, load_rules
 
 _ELEMENT_TYPE_TEXT = {
     "bool": "i1", "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16",
@@ -41,6 +41,7 @@ class ModuleBuilder:
     def __init__(self, name: str, is_hidden: Callable[[str], bool], platform: str):
         ir = self.ir = xla.ir
         self.rules = load_rules()
+        self.has_extended = False  # whether a value of an extended dtype was met
         self.platform = platform
         self.context = xla.make_context()
         self.unknown_location = ir.Location.unknown(self.context)
@@ -100,6 +101,7 @@ class ModuleBuilder:
         if hasattr(aval, "shape"):
             shape, dtype = physical(aval)
             result = self.tensor_type(shape, dtype)
+            self.has_extended |= dtype is not aval.dtype
         else:  # a token: an array without elements, so that it can pass any boundary
             result = self.tensor_type((0,), np.dtype(bool))
         self._types_by_aval[aval] = result
@@ -406,7 +408,11 @@ class RuleContext:
             self.loc = location(eqn)
             values = [read(atom) for atom in eqn.invars]
             rule = rules.get(name)
-            results = rule(self, *values, **eqn.params) if rule else _lower_decomposed(self, eqn, values)
+            if self.builder.has_extended and name in EXTENDED and any(map(_is_extended, eqn.invars)):
+                results: Any = self.inline(EXTENDED[name](self.avals_in, eqn.params).jaxpr, values)
+                results = results if eqn.primitive.multiple_results else results[0]
+            else:
+                results = rule(self, *values, **eqn.params) if rule else _lower_decomposed(self, eqn, values)
             outvars = eqn.outvars
             if type(results) is list:
                 assert len(results) == len(outvars), f"the rule of {name} gave {len(results)} values"
@@ -414,6 +420,10 @@ class RuleContext:
             else:
                 env[outvars[0]] = results
         return [read(atom) for atom in jaxpr.outvars]
+
+
+def _is_extended(atom: Any) -> bool:
+    return not isinstance(getattr(atom.aval, "dtype", None), np.dtype)
 
 
 _ML_DTYPES = {
@@ -442,6 +452,8 @@ def _lower_decomposed(ctx: RuleContext, eqn: Any, values: list[Any]) -> list[Any
     if decomposition is None:
         raise LoweringError(f"no StableHLO rule for the primitive {name!r}")
     avals = tuple(atom.aval for atom in eqn.invars)
+    for var in eqn.outvars:
+        ctx.type_of(var.aval)  # an extended dtype may first appear here
     closed = decomposition(list(avals), eqn.params)
     assert not closed.consts, f"the decomposition of {name} closes over arrays"
     if len(closed.jaxpr.eqns) <= 8:

@@ -102,6 +102,15 @@ numpy_rank_promotion = _option(
     "numpy_rank_promotion", "allow", _one_of("allow", "warn", "raise"),
     "What happens when operands of different rank are broadcast.", affects_program=True,
 )
+default_prng_impl = _option(
+    "default_prng_impl", "threefry2x32", _one_of("threefry2x32", "rbg", "unsafe_rbg"),
+    "The generator of random keys that are made without a choice, and of legacy keys.", affects_program=True,
+)
+threefry_partitionable = _option(
+    "threefry_partitionable", True, _parse_bool,
+    "Threefry hashes a 64-bit counter for each element; off, it pairs 32-bit counters, as it did long ago.",
+    affects_program=True,
+)
 default_matmul_precision = _option(
     "default_matmul_precision", None, _parse_any,
     "Precision of matrix products that ask for none.", affects_program=True,

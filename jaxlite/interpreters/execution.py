@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import array as arrays
-from jaxlite.core import config, source
+from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import AbstractToken, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.tracing import Tracer
 from lowering import executable as backend
 from lowering import platforms, report, xla
+from lowering.module import physical
 
 ArrayImpl = xla.ArrayImpl
 
@@ -30,14 +31,16 @@ class Executable:
     """
 
     __slots__ = ("loaded", "in_avals", "out_avals", "device", "committed", "kept", "const_args", "donated",
-                 "_handlers", "_sharding", "_kept_arguments", "__weakref__")
+                 "_handlers", "_sharding", "_kept_arguments", "_wrapped", "__weakref__")
 
     def __init__(self, loaded: Any, lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool):
         self.loaded, self.device, self.committed = loaded, device, committed
         self.in_avals, self.out_avals = closed.in_avals, [_result_aval(aval) for aval in closed.out_avals]
         self.kept, self.donated = lowered.kept, lowered.donated
         self._sharding = arrays.single_device_sharding(device)
-        self._handlers = [xla.result_handler(aval, self._sharding, committed) for aval in self.out_avals]
+        self._handlers = [xla.result_handler(_buffer_aval(aval), self._sharding, committed) for aval in self.out_avals]
+        self._wrapped = [(index, aval.dtype) for index, aval in enumerate(self.out_avals)
+                         if isinstance(aval.dtype, dtypes.ExtendedDType)]
         num_consts = len(closed.consts)
         self.const_args = [arrays.put_array(value, device, False, copy=type(value) is not ArrayImpl) for value, keep
                            in zip(closed.consts, self.kept, strict=False) if keep]
@@ -55,6 +58,8 @@ class Executable:
                 arg = arrays.put_array(arg, device, False, aval=avals[index])
             inputs.append(arg)
         outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
+        for index, dtype in self._wrapped:
+            outs[index] = dtype.wrap(outs[index])
         if self.donated and not xla.ARRAYS_KNOW_DONATION:
             for index in self.donated:
                 if inputs[index].is_deleted():
@@ -63,7 +68,7 @@ class Executable:
 
     def fast_path(self, out_tree: Any) -> Any:
         """The description that lets C++ run later calls of this signature by itself, if it may."""
-        if self.donated and not xla.ARRAYS_KNOW_DONATION:
+        if self.donated and not xla.ARRAYS_KNOW_DONATION or self._wrapped:
             return None
         sharding = self._sharding
         inputs = sum(self.kept)
@@ -74,6 +79,12 @@ class Executable:
 
 def _result_aval(aval: Any) -> Any:
     return ShapedArray((0,), np.dtype(bool)) if isinstance(aval, AbstractToken) else aval
+
+
+def _buffer_aval(aval: Any) -> Any:
+    """The type of the array behind a result: for extended dtypes not its own."""
+    shape, dtype = physical(aval)
+    return aval if dtype is aval.dtype else ShapedArray(shape, dtype)
 
 
 def target_device(args: Sequence[Any], asked: Any = None) -> tuple[Any, bool]:
@@ -103,7 +114,12 @@ def _bound_to(arg: Any) -> Any:
     """The device of a committed array, or of what stands for one; else None."""
     if type(arg) is ArrayImpl:
         return arrays.device_of(arg) if arg._committed else None
-    sharding = None if isinstance(arg, Tracer) else getattr(arg, "sharding", None)
+    if isinstance(arg, Tracer):
+        return None
+    arg = getattr(arg, "_base_array", arg)  # of an extended dtype
+    if type(arg) is ArrayImpl:
+        return _bound_to(arg)
+    sharding = getattr(arg, "sharding", None)
     return None if sharding is None else as_device(sharding)
 
 

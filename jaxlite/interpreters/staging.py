@@ -88,7 +88,7 @@ class StagingTrace(Trace):
         aval = AVAL_OF[kind](value) if kind in AVAL_OF else aval_of(value)
         if kind not in AVAL_OF and hasattr(value, "__jax_array__"):
             return self.atom(value.__jax_array__())
-        if kind is not ArrayImpl and type(aval) is ShapedArray and not aval.shape:
+        if kind is not ArrayImpl and type(aval) is ShapedArray and not aval.shape and isinstance(aval.dtype, np.dtype):
             return Literal(value[()] if kind is np.ndarray else value, aval)
         return self._constant(value, aval)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 RULES: dict[str, Callable] = {}
 DECOMPOSITIONS: dict[str, Callable] = {}
+EXTENDED: dict[str, Callable] = {}
 
 _loading = threading.Lock()
 _loaded = False
@@ -39,6 +40,11 @@ def lowers(*names: str) -> Callable[[Callable], Callable]:
 def register_decomposition(name: str, decomposition: Callable[[list[Any], dict[str, Any]], Any]) -> None:
     """Lower a primitive through the jaxpr that `decomposition(avals_in, params)` gives."""
     DECOMPOSITIONS[name] = decomposition
+
+
+def register_extended(name: str, decomposition: Callable[[list[Any], dict[str, Any]], Any]) -> None:
+    """Lower a primitive through a jaxpr on the buffers of its operands where one has an extended dtype."""
+    EXTENDED[name] = decomposition
 
 
 def load_rules() -> dict[str, Callable]:

@@ -1,0 +1,241 @@
+"""Counts: Poisson, binomial and multinomial numbers.
+
+Small means are summed up draw by draw (Knuth's method for Poisson, geometric waiting times for binomial), larger ones
+go through Hörmann's transformed rejection (1993).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.random.keys import sampler
+from jaxlite.random.uniforms import _uniform, float_dtype, full_shape, int_dtype, split_key
+
+_i32 = np.dtype(np.int32)
+
+# --- Poisson -----------------------------------------------------------------------------------------
+
+
+def _poisson_by_sums(key: Any, rate: Any, dtype: Any, limit: Any) -> Any:
+    """Knuth: count uniform numbers until their product is below exp(-rate)."""
+    shape, float_type = aval_of(rate).shape, aval_of(rate).dtype
+
+    def going(log_product: Any) -> Any:
+        return lax.gt(log_product, lax.neg(rate))
+
+    def test(state: Any) -> Any:
+        rounds, _, _, log_product = state
+        return jnp.logical_and(jnp.any(going(log_product)), rounds < limit)
+
+    def step(state: Any) -> Any:
+        rounds, count, key, log_product = state
+        key, drawn = split_key(key)
+        count = jnp.where(going(log_product), count + dtype.type(1), count)
+        u = _uniform(drawn, shape, float_type)
+        return rounds + _i32.type(1), count, key, lax.add(log_product, lax.log(u))
+
+    start = (_i32.type(0), lax.full(shape, dtype.type(0)), key, lax.full(shape, float_type.type(0)))
+    return lax.while_loop(test, step, start)[1] - dtype.type(1)
+
+
+def _poisson_by_rejection(key: Any, rate: Any, dtype: Any, limit: Any) -> Any:
+    """Hörmann's PTRS, for rates of 10 and more."""
+    shape, float_type = aval_of(rate).shape, aval_of(rate).dtype
+    log_rate = lax.log(rate)
+    b = 0.931 + 2.53 * lax.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    v_r = 0.9277 - 3.6224 / (b - 2.0)
+
+    def test(state: Any) -> Any:
+        rounds, _, accepted, _ = state
+        return jnp.logical_and(jnp.any(jnp.logical_not(accepted)), rounds < limit)
+
+    def step(state: Any) -> Any:
+        rounds, out, accepted, key = state
+        key, first, second = split_key(key, 3)
+        u = _uniform(first, shape, float_type) - 0.5
+        v = _uniform(second, shape, float_type)
+        edge = 0.5 - lax.abs(u)
+        k = lax.floor((2.0 * a / edge + b) * u + rate + 0.43)
+        log_v = lax.log(v * inverse_alpha / (a / (edge * edge) + b))
+        bound = -rate + k * log_rate - lax.lgamma(k + 1.0)
+        quick = jnp.logical_and(edge >= 0.07, v <= v_r)
+        reject = jnp.logical_or(k < 0.0, jnp.logical_and(edge < 0.013, v > edge))
+        accept = jnp.logical_or(quick, jnp.logical_and(jnp.logical_not(reject), log_v <= bound))
+        return rounds + _i32.type(1), jnp.where(accept, k, out), jnp.logical_or(accepted, accept), key
+
+    start = (_i32.type(0), lax.full(shape, float_type.type(-1)), lax.full(shape, np.bool_(False)), key)
+    return lax.convert_element_type(lax.while_loop(test, step, start)[1], dtype)
+
+
+@sampler("shape", "dtype")
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Poisson numbers with mean `lam`.
+
+    Args:
+      key: a PRNG key of threefry.
+      lam: the mean.
+      shape: the shape of the result; that of `lam` if None.
+      dtype: an integer dtype; the default int if None.
+    Raises: NotImplementedError for keys of other generators.
+    """
+    if key.dtype.impl.name != "threefry2x32":
+        raise NotImplementedError(f"`poisson` is only implemented for the threefry2x32 RNG, not {key.dtype.impl.name}")
+    dtype = int_dtype("poisson", dtype)
+    if dtypes.kind(dtype) not in ("i", "u"):
+        raise ValueError(f"dtype argument to `poisson` must be an int dtype, got {dtype}")
+    shape = full_shape(shape, lam)
+    lam = lax.convert_element_type(jnp.broadcast_to(lam, shape), np.float32)
+    by_sums = jnp.logical_or(jnp.isnan(lam), lam < 10)
+    limit = _i32.type(min(dtypes.iinfo(dtype).max, dtypes.iinfo(_i32).max))
+    small = _poisson_by_sums(key, jnp.where(by_sums, lam, 0.0), dtype, limit)
+    large = _poisson_by_rejection(key, jnp.where(by_sums, 1e5, lam), dtype, limit)
+    return jnp.where(lam == 0, dtype.type(0), jnp.where(by_sums, small, large))
+
+
+# --- binomial ----------------------------------------------------------------------------------------
+
+# log(k!) less Stirling's formula, for k = 0 ... 9.
+_STIRLING_ERRORS = (
+    0.0810614667953272, 0.0413406959554092, 0.0276779256849983, 0.02079067210376509, 0.0166446911898211,
+    0.0138761288230707, 0.0118967099458917, 0.0104112652619720, 0.00925546218271273, 0.00833056343336287,
+)  # fmt: skip
+
+
+def _stirling_error(k: Any, dtype: Any) -> Any:
+    small = k <= 9
+    k = lax.clamp(dtype.type(0), k, dtype.type(9))
+    square = (k + 1) * (k + 1)
+    series = (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / (k + 1)
+    exact = jnp.asarray(np.array(_STIRLING_ERRORS, dtype))[lax.floor(k).astype(_i32)]
+    return jnp.where(small, exact, series)
+
+
+def _binomial_by_sums(key: Any, count: Any, log_failure: Any) -> Any:
+    """Add up geometric waiting times until they exceed the number of trials."""
+    shape, dtype = aval_of(count).shape, aval_of(count).dtype
+
+    def test(state: Any) -> Any:
+        return jnp.any(state[1] <= count)
+
+    def step(state: Any) -> Any:
+        successes, waited, key = state
+        drawn, key = split_key(key)
+        successes = jnp.where(waited <= count, successes + 1, successes)
+        wait = lax.ceil(lax.log(_uniform(drawn, shape, dtype)) / log_failure)
+        return successes, waited + wait, key
+
+    zero = lax.full(shape, dtype.type(0))
+    return lax.while_loop(test, step, (zero, zero, key))[0] - 1
+
+
+def _binomial_by_rejection(key: Any, n: Any, p: Any) -> Any:
+    """Hörmann's BTRS, for n p of 10 and more."""
+    shape, dtype = aval_of(n).shape, aval_of(n).dtype
+    deviation = lax.sqrt(n * p * (1 - p))
+    b = 1.15 + 2.53 * deviation
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    c = n * p + 0.5
+    v_r = 0.92 - 4.2 / b
+    odds = p / (1 - p)
+    alpha = (2.83 + 5.1 / b) * deviation
+    mode = lax.floor((n + 1) * p)
+
+    def test(state: Any) -> Any:
+        return jnp.any(jnp.logical_not(state[1]))
+
+    def step(state: Any) -> Any:
+        out, accepted, key = state
+        key, first, second = split_key(key, 3)
+        u, v = _uniform(first, shape, dtype), _uniform(second, shape, dtype)
+        u = u - 0.5
+        edge = 0.5 - lax.abs(u)
+        quick = jnp.logical_and(edge >= 0.07, v <= v_r)
+        k = lax.floor((2 * a / edge + b) * u + c)
+        reject = jnp.logical_or(k < 0, k > n)
+        log_v = lax.log(v * alpha / (a / (edge * edge) + b))
+        bound = ((mode + 0.5) * lax.log((mode + 1) / (odds * (n - mode + 1)))
+                 + (n + 1) * lax.log((n - mode + 1) / (n - k + 1))
+                 + (k + 0.5) * lax.log(odds * (n - k + 1) / (k + 1))
+                 + _stirling_error(mode, dtype) + _stirling_error(n - mode, dtype)
+                 - _stirling_error(k, dtype) - _stirling_error(n - k, dtype))
+        accept = jnp.logical_or(quick, jnp.logical_and(jnp.logical_not(reject), log_v <= bound))
+        return jnp.where(accept, k, out), jnp.logical_or(accepted, accept), key
+
+    start = (lax.full(shape, dtype.type(-1)), lax.full(shape, np.bool_(False)), key)
+    return lax.while_loop(test, step, start)[0]
+
+
+def _binomial(key: Any, n: Any, p: Any) -> Any:
+    """Arrays of one shape and floating dtype."""
+    rare = p < 0.5
+    q = jnp.where(rare, p, 1 - p)  # the rarer outcome is counted
+    bad_n = jnp.logical_or(jnp.isnan(n), n < 0)
+    endless = jnp.isinf(n)
+    q_nan, q_negative = jnp.isnan(q), q < 0
+    q = jnp.where(jnp.logical_or(q_nan, q_negative), 0.01, q)
+    by_sums = jnp.logical_or(bad_n, n * q <= 10)
+    count = lax.floor(n)
+    small = _binomial_by_sums(key, jnp.where(by_sums, count, 0.0), lax.log1p(-q))
+    large = _binomial_by_rejection(key, jnp.where(by_sums, 1e4, count), jnp.where(by_sums, 0.5, q))
+    invalid = jnp.logical_or(jnp.logical_or(q_negative, q_nan), bad_n)
+    result = jnp.where(invalid, np.nan, jnp.where(by_sums, small, large))
+    result = jnp.where(jnp.logical_and(endless, jnp.logical_not(invalid)), np.inf, result)
+    as_is = jnp.logical_or(jnp.logical_or(rare, bad_n), jnp.logical_or(q_nan, endless))
+    return jnp.where(as_is, result, count - result)
+
+
+@sampler("shape", "dtype")
+def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+    """Binomial numbers: the successes in `n` trials of probability `p`, in a floating dtype.
+
+    Args:
+      key: a PRNG key.
+      n, p: arrays or scalars; NaN where they make no sense.
+      shape: the shape of the result; that of the parameters if None.
+      dtype: a floating-point dtype; the default float if None.
+    """
+    dtype = float_dtype("binomial", dtype)
+    shape = full_shape(shape, n, p)
+    return _binomial(key, *(jnp.broadcast_to(lax.convert_element_type(x, dtype), shape) for x in (n, p)))
+
+
+@sampler("shape", "dtype", "unroll")
+def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int | bool = 1) -> Any:
+    """Multinomial counts: how `n` draws fall into categories with probabilities `p`, along the last axis.
+
+    Args:
+      n: the number of draws, of the shape of `p` without its last axis or one that broadcasts with it.
+      p: probabilities; they sum to 1 along the last axis.
+      shape: the shape of the result; that of `n` and `p` if None.
+      dtype: a floating-point dtype; the default float if None.
+      unroll: how many categories are done in one round of the loop.
+    """
+    dtype = float_dtype("multinomial", dtype)
+    n, p = lax.convert_element_type(n, dtype), lax.convert_element_type(p, dtype)
+    batch = lax.broadcast_shapes(aval_of(n).shape, aval_of(p).shape[:-1])
+    size = aval_of(p).shape[-1]
+    if shape is not None and full_shape(shape[:-1], np.empty(batch, bool)) + (size,) != shape:
+        raise ValueError(f"Incompatible shapes for broadcasting: shape={shape}, categories in p: {size}")
+    batch = batch if shape is None else shape[:-1]
+    n, p = jnp.broadcast_to(n, batch), jnp.broadcast_to(p, (*batch, size))
+    remaining = lax.cumsum(p, axis=len(batch), reverse=True)
+    ratios = lax.div(p, jnp.where(remaining == 0, 1, remaining))
+    keys = jnp.stack(split_key(key, size)) if size else None
+
+    def step(left: Any, x: Any) -> tuple[Any, Any]:
+        ratio, key = x
+        count = _binomial(key, left, jnp.clip(ratio, 0, 1))
+        return left - count, count
+
+    if keys is None:
+        return lax.full((*batch, 0), dtype.type(0))
+    _, counts = lax.scan(step, n, (jnp.moveaxis(ratios, -1, 0), keys), unroll=unroll)
+    return jnp.moveaxis(counts, 0, -1)

@@ -1,0 +1,258 @@
+"""Gamma variates and what is made of them, after Marsaglia and Tsang (2000)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.decompose import decomposes
+from jaxlite.interpreters.jvp import Zero
+from jaxlite.random.keys import sampler
+from jaxlite.random.prng import random_split_p
+from jaxlite.random.uniforms import (
+    _exponential,
+    _normal,
+    _rademacher,
+    _uniform,
+    float_dtype,
+    full_shape,
+    split_key,
+)  # fmt: skip
+
+# --- the primitive -----------------------------------------------------------------------------------
+
+random_gamma_p = Primitive("random_gamma")
+
+
+@random_gamma_p.def_abstract_eval
+def _random_gamma_aval(keys: Any, alpha: Any, *, log_space: bool) -> ShapedArray:
+    if alpha.shape[:len(keys.shape)] != keys.shape:
+        raise TypeError(f"random_gamma: alpha must have the shape of the keys in front, got {keys} and {alpha}")
+    return shaped_array(alpha.shape, alpha.dtype, False)
+
+
+def _split_each(keys: Any, count: int) -> list[Any]:
+    """`split_key` of each of an array of keys."""
+    axis = len(aval_of(keys).shape)
+    split = random_split_p.bind(keys, shape=(count,))
+    return [lax.index_in_dim(split, index, axis, False) for index in range(count)]
+
+
+@decomposes(random_gamma_p)
+def _random_gamma(keys: Any, alpha: Any, *, log_space: bool) -> Any:
+    """One key for each element; each runs its own rejection loop, until all are done."""
+    shape, dtype = aval_of(alpha).shape, aval_of(alpha).dtype
+    rest = int(np.prod(shape[len(aval_of(keys).shape):], dtype=np.int64))
+    keys = lax.reshape(random_split_p.bind(keys, shape=(rest,)), shape)
+
+    def constant(value: float) -> Any:
+        return lax.full(shape, np.array(value, dtype)[()])
+
+    one = constant(1)
+    large = lax.ge(alpha, one)  # smaller ones are drawn for alpha + 1, then scaled
+    raised = lax.select(large, alpha, lax.add(alpha, one))
+    d = lax.sub(raised, constant(1 / 3))
+    c = lax.div(constant(1 / 3), lax.sqrt(d))
+    keys, boost_keys = _split_each(keys, 2)
+
+    def rejected(x2: Any, v: Any, u: Any) -> Any:
+        quick = lax.ge(u, lax.sub(one, lax.mul(constant(0.0331), lax.mul(x2, x2))))
+        bound = lax.add(lax.mul(x2, constant(0.5)), lax.mul(d, lax.add(lax.sub(one, v), lax.log(v))))
+        return lax.bitwise_and(quick, lax.ge(lax.log(u), bound))
+
+    def not_positive(v: Any) -> Any:
+        return lax.le(v, constant(0))
+
+    def draw_normal(state: Any) -> Any:
+        keys, x, v = state
+        active = not_positive(v)
+        next_keys, drawn = _split_each(keys, 2)
+        x_new = _normal(drawn, (), dtype)
+        v_new = lax.add(one, lax.mul(x_new, c))
+        return tuple(lax.select(active, *pair) for pair in ((next_keys, keys), (x_new, x), (v_new, v)))
+
+    def step(state: Any) -> Any:
+        keys, x2, v, u = state
+        active = rejected(x2, v, u)
+        next_keys, normal_keys, uniform_keys = _split_each(keys, 3)
+        _, x, cube_root = lax.while_loop(lambda state: jnp.any(not_positive(state[2])), draw_normal,
+                                         (normal_keys, constant(0), constant(-1)))
+        cube = lax.mul(lax.mul(cube_root, cube_root), cube_root)
+        u_new = _uniform(uniform_keys, (), dtype)
+        return tuple(lax.select(active, *pair) for pair in (
+            (next_keys, keys), (lax.mul(x, x), x2), (cube, v), (u_new, u)))
+
+    _, _, v, _ = lax.while_loop(lambda state: jnp.any(rejected(*state[1:])), step,
+                                (keys, constant(0), one, constant(2)))
+    if log_space:
+        log_samples = lax.neg(_exponential(boost_keys, (), dtype))
+        none = lax.bitwise_or(large, lax.eq(log_samples, constant(0)))
+        boost = lax.select(none, constant(0), lax.mul(log_samples, lax.div(one, alpha)))
+        return lax.add(lax.add(lax.log(d), lax.log(v)), boost)
+    samples = lax.sub(one, _uniform(boost_keys, (), dtype))
+    boost = lax.select(large, one, lax.pow(samples, lax.div(one, alpha)))
+    return lax.mul(lax.mul(d, v), boost)
+
+
+@random_gamma_p.def_jvp
+def _random_gamma_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, log_space: bool) -> tuple[Any, Any]:
+    """The derivative of the sample in alpha at a fixed quantile."""
+    keys, alpha = primals
+    out = random_gamma_p.bind(keys, alpha, log_space=log_space)
+    if type(tangents[1]) is Zero:
+        return out, Zero(aval_of(out))
+    if not log_space:
+        return out, lax.mul(lax.random_gamma_grad(alpha, out), tangents[1])
+    samples = lax.exp(out)
+    return out, lax.mul(lax.div(lax.random_gamma_grad(alpha, samples), samples), tangents[1])
+
+
+random_gamma_p.no_transpose("samples are not linear in alpha")
+
+
+@random_gamma_p.def_batching
+def _random_gamma_batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], *, log_space: bool) -> Any:
+    keys, alpha = args
+    key_dim, alpha_dim = dims
+    if key_dim is None:
+        shape = aval_of(keys).shape
+        keys = lax.broadcast_in_dim(keys, (axis.size, *shape), range(1, len(shape) + 1))
+    else:
+        keys = jnp.moveaxis(keys, key_dim, 0)
+    if alpha_dim is None:
+        shape = aval_of(alpha).shape
+        alpha = lax.broadcast_in_dim(alpha, (axis.size, *shape), range(1, len(shape) + 1))
+    else:
+        alpha = jnp.moveaxis(alpha, alpha_dim, 0)
+    return random_gamma_p.bind(keys, alpha, log_space=log_space), 0
+
+
+# --- samplers ----------------------------------------------------------------------------------------
+
+
+def _gamma(key: Any, alpha: Any, shape: tuple[int, ...], dtype: Any, log_space: bool = False) -> Any:
+    alpha = jnp.broadcast_to(lax.convert_element_type(alpha, dtype), shape)
+    return random_gamma_p.bind(key, alpha, log_space=log_space)
+
+
+@sampler("shape", "dtype")
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Gamma numbers: density x**(a - 1) exp(-x) / Gamma(a) for x >= 0.
+
+    Args:
+      key: a PRNG key.
+      a: the shape parameter, positive. The result is differentiable in it.
+      shape: the shape of the result; that of `a` if None.
+      dtype: a floating-point dtype; the default float if None.
+    """
+    dtype = float_dtype("gamma", dtype)
+    return _gamma(key, a, full_shape(shape, a), dtype)
+
+
+@sampler("shape", "dtype")
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Logarithms of gamma numbers, exact where these would be too small to represent."""
+    dtype = float_dtype("loggamma", dtype)
+    return _gamma(key, a, full_shape(shape, a), dtype, True)
+
+
+@sampler("shape", "dtype")
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Beta numbers: density proportional to x**(a - 1) (1 - x)**(b - 1) on [0, 1]."""
+    dtype = float_dtype("beta", dtype)
+    shape = full_shape(shape, a, b)
+    logs = [_gamma(each, alpha, shape, dtype, True) for each, alpha in zip(split_key(key), (a, b), strict=True)]
+    largest = lax.max(*logs)
+    first, second = (lax.exp(lax.sub(each, largest)) for each in logs)
+    return lax.div(first, lax.add(first, second))
+
+
+@sampler("shape", "dtype")
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Dirichlet vectors: non-negative numbers that sum to 1 along a last axis, as long as that of `alpha`.
+
+    Args:
+      alpha: positive concentrations, of one dimension at least.
+      shape: the shape of the result without its last axis; that of `alpha` without its last if None.
+    """
+    dtype = float_dtype("dirichlet", dtype)
+    rank = len(aval_of(alpha).shape)
+    if rank < 1:
+        raise ValueError(f"dirichlet requires alpha.ndim >= 1, got alpha.ndim == {rank}")
+    *batch, size = aval_of(alpha).shape
+    shape = full_shape(shape, np.empty(batch, bool))
+    logs = _gamma(key, alpha, (*shape, size), dtype, True)
+    largest = jnp.max(logs, axis=-1, keepdims=True, initial=-np.inf)
+    unscaled = lax.exp(jnp.subtract(logs, lax.stop_gradient(largest)))
+    return jnp.divide(unscaled, jnp.sum(unscaled, axis=-1, keepdims=True))
+
+
+def _chisquare(key: Any, df: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    two = dtype.type(2)
+    return lax.mul(lax.exp(_gamma(key, lax.div(df, two), shape, dtype, True)), two)
+
+
+@sampler("shape", "dtype")
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Chi-square numbers with `df` degrees of freedom."""
+    dtype = float_dtype("chisquare", dtype)
+    return _chisquare(key, lax.convert_element_type(df, dtype), full_shape(shape, df), dtype)
+
+
+@sampler("shape", "dtype")
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """F numbers: the ratio of two chi-square numbers, each over its degrees of freedom."""
+    dtype = float_dtype("f", dtype)
+    shape = full_shape(shape, dfnum, dfden)
+    dfnum, dfden = (lax.convert_element_type(x, dtype) for x in (dfnum, dfden))
+    second, first = split_key(key)
+    above, below = (jnp.divide(_chisquare(each, df, shape, dtype), df)
+                    for each, df in ((first, dfnum), (second, dfden)))
+    return lax.div(above, below)
+
+
+@sampler("shape", "dtype")
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Student's t numbers with `df` degrees of freedom."""
+    dtype = float_dtype("t", dtype)
+    shape = full_shape(shape, df)
+    first, second = split_key(key)
+    half = lax.div(lax.convert_element_type(df, dtype), dtype.type(2))
+    normals = _normal(first, shape, dtype)
+    return lax.mul(normals, lax.sqrt(jnp.divide(half, _gamma(second, half, shape, dtype))))
+
+
+def _generalized_normal(key: Any, p: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    first, second = split_key(key)
+    inverse = jnp.divide(1, p)
+    sizes = _gamma(first, inverse, shape, dtype)
+    signs = _rademacher(second, shape, dtype)
+    return lax.mul(signs, jnp.power(sizes, lax.convert_element_type(inverse, dtype)))
+
+
+@sampler("shape", "dtype")
+def generalized_normal(key: Any, p: Any, shape: Sequence[int] = (), dtype: Any = None, *,
+                       out_sharding: Any = None) -> Any:
+    """Numbers with density proportional to exp(-|x|**p)."""
+    return _generalized_normal(key, p, shape, float_dtype("generalized_normal", dtype))
+
+
+@sampler("d", "shape", "dtype")
+def ball(key: Any, d: int, p: Any = 2, shape: Sequence[int] = (), dtype: Any = None, *,
+         out_sharding: Any = None) -> Any:
+    """Uniform points of the unit ball of the p-norm in `d` dimensions, along a new last axis."""
+    dtype = float_dtype("ball", dtype)
+    first, second = split_key(key)
+    points = _generalized_normal(first, p, (*shape, d), dtype)
+    extra = _exponential(second, shape, dtype)
+    norm = lax.add(jnp.sum(jnp.power(lax.abs(points), p), axis=-1), extra)
+    root = jnp.power(norm, lax.convert_element_type(jnp.divide(1, p), dtype))
+    return jnp.divide(points, jnp.expand_dims(root, -1))
+

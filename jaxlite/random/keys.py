@@ -1,0 +1,289 @@
+"""What users do with keys: make them, split them, fold numbers into them, look at their words.
+
+Also here: the checks that every sampler makes of its key, and the decorator that makes a sampler.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import array as arrays
+from jaxlite.core import config, dtypes
+from jaxlite.core.filtering import hide_own_frames
+from jaxlite.core.tracing import Tracer, is_eager
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters.jit import jit
+from jaxlite.lax.shaping import canonical_shape
+from jaxlite.numpy import array_methods
+from jaxlite.random import words as words  # registers how operations on keys run
+from jaxlite.random.prng import (
+    Implementation,
+    KeyArray,
+    KeyDType,
+    check_words,
+    implementation,
+    random_fold_in_p,
+    random_seed_p,
+    random_split_p,
+    random_unwrap_p,
+    random_wrap_p,
+)  # fmt: skip
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# --- checks ------------------------------------------------------------------------------------------
+
+
+def _is_typed(key: Any) -> bool:
+    return type(key) is KeyArray or isinstance(key, Tracer) and isinstance(key.aval.dtype, KeyDType)
+
+
+def check_key(name: str, key: Any) -> tuple[Any, Implementation, bool]:
+    """A key that a function got: the value, its generator, whether it is typed. One key, no array of them.
+
+    Raises: TypeError if it is no key, ValueError if it is several.
+    """
+    if _is_typed(key):
+        if key.aval.shape:
+            raise ValueError(f"{name} accepts a single key, but was given a key array of shape {key.aval.shape} != (). "
+                             "Use jax.vmap for batching.")
+        return key, key.aval.dtype.impl, True
+    if not hasattr(key, "shape") and not isinstance(key, (int, float, complex, np.generic)):
+        raise TypeError(f"unexpected PRNG key type {type(key)}")
+    if len(getattr(key, "shape", ())) > 1:
+        raise ValueError(f"{name} accepts a single key, but was given a key array of shape {tuple(key.shape)} != (). "
+                         "Use jax.vmap for batching.")
+    impl = implementation()
+    check_words(key, impl)
+    return key, impl, False
+
+
+def _words_of(key: Any, typed: bool) -> Any:
+    """The words of a concrete key."""
+    return key._base_array if typed else key
+
+
+def _as_typed(key: Any, impl: Implementation, typed: bool) -> Any:
+    return key if typed else random_wrap_p.bind(key, impl=impl)
+
+
+# --- making keys -------------------------------------------------------------------------------------
+
+
+def _seeded(name: str, seed: Any, impl: Implementation) -> Any:
+    """A typed key from a seed."""
+    if isinstance(seed, int):
+        seed = np.int64(seed) if config.enable_x64.value else np.int64(seed).astype(np.int32)
+    if hasattr(seed, "dtype") and isinstance(seed.dtype, dtypes.ExtendedDType):
+        raise TypeError(f"{name} accepts a scalar seed, but was given a PRNG key array. Keys are made from integers.")
+    aval = aval_of(seed)
+    if aval.shape:
+        raise TypeError(f"{name} accepts a scalar seed, but was given an array of shape {aval.shape} != (). Use "
+                        "jax.vmap for batching")
+    if dtypes.kind(aval.dtype) not in ("i", "u"):
+        raise TypeError(f"PRNG key seed must be an integer; got {seed!r}")
+    if isinstance(seed, (np.generic, np.ndarray)) and is_eager():  # no need to compile anything
+        value = np.asarray(seed).astype(aval.dtype).item()
+        pair = np.array([value >> 32 & 0xFFFFFFFF if aval.dtype.itemsize == 8 else 0, value & 0xFFFFFFFF], np.uint32)
+        return impl.dtype.wrap(arrays.make_array(np.tile(pair, impl.words // 2)))
+    return random_seed_p.bind(seed, impl=impl)
+
+
+def _chosen(impl: Any, dtype: Any) -> Implementation:
+    if dtype is not None:
+        if impl is not None:
+            raise ValueError("dtype and impl cannot both be specified")
+        if not isinstance(dtype, KeyDType):
+            raise ValueError(f"key dtype must be a PRNG key dtype, got {dtype}")
+    return implementation(impl if dtype is None else dtype)
+
+
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+    """A typed PRNG key from an integer seed.
+
+    Args:
+      seed: an integer, Python's, NumPy's or traced; its low 32 bits count, with x64 all 64.
+      impl: 'threefry2x32' (the default), 'rbg' or 'unsafe_rbg'.
+      dtype: a key dtype, instead of `impl`.
+    Returns: a scalar of dtype `key<fry>` or the like.
+    Raises: TypeError for seeds that are no integers or no scalars, OverflowError for those beyond 64 bits.
+
+    >>> from jaxlite import random
+    >>> random.key_data(random.key(3))
+    Array([0, 3], dtype=uint32)
+    """
+    return _seeded("key", seed, _chosen(impl, dtype))
+
+
+def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
+    """A legacy PRNG key from an integer seed: the words of `key(seed)` in an array of uint32.
+
+    >>> from jaxlite import random
+    >>> random.PRNGKey(3)
+    Array([0, 3], dtype=uint32)
+    """
+    return random_unwrap_p.bind(_seeded("PRNGKey", seed, implementation(impl)))
+
+
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+    """Typed keys from their words: uint32[..., 2] for threefry, uint32[..., 4] for rbg."""
+    return random_wrap_p.bind(key_bits_array, impl=_chosen(impl, dtype))
+
+
+def key_data(keys: Any) -> Any:
+    """The words of keys, typed or legacy, as an array of uint32."""
+    if _is_typed(keys):
+        return random_unwrap_p.bind(keys)
+    check_words(keys, implementation())
+    return keys if isinstance(keys, (arrays.ArrayImpl, Tracer)) else arrays.make_array(keys)
+
+
+def key_impl(keys: Any) -> str:
+    """The name of the generator of keys; legacy keys are of the default one."""
+    if _is_typed(keys):
+        return keys.aval.dtype.impl.name
+    impl = implementation()
+    check_words(keys, impl)
+    return impl.name
+
+
+def clone(key: Any) -> Any:
+    """The same key, for use once more on purpose."""
+    if not _is_typed(key):
+        check_words(key, implementation())
+    return key
+
+
+# --- from keys to keys -------------------------------------------------------------------------------
+
+
+def _split_words(words: Any, *, impl: Implementation, shape: tuple[int, ...]) -> Any:
+    return random_unwrap_p.bind(random_split_p.bind(random_wrap_p.bind(words, impl=impl), shape=shape))
+
+
+def _fold_in_words(words: Any, data: Any, *, impl: Implementation) -> Any:
+    return random_unwrap_p.bind(random_fold_in_p.bind(random_wrap_p.bind(words, impl=impl), data))
+
+
+_split_compiled = jit(_split_words, static_argnames=("impl", "shape"))
+_fold_in_compiled = jit(_fold_in_words, static_argnames=("impl",))
+
+
+def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
+    """New independent keys from one.
+
+    Args:
+      key: one key, typed or legacy; do not use it again.
+      num: how many, or the shape of the array of keys.
+    Returns: an array of keys of that shape; for a legacy key uint32[num, 2].
+    Raises: ValueError for an array of keys, TypeError for what is no key.
+
+    >>> from jaxlite import random
+    >>> random.split(random.key(0), 3).shape
+    (3,)
+    """
+    key, impl, typed = check_key("split", key)
+    shape = tuple(map(operator.index, num)) if isinstance(num, Sequence) else (operator.index(num),)
+    if is_eager():
+        out = _split_compiled(_words_of(key, typed), impl=impl, shape=shape)
+        return impl.dtype.wrap(out) if typed else out
+    out = random_split_p.bind(_as_typed(key, impl, typed), shape=shape)
+    return out if typed else random_unwrap_p.bind(out)
+
+
+def fold_in(key: Any, data: Any) -> Any:
+    """A new key from a key and an integer.
+
+    Args:
+      key: one key, typed or legacy.
+      data: an integer in [0, 2**32), concrete or traced.
+    Raises: ValueError for an array of keys, TypeError for an array of numbers, OverflowError for a Python int that
+      does not fit.
+    """
+    key, impl, typed = check_key("fold_in", key)
+    shape = getattr(data, "shape", ())
+    if shape:
+        raise TypeError(f"fold_in accepts a scalar, but was given an array of shape {shape} != (). Use jax.vmap for "
+                        "batching.")
+    if isinstance(data, (int, float)):
+        data = np.uint32(data)
+    elif isinstance(data, (np.generic, np.ndarray)):
+        data = np.asarray(data).astype(np.uint32)[()]
+    else:
+        data = lax.convert_element_type(data, np.uint32)
+    if is_eager():
+        out = _fold_in_compiled(_words_of(key, typed), data, impl=impl)
+        return impl.dtype.wrap(out) if typed else out
+    out = random_fold_in_p.bind(_as_typed(key, impl, typed), data)
+    return out if typed else random_unwrap_p.bind(out)
+
+
+# --- samplers ----------------------------------------------------------------------------------------
+
+
+def sampler(*static: str) -> Callable[[F], F]:
+    """Decorator for a function of a key: its body gets a typed key, and an eager call is one compiled call.
+
+    Args:
+      static: the names of parameters that are Python values: each new value is a new compile. All others are arrays,
+        scalars or None. `shape` becomes a tuple; `dtype` is checked to be one.
+    """
+    static = (*static, "out_sharding")
+
+    def decorate(fun: Any) -> Any:
+        name = fun.__name__
+        parameters = list(inspect.signature(fun).parameters)
+        first, positional = parameters[0], fun.__code__.co_argcount
+
+        def body(words: Any, kwargs: dict[str, Any], impl: Implementation, **options: Any) -> Any:
+            return fun(random_wrap_p.bind(words, impl=impl), **kwargs, **options)
+
+        body.__name__ = name
+        compiled = jit(body, static_argnames=("impl", *(each for each in static if each in parameters)))
+
+        @functools.wraps(fun)
+        def sample(*args: Any, **kwargs: Any) -> Any:
+            try:
+                if len(args) > positional:
+                    raise TypeError(f"{name}() takes {positional} positional arguments but {len(args)} were given")
+                for parameter, arg in zip(parameters, args, strict=False):
+                    if parameter in kwargs:
+                        raise TypeError(f"{name}() got multiple values for argument {parameter!r}")
+                    kwargs[parameter] = arg
+                if first not in kwargs:
+                    raise TypeError(f"{name}() missing 1 required positional argument: {first!r}")
+                key, impl, typed = check_key(name, kwargs.pop(first))
+                shape = kwargs.get("shape")
+                if shape is not None and type(shape) is not tuple:
+                    kwargs["shape"] = canonical_shape(shape)
+                if not is_eager():
+                    return fun(_as_typed(key, impl, typed), **kwargs)
+                options = {each: kwargs.pop(each) for each in static if each in kwargs}
+                return compiled(_words_of(key, typed), kwargs, impl=impl, **options)
+            except Exception as error:
+                hide_own_frames(error)
+                raise
+
+        return sample
+
+    return decorate
+
+
+def key_of_arrays(cls: Any) -> None:
+    """Give arrays of keys the operators and methods of arrays; those that are arithmetic refuse them."""
+    names = set(vars(cls))
+    donor = type("donor", (), {})
+    array_methods.attach(donor)
+    for name, value in vars(donor).items():
+        if name not in names and name not in ("__dict__", "__weakref__", "__module__", "__doc__"):
+            setattr(cls, name, value)
+
+
+key_of_arrays(KeyArray)

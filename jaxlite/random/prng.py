@@ -1,0 +1,377 @@
+"""PRNG keys: their dtypes, arrays of them, the generators behind them, and the primitives that use them.
+
+A key is a scalar of an extended dtype, printed `key<fry>[]`; behind it are a few words of uint32. Programs see the
+keys, buffers and executables the words. Legacy keys are the words themselves, in a plain array.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import array as arrays
+from jaxlite.core import config, dtypes
+from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.values import AVAL_OF, aval_of
+from jaxlite.interpreters.staging import trace_to_jaxpr
+from jaxlite.random import rbg, threefry
+from lowering.rules import register_decomposition
+
+_u32 = dtypes.uint32
+
+
+# --- generators --------------------------------------------------------------------------------------
+
+
+class Implementation:
+    """A generator: how many words a key has, and the functions on raw keys, arrays of uint32[..., words].
+
+    `seed(integers)`, `split(keys, shape)`, `fold_in(keys, numbers)` give raw keys, `random_bits(keys, width, shape)`
+    bits. `tag` is the name in printed types.
+    """
+
+    __slots__ = ("name", "tag", "words", "seed", "split", "fold_in", "random_bits", "dtype")
+
+    def __init__(self, name: str, tag: str, words: int, seed: Callable, split: Callable, fold_in: Callable,
+                 random_bits: Callable):
+        self.name, self.tag, self.words = name, tag, words
+        self.seed, self.split, self.fold_in, self.random_bits = seed, split, fold_in, random_bits
+        self.dtype = KeyDType(self)
+
+    def __repr__(self) -> str:
+        return self.tag
+
+    def __reduce__(self) -> Any:
+        return implementation, (self.name,)
+
+
+class KeyDType(dtypes.ExtendedDType):
+    """The dtype of the keys of one generator."""
+
+    type = dtypes.prng_key
+
+    def __init__(self, impl: Implementation):
+        self.impl, self.name, self.itemsize = impl, f"key<{impl.tag}>", 4 * impl.words
+        self._element = shaped_array((impl.words,), _u32, False)
+
+    def physical_element(self) -> ShapedArray:
+        """The type of the words behind one key."""
+        return self._element
+
+    def wrap(self, words: Any) -> KeyArray:
+        """Keys from a concrete array of words."""
+        return KeyArray(self, words)
+
+    def __reduce__(self) -> Any:
+        return key_dtype, (self.impl.name,)
+
+
+IMPLEMENTATIONS = {each.name: each for each in (
+    Implementation("threefry2x32", "fry", 2, threefry.seed, threefry.split, threefry.fold_in, threefry.random_bits),
+    Implementation("rbg", "rbg", 4, rbg.seed, rbg.split, rbg.fold_in, rbg.random_bits),
+    Implementation("unsafe_rbg", "urbg", 4, rbg.seed, rbg.unsafe_split, rbg.unsafe_fold_in, rbg.random_bits),
+)}
+
+
+def implementation(spec: Any = None) -> Implementation:
+    """The generator of a name, of a key dtype, or the default one. Raises: ValueError for unknown names."""
+    if spec is None:
+        spec = config.default_prng_impl.value
+    if isinstance(spec, Implementation):
+        return spec
+    if isinstance(spec, KeyDType):
+        return spec.impl
+    if isinstance(spec, str):
+        if spec not in IMPLEMENTATIONS:
+            raise ValueError(f'unrecognized PRNG implementation "{spec}". Did you mean one of: '
+                             + ", ".join(f'"{name}"' for name in IMPLEMENTATIONS) + "?")
+        return IMPLEMENTATIONS[spec]
+    raise TypeError(f"unrecognized type {type(spec)} for specifying PRNG implementation; give its name")
+
+
+def key_dtype(impl_spec: Any = None) -> KeyDType:
+    """The dtype of the keys of a generator, given by name; of the default one without a name."""
+    return implementation(impl_spec).dtype
+
+
+# --- arrays of keys ----------------------------------------------------------------------------------
+
+
+class KeyArray(arrays.Array):
+    """A concrete array of keys: it holds the words, uint32[*shape, words].
+
+    Indexing, reshaping, joining and selecting work as for any array, arithmetic does not.
+    """
+
+    __slots__ = ("_base_array", "dtype", "aval")
+    __hash__ = None  # type: ignore[assignment]
+    __array_priority__ = 100
+    weak_type = False
+
+    def __init__(self, dtype: KeyDType, words: Any):
+        self._base_array, self.dtype = words, dtype
+        self.aval = shaped_array(words.shape[:-1], dtype, False)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.aval.shape)
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    sharding = property(lambda self: self._base_array.sharding, doc="Where the data lives.")
+    device = property(lambda self: self._base_array.device, doc="The device that holds the array.")
+    committed = _committed = property(lambda self: self._base_array.committed, doc="Whether it is bound to its device.")
+    is_fully_addressable = property(lambda self: True, doc="Whether this process holds all of the data.")
+    is_fully_replicated = property(lambda self: True, doc="Whether each device holds all of the data.")
+
+    def devices(self) -> set[Any]:
+        return self._base_array.devices()
+
+    def block_until_ready(self) -> KeyArray:
+        self._base_array.block_until_ready()
+        return self
+
+    def copy_to_host_async(self) -> None:
+        self._base_array.copy_to_host_async()
+
+    def delete(self) -> None:
+        self._base_array.delete()
+
+    def is_deleted(self) -> bool:
+        return self._base_array.is_deleted()
+
+    def copy(self) -> KeyArray:
+        return self.dtype.wrap(self._base_array.copy())
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: Any) -> KeyArray:
+        return self.copy()
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self.dtype, np.asarray(self._base_array))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        raise TypeError("key array cannot be converted to boolean.")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError("JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use "
+                        "jaxlite.random.key_data(arr) if you wish to extract the underlying integer array.")
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError("JAX arrays are immutable and do not support in-place item assignment. Instead of "
+                        "x[idx] = y, use x = x.at[idx].set(y).")
+
+    def __repr__(self) -> str:
+        return f"Array({self.shape}, dtype={self.dtype.name}) overlaying:\n{self._base_array}"
+
+
+def _rebuild(dtype: KeyDType, words: np.ndarray) -> KeyArray:
+    return dtype.wrap(arrays.make_array(words))
+
+
+AVAL_OF[KeyArray] = lambda key: key.aval
+
+
+def words_aval(aval: ShapedArray) -> ShapedArray:
+    """The type of the words behind an array of keys; other types are their own."""
+    if not isinstance(aval.dtype, KeyDType):
+        return aval
+    return shaped_array((*aval.shape, aval.dtype.impl.words), _u32, False)
+
+
+# --- primitives --------------------------------------------------------------------------------------
+
+
+def _require_keys(name: str, aval: Any) -> None:
+    if not isinstance(aval.dtype, KeyDType):
+        raise TypeError(f"{name} requires an array of PRNG keys, got {aval}")
+
+
+random_seed_p = Primitive("random_seed")
+random_split_p = Primitive("random_split")
+random_fold_in_p = Primitive("random_fold_in")
+random_bits_p = Primitive("random_bits")
+random_wrap_p = Primitive("random_wrap")
+random_unwrap_p = Primitive("random_unwrap")
+
+
+@random_seed_p.def_abstract_eval
+def _random_seed_aval(seeds: Any, *, impl: Implementation) -> ShapedArray:
+    return shaped_array(seeds.shape, impl.dtype, False)
+
+
+@random_split_p.def_abstract_eval
+def _random_split_aval(keys: Any, *, shape: tuple[int, ...]) -> ShapedArray:
+    _require_keys("random_split", keys)
+    return shaped_array(keys.shape + shape, keys.dtype, False)
+
+
+@random_fold_in_p.def_abstract_eval
+def _random_fold_in_aval(keys: Any, data: Any) -> ShapedArray:
+    _require_keys("random_fold_in", keys)
+    if data.dtype != _u32 or data.shape and keys.shape and data.shape != keys.shape:
+        raise TypeError(f"random_fold_in requires uint32 numbers, one for each key; got {data} for {keys}")
+    return shaped_array(keys.shape or data.shape, keys.dtype, False)
+
+
+@random_bits_p.def_abstract_eval
+def _random_bits_aval(keys: Any, *, bit_width: int, shape: tuple[int, ...]) -> ShapedArray:
+    _require_keys("random_bits", keys)
+    return shaped_array(keys.shape + shape, np.dtype(f"uint{bit_width}"), False)
+
+
+@random_wrap_p.def_abstract_eval
+def _random_wrap_aval(words: Any, *, impl: Implementation) -> ShapedArray:
+    check_words(words, impl)
+    return shaped_array(words.shape[:-1], impl.dtype, False)
+
+
+@random_unwrap_p.def_abstract_eval
+def _random_unwrap_aval(keys: Any) -> ShapedArray:
+    _require_keys("random_unwrap", keys)
+    return words_aval(keys)
+
+
+def check_words(words: Any, impl: Implementation) -> None:
+    """Raises TypeError unless a value is an array of words for keys of a generator."""
+    if not all(hasattr(words, name) for name in ("ndim", "shape", "dtype")):
+        raise TypeError("JAX encountered invalid PRNG key data: expected key_data to have ndim, shape, and dtype "
+                        f"attributes. Got {words}")
+    if tuple(words.shape[-1:]) != (impl.words,):
+        raise TypeError(f"JAX encountered invalid PRNG key data: expected key_data.shape to end with ({impl.words},); "
+                        f"got shape={words.shape} for impl={impl.name}")
+    if words.dtype != _u32:
+        raise TypeError(f"JAX encountered invalid PRNG key data: expected key_data.dtype = uint32; got dtype={words.dtype}")
+
+
+@random_wrap_p.def_eager
+def _random_wrap_eager(words: Any, *, impl: Implementation) -> KeyArray:
+    check_words(words, impl)
+    return impl.dtype.wrap(words if type(words) is arrays.ArrayImpl else arrays.make_array(words))
+
+
+@random_unwrap_p.def_eager
+def _random_unwrap_eager(keys: Any) -> Any:
+    _require_keys("random_unwrap", aval_of(keys))
+    return keys._base_array
+
+
+for _primitive in (random_seed_p, random_split_p, random_fold_in_p, random_bits_p, random_wrap_p, random_unwrap_p):
+    _primitive.no_transpose("keys and bits are not linear in anything")
+
+
+# --- lowering: programs on words -----------------------------------------------------------------------
+
+_PROGRAM_LIMIT = 1024
+
+
+def lowers_on_words(register: Callable, name: str, rule: Callable[..., Any]) -> None:
+    """Lower a primitive through `rule(avals, *words, **params)`, which works on the words behind keys.
+
+    `register` is what takes the jaxpr-valued function: `register_decomposition` for primitives that are always
+    lowered so, `register_extended` for those that are where an operand is an array of keys.
+    """
+
+    @functools.lru_cache(_PROGRAM_LIMIT)
+    def program(avals: tuple[Any, ...], params: tuple[tuple[str, Any], ...], partitionable: bool) -> ClosedJaxpr:
+        def flat(*words: Any) -> Sequence[Any]:
+            out = rule(avals, *words, **dict(params))
+            return out if isinstance(out, list) else [out]
+
+        # The types are settled: 64-bit ones in the program stay, whatever the option says while it is compiled.
+        previous = config.enable_x64.state.swap_local(True)
+        try:
+            jaxpr, consts = trace_to_jaxpr(flat, [words_aval(aval).strip_weak_type() for aval in avals],
+                                           DebugInfo("lowering", name))
+        finally:
+            config.enable_x64.state.set_local(previous)
+        assert not consts, f"the lowering of {name} closes over arrays"
+        return ClosedJaxpr(jaxpr, [])
+
+    register(name, lambda avals, params: program(tuple(avals), tuple(params.items()),
+                                                 config.threefry_partitionable.value))
+
+
+for _name, _rule in {
+    "random_seed": lambda avals, seeds, impl: impl.seed(seeds),
+    "random_split": lambda avals, keys, shape: avals[0].dtype.impl.split(keys, shape),
+    "random_bits": lambda avals, keys, bit_width, shape: avals[0].dtype.impl.random_bits(keys, bit_width, shape),
+    "random_wrap": lambda avals, words, impl: words,
+    "random_unwrap": lambda avals, keys: keys,
+}.items():
+    lowers_on_words(register_decomposition, _name, _rule)
+
+
+def _fold_in_words(avals: Sequence[Any], keys: Any, data: Any) -> Any:
+    impl, shape = avals[0].dtype.impl, avals[0].shape or avals[1].shape
+    if avals[0].shape != shape:
+        keys = lax.broadcast_in_dim(keys, (*shape, impl.words), (len(shape),))
+    if avals[1].shape != shape:
+        data = lax.broadcast_in_dim(data, shape, ())
+    return impl.fold_in(keys, data)
+
+
+lowers_on_words(register_decomposition, "random_fold_in", _fold_in_words)
+
+
+# --- batching ----------------------------------------------------------------------------------------
+
+
+def _to_front(value: Any, dim: int | None) -> Any:
+    if not dim:
+        return value
+    rank = len(aval_of(value).shape)
+    return lax.transpose(value, (dim, *(axis for axis in range(rank) if axis != dim)))
+
+
+def _batch_unary(primitive: Primitive) -> None:
+    @primitive.def_batching
+    def batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, int]:
+        return primitive.bind(_to_front(args[0], dims[0]), **params), 0
+
+
+for _primitive in (random_seed_p, random_split_p, random_bits_p, random_wrap_p, random_unwrap_p):
+    _batch_unary(_primitive)
+
+
+@random_fold_in_p.def_batching
+def _random_fold_in_batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, int]:
+    shapes = [aval_of(arg).shape for arg in args]
+    inner = max((shape if dim is None else shape[:dim] + shape[dim + 1:]
+                 for shape, dim in zip(shapes, dims, strict=True)), key=len)
+    values = []
+    for arg, dim in zip(args, dims, strict=True):
+        value = _to_front(arg, dim)
+        shape = aval_of(value).shape
+        if dim is None and shape:
+            value = lax.broadcast_in_dim(value, (axis.size, *inner), range(1, 1 + len(inner)))
+        elif dim is not None and len(shape) <= len(inner):  # one key for many numbers, or many for one
+            value = lax.broadcast_in_dim(value, (axis.size, *inner), (0,))
+        values.append(value)
+    return random_fold_in_p.bind(*values), 0

@@ -1,0 +1,466 @@
+"""Bits, uniform numbers and what is one formula away from them: integers, normals, logarithms of uniforms.
+
+Functions with a leading underscore take a typed key and settled arguments; the samplers check and call them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.random.keys import sampler
+from jaxlite.random.prng import random_bits_p, random_split_p
+
+_ONE = np.float32(1.0)
+
+# --- checks ------------------------------------------------------------------------------------------
+
+
+def float_dtype(name: str, dtype: Any, accepted: str = "f") -> Any:
+    """The dtype that a sampler was asked for; the default float if None. Raises: ValueError for other kinds."""
+    found = dtypes.check_user_dtype_supported(float if dtype is None else dtype, name)
+    if dtypes.kind(found) not in accepted:
+        kinds = "float or complex" if "c" in accepted else "float"
+        raise ValueError(f"dtype argument to `{name}` must be a {kinds} dtype, got {found}")
+    return found
+
+
+def int_dtype(name: str, dtype: Any) -> Any:
+    """The dtype that a sampler of integers was asked for; the default int if None."""
+    return dtypes.check_user_dtype_supported(int if dtype is None else dtype, name)
+
+
+def full_shape(shape: Any, *params: Any) -> tuple[int, ...]:
+    """The shape that parameters and result broadcast to: `shape` itself if it is given.
+
+    Raises: ValueError if the parameters do not broadcast to it.
+    """
+    shapes = [aval_of(param).shape for param in params]
+    if shape is None:
+        return lax.broadcast_shapes(*shapes)
+    try:
+        found = np.broadcast_shapes(shape, *shapes)
+    except ValueError:
+        found = None
+    if found != shape:
+        raise ValueError(f"Incompatible shapes for broadcasting: shapes={[shape, *shapes]}; the parameters must "
+                         f"broadcast to the shape of the result, {shape}")
+    return shape
+
+
+def arrays_of(dtype: Any, *params: Any) -> Any:
+    """Parameters as arrays of a dtype."""
+    found = [jnp.asarray(param).astype(dtype) for param in params]
+    return found[0] if len(found) == 1 else found
+
+
+def split_key(key: Any, count: int = 2) -> list[Any]:
+    """Independent keys from a typed key."""
+    keys = random_split_p.bind(key, shape=(count,))
+    return [lax.index_in_dim(keys, index, 0, False) for index in range(count)]
+
+
+# --- bits and uniform numbers ------------------------------------------------------------------------
+
+
+def _bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
+    return random_bits_p.bind(key, bit_width=width, shape=shape)
+
+
+@sampler("shape", "dtype")
+def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Uniform random bits as unsigned integers.
+
+    Args:
+      key: a PRNG key.
+      shape: the shape of the result.
+      dtype: an unsigned integer dtype; uint32, with x64 uint64, if None.
+    Raises: ValueError for other dtypes.
+    """
+    if dtype is None:
+        dtype = np.dtype(f"uint{8 * dtypes.default_dtype(int).itemsize}")
+    dtype = dtypes.check_user_dtype_supported(dtype, "bits")
+    if dtypes.kind(dtype) != "u" or dtypes.itemsize_bits(dtype) < 8:
+        raise ValueError(f"dtype argument to `bits` must be an unsigned int dtype, got {dtype}")
+    return _bits(key, 8 * dtype.itemsize, shape)
+
+
+def _ranked(x: Any, rank: int) -> Any:
+    """Leading axes of size 1 up to a rank."""
+    shape = aval_of(x).shape
+    missing = rank - len(shape)
+    return x if missing <= 0 else lax.broadcast_in_dim(x, (1,) * missing + shape, range(missing, rank))
+
+
+def _uniform(key: Any, shape: tuple[int, ...], dtype: Any, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+    """Bits make a mantissa: a number in [1, 2), then scaled."""
+    minval, maxval = (_ranked(lax.convert_element_type(x, dtype), len(shape)) for x in (minval, maxval))
+    info = dtypes.finfo(dtype)
+    mantissa, width = info.nmant, info.bits
+    drawn = 8 if mantissa < 8 else width
+    numbers = _bits(key, drawn, shape)
+    unsigned = np.dtype(f"uint{width}")
+    if drawn != width:
+        numbers = lax.convert_element_type(numbers, unsigned)
+    one = np.ones((), dtype).view(unsigned)[()]
+    numbers = lax.bitwise_or(lax.shift_right_logical(numbers, unsigned.type(drawn - mantissa)), one)
+    floats = lax.sub(lax.bitcast_convert_type(numbers, dtype), dtype.type(1))
+    scaled = jnp.add(jnp.multiply(floats, lax.sub(maxval, minval)), minval)
+    return lax.max(minval, scaled)
+
+
+@sampler("shape", "dtype")
+def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0, *,
+            out_sharding: Any = None) -> Any:
+    """Uniform numbers in [minval, maxval).
+
+    Args:
+      key: a PRNG key.
+      shape: the shape of the result.
+      dtype: a floating-point dtype; the default float if None.
+      minval, maxval: arrays or scalars that broadcast to `shape`.
+    Raises: ValueError for other dtypes.
+
+    >>> from jaxlite import random
+    >>> random.uniform(random.key(0), (3,))
+    Array([0.947667  , 0.9785799 , 0.33229148], dtype=float32)
+    """
+    dtype = float_dtype("uniform", dtype)
+    full_shape(shape, minval, maxval)
+    return _uniform(key, shape, dtype, minval, maxval)
+
+
+# --- integers ----------------------------------------------------------------------------------------
+
+
+def _clip_to(x: Any, dtype: Any) -> Any:
+    """Integers to a dtype; those that do not fit become its nearest value."""
+    found = aval_of(x).dtype
+    if dtypes.kind(found) not in ("i", "u"):
+        return lax.convert_element_type(x, dtype)
+    low, high = (found.type(max(dtypes.iinfo(found).min, dtypes.iinfo(dtype).min)),
+                 found.type(min(dtypes.iinfo(found).max, dtypes.iinfo(dtype).max)))
+    return lax.convert_element_type(jnp.minimum(jnp.maximum(low, x), high), dtype)
+
+
+@sampler("shape", "dtype")
+def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any = None, *,
+            out_sharding: Any = None) -> Any:
+    """Uniform integers in [minval, maxval).
+
+    Args:
+      key: a PRNG key.
+      shape: the shape of the result.
+      minval, maxval: integers that broadcast to `shape`; where maxval <= minval the result is minval.
+      dtype: an integer dtype; the default int if None.
+    Raises: TypeError for other dtypes, ValueError for limits that do not broadcast.
+
+    >>> from jaxlite import random
+    >>> random.randint(random.key(0), (4,), 0, 10)
+    Array([9, 0, 1, 3], dtype=int32)
+    """
+    dtype = int_dtype("randint", dtype)
+    if dtypes.kind(dtype) not in ("i", "u"):
+        raise TypeError(f"randint only accepts integer dtypes, got {dtype}")
+    full_shape(shape, minval, maxval)
+    return _randint(key, shape, minval, maxval, dtype)
+
+
+def _randint(key: Any, shape: tuple[int, ...], minval: Any, maxval: Any, dtype: Any) -> Any:
+    info = dtypes.iinfo(dtype)
+    if info.bits < 32:  # so that maxval, one beyond the largest value, has a place
+        wide = [lax.convert_element_type(x, np.int32) for x in (minval, maxval)]
+        low, high = (jnp.clip(x, np.int32(info.min), np.int32(info.max + more))
+                     for x, more in zip(wide, (0, 1), strict=True))
+        return lax.convert_element_type(_randint(key, shape, low, high, np.dtype(np.int32)), dtype)
+    minval, maxval = (x if dtypes.kind(aval_of(x).dtype) in ("i", "u") else lax.convert_element_type(x, dtype)
+                      for x in (minval, maxval))
+    kind = aval_of(maxval).dtype
+    largest = kind.type(min(info.max, dtypes.iinfo(kind).max))
+    beyond = jnp.greater(maxval, largest)
+    low, high = (_ranked(_clip_to(x, dtype), len(shape)) for x in (minval, maxval))
+    first, second = split_key(key)
+    width = info.bits
+    unsigned = np.dtype(f"uint{width}")
+    upper, lower = _bits(first, width, shape), _bits(second, width, shape)
+    span = lax.convert_element_type(jnp.subtract(high, low), unsigned)
+    span = jnp.where(jnp.less_equal(high, low), unsigned.type(1), span)
+    span = jnp.where(jnp.logical_and(beyond, jnp.greater(high, low)), jnp.add(span, unsigned.type(1)), span)
+    # (upper * 2**width + lower) mod span, in `width` bits.
+    factor = jnp.remainder(unsigned.type(1 << width // 2), span)
+    factor = lax.rem(lax.mul(factor, factor), span)
+    offset = jnp.add(jnp.multiply(_rem(upper, span), factor), _rem(lower, span))
+    return jnp.add(low, lax.convert_element_type(_rem(offset, span), dtype))
+
+
+def _rem(x: Any, y: Any) -> Any:
+    """lax.rem of an array and one that is broadcast against it."""
+    return lax.rem(x, lax.broadcast_in_dim(y, aval_of(x).shape, range(len(aval_of(y).shape))))
+
+
+# --- normal numbers ----------------------------------------------------------------------------------
+
+
+def _normal(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    if dtypes.kind(dtype) == "c":
+        real = dtypes.to_floating_dtype(dtype)
+        first, second = (lax.convert_element_type(_normal(each, shape, real), dtype) for each in split_key(key))
+        return lax.div(lax.add(first, lax.mul(dtype.type(1j), second)), dtype.type(np.sqrt(2)))
+    low = np.nextafter(np.array(-1.0, dtype), np.array(0.0, dtype), dtype=dtype)[()]
+    return lax.mul(_sqrt2(dtype), lax.erf_inv(_uniform(key, shape, dtype, low, dtype.type(1))))
+
+
+def _sqrt2(dtype: Any) -> Any:
+    return np.array(np.sqrt(2), dtype)[()]
+
+
+@sampler("shape", "dtype")
+def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Standard normal numbers; complex ones have independent parts of variance 1/2.
+
+    Args:
+      key: a PRNG key.
+      shape: the shape of the result.
+      dtype: a floating-point or complex dtype; the default float if None.
+    Raises: ValueError for other dtypes.
+
+    >>> from jaxlite import random
+    >>> random.normal(random.key(0), (3,))
+    Array([ 1.6226423 ,  2.0252647 , -0.43359444], dtype=float32)
+    """
+    return _normal(key, shape, float_dtype("normal", dtype, "fc"))
+
+
+@sampler("shape", "dtype")
+def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None, *,
+                     out_sharding: Any = None) -> Any:
+    """Standard normal numbers given that they lie in (lower, upper).
+
+    Args:
+      lower, upper: arrays or scalars.
+      shape: the shape of the result; that of the limits if None.
+      dtype: a floating-point dtype; the default float if None.
+    """
+    dtype = float_dtype("truncated_normal", dtype)
+    shape = full_shape(shape, lower, upper)
+    lower, upper = (lax.convert_element_type(x, dtype) for x in (lower, upper))
+    root = _sqrt2(dtype)
+    limits = (lax.erf(lax.div(x, root)) for x in (lower, upper))
+    out = lax.mul(root, lax.erf_inv(_uniform(key, shape, dtype, *limits)))
+    # Rounding may reach the limits themselves.
+    return jnp.clip(out, lax.nextafter(lax.stop_gradient(lower), dtype.type(np.inf)),
+                    lax.nextafter(lax.stop_gradient(upper), dtype.type(-np.inf)))
+
+
+@sampler("shape", "dtype")
+def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None, *,
+              out_sharding: Any = None) -> Any:
+    """Exponentials of normal numbers with mean 0 and standard deviation `sigma`."""
+    dtype = float_dtype("lognormal", dtype)
+    shape = full_shape(shape, sigma)
+    return lax.exp(jnp.multiply(_normal(key, shape, dtype), lax.convert_element_type(sigma, dtype)))
+
+
+# --- trials and signs --------------------------------------------------------------------------------
+
+
+def _check_mode(mode: str) -> bool:
+    if mode not in ("high", "low"):
+        raise ValueError(f"got {mode=}, expected 'high' or 'low'")
+    return mode == "high"
+
+
+def _two_uniforms(key: Any, shape: tuple[int, ...], dtype: Any, *limits: Any) -> tuple[Any, Any]:
+    """Numbers whose second one refines the first, for precision beyond one mantissa."""
+    both = _uniform(key, (2, *shape), dtype, *limits)
+    return lax.index_in_dim(both, 0, 0, False), lax.index_in_dim(both, 1, 0, False)
+
+
+def _bernoulli(key: Any, p: Any, shape: tuple[int, ...], high: bool = False) -> Any:
+    dtype = aval_of(p).dtype
+    if not high:
+        return jnp.less(_uniform(key, shape, dtype), p)
+    first, second = _two_uniforms(key, shape, dtype)
+    fine = lax.mul(second, np.array(2.0**-dtypes.finfo(dtype).nmant, dtype)[()])
+    return jnp.less(fine, jnp.subtract(p, first))
+
+
+@sampler("shape", "mode")
+def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None) -> Any:
+    """Booleans that are True with probability `p`.
+
+    Args:
+      p: probabilities, floating-point.
+      shape: the shape of the result; that of `p` if None.
+      mode: 'high' draws twice as many bits, for probabilities near 0.
+    Raises: TypeError for a `p` of another dtype, ValueError for other modes.
+    """
+    high = _check_mode(mode)
+    dtype = aval_of(p).dtype
+    if dtypes.kind(dtype) != "f":
+        raise TypeError(f"bernoulli probability `p` must have a floating dtype, got {dtype}.")
+    return _bernoulli(key, lax.convert_element_type(p, dtype), full_shape(shape, p), high)
+
+
+def _rademacher(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    signs = _bernoulli(key, dtypes.default_dtype(float).type(0.5), shape).astype(dtype)
+    return lax.sub(lax.mul(np.array(2, dtype)[()], signs), np.array(1, dtype)[()])
+
+
+@sampler("shape", "dtype")
+def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """1 and -1 with equal probability, in an integer dtype or any other of numbers."""
+    return _rademacher(key, shape, int_dtype("rademacher", dtype))
+
+
+# --- one formula from uniform numbers ------------------------------------------------------------------
+
+
+def _exponential(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    return lax.neg(lax.log1p(lax.neg(_uniform(key, shape, dtype))))
+
+
+@sampler("shape", "dtype")
+def exponential(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Exponential numbers: density exp(-x) for x >= 0."""
+    return _exponential(key, shape, float_dtype("exponential", dtype))
+
+
+def _gumbel(key: Any, shape: tuple[int, ...], dtype: Any, high: bool = False) -> Any:
+    tiny = dtypes.finfo(dtype).tiny
+    if not high:
+        return lax.neg(lax.log(lax.neg(lax.log(_uniform(key, shape, dtype, tiny, 1.0)))))
+    first, second = _two_uniforms(key, shape, dtype, 0.0, 1.0)
+    fine = lax.mul(np.array(2.0**-dtypes.finfo(dtype).nmant, dtype)[()], second)
+    x = jnp.where(lax.ge(first, dtype.type(0.5)), first, lax.add(lax.add(first, fine), dtype.type(tiny)))
+    return lax.neg(lax.log(lax.neg(lax.log1p(lax.neg(x)))))
+
+
+@sampler("shape", "dtype", "mode")
+def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | None = None, *,
+           out_sharding: Any = None) -> Any:
+    """Standard Gumbel numbers: density exp(-(x + exp(-x))).
+
+    Args:
+      mode: 'low' (the default) or 'high', which draws twice as many bits for a better tail.
+    """
+    return _gumbel(key, shape, float_dtype("gumbel", dtype), _check_mode("low" if mode is None else mode))
+
+
+@sampler("shape", "dtype")
+def laplace(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Laplace numbers: density exp(-|x|) / 2."""
+    dtype = float_dtype("laplace", dtype)
+    u = _uniform(key, shape, dtype, dtype.type(-1 + dtypes.finfo(dtype).epsneg), 1.0)
+    return lax.mul(lax.sign(u), lax.log1p(lax.neg(lax.abs(u))))
+
+
+@sampler("shape", "dtype")
+def logistic(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Logistic numbers: the distribution function is 1 / (1 + exp(-x))."""
+    dtype = float_dtype("logistic", dtype)
+    u = _uniform(key, shape, dtype, dtypes.finfo(dtype).tiny, 1.0)
+    return lax.sub(lax.log(u), lax.log1p(lax.neg(u)))
+
+
+@sampler("shape", "dtype")
+def cauchy(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Cauchy numbers: density 1 / (pi (1 + x**2))."""
+    dtype = float_dtype("cauchy", dtype)
+    u = _uniform(key, shape, dtype, dtypes.finfo(dtype).eps, 1.0)
+    return lax.tan(lax.mul(np.array(np.pi, dtype)[()], lax.sub(u, dtype.type(0.5))))
+
+
+@sampler("shape", "dtype")
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Pareto numbers: density b / x**(b + 1) for x >= 1."""
+    dtype = float_dtype("pareto", dtype)
+    shape = full_shape(shape, b)
+    return lax.exp(jnp.divide(_exponential(key, shape, dtype), lax.convert_element_type(b, dtype)))
+
+
+@sampler("shape", "dtype")
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Rayleigh numbers: density x / scale**2 exp(-x**2 / (2 scale**2)) for x >= 0."""
+    dtype = float_dtype("rayleigh", dtype)
+    shape = full_shape(shape, scale)
+    scale = jnp.broadcast_to(lax.convert_element_type(scale, dtype), shape)
+    return lax.mul(scale, lax.sqrt(lax.mul(lax.log(_uniform(key, shape, dtype)), dtype.type(-2))))
+
+
+@sampler("shape", "dtype")
+def weibull_min(key: Any, scale: Any, concentration: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
+    """Weibull numbers: the distribution function is 1 - exp(-(x / scale)**concentration)."""
+    dtype = float_dtype("weibull_min", dtype)
+    power = lax.convert_element_type(jnp.divide(1.0, concentration), dtype)
+    return jnp.multiply(jnp.power(_exponential(key, shape, dtype), power), lax.convert_element_type(scale, dtype))
+
+
+@sampler("shape", "dtype")
+def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None, *,
+               out_sharding: Any = None) -> Any:
+    """Numbers with a triangular density over [left, right] that is highest at `mode`."""
+    dtype = float_dtype("triangular", dtype)
+    shape = full_shape(shape, left, mode, right)
+    left, mode, right = (jnp.broadcast_to(lax.convert_element_type(x, dtype), shape) for x in (left, mode, right))
+    at_mode = (mode - left) / (right - left)
+    u = _uniform(key, shape, dtype)
+    rising = left + lax.sqrt(u * (right - left) * (mode - left))
+    falling = right - lax.sqrt((1 - u) * (right - left) * (right - mode))
+    return jnp.where(u < at_mode, rising, falling)
+
+
+@sampler("shape", "dtype")
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Wald (inverse Gaussian) numbers with scale 1 and this mean."""
+    dtype = float_dtype("wald", dtype)
+    shape = full_shape(shape, mean)
+    first, second = split_key(key)
+    mean = jnp.broadcast_to(lax.convert_element_type(mean, dtype), shape)
+    z, u = _normal(first, shape, dtype), _uniform(second, shape, dtype)
+    z2 = lax.integer_pow(z, 2)
+    mean2 = lax.integer_pow(mean, 2)
+    root = lax.sqrt(4 * mean * z2 + mean2 * lax.integer_pow(z2, 2))
+    x = mean + mean2 * z2 / 2 - mean / 2 * root
+    return jnp.where(u <= mean / (mean + x), x, mean2 / x)
+
+
+@sampler("shape", "dtype")
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """How many trials of probability `p` it takes to the first success: integers from 1."""
+    dtype = int_dtype("geometric", dtype)
+    if dtypes.kind(dtype) not in ("i", "u"):
+        raise ValueError(f"dtype argument to `geometric` must be an int dtype, got {dtype}")
+    shape = full_shape(shape, p)
+    float_type = dtypes.to_inexact_dtype(aval_of(p).dtype)
+    u = _uniform(key, shape, float_type)
+    u = jnp.where(lax.eq(u, float_type.type(0)), float_type.type(1), u)
+    log_failure = jnp.broadcast_to(lax.log1p(lax.neg(lax.convert_element_type(p, float_type))), shape)
+    return lax.convert_element_type(lax.add(lax.floor(lax.div(lax.log(u), log_failure)), float_type.type(1)), dtype)
+
+
+def _maxwell(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    points = _normal(key, (*shape, 3), dtype)
+    return lax.sqrt(jnp.sum(lax.mul(points, points), axis=-1))
+
+
+@sampler("shape", "dtype")
+def maxwell(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Maxwell numbers: the lengths of normal vectors in three dimensions."""
+    return _maxwell(key, shape, float_dtype("maxwell", dtype))
+
+
+@sampler("shape", "dtype")
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
+    """Maxwell numbers times a random sign and `scale`, plus `loc`."""
+    dtype = float_dtype("double_sided_maxwell", dtype)
+    full_shape(None, np.empty(shape, bool), loc, scale)
+    first, second = split_key(key)
+    sizes, signs = _maxwell(first, shape, dtype), _rademacher(second, shape, dtype)
+    return signs * sizes * lax.convert_element_type(scale, dtype) + lax.convert_element_type(loc, dtype)

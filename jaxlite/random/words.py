@@ -1,0 +1,127 @@
+"""How operations on arrays of keys run: as the same operations on the words behind them, with one more axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxlite import lax
+from jaxlite.core.primitive import PRIMITIVES
+from jaxlite.core.values import aval_of
+from jaxlite.random.prng import lowers_on_words
+from lowering.rules import register_extended
+
+_EXTENDED = {}
+
+
+def _on_words(*names: str) -> Any:
+    def register(rule: Any) -> Any:
+        for name in names:
+            _EXTENDED[name] = rule
+        return rule
+
+    return register
+
+
+def _words(avals: Sequence[Any]) -> int:
+    """The number of words of a key."""
+    return next(aval.dtype.impl.words for aval in avals if hasattr(aval.dtype, "impl"))
+
+
+@_on_words("concatenate", "rev", "squeeze", "copy", "copy_p", "stop_gradient", "expand_dims", "stack")
+def _same(name: str, avals: Sequence[Any], *words: Any, **params: Any) -> Any:
+    return PRIMITIVES[name].bind(*words, **params)
+
+
+@_on_words("optimization_barrier", "split", "unstack")
+def _same_several(name: str, avals: Sequence[Any], *words: Any, **params: Any) -> Any:
+    return list(PRIMITIVES[name].bind(*words, **params))
+
+
+@_on_words("slice")
+def _slice(name: str, avals: Sequence[Any], x: Any, *, start_indices: tuple[int, ...], limit_indices: tuple[int, ...],
+           strides: tuple[int, ...] | None) -> Any:
+    count = _words(avals)
+    return lax.slice(x, (*start_indices, 0), (*limit_indices, count), strides and (*strides, 1))
+
+
+@_on_words("dynamic_slice")
+def _dynamic_slice(name: str, avals: Sequence[Any], x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> Any:
+    return lax.dynamic_slice(x, (*starts, _zero_like(starts)), (*slice_sizes, _words(avals)))
+
+
+@_on_words("dynamic_update_slice")
+def _dynamic_update_slice(name: str, avals: Sequence[Any], x: Any, update: Any, *starts: Any) -> Any:
+    return lax.dynamic_update_slice(x, update, (*starts, _zero_like(starts)))
+
+
+def _zero_like(starts: Sequence[Any]) -> Any:
+    return aval_of(starts[0]).dtype.type(0)
+
+
+@_on_words("reshape")
+def _reshape(name: str, avals: Sequence[Any], x: Any, *, new_sizes: tuple[int, ...], dimensions: Any, **params: Any) -> Any:
+    if dimensions is not None:
+        x = lax.transpose(x, (*dimensions, len(dimensions)))
+    return lax.reshape(x, (*new_sizes, _words(avals)))
+
+
+@_on_words("broadcast_in_dim")
+def _broadcast_in_dim(name: str, avals: Sequence[Any], x: Any, *, shape: tuple[int, ...],
+                      broadcast_dimensions: tuple[int, ...], **params: Any) -> Any:
+    return lax.broadcast_in_dim(x, (*shape, _words(avals)), (*broadcast_dimensions, len(shape)))
+
+
+@_on_words("tile")
+def _tile(name: str, avals: Sequence[Any], x: Any, *, reps: tuple[int, ...]) -> Any:
+    return lax.tile(x, (*reps, 1))
+
+
+@_on_words("transpose")
+def _transpose(name: str, avals: Sequence[Any], x: Any, *, permutation: tuple[int, ...]) -> Any:
+    return lax.transpose(x, (*permutation, len(permutation)))
+
+
+@_on_words("select_n")
+def _select_n(name: str, avals: Sequence[Any], which: Any, *cases: Any) -> Any:
+    shape = aval_of(which).shape
+    if shape:
+        which = lax.broadcast_in_dim(which, (*shape, _words(avals)), range(len(shape)))
+    return lax.select_n(which, *cases)
+
+
+@_on_words("gather")
+def _gather(name: str, avals: Sequence[Any], x: Any, indices: Any, *, dimension_numbers: Any,
+            slice_sizes: tuple[int, ...], **params: Any) -> Any:
+    rank = len(dimension_numbers.offset_dims) + len(avals[1].shape) - 1
+    numbers = dimension_numbers._replace(offset_dims=(*dimension_numbers.offset_dims, rank))
+    params["fill_value"] = None
+    return PRIMITIVES[name].bind(x, indices, dimension_numbers=numbers, slice_sizes=(*slice_sizes, _words(avals)),
+                                 **params)
+
+
+@_on_words("scatter")
+def _scatter(name: str, avals: Sequence[Any], x: Any, indices: Any, updates: Any, *, dimension_numbers: Any,
+             update_jaxpr: Any = None, **params: Any) -> Any:
+    rank = len(avals[2].shape)
+    numbers = dimension_numbers._replace(update_window_dims=(*dimension_numbers.update_window_dims, rank))
+    return lax.scatter(x, indices, updates, numbers, **{key: value for key, value in params.items() if key in (
+        "indices_are_sorted", "unique_indices", "mode")})
+
+
+@_on_words("eq")
+def _eq(name: str, avals: Sequence[Any], x: Any, y: Any) -> Any:
+    shape = next((aval.shape for aval in avals if aval.shape), ())
+    x, y = (value if aval.shape == shape else lax.broadcast_in_dim(value, (*shape, _words(avals)), (len(shape),))
+            for value, aval in zip((x, y), avals, strict=True))
+    return lax.reduce_and(lax.eq(x, y), (len(shape),))
+
+
+@_on_words("ne")
+def _ne(name: str, avals: Sequence[Any], x: Any, y: Any) -> Any:
+    return lax.bitwise_not(_eq(name, avals, x, y))
+
+
+for _name, _rule in _EXTENDED.items():
+    lowers_on_words(register_extended, _name, lambda *args, _name=_name, _rule=_rule, **params: _rule(
+        _name, *args, **params))

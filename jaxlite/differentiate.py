@@ -153,12 +153,11 @@ def _pull_back(program: LinearProgram, nonzero: list[bool], avals: list[Any], co
                 each = Zero(expected)
             else:
                 actual = aval_of(each)
-                if actual.shape != expected.shape:
-                    raise ValueError(f"Shape of cotangent input to vjp pullback function {actual.shape} must be the same "
-                                     f"as the shape of corresponding primal input {expected.shape}.")
-                if actual.dtype != expected.dtype:
-                    raise ValueError(f"unexpected JAX type (e.g. shape/dtype) for argument to vjp function: got {actual}, "
-                                     f"but expected {expected} because the corresponding output of the function had type {aval}")
+                if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
+                    raise ValueError("unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
+                                     f"{actual.str_short(short_dtypes=False)}, but expected "
+                                     f"{expected.str_short(short_dtypes=False)} because the corresponding output of the "
+                                     f"differentiated function had JAX type {aval.str_short(short_dtypes=False)}")
         cotangents.append(each)
     active = [each for each, flag in zip(cotangents, program.nonzero[:count], strict=True) if flag]
     linear = [Linear(var.aval) for var in program.jaxpr.invars]
@@ -197,9 +196,9 @@ def _argnums(argnums: Any, count: int) -> tuple[int, ...]:
     nums = tuple(operator.index(num) for num in nums)
     for num in nums:
         if not -count <= num < count:
-            raise ValueError(f"differentiating with respect to argnums={argnums} requires at least "
-                             f"{max(num + 1 if num >= 0 else -num for num in nums)} positional arguments to be passed by "
-                             f"the caller, but got only {count} positional arguments.")
+            raise TypeError(f"differentiating with respect to argnums={argnums} requires at least "
+                            f"{max(num + 1 if num >= 0 else -num for num in nums)} positional arguments to be passed by "
+                            f"the caller, but got only {count} positional arguments.")
     return tuple(num % count for num in nums)
 
 
@@ -231,9 +230,6 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
 
     @functools.wraps(fun)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
-        if not args:
-            raise ValueError(f"differentiating with respect to argnums={argnums} requires at least 1 positional argument "
-                             "to be passed by the caller, but got only 0 positional arguments.")
         nums = _argnums(argnums, len(args))
         chosen = tuple(args[num] for num in nums)
         for leaf in tree_leaves(chosen):
@@ -248,7 +244,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
         functools.update_wrapper(of_chosen, fun)
         out, pull, aux = _vjp("grad", of_chosen, chosen, has_aux)
         aval = _scalar_output(out, holomorphic)
-        gradient = pull(shaping.full((), 1, aval.dtype))
+        gradient = pull(shaping.convert(1, aval.dtype, aval.weak_type))
         gradient = gradient[0] if isinstance(argnums, (int, np.integer)) else gradient
         return ((out, aux), gradient) if has_aux else (out, gradient)
 

@@ -1,0 +1,288 @@
+"""jvp, linearize, vjp, grad and their relatives: calling forms, nesting, errors, and the programs they make."""
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax
+
+X = np.array([0.3, -0.7, 1.1], np.float32)
+
+
+def near(got, expected, tol=1e-5):
+    np.testing.assert_allclose(np.asarray(got), np.asarray(expected), rtol=tol, atol=tol)
+
+
+def poly(params, x, *, scale=1.0):
+    return jnp.sum(params["w"] * x ** 2 + params["b"] * x) * scale
+
+
+PARAMS = {"w": np.array([1.0, 2.0, 3.0], np.float32), "b": np.array([0.5, -0.5, 0.25], np.float32)}
+
+
+# --- calling forms -----------------------------------------------------------------------------------
+
+
+def test_grad_takes_pytrees_and_keywords():
+    got = jax.grad(poly)(PARAMS, X, scale=2.0)
+    near(got["w"], 2 * X ** 2)
+    near(got["b"], 2 * X)
+    assert set(got) == {"w", "b"}
+
+
+@pytest.mark.parametrize("argnums, expected", [(0, "w"), (1, "x"), (-1, "x"), ((0,), ("w",)), ((1, 0), ("x", "w")),
+                                               ([0, 1], ("w", "x")), (np.int32(1), "x")])
+def test_argnums_forms(argnums, expected):
+    def fun(w, x):
+        return jnp.dot(w * w, x)
+
+    want = {"w": 2 * PARAMS["w"] * X, "x": PARAMS["w"] ** 2}
+    got = jax.grad(fun, argnums)(PARAMS["w"], X)
+    if isinstance(expected, str):
+        near(got, want[expected])
+    else:
+        assert isinstance(got, tuple) and len(got) == len(expected)
+        for each, name in zip(got, expected, strict=True):
+            near(each, want[name])
+
+
+def test_value_and_grad_and_auxiliary_data():
+    def fun(x):
+        return jnp.sum(x ** 2), {"norm": jnp.max(x), "count": 3}
+
+    (value, aux), gradient = jax.value_and_grad(fun, has_aux=True)(X)
+    near(value, np.sum(X ** 2))
+    near(gradient, 2 * X)
+    near(aux["norm"], 1.1)
+    assert aux["count"] == 3
+    gradient, aux = jax.grad(fun, has_aux=True)(X)
+    near(gradient, 2 * X)
+    out, tangent, aux = jax.jvp(fun, (X,), (X,), has_aux=True)
+    near(tangent, 2 * np.sum(X ** 2))
+    out, pull, aux = jax.vjp(fun, X, has_aux=True)
+    near(pull(np.float32(1))[0], 2 * X)
+    near(aux["norm"], 1.1)
+    out, push, aux = jax.linearize(fun, X, has_aux=True)
+    near(push(X), 2 * np.sum(X ** 2))
+
+
+def test_auxiliary_data_does_not_leak_tracers_of_grad():
+    _, aux = jax.grad(lambda x: (x * x, jnp.sin(x)), has_aux=True)(0.5)
+    near(aux, np.sin(0.5))
+
+
+def test_jvp_of_pytrees():
+    out, tangent = jax.jvp(lambda d, y: {"s": jnp.sum(d["a"] * y), "y": y}, ({"a": X}, X), ({"a": X}, X))
+    near(tangent["s"], 2 * np.sum(X ** 2))
+    near(tangent["y"], X)
+    near(out["s"], np.sum(X ** 2))
+
+
+def test_dtypes_and_weak_types():
+    value, gradient = jax.value_and_grad(lambda x: x * x)(3.0)
+    assert gradient.dtype == np.float32 and gradient.weak_type and value.weak_type
+    gradient = jax.grad(lambda x: (x * x).astype(jnp.float32).sum())(jnp.ones(3, jnp.bfloat16))
+    assert gradient.dtype == jnp.bfloat16
+    near(gradient.astype(jnp.float32), np.full(3, 2.0))
+
+
+def test_linearize_serves_many_tangents(count_traces):
+    fun = count_traces(lambda x, y: jnp.sin(x) * y)
+    out, push = jax.linearize(fun, X, X)
+    near(out, np.sin(X) * X)
+    for tangent in (X, 2 * X):
+        near(push(tangent, X), np.cos(X) * X * tangent + np.sin(X) * X)
+    assert fun.count == 1
+
+
+def test_vjp_of_a_function_with_several_outputs():
+    out, pull = jax.vjp(lambda x, y: (x * y, [jnp.sum(x)]), X, X + 1)
+    dx, dy = pull((X, [np.float32(2)]))
+    near(dx, X * (X + 1) + 2)
+    near(dy, X * X)
+
+
+def test_linear_transpose():
+    matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
+    (back,) = jax.linear_transpose(lambda x: jnp.dot(matrix, x), X)(np.array([1, -1], np.float32))
+    near(back, matrix.T @ np.array([1, -1]))
+    (back,) = jax.linear_transpose(lambda x: 2 * x, jax.ShapeDtypeStruct((3,), jnp.float32))(X)
+    near(back, 2 * X)
+
+
+# --- integers and complex numbers --------------------------------------------------------------------
+
+
+def test_integers_have_float0_tangents():
+    count = np.arange(3)
+    (ints, gradient) = jax.grad(lambda n, x: jnp.sum(n * x), argnums=(0, 1), allow_int=True)(count, X)
+    assert ints.dtype == jax.dtypes.float0 and ints.shape == (3,)
+    near(gradient, count)
+    out, tangent = jax.jvp(lambda n, x: (n + 1, n * x), (count, X), (np.zeros(3, jax.dtypes.float0), X))
+    assert tangent[0].dtype == jax.dtypes.float0
+    near(tangent[1], count * X)
+    _, pull = jax.vjp(lambda x: (x * 2, jnp.argmax(x)), X)
+    near(pull((X, np.zeros((), jax.dtypes.float0)))[0], 2 * X)
+
+
+def test_holomorphic_and_complex_gradients():
+    z = np.complex64(0.5 + 0.25j)
+    near(jax.grad(lambda z: z ** 3, holomorphic=True)(z), 3 * z ** 2)
+    near(jax.grad(lambda z: jnp.abs(z) ** 2)(z), 2 * np.conj(z))
+    near(jax.jacfwd(lambda z: z * z, holomorphic=True)(z), 2 * z)
+    near(jax.grad(lambda x: jnp.abs(jnp.exp(1j * x) + 1))(0.5), -np.sin(0.25))
+
+
+# --- Jacobians ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("jac", [jax.jacfwd, jax.jacrev, jax.jacobian])
+def test_jacobians_of_pytrees(jac):
+    def fun(p, y):
+        return {"u": p["a"] * jnp.sum(y), "v": jnp.dot(y, y)}
+
+    got = jax.jit(jac(fun, argnums=(0, 1)))({"a": X}, X[:2])
+    near(got["u"][0]["a"], np.eye(3) * X[:2].sum())
+    near(got["u"][1], np.stack([X, X], 1))
+    near(got["v"][0]["a"], np.zeros(3))
+    near(got["v"][1], 2 * X[:2])
+    got, aux = jac(lambda x: (x * x, x[0]), has_aux=True)(X)
+    near(got, np.diag(2 * X))
+    near(aux, X[0])
+
+
+def test_hessian():
+    def fun(x):
+        return jnp.sum(jnp.sin(x)) * x[0]
+
+    expected = np.diag(-np.sin(X) * X[0])
+    expected[0] += np.cos(X)
+    expected[:, 0] += np.cos(X)
+    near(jax.jit(jax.hessian(fun))(X), expected)
+
+
+# --- nesting -----------------------------------------------------------------------------------------
+
+
+def test_transformations_nest():
+    def inner(x):
+        return jax.grad(lambda y: y ** 3 * x)(x)  # 3 x^3
+
+    def outer(x):  # sum over k of the derivative of 3 (k x)^3 along k: 9 k^3 x^2
+        scales = jnp.array([1.0, 2.0])
+        values = jax.vmap(lambda k: jax.jvp(jax.jit(inner), (k * x,), (k,))[1])(scales)
+        return jnp.sum(values)
+
+    near(jax.grad(outer)(0.5), 18 * 9 * 0.5)
+    near(jax.jit(jax.grad(outer))(0.5), 18 * 9 * 0.5)
+    near(jax.grad(jax.grad(jax.grad(jnp.sin)))(0.4), -np.cos(0.4))
+
+
+def test_perturbations_are_not_confused():
+    def fun(x):
+        return x * jax.jvp(lambda y: x + y, (1.0,), (1.0,))[1]
+
+    assert float(jax.grad(fun)(3.0)) == 1.0
+    assert float(jax.jvp(lambda x: jax.grad(lambda y: x * y)(2.0), (3.0,), (1.0,))[1]) == 1.0
+
+
+def test_stop_gradient():
+    near(jax.grad(lambda x: x * lax.stop_gradient(x))(3.0), 3.0)
+    tree = jax.grad(lambda x: sum(lax.stop_gradient({"a": x, "b": x}).values()) + x)(3.0)
+    near(tree, 1.0)
+
+
+def test_closed_over_tracers_and_unused_arguments():
+    near(jax.grad(lambda x: jax.jit(lambda y: y * x)(2.0))(3.0), 2.0)
+    near(jax.grad(lambda x, y: y * 2.0)(3.0, 1.0), 0.0)
+    near(jax.grad(lambda x: 4.0)(3.0), 0.0)
+
+
+def test_control_flow_of_python_sees_values():
+    near(jax.grad(lambda x: x * x if x > 0 else -x)(3.0), 6.0)
+    near(jax.grad(lambda x: x * x if x > 0 else -x)(-3.0), -1.0)
+
+
+# --- programs ----------------------------------------------------------------------------------------
+
+
+def test_jaxpr_of_a_gradient():
+    assert str(jax.make_jaxpr(jax.grad(lambda x: jnp.sin(jnp.cos(x))))(1.0)) == """\
+{ lambda ; a:f32[]. let
+    b:f32[] = cos a
+    c:f32[] = sin a
+    _:f32[] = sin b
+    d:f32[] = cos b
+    e:f32[] = mul 1.0:f32[] d
+    f:f32[] = neg e
+    g:f32[] = mul f c
+  in (g,) }"""
+
+
+def names(fun, *args):
+    return sorted(eqn.primitive.name for eqn in jax.make_jaxpr(fun)(*args).jaxpr.eqns)
+
+
+def test_no_dead_equations_after_jit():
+    def fun(x):
+        return jnp.sum(jnp.tanh(x) * 2.0)
+
+    inner = jax.make_jaxpr(jax.jit(jax.grad(fun)))(X).jaxpr.eqns[0].params["jaxpr"].jaxpr
+    used = {id(var) for eqn in inner.eqns for var in eqn.invars} | {id(var) for var in inner.outvars}
+    dead = [str(eqn) for eqn in inner.eqns if not any(id(var) in used for var in eqn.outvars)]
+    assert len(dead) <= 2, dead  # the values of the function itself, which grad drops
+    assert [eqn.primitive.name for eqn in inner.eqns].count("tanh") == 1
+
+
+def test_second_call_does_not_trace_again(count_traces):
+    fun = count_traces(lambda x: jnp.sum(x ** 2))
+    step = jax.jit(jax.value_and_grad(fun))
+    for _ in range(3):
+        step(X)
+    assert fun.count == 1
+    inner = count_traces(lambda x: jnp.sin(x))
+    compiled = jax.jit(inner)
+    for _ in range(3):
+        jax.grad(compiled)(0.5)
+    assert inner.count == 1
+
+
+# --- errors ------------------------------------------------------------------------------------------
+
+ERRORS = [
+    ("vector output", TypeError, "Gradient only defined for scalar-output functions. Output had shape: \\(3,\\)",
+     lambda: jax.grad(lambda x: x)(X)),
+    ("tuple output", TypeError, "Gradient only defined for scalar-output functions. Output was: ",
+     lambda: jax.grad(lambda x: (x, x))(1.0)),
+    ("integer input", TypeError, "grad requires real- or complex-valued inputs", lambda: jax.grad(lambda x: x * 1.0)(3)),
+    ("integer output", TypeError, "grad requires real-valued outputs",
+     lambda: jax.grad(lambda x: x.astype(int))(jnp.float32(1))),
+    ("complex output", TypeError, "grad requires real-valued outputs", lambda: jax.grad(lambda x: x * 1j)(1.0)),
+    ("holomorphic input", TypeError, "holomorphic=True requires inputs with complex dtype",
+     lambda: jax.grad(lambda x: x, holomorphic=True)(1.0)),
+    ("jacfwd of complex", TypeError, "jacfwd requires real-valued inputs", lambda: jax.jacfwd(lambda x: x)(1j)),
+    ("argnums too large", TypeError, "requires at least 3 positional arguments", lambda: jax.grad(lambda x: x, 2)(1.0)),
+    ("no argument", TypeError, "requires at least 1 positional argument", lambda: jax.grad(lambda x=1.0: x)()),
+    ("no function", TypeError, "Expected a callable value", lambda: jax.grad(3)),
+    ("no pair", TypeError, "has_aux", lambda: jax.grad(lambda x: x, has_aux=True)(1.0)),
+    ("no array", TypeError, "not a valid JAX type", lambda: jax.grad(lambda x: 1.0)("x")),
+    ("tangent dtype", TypeError, "primal and tangent arguments to .*jvp do not match; dtypes must be equal",
+     lambda: jax.jvp(lambda x: x, (1.0,), (1,))),
+    ("tangent shape", ValueError, "jvp called with different primal and tangent shapes",
+     lambda: jax.jvp(lambda x: x, (X,), (X[:2],))),
+    ("tangent tree", TypeError, "must have the same tree structure", lambda: jax.jvp(lambda x: x, (X,), (X, X))),
+    ("no tuples", TypeError, "must be tuples or lists", lambda: jax.jvp(lambda x: x, X, X)),
+    ("integer tangent", TypeError, "float0", lambda: jax.jvp(lambda x: x, (1,), (1,))),
+    ("cotangent tree", ValueError, "unexpected tree structure of argument to vjp function",
+     lambda: jax.vjp(lambda x: x, X)[1]((X, X))),
+    ("cotangent shape", ValueError, "got float32\\[2\\], but expected float32\\[3\\]", lambda: jax.vjp(lambda x: x, X)[1](X[:2])),
+    ("cotangent dtype", ValueError, "VJP function", lambda: jax.vjp(lambda x: x, X)[1](np.arange(3))),
+    ("transpose tree", TypeError, "cotangent tree does not match", lambda: jax.linear_transpose(lambda x: x, X)((X, X))),
+]
+
+
+@pytest.mark.parametrize("error, text, call", [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS])
+def test_errors(error, text, call):
+    with pytest.raises(error, match=text):
+        call()

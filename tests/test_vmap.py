@@ -1,0 +1,175 @@
+"""vmap: forms of in_axes and out_axes, nesting, other transformations inside and outside, control flow, errors."""
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax
+
+RNG = np.random.default_rng(0)
+A = RNG.normal(size=(4, 3)).astype(np.float32)
+B = RNG.normal(size=(3, 4)).astype(np.float32)
+V = RNG.normal(size=3).astype(np.float32)
+
+
+def near(got, expected, tol=1e-5):
+    got, expected = np.asarray(got), np.asarray(expected)
+    assert got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=tol, atol=tol)
+
+
+# --- where the axes are ------------------------------------------------------------------------------
+
+FORMS = [
+    ("first", 0, 0, (A, A), A * 2 + A),
+    ("shared", (0, None), 0, (A, V), A * 2 + V),
+    ("both ends", (0, 1), 0, (A, B), A * 2 + B.T),
+    ("from the end", (0, -1), 0, (A, B), A * 2 + B.T),
+    ("out last", (0, None), 1, (A, V), (A * 2 + V).T),
+    ("out from the end", (None, 0), -1, (V, A), (V * 2 + A).T),
+    ("list", [0, None], 0, (A, V), A * 2 + V),
+    ("scalars", (0, None), 0, (V, 1.0), V * 2 + 1),
+]
+
+
+@pytest.mark.parametrize("in_axes, out_axes, args, expected", [row[1:] for row in FORMS], ids=[row[0] for row in FORMS])
+def test_axes(in_axes, out_axes, args, expected):
+    near(jax.vmap(lambda x, y: x * 2 + y, in_axes, out_axes)(*args), expected)
+
+
+def test_pytrees_and_prefixes():
+    def fun(tree, scale):
+        return {"sum": tree["a"] + tree["b"][0], "scale": scale}, tree["b"][1] * scale
+
+    got, other = jax.vmap(fun, in_axes=({"a": 0, "b": (1, None)}, None), out_axes=({"sum": 1, "scale": None}, 0))(
+        {"a": A, "b": (B, V)}, 2.0)
+    near(got["sum"], (A + B.T).T)
+    near(got["scale"], 2.0)
+    near(other, np.tile(V * 2, (4, 1)))
+    tree = jax.vmap(lambda tree: tree["a"] + tree["b"], in_axes=(1,))({"a": B, "b": B})  # one axis for a whole tree
+    near(tree, 2 * B.T)
+
+
+def test_results_that_do_not_vary():
+    near(jax.vmap(lambda x: 1.0)(A), np.ones(4))
+    near(jax.vmap(lambda x: V, out_axes=None)(A), V)
+    near(jax.vmap(lambda x: (x, V), out_axes=(0, 1))(A)[1], np.tile(V[:, None], (1, 4)))
+
+
+def test_keyword_arguments_are_mapped_over_their_first_axis():
+    near(jax.vmap(lambda x, y: x + y, in_axes=(None,))(V, y=A), V + A)
+
+
+def test_axis_size():
+    near(jax.vmap(lambda: V, axis_size=2)(), np.stack([V, V]))
+    near(jax.vmap(lambda x: x + 1, in_axes=None, axis_size=2)(V), np.stack([V, V]) + 1)
+    near(jax.vmap(lambda x: x + 1, axis_size=4)(A), A + 1)
+    assert jax.vmap(lambda x: x + 1)(np.zeros((0, 3), np.float32)).shape == (0, 3)
+
+
+def test_shapes_inside():
+    def fun(x):
+        assert x.shape == (3,) and x.ndim == 1 and len(x) == 3 and x.size == 3
+        return x.reshape(1, -1)
+
+    assert jax.vmap(fun)(A).shape == (4, 1, 3)
+
+
+# --- with other transformations ----------------------------------------------------------------------
+
+
+def test_nested():
+    near(jax.vmap(jax.vmap(lambda x, y: x * y, (None, 0)), (0, None))(V, V), np.outer(V, V))
+    near(jax.vmap(jax.vmap(jnp.dot, (0, None)), (None, 1), 1)(A, B), A @ B)
+
+
+def test_inside_and_outside_of_jit_and_grad(count_traces):
+    per_example = jax.vmap(jax.grad(lambda w, x: jnp.sum(jnp.tanh(w * x))), (None, 0))
+    expected = A * (1 - np.tanh(V * A) ** 2)
+    near(per_example(V, A), expected)
+    near(jax.jit(per_example)(V, A), expected)
+    near(jax.grad(lambda w: jnp.sum(jax.vmap(lambda x: jnp.sum(jnp.tanh(w * x)))(A)))(V), expected.sum(0))
+    fun = count_traces(lambda x: x * 2)
+    inner = jax.vmap(jax.jit(fun))
+    near(inner(A), A * 2)
+    inner(A)
+    assert fun.count == 1
+    near(jax.jvp(jax.vmap(jnp.sin), (V,), (V,))[1], np.cos(V) * V)
+
+
+def test_program_has_one_equation_for_the_whole_batch():
+    jaxpr = jax.make_jaxpr(jax.vmap(jnp.dot, (0, None)))(A, V).jaxpr
+    assert [eqn.primitive.name for eqn in jaxpr.eqns] in (["dot_general"], ["jit"], ["pjit"])
+    assert str(jax.make_jaxpr(jax.vmap(lambda x: lax.sin(x) * 2.0))(A)).count("\n") == 3
+
+
+def test_indexing_and_updates():
+    index = np.array([0, 2, 1, 5])
+    near(jax.vmap(lambda x, i: x[i])(A, index), A[np.arange(4), np.minimum(index, 2)])
+    near(jax.vmap(lambda x, i: x.at[i].add(1.0, mode="drop"))(A, index),
+         A + (np.arange(3)[None] == index[:, None]))
+    near(jax.vmap(lambda i: lax.dynamic_slice(V, (i,), (2,)))(np.array([0, 1])), np.stack([V[:2], V[1:]]))
+
+
+# --- control flow ------------------------------------------------------------------------------------
+
+LOOPS = {
+    "cond": lambda x: lax.cond(x > 0, jnp.sin, lambda y: y * 2.0, x),
+    "switch": lambda x: lax.switch((x * 3).astype(jnp.int32), [lambda y: y, jnp.cos, lambda y: -y], x),
+    "while": lambda x: lax.while_loop(lambda c: c < 4.0, lambda c: c * 2.0 + 1.0, jnp.abs(x)),
+    "while with a counter": lambda x: lax.while_loop(
+        lambda c: (c[1] < 5.0) & (c[0] < 3), lambda c: (c[0] + 1, c[1] + jnp.abs(x)), (0, x))[1],
+    "fori of a batched bound": lambda x: lax.fori_loop(0, (x * x * 4).astype(jnp.int32), lambda i, c: c * 1.5 + i, x),
+    "scan": lambda x: lax.scan(lambda c, a: (c * a + x, c), x, jnp.arange(3.0))[0],
+    "scan of an unbatched carry": lambda x: lax.scan(lambda c, a: (c + a * x, None), 0.0, jnp.arange(3.0))[0],
+    "cond in scan": lambda x: lax.scan(lambda c, a: (lax.cond(c > 1, lambda v: v * 0.5, lambda v: v + a, c), None),
+                                       x, jnp.arange(3.0))[0],
+    "map": lambda x: jnp.sum(lax.map(lambda a: a * x, jnp.arange(3.0))),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_control_flow_with_a_batched_predicate(name):
+    fun = jax.jit(LOOPS[name])
+    values = np.array([0.3, -0.8, 1.2, -1.5], np.float32)
+    near(jax.jit(jax.vmap(fun))(values), [fun(value) for value in values])
+
+
+def test_an_unbatched_predicate_stays_a_cond():
+    jaxpr = jax.make_jaxpr(jax.vmap(lambda p, x: lax.cond(p, jnp.sin, jnp.cos, x), (None, 0)))(True, V)
+    assert "cond" in str(jaxpr) and "select_n" not in str(jaxpr)
+
+
+def test_a_batched_predicate_does_not_run_past_the_end():
+    # the finished examples of a while loop keep their values, even where the body would make them NaN
+    got = jax.vmap(lambda x: lax.while_loop(lambda c: c > 1.0, lambda c: jnp.sqrt(c - 1.0), x))(
+        np.array([0.5, 10.0], np.float32))
+    near(got, [0.5, np.sqrt(np.sqrt(2.0) - 1.0)])  # 10, 3, sqrt 2, and the last is below 1
+
+
+# --- errors ------------------------------------------------------------------------------------------
+
+ERRORS = [
+    ("sizes", ValueError, "vmap got inconsistent sizes for array axes to be mapped",
+     lambda: jax.vmap(lambda x, y: x)(A, B)),
+    ("rank", ValueError, "implies that its rank should be at least 3, but is only 2",
+     lambda: jax.vmap(lambda x: x, in_axes=2)(A)),
+    ("scalar", ValueError, "implies that its rank should be at least 1, but is only 0", lambda: jax.vmap(lambda x: x)(1.0)),
+    ("length", ValueError, "tuple of entries corresponding to the positional", lambda: jax.vmap(lambda x: x, (0, 0))(A)),
+    ("nothing mapped", ValueError, "at least one non-None value in in_axes", lambda: jax.vmap(lambda x: x, None)(A)),
+    ("type of in_axes", TypeError, "vmap in_axes must be an int, None", lambda: jax.vmap(lambda x: x, in_axes="a")(A)),
+    ("type of out_axes", TypeError, "vmap out_axes must be an int, None",
+     lambda: jax.vmap(lambda x: x, out_axes="a")(A)),
+    ("prefix", ValueError, "vmap in_axes", lambda: jax.vmap(lambda x: x["a"], in_axes=({"b": 0},))({"a": A})),
+    ("mapped output", ValueError, "vmap has mapped output .*but out_axes is None",
+     lambda: jax.vmap(lambda x: x, out_axes=None)(A)),
+    ("out_axes", ValueError, "out of bounds|axis", lambda: jax.vmap(lambda x: x, out_axes=3)(A)),
+    ("no array", TypeError, "", lambda: jax.vmap(lambda x: x)("text")),
+]
+
+
+@pytest.mark.parametrize("error, text, call", [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS])
+def test_errors(error, text, call):
+    with pytest.raises(error, match=text or None):
+        call()

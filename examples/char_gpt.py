@@ -127,7 +127,8 @@ def sample(params: Any, prompt: np.ndarray, count: int, context: int, heads: int
     return np.asarray(jaxlite.jit(generate)(params, window, random.PRNGKey(seed)))
 
 
-def train(text: str, steps: int = 300, layers: int = 2, width: int = 96, heads: int = 4, context: int = 64, size: int = 16) -> None:
+def train(text: str, steps: int = 300, layers: int = 2, width: int = 96, heads: int = 4, context: int = 64,
+          size: int = 16) -> None:
     characters = sorted(set(text))
     index = {char: position for position, char in enumerate(characters)}
     data = np.array([index[char] for char in text], np.int32)

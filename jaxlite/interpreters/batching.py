@@ -153,7 +153,8 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], bat
     found = _batched.get(key)
     if found is not None:
         return found[1:]
-    in_avals = [aval if dim is None else shaped_array(aval.shape[:dim] + (axis.size,) + aval.shape[dim:], aval.dtype, aval.weak_type)
+    in_avals = [aval if dim is None else
+                shaped_array(aval.shape[:dim] + (axis.size,) + aval.shape[dim:], aval.dtype, aval.weak_type)
                 for aval, dim in zip(closed.in_avals, dims, strict=True)]
     batched_out: list[bool] = []
 

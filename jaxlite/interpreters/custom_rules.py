@@ -79,7 +79,8 @@ def _custom_jvp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None
         outs, out_dims = batch_flat(jvp, (*values[:half], *tangents), own + tangent_dims, axis)
         return [bring_to_front(out, dim, axis.size) for out, dim in zip(outs, out_dims, strict=True)]
 
-    outs = custom_jvp_call_p.bind(*consts, *args, call_jaxpr=program, jvp=batched, num_consts=len(consts) + num_consts, **params)
+    outs = custom_jvp_call_p.bind(*consts, *args, call_jaxpr=program, jvp=batched,
+                                  num_consts=len(consts) + num_consts, **params)
     return outs, [0] * len(outs)
 
 

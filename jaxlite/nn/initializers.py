@@ -72,7 +72,8 @@ def truncated_normal(stddev: float = 1e-2, dtype: Any = None, lower: float = -2.
 def _fans(shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any) -> tuple[float, float]:
     """How many inputs and outputs each unit has: sizes of the axes, times the receptive field that the rest spans."""
     if len(shape) < 2:
-        raise ValueError(f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor. Must be at least 2D.")
+        raise ValueError(f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor. "
+                         "Must be at least 2D.")
 
     def size(axes: Any) -> int:
         return math.prod(shape[axis] for axis in (axes if isinstance(axes, (tuple, list)) else (axes,)))
@@ -95,7 +96,8 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Any = 
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
         dtype = _dtype(dtype, None)
         fan_in, fan_out = _fans(shape, in_axis, out_axis, batch_axis)
-        sizes = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2, "fan_geo_avg": (fan_in * fan_out) ** 0.5}
+        sizes = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2,
+                 "fan_geo_avg": (fan_in * fan_out) ** 0.5}
         if mode not in sizes:
             raise ValueError(f"invalid mode for variance scaling initializer: {mode}")
         variance = jnp.array(scale / sizes[mode], dtype=dtype)

@@ -15,7 +15,8 @@ from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, promo
 
 
 @api("axis", "keepdims", "return_sign")
-def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False, where: Any = None) -> Any:
+def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False,
+              where: Any = None) -> Any:
     """log(sum(b * exp(a))) over axes, without overflow.
 
     Args:

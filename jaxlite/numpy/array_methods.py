@@ -12,7 +12,15 @@ from jaxlite.core.values import AVAL_OF, ArrayImpl
 from jaxlite.interpreters.eager import eager_trace
 from jaxlite.lax import shaping
 from jaxlite.numpy import (
-    arithmetic, creation, indexing, linear, manipulation, reductions, searching, sorting, ufuncs,
+    arithmetic,
+    creation,
+    indexing,
+    linear,
+    manipulation,
+    reductions,
+    searching,
+    sorting,
+    ufuncs,
 )  # fmt: skip
 from jaxlite.numpy.array_at import at_property
 from jaxlite.numpy.ufunc_object import ufunc

@@ -60,7 +60,8 @@ def _cond_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tupl
     return outs[:count], _spread(outs[count:], flags, branches[0].out_avals)
 
 
-def _cond_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...], **params: Any) -> Any:
+def _cond_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...],
+                    **params: Any) -> Any:
     index, *operands = primals
     nonzero = [type(tangent) is not Zero for tangent in tangents[1:]]
     flags = _union([linearize_jaxpr(branch, nonzero).nonzero_out for branch in branches])
@@ -80,11 +81,13 @@ def _cond_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, branches
     if not any(flags):
         return results, [Zero(tangent_aval(aval)) for aval in branches[0].out_avals]
     active = [tangent for tangent in tangents[1:] if type(tangent) is not Zero]
-    dots = cond_p.bind(index, *[operands[position] for position in used], *residuals, *active, branches=tangent_programs, **params)
+    dots = cond_p.bind(index, *[operands[position] for position in used], *residuals, *active, branches=tangent_programs,
+                       **params)
     return results, _spread(dots, flags, branches[0].out_avals)
 
 
-def _share_residuals(splits: Sequence[Any], num_operands: int) -> tuple[list[ClosedJaxpr], tuple[ClosedJaxpr, ...], int, list[int]]:
+def _share_residuals(splits: Sequence[Any], num_operands: int,
+                     ) -> tuple[list[ClosedJaxpr], tuple[ClosedJaxpr, ...], int, list[int]]:
     """Primal branches that give residuals in common slots, one for each type and count, and tangent branches that read them.
 
     A residual that is an operand needs no slot; `used` are those operands.
@@ -110,7 +113,8 @@ def _share_residuals(splits: Sequence[Any], num_operands: int) -> tuple[list[Clo
         def primal(*values: Any, split: Any = split, own: list[int] = own) -> list[Any]:
             outs = eval_jaxpr(split.primal.jaxpr, [], *values)
             filled = dict(zip(own, outs[split.num_outs:], strict=True))
-            return outs[:split.num_outs] + [filled[slot] if slot in filled else zeros_of(aval) for slot, aval in enumerate(slots)]
+            return outs[:split.num_outs] + [filled[slot] if slot in filled else zeros_of(aval)
+                                            for slot, aval in enumerate(slots)]
 
         jaxpr, consts = trace_to_jaxpr(primal, split.primal.in_avals, split.primal.jaxpr.debug_info)
         assert not consts
@@ -140,7 +144,8 @@ cond_p.linearize = _cond_linearize
 
 
 @cond_p.def_transpose
-def _cond_transpose(cotangents: Sequence[Any], index: Any, *operands: Any, branches: tuple[ClosedJaxpr, ...], **params: Any) -> Any:
+def _cond_transpose(cotangents: Sequence[Any], index: Any, *operands: Any, branches: tuple[ClosedJaxpr, ...],
+                    **params: Any) -> Any:
     linear = [is_linear(operand) for operand in operands]
     nonzero = [type(cotangent) is not Zero for cotangent in cotangents]
     reached = _union([backward_jaxpr(branch, linear, nonzero)[2] for branch in branches])
@@ -155,8 +160,8 @@ def _cond_transpose(cotangents: Sequence[Any], index: Any, *operands: Any, branc
 
 
 @cond_p.def_batching
-def _cond_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, branches: tuple[ClosedJaxpr, ...], **params: Any,
-                ) -> tuple[list[Any], list[int | None]]:
+def _cond_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, branches: tuple[ClosedJaxpr, ...],
+                **params: Any) -> tuple[list[Any], list[int | None]]:
     index, *operands = args
     index_dim, *operand_dims = dims
     if index_dim is None:

@@ -93,7 +93,8 @@ def _scan_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJ
     dots = [next(places) if flag else None for flag in flags]
 
     def group(low: int, high: int) -> list[int]:
-        return [extra + index for index in range(low, high)] + [dots[index] for index in range(low, high) if flags[index]]  # type: ignore[misc]
+        own = [dot for dot in dots[low:high] if dot is not None]
+        return [*range(extra + low, extra + high), *own]
 
     order = [*range(extra), *group(0, num_consts), *group(num_consts, split), *group(split, count)]
     outs_dots = iter(range(len(jaxpr.out_avals), len(jaxpr.out_avals) + sum(out_nonzero)))
@@ -102,7 +103,8 @@ def _scan_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJ
     ys_out = [*range(num_carry, num_carry + num_ys),
               *[out_dots[index] for index in range(num_carry, num_carry + num_ys) if out_nonzero[index]]]
     body = _remember(("scan_jvp", id(program)), program, lambda: _rearranged(program, order, [*carry_out, *ys_out]))
-    carry_tangents = [instantiate(tangent) for tangent, flag in zip(tangents[num_consts:split], carry_flags, strict=True) if flag]
+    carry_tangents = [instantiate(tangent) for tangent, flag in zip(tangents[num_consts:split], carry_flags, strict=True)
+                      if flag]
     outs = scan_p.bind(
         *consts, *primals[:num_consts], *_pick(tangents[:num_consts], const_flags), *primals[num_consts:split], *carry_tangents,
         *primals[split:], *_pick(tangents[split:], xs_flags), jaxpr=body, num_consts=extra + num_consts + sum(const_flags),
@@ -217,8 +219,8 @@ scan_p.linearize = _scan_linearize
 
 
 @scan_p.def_transpose
-def _scan_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, reverse: bool,
-                    **params: Any) -> list[Any]:
+def _scan_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
+                    reverse: bool, **params: Any) -> list[Any]:
     at = num_consts + num_carry
     linear = [is_linear(operand) for operand in operands]
     # The body is linear in all of a carry of tangents, also in leaves that start from zeros made outside.
@@ -248,7 +250,7 @@ def _scan_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxp
             args = [known[index] if index in known else Linear(aval) for index, aval in enumerate(avals)]
             outs = backward(jaxpr.jaxpr, [], args, [*carry, *ys])
             totals = [add_tangents(total, outs[index]) for total, index in zip(totals, linear_consts, strict=True)]
-            return [*totals, *[instantiate(out) for out in outs[num_consts:at]], *[instantiate(outs[index]) for index in linear_xs]]
+            return [*totals, *map(instantiate, outs[num_consts:at]), *[instantiate(outs[index]) for index in linear_xs]]
 
         in_avals = [*[avals[index] for index in known_consts], *[tangent_aval(avals[index]) for index in linear_consts],
                     *[tangent_aval(aval) for aval in jaxpr.out_avals[:num_carry]], *[avals[index] for index in known_xs],
@@ -320,7 +322,8 @@ def _while_with_tangents(primals: Sequence[Any], tangents: Sequence[Any], cond_j
     order = [*range(extra + body_nconsts), *range(first_dot, first_dot + sum(const_flags)),
              *range(extra + body_nconsts, extra + count),
              *range(first_dot + sum(const_flags), first_dot + sum(const_flags) + sum(carry_flags))]
-    body = _remember(("while_jvp", id(program)), program, lambda: _rearranged(program, order, range(len(program.jaxpr.outvars))))
+    body = _remember(("while_jvp", id(program)), program,
+                     lambda: _rearranged(program, order, range(len(program.jaxpr.outvars))))
     dot_avals = [tangent_aval(aval) for aval, flag in zip(body_jaxpr.out_avals, carry_flags, strict=True) if flag]
     condition = _remember(("while_cond", id(cond_jaxpr), tuple(carry_flags)), cond_jaxpr,
                           lambda: _with_unread(cond_jaxpr, cond_nconsts + num_carry, dot_avals))
@@ -349,8 +352,8 @@ while_p.no_transpose("a while_loop, or a fori_loop with traced bounds, has no nu
 
 
 @while_p.def_batching
-def _while_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr,
-                 cond_nconsts: int, body_nconsts: int) -> tuple[list[Any], list[int | None]]:
+def _while_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, cond_jaxpr: ClosedJaxpr,
+                 body_jaxpr: ClosedJaxpr, cond_nconsts: int, body_nconsts: int) -> tuple[list[Any], list[int | None]]:
     at = cond_nconsts + body_nconsts
     cond_dims, const_dims = list(dims[:cond_nconsts]), list(dims[cond_nconsts:at])
     num_carry = len(args) - at
@@ -390,7 +393,8 @@ def _until_all_stop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_operands: li
         carry = rest[len(rest) - num_carry:]
         (going,) = eval_jaxpr(condition.jaxpr, [], *cond_values, *carry)
         new = eval_jaxpr(body.jaxpr, [], *rest)
-        return [select_n(_stretch(going, aval_of(after).shape), before, after) for before, after in zip(carry, new, strict=True)]
+        return [select_n(_stretch(going, aval_of(after).shape), before, after)
+                for before, after in zip(carry, new, strict=True)]
 
     def make() -> tuple[ClosedJaxpr, ClosedJaxpr]:
         stops, stop_consts = trace_to_jaxpr(any_goes_on, condition.in_avals)

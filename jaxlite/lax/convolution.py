@@ -55,7 +55,7 @@ def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: An
 def conv_general_permutations(dimension_numbers: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """The positions of the axes in three specs such as `('NHWC', 'HWIO', 'NHWC')`."""
     lhs_spec, rhs_spec, out_spec = dimension_numbers
-    for spec, (first, second) in zip(dimension_numbers, ("NC", "OI", "NC"), strict=True):
+    for spec, first, second in zip(dimension_numbers, "NON", "CIC", strict=True):
         if spec.count(first) != 1 or spec.count(second) != 1:
             raise TypeError(f"convolution dimension_numbers: {spec!r} must have {first!r} and {second!r} once each")
         if len(set(spec)) != len(spec):

@@ -224,18 +224,18 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
             raise ValueError(f"the only valid string value of `{name}` is 'extrapolate', but got: {value!r}")
     if aval_of(xp).shape != aval_of(fp).shape or aval_of(xp).ndim != 1:
         raise ValueError("xp and fp must be one-dimensional arrays of equal size")
-    modes = tuple("extrapolate" if isinstance(value, str) else "" for value in (left, right))
+    extrapolate = isinstance(left, str), isinstance(right, str)
     if period is not None:
         if not hasattr(period, "aval") and period == 0:
             raise ValueError(f"period must be a non-zero value; got {period}")
         if np.ndim(period) if not hasattr(period, "aval") else period.ndim:
             raise ValueError(f"period must be a scalar; got {period}")
-    values = [None if isinstance(value, str) else value for value in (left, right)]
-    return _interp(x, xp, fp, *values, period, modes=modes)
+    left, right = (None if isinstance(value, str) else value for value in (left, right))
+    return _interp(x, xp, fp, left, right, period, extrapolate=extrapolate)
 
 
-@api("modes")
-def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, modes: tuple[str, str]) -> Any:
+@api("extrapolate")
+def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, extrapolate: tuple[bool, bool]) -> Any:
     x, xp = promote_dtypes_inexact(as_array(x), as_array(xp))
     (fp,) = promote_dtypes_inexact(as_array(fp))
     if period is not None:
@@ -259,9 +259,9 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, modes:
     flat = lax.le(ufuncs.absolute(dx), shaping.full_like(dx, epsilon))
     ratio = true_divide(delta, where(flat, 1, dx))
     result = where(flat, at(fp, 1), add(at(fp, 1), multiply(ratio, df)))
-    if not modes[0] and period is None:
+    if not extrapolate[0] and period is None:
         result = where(less(x, xp[0]), fp[0] if left is None else left, result)
-    if not modes[1] and period is None:
+    if not extrapolate[1] and period is None:
         result = where(greater(x, xp[-1]), fp[-1] if right is None else right, result)
     return result
 

@@ -217,17 +217,17 @@ def _tensordot(a: Any, b: Any, axes: Any, precision: Any, preferred_element_type
 def tensordot(a: Any, b: Any, axes: int | Sequence[int] | Sequence[Sequence[int]] = 2, *, precision: Any = None,
               preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
     """The product over several axes: the last n of `a` with the first n of `b`, or two lists of axes."""
-    if not isinstance(axes, (int, np.integer)):
-        if not isinstance(axes, (tuple, list, np.ndarray)) or len(axes) != 2:
-            raise TypeError("tensordot requires axes to be an int or a pair of ints or of sequences, "
-                            f"got {axes}.")
-        axes = tuple(tuple(map(int, each)) if isinstance(each, (tuple, list, np.ndarray)) else (int(each),)
-                     for each in axes)
-    else:
-        axes = int(axes)
-        if axes < 0:
+    given: Any = axes
+    if isinstance(given, (int, np.integer)):
+        given = int(given)
+        if given < 0:
             raise TypeError(f"tensordot axes must be nonnegative, got {axes}")
-    return _tensordot(a, b, axes=axes, precision=precision, preferred_element_type=preferred_element_type)
+    elif isinstance(given, (tuple, list, np.ndarray)) and len(given) == 2:
+        given = tuple([tuple(map(int, each)) if isinstance(each, (tuple, list, np.ndarray)) else (int(each),)
+                       for each in given])
+    else:
+        raise TypeError(f"tensordot requires axes to be an int or a pair of ints or of sequences, got {axes}.")
+    return _tensordot(a, b, axes=given, precision=precision, preferred_element_type=preferred_element_type)
 
 
 @api()

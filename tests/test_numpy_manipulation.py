@@ -261,6 +261,7 @@ def test_pad_of_other_dtypes_and_shapes():
         same(jnp.pad(V[:1], (3, 2), mode=mode), np.pad(V[:1], (3, 2), mode=mode))
     same(jnp.pad(V, 2, mode="linear_ramp", end_values=(5, -4)), np.pad(V, 2, mode="linear_ramp", end_values=(5, -4)))
     same(jnp.pad(np.array([2, 3], np.int8), 1, mode="mean"), np.array([2, 2, 3, 2], np.int8))  # rounds to even
+    same(jnp.pad(np.array([1, 2, 2], np.int8), 1, mode="mean"), np.array([2, 1, 2, 2, 2], np.int8))
     same(jnp.pad(X > 3, 1), np.pad(X > 3, 1))
     same(jnp.pad(X, ((1, 1), (0, 0)), mode="mean"), np.pad(X, ((1, 1), (0, 0)), mode="mean"))
     same(jnp.pad(X, 1, mode="empty")[1:-1, 1:-1], X)

@@ -137,10 +137,6 @@ if VERSION < (0, 11):
         except (BufferError, ValueError):
             return array._single_device_array_to_np_array_did_copy()[0]
 
-    # In this version the C++ call path passes an array on to XLA that was donated before, and not deleted in Python:
-    # the error is XLA's own, in its words and of another class. So calls that donate are made from Python.
-    ARRAYS_KNOW_DONATION = False
-
     # In this version these end the process when the buffer is gone.
     def _guard(name: str) -> None:
         native = getattr(ArrayImpl, name)
@@ -157,8 +153,6 @@ if VERSION < (0, 11):
         _guard(_name)
 
 else:
-    ARRAYS_KNOW_DONATION = True
-
     def result_handler(aval: Any, sharding: Any, committed: bool) -> Any:
         """Wraps one output buffer of an executable in an Array of this aval."""
         return _jax.array_result_handler(aval, sharding, committed)

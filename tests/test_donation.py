@@ -53,7 +53,8 @@ def test_use_after_donation_is_an_error_at_every_door(calls_before, donated_by):
     {"call": donate, "compiled": donate.lower(x).compile(), "delete": lambda x: x.delete()}[donated_by](x)
     for use in (donate, plain, donate.lower(array([0, 0])).compile(),
                 lambda x: lax.add(x, x), np.asarray, lambda x: x.tolist(), lambda x: x + 1, jaxlite.device_get):
-        with pytest.raises(RuntimeError, match="deleted"):
+        # jaxlib 0.10's C++ call path finds out in XLA, and reports it as a ValueError.
+        with pytest.raises((RuntimeError, ValueError), match="deleted"):
             use(x)
     assert "deleted" in repr(x) and x.shape == (2,) and x.dtype == F32
     assert plain(array([1, 1])).tolist() == donate(array([1, 1])).tolist() == [2, 2]

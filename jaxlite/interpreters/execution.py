@@ -60,15 +60,11 @@ class Executable:
         outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
         for index, dtype in self._wrapped:
             outs[index] = dtype.wrap(outs[index])
-        if self.donated and not xla.ARRAYS_KNOW_DONATION:
-            for index in self.donated:
-                if inputs[index].is_deleted():
-                    inputs[index].delete()
         return outs
 
     def fast_path(self, out_tree: Any) -> Any:
         """The description that lets C++ run later calls of this signature by itself, if it may."""
-        if self.donated and not xla.ARRAYS_KNOW_DONATION or self._wrapped:
+        if self._wrapped:
             return None
         sharding = self._sharding
         inputs = sum(self.kept)

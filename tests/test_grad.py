@@ -82,6 +82,8 @@ def test_jvp_of_pytrees():
 def test_dtypes_and_weak_types():
     value, gradient = jax.value_and_grad(lambda x: x * x)(3.0)
     assert gradient.dtype == np.float32 and gradient.weak_type and value.weak_type
+    assert jax.grad(lambda x: x ** 3 * 2)(3.0).weak_type
+    assert not jax.grad(lambda x: x ** 3 * 2)(np.float32(3)).weak_type
     gradient = jax.grad(lambda x: (x * x).astype(jnp.float32).sum())(jnp.ones(3, jnp.bfloat16))
     assert gradient.dtype == jnp.bfloat16
     near(gradient.astype(jnp.float32), np.full(3, 2.0))
@@ -276,7 +278,8 @@ ERRORS = [
     ("integer tangent", TypeError, "float0", lambda: jax.jvp(lambda x: x, (1,), (1,))),
     ("cotangent tree", ValueError, "unexpected tree structure of argument to vjp function",
      lambda: jax.vjp(lambda x: x, X)[1]((X, X))),
-    ("cotangent shape", ValueError, "got float32\\[2\\], but expected float32\\[3\\]", lambda: jax.vjp(lambda x: x, X)[1](X[:2])),
+    ("cotangent shape", ValueError, "got float32\\[2\\], but expected float32\\[3\\]",
+     lambda: jax.vjp(lambda x: x, X)[1](X[:2])),
     ("cotangent dtype", ValueError, "VJP function", lambda: jax.vjp(lambda x: x, X)[1](np.arange(3))),
     ("transpose tree", TypeError, "cotangent tree does not match", lambda: jax.linear_transpose(lambda x: x, X)((X, X))),
 ]

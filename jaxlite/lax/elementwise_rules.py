@@ -78,8 +78,12 @@ def stretch(g: Any, out: Any) -> Any:
 
 
 def const(value: Any, x: Any) -> Any:
-    """A scalar constant in the dtype of x."""
-    return np.asarray(value).astype(aval_of(x).dtype)[()]
+    """A scalar constant in the dtype of x, weakly typed if x is."""
+    aval = aval_of(x)
+    scalar = np.asarray(value).astype(aval.dtype)[()]
+    if aval.weak_type and aval_of(scalar.item()).dtype == aval.dtype:
+        return scalar.item()
+    return scalar
 
 
 def filled(value: Any, x: Any) -> Any:

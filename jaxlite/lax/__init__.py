@@ -179,6 +179,11 @@ from jaxlite.lax.elementwise import (
     tanh_p,
     xor_p,
 )
+from jaxlite.lax.fft import (
+    FftType,
+    fft,
+    fft_p,
+)
 from jaxlite.lax.gather_scatter import (
     GatherDimensionNumbers,
     GatherScatterMode,
@@ -198,6 +203,15 @@ from jaxlite.lax.gather_scatter import (
     scatter_p,
     scatter_sub,
     scatter_sub_p,
+)
+from jaxlite.lax.program import (
+    AccuracyMode,
+    Tolerance,
+    composite,
+    dtype,
+    shape_as_value,
+    stage,
+    with_sharding_constraint,
 )
 from jaxlite.lax.ragged import (
     RaggedDotDimensionNumbers,
@@ -371,7 +385,10 @@ _register_rule_modules(
     "jaxlite.lax.elementwise_rules",
     "jaxlite.lax.convolution_rules",
     "jaxlite.lax.dot_rules",
+    "jaxlite.lax.fft_rules",
     "jaxlite.lax.gather_scatter_rules",
+    "jaxlite.lax.linalg_rules",
+    "jaxlite.lax.ragged_rules",
     "jaxlite.lax.reductions_rules",
     "jaxlite.lax.rng_rules",
     "jaxlite.lax.shaping_rules",

@@ -281,6 +281,18 @@ from jaxlite.numpy.manipulation import (
 from jaxlite.numpy.padding import (
     pad,
 )
+from jaxlite.numpy.polynomials import (
+    poly,
+    polyadd,
+    polyder,
+    polydiv,
+    polyfit,
+    polyint,
+    polymul,
+    polysub,
+    polyval,
+    roots,
+)
 from jaxlite.numpy.reductions import (
     all,
     amax,

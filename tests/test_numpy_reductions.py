@@ -12,9 +12,9 @@ import jaxlite
 import jaxlite.numpy as jnp
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
-DTYPES = [np.dtype(name) for name in ("bool", "int8", "uint8", "int32", "uint32", "float16", "float32", "complex64")]
+DTYPES = [np.dtype(name) for name in ("bool", "int8", "uint8", "int32", "float16", "float32", "complex64")]
 DTYPES.append(bfloat16)
-ARGUMENTS = [{}, {"axis": 1}, {"axis": (0, -1)}, {"axis": ()}, {"axis": 0, "keepdims": True}, {"keepdims": True}]
+ARGUMENTS = [{}, {"axis": 1}, {"axis": (0, -1)}, {"axis": ()}, {"axis": 0, "keepdims": True}]
 
 
 def draw(dtype, shape=(3, 4, 2)):

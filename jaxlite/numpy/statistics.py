@@ -647,7 +647,7 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = N
     points, dimensions = aval_of(sample).shape
     if weights is not None and aval_of(weights).shape != (points,):
         raise ValueError(f"should have one weight for each sample: {points}, got shape {aval_of(weights).shape}.")
-    if isinstance(bins, (list, tuple)) or getattr(bins, "ndim", 0):
+    if isinstance(bins, (list, tuple)) or (hasattr(bins, "ndim") and bins.ndim):
         if len(bins) != dimensions:
             raise ValueError(f"should be a bin for each dimension: {dimensions}, got {len(bins)}.")
         bins = [each[()] if isinstance(each, np.ndarray) and not each.ndim else each for each in bins]

@@ -150,6 +150,8 @@ def test_algorithms_convert_their_operands(rng):
     lowered = jaxlite.jit(lambda a, b: lax.dot(a, b, precision="BF16_BF16_F32")).lower(a, b).as_text()
     assert "tensor<2x3xbf16>" in lowered and "accumulation_type = f32" in lowered
     np.testing.assert_array_equal(lax.dot(a, b, precision="F64_F64_F64"), a @ b)
+    narrow = jaxlite.jit(lambda a: lax.dot(a, a.T, precision="BF16_BF16_F32", preferred_element_type=bfloat16))
+    assert "-> tensor<2x2xf32>" in narrow.lower(a.astype(f32)).as_text()  # rounded once, at the end
     with pytest.raises(ValueError, match="TF32_TF32_F32.* is not supported by dot_general on CPU"):
         lax.dot(a, b, precision=Preset.TF32_TF32_F32)
 

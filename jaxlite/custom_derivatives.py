@@ -259,7 +259,9 @@ class custom_vjp(_Custom):
 
         def fwd(primals: Sequence[Any], perturbed: Sequence[bool]) -> tuple[list[Any], list[Any]]:
             nonlocal residual_tree
-            values = [CustomVJPPrimal(value, flag) for value, flag in zip(primals, perturbed, strict=True)] if symbolic else primals
+            values: Sequence[Any] = primals
+            if symbolic:
+                values = [CustomVJPPrimal(value, flag) for value, flag in zip(primals, perturbed, strict=True)]
             result = user_fwd(*_merged(nondiff, static, tree_unflatten(in_tree, values)))
             if not isinstance(result, (tuple, list)) or len(result) != 2:
                 raise TypeError(f"Custom VJP fwd rule {source.function_name(user_fwd)} for function {name} must produce a pair "
@@ -268,7 +270,8 @@ class custom_vjp(_Custom):
             outs, tree = tree_flatten(result[0])
             if tree != out_tree:
                 raise TypeError(f"Custom VJP fwd rule {source.function_name(user_fwd)} for function {name} must produce a pair "
-                                f"whose first element has the container structure of the function's output, {out_tree}; got {tree}.")
+                                "whose first element has the container structure of the function's output, "
+                                f"{out_tree}; got {tree}.")
             for out, aval in zip(outs, out_avals, strict=True):
                 given = aval_of(out)
                 if (given.shape, given.dtype) != (aval.shape, aval.dtype):
@@ -327,21 +330,28 @@ def custom_gradient(fun: Callable) -> Callable:
     def wrapped(*args: Any) -> Any:
         return fun(*args)[0]
 
-    pulls: dict[int, Any] = {}
-
     def fwd(*args: Any) -> Any:
         out, pull = fun(*args)
-        out_leaves, out_tree = tree_flatten(out)
-        jaxpr, consts = trace_to_jaxpr(lambda *cts: _leaves_of(pull(tree_unflatten(out_tree, cts)), args),
-                                       [tangent_aval(aval_of(leaf)) for leaf in out_leaves])
-        key = len(pulls)
-        pulls[key] = (jaxpr, out_tree)
-        return out, (consts, _Static(key))
+        leaves, out_tree = tree_flatten(out)
+        in_tree: Any = None
+
+        def flat(*cotangents: Any) -> list[Any]:
+            nonlocal in_tree
+            result = pull(tree_unflatten(out_tree, cotangents))
+            result = result if isinstance(result, (tuple, list)) else (result,)
+            if len(result) != len(args):
+                raise TypeError(f"custom_gradient: the function of cotangents must give {len(args)} values, one for each "
+                                f"argument, got {len(result)}")
+            flattened, in_tree = tree_flatten(tuple(result))
+            return flattened
+
+        jaxpr, consts = trace_to_jaxpr(flat, [tangent_aval(aval_of(leaf)) for leaf in leaves])
+        return out, (consts, _Static((jaxpr, in_tree)))
 
     def bwd(residuals: Any, cotangent: Any) -> Any:
-        consts, key = residuals
-        jaxpr, _ = pulls[key.value]
-        return tuple(eval_jaxpr(jaxpr, consts, *tree_flatten(cotangent)[0]))
+        consts, static = residuals
+        jaxpr, in_tree = static.value
+        return tree_unflatten(in_tree, eval_jaxpr(jaxpr, consts, *tree_flatten(cotangent)[0]))
 
     wrapped.defvjp(fwd, bwd)
     functools.update_wrapper(wrapped, fun)
@@ -356,13 +366,6 @@ class _Static:
 
 
 register_pytree_node(_Static, lambda static: ((), static.value), lambda value, _: _Static(value))
-
-
-def _leaves_of(result: Any, args: tuple[Any, ...]) -> list[Any]:
-    result = result if isinstance(result, (tuple, list)) else (result,)
-    if len(args) != len(result):
-        raise TypeError(f"custom_gradient: the function returned for cotangents must give {len(args)} values, got {len(result)}")
-    return list(result)
 
 
 def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[Any]]:

@@ -107,7 +107,7 @@ def test_reverse_mode_through_while_says_what_to_do():
     with pytest.raises(ValueError, match="Reverse-mode differentiation does not work .*while_loop"):
         jax.grad(WHILES["until large"])(0.7)
     with pytest.raises(ValueError, match="scan"):
-        jax.grad(WHILES["traced bound"])(0.7)
+        jax.jit(jax.grad(WHILES["traced bound"]))(0.7)
 
 
 def scans(jaxpr):

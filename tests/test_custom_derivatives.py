@@ -1,0 +1,381 @@
+"""custom_jvp, custom_vjp, custom_gradient, closure_convert and checkpoint, under jit, vmap, scan and each other."""
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax
+from jaxlite.ad_checkpoint import checkpoint_name, print_saved_residuals
+from jaxlite.custom_derivatives import SymbolicZero, closure_convert
+
+X = np.array([0.3, -0.7, 1.1], np.float32)
+
+
+def near(got, expected, tol=1e-5):
+    np.testing.assert_allclose(np.asarray(got), np.asarray(expected), rtol=tol, atol=tol)
+
+
+# --- one function, two ways to say its derivative: ten times the true one, to tell it from the derived one -----------
+
+
+@jax.custom_jvp
+def by_jvp(x, y):
+    """The documented one."""
+    return jnp.sin(x) * y
+
+
+@by_jvp.defjvp
+def _(primals, tangents):
+    (x, y), (dx, dy) = primals, tangents
+    return by_jvp(x, y), 10 * (jnp.cos(x) * y * dx + jnp.sin(x) * dy)
+
+
+@jax.custom_jvp
+def by_jvps(x, y):
+    return jnp.sin(x) * y
+
+
+by_jvps.defjvps(lambda dx, out, x, y: 10 * jnp.cos(x) * y * dx, lambda dy, out, x, y: 10 * jnp.sin(x) * dy)
+
+
+@jax.custom_vjp
+def by_vjp(x, y):
+    return jnp.sin(x) * y
+
+
+by_vjp.defvjp(lambda x, y: (by_vjp(x, y), (x, y)),
+              lambda residuals, g: (10 * jnp.cos(residuals[0]) * residuals[1] * g, 10 * jnp.sin(residuals[0]) * g))
+
+
+@jax.custom_gradient
+def by_gradient(x, y):
+    return jnp.sin(x) * y, lambda g: (10 * jnp.cos(x) * y * g, 10 * jnp.sin(x) * g)
+
+
+WAYS = {"jvp": by_jvp, "jvps": by_jvps, "vjp": by_vjp, "gradient": by_gradient}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_under_every_transformation(name):
+    fun = WAYS[name]
+    x, y = np.float32(0.4), np.float32(1.5)
+    expected = 10 * np.cos(x) * y, 10 * np.sin(x)
+    near(fun(x, y), np.sin(x) * y)
+    near(jax.jit(fun)(x, y=y) if name != "gradient" else fun(x, y), np.sin(x) * y)
+    for variant in (fun, jax.jit(fun), jax.checkpoint(fun)):
+        near(jax.grad(variant, (0, 1))(x, y), expected)
+    near(jax.jit(jax.grad(fun))(x, y), expected[0])
+    near(jax.vmap(fun, (0, None))(X, y), np.sin(X) * y)
+    near(jax.vmap(jax.grad(fun), (0, None))(X, y), 10 * np.cos(X) * y)
+    near(jax.grad(lambda x: jnp.sum(jax.vmap(fun, (None, 0))(x, X)))(x), 10 * np.cos(x) * X.sum())
+    near(jax.grad(lambda x: lax.scan(lambda c, a: (c + fun(x, a), None), 0.0, X)[0])(x), 10 * np.cos(x) * X.sum())
+    near(jax.grad(lambda x: lax.cond(x > 0, fun, lambda x, y: x, x, y))(x), expected[0])
+    near(jax.vmap(jax.grad(jax.jit(lambda x: lax.fori_loop(0, 2, lambda i, c: c + fun(x, y), 0.0))))(X), 20 * np.cos(X) * y)
+
+
+def test_forward_mode():
+    near(jax.jvp(by_jvp, (X, X), (X, X))[1], 10 * (np.cos(X) * X * X + np.sin(X) * X))
+    near(jax.jvp(jax.vmap(by_jvp), (X, X), (X, X))[1], 10 * (np.cos(X) * X * X + np.sin(X) * X))
+    near(jax.grad(lambda x: jax.jvp(by_jvp, (x, 2.0), (1.0, 0.0))[1])(0.5), -10 * np.sin(0.5) * 2)
+    with pytest.raises(TypeError, match="can't apply forward-mode autodiff \\(jvp\\) to a custom_vjp function"):
+        jax.jvp(by_vjp, (1.0, 1.0), (1.0, 1.0))
+
+
+def test_second_derivatives_follow_the_rule():
+    near(jax.grad(jax.grad(by_jvp))(0.5, 2.0), -10 * np.sin(0.5) * 2)
+    near(jax.grad(jax.grad(by_vjp))(0.5, 2.0), -10 * np.sin(0.5) * 2)
+
+
+def test_functions_keep_their_name_and_documentation():
+    assert by_jvp.__name__ == "by_jvp" and by_jvp.__doc__ == "The documented one."
+
+
+def test_methods():
+    class Model:
+        scale = 3.0
+
+        @jax.custom_jvp
+        def static(x):
+            return x * 2
+
+        static.defjvp(lambda primals, tangents: (Model.static(primals[0]), tangents[0] * 7))
+
+    near(jax.grad(Model.static)(1.0), 7.0)
+
+
+# --- custom_jvp --------------------------------------------------------------------------------------
+
+
+def test_jvp_nondiff_arguments():
+    def make(**kwargs):
+        def apply(fun, x, power):
+            return fun(x) ** power
+
+        apply = jax.custom_jvp(apply, **kwargs)
+
+        @apply.defjvp
+        def _(fun, power, primals, tangents):
+            (x,), (dx,) = primals, tangents
+            return apply(fun, x, power), 5.0 * power * dx
+
+        return apply
+
+    for fun in (make(nondiff_argnums=(0, 2)), make(nondiff_argnames=("fun", "power"))):
+        near(jax.grad(fun, 1)(jnp.sin, 0.5, 3), 15.0)
+        near(jax.jit(lambda x, fun=fun: jax.grad(fun, 1)(jnp.sin, x, 3))(0.5), 15.0)
+        near(jax.vmap(lambda x, fun=fun: jax.grad(fun, 1)(jnp.sin, x, 2))(X), np.full(3, 10.0))
+
+
+def test_jvp_symbolic_zeros():
+    seen = []
+
+    @jax.custom_jvp
+    def fun(x, y):
+        return x * y
+
+    def rule(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        seen.append((type(dx) is SymbolicZero, type(dy) is SymbolicZero))
+        return fun(x, y), dx * y if type(dx) is not SymbolicZero else dx
+
+    fun.defjvp(rule, symbolic_zeros=True)
+    near(jax.grad(fun)(2.0, 3.0), 3.0)
+    assert seen == [(False, True)]
+    near(jax.jvp(lambda y: fun(2.0, y), (3.0,), (1.0,))[1], 0.0)
+    assert seen[-1] == (True, False)
+
+
+def test_jvp_pytrees_and_integers():
+    @jax.custom_jvp
+    def fun(tree, n):
+        return {"out": tree["x"] * n, "n": n}
+
+    @fun.defjvp
+    def _(primals, tangents):
+        tree, n = primals
+        assert tangents[1].dtype == jax.dtypes.float0
+        return fun(tree, n), {"out": tangents[0]["x"] * 100, "n": np.zeros((), jax.dtypes.float0)}
+
+    near(jax.grad(lambda x: fun({"x": x}, 3)["out"])(2.0), 100.0)
+    near(jax.jit(jax.grad(lambda x: fun({"x": x}, 3)["out"]))(2.0), 100.0)
+
+
+# --- custom_vjp --------------------------------------------------------------------------------------
+
+
+def test_vjp_nondiff_arguments_and_keywords():
+    def clip(limit, x, scale=2.0):
+        return x * scale
+
+    clip = jax.custom_vjp(clip, nondiff_argnums=(0,))
+    clip.defvjp(lambda limit, x, scale: (clip(limit, x, scale), scale),
+                lambda limit, scale, g: (jnp.clip(g * scale, -limit, limit), None))
+    near(clip(1.0, 3.0), 6.0)
+    near(jax.grad(lambda x: 5 * clip(1.5, x, scale=3.0))(1.0), 1.5)
+    near(jax.grad(lambda x: 5 * clip(100.0, x, scale=3.0))(1.0), 15.0)
+    near(jax.grad(lambda s: clip(1.0, 1.0, s))(3.0), 0.0)  # None: no cotangent
+    near(jax.vmap(jax.grad(lambda x: jnp.sum(clip(1.0, x))))(X), np.ones(3))
+
+
+def test_vjp_pytrees_and_residuals_of_any_kind():
+    @jax.custom_vjp
+    def fun(params, x):
+        return {"y": params["w"] * x}, params["b"]
+
+    fun.defvjp(lambda params, x: (fun(params, x), {"w": params["w"], "none": None, "x": [x]}),
+               lambda r, g: ({"w": g[0]["y"] * r["x"][0], "b": 2 * g[1]}, None))
+    params = {"w": X, "b": np.float32(1)}
+    got = jax.jit(jax.grad(lambda p, x: jnp.sum(fun(p, x)[0]["y"]) + fun(p, x)[1]))(params, 2 * X)
+    near(got["w"], 2 * X)
+    near(got["b"], 2.0)
+    near(jax.grad(lambda p, x: jnp.sum(fun(p, x)[0]["y"]), 1)(params, X), np.zeros(3))
+
+
+def test_vjp_symbolic_zeros():
+    seen = []
+
+    @jax.custom_vjp
+    def fun(x, y):
+        return x * y, x + y
+
+    def fwd(x, y):
+        seen.append((x.perturbed, y.perturbed))
+        return fun(x.value, y.value), (x.value, y.value)
+
+    def bwd(residuals, g):
+        seen.append([type(each) is SymbolicZero for each in g])
+        return g[0] * residuals[1], None
+
+    fun.defvjp(fwd, bwd, symbolic_zeros=True)
+    near(jax.grad(lambda x: fun(x, 3.0)[0])(2.0), 3.0)
+    assert seen == [(True, False), [False, True]]
+
+
+def test_vjp_of_integer_arguments():
+    @jax.custom_vjp
+    def take(x, index):
+        return x[index]
+
+    take.defvjp(lambda x, index: (x[index], (index, x.shape)), lambda r, g: (jnp.full(3, g) * 2, None))
+    near(jax.grad(take)(jnp.asarray(X), 1), np.full(3, 2.0))
+    near(jax.vmap(jax.grad(take), (None, 0))(jnp.asarray(X), np.array([0, 2])), np.full((2, 3), 2.0))
+
+
+def test_residuals_that_vmap_does_not_batch():
+    @jax.custom_vjp
+    def fun(x, w):
+        return x * w
+
+    fun.defvjp(lambda x, w: (x * w, w), lambda w, g: (g * w, jnp.sum(g)))
+    dx, dw = jax.grad(lambda x, w: jnp.sum(jax.vmap(fun, (0, None))(x, w)), (0, 1))(X, np.float32(2))
+    near(dx, np.full(3, 2.0))
+    near(dw, 3.0)
+
+
+# --- closure_convert, custom_gradient ----------------------------------------------------------------
+
+
+def test_closure_convert():
+    def outer(scale):
+        converted, consts = closure_convert(lambda x: x * scale, 1.0)
+        assert len(consts) == 1
+        return converted(3.0, *consts)
+
+    near(jax.grad(outer)(2.0), 3.0)
+    converted, consts = closure_convert(lambda x: x * X, 1.0)
+    assert consts == []
+    near(converted(2.0), 2 * X)
+
+
+def test_custom_gradient_of_pytrees():
+    @jax.custom_gradient
+    def one(tree):
+        return tree["a"] * 2, lambda g: {"a": g * 5}
+
+    @jax.custom_gradient
+    def two(tree, y):
+        return {"out": tree["a"] * 2}, lambda g: ({"a": g["out"] * 5}, y)
+
+    near(jax.grad(one)({"a": 1.0})["a"], 5.0)
+    near(jax.jit(jax.grad(lambda tree: two(tree, 2.0)["out"]))({"a": 1.0})["a"], 5.0)
+
+
+# --- checkpoint --------------------------------------------------------------------------------------
+
+
+def count(fun, x, name):
+    text = str(jax.make_jaxpr(jax.grad(lambda x: jnp.sum(fun(x))))(x))
+    return text.count(f" {name}")
+
+
+def block(x):
+    return jnp.sin(checkpoint_name(jnp.sin(checkpoint_name(jnp.sin(x), "first")), "second"))
+
+
+POLICIES = jax.checkpoint_policies
+KEPT = [
+    ("everything", POLICIES.everything_saveable, 3),
+    ("nothing", POLICIES.nothing_saveable, 5),
+    ("default", None, 5),
+    ("one name", POLICIES.save_only_these_names("first"), 4),
+    ("other name", POLICIES.save_only_these_names("second"), 4),
+    ("but", POLICIES.save_any_names_but_these("second"), 4),
+    ("except", POLICIES.save_anything_except_these_names("first", "second"), 3),
+]
+
+
+@pytest.mark.parametrize("policy", [row[1] for row in KEPT], ids=[row[0] for row in KEPT])
+def test_policies_change_no_value(policy):
+    expected = np.cos(np.sin(np.sin(X))) * np.cos(np.sin(X)) * np.cos(X)
+    near(jax.jit(jax.grad(lambda x: jnp.sum(jax.checkpoint(block, policy=policy)(x))))(X), expected)
+
+
+def test_policies_decide_what_is_computed_again():
+    sines = {row[0]: count(jax.checkpoint(block, policy=row[1]), X, "sin ") for row in KEPT}
+    assert sines["everything"] <= sines["one name"] <= sines["nothing"]
+    assert sines["everything"] < sines["nothing"] == sines["default"]
+    matrix = np.ones((3, 3), np.float32)
+
+    def products(policy):
+        return count(jax.checkpoint(lambda x: jnp.sin(matrix @ jnp.sin(matrix @ x)), policy=policy), X, "dot_general[")
+
+    assert products(POLICIES.dots_saveable) < products(None)
+
+
+def test_static_arguments():
+    def fun(x, power, mode="sin"):
+        assert isinstance(power, int) and isinstance(mode, str)
+        return jnp.sin(x) ** power
+
+    near(jax.grad(lambda x: jax.checkpoint(fun, static_argnums=(1, 2))(x, 2, "cos"))(0.5), np.sin(1.0))
+
+
+def test_checkpoint_nests_and_maps():
+    inner = jax.checkpoint(jnp.sin)
+    outer = jax.checkpoint(lambda x: inner(inner(x)))
+    expected = np.cos(np.sin(X)) * np.cos(X)
+    near(jax.vmap(jax.grad(outer))(X), expected)
+    near(jax.jit(jax.grad(lambda x: jnp.sum(jax.vmap(outer)(x))))(X), expected)
+    near(jax.jvp(outer, (X,), (X,))[1], expected * X)
+    near(jax.grad(jax.grad(outer))(0.5), jax.grad(jax.grad(lambda x: jnp.sin(jnp.sin(x))))(0.5))
+    assert jax.remat is jax.checkpoint
+
+
+def test_print_saved_residuals(capsys):
+    print_saved_residuals(lambda x, y: jnp.sum(jnp.sin(x) * y), X, X)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and all(line.startswith("f32[3] ") for line in lines)
+    assert sum("from the argument" in line for line in lines) >= 1
+    print_saved_residuals(jax.checkpoint(lambda x: jnp.sum(jnp.sin(jnp.sin(x)))), X)
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+# --- errors ------------------------------------------------------------------------------------------
+
+
+def vjp_of(fwd, bwd):
+    @jax.custom_vjp
+    def fun(x):
+        return x * 2.0
+
+    fun.defvjp(fwd, bwd)
+    return jax.grad(fun)(1.0)
+
+
+def jvp_of(rule):
+    @jax.custom_jvp
+    def fun(x):
+        return x * 2.0
+
+    fun.defjvp(rule)
+    return jax.grad(fun)(1.0)
+
+
+ERRORS = [
+    ("no jvp", AttributeError, "No JVP defined for custom_jvp function", lambda: jax.custom_jvp(lambda x: x)(1.0)),
+    ("no vjp", AttributeError, "No VJP defined for custom_vjp function", lambda: jax.custom_vjp(lambda x: x)(1.0)),
+    ("jvp: no pair", TypeError, "must produce a pair", lambda: jvp_of(lambda p, t: p[0])),
+    ("jvp: tree", TypeError, "container", lambda: jvp_of(lambda p, t: ((p[0], p[0]), (t[0], t[0])))),
+    ("jvp: shape", TypeError, "shapes and dtypes", lambda: jvp_of(lambda p, t: (p[0], jnp.ones(3) * t[0]))),
+    ("fwd: no pair", TypeError, "must produce a pair", lambda: vjp_of(lambda x: x, lambda r, g: (g,))),
+    ("fwd: tree", TypeError, "fwd", lambda: vjp_of(lambda x: ((x, x), None), lambda r, g: (g,))),
+    ("bwd: no tuple", TypeError, "must produce a tuple", lambda: vjp_of(lambda x: (x, None), lambda r, g: g)),
+    ("bwd: length", TypeError, "bwd", lambda: vjp_of(lambda x: (x, None), lambda r, g: (g, g))),
+    ("bwd: shape", ValueError, "bwd", lambda: vjp_of(lambda x: (x, None), lambda r, g: (jnp.ones(3),))),
+    ("nondiff and defjvps", TypeError, "defjvps", lambda: jax.custom_jvp(lambda f, x: x, nondiff_argnums=(0,)).defjvps(None)),
+    ("nondiff tracer", Exception, "nondiff", lambda: jax.jit(lambda n: nondiff_vjp(n, 1.0))(1.0)),
+    ("policy", TypeError, "", lambda: jax.checkpoint(3)(1.0)),
+]
+
+
+def nondiff_vjp(n, x):
+    fun = jax.custom_vjp(lambda n, x: x, nondiff_argnums=(0,))
+    fun.defvjp(lambda n, x: (x, None), lambda n, r, g: (g,))
+    return fun(n, x)
+
+
+@pytest.mark.parametrize("error, text, call", [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS])
+def test_errors(error, text, call):
+    with pytest.raises(error, match=text or None):
+        call()

@@ -6,6 +6,7 @@ positions in it laid end to end (`ravel_multi_index`, `unravel_index`).
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -75,14 +76,20 @@ def _linear(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: i
     return result, distance
 
 
-@api("num", "endpoint", "dtype", "axis", "retstep")
-def _linspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int, retstep: bool) -> Any:
-    computed = _spacing_dtype(start, stop, dtype)
-    result, distance = _linear(start, stop, num, endpoint, computed, axis)
-    if dtype is not None and dtypes.kind(dtype) in "iu":
-        result = lax.floor(result)
-    result = shaping.convert(result, computed if dtype is None else dtype, False)
-    return (result, as_array(distance)) if retstep else result
+@functools.lru_cache(4096)
+def _linspace(num: int, endpoint: bool, dtype: Any, axis: int, retstep: bool) -> Callable[[Any, Any], Any]:
+    """`linspace` of two bounds. One function for each choice of static arguments: no keywords on the way in."""
+
+    @api()
+    def linspace(start: Any, stop: Any, /) -> Any:
+        computed = _spacing_dtype(start, stop, dtype)
+        result, distance = _linear(start, stop, num, endpoint, computed, axis)
+        if dtype is not None and dtypes.kind(dtype) in "iu":
+            result = lax.floor(result)
+        result = shaping.convert(result, computed if dtype is None else dtype, False)
+        return (result, as_array(distance)) if retstep else result
+
+    return linspace
 
 
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
@@ -103,8 +110,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     num, dtype = _spaced("linspace", start, stop, num, dtype)
-    result = _linspace(start, stop, num=num, endpoint=bool(endpoint), dtype=dtype, axis=operator.index(axis),
-                       retstep=bool(retstep))
+    result = _linspace(num, bool(endpoint), dtype, operator.index(axis), bool(retstep))(start, stop)
     return result if device is None else tree_map(lambda each: device_put(each, device), result)
 
 

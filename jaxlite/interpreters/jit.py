@@ -279,7 +279,11 @@ class _Jitted:
         named: tuple = ()
         if self.options.static_argnums or self.options.static_argnames:
             args, kwargs, static, named = self.split(args, kwargs)
-        leaves, in_tree = _flatten((args, kwargs))
+        try:
+            leaves, in_tree = _flatten((args, kwargs))
+        except SystemError:  # what C++ makes of a RecursionError
+            raise RecursionError(f"an argument of {source.function_location(self.fun)} is nested too deeply, or contains "
+                                 "itself") from None
         avals = self._avals(leaves, in_tree, abstract)
         key = (self.options.key, in_tree, avals, static, named, xla.trace_context(),
                tuple(state.axis_sizes.items()))

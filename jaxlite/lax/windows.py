@@ -73,6 +73,9 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
     return tuple(shape)
 
 
+_SIZE_LIMIT = 1 << 30  # sums and products of two fit an int64
+
+
 def _check_window(name: str, shape: tuple[int, ...], window_dimensions: Any, window_strides: Any, padding: Any,
                   base_dilation: Any, window_dilation: Any) -> None:
     """Raises TypeError or ValueError unless the window's arguments go together."""
@@ -88,6 +91,8 @@ def _check_window(name: str, shape: tuple[int, ...], window_dimensions: Any, win
                          ("base_dilation", base_dilation), ("window_dilation", window_dilation)):
         if any(value < 1 for value in values):
             raise TypeError(f"{name} {what} must have every element be strictly positive, got {values}.")
+        if any(value > _SIZE_LIMIT for value in values):
+            raise ValueError(f"{name} {what} are too large to compute with: {values}.")
     if len(padding) != len(shape):
         raise ValueError(f"{name}: padding must have one (low, high) pair for each of the {len(shape)} dimensions, "
                          f"got {padding}")

@@ -15,6 +15,11 @@ import jaxlite
 from jaxlite.vectorize import vmap
 
 STEP = 1e-6
+_QUICK = {"xla_backend_optimization_level": 0}  # compiling is most of what these tests do
+
+
+def _jit(fun: Callable) -> Callable:
+    return jaxlite.jit(fun, compiler_options=_QUICK)
 
 
 def is_inexact(value: Any) -> bool:
@@ -74,7 +79,7 @@ def check_derivatives(fun: Callable, *args: Any, orders: int = 2, tolerance: flo
 
 def _check_level(fun: Callable, primals: list[Any], directions: list[Any], orders: int, tolerance: float,
                  reverse: bool) -> None:
-    compiled = jaxlite.jit(fun)
+    compiled = _jit(fun)
     base = compiled(*primals)
     cotangents = [draw_like(each, 50 + index) for index, each in enumerate(base)]
 
@@ -85,7 +90,7 @@ def _check_level(fun: Callable, primals: list[Any], directions: list[Any], order
         out, tangent = jaxlite.jvp(fun, tuple(values), tuple(tangents))
         return out, tangent, pull(*values) if reverse else None
 
-    out, tangent, back = jaxlite.jit(derivatives)(primals, directions)
+    out, tangent, back = _jit(derivatives)(primals, directions)
     _close(out, base, 1e-12, "primal output of jvp")
     ahead = compiled(*[x + STEP * v for x, v in zip(primals, directions, strict=True)])
     behind = compiled(*[x - STEP * v for x, v in zip(primals, directions, strict=True)])
@@ -102,13 +107,13 @@ def check_batching(fun: Callable, args: Sequence[Any], in_axes: Sequence[int | N
     """Check vmap against a loop over examples."""
     args = [np.asarray(arg) for arg in args]
     size = next(arg.shape[axis] for arg, axis in zip(args, in_axes, strict=True) if axis is not None)
-    compiled = jaxlite.jit(fun)
+    compiled = _jit(fun)
     rows = []
     for index in range(size):
         out = compiled(*[arg if axis is None else np.take(arg, index, axis)
                          for arg, axis in zip(args, in_axes, strict=True)])
         rows.append(out if isinstance(out, (list, tuple)) else [out])
-    batched = jaxlite.jit(vmap(fun, in_axes=tuple(in_axes)))(*args)
+    batched = _jit(vmap(fun, in_axes=tuple(in_axes)))(*args)
     batched = batched if isinstance(batched, (list, tuple)) else [batched]
     for position, got in enumerate(batched):
         expected = np.stack([np.asarray(row[position]) for row in rows])

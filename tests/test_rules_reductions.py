@@ -51,7 +51,7 @@ def test_every_primitive_has_its_rules(name):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_derivatives_are_those_of_differences(x64, name):
-    check_derivatives(FUNCTIONS[name], np.random.normal(size=(2, 5, 3)))
+    check_derivatives(FUNCTIONS[name], np.random.normal(size=(2, 3, 2)))
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 0, 3), (0, 1, 0)])
@@ -61,10 +61,9 @@ def test_derivatives_of_small_and_empty_arrays(x64, name, shape):
 
 
 def test_products_with_zeros(x64):
-    for zeros in ([1], [1, 3]):
-        x = np.random.normal(size=(4, 2))
-        x[zeros, 0] = 0
-        check_derivatives(lambda x: lax.reduce_prod(x, (0,)), x)
+    x = np.random.normal(size=(4, 3))
+    x[1, :2] = x[3, 0] = 0
+    check_derivatives(lambda x: lax.reduce_prod(x, (0,)), x)
 
 
 def test_complex_sums_and_products(x64):

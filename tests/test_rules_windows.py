@@ -70,7 +70,8 @@ def test_running_log_sum_exp_where_terms_vanish():
 
 def test_complex_running_totals(x64):
     x = np.random.normal(size=4) + 1j * np.random.normal(size=4)
-    check_derivatives(lambda x: [lax.cumsum(x, 0), lax.cumprod(x, 0), lax.cumlogsumexp(x, 0)], x)
+    check_derivatives(lambda x: [lax.cumsum(x, 0), lax.cumprod(x, 0), lax.cumlogsumexp(x, 0)], x, orders=1)
+    check_derivatives(lambda x: lax.cumlogsumexp(x, 0), x[:2])
 
 
 # --- windows -----------------------------------------------------------------------------------------
@@ -99,9 +100,9 @@ def test_pooling(x64, name):
     monoids = ["sum", "max", "min"]
     if name == "spread operand":  # windows full of holes have infinite extremes
         check_derivatives(lambda x: [_pooling("sum", name)(x)] + [
-            jnp.where(jnp.isfinite(out), out, 0) for out in (_pooling("max", name)(x), _pooling("min", name)(x))], x)
+            jnp.where(jnp.isfinite(out), out, 0) for out in (_pooling("max", name)(x), _pooling("min", name)(x))], x, orders=1)
     else:
-        check_derivatives(lambda x: [_pooling(monoid, name)(x) for monoid in monoids], x)
+        check_derivatives(lambda x: [_pooling(monoid, name)(x) for monoid in monoids], x, orders=2 if name == "same" else 1)
 
 
 @pytest.mark.parametrize("monoid", ["sum", "max"])
@@ -151,8 +152,8 @@ def _gather(tangents: Any, operand: Any) -> Any:
 
 def test_picks(x64):
     operand = np.random.normal(size=(4, 4))
-    check_derivatives(_scatter, np.random.normal(size=(2, 4)), operand)
-    check_derivatives(_gather, np.random.normal(size=(4, 4)), operand)
+    check_derivatives(_scatter, np.random.normal(size=(2, 4)), operand, orders=1)
+    check_derivatives(_gather, np.random.normal(size=(4, 4)), operand, orders=1)
 
 
 @pytest.mark.parametrize("in_axes", [(0, None), (1, 2), (None, 0)])
@@ -181,7 +182,7 @@ def test_vmap_of_any_pick(in_axes):
 def test_sorting(x64):
     keys = np.array([[3, 1, 2, 1], [0, 5, 5, 4]], np.int32)
     x, y = np.random.normal(size=(2, 2, 4))
-    check_derivatives(lambda x: lax.sort(x, dimension=0), x)
+    check_derivatives(lambda x: lax.sort(x, dimension=0), x, orders=1)
     check_derivatives(lambda x, y: lax.sort((x, y, x * y), dimension=1), x, y)
     check_derivatives(lambda x, y: lax.sort((keys, x, y), num_keys=2), x, y, orders=1)
     check_derivatives(lambda x: lax.sort(x), x[0], orders=1)
@@ -189,7 +190,7 @@ def test_sorting(x64):
 
 def test_the_largest(x64):
     x = np.random.normal(size=(5, 4))
-    check_derivatives(lambda x: lax.top_k(x, 2), x)
+    check_derivatives(lambda x: lax.top_k(x, 2), x, orders=1)
     check_derivatives(lambda x: lax.top_k(x, 3, axis=0), x, orders=1)
     x = x.astype(np.float32)
     for fun, sign in ((lax.approx_max_k, 1), (lax.approx_min_k, -1)):
@@ -225,9 +226,10 @@ def _complex(*shape: int) -> np.ndarray:
 @pytest.mark.parametrize("lengths", [(4,), (5,), (3, 4), (2, 3, 5)])
 def test_fourier_transforms(x64, lengths):
     half = (*lengths[:-1], lengths[-1] // 2 + 1)
-    check_derivatives(lambda x: [lax.fft(x, "FFT", lengths), lax.fft(x, "IFFT", lengths)], _complex(*lengths))
-    check_derivatives(lambda x: lax.fft(x, "RFFT", lengths), np.random.normal(size=(2, *lengths)))
-    check_derivatives(lambda x: lax.fft(x, "IRFFT", lengths), _complex(*half))
+    check_derivatives(lambda x: [lax.fft(x, "FFT", lengths), lax.fft(x, "IFFT", lengths)], _complex(*lengths), orders=1)
+    orders = 2 if lengths == (3, 4) else 1
+    check_derivatives(lambda x: lax.fft(x, "RFFT", lengths), np.random.normal(size=(2, *lengths)), orders=orders)
+    check_derivatives(lambda x: lax.fft(x, "IRFFT", lengths), _complex(*half), orders=orders)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

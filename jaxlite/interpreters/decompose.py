@@ -35,14 +35,15 @@ def decomposes(primitive: Primitive) -> Callable[[Callable], Callable]:
     def register(fun: Callable[..., Any]) -> Callable[..., Any]:
         memo: dict[Any, ClosedJaxpr] = {}
 
-        def decomposition(avals: list[Any], params: dict[str, Any]) -> ClosedJaxpr:
+        # When a program is compiled its types are settled: 64-bit ones in it stay, whatever the option says by then.
+        def decomposition(avals: list[Any], params: dict[str, Any], enable_x64: bool = True) -> ClosedJaxpr:
             strong = tuple([shaped_array(aval.shape, aval.dtype, False) for aval in avals])
-            key = (strong, tuple(params.items()))
+            key = (strong, tuple(params.items()), enable_x64)
             found = memo.get(key)
             if found is None:
                 if len(memo) >= _MEMO_LIMIT:
                     memo.clear()
-                found = memo[key] = _trace(primitive, fun, strong, params)
+                found = memo[key] = _trace(primitive, fun, strong, params, enable_x64)
             return found
 
         register_decomposition(primitive.name, decomposition)
@@ -56,7 +57,7 @@ def rules_by_parts(primitive: Primitive) -> None:
     """Differentiate and batch a primitive as the operations that it is lowered to. It needs no transpose then."""
 
     def program(args: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
-        return primitive.parts([aval_of(arg) for arg in args], params)
+        return primitive.parts([aval_of(arg) for arg in args], params, bool(config.enable_x64.value))
 
     def results(outs: list[Any], others: list[Any]) -> Any:
         return (outs, others) if primitive.multiple_results else (outs[0], others[0])
@@ -86,14 +87,14 @@ def rules_by_parts(primitive: Primitive) -> None:
     primitive.no_transpose("it is differentiated as the operations that it is made of")
 
 
-def _trace(primitive: Primitive, fun: Callable, avals: tuple[Any, ...], params: dict[str, Any]) -> ClosedJaxpr:
+def _trace(primitive: Primitive, fun: Callable, avals: tuple[Any, ...], params: dict[str, Any],
+           enable_x64: bool) -> ClosedJaxpr:
     def flat(*args: Any) -> Any:
         out = fun(*args, **params)
         return out if primitive.multiple_results else [out]
 
-    # The types are settled: 64-bit ones in the program stay, whatever the option says while it is compiled.
     state = config.enable_x64.state
-    previous = state.swap_local(True)
+    previous = state.swap_local(enable_x64)
     try:
         jaxpr, consts = trace_to_jaxpr(flat, avals, DebugInfo("lowering", primitive.name))
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -122,8 +123,13 @@ def _tile(ctx: Any, x: Any, *, reps: Any) -> Any:
     return ctx.emit1("stablehlo.reshape", wide)
 
 
+_IOTA_LIMIT = 1 << 33  # XLA:CPU of jaxlib 0.12 divides by zero beyond 2**35 or so, and takes the process with it
+
+
 @lowers("iota")
 def _iota(ctx: Any, *, dtype: Any, shape: Any, dimension: int, sharding: Any = None) -> Any:
+    if math.prod(shape) > _IOTA_LIMIT:
+        raise ValueError(f"iota of shape {shape}: more than {_IOTA_LIMIT} elements cannot be compiled")
     return ctx.emit1("stablehlo.iota", iota_dimension=ctx.i64(dimension))
 
 

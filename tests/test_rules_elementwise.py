@@ -248,7 +248,7 @@ def test_batching_equals_a_loop(name: str) -> None:
     if name in ("round", "integer_pow", "conj"):
         call = row.call if row else lax.round
     operands = example(name, row)
-    few = None if row else [(None, 0), (2,)][:len(operands)] if len(operands) == 2 else [(0, 2)]
+    few = [(0, 2)] if len(operands) == 1 else [(None, 0, 2), (None, 0)] if row else [(None, 0), (2,)]
     exact = 0 if name in ("add", "sub", "mul", "neg", "max", "min", "abs") else 3e-6  # vectors round other than scalars
     checks.check_batching(call, operands, in_axes=few, rtol=exact)
 

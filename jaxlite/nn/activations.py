@@ -1,4 +1,8 @@
-"""Activation functions. Each works element by element, in the dtype of its argument (integers become floating)."""
+"""Activation functions. Each works element by element, in the dtype of its argument.
+
+Integers become floating, but for those that `sigmoid` enters (sigmoid, silu, glu), which refuse them, and for those
+that need no floating numbers (relu, hard_tanh, identity).
+"""
 
 from __future__ import annotations
 
@@ -48,8 +52,7 @@ def identity(x: Any) -> Any:
 @api()
 def relu6(x: Any) -> Any:
     """min(max(x, 0), 6). The derivative at 0 and 6 is 0."""
-    check_arrays("relu6", x)
-    return _relu6(as_array(x))
+    return _relu6(_floating("relu6", x))
 
 
 @custom_jvp
@@ -66,8 +69,9 @@ def _relu6_jvp(primals: Any, tangents: Any) -> Any:
 
 @api()
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
-    return lax.logistic(_floating("sigmoid", x))
+    """1 / (1 + exp(-x)). Raises: TypeError for integers."""
+    check_arrays("sigmoid", x)
+    return lax.logistic(as_array(x))
 
 
 @api()
@@ -99,8 +103,9 @@ def soft_sign(x: Any) -> Any:
 
 @api()
 def silu(x: Any) -> Any:
-    """x * sigmoid(x)."""
-    x = _floating("silu", x)
+    """x * sigmoid(x). Raises: TypeError for integers."""
+    check_arrays("silu", x)
+    x = as_array(x)
     return x * lax.logistic(x)
 
 
@@ -209,7 +214,8 @@ def log1mexp(x: Any) -> Any:
 @api("axis")
 def glu(x: Any, axis: int = -1) -> Any:
     """The gated linear unit: the first half of an axis times the sigmoid of the second (Dauphin et al. 2016)."""
-    x = _floating("glu", x)
+    check_arrays("glu", x)
+    x = as_array(x)
     size = aval_of(x).shape[axis]
     if size % 2:
         raise ValueError(f"glu: axis {axis} must have an even size, got {size}")

@@ -1,0 +1,217 @@
+"""Activations against NumPy formulas, their gradients against differences; softmax and relatives; attention; one-hot."""
+
+import numpy as np
+import pytest
+import scipy.special
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import nn
+
+X = np.array([-30.0, -7.5, -2.3, -0.9, -0.2, 0.3, 0.8, 1.7, 5.5, 8.0, 40.0])
+
+
+def near(got, expected, tol=1e-5):
+    got = np.asarray(got)
+    assert got.shape == np.shape(expected)
+    np.testing.assert_allclose(got, expected, rtol=tol, atol=tol)
+
+
+def sigmoid(x):
+    return scipy.special.expit(x)
+
+
+ALPHA, SCALE = 1.6732632423543772, 1.0507009873554805  # of selu: Klambauer et al. 2017
+
+ACTIVATIONS = [
+    (nn.relu, lambda x: np.maximum(x, 0)),
+    (nn.relu6, lambda x: np.clip(x, 0, 6)),
+    (nn.sigmoid, sigmoid),
+    (nn.softplus, lambda x: np.logaddexp(x, 0)),
+    (nn.sparse_plus, lambda x: np.where(x <= -1, 0, np.where(x >= 1, x, (x + 1) ** 2 / 4))),
+    (nn.sparse_sigmoid, lambda x: np.clip((x + 1) / 2, 0, 1)),
+    (nn.soft_sign, lambda x: x / (1 + np.abs(x))),
+    (nn.silu, lambda x: x * sigmoid(x)),
+    (nn.swish, lambda x: x * sigmoid(x)),
+    (nn.mish, lambda x: x * np.tanh(np.logaddexp(x, 0))),
+    (nn.log_sigmoid, scipy.special.log_expit),
+    (nn.elu, lambda x: np.where(x > 0, x, np.expm1(np.minimum(x, 0)))),
+    (nn.celu, lambda x: np.maximum(x, 0) + np.expm1(np.minimum(x, 0))),
+    (nn.selu, lambda x: SCALE * np.where(x > 0, x, ALPHA * np.expm1(np.minimum(x, 0)))),
+    (nn.gelu, lambda x: x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))),
+    (nn.leaky_relu, lambda x: np.where(x > 0, x, 0.01 * x)),
+    (nn.hard_tanh, lambda x: np.clip(x, -1, 1)),
+    (nn.hard_sigmoid, lambda x: np.clip(x / 6 + 0.5, 0, 1)),
+    (nn.hard_silu, lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+    (nn.hard_swish, lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+    (nn.squareplus, lambda x: (x + np.sqrt(x * x + 4)) / 2),
+    (nn.tanh, np.tanh),
+    (nn.identity, lambda x: x),
+]
+
+
+@pytest.mark.parametrize("fun, oracle", ACTIVATIONS, ids=[row[0].__name__ for row in ACTIVATIONS])
+def test_activations(fun, oracle, x64):
+    values, slopes = jax.jit(lambda x: (fun(x), jax.vmap(jax.grad(fun))(x)))(X)
+    assert values.dtype == np.float64
+    near(values, oracle(X), 1e-12)
+    near(slopes, (oracle(X + 1e-6) - oracle(X - 1e-6)) / 2e-6, 1e-7)
+
+
+@pytest.mark.parametrize("fun, oracle", [
+    (lambda x: nn.gelu(x, approximate=False), lambda x: x * scipy.special.ndtr(x)),
+    (lambda x: nn.elu(x, 0.5), lambda x: np.where(x > 0, x, 0.5 * np.expm1(np.minimum(x, 0)))),
+    (lambda x: nn.celu(x, 2.0), lambda x: np.maximum(x, 0) + 2 * np.expm1(np.minimum(x, 0) / 2)),
+    (lambda x: nn.leaky_relu(x, 0.2), lambda x: np.where(x > 0, x, 0.2 * x)),
+    (lambda x: nn.squareplus(x, 1.0), lambda x: (x + np.sqrt(x * x + 1)) / 2),
+], ids=["gelu", "elu", "celu", "leaky_relu", "squareplus"])
+def test_parameters_of_activations(fun, oracle, x64):
+    near(jax.jit(fun)(X), oracle(X), 1e-12)
+
+
+def test_derivatives_at_corners():
+    slopes = jax.grad(lambda x: nn.relu(x[0]) + nn.relu6(x[1]) + nn.relu6(x[2]))(jnp.array([0.0, 0.0, 6.0]))
+    near(slopes, np.zeros(3))
+
+
+def test_gradients_stay_finite_far_out():
+    far = np.array([-1e4, 1e4], np.float32)
+    for fun in (nn.softplus, nn.elu, nn.selu, nn.mish, nn.silu, nn.log_sigmoid):
+        assert np.all(np.isfinite(jax.vmap(jax.grad(fun))(far))), fun
+
+
+def test_dtypes():
+    for fun in (nn.relu, nn.sigmoid, nn.gelu, nn.softmax, nn.softplus, nn.hard_tanh):
+        assert fun(jnp.ones(2, jnp.bfloat16)).dtype == jnp.bfloat16
+    count = np.arange(3)
+    assert nn.relu(count).dtype == np.int32 and nn.hard_tanh(count).dtype == np.int32
+    for fun in (nn.relu6, nn.elu, nn.gelu, nn.softplus, nn.softmax, nn.leaky_relu, nn.soft_sign):
+        assert fun(count).dtype == np.float32
+    for fun in (nn.sigmoid, nn.silu):
+        with pytest.raises(TypeError):
+            fun(count)
+    with pytest.raises(TypeError):
+        nn.relu("text")
+
+
+def test_glu_and_log1mexp(x64):
+    values = np.array([[1.0, -2.0, 0.5, 3.0]])
+    near(nn.glu(values), values[:, :2] * sigmoid(values[:, 2:]), 1e-12)
+    near(nn.glu(values.T, axis=0), (values[:, :2] * sigmoid(values[:, 2:])).T, 1e-12)
+    with pytest.raises((AssertionError, ValueError)):
+        nn.glu(values[:, :3])
+    near(nn.log1mexp(np.array([1e-9, 0.5, 2.0, 30.0])), np.log(-np.expm1(-np.array([1e-9, 0.5, 2.0, 30.0]))), 1e-9)
+
+
+# --- softmax and relatives ---------------------------------------------------------------------------
+
+TABLE = np.array([[1.0, -2.0, 0.5], [1000.0, 999.0, -1000.0]], np.float32)
+MASK = np.array([[True, False, True], [True, True, False]])
+
+
+def test_softmax():
+    for axis in (-1, 0, (0, 1)):
+        near(nn.softmax(TABLE, axis=axis), scipy.special.softmax(TABLE, axis))
+        near(nn.log_softmax(TABLE, axis=axis), scipy.special.log_softmax(TABLE, axis))
+    masked = np.where(MASK, TABLE, -np.inf)
+    near(nn.softmax(TABLE, where=MASK), scipy.special.softmax(masked, -1))
+    near(nn.log_softmax(TABLE, where=MASK), scipy.special.log_softmax(masked, -1))
+    near(nn.softmax(np.array([-np.inf, 0.0], np.float32)), [0.0, 1.0])
+    assert np.all(np.isnan(nn.softmax(np.full(2, -np.inf, np.float32))))
+    assert nn.softmax(np.zeros((0, 3), np.float32)).shape == (0, 3)
+
+
+def test_gradient_of_softmax(x64):
+    x = TABLE[0].astype(float)
+    p = scipy.special.softmax(x)
+    near(jax.jit(jax.jacrev(nn.softmax))(x), np.diag(p) - np.outer(p, p), 1e-12)
+    near(jax.jit(jax.jacfwd(nn.log_softmax))(x), np.eye(3) - p, 1e-12)
+    near(jax.grad(nn.logsumexp)(x), p, 1e-12)
+    gradient = jax.grad(lambda x: nn.softmax(x, where=MASK[0])[0])(np.array([1.0, np.inf, 0.5]))
+    assert np.isfinite(gradient[0]) and np.isfinite(gradient[2])
+
+
+def test_logsumexp():
+    near(nn.logsumexp(TABLE), scipy.special.logsumexp(TABLE))
+    near(nn.logsumexp(TABLE, axis=1, keepdims=True), scipy.special.logsumexp(TABLE, 1, keepdims=True))
+    near(nn.logsumexp(TABLE, axis=1, where=MASK), scipy.special.logsumexp(np.where(MASK, TABLE, -np.inf), 1))
+    weights = np.array([1.0, -2.0, 3.0], np.float32)
+    size, sign = nn.logsumexp(TABLE, axis=1, b=weights, return_sign=True)
+    expected = scipy.special.logsumexp(TABLE.astype(float), 1, b=weights, return_sign=True)
+    near(size, expected[0])
+    near(sign, expected[1])
+    assert np.isnan(nn.logsumexp(np.zeros(2, np.float32), b=np.array([-1, -1], np.float32)))
+    for values, result in (([-np.inf, -np.inf], -np.inf), ([np.inf, 1.0], np.inf), ([-np.inf, 2.0], 2.0)):
+        assert float(nn.logsumexp(np.array(values, np.float32))) == result
+    near(nn.logmeanexp(TABLE, axis=1), scipy.special.logsumexp(TABLE, 1) - np.log(3))
+
+
+def test_standardize():
+    mean, var = TABLE.mean(1, keepdims=True), TABLE.astype(float).var(1, keepdims=True)
+    near(nn.standardize(TABLE), (TABLE - mean) / np.sqrt(var + 1e-5), 1e-4)
+    near(nn.standardize(TABLE, axis=0, mean=0.0, variance=4.0, epsilon=0.0), TABLE / 2)
+    near(nn.standardize(TABLE, algorithm="stable"), (TABLE - mean) / np.sqrt(var + 1e-5), 1e-4)
+
+
+def test_one_hot():
+    classes = np.array([0, 2, 5, -1])
+    expected = np.array([[1, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]])
+    got = nn.one_hot(classes, 3)
+    assert got.dtype == np.float32
+    near(got, expected)
+    near(nn.one_hot(classes, 3, axis=0, dtype=np.int32), expected.T)
+    assert nn.one_hot(classes, 3, dtype=bool).dtype == bool
+    near(nn.one_hot(np.array(1), 3), [0, 1, 0])
+    assert nn.one_hot(np.zeros((2, 0), int), 3).shape == (2, 0, 3)
+
+
+# --- attention ---------------------------------------------------------------------------------------
+
+
+def attention(q, k, v, scale, allowed, bias):
+    """One head at a time, one query at a time."""
+    batch, length, heads, _ = q.shape
+    out = np.zeros(q.shape)
+    for b in range(batch):
+        for h in range(heads):
+            g = h * k.shape[2] // heads
+            for t in range(length):
+                logits = k[b, :, g] @ q[b, t, h] * scale + bias[b, h, t]
+                logits = np.where(allowed[b, h, t], logits, -np.inf)
+                out[b, t, h] = scipy.special.softmax(logits) @ v[b, :, g]
+    return out
+
+
+RNG = np.random.default_rng(0)
+Q, K, V = (RNG.normal(size=shape).astype(np.float32) for shape in ((2, 5, 4, 3), (2, 6, 2, 3), (2, 6, 2, 3)))
+ROW, COLUMN = np.arange(5)[:, None], np.arange(6)
+SOME = (RNG.normal(size=(2, 4, 5, 6)) > 0) | (COLUMN == 1)
+BIAS = RNG.normal(size=(1, 4, 5, 6)).astype(np.float32)
+CASES = {
+    "plain": ({}, True, 0.0),
+    "causal": ({"is_causal": True}, COLUMN <= ROW, 0.0),
+    "mask": ({"mask": SOME}, SOME, 0.0),
+    "bias": ({"bias": BIAS}, True, BIAS),
+    "window": ({"local_window_size": (1, 2)}, (COLUMN >= ROW - 1) & (COLUMN <= ROW + 2), 0.0),
+    "lengths": ({"key_value_seq_lengths": np.array([3, 6])}, (COLUMN < np.array([3, 6])[:, None])[:, None, None], 0.0),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_attention(name):
+    kwargs, allowed, bias = CASES[name]
+    allowed, bias = np.broadcast_to(allowed, (2, 4, 5, 6)), np.broadcast_to(bias, (2, 4, 5, 6))
+    got = jax.jit(lambda q, k, v: nn.dot_product_attention(q, k, v, **kwargs))(Q, K, V)
+    near(got, attention(Q, K, V, 3 ** -0.5, allowed, bias))
+
+
+def test_attention_forms():
+    near(nn.dot_product_attention(Q[0], K[0], V[0], scale=0.3),
+         attention(Q, K, V, 0.3, np.ones((2, 4, 5, 6), bool), np.zeros((2, 4, 5, 6)))[0])
+    assert nn.dot_product_attention(*(jnp.asarray(x, jnp.bfloat16) for x in (Q, K, V))).dtype == jnp.bfloat16
+    gradient = jax.grad(lambda q: jnp.sum(nn.dot_product_attention(q, K, V, is_causal=True)))(Q)
+    assert np.all(np.isfinite(gradient))
+    with pytest.raises(ValueError):
+        nn.dot_product_attention(Q, K, V[:, :5])
+    with pytest.raises(ValueError):
+        nn.dot_product_attention(Q[:, :, :3], K, V)

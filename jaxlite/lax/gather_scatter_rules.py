@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import dtypes
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.batching import Axis, bring, move
@@ -55,17 +54,9 @@ def _gather_transpose(ct: Any, x: Any, indices: Any, *, dimension_numbers: Gathe
                            indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode), None]
 
 
-def _indices_in_front(axis: Axis, indices: Any, dim: int, keep: bool) -> tuple[Any, int]:
-    """Batched indices with their batched axis off the last, which holds the components of a position.
-
-    `keep` says whether the axis' size is counted in the indices' type, which must then be wide enough.
-    """
-    aval = aval_of(indices)
-    if dim == aval.ndim - 1:
-        indices, dim = move(indices, dim, 0), 0
-    if keep and dtypes.iinfo(aval.dtype).max < axis.size:
-        indices = shaping.convert(indices, dtypes.int32, False)
-    return indices, dim
+def _indices_in_front(indices: Any, dim: int) -> tuple[Any, int]:
+    """Batched indices with their batched axis off the last, which holds the components of a position."""
+    return (move(indices, dim, 0), 0) if dim == aval_of(indices).ndim - 1 else (indices, dim)
 
 
 def batch_gather(axis: Axis, args: Sequence[Any], dims: Dims, *, dimension_numbers: GatherDimensionNumbers,
@@ -83,7 +74,7 @@ def batch_gather(axis: Axis, args: Sequence[Any], dims: Dims, *, dimension_numbe
         offset = insert(shift(offset, out_dim), before, out_dim)
         slice_sizes = insert(slice_sizes, d, axis.size)
     else:
-        indices, indices_dim = _indices_in_front(axis, indices, indices_dim, d is not None)
+        indices, indices_dim = _indices_in_front(indices, indices_dim)
         indices_batching = shift(indices_batching, indices_dim)
         positions = [each for each in range(len(offset) + aval_of(indices).ndim - 1) if each not in offset]
         out_dim = positions[indices_dim]
@@ -119,7 +110,7 @@ def batch_scatter(primitive: Primitive, axis: Axis, args: Sequence[Any], dims: D
         target = window[before - 1] + 1 if before else 0
         window = insert(shift(window, target), before, target)
     else:
-        indices, indices_dim = _indices_in_front(axis, indices, indices_dim, True)
+        indices, indices_dim = _indices_in_front(indices, indices_dim)
         indices_batching = shift(indices_batching, indices_dim)
         positions = [each for each in range(len(window) + aval_of(indices).ndim - 1) if each not in window]
         target = positions[indices_dim]

@@ -68,13 +68,9 @@ def aval_of(value: Any) -> Any:
 
     Raises: TypeError if the object is none of these; OverflowError for a Python int that does not fit.
     """
-    try:
-        return AVAL_OF[type(value)](value)
-    except KeyError:
-        pass
     if isinstance(value, Tracer):
         return value.aval
-    handler = _inherited(type(value))
+    handler = AVAL_OF.get(type(value)) or _inherited(type(value))
     if handler is not None:
         return handler(value)
     if hasattr(value, "__jax_array__"):

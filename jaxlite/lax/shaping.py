@@ -20,7 +20,7 @@ from jaxlite.core.jaxpr import Literal
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
-from jaxlite.core.values import aval_of
+from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax.elementwise import require_equal_dtypes
 
 # --- checking static arguments -----------------------------------------------------------------------
@@ -61,10 +61,10 @@ def _check_size(shape: tuple[int, ...]) -> None:
 
 def canonical_axis(axis: Any, rank: int, name: str = "axis") -> int:
     """An axis in [0, rank) from one in [-rank, rank). Raises: NumPy's AxisError, a ValueError, out of that range."""
-    if isinstance(axis, Tracer):
+    if type(axis) is not int and isinstance(axis, Tracer):
         raise errors.ConcretizationTypeError(axis, f"{name} has to be known while tracing; mark the argument static "
                                                    "(static_argnums, static_argnames)")
-    index = operator.index(axis)
+    index = axis if type(axis) is int else operator.index(axis)
     if not -rank <= index < rank:
         raise np.exceptions.AxisError(f"{name} {index} is out of bounds for array of dimension {rank}")
     return index + rank if index < 0 else index
@@ -104,6 +104,8 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 def convert(operand: Any, new_dtype: Any = None, weak_type: bool | None = None) -> Any:
     """`convert_element_type` with control over the weak type; the operand itself if there is nothing to do."""
     aval = aval_of(operand)
+    if aval.dtype is new_dtype and (weak_type is None or aval.weak_type is weak_type) and isinstance(operand, _DEVICE_TYPES):
+        return operand  # the common case, at the price of a few comparisons
     if new_dtype is None:
         dtype = aval.dtype
     elif isinstance(new_dtype, np.dtype) or not isinstance(new_dtype, dtypes.ExtendedDType):
@@ -121,6 +123,7 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool | None = None) 
 
 
 _HOST_TYPES = (bool, int, float, builtins.complex, np.ndarray, np.generic)
+_DEVICE_TYPES = (Tracer, ArrayImpl)
 
 
 @convert_element_type_p.def_stage
@@ -328,7 +331,7 @@ def _transpose_aval(x: Any, *, permutation: tuple[int, ...]) -> ShapedArray:
 
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
     """Reorder the axes: axis i of the result is axis permutation[i] of the operand."""
-    order = _as_ints(permutation)
+    order = permutation if type(permutation) is tuple and {*map(type, permutation)} <= {int} else _as_ints(permutation)
     aval = aval_of(operand)
     if order == tuple(range(aval.ndim)) and not isinstance(operand, _HOST_TYPES):
         return operand
@@ -347,6 +350,8 @@ def _squeeze_aval(x: Any, *, dimensions: tuple[int, ...]) -> ShapedArray:
 
 def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
     """Remove axes of size 1."""
+    if not dimensions and isinstance(array, _DEVICE_TYPES):
+        return array
     rank = aval_of(array).ndim
     axes = tuple(sorted(canonical_axis(axis, rank) for axis in dimensions))
     if len(set(axes)) != len(axes):

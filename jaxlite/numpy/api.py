@@ -20,6 +20,7 @@ from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 from jaxlite.interpreters.eager import eager_trace
 from jaxlite.interpreters.jit import jit
 from jaxlite.lax import shaping
+from lowering.xla import trace_context
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -97,7 +98,7 @@ def is_array_like(x: Any) -> bool:
 def check_arrays(name: str, *args: Any) -> None:
     """Raises TypeError, naming the function and the position, for arguments that are no arrays or scalars."""
     for position, arg in enumerate(args):
-        if type(arg) not in AVAL_OF and not is_array_like(arg):
+        if not isinstance(arg, Tracer) and type(arg) not in AVAL_OF and not is_array_like(arg):
             raise TypeError(f"{name} requires ndarray or scalar arguments, got {type(arg)} at position {position}. "
                             "Convert lists and tuples with jnp.array first.")
 
@@ -141,7 +142,12 @@ def _common(avals: Sequence[Any], adjust: Callable[[Any, bool], tuple[Any, bool]
 
 def promote_dtypes(*args: Any) -> list[Any]:
     """The arguments converted to the one dtype that promotion gives them."""
-    dtype, weak = _common([aval_of(arg) for arg in args], _standard)
+    avals = [aval_of(arg) for arg in args]
+    first = avals[0]
+    if all(aval.dtype is first.dtype and aval.weak_type is first.weak_type for aval in avals):
+        dtype, weak = first.dtype, first.weak_type  # as promotion would say
+    else:
+        dtype, weak = _common(avals, _standard)
     return [shaping.convert(arg, dtype, weak) for arg in args]
 
 
@@ -155,8 +161,7 @@ def promote_dtypes_inexact(*args: Any) -> list[Any]:
 # types: None for nothing, else (dtype, weak_type, shape or None, broadcast_dimensions). An empty plan changes nothing.
 _plans: dict[Any, list[Any]] = {}
 _PLAN_LIMIT = 1 << 14
-_settings = (config.numpy_dtype_promotion.state, config.numpy_rank_promotion.state, config.enable_x64.state)
-_promotion_state, _rank_state, _x64_state = _settings
+_rank_state = config.numpy_rank_promotion.state
 
 
 def _make_plan(name: str, adjust: Callable, avals: tuple[Any, ...]) -> list[Any]:
@@ -194,7 +199,7 @@ def _promoter(adjust: Callable[[Any, bool], tuple[Any, bool]], doc: str) -> Call
             else:
                 check_arrays(name, *args)
                 return promote(name, *unwrapped(args))
-        key = (adjust, *avals, _promotion_state.value, _rank_state.value, _x64_state.value)
+        key = (adjust, *avals, trace_context())
         plan = _plans.get(key)
         if plan is None:
             plan = _make_plan(name, adjust, tuple(avals))

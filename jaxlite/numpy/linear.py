@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -81,7 +82,16 @@ def _core_product(name: str, a: Any, b: Any, left_core: int, right_core: int, pr
     Contracted are the last axis of `a` and the first core axis of `b`.
     """
     a, b, dtype = _operands(name, a, b, preferred)
-    left, right = aval_of(a).shape, aval_of(b).shape
+    left_drop, right_drop, numbers, order = _core_plan(name, aval_of(a).shape, aval_of(b).shape, left_core, right_core, error)
+    a, b = shaping.squeeze(a, left_drop), shaping.squeeze(b, right_drop)
+    out = _product(a, b, *numbers, precision, dtype)
+    return out if order is None else shaping.transpose(out, order)
+
+
+@functools.lru_cache(4096)
+def _core_plan(name: str, left: tuple[int, ...], right: tuple[int, ...], left_core: int, right_core: int,
+               error: type[Exception]) -> tuple[Any, Any, Any, Any]:
+    """Which axes of size 1 to drop, the dimension numbers, and the order of the product's axes (None if it is right)."""
     if len(left) < left_core or len(right) < right_core:
         raise error(f"{name} takes operands of at least {left_core} and {right_core} axes, got shapes {left} and {right}")
     left_axis, right_axis = len(left) - 1, len(right) - right_core
@@ -111,15 +121,14 @@ def _core_product(name: str, a: Any, b: Any, left_core: int, right_core: int, pr
     def place(axis: int, dropped: list[int]) -> int:
         return axis - sum(each < axis for each in dropped)
 
-    a, b = shaping.squeeze(a, left_drop), shaping.squeeze(b, right_drop)
-    batch = ([place(axis - left_skip, left_drop) for axis in shared],
-             [place(axis - right_skip, right_drop) for axis in shared])
-    contract = ([place(left_axis, left_drop)], [place(right_axis, right_drop)])
-    out = _product(a, b, contract, batch, precision, dtype)
+    batch = (tuple(place(axis - left_skip, left_drop) for axis in shared),
+             tuple(place(axis - right_skip, right_drop) for axis in shared))
+    contract = ((place(left_axis, left_drop),), (place(right_axis, right_drop),))
     # dot_general gives the shared axes, then those of a, then those of b: bring them into the order of the operands.
     row, column = [rank] if left_core == 2 else [], [rank + 1] if right_core == 2 else []
     given = [*shared, *left_only, *row, *right_only, *column]
-    return shaping.transpose(out, [given.index(axis) for axis in (*range(rank), *row, *column)])
+    order = tuple(given.index(axis) for axis in (*range(rank), *row, *column))
+    return tuple(left_drop), tuple(right_drop), (contract, batch), None if order == tuple(range(len(order))) else order
 
 
 @api("precision", "preferred_element_type")

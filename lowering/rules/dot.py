@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import ml_dtypes
@@ -31,20 +32,30 @@ PACKED = {"int2": np.dtype(np.int8), "int4": np.dtype(np.int8), "uint2": np.dtyp
            "uint4": np.dtype(np.uint8), "float4_e2m1fn": np.dtype(np.float32)}
 
 
+@functools.cache
+def is_packed(dtype: Any) -> bool:
+    """Whether several elements of a dtype share a byte."""
+    return dtype.name in PACKED
+
+
+@functools.lru_cache(1024)
+def _numbers_text(lhs_contract: Any, rhs_contract: Any, lhs_batch: Any, rhs_batch: Any) -> str:
+    return (f"#stablehlo.dot<lhs_batching_dimensions = {list(lhs_batch)}, rhs_batching_dimensions = {list(rhs_batch)}, "
+            f"lhs_contracting_dimensions = {list(lhs_contract)}, rhs_contracting_dimensions = {list(rhs_contract)}>")
+
+
 @lowers("dot_general")
 def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: Any, preferred_element_type: Any,
                  out_sharding: Any = None) -> Any:
     left, right = ctx.avals_in
     out = ctx.aval_out
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
-    attributes = {"dot_dimension_numbers": ctx.attribute(
-        f"#stablehlo.dot<lhs_batching_dimensions = {list(lhs_batch)}, rhs_batching_dimensions = {list(rhs_batch)}, "
-        f"lhs_contracting_dimensions = {list(lhs_contract)}, rhs_contracting_dimensions = {list(rhs_contract)}>"),
-        "precision_config": precision_config(ctx, precision)}
+    attributes = {"dot_dimension_numbers": ctx.attribute(_numbers_text(lhs_contract, rhs_contract, lhs_batch, rhs_batch)),
+                  "precision_config": precision_config(ctx, precision)}
     lhs_dtype, rhs_dtype, product_dtype = left.dtype, right.dtype, out.dtype
     if lhs_dtype != rhs_dtype and not (_is_float8(lhs_dtype) and _is_float8(rhs_dtype)):
         lhs_dtype = rhs_dtype = out.dtype  # XLA's products are of one dtype
-    if ctx.platform == "cpu" and {lhs_dtype.name, rhs_dtype.name} & PACKED.keys():
+    if ctx.platform == "cpu" and (is_packed(lhs_dtype) or is_packed(rhs_dtype)):
         product_dtype = PACKED.get(out.dtype.name, out.dtype)
         lhs_dtype = rhs_dtype = product_dtype
     name = getattr(precision, "name", "DEFAULT")

@@ -83,7 +83,8 @@ def fold_in(key: Any, data: Any) -> Any:
 def split(key: Any, shape: tuple[int, ...]) -> Any:
     """uint32[..., 2] -> uint32[..., *shape, 2]."""
     if config.threefry_partitionable.value:
-        return _pairs(*_hash(key, *_counters(shape)))
+        # The barrier keeps the hash from being computed again wherever one of the keys is used.
+        return lax.optimization_barrier(_pairs(*_hash(key, *_counters(shape))))
     return lax.reshape(_hash_counts(key, 2 * math.prod(shape)), (*aval_of(key).shape[:-1], *shape, 2))
 
 

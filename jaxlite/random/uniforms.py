@@ -99,8 +99,9 @@ def _ranked(x: Any, rank: int) -> Any:
 
 
 def _uniform(key: Any, shape: tuple[int, ...], dtype: Any, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
-    """Bits make a mantissa: a number in [1, 2), then scaled."""
-    minval, maxval = (_ranked(lax.convert_element_type(x, dtype), len(shape)) for x in (minval, maxval))
+    """Bits make a mantissa: a number in [1, 2), then scaled. Several keys give results along leading axes."""
+    rank = len(aval_of(key).shape) + len(shape)
+    minval, maxval = (_ranked(lax.convert_element_type(x, dtype), rank) for x in (minval, maxval))
     info = dtypes.finfo(dtype)
     mantissa, width = info.nmant, info.bits
     drawn = 8 if mantissa < 8 else width
@@ -185,10 +186,10 @@ def _randint(key: Any, shape: tuple[int, ...], minval: Any, maxval: Any, dtype: 
     largest = kind.type(min(info.max, dtypes.iinfo(kind).max))
     beyond = jnp.greater(maxval, largest)
     low, high = (_ranked(_clip_to(x, dtype), len(shape)) for x in (minval, maxval))
-    first, second = split_key(key)
     width = info.bits
     unsigned = np.dtype(f"uint{width}")
-    upper, lower = _bits(first, width, shape), _bits(second, width, shape)
+    both = _bits(random_split_p.bind(key, shape=(2,)), width, shape)  # by two keys
+    upper, lower = (lax.index_in_dim(both, index, 0, False) for index in (0, 1))
     span = lax.convert_element_type(jnp.subtract(high, low), unsigned)
     span = jnp.where(jnp.less_equal(high, low), unsigned.type(1), span)
     span = jnp.where(jnp.logical_and(beyond, jnp.greater(high, low)), jnp.add(span, unsigned.type(1)), span)

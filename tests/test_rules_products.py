@@ -138,8 +138,9 @@ def test_scaled_products():
     scale = np.float32([[2, 4], [1, 8]])
     fun = lambda x, y, scale: lax.scaled_dot(x, y, lhs_scale=scale, preferred_element_type="float32")
     plain = lambda x, y, scale: jnp.matmul(x * jnp.repeat(scale, 2, axis=1), y)
-    for argnums in (0, 1, 2):
-        got, expected = (jaxlite.grad(lambda *args, f=f: jnp.sum(f(*args) ** 2), argnums)(x, y, scale) for f in (fun, plain))
+    for argnums in (0, 2):
+        got, expected = (jaxlite.jit(jaxlite.grad(lambda *args, f=f: jnp.sum(f(*args) ** 2), argnums))(x, y, scale)
+                         for f in (fun, plain))
         np.testing.assert_allclose(got, expected, rtol=1e-5)
     check_batching(fun, [np.stack([x, -x]), y, scale], [0, None, None])
 

@@ -118,6 +118,12 @@ def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     return manipulation.ravel(self, order)
 
 
+def _compress(self: Any, condition: Any, axis: int | None = None, *, out: None = None, size: int | None = None,
+              fill_value: Any = 0) -> Any:
+    """The slices of an axis at which a condition holds."""
+    return manipulation.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
+
+
 def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:
     """The same bits under another dtype."""
     return creation.view(self, dtype, type)
@@ -142,12 +148,12 @@ def _function(function: Callable) -> Callable:
 
 
 _METHODS: dict[str, Callable] = {
-    "reshape": _reshape, "transpose": _transpose, "astype": _astype, "flatten": _flatten, "view": _view, "copy": _copy,
+    "reshape": _reshape, "transpose": _transpose, "astype": _astype, "flatten": _flatten, "compress": _compress, "view": _view, "copy": _copy,
     **{name: _function(getattr(module, name)) for module, names in (
         (reductions, "all any sum prod max min mean var std ptp cumsum cumprod"),
         (searching, "argmax argmin nonzero searchsorted"),
         (sorting, "sort argsort argpartition"),
-        (manipulation, "ravel repeat squeeze swapaxes compress choose diagonal"),
+        (manipulation, "ravel repeat squeeze swapaxes choose diagonal"),
         (linear, "dot trace"),
         (indexing, "take"),
         (ufuncs, "clip round conj conjugate"),

@@ -23,6 +23,7 @@ from jaxlite.interpreters.staging import trace_to_jaxpr
 from lowering.rules import register_decomposition
 
 _MEMO_LIMIT = 1024
+_parts: dict[str, Callable[..., ClosedJaxpr]] = {}  # by the primitive's name
 
 
 def decomposes(primitive: Primitive) -> Callable[[Callable], Callable]:
@@ -47,7 +48,7 @@ def decomposes(primitive: Primitive) -> Callable[[Callable], Callable]:
             return found
 
         register_decomposition(primitive.name, decomposition)
-        primitive.parts = decomposition
+        _parts[primitive.name] = decomposition
         return fun
 
     return register
@@ -57,7 +58,7 @@ def rules_by_parts(primitive: Primitive) -> None:
     """Differentiate and batch a primitive as the operations that it is lowered to. It needs no transpose then."""
 
     def program(args: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
-        return primitive.parts([aval_of(arg) for arg in args], params, bool(config.enable_x64.value))
+        return _parts[primitive.name]([aval_of(arg) for arg in args], params, bool(config.enable_x64.value))
 
     def results(outs: list[Any], others: list[Any]) -> Any:
         return (outs, others) if primitive.multiple_results else (outs[0], others[0])

@@ -148,7 +148,8 @@ def _function(function: Callable) -> Callable:
 
 
 _METHODS: dict[str, Callable] = {
-    "reshape": _reshape, "transpose": _transpose, "astype": _astype, "flatten": _flatten, "compress": _compress, "view": _view, "copy": _copy,
+    "reshape": _reshape, "transpose": _transpose, "astype": _astype, "flatten": _flatten, "compress": _compress,
+    "view": _view, "copy": _copy,
     **{name: _function(getattr(module, name)) for module, names in (
         (reductions, "all any sum prod max min mean var std ptp cumsum cumprod"),
         (searching, "argmax argmin nonzero searchsorted"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -39,6 +40,16 @@ def _as_pairs(name: str, value: Any, rank: int) -> Any:
 
 
 def _static_pairs(name: str, value: Any, rank: int) -> tuple[tuple[int, int], ...]:
+    if type(value) in (int, tuple):
+        try:
+            return _remembered_pairs(name, value, rank)
+        except TypeError as error:  # a tuple that holds arrays or lists cannot be remembered
+            if "unhashable" not in str(error):
+                raise
+    return _make_pairs(name, value, rank)
+
+
+def _make_pairs(name: str, value: Any, rank: int) -> tuple[tuple[int, int], ...]:
     for leaf in tree_leaves(value):
         if isinstance(leaf, Tracer):
             raise ConcretizationTypeError(leaf, f"the argument {name!r} of jnp.pad decides the shape of its result, so "
@@ -52,6 +63,9 @@ def _static_pairs(name: str, value: Any, rank: int) -> tuple[tuple[int, int], ..
     if (found < 0).any():
         raise ValueError(f"jnp.pad: {name} can't contain negative values, got {value}")
     return tuple((int(low), int(high)) for low, high in _as_pairs(name, found, rank))
+
+
+_remembered_pairs = functools.lru_cache(1024)(_make_pairs)
 
 
 def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any) -> Any:

@@ -48,7 +48,14 @@ def put_array(value: Any, device: Any, committed: bool, copy: bool = False, aval
             with np.errstate(over="ignore"):  # what is too large becomes infinite, as it does in XLA
                 array = array.astype(aval.dtype)
         return xla.device_put(np.ascontiguousarray(array).reshape(array.shape), aval, sharding, device, committed, copy)
-    return put_array(value._base_array, device, committed, copy)  # the buffer behind an extended dtype
+    return aval.dtype.wrap(put_buffer(value, device, committed, copy))
+
+
+def put_buffer(value: Any, device: Any, committed: bool, copy: bool = False, aval: Any = None) -> Any:
+    """`put_array` for executables: of an array of an extended dtype, what is behind it."""
+    if isinstance(value, Array) and hasattr(value, "_base_array"):
+        return put_array(value._base_array, device, committed, copy)
+    return put_array(value, device, committed, copy, aval)
 
 
 def deleted_error(array: Any) -> RuntimeError:

@@ -42,7 +42,7 @@ class Executable:
         self._wrapped = [(index, aval.dtype) for index, aval in enumerate(self.out_avals)
                          if isinstance(aval.dtype, dtypes.ExtendedDType)]
         num_consts = len(closed.consts)
-        self.const_args = [arrays.put_array(value, device, False, copy=type(value) is not ArrayImpl) for value, keep
+        self.const_args = [arrays.put_buffer(value, device, False, copy=type(value) is not ArrayImpl) for value, keep
                            in zip(closed.consts, self.kept, strict=False) if keep]
         self.kept = [True] * len(self.const_args) + self.kept[num_consts:]
         self._kept_arguments = [index for index, keep in enumerate(self.kept[len(self.const_args):]) if keep]
@@ -55,7 +55,7 @@ class Executable:
             arg = args[index]
             if type(arg) is not ArrayImpl or arg.is_deleted() or (
                     arg._sharding is not self._sharding and arrays.device_of(arg) != device):
-                arg = arrays.put_array(arg, device, False, aval=avals[index])
+                arg = arrays.put_buffer(arg, device, False, aval=avals[index])
             inputs.append(arg)
         outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
         for index, dtype in self._wrapped:

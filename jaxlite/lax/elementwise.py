@@ -26,7 +26,8 @@ BITS = "biu"
 REALS = "iuf"
 NUMBERS = "iufc"
 ANY = "biufc"
-_KIND_WORDS = {"b": "bool", "i": "signedinteger", "u": "unsignedinteger", "f": "floating", "c": "complexfloating"}
+_KIND_WORDS = {"b": "bool", "i": "signedinteger", "u": "unsignedinteger", "f": "floating", "c": "complexfloating",
+               "x": "extended"}
 _bool = np.dtype(bool)
 
 
@@ -83,7 +84,7 @@ def require_equal_dtypes(name: str, avals: Sequence[Any]) -> None:
 
 def require_kind(name: str, aval: Any, accepted: str, position: int | None = None) -> None:
     """Raises TypeError unless the operand's dtype is of an accepted kind."""
-    if dtypes.kind(aval.dtype) not in accepted:
+    if (dtypes.kind(aval.dtype) or "x") not in accepted:
         at = "" if position is None else f" at position {position}"
         raise TypeError(f"{name} does not accept dtype {aval.dtype}{at}. Accepted dtypes{at} are subtypes of "
                         f"{kinds_in_words(accepted)}.")
@@ -413,8 +414,8 @@ def atanh(x: Any) -> Any:
 
 # --- comparisons -------------------------------------------------------------------------------------
 
-eq_p = nary("eq", ANY, _to_bool)
-ne_p = nary("ne", ANY, _to_bool)
+eq_p = nary("eq", ANY + "x", _to_bool)
+ne_p = nary("ne", ANY + "x", _to_bool)
 ge_p = nary("ge", "biuf", _to_bool)
 gt_p = nary("gt", "biuf", _to_bool)
 le_p = nary("le", "biuf", _to_bool)

@@ -117,6 +117,8 @@ def as_array(x: Any) -> Any:
     if hasattr(x, "__jax_array__"):
         return x.__jax_array__()
     aval = aval_of(x)
+    if isinstance(aval.dtype, dtypes.ExtendedDType):
+        return x
     return shaping.convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type)
 
 

@@ -104,7 +104,7 @@ def _from_sequence(object: Any, dtype: Any) -> Any:
             for leaf in leaves:
                 if type(leaf) is int:
                     aval_of(leaf)  # OverflowError for what does not fit
-    if any(issubclass(kind, Tracer) or kind is ArrayImpl or hasattr(kind, "__jax_array__") for kind in kinds):
+    if any(issubclass(kind, (Tracer, arrays.Array)) or hasattr(kind, "__jax_array__") for kind in kinds):
         parts, outer = _flat_parts(object, dtype)
         return _joined(*parts, outer=outer, dtype=dtype)
     return np.array(object, dtype)
@@ -144,7 +144,7 @@ def _place(object: Any, dtype: Any, copy: bool, device: Any) -> Any:
     aval = aval_of(0 if dtype is not None and type(object) is int else object)
     weak = dtype is None and aval.weak_type
     target = aval.update(dtype=aval.dtype if dtype is None else dtype, weak_type=weak)
-    if isinstance(object, Tracer) or type(object) is ArrayImpl:
+    if isinstance(object, Tracer) or type(object) is ArrayImpl or isinstance(aval.dtype, dtypes.ExtendedDType):
         if dtypes.kind(aval.dtype) == "c" and dtypes.kind(target.dtype) not in "cb":
             warnings.warn("Casting complex values to real discards the imaginary part",
                           np.exceptions.ComplexWarning, stacklevel=dtypes.user_stacklevel())

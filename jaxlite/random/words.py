@@ -95,7 +95,7 @@ def _gather(name: str, avals: Sequence[Any], x: Any, indices: Any, *, dimension_
             slice_sizes: tuple[int, ...], **params: Any) -> Any:
     rank = len(dimension_numbers.offset_dims) + len(avals[1].shape) - 1
     numbers = dimension_numbers._replace(offset_dims=(*dimension_numbers.offset_dims, rank))
-    params["fill_value"] = None
+    params["fill_value"] = 0xFFFFFFFF  # the words of keys that are not there
     return PRIMITIVES[name].bind(x, indices, dimension_numbers=numbers, slice_sizes=(*slice_sizes, _words(avals)),
                                  **params)
 

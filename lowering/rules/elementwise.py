@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,12 +51,28 @@ for _primitive, _operation in {
     _one_to_one(_primitive, _operation)
 
 
+@functools.cache
+def comparison_type(dtype: Any) -> str:
+    """How StableHLO compares two values of a dtype."""
+    name = dtype.name
+    if name == "bool" or name.startswith("uint"):
+        return "UNSIGNED"
+    return "SIGNED" if name.startswith("int") else "FLOAT"
+
+
 def _comparison(primitive: str, direction: str, kind: str | None = None) -> None:
     @lowers(primitive)
     def rule(ctx: Any, x: Any, y: Any) -> Any:
-        x, y = broadcast_operands(ctx, (x, y))
+        out = ctx.aval_out
+        left, right = ctx.avals_in
+        if left.shape != out.shape or right.shape != out.shape:
+            x, y = broadcast_operands(ctx, (x, y))
+        natural = comparison_type(left.dtype)
         # The total order is one of floats.
-        return ctx.compare(x, y, direction, kind if ctx.avals_in[0].dtype.name.startswith(("float", "bf")) else None)
+        chosen = kind if kind is not None and natural == "FLOAT" and left.dtype.kind != "c" else natural
+        return ctx.emit1("stablehlo.compare", x, y,
+                         comparison_direction=ctx.attribute(f"#stablehlo<comparison_direction {direction}>"),
+                         compare_type=ctx.attribute(f"#stablehlo<comparison_type {chosen}>"))
 
 
 for _direction in ("eq", "ne", "ge", "gt", "le", "lt"):

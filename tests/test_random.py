@@ -10,7 +10,7 @@ import pickle
 import subprocess
 import sys
 
-import ml_dtypes  # noqa: F401  (np.dtype knows 'bfloat16' then)
+import ml_dtypes
 import numpy as np
 import pytest
 import scipy.stats
@@ -18,8 +18,10 @@ import scipy.stats
 import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import lax, random
+from lowering import xla
 
 REFERENCE = json.loads((pathlib.Path(__file__).parent / "data" / "random_reference.json").read_text())
+REFERENCE_JAXLIB = "0.10.2"
 # These go through linear algebra or sums whose order of operations is the compiler's choice: equal up to rounding.
 ROUNDED = ("r.multivariate_normal", "r.orthogonal", "r.ball", "r.dirichlet", "r.maxwell", "r.double_sided_maxwell")
 LONG = ("r.gamma", "r.loggamma", "r.beta", "r.chisquare", "r.f", "r.t", "r.ball", "r.dirichlet", "r.binomial",
@@ -36,8 +38,12 @@ def check_reference(section: str, call: str) -> None:
     want = np.frombuffer(base64.b64decode(data), np.dtype(dtype)).reshape(shape)
     got = np.asarray(eval(call, _names()))
     assert (got.dtype, got.shape) == (want.dtype, want.shape)
-    if call.startswith(ROUNDED):
-        np.testing.assert_allclose(got, want, rtol=1e-12 if dtype in ("float64", "complex128") else 2e-6, atol=1e-6)
+    # Another jaxlib may compute logarithms and the like with another last bit.
+    other = xla.VERSION_TEXT != REFERENCE_JAXLIB and got.dtype.kind not in "biu" and not call.startswith("r.uniform")
+    if call.startswith(ROUNDED) or other:
+        eps = float(ml_dtypes.finfo(got.dtype).eps)
+        wide = np.complex128 if got.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=16 * eps, atol=8 * eps)
     else:
         assert got.tobytes() == want.tobytes(), (got, want)
 

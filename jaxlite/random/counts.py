@@ -6,6 +6,7 @@ go through Hörmann's transformed rejection (1993).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from jaxlite.random.uniforms import _uniform, float_dtype, full_shape, int_dtype
 _i32 = np.dtype(np.int32)
 
 
-def _two_uniforms(key: Any, shape: tuple[int, ...], dtype: Any) -> tuple[Any, Any, Any]:
+def _two_uniforms(key: Any, shape: Sequence[int], dtype: Any) -> tuple[Any, Any, Any]:
     """The next key, and uniform numbers by two more. One hash makes both: half the code to compile."""
     keys = random_split_p.bind(key, shape=(3,))
     both = _uniform(lax.slice_in_dim(keys, 1, 3), shape, dtype)

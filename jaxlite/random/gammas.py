@@ -137,7 +137,7 @@ def _random_gamma_batch(axis: Any, args: Sequence[Any], dims: Sequence[int | Non
 # --- samplers ----------------------------------------------------------------------------------------
 
 
-def _gamma(key: Any, alpha: Any, shape: tuple[int, ...], dtype: Any, log_space: bool = False) -> Any:
+def _gamma(key: Any, alpha: Any, shape: Sequence[int], dtype: Any, log_space: bool = False) -> Any:
     alpha = jnp.broadcast_to(lax.convert_element_type(alpha, dtype), shape)
     return random_gamma_p.bind(key, alpha, log_space=log_space)
 
@@ -194,7 +194,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out
     return jnp.divide(unscaled, jnp.sum(unscaled, axis=-1, keepdims=True))
 
 
-def _chisquare(key: Any, df: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _chisquare(key: Any, df: Any, shape: Sequence[int], dtype: Any) -> Any:
     two = dtype.type(2)
     return lax.mul(lax.exp(_gamma(key, lax.div(df, two), shape, dtype, True)), two)
 
@@ -229,7 +229,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: 
     return lax.mul(normals, lax.sqrt(jnp.divide(half, _gamma(second, half, shape, dtype))))
 
 
-def _generalized_normal(key: Any, p: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _generalized_normal(key: Any, p: Any, shape: Sequence[int], dtype: Any) -> Any:
     first, second = split_key(key)
     inverse = jnp.divide(1, p)
     sizes = _gamma(first, inverse, shape, dtype)

@@ -267,7 +267,8 @@ def check_words(words: Any, impl: Implementation) -> None:
         raise TypeError(f"JAX encountered invalid PRNG key data: expected key_data.shape to end with ({impl.words},); "
                         f"got shape={words.shape} for impl={impl.name}")
     if words.dtype != _u32:
-        raise TypeError(f"JAX encountered invalid PRNG key data: expected key_data.dtype = uint32; got dtype={words.dtype}")
+        raise TypeError("JAX encountered invalid PRNG key data: expected key_data.dtype = uint32; got "
+                        f"dtype={words.dtype}")
 
 
 @random_wrap_p.def_eager
@@ -318,13 +319,14 @@ def lowers_on_words(register: Callable, name: str, rule: Callable[..., Any]) -> 
                                                  config.threefry_partitionable.value))
 
 
-for _name, _rule in {
+_RULES: dict[str, Callable[..., Any]] = {
     "random_seed": lambda avals, seeds, impl: impl.seed(seeds),
     "random_split": lambda avals, keys, shape: avals[0].dtype.impl.split(keys, shape),
     "random_bits": lambda avals, keys, bit_width, shape: avals[0].dtype.impl.random_bits(keys, bit_width, shape),
     "random_wrap": lambda avals, words, impl: words,
     "random_unwrap": lambda avals, keys: keys,
-}.items():
+}
+for _name, _rule in _RULES.items():
     lowers_on_words(register_decomposition, _name, _rule)
 
 

@@ -100,7 +100,7 @@ def _axis(axis: int, rank: int) -> int:
 
 
 @sampler("size", "shape", "replace", "mode", "take_axis")
-def _choice(key: Any, a: Any, p: Any, size: int, shape: tuple[int, ...], replace: bool, mode: str | None,
+def _choice(key: Any, a: Any, p: Any, size: int, shape: Sequence[int], replace: bool, mode: str | None,
             take_axis: int) -> Any:
     draws = math.prod(shape)
     if p is None and replace:

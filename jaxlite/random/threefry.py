@@ -43,7 +43,8 @@ def _hash(key: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
     shape = batch + inner
     leading, trailing = range(len(batch)), range(len(batch), len(shape))
     words = [lax.broadcast_in_dim(lax.index_in_dim(key, word, len(batch), False), shape, leading) for word in (0, 1)]
-    return threefry2x32(*words, *(lax.broadcast_in_dim(x, shape, trailing) for x in (x0, x1)))
+    x0, x1 = (lax.broadcast_in_dim(x, shape, trailing) for x in (x0, x1))
+    return threefry2x32(words[0], words[1], x0, x1)
 
 
 def _counters(shape: Sequence[int]) -> tuple[Any, Any]:
@@ -77,7 +78,7 @@ def seed(value: Any) -> Any:
 def fold_in(key: Any, data: Any) -> Any:
     """New keys from keys uint32[..., 2] and numbers uint32[...]."""
     words = [lax.index_in_dim(key, word, -1, False) for word in (0, 1)]
-    return _pairs(*threefry2x32(*words, lax.full(aval_of(data).shape, np.uint32(0)), data))
+    return _pairs(*threefry2x32(words[0], words[1], lax.full(aval_of(data).shape, np.uint32(0)), data))
 
 
 def split(key: Any, shape: tuple[int, ...]) -> Any:

@@ -69,7 +69,7 @@ def split_key(key: Any, count: int = 2) -> list[Any]:
 # --- bits and uniform numbers ------------------------------------------------------------------------
 
 
-def _bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
+def _bits(key: Any, width: int, shape: Sequence[int]) -> Any:
     return random_bits_p.bind(key, bit_width=width, shape=shape)
 
 
@@ -98,7 +98,7 @@ def _ranked(x: Any, rank: int) -> Any:
     return x if missing <= 0 else lax.broadcast_in_dim(x, (1,) * missing + shape, range(missing, rank))
 
 
-def _uniform(key: Any, shape: tuple[int, ...], dtype: Any, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+def _uniform(key: Any, shape: Sequence[int], dtype: Any, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
     """Bits make a mantissa: a number in [1, 2), then scaled. Several keys give results along leading axes."""
     rank = len(aval_of(key).shape) + len(shape)
     minval, maxval = (_ranked(lax.convert_element_type(x, dtype), rank) for x in (minval, maxval))
@@ -173,7 +173,7 @@ def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any
     return _randint(key, shape, minval, maxval, dtype)
 
 
-def _randint(key: Any, shape: tuple[int, ...], minval: Any, maxval: Any, dtype: Any) -> Any:
+def _randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any) -> Any:
     info = dtypes.iinfo(dtype)
     if info.bits < 32:  # so that maxval, one beyond the largest value, has a place
         wide = [lax.convert_element_type(x, np.int32) for x in (minval, maxval)]
@@ -208,7 +208,7 @@ def _rem(x: Any, y: Any) -> Any:
 # --- normal numbers ----------------------------------------------------------------------------------
 
 
-def _normal(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _normal(key: Any, shape: Sequence[int], dtype: Any) -> Any:
     if dtypes.kind(dtype) == "c":
         real = dtypes.to_floating_dtype(dtype)
         first, second = (lax.convert_element_type(_normal(each, shape, real), dtype) for each in split_key(key))
@@ -277,13 +277,13 @@ def _check_mode(mode: str) -> bool:
     return mode == "high"
 
 
-def _two_uniforms(key: Any, shape: tuple[int, ...], dtype: Any, *limits: Any) -> tuple[Any, Any]:
+def _two_uniforms(key: Any, shape: Sequence[int], dtype: Any, *limits: Any) -> tuple[Any, Any]:
     """Numbers whose second one refines the first, for precision beyond one mantissa."""
     both = _uniform(key, (2, *shape), dtype, *limits)
     return lax.index_in_dim(both, 0, 0, False), lax.index_in_dim(both, 1, 0, False)
 
 
-def _bernoulli(key: Any, p: Any, shape: tuple[int, ...], high: bool = False) -> Any:
+def _bernoulli(key: Any, p: Any, shape: Sequence[int], high: bool = False) -> Any:
     dtype = aval_of(p).dtype
     if not high:
         return jnp.less(_uniform(key, shape, dtype), p)
@@ -309,7 +309,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
     return _bernoulli(key, lax.convert_element_type(p, dtype), full_shape(shape, p), high)
 
 
-def _rademacher(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _rademacher(key: Any, shape: Sequence[int], dtype: Any) -> Any:
     signs = _bernoulli(key, dtypes.default_dtype(float).type(0.5), shape).astype(dtype)
     return lax.sub(lax.mul(np.array(2, dtype)[()], signs), np.array(1, dtype)[()])
 
@@ -323,7 +323,7 @@ def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sh
 # --- one formula from uniform numbers ------------------------------------------------------------------
 
 
-def _exponential(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _exponential(key: Any, shape: Sequence[int], dtype: Any) -> Any:
     return lax.neg(lax.log1p(lax.neg(_uniform(key, shape, dtype))))
 
 
@@ -333,7 +333,7 @@ def exponential(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_s
     return _exponential(key, shape, float_dtype("exponential", dtype))
 
 
-def _gumbel(key: Any, shape: tuple[int, ...], dtype: Any, high: bool = False) -> Any:
+def _gumbel(key: Any, shape: Sequence[int], dtype: Any, high: bool = False) -> Any:
     tiny = dtypes.finfo(dtype).tiny
     if not high:
         return lax.neg(lax.log(lax.neg(lax.log(_uniform(key, shape, dtype, tiny, 1.0)))))
@@ -446,7 +446,7 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sha
     return lax.convert_element_type(lax.add(lax.floor(lax.div(lax.log(u), log_failure)), float_type.type(1)), dtype)
 
 
-def _maxwell(key: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _maxwell(key: Any, shape: Sequence[int], dtype: Any) -> Any:
     points = _normal(key, (*shape, 3), dtype)
     return lax.sqrt(jnp.sum(lax.mul(points, points), axis=-1))
 

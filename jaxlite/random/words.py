@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite import lax
@@ -11,7 +11,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.random.prng import lowers_on_words
 from lowering.rules import register_extended
 
-_EXTENDED = {}
+_EXTENDED: dict[str, Callable[..., Any]] = {}
 
 
 def _on_words(*names: str) -> Any:
@@ -60,7 +60,8 @@ def _zero_like(starts: Sequence[Any]) -> Any:
 
 
 @_on_words("reshape")
-def _reshape(name: str, avals: Sequence[Any], x: Any, *, new_sizes: tuple[int, ...], dimensions: Any, **params: Any) -> Any:
+def _reshape(name: str, avals: Sequence[Any], x: Any, *, new_sizes: tuple[int, ...], dimensions: Any,
+             **params: Any) -> Any:
     if dimensions is not None:
         x = lax.transpose(x, (*dimensions, len(dimensions)))
     return lax.reshape(x, (*new_sizes, _words(avals)))

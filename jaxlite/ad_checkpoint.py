@@ -109,7 +109,8 @@ class checkpoint_policies:
     def save_anything_except_these_names(*names: str) -> Callable[..., bool]:
         """Keep all inner values but for those with these names."""
         refused = frozenset(names)
-        return _remembered("except", refused, lambda primitive, params: primitive is not name_p or params["name"] not in refused)
+        return _remembered("except", refused,
+                           lambda primitive, params: primitive is not name_p or params["name"] not in refused)
 
     @staticmethod
     def save_from_both_policies(first: Callable, second: Callable) -> Callable[..., bool]:

@@ -7,7 +7,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxlite.core import dtypes, source
+from jaxlite.core.array import make_array
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import (
@@ -45,6 +48,12 @@ def _bound(fun: Callable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     return bound.args
 
 
+def _arrays(values: Sequence[Any]) -> list[Any]:
+    """Host scalars and NumPy arrays as arrays: user's rules may ask for shapes and dtypes. No equation is recorded."""
+    return [make_array(value) if isinstance(value, (bool, int, float, complex, np.ndarray, np.generic))
+            and getattr(value, "dtype", None) != dtypes.float0 else value for value in values]
+
+
 def _split(args: Sequence[Any], nondiff: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
     return [args[index] for index in nondiff], [arg for index, arg in enumerate(args) if index not in nondiff]
 
@@ -60,14 +69,15 @@ class _Custom:
     """What custom_jvp and custom_vjp share: how a call becomes an equation."""
 
     _kind = ""
+    __name__: str
 
     def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = ()):
-        functools.update_wrapper(self, fun)
+        functools.update_wrapper(self, fun)  # type: ignore[arg-type]
         self.fun = fun
         self.nondiff_argnums = tuple(sorted(nondiff_argnums))
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else functools.partial(self, instance)
+        return self if instance is None else functools.partial(self, instance)  # type: ignore[misc, operator, arg-type]
 
     def _trace(self, static: list[Any], leaves: list[Any], in_tree: Any) -> tuple[ClosedJaxpr, list[Any], Any]:
         debug = DebugInfo(self._kind, source.function_name(self.fun), None, source.function_location(self.fun))
@@ -160,7 +170,8 @@ class custom_jvp(_Custom):
 
         def rule(*values: Any) -> list[Any]:
             half = len(values) // 2
-            result = jvp(*static, tree_unflatten(in_tree, values[:half]), tree_unflatten(in_tree, values[half:]))
+            result = jvp(*static, tree_unflatten(in_tree, _arrays(values[:half])),
+                         tree_unflatten(in_tree, _arrays(values[half:])))
             if not isinstance(result, (tuple, list)) or len(result) != 2:
                 raise TypeError(f"Custom JVP rule {source.function_name(jvp)} for function {name} must produce a pair (list or "
                                 f"tuple of length two) representing primal and tangent outputs, but got {result}.")
@@ -259,6 +270,7 @@ class custom_vjp(_Custom):
 
         def fwd(primals: Sequence[Any], perturbed: Sequence[bool]) -> tuple[list[Any], list[Any]]:
             nonlocal residual_tree
+            primals = _arrays(primals)
             values: Sequence[Any] = primals
             if symbolic:
                 values = [CustomVJPPrimal(value, flag) for value, flag in zip(primals, perturbed, strict=True)]
@@ -308,7 +320,7 @@ def _checked_cotangents(result: Any, in_tree: Any, in_avals: list[Any], name: st
                             f"of the structure {child}, got {tree}.")
         outs += leaves
     paths = [keystr(path) for path, _ in tree_flatten_with_path(tree_unflatten(in_tree, range(in_tree.num_leaves)))[0]]
-    checked = []
+    checked: list[Any] = []
     for out, aval, path in zip(outs, in_avals, paths, strict=True):
         expected = tangent_aval(aval)
         if out is None or type(out) is Zero or expected.dtype == dtypes.float0:

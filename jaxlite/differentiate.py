@@ -73,6 +73,10 @@ def _checked_tangent(name: str, primal: Any, tangent: Any, path: str) -> Any:
     return tangent
 
 
+def _as_output(value: Any) -> Any:
+    return value if getattr(value, "dtype", None) == dtypes.float0 else as_array(value)  # float0 has no device arrays
+
+
 def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of a function and its derivative along a direction.
 
@@ -100,7 +104,7 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     flat = _Flat(fun, tree, _debug("jvp", fun), has_aux)
     outs, tangents_out = jvp_flat(flat, leaves, directions, flat.debug)
     count = flat.num_outs
-    out = tree_unflatten(flat.out_tree, [as_array(each) for each in outs[:count]])
+    out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     tangent = tree_unflatten(flat.out_tree, [instantiate(each) for each in tangents_out[:count]])
     return (out, tangent, tree_unflatten(flat.aux_tree, outs[count:])) if has_aux else (out, tangent)
 
@@ -132,7 +136,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
                         for flag, aval in zip(program.nonzero[:count], program.out_avals, strict=False)]
         return tree_unflatten(flat.out_tree, tangents_out)
 
-    out = tree_unflatten(flat.out_tree, [as_array(each) for each in outs[:count]])
+    out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     return (out, apply, tree_unflatten(flat.aux_tree, outs[count:])) if has_aux else (out, apply)
 
 
@@ -303,7 +307,7 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
     avals = [_type_of(leaf) for leaf in leaves]
     flat = _Flat(fun, tree, _debug("linear_transpose", fun))
     jaxpr, consts = trace_to_jaxpr(flat, avals, flat.debug)
-    out_avals = [var.aval for var in jaxpr.outvars]
+    out_avals: list[Any] = [var.aval for var in jaxpr.outvars]
 
     def transposed(cotangent: Any) -> Any:
         given, given_tree = tree_flatten(cotangent)

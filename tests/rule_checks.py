@@ -74,33 +74,33 @@ def check_derivatives(fun: Callable, *args: Any, orders: int = 2, tolerance: flo
         return _outputs(fun)(*full)
 
     directions = [draw_like(arg, 10 + index) for index, arg in enumerate(primals)]
-    _check_level(of_varying, primals, directions, orders, tolerance, reverse)
-
-
-def _check_level(fun: Callable, primals: list[Any], directions: list[Any], orders: int, tolerance: float,
-                 reverse: bool) -> None:
-    compiled = _jit(fun)
+    compiled = _jit(of_varying)
     base = compiled(*primals)
     cotangents = [draw_like(each, 50 + index) for index, each in enumerate(base)]
 
     def pull(*values: Any) -> list[Any]:
-        return list(jaxlite.vjp(fun, *values)[1](cotangents))
+        return list(jaxlite.vjp(of_varying, *values)[1](cotangents))
 
-    def derivatives(values: Any, tangents: Any) -> Any:
-        out, tangent = jaxlite.jvp(fun, tuple(values), tuple(tangents))
+    def first(values: Any, tangents: Any) -> Any:
+        out, tangent = jaxlite.jvp(of_varying, tuple(values), tuple(tangents))
         return out, tangent, pull(*values) if reverse else None
 
-    out, tangent, back = _jit(derivatives)(primals, directions)
+    first = _jit(first)
+    out, tangent, back = first(primals, directions)
     _close(out, base, 1e-12, "primal output of jvp")
-    ahead = compiled(*[x + STEP * v for x, v in zip(primals, directions, strict=True)])
-    behind = compiled(*[x - STEP * v for x, v in zip(primals, directions, strict=True)])
-    slope = [(np.asarray(x) - np.asarray(y)) / (2 * STEP) for x, y in zip(ahead, behind, strict=True)]
-    _close(tangent, slope, tolerance, "jvp against differences")
+    ahead, behind = [[x + sign * STEP * v for x, v in zip(primals, directions, strict=True)] for sign in (1, -1)]
+    _close(tangent, _slope(compiled(*ahead), compiled(*behind)), tolerance, "jvp against differences")
     if reverse:
         left, right = _dot(cotangents, tangent), _dot(back, directions)
         assert abs(left - right) <= 1e-9 * max(1.0, abs(left)), f"<ct, J v> = {left}, <J^T ct, v> = {right}"
-        if orders > 1:
-            _check_level(pull, primals, directions, orders - 1, tolerance * 10, reverse=True)
+    if orders > 1:
+        second = _jit(lambda values, tangents: jaxlite.jvp(pull, tuple(values), tuple(tangents))[1])(primals, directions)
+        slope = _slope(first(ahead, directions)[2], first(behind, directions)[2])
+        _close(second, slope, tolerance * 10, "jvp of vjp against differences")
+
+
+def _slope(ahead: Sequence[Any], behind: Sequence[Any]) -> list[Any]:
+    return [(np.asarray(x) - np.asarray(y)) / (2 * STEP) for x, y in zip(ahead, behind, strict=True)]
 
 
 def check_batching(fun: Callable, args: Sequence[Any], in_axes: Sequence[int | None], rtol: float = 1e-5) -> None:

@@ -55,7 +55,8 @@ def test_more_axes_than_xla_has(rng):
 
 
 def test_dtypes(x64):
-    for dtype, result in ((np.int32, np.complex64), (np.int64, np.complex128), (f32, np.complex64), (np.float64, np.complex128)):
+    for dtype, result in ((np.int32, np.complex64), (np.int64, np.complex128), (f32, np.complex64),
+                          (np.float64, np.complex128)):
         assert jnp.fft.fft(np.ones(4, dtype)).dtype == result
     assert jnp.fft.rfft(np.ones(4)).dtype == np.complex128
     assert jnp.fft.irfft(np.ones(4, np.complex128)).dtype == np.float64

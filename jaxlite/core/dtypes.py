@@ -45,6 +45,10 @@ class ExtendedDType:
     itemsize: int
     type: type
 
+    def wrap(self, words: Any) -> Any:
+        """An array of this dtype from the array that holds its words."""
+        raise TypeError(f"arrays of dtype {self.name} do not leave compiled code")
+
     def __repr__(self) -> str:
         return self.name
 

@@ -71,7 +71,8 @@ class BatchTrace(Trace):
         return value if dim is None else BatchTracer(self, value, dim)
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        values, dims = [], []
+        values: list[Any] = []
+        dims: list[int | None] = []
         active = False
         for arg in args:
             if type(arg) is BatchTracer and arg._trace is self:

@@ -204,6 +204,25 @@ from jaxlite.lax.gather_scatter import (
     scatter_sub,
     scatter_sub_p,
 )
+from jaxlite.lax.parallel import (
+    all_gather,
+    all_gather_p,
+    all_to_all,
+    all_to_all_p,
+    axis_index,
+    axis_index_p,
+    axis_size,
+    pbroadcast,
+    pmax,
+    pmean,
+    pmin,
+    ppermute,
+    ppermute_p,
+    pshuffle,
+    psum,
+    psum_scatter,
+    pswapaxes,
+)
 from jaxlite.lax.program import (
     AccuracyMode,
     Tolerance,
@@ -388,6 +407,7 @@ _register_rule_modules(
     "jaxlite.lax.fft_rules",
     "jaxlite.lax.gather_scatter_rules",
     "jaxlite.lax.linalg_rules",
+    "jaxlite.lax.parallel_rules",
     "jaxlite.lax.ragged_rules",
     "jaxlite.lax.reductions_rules",
     "jaxlite.lax.rng_rules",

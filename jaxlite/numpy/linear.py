@@ -82,9 +82,10 @@ def _core_product(name: str, a: Any, b: Any, left_core: int, right_core: int, pr
     Contracted are the last axis of `a` and the first core axis of `b`.
     """
     a, b, dtype = _operands(name, a, b, preferred)
-    left_drop, right_drop, numbers, order = _core_plan(name, aval_of(a).shape, aval_of(b).shape, left_core, right_core, error)
+    left, right = aval_of(a).shape, aval_of(b).shape
+    left_drop, right_drop, (contract, batch), order = _core_plan(name, left, right, left_core, right_core, error)  # type: ignore[arg-type]
     a, b = shaping.squeeze(a, left_drop), shaping.squeeze(b, right_drop)
-    out = _product(a, b, *numbers, precision, dtype)
+    out = _product(a, b, contract, batch, precision, dtype)
     return out if order is None else shaping.transpose(out, order)
 
 

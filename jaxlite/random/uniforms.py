@@ -188,7 +188,8 @@ def _randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: An
     low, high = (_ranked(_clip_to(x, dtype), len(shape)) for x in (minval, maxval))
     width = info.bits
     unsigned = np.dtype(f"uint{width}")
-    both = _bits(random_split_p.bind(key, shape=(2,)), width, shape)  # by two keys
+    # A loop over the two keys: the hash is compiled once, and apart from the divisions, which XLA cannot vectorise.
+    both = lax.map(lambda key: _bits(key, width, shape), random_split_p.bind(key, shape=(2,)))
     upper, lower = (lax.index_in_dim(both, index, 0, False) for index in (0, 1))
     span = lax.convert_element_type(jnp.subtract(high, low), unsigned)
     span = jnp.where(jnp.less_equal(high, low), unsigned.type(1), span)

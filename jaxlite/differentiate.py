@@ -181,7 +181,7 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
     program.jaxpr = program.jaxpr.replace(outvars=program.jaxpr.outvars[:sum(program.nonzero[:count])])
     out_avals = [aval_of(out) for out in outs[:count]]
     pull = Partial(functools.partial(_pull_back, program, nonzero, avals, count, tree, flat.out_tree, out_avals))
-    out = tree_unflatten(flat.out_tree, outs[:count])
+    out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     return out, pull, tree_unflatten(flat.aux_tree, outs[count:]) if has_aux else None
 
 

@@ -23,9 +23,12 @@ _i32 = np.dtype(np.int32)
 
 
 def _two_uniforms(key: Any, shape: Sequence[int], dtype: Any) -> tuple[Any, Any, Any]:
-    """The next key, and uniform numbers by two more. One hash makes both: half the code to compile."""
+    """The next key, and uniform numbers by two more.
+
+    The loop keeps the hash, which XLA vectorises, in a kernel of its own, apart from logarithms and divisions.
+    """
     keys = random_split_p.bind(key, shape=(3,))
-    both = _uniform(lax.slice_in_dim(keys, 1, 3), shape, dtype)
+    both = lax.map(lambda key: _uniform(key, shape, dtype), lax.slice_in_dim(keys, 1, 3))
     return tuple(lax.index_in_dim(x, index, 0, False) for x, index in ((keys, 0), (both, 0), (both, 1)))
 
 

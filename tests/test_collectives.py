@@ -67,14 +67,16 @@ def test_values_and_derivatives(fun, oracle, linear):
     def everything(x, ct):
         mapped = jax.vmap(fun, in_axes=1, axis_name="i")
         out, pull = jax.vjp(mapped, x)
-        return out, jax.jvp(mapped, (x,), (jnp.cos(x),))[1], pull(ct)[0]
+        inside = jax.vmap(lambda x, ct: jax.vjp(fun, x)[1](ct)[0], in_axes=(1, 0), out_axes=1, axis_name="i")
+        return out, jax.jvp(mapped, (x,), (jnp.cos(x),))[1], pull(ct)[0], inside(x, ct)
 
     moved, expected = np.swapaxes(X, 0, 1), oracle(X)  # the examples along axis 1
     ct = np.sin(np.arange(expected.size, dtype=np.float32)).reshape(expected.shape)
-    out, tangent, back = jax.jit(everything)(moved, ct)
+    out, tangent, back, inside = jax.jit(everything)(moved, ct)
     near(out, expected)
     left, right = np.sum(ct * np.asarray(tangent)), np.sum(np.cos(moved) * np.asarray(back))
     assert abs(left - right) < 1e-3 * max(1, abs(left))
+    near(inside, back)  # collectives transposed as such, before vmap sees them
     if linear:
         near(tangent, oracle(np.cos(X)))
 

@@ -421,6 +421,35 @@ def test_vmap_over_rbg_keys_uses_the_first():
 def test_gradients_pass_by_keys(keys):
     value, slope = jaxlite.value_and_grad(lambda x, key: x**2 * random.normal(key))(3.0, keys[0])
     np.testing.assert_allclose(slope, 2 / 3 * value, rtol=1e-6)
+    _, pull = jaxlite.vjp(lambda x, key: x * random.normal(key), 2.0, keys[0])
+    slope, none = pull(1.0)
+    assert slope == random.normal(keys[0]) and none.dtype == jaxlite.dtypes.float0
+
+
+def test_keys_through_a_differentiated_loop(keys):
+    def loss(weight, key):
+        def step(carry, _):
+            total, key = carry
+            key, drawn = random.split(key)
+            return (jnp.where(random.bernoulli(drawn, 0.5, (3,)), total * weight, total + 1), key), None
+
+        return lax.scan(step, (jnp.ones(3), key), None, length=3)[0][0].sum()
+
+    step = 1e-2
+    want = [(loss(2 + step, key) - loss(2 - step, key)) / (2 * step) for key in keys]
+    np.testing.assert_allclose([jaxlite.grad(loss)(2.0, key) for key in keys], want, rtol=1e-3)
+    np.testing.assert_allclose(jaxlite.vmap(jaxlite.grad(loss), (None, 0))(2.0, keys), want, rtol=1e-3)
+
+
+def test_vmap_of_branches_and_loops_on_keys(keys):
+    def branch(predicate, key):
+        return lax.cond(predicate, lambda key: random.fold_in(key, 1), lambda key: key, key)
+
+    got = jaxlite.vmap(branch)(jnp.array([True, False, True]), keys)
+    assert words(got).tolist() == [words(random.fold_in(key, 1) if index != 1 else key).tolist()
+                                   for index, key in enumerate(keys)]
+    counts = jaxlite.vmap(random.poisson)(keys, jnp.array([1.0, 20.0, 100.0]))
+    assert counts.tolist() == [int(random.poisson(key, rate)) for key, rate in zip(keys, (1.0, 20.0, 100.0))]
 
 
 def test_gamma_is_differentiable_in_alpha():

@@ -109,8 +109,8 @@ def from_short_name(name: str) -> np.dtype:
 
 
 def kind(dtype: Any) -> str:
-    """One letter: b, i, u, f or c, for all dtypes of arrays, NumPy's and ml_dtypes' alike; "" for any other."""
-    return _KIND.get(dtype, "")
+    """One letter: b, i, u, f or c, for all dtypes of numbers, NumPy's and ml_dtypes' alike; x for any other."""
+    return _KIND.get(dtype, "x")
 
 
 # --- From what users write to a dtype ----------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def require_equal_dtypes(name: str, avals: Sequence[Any]) -> None:
 
 def require_kind(name: str, aval: Any, accepted: str, position: int | None = None) -> None:
     """Raises TypeError unless the operand's dtype is of an accepted kind."""
-    if (dtypes.kind(aval.dtype) or "x") not in accepted:
+    if dtypes.kind(aval.dtype) not in accepted:
         at = "" if position is None else f" at position {position}"
         raise TypeError(f"{name} does not accept dtype {aval.dtype}{at}. Accepted dtypes{at} are subtypes of "
                         f"{kinds_in_words(accepted)}.")

@@ -189,6 +189,8 @@ def default_fill_value(dtype: Any) -> Any:
         return np.nan  # one object: NaN is equal to itself only as that
     if kind == "b":
         return True
+    if kind == "x":
+        return None  # decided by what lies behind the dtype
     limits = dtypes.iinfo(dtype)
     return int(limits.min if kind == "i" else limits.max)
 

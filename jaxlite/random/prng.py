@@ -19,6 +19,7 @@ from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import AVAL_OF, aval_of
+from jaxlite.interpreters.jvp import def_zero
 from jaxlite.interpreters.staging import trace_to_jaxpr
 from jaxlite.random import rbg, threefry
 from lowering.rules import register_decomposition
@@ -284,6 +285,7 @@ def _random_unwrap_eager(keys: Any) -> Any:
 
 
 for _primitive in (random_seed_p, random_split_p, random_fold_in_p, random_bits_p, random_wrap_p, random_unwrap_p):
+    def_zero(_primitive)
     _primitive.no_transpose("keys and bits are not linear in anything")
 
 

@@ -135,14 +135,18 @@ class JVPTracer(Tracer):
 
 
 class JVPTrace(Trace):
-    """Applies primitives to primals and tangents, both under the trace around it."""
+    """Applies primitives to primals and tangents. `inner` is the trace that rules run under: the one around it."""
 
-    __slots__ = ("parent",)
+    __slots__ = ("parent", "inner")
 
     def __init__(self, parent: Trace, debug_info: DebugInfo | None = None):
         super().__init__(debug_info)
         load_rules()
-        self.parent = parent
+        self.parent = self.inner = parent
+
+    def rule(self, primitive: Any) -> Callable:
+        """What maps primals and tangents of a primitive's operands to those of its results."""
+        return jvp_rule(primitive)
 
     def split(self, value: Any) -> tuple[Any, Any]:
         """The primal and the tangent of any value."""
@@ -168,8 +172,8 @@ class JVPTrace(Trace):
             return self.parent.apply(primitive, args, params)
         tangents = [zero_for(primal) if tangent is None else tangent
                     for primal, tangent in zip(primals, tangents, strict=True)]
-        with set_trace(self.parent):
-            primal_out, tangent_out = jvp_rule(primitive)(primals, tangents, **params)
+        with set_trace(self.inner):
+            primal_out, tangent_out = self.rule(primitive)(primals, tangents, **params)
         if primitive.multiple_results:
             return [self.join(primal, tangent) for primal, tangent in zip(primal_out, tangent_out, strict=True)]
         return self.join(primal_out, tangent_out)

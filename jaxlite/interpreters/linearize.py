@@ -12,18 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var, eval_jaxpr
-from jaxlite.core.primitive import load_rules
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.jvp import JVPTracer, Zero, instantiate, jvp_rule, tangent_aval, zero_for
+from jaxlite.interpreters.jvp import JVPTrace, Zero, instantiate, jvp_rule, tangent_aval
 from jaxlite.interpreters.staging import StagedTracer, StagingTrace, hoist_consts
 from lowering.passes.dce import live_parts
-
-
-class LinearizeTracer(JVPTracer):
-    """A primal with a tangent that is a value of the staged linear program."""
-
-    __slots__ = ()
 
 
 class _SplitTrace(Trace):
@@ -43,47 +36,18 @@ class _SplitTrace(Trace):
         return self.parent.apply(primitive, args, params)
 
 
-class LinearizeTrace(Trace):
+class LinearizeTrace(JVPTrace):
     """Applies primitives to primals under the trace around it, and stages what happens to tangents."""
 
-    __slots__ = ("parent", "tangents", "_split")
+    __slots__ = ("tangents",)
 
     def __init__(self, parent: Trace, debug_info: DebugInfo | None = None):
-        super().__init__(debug_info)
-        load_rules()
-        self.parent = parent
+        super().__init__(parent, debug_info)
         self.tangents = StagingTrace(debug_info)
-        self._split = _SplitTrace(parent, self.tangents)
+        self.inner = _SplitTrace(parent, self.tangents)
 
-    def join(self, primal: Any, tangent: Any) -> Any:
-        return primal if type(tangent) is Zero else LinearizeTracer(self, primal, tangent)  # type: ignore[arg-type]
-
-    def split(self, value: Any) -> tuple[Any, Any]:
-        if type(value) is LinearizeTracer and value._trace is self:
-            return value.primal, value.tangent
-        return value, zero_for(value)
-
-    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        primals, tangents = [], []
-        active = False
-        for arg in args:
-            if type(arg) is LinearizeTracer and arg._trace is self:
-                primals.append(arg.primal)
-                tangents.append(arg.tangent)
-                active = True
-            else:
-                primals.append(arg)
-                tangents.append(None)
-        if not active:
-            return self.parent.apply(primitive, args, params)
-        tangents = [zero_for(primal) if tangent is None else tangent
-                    for primal, tangent in zip(primals, tangents, strict=True)]
-        rule = primitive.linearize or jvp_rule(primitive)
-        with set_trace(self._split):
-            primal_out, tangent_out = rule(primals, tangents, **params)
-        if primitive.multiple_results:
-            return [self.join(primal, tangent) for primal, tangent in zip(primal_out, tangent_out, strict=True)]
-        return self.join(primal_out, tangent_out)
+    def rule(self, primitive: Any) -> Callable:
+        return primitive.linearize or jvp_rule(primitive)
 
 
 class LinearProgram:

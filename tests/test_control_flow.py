@@ -696,3 +696,15 @@ def test_collatz_lengths():
 
     numbers = np.arange(1, 30, dtype=np.int32)
     assert jit(lambda ns: lax.map(length, ns))(numbers).tolist() == [plain(int(n)) for n in numbers]
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 7, 10])
+def test_map_in_batches_equals_a_loop(batch_size):
+    xs = {"a": np.arange(7, dtype=np.float32), "b": np.arange(21, dtype=np.float32).reshape(7, 3)}
+
+    def f(x):
+        return {"s": lax.add(x["a"], lax.reduce_sum(x["b"], (0,))), "b": lax.neg(x["b"])}
+
+    out = lax.map(f, xs, batch_size=batch_size)
+    np.testing.assert_array_equal(out["s"], xs["a"] + xs["b"].sum(1))
+    np.testing.assert_array_equal(out["b"], -xs["b"])

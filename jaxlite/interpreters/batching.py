@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxlite.core import source
 from jaxlite.core.aval import shaped_array
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import aval_of
+from jaxlite.interpreters.jit import flatten_outputs
 from jaxlite.interpreters.jvp import add_any_p
 from jaxlite.interpreters.staging import hoist_consts, trace_to_jaxpr
+from lowering import xla
+
+_registry = xla.pytree_registry
 
 
 class Axis:
@@ -110,6 +115,22 @@ def batching_rule(primitive: Any) -> Callable:
     if type(rule) is NoRule:
         raise NotImplementedError(f"'{primitive}' cannot be batched: {rule.reason}")
     return rule
+
+
+def over_leading_axis(fun: Callable, *args: Any) -> Any:
+    """`fun` of pytrees mapped over axis 0 of all leaves of its arguments; results have the mapped axis in front."""
+    leaves, tree = _registry.flatten(args)
+    axis = Axis(aval_of(leaves[0]).shape[0])
+    debug = DebugInfo("vmap", source.function_name(fun), None, source.function_location(fun))
+    out_tree: Any = None
+
+    def flat(*values: Any) -> list[Any]:
+        nonlocal out_tree
+        outs, out_tree = flatten_outputs(fun(*tree.unflatten(values)), debug)
+        return outs
+
+    outs, dims = batch_flat(flat, leaves, [0] * len(leaves), axis, debug)
+    return out_tree.unflatten([bring_to_front(out, dim, axis.size) for out, dim in zip(outs, dims, strict=True)])
 
 
 class axis_scope:

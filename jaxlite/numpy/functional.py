@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite import lax
 from jaxlite.core.tree import tree_flatten, tree_map
 from jaxlite.core.values import aval_of
+from jaxlite.interpreters.batching import over_leading_axis
 from jaxlite.lax import shaping
 from jaxlite.numpy import reductions
 from jaxlite.numpy.api import api, as_array, check_arrays
@@ -62,10 +62,10 @@ def array_equiv(a1: Any, a2: Any) -> Any:
 
 
 def _map_leading(function: Callable, arrays: Sequence[Any], batch: tuple[int, ...]) -> Any:
-    """Apply to each index of the shared leading axes, in one compiled loop; stack the results' leaves."""
+    """Apply to each index of the shared leading axes, all at once; stack the results' leaves."""
     size = int(np.prod(batch, dtype=np.int64))
     flat = [shaping.reshape(array, (size, *aval_of(array).shape[len(batch):])) for array in arrays]
-    results = lax.map(lambda slices: function(*slices), tuple(flat))
+    results = over_leading_axis(function, *flat)
     return tree_map(lambda leaf: shaping.reshape(leaf, batch + aval_of(leaf).shape[1:]), results)
 
 

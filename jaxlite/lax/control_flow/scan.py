@@ -17,6 +17,7 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
+from jaxlite.interpreters.batching import over_leading_axis
 from jaxlite.lax.control_flow.bodies import (
     Body,
     Carry,
@@ -27,8 +28,8 @@ from jaxlite.lax.control_flow.bodies import (
     shared,
     trace_body,
 )
-from jaxlite.lax.shaping import broadcast_in_dim, concatenate
-from jaxlite.lax.slicing import dynamic_index_in_dim, index_in_dim
+from jaxlite.lax.shaping import broadcast_in_dim, concatenate, reshape
+from jaxlite.lax.slicing import dynamic_index_in_dim, index_in_dim, slice_in_dim
 
 scan_p = Primitive("scan", multiple_results=True, memoise=False)
 
@@ -227,7 +228,7 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None) -> Any:
     Args:
       f: from an element of `xs` to a pytree of arrays.
       xs: a pytree of arrays with leading axes of one size.
-      batch_size: how many elements may be computed at a time; it never changes the result.
+      batch_size: how many elements are computed at a time, vectorised; default one.
 
     Returns: what `f` gives, each leaf with a new leading axis.
 
@@ -242,9 +243,24 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None) -> Any:
         raise ValueError(f"lax.map: batch_size must not be negative, got {batch_size}.")
     xs_leaves, _, xs_avals = flatten_values("xs of map", xs)
     length = _length("map", xs, xs_avals, None)
+    if batch_size:
+        return _map_in_batches(f, xs, length, operator.index(batch_size))
     if runs_in_python():
         return _python_scan(lambda carry, x: (carry, f(x)), (), xs, length, False)[1]
     return scan_steps("map", f, _element, (xs,), (), 0, xs_leaves, length, False, 1)[1]
+
+
+def _map_in_batches(f: Callable, xs: Any, length: int, size: int) -> Any:
+    """`map` over batches of `size` elements, and over what is left at the end at once."""
+    count, rest = divmod(length, size)
+    parts = []
+    if count:
+        batches = tree_map(lambda x: reshape(slice_in_dim(x, 0, count * size), (count, size, *aval_of(x).shape[1:])), xs)
+        stacked = map(lambda batch: over_leading_axis(f, batch), batches)
+        parts.append(tree_map(lambda y: reshape(y, (count * size, *aval_of(y).shape[2:])), stacked))
+    if rest or not count:
+        parts.append(over_leading_axis(f, tree_map(lambda x: slice_in_dim(x, count * size, length), xs)))
+    return parts[0] if len(parts) == 1 else tree_map(lambda *ys: concatenate(ys, 0), *parts)
 
 
 def _element(f: Callable, x: Any) -> tuple[Any, Any]:

@@ -103,9 +103,12 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 
 def convert(operand: Any, new_dtype: Any = None, weak_type: bool | None = None) -> Any:
     """`convert_element_type` with control over the weak type; the operand itself if there is nothing to do."""
-    aval = aval_of(operand)
-    if aval.dtype is new_dtype and (weak_type is None or aval.weak_type is weak_type) and isinstance(operand, _DEVICE_TYPES):
-        return operand  # the common case, at the price of a few comparisons
+    if isinstance(operand, _DEVICE_TYPES):
+        aval = operand.aval
+        if aval.dtype is new_dtype and (weak_type is None or aval.weak_type is weak_type):
+            return operand  # the common case, at the price of a few comparisons
+    else:
+        aval = aval_of(operand)
     if new_dtype is None:
         dtype = aval.dtype
     elif isinstance(new_dtype, np.dtype) or not isinstance(new_dtype, dtypes.ExtendedDType):

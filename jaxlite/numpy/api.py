@@ -293,12 +293,23 @@ def canonical_axes(axis: Any, rank: int) -> tuple[int, ...]:
 
     Raises: ValueError for axes out of range or named twice.
     """
-    if axis is None:
-        return tuple(range(rank))
-    axes = axis if isinstance(axis, (tuple, list)) else (axis,)
+    if type(axis) in _PLAIN_AXES:
+        return _remembered_axes(axis, rank)
+    return _make_axes(axis if isinstance(axis, (tuple, list)) else (axis,), rank)
+
+
+_PLAIN_AXES = (int, type(None))
+
+
+@functools.lru_cache(1024)
+def _remembered_axes(axis: int | None, rank: int) -> tuple[int, ...]:
+    return tuple(range(rank)) if axis is None else _make_axes((axis,), rank)
+
+
+def _make_axes(axes: Any, rank: int) -> tuple[int, ...]:
     result = tuple(shaping.canonical_axis(each, rank) for each in axes)
     if len(set(result)) != len(result):
-        raise ValueError(f"duplicate value in 'axis': {axis}")
+        raise ValueError(f"duplicate value in 'axis': {axes}")
     return result
 
 

@@ -14,14 +14,20 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
+from jaxlite.lax.dot import canonicalize_precision, dot_general_p
 from jaxlite.numpy import reductions, ufuncs
 from jaxlite.numpy.api import api, as_arrays, canonical_axes, check_arrays, is_complex, promote_dtypes
 
 
 def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any]:
     """Both operands in one dtype, and the dtype to accumulate in."""
+    if preferred is None and isinstance(a, Tracer) and isinstance(b, Tracer):
+        left, right = a.aval, b.aval
+        if left.dtype is right.dtype and left.weak_type is right.weak_type:
+            return a, b, left.dtype
     check_arrays(name, a, b)
     a, b = promote_dtypes(a, b)
     if preferred is not None:
@@ -31,7 +37,8 @@ def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any]
 
 def _product(a: Any, b: Any, contract: Any, batch: Any, precision: Any, dtype: Any) -> Any:
     weak = aval_of(a).weak_type and aval_of(b).weak_type
-    out = lax.dot_general(a, b, (contract, batch), precision, dtype)
+    out = dot_general_p.bind(a, b, dimension_numbers=(contract, batch), precision=canonicalize_precision(precision),
+                             preferred_element_type=dtype, out_sharding=None)
     return shaping.convert(out, None, True) if weak else out
 
 

@@ -6,6 +6,7 @@ Order statistics and histograms are in `statistics.py`.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -31,8 +32,14 @@ def _keep(result: Any, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: 
     """Put reduced axes back with size 1."""
     if not keepdims:
         return result
-    return shaping.broadcast_in_dim(result, [1 if axis in axes else size for axis, size in enumerate(shape)],
-                                    [axis for axis in range(len(shape)) if axis not in axes])
+    kept, dimensions = _kept(shape, axes)
+    return shaping.broadcast_in_dim(result, kept, dimensions)
+
+
+@functools.lru_cache(1024)
+def _kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    return (tuple(1 if axis in axes else size for axis, size in enumerate(shape)),
+            tuple(axis for axis in range(len(shape)) if axis not in axes))
 
 
 def _lowest(dtype: Any) -> Any:
@@ -259,11 +266,16 @@ def _mean_dtypes(name: str, a: Any, dtype: Any) -> tuple[Any, Any]:
     return computation, result
 
 
+@functools.lru_cache(1024)
+def _number(count: int, dtype: Any) -> Any:
+    """A count as a scalar of a dtype."""
+    part = {dtypes.complex64: np.float32, dtypes.complex128: np.float64}.get(dtype, dtype)
+    return np.asarray(count).astype(part).astype(dtype)[()]
+
+
 def _divide(total: Any, count: Any) -> Any:
     if isinstance(count, int):
-        dtype = aval_of(total).dtype
-        part = {dtypes.complex64: np.float32, dtypes.complex128: np.float64}.get(dtype, dtype)
-        return lax.div(total, np.asarray(count).astype(part).astype(dtype)[()])
+        return lax.div(total, _number(count, aval_of(total).dtype))
     return ufuncs.true_divide(total, shaping.convert(count, aval_of(total).dtype))
 
 

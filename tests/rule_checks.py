@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import jaxlite
+from jaxlite.core.primitive import PRIMITIVES, NoRule, load_rules
 from jaxlite.vectorize import vmap
 
 STEP = 1e-6
@@ -53,6 +54,16 @@ def _close(got: Sequence[Any], expected: Sequence[Any], tolerance: float, what: 
         assert one.shape == other.shape, what
         scale = max(1.0, float(np.max(np.abs(other), initial=0)))
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * scale, err_msg=what)
+
+
+def check_rules_exist(name: str, linear: bool) -> None:
+    """A primitive has its rules, or a reason why it has none by nature; a linear one has a transpose."""
+    load_rules()
+    primitive = PRIMITIVES[name]
+    for rule in (primitive.jvp, primitive.batching):
+        assert callable(rule) or type(rule) is NoRule
+    if linear:
+        assert callable(primitive.transpose)
 
 
 def check_derivatives(fun: Callable, *args: Any, orders: int = 2, tolerance: float = 2e-7, reverse: bool = True) -> None:

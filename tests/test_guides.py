@@ -96,28 +96,18 @@ def permissive_sum(x: Any) -> Any:
     return jnp.sum(jnp.array(x))
 
 
+SUM_OF_SINES = """\
+{ lambda ; a:f32[8] b:f32[8]. let
+    c:f32[8] = sin b
+    d:f32[8] = mul c 3.0:f32[]
+    e:f32[8] = add a d
+    f:f32[] = reduce_sum[axes=(0,) out_sharding=None] e
+  in (f,) }"""  # the guide writes one computation in three ways
+
 PROGRAMS: dict[str, tuple[Callable, tuple, str]] = {
-    "func1": (func1, (jnp.zeros(8), jnp.ones(8)), """\
-{ lambda ; a:f32[8] b:f32[8]. let
-    c:f32[8] = sin b
-    d:f32[8] = mul c 3.0:f32[]
-    e:f32[8] = add a d
-    f:f32[] = reduce_sum[axes=(0,) out_sharding=None] e
-  in (f,) }"""),
-    "func3": (func3, (jnp.zeros(8), jnp.ones(8)), """\
-{ lambda ; a:f32[8] b:f32[8]. let
-    c:f32[8] = sin b
-    d:f32[8] = mul c 3.0:f32[]
-    e:f32[8] = add a d
-    f:f32[] = reduce_sum[axes=(0,) out_sharding=None] e
-  in (f,) }"""),
-    "func4": (func4, ((jnp.zeros(8), jnp.ones(8)),), """\
-{ lambda ; a:f32[8] b:f32[8]. let
-    c:f32[8] = sin b
-    d:f32[8] = mul c 3.0:f32[]
-    e:f32[8] = add a d
-    f:f32[] = reduce_sum[axes=(0,) out_sharding=None] e
-  in (f,) }"""),
+    "func1": (func1, (jnp.zeros(8), jnp.ones(8)), SUM_OF_SINES),
+    "func3": (func3, (jnp.zeros(8), jnp.ones(8)), SUM_OF_SINES),
+    "func4": (func4, ((jnp.zeros(8), jnp.ones(8)),), SUM_OF_SINES),
     "switch": (one_of_three, (1, 5.0), """\
 { lambda ; a:i32[] b:f32[]. let
     c:i32[] = convert_element_type[new_dtype=int32 weak_type=False] a

@@ -31,7 +31,7 @@ def is_linear(operand: Any) -> bool:
 
 
 def transpose_rule(primitive: Any) -> Callable:
-    """A primitive's rule. Raises: NotImplementedError that says whether there is none by nature."""
+    """A primitive's rule. Raises: NotImplementedError if it is not written, ValueError if there is none by nature."""
     rule = primitive.transpose
     if rule is None:
         raise NotImplementedError(f"Transpose rule (for reverse-mode differentiation) for '{primitive}' not implemented")

@@ -3,7 +3,9 @@
 from jaxlite.core.errors import (
     ConcretizationTypeError,
     InconclusiveDimensionOperation,
+    JAXIndexError,
     JaxprTypeError,
+    JAXTypeError,
     KeyReuseError,
     LeakChecked,
     NonConcreteBooleanIndexError,
@@ -17,6 +19,8 @@ from lowering.xla import XlaRuntimeError as JaxRuntimeError
 __all__ = [
     "ConcretizationTypeError",
     "InconclusiveDimensionOperation",
+    "JAXIndexError",
+    "JAXTypeError",
     "JaxprTypeError",
     "KeyReuseError",
     "LeakChecked",

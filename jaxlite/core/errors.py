@@ -13,7 +13,15 @@ class JaxprTypeError(TypeError):
     """A jaxpr that is not well formed or not well typed; raised by `check_jaxpr`."""
 
 
-class ConcretizationTypeError(TypeError):
+class JAXTypeError(TypeError):
+    """The base of the errors about traced values that are TypeErrors."""
+
+
+class JAXIndexError(IndexError):
+    """The base of the errors about traced values that are IndexErrors."""
+
+
+class ConcretizationTypeError(JAXTypeError):
     """A traced value was used where Python needs a concrete one.
 
     Under `jit`, `grad` or `vmap` an array argument stands for every value it may take. What depends on one
@@ -40,7 +48,7 @@ class TracerBoolConversionError(ConcretizationTypeError):
             "conditions, or mark the argument static (static_argnums, static_argnames)"))
 
 
-class TracerIntegerConversionError(TypeError):
+class TracerIntegerConversionError(JAXTypeError):
     """A traced value was used where Python needs an integer: a list index, a shape, `range`, an axis.
 
     Index arrays instead of lists, loop with `jaxlite.lax.fori_loop`, or mark the argument static.
@@ -53,7 +61,7 @@ class TracerIntegerConversionError(TypeError):
             "argument static (static_argnums, static_argnames)"))
 
 
-class TracerArrayConversionError(TypeError):
+class TracerArrayConversionError(JAXTypeError):
     """A traced value was handed to NumPy, which needs its data.
 
     Use the function of the same name in `jaxlite.numpy`, or compute the NumPy value outside of the traced
@@ -67,7 +75,7 @@ class TracerArrayConversionError(TypeError):
             "call the function of the same name in jaxlite.numpy instead of numpy's"))
 
 
-class NonConcreteBooleanIndexError(IndexError):
+class NonConcreteBooleanIndexError(JAXIndexError):
     """A boolean mask whose values are not known while tracing was used as an index: the size of the result
     would depend on data.
 
@@ -80,7 +88,7 @@ class NonConcreteBooleanIndexError(IndexError):
             "use jaxlite.numpy.where(mask, x, fill), the reductions' where= argument, or nonzero(mask, size=...)"))
 
 
-class UnexpectedTracerError(Exception):
+class UnexpectedTracerError(JAXTypeError):
     """A tracer was used after its trace had ended: it leaked, through a global, an attribute or a closure.
 
     Return values from the traced function instead of storing them elsewhere.

@@ -186,8 +186,10 @@ def _pad_from_array(x: Any, widths: tuple[tuple[int, int], ...], mode: str, odd:
                 high and _repeated(lax.slice_in_dim(x, size - 1, size, axis=axis), high, axis),
             ) if not isinstance(part, int)], axis)
         else:
-            for after, width in ((False, low), (True, high)):
-                x = _mirrored(x, axis, width, after, mode == "reflect", odd)
+            # each side by itself: a mirror about the far side's new edge would not be one about the array's
+            left = _mirrored(x, axis, low, False, mode == "reflect", odd)
+            right = _mirrored(x, axis, high, True, mode == "reflect", odd)
+            x = shaping.concatenate([left, lax.slice_in_dim(right, size, size + high, axis=axis)], axis)
     return x
 
 

@@ -1,6 +1,7 @@
 """Reductions of the numpy API: sums, products, extremes, logic, moments; those that skip NaN; running totals.
 
-All take `axis` (None for all, an int, or a tuple), `keepdims` and, where NumPy has them, `where` and `initial`.
+All take `axis` (None for all, an int, or a tuple), `keepdims` and, where NumPy has them, `where` and `initial`. Sums,
+means, variances and extremes take names of axes that `vmap` binds, too.
 Order statistics and histograms are in `statistics.py`.
 """
 
@@ -8,19 +9,21 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import ufuncs
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex
 
-Axis = None | int | tuple[int, ...]
+Axis = Any  # None, an int, the name of an axis that vmap binds, or a tuple of those
+_COLLECTIVES = {lax.reduce_sum: lax.psum, lax.reduce_max: lax.pmax, lax.reduce_min: lax.pmin}
 
 
 def _refuse_out(name: str, out: Any) -> None:
@@ -89,13 +92,31 @@ def _broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     return shaping.broadcast_in_dim(x, shape, range(len(shape) - rank, len(shape)))
 
 
+def _is_name(axis: Any) -> bool:
+    return type(axis) is str or (not hasattr(axis, "__index__") and isinstance(axis, Hashable) and axis in state.axis_sizes)
+
+
+def _split_axes(axis: Any, rank: int) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    """The axes of the array, and the named axes, that an axis argument says."""
+    if type(axis) is int or axis is None:
+        return canonical_axes(axis, rank), ()
+    each = axis if isinstance(axis, (tuple, list)) else (axis,)
+    names = tuple(one for one in each if _is_name(one))
+    return canonical_axes([one for one in each if one not in names] if names else axis, rank), names
+
+
 def _reduce(name: str, a: Any, axis: Any, keepdims: bool, reducer: Callable, identity: Any, where: Any = None) -> Any:
     """Mask, reduce, restore axes. `identity` maps a dtype to what masked elements become."""
     if where is not None:
         a = _masked(name, a, where, identity(aval_of(a).dtype) if callable(identity) else identity)
     shape = aval_of(a).shape
-    axes = canonical_axes(axis, len(shape))
-    return _keep(reducer(a, axes), shape, axes, keepdims)
+    axes, names = _split_axes(axis, len(shape))
+    result = _keep(reducer(a, axes), shape, axes, keepdims)
+    if not names:
+        return result
+    if reducer not in _COLLECTIVES:
+        raise NotImplementedError(f"Named reductions not implemented for jnp.{name}(): axis={axis!r}")
+    return _COLLECTIVES[reducer](result, names)
 
 
 def _accumulator_dtype(aval: Any, dtype: Any, promote_integers: bool, name: str) -> Any:
@@ -162,7 +183,7 @@ def _extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, where: 
     _check_initial(initial)
     a = shaping.convert(as_array(a), None, False)
     aval = aval_of(a)
-    axes = canonical_axes(axis, aval.ndim)
+    axes, names = _split_axes(axis, aval.ndim)
     if initial is None:
         if 0 in [aval.shape[each] for each in axes]:
             raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
@@ -170,6 +191,8 @@ def _extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, where: 
             raise ValueError(f"reduction operation {name} does not have an identity, so to use a where mask one has to "
                              "specify 'initial'")
     if dtypes.kind(aval.dtype) == "c":
+        if names:
+            raise NotImplementedError(f"Named reductions not implemented for jnp.{name}() of complex numbers")
         result = _complex_extreme(name, a, axes, keepdims, where, reducer, identity)
     else:
         result = _reduce(name, a, axis, keepdims, reducer, identity, where)
@@ -245,11 +268,12 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 # --- moments -----------------------------------------------------------------------------------------
 
 
-def _count(a: Any, axes: tuple[int, ...], where: Any, keepdims: bool, dtype: Any) -> Any:
-    """How many elements are averaged: a Python number, or an array if a mask decides."""
+def _count(a: Any, axes: tuple[Any, ...], where: Any, keepdims: bool, dtype: Any) -> Any:
+    """How many elements are averaged: a Python number, or an array if a mask decides. Named axes count, too."""
     shape = aval_of(a).shape
     if where is None:
-        return math.prod(shape[axis] for axis in axes)
+        own, names = _split_axes(axes, len(shape))
+        return math.prod(shape[axis] for axis in own) * (lax.axis_size(names) if names else 1)
     return sum(_broadcast_to(where, _mask_shape("mean", a, where)), axis=axes, dtype=dtype, keepdims=keepdims)
 
 
@@ -291,7 +315,8 @@ def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any, name: str =
     check_arrays(name, a)
     a = as_array(a)
     computation, result_dtype = _mean_dtypes(name, a, dtype)
-    axes = canonical_axes(axis, aval_of(a).ndim)
+    own, names = _split_axes(axis, aval_of(a).ndim)
+    axes = own + names
     total = sum(shaping.convert(a, computation, False), axis=axes, keepdims=keepdims, where=where)
     result = _divide(total, _count(a, axes, where, keepdims, computation))
     return shaping.convert(result, result_dtype, False)
@@ -302,7 +327,8 @@ def _variance(a: Any, ddof: Any, mean: Any, where: Any, axis: Any, dtype: Any, k
     check_arrays("var", a)
     a = as_array(a)
     computation, result_dtype = _variance_dtypes(a, dtype)
-    axes = canonical_axes(axis, aval_of(a).ndim)
+    own, names = _split_axes(axis, aval_of(a).ndim)
+    axes = own + names
     a = shaping.convert(a, computation, False)
     center = _mean(a, axes, computation, True, where) if mean is None else mean
     deviations = ufuncs.subtract(a, center)

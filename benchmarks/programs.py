@@ -295,6 +295,9 @@ COMPILED: dict[str, Program] = {
     "transformer, 2 layers": _sized(transformer, layers=2, length=128, width=128),
 }
 
+# Compiled once a round, and timed only when it runs: a compile takes seconds.
+LONG_COMPILES: dict[str, Program] = {"training step, 12 layers": _sized(training_step, layers=12)}
+
 FIRST_CALLS: dict[str, Program] = {
     "x + 1": lambda ns: (lambda x: x + 1, (_normal(4),)),
     "softmax 4 MB": softmax,

@@ -34,9 +34,10 @@ FEATURES = 1024
 
 def docstring_lines(tree: ast.AST) -> set[int]:
     """The numbers of the lines that docstrings stand on."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     lines: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node, clean=False):
+        if isinstance(node, documented) and ast.get_docstring(node, clean=False):
             lines.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
     return lines
 
@@ -126,7 +127,8 @@ def fit(train: Any, test: Any, steps: int, size: int = 256) -> tuple[Any, list[f
         params, velocity, value = update(params, velocity, train[0][rows], train[1][rows], rate)
         curve.append(float(value))
         if number % max(1, steps // 10) == 0 or number == steps - 1:
-            print(f"  step {number:4d}  loss {np.mean(curve[-20:]):6.3f}  test accuracy {accuracy(params, test):.1%}", flush=True)
+            mean = np.mean(curve[-20:])
+            print(f"  step {number:4d}  loss {mean:6.3f}  test accuracy {accuracy(params, test):.1%}", flush=True)
     return params, curve
 
 

@@ -73,9 +73,10 @@ def draw_digits(keys: Any, digits: Any) -> Any:
     return jaxlite.vmap(draw_digit)(keys, strokes[digits])
 
 
-def draw_data(key: Any, count: int) -> tuple[Any, Any]:
+def draw_data(key: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures and the digits that they show, each digit as often as the others."""
     digits = np.arange(count) % len(FIGURES)
-    return draw_digits(random.split(key, count), digits), digits
+    return np.asarray(draw_digits(random.split(key, count), digits)), digits
 
 
 # --- the model ---------------------------------------------------------------------------------------
@@ -158,11 +159,11 @@ def side_by_side(pictures: Any) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--pictures", type=int, default=5000, help="how many to draw; a fifth of them is the test")
     parser.add_argument("--plot", metavar="FILE", help="where to write the PNG; default: a new temporary folder")
     arguments = parser.parse_args()
-    for_train, for_test = random.split(random.key(1))
-    data, _ = draw_data(for_train, 4000)
-    test, digits = draw_data(for_test, 1000)
+    pictures, digits = draw_data(random.key(1), arguments.pictures)
+    (test, data), digits = np.split(pictures, [len(pictures) // 5]), digits[: len(pictures) // 5]
     params, curve = fit(data, test, arguments.steps)
 
     mean, _ = encode(params, test)

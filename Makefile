@@ -1,5 +1,5 @@
 # Every target makes the environments it needs; where they are up to date with pyproject.toml, nothing is installed.
-#   make demo         a real program through every stage, with times
+#   make demo         a small GPT learns, then programs through every stage, with times
 #   make test         the suite, on the oldest supported jaxlib that this Python can install
 #   make test-latest  the suite on the newest supported jaxlib, where a Python >= 3.12 is present
 #   make bench        jaxlite beside JAX, results written to benchmarks/RESULTS.md; bench-quick prints a short run

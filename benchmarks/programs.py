@@ -116,6 +116,28 @@ def transformer(ns: Frontend, layers: int, length: int = 16, width: int = 32) ->
     return f, (params, np.arange(length, dtype=np.int32))
 
 
+def training_step(ns: Frontend, layers: int) -> Made:
+    """Loss and gradient of the small GPT, and one step of Adam: what a training loop compiles."""
+    jax, jnp = ns.jax, ns.jnp
+    forward, (params, tokens) = transformer(ns, layers)
+
+    def loss(params, tokens, targets):
+        scores = jax.nn.log_softmax(forward(params, tokens))
+        return -jnp.mean(jnp.take_along_axis(scores, targets[:, None], axis=-1))
+
+    def f(params, first, second, count, tokens, targets):
+        value, gradients = jax.value_and_grad(loss)(params, tokens, targets)
+        count = count + 1
+        first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, first, gradients)
+        second = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g * g, second, gradients)
+        grow1, grow2 = 1 / (1 - 0.9**count), 1 / (1 - 0.99**count)
+        step = lambda p, m, v: p - 1e-3 * m * grow1 / (jnp.sqrt(v * grow2) + 1e-8)
+        return value, jax.tree.map(step, params, first, second), first, second, count
+
+    zeros = jax.tree.map(np.zeros_like, params)
+    return f, (params, zeros, zeros, np.float32(0), tokens, np.roll(tokens, -1))
+
+
 def nested_jit(ns: Frontend, functions: int) -> Made:
     """Many jitted functions inside a jitted one; each is called twice, so its body is traced once and used twice."""
     jax, jnp = ns.jax, ns.jnp
@@ -179,6 +201,7 @@ STAGED: dict[str, Program] = {
     "transformer, 300": _sized(transformer, layers=4),
     "transformer, 1000": _sized(transformer, layers=14),
     "transformer, 3000": _sized(transformer, layers=42),
+    "training step, 12 layers": _sized(training_step, layers=12),
     "nested jit, 300": _sized(nested_jit, functions=19),
     "nested jit, 1000": _sized(nested_jit, functions=62),
     "control flow, 300": _sized(control_flow, blocks=9),
@@ -271,6 +294,9 @@ COMPILED: dict[str, Program] = {
     "heat equation": heat,
     "transformer, 2 layers": _sized(transformer, layers=2, length=128, width=128),
 }
+
+# Compiled once a round, and timed only when it runs: a compile takes seconds.
+LONG_COMPILES: dict[str, Program] = {"training step, 12 layers": _sized(training_step, layers=12)}
 
 FIRST_CALLS: dict[str, Program] = {
     "x + 1": lambda ns: (lambda x: x + 1, (_normal(4),)),

@@ -50,6 +50,7 @@ GROUPS: dict[str, tuple[str, float]] = {
     "eager": ("eager operations on small arrays", 1.1),
 }
 ROW_BARS: dict[tuple[str, str], float] = {
+    ("trace", "training step, 12 layers"): 0.15,
     **{("import", name): 1.05 for name in list(FRESH_PROCESS)[1:]},  # these compile too, and XLA's time is the same
     **{("eager", name): 0.5 for name in EAGER_SHORT},
 }

@@ -159,7 +159,7 @@ def compile_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
 
 def run_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
     longer = effort._replace(repeats=4 * effort.repeats)  # threads make run times noisy: the best of more samples
-    for name, make in programs.COMPILED.items():
+    for name, make in (programs.COMPILED | programs.LONG_COMPILES).items():
 
         def row(make: Program = make) -> dict[str, Any]:
             function, arguments = fresh(ns, make)

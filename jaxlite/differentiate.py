@@ -73,6 +73,13 @@ def _checked_tangent(name: str, primal: Any, tangent: Any, path: str) -> Any:
     return tangent
 
 
+def _typed_as(value: Any, aval: Any) -> Any:
+    """A tangent or cotangent, weakly typed if the real value that it belongs to is."""
+    if aval.weak_type and dtypes.kind(aval.dtype) == "f" and not aval_of(value).weak_type:
+        return shaping.convert(value, aval.dtype, True)
+    return value
+
+
 def _as_output(value: Any) -> Any:
     return value if getattr(value, "dtype", None) == dtypes.float0 else as_array(value)  # float0 has no device arrays
 
@@ -105,7 +112,9 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     outs, tangents_out = jvp_flat(flat, leaves, directions, flat.debug)
     count = flat.num_outs
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
-    tangent = tree_unflatten(flat.out_tree, [instantiate(each) for each in tangents_out[:count]])
+    tangents_out = [_typed_as(instantiate(each), aval_of(value))
+                    for each, value in zip(tangents_out[:count], outs, strict=False)]
+    tangent = tree_unflatten(flat.out_tree, tangents_out)
     return (out, tangent, tree_unflatten(flat.aux_tree, outs[count:])) if has_aux else (out, tangent)
 
 
@@ -132,7 +141,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
                 raise ValueError(f"linearized function called on tangent values inconsistent with the original primal "
                                  f"values: got tangent aval {aval_of(each)} for primal aval {aval}")
         results = iter(eval_jaxpr(program.jaxpr, program.residuals, *[each for each in given if each is not None]))
-        tangents_out = [next(results) if flag else zeros_of(aval)
+        tangents_out = [_typed_as(next(results) if flag else zeros_of(tangent_aval(aval)), aval)
                         for flag, aval in zip(program.nonzero[:count], program.out_avals, strict=False)]
         return tree_unflatten(flat.out_tree, tangents_out)
 
@@ -166,7 +175,7 @@ def _pull_back(program: LinearProgram, nonzero: list[bool], avals: list[Any], co
     active = [each for each, flag in zip(cotangents, program.nonzero[:count], strict=True) if flag]
     linear = [Linear(var.aval) for var in program.jaxpr.invars]
     results = iter(backward(program.jaxpr, program.residuals, linear, active))
-    outs = [instantiate(next(results)) if flag else zeros_of(tangent_aval(aval))
+    outs = [_typed_as(instantiate(next(results)), aval) if flag else zeros_of(tangent_aval(aval))
             for flag, aval in zip(nonzero, avals, strict=True)]
     return tree_unflatten(in_tree, outs)
 

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from lowering import xla
-from lowering.rules import DECOMPOSITIONS, EXTENDED, load_rules
+from lowering.rules import DECOMPOSITIONS, ELEMENTWISE, EXTENDED, load_rules
 
 _ELEMENT_TYPE_TEXT = {
     "bool": "i1", "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16",
@@ -168,7 +168,7 @@ class ModuleBuilder:
         arg_locs = [ir.Location.name(name, context=self.context) if name else loc for name in names]
         block = operation.regions[0].blocks.append(*in_types, arg_locs=arg_locs or [loc] * len(in_types))
         scope = RuleContext(self, block)
-        results = scope.emit(jaxpr, list(block.arguments))
+        results = scope.emit(jaxpr, scope.arguments)
         scope.op("func.return", results, [])
 
 
@@ -184,20 +184,25 @@ def physical(aval: Any) -> tuple[tuple[int, ...], Any]:
 class RuleContext:
     """What a rule sees: the equation's types, and the means to emit operations where they belong."""
 
-    __slots__ = ("builder", "ip", "loc", "eqn", "_constants", "_operation", "ir")
+    __slots__ = ("builder", "ip", "loc", "eqn", "_constants", "_broadcasts", "_operation", "ir", "block")
 
     def __init__(self, builder: ModuleBuilder, block: Any, parent: RuleContext | None = None):
         self.builder = builder
         self.ir = builder.ir
+        self.block = block
         self.ip = builder.ir.InsertionPoint(block)
         self._operation = builder.ir.Operation.create
-        if parent is None:
-            self.loc: Any = builder.unknown_location
-            self.eqn: Any = None
-            self._constants: dict[Any, Any] = {}
-        else:
-            self.loc, self.eqn = parent.loc, parent.eqn
-            self._constants = dict(parent._constants)  # they dominate this block
+        self.loc: Any = builder.unknown_location if parent is None else parent.loc
+        self.eqn: Any = None if parent is None else parent.eqn
+        # The constants and the broadcasts of scalars that stand in this block. A block does not use those around it: XLA's
+        # reducers and comparators cannot see them, and a loop would carry them.
+        self._constants: dict[Any, Any] = {}
+        self._broadcasts: dict[Any, tuple[Any, Any]] = {}
+
+    @property
+    def arguments(self) -> list[Any]:
+        """The arguments of the block that is written."""
+        return list(self.block.arguments)
 
     # --- the equation at hand
 
@@ -311,19 +316,20 @@ class RuleContext:
     def constant(self, value: Any, dtype: Any, shape: Sequence[int] = ()) -> Any:
         """A constant: a scalar value broadcast to `shape`, or an array of exactly that shape."""
         shape = tuple(shape)
-        array = np.asarray(value)
-        if array.dtype != dtype:
-            array = array.astype(dtype)
-        if array.ndim and array.shape == shape:
-            return self._dense(array)
-        key = (array.tobytes(), dtype, shape)
+        if type(value) is dtype.type:
+            mark = value.tobytes()
+        else:
+            array = np.asarray(value)
+            if array.dtype != dtype:
+                array = array.astype(dtype)
+            if array.ndim and array.shape == shape:
+                return self._dense(array)
+            mark, value = array.tobytes(), array[()]
+        key = (mark, dtype, shape)
         found = self._constants.get(key)
         if found is None:
-            found = self._dense(array)
-            if shape:
-                found = self.value("stablehlo.broadcast_in_dim", [found], shape, dtype,
-                                   broadcast_dimensions=self.i64s(()))
-            self._constants[key] = found
+            found = self._constants[key] = (
+                self.broadcast(self.constant(value, dtype), (), shape, dtype) if shape else self._dense(np.asarray(value)))
         return found
 
     def _dense(self, array: np.ndarray) -> Any:
@@ -351,11 +357,21 @@ class RuleContext:
 
     def broadcast(self, x: Any, from_shape: Sequence[int], to_shape: Sequence[int], dtype: Any) -> Any:
         """Broadcast a scalar or a value of the same rank to a shape."""
-        if tuple(from_shape) == tuple(to_shape):
+        to_shape = tuple(to_shape)
+        if from_shape:
+            if from_shape == to_shape:
+                return x
+            return self.value("stablehlo.broadcast_in_dim", [x], to_shape, dtype,
+                              broadcast_dimensions=self.i64s(range(len(to_shape))))
+        if not to_shape:
             return x
-        dimensions = range(len(to_shape)) if from_shape else ()
-        return self.value("stablehlo.broadcast_in_dim", [x], to_shape, dtype,
-                          broadcast_dimensions=self.i64s(dimensions))
+        key = (id(x), to_shape)
+        try:
+            return self._broadcasts[key][1]
+        except KeyError:
+            result = self.value("stablehlo.broadcast_in_dim", [x], to_shape, dtype, broadcast_dimensions=self.i64s(()))
+            self._broadcasts[key] = x, result  # x stays alive, and so its address stays its own
+            return result
 
     def convert(self, x: Any, shape: Sequence[int], dtype: Any) -> Any:
         """`stablehlo.convert` to a dtype."""
@@ -363,17 +379,10 @@ class RuleContext:
 
     # --- regions and calls
 
-    def region(self, operation: Any, index: int, arg_types: Sequence[Any], isolated: bool = False) -> RuleContext:
-        """Append a block with these arguments to one of an operation's regions; emit into what is returned.
-
-        An `isolated` region makes its own constants: XLA's reducers and comparators cannot see those around them.
-        """
-        block = operation.regions[index].blocks.append(
-            *arg_types, arg_locs=[self.loc] * len(arg_types))
-        scope = RuleContext(self.builder, block, self)
-        if isolated:
-            scope._constants = {}
-        return scope
+    def region(self, operation: Any, index: int, arg_types: Sequence[Any]) -> RuleContext:
+        """Append a block with these arguments to one of an operation's regions; emit into what is returned."""
+        block = operation.regions[index].blocks.append(*arg_types, arg_locs=[self.loc] * len(arg_types))
+        return RuleContext(self.builder, block, self)
 
     def call(self, jaxpr: Any, name: str, operands: Sequence[Any], key: Any = None) -> list[Any]:
         """Call a jaxpr as a function of the module; emitted once however often it is called."""
@@ -392,7 +401,8 @@ class RuleContext:
 
     def emit(self, jaxpr: Any, operands: Sequence[Any]) -> list[Any]:
         """Emit all equations of a jaxpr, in order; gives its outputs."""
-        rules, location = self.builder.rules, self.builder.location
+        builder = self.builder
+        rules, location, type_of, create, ip = builder.rules, builder.location, builder.type_of, self._operation, self.ip
         inputs = [*jaxpr.constvars, *jaxpr.invars]
         env: dict[Any, Any] = dict(zip(inputs, operands, strict=True))
 
@@ -400,15 +410,25 @@ class RuleContext:
             try:
                 return env[atom]
             except KeyError:
-                return self.constant(atom.val, physical(atom.aval)[1], ())
+                return self.constant(atom.val, physical(atom.aval)[1])
 
         for eqn in jaxpr.eqns:
             name = eqn.primitive.name
-            self.eqn = eqn
             self.loc = location(eqn)
+            operation = ELEMENTWISE.get(name)
+            if operation is not None:
+                (out,) = eqn.outvars
+                shape = out.aval.shape
+                values = []
+                for atom in eqn.invars:
+                    value, aval = read(atom), atom.aval
+                    values.append(value if aval.shape == shape else self.broadcast(value, aval.shape, shape, aval.dtype))
+                env[out] = create(operation, (type_of(out.aval),), values, None, None, 0, self.loc, ip).result
+                continue
+            self.eqn = eqn
             values = [read(atom) for atom in eqn.invars]
             rule = rules.get(name)
-            if self.builder.has_extended and name in EXTENDED and any(map(_is_extended, eqn.invars)):
+            if builder.has_extended and name in EXTENDED and any(map(_is_extended, eqn.invars)):
                 results: Any = self.inline(EXTENDED[name](self.avals_in, eqn.params).jaxpr, values)
                 results = results if eqn.primitive.multiple_results else results[0]
             else:

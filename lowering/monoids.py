@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import ml_dtypes
@@ -12,6 +13,7 @@ COMBINERS = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum
              "xor": "xor"}  # fmt: skip
 
 
+@functools.cache
 def identity(monoid: str, dtype: Any) -> Any:
     """The NumPy scalar of `dtype` that leaves every value as it is: 0 for a sum, the lowest value for a max."""
     dtype = np.dtype(dtype)

@@ -84,6 +84,14 @@ def test_dtypes_and_weak_types():
     assert gradient.dtype == np.float32 and gradient.weak_type and value.weak_type
     assert jax.grad(lambda x: x ** 3 * 2)(3.0).weak_type
     assert not jax.grad(lambda x: x ** 3 * 2)(np.float32(3)).weak_type
+    # A weak argument's gradient is weak wherever it went: through strong arrays, loops and branches, or nowhere.
+    strong = jnp.arange(3.0)
+    for function in (lambda x: (x * strong).sum(), lambda x: lax.cond(x > 0, jnp.sin, jnp.cos, x), lambda x: 3.0,
+                     lambda x: lax.scan(lambda c, _: (c * x, None), x, None, length=2)[0]):
+        assert jax.grad(function)(2.0).weak_type
+    assert jax.jacrev(lambda x: x * strong)(2.0).weak_type and jax.hessian(lambda x: x ** 3)(2.0).weak_type
+    assert not jax.jvp(lambda x: x * strong, (2.0,), (1.0,))[1].weak_type
+    assert lax.scan(lambda c, _: (c - 0.1 * jax.grad(lambda v: (v * strong).sum())(c), None), 1.0, None, length=2)[0].shape == ()
     gradient = jax.grad(lambda x: (x * x).astype(jnp.float32).sum())(jnp.ones(3, jnp.bfloat16))
     assert gradient.dtype == jnp.bfloat16
     near(gradient.astype(jnp.float32), np.full(3, 2.0))

@@ -75,10 +75,6 @@ def _operator(name: str, function: Callable, reflected: bool = False) -> Callabl
     return method
 
 
-def _unary(function: Callable) -> Callable:
-    return lambda self: function(self)
-
-
 _BINARY = {
     "add": arithmetic.add, "sub": arithmetic.subtract, "mul": arithmetic.multiply, "truediv": arithmetic.true_divide,
     "floordiv": arithmetic.floor_divide, "mod": arithmetic.remainder, "divmod": arithmetic.divmod,
@@ -204,7 +200,7 @@ def attach(cls: Any) -> None:
     for name, function in _COMPARISONS.items():
         setattr(cls, f"__{name}__", _operator(name, function))
     for name, function in _UNARY.items():
-        setattr(cls, f"__{name}__", _unary(function))
+        setattr(cls, f"__{name}__", getattr(function, "call", function))
     for name, function in _METHODS.items():
         setattr(cls, name, function)
     cls.__getitem__ = indexing.getitem

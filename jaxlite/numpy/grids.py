@@ -217,28 +217,29 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     return _tri(rows=rows, columns=columns, k=operator.index(k), dtype=dtype)
 
 
-@api("k", "upper")
 def _triangle(m: Any, k: int, upper: bool) -> Any:
-    m = as_array(m)
+    name = "triu" if upper else "tril"
+    check_arrays(name, m)
+    m, k = as_array(m), operator.index(k)
     shape = aval_of(m).shape
     rank = len(shape)
     if rank < 2:
-        raise ValueError(f"Argument to jax.numpy.{'triu' if upper else 'tril'} must be at least 2D")
+        raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
     below = shaping.broadcast_in_dim(_below(shape[-2], shape[-1], k - upper), shape, (rank - 2, rank - 1))
     zeros = shaping.full(shape, np.zeros((), aval_of(m).dtype)[()])
     return lax.select(below, zeros, m) if upper else lax.select(below, m, zeros)
 
 
+@api("k")
 def tril(m: Any, k: int = 0) -> Any:
     """Matrices with zeros above their k-th diagonal. Raises: ValueError for fewer than two axes."""
-    check_arrays("tril", m)
-    return _triangle(m, k=operator.index(k), upper=False)
+    return _triangle(m, k, False)
 
 
+@api("k")
 def triu(m: Any, k: int = 0) -> Any:
     """Matrices with zeros below their k-th diagonal. Raises: ValueError for fewer than two axes."""
-    check_arrays("triu", m)
-    return _triangle(m, k=operator.index(k), upper=True)
+    return _triangle(m, k, True)
 
 
 # --- indices of triangles and diagonals --------------------------------------------------------------

@@ -11,7 +11,8 @@ def live_parts(jaxpr: Any) -> tuple[list[Any], list[bool]]:
     live = set(jaxpr.outvars)
     kept = []
     for eqn in reversed(jaxpr.eqns):
-        if eqn.effects or not live.isdisjoint(eqn.outvars):
+        outvars = eqn.outvars
+        if (outvars[0] in live if len(outvars) == 1 else not live.isdisjoint(outvars)) or eqn.effects:
             live.update(eqn.invars)
             kept.append(eqn)
     kept.reverse()

@@ -1,9 +1,9 @@
 """StableHLO rules, one per primitive, found by the primitive's name.
 
-A rule is a function `rule(ctx, *operands, **params)` that emits operations through `ctx` (a
-`lowering.module.RuleContext`) and returns one value, or a list of values if the primitive has several
-results. The files of this folder carry the names of the files in `jaxlite/lax` that define the primitives.
-They load at the first compile.
+A primitive that is one operation on elements is named so with `lowers_to`. Any other has a rule: a function
+`rule(ctx, *operands, **params)` that emits operations through `ctx` (a `lowering.module.RuleContext`) and returns one
+value, or a list of values if the primitive has several results. The files of this folder carry the names of the files
+in `jaxlite/lax` that define the primitives. They load at the first compile.
 
 A primitive that is easiest said in terms of others has no rule here but a decomposition, registered from
 outside: `decomposition(avals_in, params)` gives the jaxpr that is lowered in its place.
@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 RULES: dict[str, Callable] = {}
+ELEMENTWISE: dict[str, str] = {}
 DECOMPOSITIONS: dict[str, Callable] = {}
 EXTENDED: dict[str, Callable] = {}
 
@@ -30,11 +31,20 @@ def lowers(*names: str) -> Callable[[Callable], Callable]:
 
     def register(rule: Callable) -> Callable:
         for name in names:
-            assert name not in RULES, f"two rules for {name}"
+            assert name not in RULES and name not in ELEMENTWISE, f"two rules for {name}"
             RULES[name] = rule
         return rule
 
     return register
+
+
+def lowers_to(primitive: str, operation: str) -> None:
+    """Say that a primitive is one operation, of operands that are broadcast to the result's shape.
+
+    Most equations are of this kind, so `RuleContext.emit` makes the operation itself, without calling a rule.
+    """
+    assert primitive not in RULES and primitive not in ELEMENTWISE, f"two rules for {primitive}"
+    ELEMENTWISE[primitive] = operation if "." in operation else f"stablehlo.{operation}"
 
 
 def register_decomposition(name: str, decomposition: Callable[[list[Any], dict[str, Any]], Any]) -> None:

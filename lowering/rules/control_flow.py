@@ -17,10 +17,6 @@ _GPUS = ("cuda", "rocm", "gpu")
 _SMALL = 4  # a body of so few equations is cheaper to write again than to call
 
 
-def _arguments(operation: Any, index: int) -> list[Any]:
-    return list(operation.regions[index].blocks[0].arguments)
-
-
 # --- branches ----------------------------------------------------------------------------------------
 
 
@@ -62,7 +58,7 @@ def _while(ctx: Any, *operands: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_ncon
     operation = ctx.op("stablehlo.while", carry, types, regions=2)
     for index, jaxpr, consts in ((0, cond_jaxpr, cond_consts), (1, body_jaxpr, body_consts)):
         region = ctx.region(operation, index, types)
-        outs = region.inline(jaxpr.jaxpr, [*consts, *_arguments(operation, index)])
+        outs = region.inline(jaxpr.jaxpr, [*consts, *region.arguments])
         region.op("stablehlo.return", outs, [])
     return list(operation.results)
 
@@ -118,10 +114,10 @@ class _Scan:
 
         test = ctx.region(operation, 0, types)
         limit = test.constant(self.looped, self.index_dtype)
-        test.op("stablehlo.return", [test.compare(_arguments(operation, 0)[0], limit, "LT", "SIGNED")], [])
+        test.op("stablehlo.return", [test.compare(test.arguments[0], limit, "LT", "SIGNED")], [])
 
         body = ctx.region(operation, 1, types)
-        index, *rest = _arguments(operation, 1)
+        index, *rest = body.arguments
         carry, ys = rest[: self.num_carry], rest[self.num_carry:]
         start = index
         if self.reverse:

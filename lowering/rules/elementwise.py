@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from lowering.rules import lowers
+from lowering.rules import lowers, lowers_to
 
 
 def broadcast_operands(ctx: Any, operands: Sequence[Any], shape: tuple[int, ...] | None = None) -> list[Any]:
@@ -19,19 +19,6 @@ def broadcast_operands(ctx: Any, operands: Sequence[Any], shape: tuple[int, ...]
         value if atom.aval.shape == shape else ctx.broadcast(value, atom.aval.shape, shape, atom.aval.dtype)
         for value, atom in zip(operands, ctx.eqn.invars, strict=True)
     ]
-
-
-def _one_to_one(primitive: str, operation: str) -> None:
-    name = operation if "." in operation else f"stablehlo.{operation}"
-
-    @lowers(primitive)
-    def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
-        shape = ctx.eqn.outvars[0].aval.shape
-        for atom in ctx.eqn.invars:
-            if atom.aval.shape != shape:
-                operands = tuple(broadcast_operands(ctx, operands))
-                break
-        return ctx.emit1(name, *operands)
 
 
 for _primitive, _operation in {
@@ -48,7 +35,7 @@ for _primitive, _operation in {
     "shift_right_arithmetic": "shift_right_arithmetic", "clz": "count_leading_zeros",
     "real": "real", "imag": "imag", "complex": "complex",
 }.items():  # fmt: skip
-    _one_to_one(_primitive, _operation)
+    lowers_to(_primitive, _operation)
 
 
 @functools.cache
@@ -194,9 +181,8 @@ def _exp2(ctx: Any, x: Any) -> Any:
 @lowers("integer_pow")
 def _integer_pow(ctx: Any, x: Any, *, y: int) -> Any:
     aval = ctx.aval_out
-    one = ctx.constant(1, aval.dtype, aval.shape)
     if y == 0:
-        return one
+        return ctx.constant(1, aval.dtype, aval.shape)
     exponent, power, result = abs(y), x, None
     while exponent:
         if exponent & 1:
@@ -204,7 +190,9 @@ def _integer_pow(ctx: Any, x: Any, *, y: int) -> Any:
         exponent >>= 1
         if exponent:
             power = ctx.emit1("stablehlo.multiply", power, power)
-    return result if y > 0 else ctx.emit1("stablehlo.divide", one, result)
+    if y > 0:
+        return result
+    return ctx.emit1("stablehlo.divide", ctx.constant(1, aval.dtype, aval.shape), result)
 
 
 @lowers("pow")

@@ -47,7 +47,7 @@ def _in_bounds(ctx: Any, indices: Any, shape: tuple[int, ...], dtype: Any, limit
                        {"dimensions": ctx.i64s([len(batch)])}, regions=1)
     scalar = ctx.tensor_type((), bool_)
     body = ctx.region(operation, 0, [scalar, scalar])
-    x, y = body.ip.block.arguments
+    x, y = body.arguments
     body.op("stablehlo.return", [body.value("stablehlo.and", [x, y], (), bool_)], [])
     return operation.result
 
@@ -136,7 +136,7 @@ def _scatter(ctx: Any, operand: Any, indices: Any, updates: Any, *, dimension_nu
                         "unique_indices": ctx.flag(unique_indices)}, regions=1)
     scalar = ctx.tensor_type((), operand_aval.dtype)
     body = ctx.region(operation, 0, [scalar, scalar])
-    x, y = body.ip.block.arguments
+    x, y = body.arguments
     if update_jaxpr is None:
         result = y
     else:

@@ -228,11 +228,11 @@ def _permutation(ctx: Any, pivots: Any, swaps: tuple[int, ...], shape: tuple[int
     scalar = ctx.tensor_type((), _i32)
     loop = ctx.op("stablehlo.while", [zero, index], [scalar, ctx.tensor_type(shape, _i32)], regions=2)
     test = ctx.region(loop, 0, [scalar, ctx.tensor_type(shape, _i32)])
-    counter = loop.regions[0].blocks[0].arguments[0]
+    counter = test.arguments[0]
     test.op("stablehlo.return", [test.compare(counter, count, "LT")], [])
 
     body = ctx.region(loop, 1, [scalar, ctx.tensor_type(shape, _i32)])
-    counter, order = loop.regions[1].blocks[0].arguments
+    counter, order = body.arguments
     origin = [zero] * len(batch)
 
     def column(x: Any, i: Any) -> Any:
@@ -247,8 +247,8 @@ def _permutation(ctx: Any, pivots: Any, swaps: tuple[int, ...], shape: tuple[int
     masked = body.value("stablehlo.select", [there, order, zeros], shape, _i32)
     total = body.op("stablehlo.reduce", [masked, zero], [ctx.tensor_type(batch, _i32)],
                     {"dimensions": body.i64s((rank - 1,))}, regions=1)
-    adder = body.region(total, 0, [scalar, scalar], isolated=True)
-    x, y = total.regions[0].blocks[0].arguments
+    adder = body.region(total, 0, [scalar, scalar])
+    x, y = adder.arguments
     adder.op("stablehlo.return", [adder.value("stablehlo.add", [x, y], (), _i32)], [])
     taken = body.value("stablehlo.reshape", [total.result], one, _i32)
     moved = body.value("stablehlo.select", [there, spread(column(order, counter)), order], shape, _i32)

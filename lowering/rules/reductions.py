@@ -29,15 +29,15 @@ def combine(ctx: Any, monoid: str, x: Any, y: Any, shape: tuple[int, ...], dtype
 def monoid_region(ctx: Any, operation: Any, index: int, monoid: str, dtype: Any) -> None:
     """Fill a region with the combination of two scalars."""
     scalar = ctx.tensor_type((), dtype)
-    body = ctx.region(operation, index, [scalar, scalar], isolated=True)
-    x, y = operation.regions[index].blocks[0].arguments
+    body = ctx.region(operation, index, [scalar, scalar])
+    x, y = body.arguments
     body.op("stablehlo.return", [combine(body, monoid, x, y, (), dtype)], [])
 
 
 def jaxpr_region(ctx: Any, operation: Any, index: int, jaxpr: Any) -> None:
     """Fill a region with a jaxpr of scalars."""
-    body = ctx.region(operation, index, [ctx.type_of(var.aval) for var in jaxpr.invars], isolated=True)
-    results = body.inline(jaxpr, list(operation.regions[index].blocks[0].arguments))
+    body = ctx.region(operation, index, [ctx.type_of(var.aval) for var in jaxpr.invars])
+    results = body.inline(jaxpr, body.arguments)
     body.op("stablehlo.return", results, [])
 
 
@@ -99,8 +99,8 @@ def _one_pass(ctx: Any, x: Any, aval: Any, axis: int, monoid: str, direction: st
     operation = ctx.op("stablehlo.reduce", operands, [ctx.tensor_type(shape, dtype), ctx.tensor_type(shape, wide)],
                        {"dimensions": ctx.i64s([axis])}, regions=1)
     types = [ctx.tensor_type((), dtype), ctx.tensor_type((), wide)]
-    body = ctx.region(operation, 0, types + types, isolated=True)
-    value, index, other, other_index = operation.regions[0].blocks[0].arguments
+    body = ctx.region(operation, 0, types + types)
+    value, index, other, other_index = body.arguments
     boolean = np.dtype(bool)
 
     def either(a: Any, b: Any) -> Any:

@@ -65,8 +65,8 @@ def _sort_operation(ctx: Any, operands: Sequence[Any], out_types: list[Any], dim
                     scalar_types: list[Any], is_before: Callable[[Any, Any], Any]) -> list[Any]:
     operation = ctx.op("stablehlo.sort", operands, out_types,
                        {"dimension": ctx.i64(dimension), "is_stable": ctx.flag(is_stable)}, regions=1)
-    body = ctx.region(operation, 0, scalar_types, isolated=True)
-    body.op("stablehlo.return", [is_before(body, list(operation.regions[0].blocks[0].arguments))], [])
+    body = ctx.region(operation, 0, scalar_types)
+    body.op("stablehlo.return", [is_before(body, body.arguments)], [])
     return list(operation.results)
 
 

@@ -93,8 +93,8 @@ def _select_and_scatter_add(ctx: Any, source: Any, operand: Any, *, select_prim:
     operand = _pad(ctx, operand, ctx.constant(identity(monoid, dtype), dtype), out.shape, padding, dtype)
     operation = _scatter_operation(ctx, operand, source, zero, shape, dtype, **window)
     scalar = ctx.tensor_type((), dtype)
-    body = ctx.region(operation, 0, [scalar, scalar], isolated=True)
-    body.op("stablehlo.return", [body.compare(*operation.regions[0].blocks[0].arguments, direction)], [])
+    body = ctx.region(operation, 0, [scalar, scalar])
+    body.op("stablehlo.return", [body.compare(*body.arguments, direction)], [])
     monoid_region(ctx, operation, 1, "sum", dtype)
     return _pad(ctx, operation.result, zero, shape, padding, dtype, -1)
 
@@ -106,8 +106,8 @@ def _select_and_gather_add(ctx: Any, tangents: Any, operand: Any, *, select_prim
     direction, monoid = _DIRECTIONS[select_prim.name]
     inits = [ctx.constant(identity(monoid, dtype), dtype), ctx.constant(0, dtype)]
     operation = _window_operation(ctx, [operand, tangents, *inits], [ctx.type_of(out)] * 2, **window)
-    body = ctx.region(operation, 0, [ctx.tensor_type((), dtype)] * 4, isolated=True)
-    value, tangent, other, other_tangent = operation.regions[0].blocks[0].arguments
+    body = ctx.region(operation, 0, [ctx.tensor_type((), dtype)] * 4)
+    value, tangent, other, other_tangent = body.arguments
     first = body.compare(value, other, direction)
     body.op("stablehlo.return", [body.value("stablehlo.select", [first, *pair], (), dtype)
                                  for pair in ((value, other), (tangent, other_tangent))], [])
@@ -184,11 +184,11 @@ def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, axis: int, re
     operands = [ctx.constant(0, i32), ctx.constant(start.astype(wide), wide, slice_shape), x]
     types = [ctx.tensor_type((), i32), ctx.tensor_type(slice_shape, wide), ctx.tensor_type(shape, dtype)]
     loop = ctx.op("stablehlo.while", operands, types, regions=2)
-    test = ctx.region(loop, 0, types, isolated=True)
-    counter = loop.regions[0].blocks[0].arguments[0]
+    test = ctx.region(loop, 0, types)
+    counter = test.arguments[0]
     test.op("stablehlo.return", [test.compare(counter, test.constant(size, i32), "LT")], [])
-    body = ctx.region(loop, 1, types, isolated=True)
-    counter, total, values = loop.regions[1].blocks[0].arguments
+    body = ctx.region(loop, 1, types)
+    counter, total, values = body.arguments
     zero = body.constant(0, i32)
     position = counter
     if reverse:
@@ -241,8 +241,8 @@ def _by_window(ctx: Any, x: Any, aval: Any, axis: int, reverse: bool, combinatio
         window_dimensions=[size if dimension == axis else 1 for dimension in range(len(shape))],
         base_dilation=ones, window_dilation=ones)
     scalar = ctx.tensor_type((), dtype)
-    body = ctx.region(operation, 0, [scalar, scalar], isolated=True)
-    y, z = operation.regions[0].blocks[0].arguments
+    body = ctx.region(operation, 0, [scalar, scalar])
+    y, z = body.arguments
     body.op("stablehlo.return", [combination(body, y, z, (), dtype)], [])
     return operation.result
 

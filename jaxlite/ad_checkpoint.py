@@ -34,7 +34,10 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool = True, policy:
 
     @functools.wraps(fun)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        fixed = {num % len(args): args[num] for num in static if -len(args) <= num < len(args)}
+        if any(not -len(args) <= num < len(args) for num in static):
+            raise ValueError(f"the static_argnums argument of checkpoint must name positional arguments that are given, but "
+                             f"got {static} for {len(args)} arguments")
+        fixed = {num % len(args): args[num] for num in static}
         fixed_kwargs = {name: kwargs.pop(name) for name in names if name in kwargs}
         dynamic = tuple(arg for index, arg in enumerate(args) if index not in fixed)
         leaves, tree = tree_flatten((dynamic, kwargs))

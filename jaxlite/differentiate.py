@@ -11,12 +11,12 @@ import numpy as np
 
 from jaxlite.core import dtypes, source
 from jaxlite.core.aval import ShapedArray
-from jaxlite.core.jaxpr import DebugInfo, eval_jaxpr
+from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
 from jaxlite.core.tree import Partial, keystr, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.jit import flatten_outputs
 from jaxlite.interpreters.jvp import Zero, instantiate, jvp_flat, tangent_aval, zeros_of
-from jaxlite.interpreters.linearize import LinearProgram, linearize_flat
+from jaxlite.interpreters.linearize import linearize_flat
 from jaxlite.interpreters.staging import trace_to_jaxpr
 from jaxlite.interpreters.transpose import Linear, backward
 from jaxlite.lax import shaping
@@ -97,6 +97,8 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     >>> jaxlite.jvp(lambda x: x ** 2, (3.0,), (1.0,))
     (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}")
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TypeError("primal and tangent arguments to jaxlite.jvp must be tuples or lists; found "
                         f"{type(primals).__name__} and {type(tangents).__name__}.")
@@ -122,7 +124,12 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     """The value of a function at a point, and its linear map of tangents there.
 
     Returns: (output, function of tangents), and the auxiliary data if `has_aux`. The function does not compute
-    `fun` again.
+    `fun` again. It is a pytree of the values that it keeps, so it may go in and out of transformed functions.
+
+    >>> import jaxlite
+    >>> y, push = jaxlite.linearize(lambda x: x ** 2, 3.0)
+    >>> push(1.0)
+    Array(6., dtype=float32, weak_type=True)
     """
     leaves, tree = tree_flatten(primals)
     flat = _Flat(fun, tree, _debug("linearize", fun), has_aux)
@@ -130,8 +137,9 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     outs, program = linearize_flat(flat, leaves, nonzero, flat.debug)
     count = flat.num_outs
     avals = [aval_of(leaf) for leaf in leaves]
+    jaxpr, nonzero_out, out_avals, out_tree = program.jaxpr, program.nonzero[:count], program.out_avals, flat.out_tree
 
-    def apply(*tangents: Any) -> Any:
+    def push(residuals: list[Any], *tangents: Any) -> Any:
         given, given_tree = tree_flatten(tangents)
         if given_tree != tree:
             raise TypeError(f"linearized function called on tangents of the structure {given_tree}, expected {tree}")
@@ -140,11 +148,12 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
             if flag and (aval_of(each).shape, aval_of(each).dtype) != (aval.shape, aval.dtype):
                 raise ValueError(f"linearized function called on tangent values inconsistent with the original primal "
                                  f"values: got tangent aval {aval_of(each)} for primal aval {aval}")
-        results = iter(eval_jaxpr(program.jaxpr, program.residuals, *[each for each in given if each is not None]))
+        results = iter(eval_jaxpr(jaxpr, residuals, *[each for each in given if each is not None]))
         tangents_out = [_typed_as(next(results) if flag else zeros_of(tangent_aval(aval)), aval)
-                        for flag, aval in zip(program.nonzero[:count], program.out_avals, strict=False)]
-        return tree_unflatten(flat.out_tree, tangents_out)
+                        for flag, aval in zip(nonzero_out, out_avals, strict=False)]
+        return tree_unflatten(out_tree, tangents_out)
 
+    apply = Partial(push, program.residuals)
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     return (out, apply, tree_unflatten(flat.aux_tree, outs[count:])) if has_aux else (out, apply)
 
@@ -152,8 +161,8 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
 # --- reverse mode ------------------------------------------------------------------------------------
 
 
-def _pull_back(program: LinearProgram, nonzero: list[bool], avals: list[Any], count: int, in_tree: Any, out_tree: Any,
-               out_avals: list[Any], cotangent: Any) -> Any:
+def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals: list[Any], in_tree: Any, out_tree: Any,
+               out_avals: list[Any], residuals: list[Any], cotangent: Any) -> Any:
     given, given_tree = tree_flatten(cotangent)
     if given_tree != out_tree:
         raise ValueError(f"unexpected tree structure of argument to vjp function: got {given_tree}, but expected to match "
@@ -172,34 +181,46 @@ def _pull_back(program: LinearProgram, nonzero: list[bool], avals: list[Any], co
                                      f"{expected.str_short(short_dtypes=False)} because the corresponding output of the "
                                      f"differentiated function had JAX type {aval.str_short(short_dtypes=False)}")
         cotangents.append(each)
-    active = [each for each, flag in zip(cotangents, program.nonzero[:count], strict=True) if flag]
-    linear = [Linear(var.aval) for var in program.jaxpr.invars]
-    results = iter(backward(program.jaxpr, program.residuals, linear, active))
+    active = [each for each, flag in zip(cotangents, nonzero_out, strict=True) if flag]
+    linear = [Linear(var.aval) for var in jaxpr.invars]
+    results = iter(backward(jaxpr, residuals, linear, active))
     outs = [_typed_as(instantiate(next(results)), aval) if flag else zeros_of(tangent_aval(aval))
             for flag, aval in zip(nonzero, avals, strict=True)]
     return tree_unflatten(in_tree, outs)
 
 
 def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> Any:
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}")
     leaves, tree = tree_flatten(primals)
     flat = _Flat(fun, tree, _debug(name, fun), has_aux)
     avals = [aval_of(leaf) for leaf in leaves]
     nonzero = [tangent_aval(aval).dtype != dtypes.float0 for aval in avals]
     outs, program = linearize_flat(flat, leaves, nonzero, flat.debug)
     count = flat.num_outs
-    program.jaxpr = program.jaxpr.replace(outvars=program.jaxpr.outvars[:sum(program.nonzero[:count])])
+    nonzero_out = program.nonzero[:count]
+    jaxpr = program.jaxpr.replace(outvars=program.jaxpr.outvars[:sum(nonzero_out)])
     out_avals = [aval_of(out) for out in outs[:count]]
-    pull = Partial(functools.partial(_pull_back, program, nonzero, avals, count, tree, flat.out_tree, out_avals))
+    pull = Partial(functools.partial(_pull_back, jaxpr, nonzero_out, nonzero, avals, tree, flat.out_tree, out_avals),
+                   program.residuals)
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     return out, pull, tree_unflatten(flat.aux_tree, outs[count:]) if has_aux else None
 
 
-def vjp(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
+def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = ()) -> Any:
     """The value of a function, and the map from cotangents of its output to cotangents of its arguments.
 
     Returns: (output, function of a cotangent that gives a tuple, one entry for each argument), and the auxiliary data
-    if `has_aux`. Cotangents of integer arguments are of dtype float0.
+    if `has_aux`. Cotangents of integer arguments are of dtype float0. The function is a pytree of the values that it
+    keeps, so it may go in and out of transformed functions.
+
+    >>> import jaxlite
+    >>> y, pull = jaxlite.vjp(lambda x, y: x * y, 3.0, 4.0)
+    >>> pull(1.0)
+    (Array(4., dtype=float32, weak_type=True), Array(3., dtype=float32, weak_type=True))
     """
+    if reduce_axes:
+        raise NotImplementedError("reduce_axes argument to vjp is deprecated")
     out, pull, aux = _vjp("vjp", fun, primals, has_aux)
     return (out, pull, aux) if has_aux else (out, pull)
 
@@ -270,14 +291,18 @@ def _scalar_output(out: Any, holomorphic: bool) -> Any:
     aval = aval_of(out)
     if aval.shape:
         raise TypeError(f"Gradient only defined for scalar-output functions. Output had shape: {aval.shape}.")
-    kind = dtypes.kind(aval.dtype)
-    if holomorphic and kind != "c":
-        raise TypeError(f"grad with holomorphic=True requires outputs with complex dtype, but got {aval.dtype}.")
-    if not holomorphic and kind != "f":
-        raise TypeError(f"grad requires real-valued outputs (output dtype that is a sub-dtype of np.floating), but got "
-                        f"{aval.dtype}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
-                        "functions with integer outputs, use vjp directly.")
+    _check_output("grad", aval.dtype, holomorphic)
     return aval
+
+
+def _check_output(name: str, dtype: Any, holomorphic: bool) -> None:
+    kind = dtypes.kind(dtype)
+    if holomorphic and kind != "c":
+        raise TypeError(f"{name} with holomorphic=True requires outputs with complex dtype, but got {dtype}.")
+    if not holomorphic and kind != "f":
+        raise TypeError(f"{name} requires real-valued outputs (output dtype that is a sub-dtype of np.floating), but got "
+                        f"{dtype}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
+                        "functions with integer or complex outputs, use vjp directly.")
 
 
 def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,

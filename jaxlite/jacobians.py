@@ -6,9 +6,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from jaxlite.core import dtypes
 from jaxlite.core.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
-from jaxlite.differentiate import _argnums, _check_input, jvp, vjp
+from jaxlite.differentiate import _argnums, _check_input, _check_output, jvp, vjp
 from jaxlite.lax import elementwise, shaping
 from jaxlite.vectorize import vmap
 
@@ -95,11 +98,14 @@ def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
         for leaf in tree_leaves(primals):
             _check_input("jacrev", leaf, holomorphic, allow_int)
         out, pull, *aux = vjp(chosen, *primals, has_aux=has_aux)
+        for leaf in tree_leaves(out):
+            _check_output("jacrev", aval_of(leaf).dtype, holomorphic)
         basis, shapes, sizes = _basis(out)
         rows = vmap(pull)(basis)
         rows = rows[0] if isinstance(argnums, int) else rows
         out_tree = tree_flatten(out)[1]
         leaves, row_tree = tree_flatten(rows)
+        leaves = [shaping.full(leaf.shape, 0, np.int32) if leaf.dtype == dtypes.float0 else leaf for leaf in leaves]
         columns = [_split_axis(leaf, 0, shapes, sizes) for leaf in leaves]
         jacobian = tree_unflatten(out_tree, [tree_unflatten(row_tree, [column[index] for column in columns])
                                              for index in range(len(shapes))])

@@ -7,7 +7,9 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from jaxlite.core import source
+import numpy as np
+
+from jaxlite.core import dtypes, source
 from jaxlite.core.jaxpr import DebugInfo
 from jaxlite.core.tree import flatten_axes, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
 from jaxlite.core.values import aval_of
@@ -38,6 +40,8 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
     >>> jaxlite.vmap(jnp.dot, in_axes=(0, None))(jnp.ones((2, 3)), jnp.arange(3.0))
     Array([3., 3.], dtype=float32)
     """
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}")
     in_axes, out_axes = _as_tuples(in_axes), _as_tuples(out_axes)
     if not (in_axes is None or isinstance(in_axes, (int, tuple))):
         raise TypeError("vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "
@@ -107,9 +111,11 @@ def _place(out: Any, dim: int | None, target: int | None, size: int) -> Any:
     if target is None:
         if dim is not None:
             raise ValueError("vmap has mapped output but out_axes is None; give the axis at which the results are stacked")
-        return as_array(out)
+        return out if aval_of(out).dtype == dtypes.float0 else as_array(out)
     rank = aval_of(out).ndim + (dim is None)
     if not -rank <= target < rank:
         raise ValueError(f"vmap out_axes {target} is out of bounds for a result of {rank} axes")
     target %= rank
+    if aval_of(out).dtype == dtypes.float0:  # has no device arrays, and is the same for all
+        return np.zeros((*out.shape[:target], size, *out.shape[target:]), dtypes.float0)
     return bring(as_array(out), dim, size, target) if dim is None else move(out, dim, target)

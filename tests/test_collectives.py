@@ -193,3 +193,26 @@ ERRORS = [
 def test_errors(error, text, call):
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize("reduce, axis", [
+    ("sum", "i"), ("sum", ("i", 0)), ("max", (1, "i")), ("min", "i"), ("mean", ("i", 0)), ("var", "i"), ("std", ("i", 1)),
+])
+def test_reductions_of_numpy_take_named_axes(reduce, axis, rng):
+    x = rng.normal(size=(4, 3, 2)).astype(np.float32)
+    got = jax.vmap(lambda x: getattr(jnp, reduce)(x, axis=axis), axis_name="i")(x)
+    axes = tuple(0 if each == "i" else each + 1 for each in (axis if isinstance(axis, tuple) else (axis,)))
+    expected = getattr(np, reduce)(x, axis=axes)
+    np.testing.assert_allclose(got, np.broadcast_to(expected, got.shape), rtol=1e-5)
+
+
+def test_named_reductions_with_a_mask_and_those_that_are_none(rng):
+    x = rng.normal(size=(4, 3)).astype(np.float32)
+    got = jax.vmap(lambda x: jnp.mean(x, axis=("i", 0), where=x > 0), axis_name="i")(x)
+    np.testing.assert_allclose(got, np.full(4, x.mean(where=x > 0)), rtol=1e-5)
+    with pytest.raises(NotImplementedError, match=r"jnp.prod\(\): axis='i'"):
+        jax.vmap(lambda x: jnp.prod(x, axis="i"), axis_name="i")(x)
+    with pytest.raises(NameError, match="'j'. Names bound here: 'i'"):
+        jax.vmap(lambda x: jnp.sum(x, axis="j"), axis_name="i")(x)
+    with pytest.raises(ValueError, match="named twice"):
+        jax.vmap(lambda x: jnp.sum(x, axis=("i", "i")), axis_name="i")(x)

@@ -227,6 +227,8 @@ def test_fori_is_a_scan_for_known_bounds_and_a_while_otherwise():
     assert eqn_of("scan", lambda x: lax.fori_loop(2, 5, lambda i, s: s + x, x, unroll=True), x).params["unroll"] == 3
     assert eqn_of("scan", lambda x: lax.fori_loop(5, 2, lambda i, s: s + x, x), x).params["length"] == 0
     assert eqn_of("scan", lambda: lax.fori_loop(0, 1 << 31, lambda i, s: s, 0)).params["length"] == 1 << 31
+    with pytest.raises(OverflowError, match="too large to convert to int32"):
+        lax.fori_loop(0, 1 << 40, lambda i, s: s, 0)
     eqn = eqn_of("while", lambda x, n: lax.fori_loop(0, n, lambda i, s: s + x, x), x, np.int8(5))
     assert [str(atom.aval) for atom in eqn.invars] == ["f32[3]", "i8[]", "i8[]", "f32[3]"]
     assert (eqn.params["cond_nconsts"], eqn.params["body_nconsts"]) == (0, 1)

@@ -297,3 +297,35 @@ ERRORS = [
 def test_errors(error, text, call):
     with pytest.raises(error, match=text):
         call()
+
+
+# --- functions that linearisation returns ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make, expected", [
+    (lambda x: jax.vjp(jnp.sin, x)[1], lambda t: (np.cos(X) * t,)),
+    (lambda x: jax.linearize(jnp.sin, x)[1], lambda t: np.cos(X) * t),
+], ids=["vjp", "linearize"])
+def test_linear_functions_go_in_and_out_of_transformed_functions(make, expected):
+    t = np.array([2.0, -1.0, 0.5], np.float32)
+    linear = jax.jit(make)(X)  # keeps values of the trace: they are leaves of what is returned
+    assert len(jax.tree.leaves(linear)) == 1
+    batched = jax.vmap(make)(X)
+    for got in (linear(t), jax.jit(lambda f, x: f(x))(make(X), t), jax.vmap(lambda f, x: f(x))(batched, t)):
+        jax.tree.map(near, got, expected(t))
+
+
+def test_jacrev_of_integers_and_of_complex_outputs():
+    got = jax.jacrev(lambda n, x: n.sum() * x, argnums=(0, 1), allow_int=True)(np.arange(2), X)
+    assert got[0].shape == (3, 2) and got[0].dtype == np.int32 and not got[0].any()
+    near(got[1], np.eye(3))
+    with pytest.raises(TypeError, match="jacrev requires real-valued outputs"):
+        jax.jacrev(lambda z: z ** 2)(1j)
+    with pytest.raises(TypeError, match="jacrev with holomorphic=True requires outputs with complex dtype"):
+        jax.jacrev(jnp.abs, holomorphic=True)(1j)
+
+
+@pytest.mark.parametrize("transform", [jax.vmap, jax.grad, lambda f: jax.vjp(f, 1.0), lambda f: jax.jvp(f, (1.0,), (1.0,))])
+def test_what_is_no_function_is_refused(transform):
+    with pytest.raises(TypeError, match="Expected a callable value, got 3"):
+        transform(3)

@@ -259,6 +259,9 @@ def test_pad_of_other_dtypes_and_shapes():
     for mode in ("wrap", "reflect", "symmetric"):
         same(jnp.pad(V, (13, 17), mode=mode), np.pad(V, (13, 17), mode=mode))
         same(jnp.pad(V[:1], (3, 2), mode=mode), np.pad(V[:1], (3, 2), mode=mode))
+    steps = np.array([1, 5, 2, 9])
+    for mode in ("reflect", "symmetric"):
+        same(jnp.pad(steps, (2, 11), mode=mode, reflect_type="odd"), np.pad(steps, (2, 11), mode=mode, reflect_type="odd"))
     same(jnp.pad(V, 2, mode="linear_ramp", end_values=(5, -4)), np.pad(V, 2, mode="linear_ramp", end_values=(5, -4)))
     same(jnp.pad(np.array([2, 3], np.int8), 1, mode="mean"), np.array([2, 2, 3, 2], np.int8))  # rounds to even
     same(jnp.pad(np.array([1, 2, 2], np.int8), 1, mode="mean"), np.array([2, 1, 2, 2, 2], np.int8))

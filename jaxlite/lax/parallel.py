@@ -43,6 +43,8 @@ def _names(axis_name: Any) -> Names:
     for name in names:
         if name not in state.axis_sizes:
             raise unmapped_axis(name)
+    if len(set(names)) != len(names):
+        raise ValueError(f"an axis is named twice in {names}")
     return names
 
 

@@ -154,12 +154,13 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
     if not callable(body_fun):
         raise TypeError("lax.fori_loop: body_fun argument should be callable.")
     bounds = [lower, upper]
-    avals = [aval_of(bound) for bound in bounds]  # raises for Python ints that no index dtype holds
     if type(lower) is not int or type(upper) is not int:
-        bounds = _common_bounds(bounds, avals)
+        bounds = _common_bounds(bounds)
     if not any(isinstance(bound, Tracer) for bound in bounds):
         start, stop = int(lower), int(upper)
         length = max(stop - start, 0)
+        if length:
+            aval_of(stop - 1)  # raises for a last index that the index's dtype does not hold
         if runs_in_python():
             for index in range(start, stop):
                 init_val = body_fun(index, init_val)
@@ -173,8 +174,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
     return _fori_while(bounds[0], bounds[1], body_fun, init_val)
 
 
-def _common_bounds(bounds: list[Any], avals: list[Any]) -> list[Any]:
+def _common_bounds(bounds: list[Any]) -> list[Any]:
     """Bounds of one dtype: that of the one which is not weakly typed. Raises: TypeError for anything but integers."""
+    avals = [aval_of(bound) for bound in bounds]
     integers = all(dtypes.kind(aval.dtype) in "iu" and not aval.shape for aval in avals)
     if avals[0].dtype == avals[1].dtype:
         if not integers:

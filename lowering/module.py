@@ -277,6 +277,16 @@ class RuleContext:
             result = cache[key] = self.ir.Attribute.parse(text, self.builder.context)
             return result
 
+    def accuracy(self, accuracy: Any = None) -> dict[str, Any]:
+        """The attributes that say how exact an operation shall be: a mode's name, or bounds of the error."""
+        if accuracy is None:
+            return {}
+        mode, bounds = getattr(accuracy, "name", "TOLERANCE"), ""
+        if mode == "TOLERANCE":
+            bounds = f"atol = {accuracy.atol:e}, rtol = {accuracy.rtol:e}, ulps = {accuracy.ulps}, "
+        return {"result_accuracy": self.attribute(
+            f"#stablehlo.result_accuracy<{bounds}mode = #stablehlo.result_accuracy_mode<{mode}>>")}
+
     def i64s(self, values: Sequence[int]) -> Any:
         """`array<i64: 1, 2>`."""
         key = ("i64s", tuple(values))
@@ -423,7 +433,8 @@ class RuleContext:
                 for atom in eqn.invars:
                     value, aval = read(atom), atom.aval
                     values.append(value if aval.shape == shape else self.broadcast(value, aval.shape, shape, aval.dtype))
-                env[out] = create(operation, (type_of(out.aval),), values, None, None, 0, self.loc, ip).result
+                attributes = self.accuracy(**eqn.params) if eqn.params else None
+                env[out] = create(operation, (type_of(out.aval),), values, attributes, None, 0, self.loc, ip).result
                 continue
             self.eqn = eqn
             values = [read(atom) for atom in eqn.invars]

@@ -653,3 +653,26 @@ def test_decompositions_keep_64_bits_when_compiled_with_the_option_off():
     with jaxlite.enable_x64():
         lowered = jaxlite.jit(lax.betainc).trace(*[np.ones(2, np.float64)] * 3)
     assert "f64" in lowered.lower().as_text()
+
+
+# --- accuracy ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2", "sin", "tanh"])
+@pytest.mark.parametrize("accuracy, text", [
+    (lax.AccuracyMode.HIGHEST, "mode = #stablehlo.result_accuracy_mode<HIGHEST>"),
+    (lax.Tolerance(1e-5, 0, 2), "atol = 1.000000e-05, ulps = 2, mode = #stablehlo.result_accuracy_mode<TOLERANCE>"),
+], ids=["mode", "tolerance"])
+def test_accuracy_reaches_the_operation_and_its_derivative(name, accuracy, text):
+    function = getattr(lax, name)
+
+    def accurate(x):
+        return function(x, accuracy=accuracy)
+
+    x = np.float32(0.7)
+    assert text.split(", mode")[0] in jaxlite.jit(accurate).lower(x).as_text()
+    np.testing.assert_allclose(accurate(x), function(x), rtol=1e-6)
+    np.testing.assert_allclose(jaxlite.grad(accurate)(x), jaxlite.grad(function)(x), rtol=1e-6)
+    assert accuracy in [eqn.params.get("accuracy") for eqn in jaxlite.make_jaxpr(jaxlite.vmap(accurate))(x[None]).eqns]
+    with pytest.raises(TypeError, match="accuracy must be None, a"):
+        function(x, accuracy="highest")

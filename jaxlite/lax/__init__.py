@@ -7,6 +7,7 @@ from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from jaxlite.core.primitive import register_rule_modules as _register_rule_modules
+from jaxlite.lax.accuracy import AccuracyMode, Tolerance
 from jaxlite.lax.control_flow import (
     associative_scan,
     cond,
@@ -224,8 +225,6 @@ from jaxlite.lax.parallel import (
     pswapaxes,
 )
 from jaxlite.lax.program import (
-    AccuracyMode,
-    Tolerance,
     composite,
     dtype,
     shape_as_value,

@@ -17,6 +17,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
+from jaxlite.lax.accuracy import accuracy_params
 
 # Kinds of dtypes that an operation accepts: b bool, i signed, u unsigned, f floating, c complex.
 FLOATS = "f"
@@ -252,49 +253,49 @@ integer_pow_p = unary("integer_pow", NUMBERS)
 pow_p = Primitive("pow")
 
 
-def exp(x: Any) -> Any:
+def exp(x: Any, *, accuracy: Any = None) -> Any:
     """e to the power x."""
-    return exp_p.bind(x)
+    return exp_p.bind(x) if accuracy is None else exp_p.bind(x, **accuracy_params(accuracy))
 
 
-def exp2(x: Any) -> Any:
+def exp2(x: Any, *, accuracy: Any = None) -> Any:
     """2 to the power x."""
-    return exp2_p.bind(x)
+    return exp2_p.bind(x) if accuracy is None else exp2_p.bind(x, **accuracy_params(accuracy))
 
 
-def expm1(x: Any) -> Any:
+def expm1(x: Any, *, accuracy: Any = None) -> Any:
     """exp(x) - 1, accurate near 0."""
-    return expm1_p.bind(x)
+    return expm1_p.bind(x) if accuracy is None else expm1_p.bind(x, **accuracy_params(accuracy))
 
 
-def log(x: Any) -> Any:
+def log(x: Any, *, accuracy: Any = None) -> Any:
     """The natural logarithm."""
-    return log_p.bind(x)
+    return log_p.bind(x) if accuracy is None else log_p.bind(x, **accuracy_params(accuracy))
 
 
-def log1p(x: Any) -> Any:
+def log1p(x: Any, *, accuracy: Any = None) -> Any:
     """log(1 + x), accurate near 0."""
-    return log1p_p.bind(x)
+    return log1p_p.bind(x) if accuracy is None else log1p_p.bind(x, **accuracy_params(accuracy))
 
 
-def logistic(x: Any) -> Any:
+def logistic(x: Any, *, accuracy: Any = None) -> Any:
     """1 / (1 + exp(-x))."""
-    return logistic_p.bind(x)
+    return logistic_p.bind(x) if accuracy is None else logistic_p.bind(x, **accuracy_params(accuracy))
 
 
-def sqrt(x: Any) -> Any:
+def sqrt(x: Any, *, accuracy: Any = None) -> Any:
     """The square root."""
-    return sqrt_p.bind(x)
+    return sqrt_p.bind(x) if accuracy is None else sqrt_p.bind(x, **accuracy_params(accuracy))
 
 
-def rsqrt(x: Any) -> Any:
+def rsqrt(x: Any, *, accuracy: Any = None) -> Any:
     """1 / sqrt(x)."""
-    return rsqrt_p.bind(x)
+    return rsqrt_p.bind(x) if accuracy is None else rsqrt_p.bind(x, **accuracy_params(accuracy))
 
 
-def cbrt(x: Any) -> Any:
+def cbrt(x: Any, *, accuracy: Any = None) -> Any:
     """The real cube root."""
-    return cbrt_p.bind(x)
+    return cbrt_p.bind(x) if accuracy is None else cbrt_p.bind(x, **accuracy_params(accuracy))
 
 
 def square(x: Any) -> Any:
@@ -347,19 +348,19 @@ acosh_p = unary("acosh", INEXACT)
 atanh_p = unary("atanh", INEXACT)
 
 
-def sin(x: Any) -> Any:
+def sin(x: Any, *, accuracy: Any = None) -> Any:
     """The sine of x in radians."""
-    return sin_p.bind(x)
+    return sin_p.bind(x) if accuracy is None else sin_p.bind(x, **accuracy_params(accuracy))
 
 
-def cos(x: Any) -> Any:
+def cos(x: Any, *, accuracy: Any = None) -> Any:
     """The cosine of x in radians."""
-    return cos_p.bind(x)
+    return cos_p.bind(x) if accuracy is None else cos_p.bind(x, **accuracy_params(accuracy))
 
 
-def tan(x: Any) -> Any:
+def tan(x: Any, *, accuracy: Any = None) -> Any:
     """The tangent of x in radians."""
-    return tan_p.bind(x)
+    return tan_p.bind(x) if accuracy is None else tan_p.bind(x, **accuracy_params(accuracy))
 
 
 def asin(x: Any) -> Any:
@@ -392,9 +393,9 @@ def cosh(x: Any) -> Any:
     return cosh_p.bind(x)
 
 
-def tanh(x: Any) -> Any:
+def tanh(x: Any, *, accuracy: Any = None) -> Any:
     """The hyperbolic tangent."""
-    return tanh_p.bind(x)
+    return tanh_p.bind(x) if accuracy is None else tanh_p.bind(x, **accuracy_params(accuracy))
 
 
 def asinh(x: Any) -> Any:

@@ -154,15 +154,15 @@ def _abs_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]
 
 # --- powers, exponentials, logarithms ----------------------------------------------------------------
 
-def_jvp(e.exp_p, lambda g, ans, x: mul(g, ans))
-def_jvp(e.exp2_p, lambda g, ans, x: mul(const(np.log(2), x), mul(g, ans)))
-def_jvp(e.expm1_p, lambda g, ans, x: mul(g, add(ans, const(1, x))))
-def_jvp(e.log_p, lambda g, ans, x: div(g, x))
-def_jvp(e.log1p_p, lambda g, ans, x: div(g, add(x, const(1, x))))
-def_jvp(e.logistic_p, lambda g, ans, x: mul(g, mul(ans, sub(const(1, x), ans))))
-def_jvp(e.sqrt_p, lambda g, ans, x: mul(g, div(const(0.5, x), ans)))
-def_jvp(e.rsqrt_p, lambda g, ans, x: mul(g, mul(const(-0.5, x), div(ans, x))))
-def_jvp(e.cbrt_p, lambda g, ans, x: mul(g, mul(const(1 / 3, x), div(ans, x))))
+def_jvp(e.exp_p, lambda g, ans, x, **accuracy: mul(g, ans))
+def_jvp(e.exp2_p, lambda g, ans, x, **accuracy: mul(const(np.log(2), x), mul(g, ans)))
+def_jvp(e.expm1_p, lambda g, ans, x, **accuracy: mul(g, add(ans, const(1, x))))
+def_jvp(e.log_p, lambda g, ans, x, **accuracy: div(g, x))
+def_jvp(e.log1p_p, lambda g, ans, x, **accuracy: div(g, add(x, const(1, x))))
+def_jvp(e.logistic_p, lambda g, ans, x, **accuracy: mul(g, mul(ans, sub(const(1, x), ans))))
+def_jvp(e.sqrt_p, lambda g, ans, x, **accuracy: mul(g, div(const(0.5, x), ans)))
+def_jvp(e.rsqrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(-0.5, x), div(ans, x))))
+def_jvp(e.cbrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(1 / 3, x), div(ans, x))))
 def_jvp(e.square_p, lambda g, ans, x: mul(g, mul(const(2, x), x)))
 def_jvp(e.integer_pow_p, lambda g, ans, x, y: filled(0, x) if y == 0 else g if y == 1 else
         mul(g, mul(const(y, x), x if y == 2 else integer_pow(x, y - 1))))
@@ -195,9 +195,9 @@ def _one_plus_square(x: Any) -> Any:
     return add(const(1, x), e.square(x))
 
 
-def_jvp(e.sin_p, lambda g, ans, x: mul(g, e.cos(x)))
-def_jvp(e.cos_p, lambda g, ans, x: neg(mul(g, e.sin(x))))
-def_jvp(e.tan_p, lambda g, ans, x: mul(g, _one_plus_square(ans)))
+def_jvp(e.sin_p, lambda g, ans, x, **accuracy: mul(g, e.cos(x)))
+def_jvp(e.cos_p, lambda g, ans, x, **accuracy: neg(mul(g, e.sin(x))))
+def_jvp(e.tan_p, lambda g, ans, x, **accuracy: mul(g, _one_plus_square(ans)))
 def_jvp(e.asin_p, lambda g, ans, x: mul(g, e.rsqrt(_one_minus_square(x))))
 def_jvp(e.acos_p, lambda g, ans, x: mul(g, neg(e.rsqrt(_one_minus_square(x)))))
 def_jvp(e.atan_p, lambda g, ans, x: div(g, _one_plus_square(x)))
@@ -205,7 +205,7 @@ def_jvp(e.atan2_p, lambda g, ans, x, y: mul(g, div(y, add(e.square(x), e.square(
         lambda g, ans, x, y: mul(g, div(neg(x), add(e.square(x), e.square(y)))))
 def_jvp(e.sinh_p, lambda g, ans, x: mul(g, e.cosh(x)))
 def_jvp(e.cosh_p, lambda g, ans, x: mul(g, e.sinh(x)))
-def_jvp(e.tanh_p, lambda g, ans, x: mul(g, mul(add(const(1, x), ans), sub(const(1, x), ans))))
+def_jvp(e.tanh_p, lambda g, ans, x, **accuracy: mul(g, mul(add(const(1, x), ans), sub(const(1, x), ans))))
 def_jvp(e.asinh_p, lambda g, ans, x: mul(g, e.rsqrt(_one_plus_square(x))))
 def_jvp(e.acosh_p, lambda g, ans, x: mul(g, mul(e.rsqrt(sub(x, const(1, x))), e.rsqrt(add(x, const(1, x))))))
 def_jvp(e.atanh_p, lambda g, ans, x: mul(g, e.reciprocal(_one_minus_square(x))))

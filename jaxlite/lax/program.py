@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from typing import Any
 
@@ -92,33 +91,3 @@ def dtype(x: Any) -> Any:
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """A pytree of arrays, kept where it is: programs run on one device."""
     return tree_map(stage, x)
-
-
-class AccuracyMode(enum.Enum):
-    """How exactly elementwise functions are computed."""
-
-    HIGHEST = 1
-    DEFAULT = 2
-
-
-class Tolerance:
-    """Bounds for the error of elementwise functions: absolute, relative, in units of the last place.
-
-    Raises: ValueError for negative bounds, or relative ones together with units of the last place.
-    """
-
-    def __init__(self, atol: float = 0.0, rtol: float = 0.0, ulps: int = 0):
-        if min(atol, rtol, ulps) < 0:
-            raise ValueError(f"Tolerances must be non-negative, got atol={atol}, rtol={rtol}, ulps={ulps}")
-        if rtol and ulps:
-            raise ValueError(f"Give atol and rtol, or atol and ulps; got rtol={rtol} and ulps={ulps}")
-        self.atol, self.rtol, self.ulps = atol, rtol, ulps
-
-    def __repr__(self) -> str:
-        return f"Tolerance(atol={self.atol}, rtol={self.rtol}, ulps={self.ulps})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tolerance) and repr(self) == repr(other)
-
-    def __hash__(self) -> int:
-        return hash((self.atol, self.rtol, self.ulps))

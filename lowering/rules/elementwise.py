@@ -103,18 +103,18 @@ def complex_parts(ctx: Any, x: Any) -> tuple[Any, Any]:
 
 
 @lowers("sin")
-def _sin(ctx: Any, x: Any) -> Any:
-    return _circular(ctx, x, "stablehlo.sine", "stablehlo.cosine", negated=False)
+def _sin(ctx: Any, x: Any, accuracy: Any = None) -> Any:
+    return _circular(ctx, x, "stablehlo.sine", "stablehlo.cosine", accuracy, negated=False)
 
 
 @lowers("cos")
-def _cos(ctx: Any, x: Any) -> Any:
-    return _circular(ctx, x, "stablehlo.cosine", "stablehlo.sine", negated=True)
+def _cos(ctx: Any, x: Any, accuracy: Any = None) -> Any:
+    return _circular(ctx, x, "stablehlo.cosine", "stablehlo.sine", accuracy, negated=True)
 
 
-def _circular(ctx: Any, x: Any, operation: str, derivative: str, negated: bool) -> Any:
+def _circular(ctx: Any, x: Any, operation: str, derivative: str, accuracy: Any, negated: bool) -> Any:
     """Sine or cosine. On the real axis the imaginary part is y times the derivative: XLA loses the zero's sign."""
-    result = ctx.emit1(operation, x)
+    result = ctx.emit1(operation, x, **ctx.accuracy(accuracy))
     aval = ctx.aval_out
     if aval.dtype.kind != "c":
         return result
@@ -172,10 +172,10 @@ def _square(ctx: Any, x: Any) -> Any:
 
 
 @lowers("exp2")
-def _exp2(ctx: Any, x: Any) -> Any:
+def _exp2(ctx: Any, x: Any, accuracy: Any = None) -> Any:
     aval = ctx.aval_out
     return ctx.emit1("stablehlo.exponential", ctx.emit1("stablehlo.multiply", x, ctx.constant(
-        np.log(2.0), aval.dtype, aval.shape)))
+        np.log(2.0), aval.dtype, aval.shape)), **ctx.accuracy(accuracy))
 
 
 @lowers("integer_pow")

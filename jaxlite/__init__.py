@@ -15,19 +15,26 @@ from typing import Any as _Any
 
 from jaxlite import dtypes, errors, lax, numpy, tree, tree_util
 from jaxlite.core.array import Array
-from jaxlite.core.config import check_tracer_leaks as checking_leaks
 from jaxlite.core.config import (
+    check_tracer_leaks,
     config,
+    debug_infs,
     debug_nans,
     default_device,
     default_matmul_precision,
+    default_prng_impl,
     enable_checks,
     enable_x64,
     log_compiles,
     numpy_dtype_promotion,
     numpy_rank_promotion,
+    threefry_partitionable,
 )
+from jaxlite.core.config import check_tracer_leaks as checking_leaks
 from jaxlite.core.config import disable_jit as _disable_jit
+from jaxlite.core.dtypes import float0
+from jaxlite.core.tracing import ensure_compile_time_eval
+from jaxlite.core.values import typeof
 from jaxlite.devices import (
     block_until_ready,
     copy_to_host_async,
@@ -42,6 +49,7 @@ from jaxlite.devices import (
     local_devices,
     process_count,
     process_index,
+    process_indices,
 )
 from jaxlite.interpreters.jit import clear_caches, jit
 from jaxlite.make_jaxpr import ShapeDtypeStruct, eval_shape, make_jaxpr
@@ -49,9 +57,12 @@ from jaxlite.version import __version__
 from lowering.xla import Device
 
 # Loaded on first use: a program pays for what it uses.
-_LAZY_MODULES = ("core", "stages", "random", "nn", "scipy", "flatten_util", "test_util", "ad_checkpoint", "custom_batching")
+_LAZY_MODULES = (
+    "core", "stages", "random", "nn", "scipy", "flatten_util", "test_util", "ad_checkpoint",
+    "custom_batching", "custom_derivatives", "debug", "dlpack", "extend", "ops", "typing",
+)
 _LAZY_NAMES = {
-    **dict.fromkeys(("jvp", "linearize", "vjp", "grad", "value_and_grad", "linear_transpose"), "differentiate"),
+    **dict.fromkeys(("jvp", "linearize", "vjp", "fwd_and_bwd", "grad", "value_and_grad", "linear_transpose"), "differentiate"),
     **dict.fromkeys(("jacfwd", "jacrev", "jacobian", "hessian"), "jacobians"),
     **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient", "closure_convert"), "custom_derivatives"),
     **dict.fromkeys(("checkpoint", "remat", "checkpoint_policies"), "ad_checkpoint"),
@@ -72,3 +83,7 @@ def __getattr__(name: str) -> _Any:
     if name in _LAZY_MODULES:
         return _import_module(f"jaxlite.{name}")
     raise AttributeError(f"module 'jaxlite' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY_NAMES, *_LAZY_MODULES})

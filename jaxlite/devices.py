@@ -50,6 +50,11 @@ def process_index(backend: str | None = None) -> int:
     return 0
 
 
+def process_indices(backend: str | None = None) -> list[int]:
+    """The numbers of all processes: [0]."""
+    return [0]
+
+
 def process_count(backend: str | None = None) -> int:
     """How many processes take part: 1."""
     return 1
@@ -95,10 +100,10 @@ def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """Copy a pytree of arrays to the host: the same tree, of NumPy arrays. Python scalars stay as they are."""
+    """Copy a pytree of arrays to the host: the same tree, of NumPy arrays. Python scalars and keys stay as they are."""
 
     def get(leaf: Any) -> Any:
-        if isinstance(leaf, (int, float, complex)):
+        if isinstance(leaf, (int, float, complex)) or hasattr(leaf, "_base_array"):  # NumPy has no keys
             return leaf
         return np.asarray(leaf)
 

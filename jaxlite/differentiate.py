@@ -14,7 +14,7 @@ from jaxlite.core.aval import ShapedArray
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
 from jaxlite.core.tree import Partial, keystr, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.jit import flatten_outputs
+from jaxlite.interpreters.jit import flatten_outputs, jit
 from jaxlite.interpreters.jvp import Zero, instantiate, jvp_flat, tangent_aval, zeros_of
 from jaxlite.interpreters.linearize import linearize_flat
 from jaxlite.interpreters.staging import trace_to_jaxpr
@@ -223,6 +223,44 @@ def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
         raise NotImplementedError("reduce_axes argument to vjp is deprecated")
     out, pull, aux = _vjp("vjp", fun, primals, has_aux)
     return (out, pull, aux) if has_aux else (out, pull)
+
+
+def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True) -> tuple[Any, Any]:
+    """The forward and the backward pass of a function, as two functions that are compiled apart from each other.
+
+    Args:
+      argnums: with respect to which positional arguments: an int, or several for a tuple of cotangents.
+      has_aux: whether `fun` returns (output, auxiliary data).
+      jitted: whether both passes are compiled.
+    Returns: `fwd(*args)`, which gives (output, residuals), and the auxiliary data if `has_aux`; `bwd(residuals, cotangent)`,
+      which gives the cotangents of the chosen arguments.
+
+    >>> import jaxlite
+    >>> fwd, bwd = jaxlite.fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1))
+    >>> y, residuals = fwd(3.0, 4.0)
+    >>> bwd(residuals, 1.0)
+    (Array(4., dtype=float32, weak_type=True), Array(3., dtype=float32, weak_type=True))
+    """
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}")
+
+    def fwd(*args: Any, **kwargs: Any) -> Any:
+        nums = _argnums(argnums, len(args))
+
+        def of_chosen(*values: Any) -> Any:
+            full = list(args)
+            for num, value in zip(nums, values, strict=True):
+                full[num] = value
+            return fun(*full, **kwargs)
+
+        functools.update_wrapper(of_chosen, fun)
+        return vjp(of_chosen, *(args[num] for num in nums), has_aux=has_aux)
+
+    def bwd(residuals: Any, cotangent: Any) -> Any:
+        cotangents = residuals(cotangent)
+        return cotangents[0] if isinstance(argnums, (int, np.integer)) else cotangents
+
+    return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)
 
 
 def _argnums(argnums: Any, count: int) -> tuple[int, ...]:

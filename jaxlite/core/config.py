@@ -120,6 +120,8 @@ default_device = _option(
 )
 debug_nans = _option("debug_nans", False, _parse_bool, "Raise FloatingPointError when a result holds a NaN.",
                      affects_program=True)
+debug_infs = _option("debug_infs", False, _parse_bool, "Raise FloatingPointError when a result holds an infinity.",
+                     affects_program=True)
 check_tracer_leaks = _option("check_tracer_leaks", False, _parse_bool,
                              "After each trace, look for tracers that are still referenced.")
 enable_checks = _option("enable_checks", False, _parse_bool, "Check every jaxpr after it is made (slow).")

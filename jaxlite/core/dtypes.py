@@ -49,6 +49,10 @@ class ExtendedDType:
         """An array of this dtype from the array that holds its words."""
         raise TypeError(f"arrays of dtype {self.name} do not leave compiled code")
 
+    def physical_element(self) -> Any:
+        """The type of the words behind one element."""
+        raise TypeError(f"elements of dtype {self.name} have no words")
+
     def __repr__(self) -> str:
         return self.name
 
@@ -400,7 +404,7 @@ def _node(dtype: Any, weak: bool) -> str:
     """The node of a dtype. Booleans are never weak."""
     kind = _KIND.get(dtype)
     if kind is None:
-        raise ValueError(f"dtype {dtype} takes no part in type promotion")
+        raise TypeError(f"dtype {dtype} takes no part in type promotion")
     return _SHORT[dtype] if not weak or kind == "b" else "i*" if kind == "u" else kind + "*"
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,37 @@ class set_trace:
 def eager_execution() -> set_trace:
     """Run operations at once inside a `with` block, whatever is being traced around it."""
     return set_trace(_State.trace)
+
+
+class _CompileTimeTrace(Trace):
+    """Runs operations on concrete values at once; hands those on values of the trace around it to that one."""
+
+    __slots__ = ("outer",)
+
+    def __init__(self, outer: Trace):
+        super().__init__()
+        self.outer = outer
+
+    def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        traced = any(isinstance(arg, Tracer) for arg in args)
+        return (self.outer if traced else _State.trace).apply(primitive, args, params)
+
+
+@contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
+    """Inside a `with` block in a traced function, compute what depends on concrete values alone at once.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> @jaxlite.jit
+    ... def f(x):
+    ...     with jaxlite.ensure_compile_time_eval():
+    ...         positive = jnp.sin(3.0) > 0
+    ...     return x if positive else -x
+    >>> f(1.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    with set_trace(_State.trace if is_eager() else _CompileTimeTrace(state.trace)):
+        yield
 
 
 def unmapped_axis(name: Any) -> NameError:
@@ -197,6 +229,15 @@ class Tracer:
 
     def tolist(self) -> Any:
         raise errors.ConcretizationTypeError(self, "a traced array cannot become a list")
+
+    def devices(self) -> Any:
+        raise errors.ConcretizationTypeError(self, "a traced array is on no device yet: ask after the call")
+
+    def addressable_data(self, index: int) -> Any:
+        raise errors.ConcretizationTypeError(self, "a traced array has no data")
+
+    def unsafe_buffer_pointer(self) -> Any:
+        raise errors.ConcretizationTypeError(self, "a traced array has no buffer")
 
     def tobytes(self, order: str = "C") -> Any:
         raise errors.ConcretizationTypeError(self, "a traced array has no bytes")

@@ -379,8 +379,8 @@ class _Jitted:
             hide_own_frames(error)
             raise
         tree = program.out_tree
-        if config.debug_nans.value:
-            _check_nans(program, outs, leaves)
+        if config.debug_nans.value or config.debug_infs.value:
+            _check_finite(program, outs, leaves)
             return tree.unflatten(outs), None
         return tree.unflatten(outs), executable.fast_path(tree)
 
@@ -428,22 +428,24 @@ def flatten_outputs(result: Any, debug: DebugInfo) -> tuple[list[Any], Any]:
     return outs, tree
 
 
-def _check_nans(program: Program, outs: Sequence[Any], leaves: Sequence[Any]) -> None:
-    """Raises FloatingPointError if a result holds a NaN, with the first operation that made one."""
-    if not any(map(_has_nan, outs)):
+def _check_finite(program: Program, outs: Sequence[Any], leaves: Sequence[Any]) -> None:
+    """Raises FloatingPointError if a result holds what an option forbids, with the first operation that made it."""
+    checked = [name for name, option in (("nan", config.debug_nans), ("inf", config.debug_infs)) if option.value]
+    kind = next((name for out in outs for name in checked if _FORBIDDEN[name](out)), None)
+    if kind is None:
         return
     jaxpr, consts = program.closed.jaxpr, program.closed.consts
     if not any(type(leaf) is execution.ArrayImpl and leaf.is_deleted() for leaf in leaves):
         steps = [(eqn, var) for eqn in jaxpr.eqns for var in eqn.outvars if type(var) is not DropVar]
         spread = jaxpr.replace(outvars=[var for _, var in steps])
-        with config.debug_nans(False):
+        with config.debug_nans(False), config.debug_infs(False):
             values = jit(lambda *args: eval_jaxpr(spread, consts, *args))(*leaves)
         for (eqn, _), value in zip(steps, values, strict=True):
-            if _has_nan(value):
+            if _FORBIDDEN[kind](value):
                 what = eqn.params.get("name", eqn.primitive.name)
-                raise FloatingPointError(f"invalid value (nan) encountered in {what} at {eqn.source_line}; found in "
+                raise FloatingPointError(f"invalid value ({kind}) encountered in {what} at {eqn.source_line}; found in "
                                          f"the result of {program.name}")
-    raise FloatingPointError(f"invalid value (nan) encountered in {program.name}")
+    raise FloatingPointError(f"invalid value ({kind}) encountered in {program.name}")
 
 
 def _has_nan(array: Any) -> bool:
@@ -451,6 +453,13 @@ def _has_nan(array: Any) -> bool:
         return False
     value = arrays.host_value(array)
     return bool((value != value).any())
+
+
+def _has_inf(array: Any) -> bool:
+    return dtypes.issubdtype(array.dtype, np.inexact) and bool(np.isinf(arrays.host_value(array)).any())
+
+
+_FORBIDDEN = {"nan": _has_nan, "inf": _has_inf}
 
 
 def argument_names(fun: Callable, in_tree: Any, options: Options | None) -> Callable[[], list[str]]:

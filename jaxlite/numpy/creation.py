@@ -322,6 +322,12 @@ def _dtype_of(dtype: Any, name: str) -> Any:
 
 @api("value", "shape", "dtype", "weak")
 def _constant(value: int, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any:
+    if isinstance(dtype, dtypes.ExtendedDType):
+        if value:
+            raise TypeError(f"arrays of dtype {dtype} can be made of zeros alone")
+        element = dtype.physical_element()
+        words = np.zeros(element.shape, element.dtype)
+        return shaping.broadcast_in_dim(dtype.wrap(arrays.make_array(words)), shape, ())
     return shaping.broadcast_in_dim(shaping.convert(value, dtype, weak), shape, ())
 
 
@@ -349,7 +355,7 @@ def _full(fill_value: Any, shape: tuple[int, ...], dtype: Any, weak: bool) -> An
     return shaping.broadcast_in_dim(value, shape, range(len(shape) - len(own), len(shape)))
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None) -> Any:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of one value; an array as `fill_value` is broadcast."""
     check_arrays("full", fill_value)
     if dtype is None:
@@ -366,7 +372,10 @@ def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[tuple[int, ...], A
         check_arrays(name, a)
         a = aval_of(a)
     weak = dtype is None and getattr(a, "weak_type", False)
-    dtype = dtypes.canonicalize_dtype(a.dtype) if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
+    if dtype is None:
+        dtype = dtypes.canonicalize_dtype(a.dtype, allow_extended_dtype=True)
+    else:
+        dtype = dtypes.check_user_dtype_supported(dtype, name)
     return tuple(a.shape) if shape is None else shape_of(shape), dtype, weak
 
 
@@ -385,7 +394,8 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
     return zeros_like(prototype, dtype, shape, device=device)
 
 
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None,
+              out_sharding: Any = None) -> Any:
     """One value in the shape and dtype of another array."""
     check_arrays("full_like", fill_value)
     return _on(_full(fill_value, *_like(a, dtype, shape, "full_like")), device)

@@ -1,0 +1,84 @@
+"""Reductions over segments: elements are combined into the place that an array of ids says."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
+from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.tracing import Tracer
+from jaxlite.numpy.reductions import _highest, _lowest
+
+
+def _segments(name: str, data: Any, segment_ids: Any, num_segments: Any, options: dict[str, Any], bucket_size: Any,
+              identity: Any, update: str, combine: Any) -> Any:
+    data, segment_ids = jnp.asarray(data), jnp.asarray(segment_ids)
+    if dtypes.kind(segment_ids.dtype) not in "iu":
+        raise TypeError(f"{name}: segment_ids must be integers, got {segment_ids.dtype}")
+    if num_segments is None:
+        if isinstance(segment_ids, Tracer):
+            raise ConcretizationTypeError(segment_ids, f"{name}: give num_segments, as it decides the shape of the result")
+        num_segments = int(jnp.max(segment_ids)) + 1 if segment_ids.size else 0
+    num_segments = operator.index(num_segments)
+    if num_segments < 0:
+        raise ValueError(f"{name}: num_segments must not be negative, got {num_segments}")
+    count = segment_ids.shape[0] if segment_ids.ndim else 1
+    size = count if bucket_size is None else operator.index(bucket_size)
+    if bucket_size is not None and size < 1:
+        raise ValueError(f"{name}: bucket_size must be positive, got {bucket_size}")
+    empty = jnp.full((num_segments, *data.shape[segment_ids.ndim:]), identity(data.dtype), data.dtype)
+
+    def scattered(part: slice) -> Any:
+        return getattr(empty.at[segment_ids[part]], update)(data[part], wrap_negative_indices=False, **options)
+
+    if size >= count:
+        return scattered(slice(None) if segment_ids.ndim else ...)  # type: ignore[arg-type]
+    return combine(jnp.stack([scattered(slice(start, start + size)) for start in range(0, count, size)]), axis=0)
+
+
+def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
+                unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
+                out_sharding: Any = None) -> Any:
+    """The sum of the elements of each segment; 0 for empty ones.
+
+    Args:
+      data: an array; its leading axis is summed.
+      segment_ids: for each element its segment, integers. Elements of segments that do not exist are left out.
+      num_segments: static; by default the greatest id plus 1, which has to be concrete.
+      indices_are_sorted, unique_indices: promises about the ids.
+      bucket_size: how many elements are summed in one go, before the sums are added: more exact for long segments.
+      mode: what happens to ids out of bounds, as in `x.at[...]`; they are dropped by default.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> jaxlite.ops.segment_sum(jnp.arange(5), jnp.array([0, 0, 1, 1, 2]))
+    Array([1, 5, 4], dtype=int32)
+    """
+    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
+    return _segments("segment_sum", data, segment_ids, num_segments, options, bucket_size, lambda dtype: 0, "add", jnp.sum)
+
+
+def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
+                 unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
+                 out_sharding: Any = None) -> Any:
+    """The product of the elements of each segment, 1 for empty ones; arguments as in `segment_sum`."""
+    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
+    return _segments("segment_prod", data, segment_ids, num_segments, options, bucket_size, lambda dtype: 1, "multiply",
+                     jnp.prod)
+
+
+def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
+                unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
+                out_sharding: Any = None) -> Any:
+    """The greatest element of each segment, the least value of the dtype for empty ones; arguments as in `segment_sum`."""
+    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
+    return _segments("segment_max", data, segment_ids, num_segments, options, bucket_size, _lowest, "max", jnp.max)
+
+
+def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
+                unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
+                out_sharding: Any = None) -> Any:
+    """The least element of each segment, the greatest value of the dtype for empty ones; arguments as in `segment_sum`."""
+    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
+    return _segments("segment_min", data, segment_ids, num_segments, options, bucket_size, _highest, "min", jnp.min)

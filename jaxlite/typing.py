@@ -1,0 +1,20 @@
+"""Names for annotations: what functions of jaxlite take as arrays, and as dtypes."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from jaxlite.core.array import Array
+
+
+class SupportsDType(Protocol):
+    """Anything that says its dtype."""
+
+    @property
+    def dtype(self) -> np.dtype: ...
+
+
+ArrayLike = Array | np.ndarray | np.bool_ | np.number | bool | int | float | complex
+DTypeLike = str | type[Any] | np.dtype | SupportsDType

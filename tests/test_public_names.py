@@ -1,0 +1,109 @@
+"""The public names beside the numpy API: where they are, and small functions that have no other test."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax, random
+
+NAMES = {
+    "jaxlite": "Array Device ShapeDtypeStruct block_until_ready check_tracer_leaks checking_leaks checkpoint custom_gradient "
+               "custom_jvp custom_vjp closure_convert debug_infs debug_nans default_prng_impl device_get device_put "
+               "disable_jit enable_x64 ensure_compile_time_eval eval_shape float0 fwd_and_bwd grad hessian jacfwd jacrev "
+               "jit jvp linear_transpose linearize make_jaxpr process_indices remat threefry_partitionable typeof "
+               "value_and_grad vjp vmap nn ops random tree tree_util",
+    "jaxlite.core": "AbstractValue ShapedArray Trace Tracer ensure_compile_time_eval eval_jaxpr Primitive",
+    "jaxlite.extend.core": "ClosedJaxpr DropVar Jaxpr JaxprEqn Literal Primitive Var check_jaxpr jaxpr_as_fun subjaxprs",
+    "jaxlite.errors": "ConcretizationTypeError JAXIndexError JAXTypeError JaxRuntimeError UnexpectedTracerError",
+    "jaxlite.typing": "ArrayLike DTypeLike",
+    "jaxlite.dlpack": "from_dlpack is_supported_dtype",
+    "jaxlite.ops": "segment_max segment_min segment_prod segment_sum",
+}
+
+
+@pytest.mark.parametrize("module", NAMES)
+def test_names_exist_and_are_listed(module):
+    found = importlib.import_module(module)
+    wanted = NAMES[module].split()
+    assert [name for name in wanted if not hasattr(found, name)] == []
+    assert [name for name in wanted if name not in dir(found)] == []
+    with pytest.raises(AttributeError, match="no_such_name"):
+        found.no_such_name  # noqa: B018
+
+
+def test_a_jaxpr_can_be_run_through_the_public_names():
+    closed = jax.make_jaxpr(lambda x: jnp.sin(x) * 2)(1.0)
+    (out,) = jax.core.eval_jaxpr(closed.jaxpr, closed.consts, 0.5)
+    np.testing.assert_allclose(out, 2 * np.sin(0.5), rtol=1e-6)
+    assert isinstance(closed.eqns[1].invars[1], jax.extend.core.Literal)
+    jax.jit(lambda x: [isinstance(x, jax.core.Tracer)] == [True] or pytest.fail("no Tracer"))(1.0)
+
+
+def test_errors_about_traced_values_have_common_bases():
+    leaked = []
+    jax.jit(lambda x: leaked.append(x) or x)(1.0)
+    with pytest.raises(jax.errors.JAXTypeError):
+        leaked[0] + 1
+    with pytest.raises(jax.errors.JAXIndexError):
+        jax.jit(lambda x: x[x > 0])(jnp.ones(2))
+    for method in (lambda x: x.devices(), lambda x: x.addressable_data(0), lambda x: x.unsafe_buffer_pointer()):
+        with pytest.raises(jax.errors.ConcretizationTypeError, match="value of the argument x"):
+            jax.jit(method)(jnp.ones(2))
+
+
+def test_typeof_says_shape_dtype_and_weak_type():
+    assert repr(jax.typeof(1.0)) == "ShapedArray(float32[], weak_type=True)"
+    assert repr(jax.typeof(np.zeros((2, 3), np.int8))) == "ShapedArray(int8[2,3])"
+    assert jax.vmap(lambda x: x if jax.typeof(x).shape == (3,) else None)(jnp.ones((2, 3))).shape == (2, 3)
+    with pytest.raises(TypeError, match="not a valid JAX type"):
+        jax.typeof("x")
+
+
+def test_ensure_compile_time_eval_computes_what_is_known():
+    @jax.jit
+    def f(x):
+        with jax.ensure_compile_time_eval():
+            steps = lax.scan(lambda c, _: (c + jnp.sin(3.0), None), 0.0, None, length=3)[0]
+            negative = bool(steps < 0)  # no tracer
+            y = jax.jit(jnp.cos)(x)  # a tracer still
+        return (-y if negative else y) + steps
+
+    np.testing.assert_allclose(f(0.5), np.cos(0.5) + 3 * np.sin(3), rtol=1e-6)
+    with jax.ensure_compile_time_eval():
+        assert float(jnp.sum(jnp.arange(3))) == 3
+
+
+def test_debug_infs_names_the_operation():
+    with jax.debug_infs(True):
+        with pytest.raises(FloatingPointError, match=r"\(inf\) encountered in log"):
+            jax.jit(lambda x: jnp.log(x) + 1)(0.0)
+        assert np.isnan(jnp.log(-1.0))
+    assert np.isinf(jnp.log(0.0))
+
+
+def test_forward_and_backward_passes_compile_once_each():
+    x, w = np.ones((2, 3), np.float32), np.arange(6, dtype=np.float32).reshape(3, 2)
+    fwd, bwd = jax.fwd_and_bwd(lambda x, w: (x @ w, "aux" and 3), argnums=1, has_aux=True)
+    for _ in range(2):
+        y, residuals, aux = fwd(x, w)
+        np.testing.assert_allclose(bwd(residuals, jnp.ones_like(y)), x.T @ np.ones((2, 2)))
+    assert aux == 3 and fwd._cache_size() == bwd._cache_size() == 1
+
+
+def test_zeros_of_key_dtypes():
+    keys = random.split(random.key(0), 3)
+    for zeros in (jnp.zeros(3, keys.dtype), jnp.zeros_like(keys), jnp.empty(3, keys.dtype), jax.jit(jnp.zeros_like)(keys)):
+        assert zeros.dtype == keys.dtype and not np.asarray(random.key_data(zeros)).any() and zeros.shape == (3,)
+    with pytest.raises(TypeError, match="zeros alone"):
+        jnp.ones(3, keys.dtype)
+    with pytest.raises(TypeError, match="takes no part in type promotion"):
+        keys + 1
+    assert jax.device_get({"key": keys})["key"] is keys
+
+
+def test_dtypes_that_go_through_dlpack():
+    assert [jax.dlpack.is_supported_dtype(each) for each in (bool, jnp.bfloat16, complex, jnp.int4, jnp.float8_e5m2)] == [
+        True, True, True, False, False]

@@ -8,9 +8,9 @@ from typing import Any
 
 from jaxlite.core import dtypes, source
 from jaxlite.core.jaxpr import DebugInfo
-from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_map, tree_unflatten
+from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.jit import flatten_outputs
+from jaxlite.interpreters.jit import argument_names, flatten_outputs
 from jaxlite.interpreters.jvp import tangent_aval
 from jaxlite.interpreters.linearize import linearize_flat
 from jaxlite.interpreters.remat_rules import checkpoint_p, name_p
@@ -149,11 +149,11 @@ def saved_residuals(fun: Callable, *args: Any, **kwargs: Any) -> list[tuple[Any,
         return flatten_outputs(fun(*inner, **inner_kwargs), debug)[0]
 
     nonzero = [tangent_aval(aval_of(leaf)).dtype != dtypes.float0 for leaf in leaves]
-    paths = [keystr(path) for path, _ in tree_flatten_with_path((args, kwargs))[0]]
+    arguments = argument_names(fun, tree, None)()
 
     def outer(*values: Any) -> list[Any]:
         outs, program = linearize_flat(flat, values, nonzero, debug)
-        names = {getattr(value, "var", None): path for value, path in zip(values, paths, strict=True)}
+        names = {getattr(value, "var", None): path for value, path in zip(values, arguments, strict=True)}
         for residual in program.residuals:
             var = getattr(residual, "var", None)
             aval = aval_of(residual)
@@ -162,11 +162,17 @@ def saved_residuals(fun: Callable, *args: Any, **kwargs: Any) -> list[tuple[Any,
             elif var is None:
                 found.append((aval, "from a constant"))
             else:
-                found.append((aval, f"output of an operation at {residual.made_at()}"))
+                found.append((aval, _made_by(residual)))
         return outs
 
     trace_to_jaxpr(outer, [aval_of(leaf) for leaf in leaves], debug)
     return found
+
+
+def _made_by(residual: Any) -> str:
+    eqn = next(eqn for eqn in residual._trace.eqns if residual.var in eqn.outvars)
+    what = f"named {eqn.params['name']!r}" if eqn.primitive is name_p else f"output of {eqn.primitive.name}"
+    return f"{what} from {eqn.source_line}"
 
 
 def print_saved_residuals(fun: Callable, *args: Any, **kwargs: Any) -> None:

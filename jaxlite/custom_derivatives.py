@@ -409,3 +409,22 @@ def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[A
         return tree_unflatten(out_tree, eval_jaxpr(jaxpr, values, *flat_args))
 
     return converted, [const for const, flag in zip(consts, hoisted, strict=True) if flag]
+
+
+# --- helpers for rules -------------------------------------------------------------------------------
+
+
+def custom_vjp_primal_tree_values(tree: Any) -> Any:
+    """The plain values of the arguments that a forward rule gets with `symbolic_zeros=True`."""
+    return tree_map(lambda leaf: leaf.value if isinstance(leaf, CustomVJPPrimal) else leaf, tree)
+
+
+def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
+    """The vanishing tangent of a value: zeros, or a `SymbolicZero`.
+
+    >>> import jaxlite.numpy as jnp
+    >>> zero_from_primal(jnp.arange(2.0))
+    Array([0., 0.], dtype=float32)
+    """
+    zero = Zero(tangent_aval(aval_of(val)))
+    return zero if symbolic_zeros else instantiate(zero)

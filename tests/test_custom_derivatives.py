@@ -1,5 +1,7 @@
 """custom_jvp, custom_vjp, custom_gradient, closure_convert and checkpoint, under jit, vmap, scan and each other."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.ad_checkpoint import checkpoint_name, print_saved_residuals
-from jaxlite.custom_derivatives import SymbolicZero, closure_convert
+from jaxlite.custom_derivatives import SymbolicZero, closure_convert, custom_vjp_primal_tree_values, zero_from_primal
 
 X = np.array([0.3, -0.7, 1.1], np.float32)
 
@@ -326,9 +328,37 @@ def test_print_saved_residuals(capsys):
     print_saved_residuals(lambda x, y: jnp.sum(jnp.sin(x) * y), X, X)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3 and all(line.startswith("f32[3] ") for line in lines)
-    assert sum("from the argument" in line for line in lines) >= 1
-    print_saved_residuals(jax.checkpoint(lambda x: jnp.sum(jnp.sin(jnp.sin(x)))), X)
-    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert lines.count("f32[3] from the argument y") == 1
+    assert any(re.fullmatch(rf"f32\[3\] output of cos from {re.escape(__file__)}:\d+ .*", line) for line in lines)
+    print_saved_residuals(jax.checkpoint(lambda tree: jnp.sum(jnp.sin(jnp.sin(tree["a"])))), {"a": X})
+    assert capsys.readouterr().out.splitlines() == ["f32[3] from the argument tree['a']"]
+    named = jax.checkpoint(lambda x: jnp.sum(jnp.sin(checkpoint_name(jnp.sin(x), "inner"))),
+                           policy=jax.checkpoint_policies.save_only_these_names("inner"))
+    print_saved_residuals(named, X)
+    assert "f32[3] named 'inner' from " in capsys.readouterr().out
+
+
+def test_helpers_for_rules_with_symbolic_zeros():
+    seen = []
+
+    @jax.custom_vjp
+    def scaled(tree, y):
+        return tree["a"] * y
+
+    def forward(tree, y):
+        values = custom_vjp_primal_tree_values((tree, y))
+        seen.append((tree["a"].perturbed, y.perturbed))
+        return scaled(*values), values
+
+    def backward(values, ct):
+        return {"a": ct * values[1]}, zero_from_primal(values[1])
+
+    scaled.defvjp(forward, backward, symbolic_zeros=True)
+    near(jax.grad(lambda x: jnp.sum(scaled({"a": x}, 3.0)))(X), np.full(3, 3.0))
+    assert seen == [(True, False)]
+    zero = zero_from_primal(X, symbolic_zeros=True)
+    assert (type(zero), zero.shape, zero.dtype) == (SymbolicZero, X.shape, X.dtype)
+    assert zero_from_primal(3).dtype == jax.dtypes.float0
 
 
 # --- errors ------------------------------------------------------------------------------------------

@@ -261,3 +261,14 @@ def test_a_chain_of_operators_is_one_flat_program():
     program = jax.make_jaxpr(lambda x, y: (x + y) * 2 - x / y > 0)(X, Y)
     assert [eqn.primitive.name for eqn in program.jaxpr.eqns] == [
         "broadcast_in_dim", "add", "mul", "broadcast_in_dim", "div", "sub", "gt"]
+
+
+def test_python_scalars_come_from_arrays_without_axes_alone():
+    for kind in (int, float, complex):
+        assert kind(jnp.array(3.0)) == 3
+        for x in (jnp.ones(1), jnp.ones((1, 1)), jnp.ones(0)):
+            with pytest.raises(TypeError, match="Only scalar arrays can be converted"):
+                kind(x)
+            with pytest.raises(TypeError, match="Only scalar arrays can be converted"):
+                jax.jit(kind)(x)
+    assert jnp.ones((1, 1)).item() == 1.0

@@ -11,6 +11,7 @@ import pytest
 
 import jaxlite
 from jaxlite import ShapeDtypeStruct, jit, lax, stages
+from jaxlite.interpreters import execution
 
 HERE = Path(__file__).name
 F32 = np.float32
@@ -308,3 +309,17 @@ def test_device_assignment():
     assert lowered.compile(device_assignment=tuple(jaxlite.devices()[:1]))(2.0).tolist() == 2
     with pytest.raises(ValueError, match="one device"):
         lowered.compile(device_assignment=())
+
+
+def test_a_signature_is_lowered_once(monkeypatch):
+    lowerings = []
+    real = execution.lower_jaxpr
+    monkeypatch.setattr(execution, "lower_jaxpr", lambda *args, **kwargs:
+                        lowerings.append(args[1]) or real(*args, **kwargs))
+    f = jaxlite.jit(lambda x: x + 1)
+    texts = {f.lower(F32(1)).as_text(), f.trace(F32(2)).lower().as_text()}
+    assert len(texts) == len(lowerings) == 1
+    f.lower(np.zeros(3, F32))
+    f.clear_cache()
+    f.lower(F32(1))
+    assert len(lowerings) == 3

@@ -85,9 +85,10 @@ def make_array(value: Any) -> Any:
 
 
 def _scalar_value(array: Any, kind: type) -> Any:
-    if array.aval.size != 1:
-        raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={array.ndim}")
-    return kind(host_value(array).reshape(()).item())
+    if array.aval.shape:
+        raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={array.ndim}. Use .item() for "
+                        "an array of one element.")
+    return kind(host_value(array).item())
 
 
 def _bool(array: Any) -> bool:

@@ -209,7 +209,7 @@ class Tracer:
         raise errors.TracerIntegerConversionError(self)
 
     def _scalar(self, kind: str) -> Any:
-        if self.aval.size != 1:
+        if self.aval.shape and (kind != "Python" or self.aval.size != 1):
             raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
         raise errors.ConcretizationTypeError(
             self, f"a traced value has no {kind} value; use .astype({kind}) to convert its dtype, or mark the "

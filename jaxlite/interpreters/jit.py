@@ -137,8 +137,8 @@ def _resolve(signature: inspect.Signature | None, argnums: Any, argnames: Any, w
 class Program:
     """One traced signature: its jaxpr, the output tree, and the executables made from it so far."""
 
-    __slots__ = ("closed", "hoisted", "out_tree", "name", "donated", "options", "executables", "lock", "result_names",
-                 "trace_seconds", "debug_info", "in_tree")
+    __slots__ = ("closed", "hoisted", "out_tree", "name", "donated", "options", "executables", "modules", "lock",
+                 "result_names", "trace_seconds", "debug_info", "in_tree")
 
     def __init__(self, closed: ClosedJaxpr, in_tree: Any, out_tree: Any, name: str, donated: tuple[bool, ...],
                  options: Options, trace_seconds: float, debug_info: DebugInfo):
@@ -146,6 +146,7 @@ class Program:
         self.options, self.trace_seconds, self.debug_info = options, trace_seconds, debug_info
         self.hoisted: ClosedJaxpr | None = None
         self.executables: dict[Any, execution.Executable] = {}
+        self.modules: dict[str, Any] = {}  # that users asked for, by platform
         self.lock = threading.Lock()
 
     def is_stale(self) -> bool:
@@ -164,6 +165,13 @@ class Program:
             _warn("Some donated buffers were not usable: " + ", ".join(aval.str_short() for aval in lowered.unusable)
                   + ". No result has their type; do not donate them.")
         return lowered
+
+    def module(self, platform: str) -> Any:
+        """`lower`, remembered: for users who ask for the module itself."""
+        found = self.modules.get(platform)
+        if found is None:
+            found = self.modules.setdefault(platform, self.lower(platform))
+        return found
 
     def executable(self, device: Any, committed: bool, lowered: Any = None,
                    options: dict[str, Any] | None = None) -> execution.Executable:

@@ -30,6 +30,10 @@ class Zero:
     def __init__(self, aval: Any):
         self.aval = aval
 
+    shape = property(lambda self: self.aval.shape, doc="The shape of the zeros.")
+    dtype = property(lambda self: self.aval.dtype, doc="The dtype of the zeros.")
+    ndim = property(lambda self: self.aval.ndim, doc="The number of axes of the zeros.")
+
     def __repr__(self) -> str:
         return f"Zero({self.aval})"
 

@@ -152,7 +152,7 @@ class Traced(_Stage):
             if len(lowering_platforms) != 1:
                 raise ValueError(f"lowering_platforms must name one platform, got {lowering_platforms!r}")
             platform = platforms.canonical_name(lowering_platforms[0])
-        return Lowered(self._program, self._program.lower(platform), device, committed)
+        return Lowered(self._program, self._program.module(platform), device, committed)
 
 
 class Lowered(_Stage):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jaxlite.core import dtypes, source
+from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
@@ -33,6 +34,7 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool = True, policy:
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
 
     @functools.wraps(fun)
+    @boundary
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         if any(not -len(args) <= num < len(args) for num in static):
             raise ValueError(f"the static_argnums argument of checkpoint must name positional arguments that are given, but "

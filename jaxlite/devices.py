@@ -8,6 +8,7 @@ import numpy as np
 
 from jaxlite.core import array as arrays
 from jaxlite.core import config
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_leaves, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
@@ -60,6 +61,7 @@ def process_count(backend: str | None = None) -> int:
     return 1
 
 
+@boundary
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: bool | None = None) -> Any:
     """Put a pytree of arrays and scalars on a device.
 

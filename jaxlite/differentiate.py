@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxlite.core import dtypes, source
 from jaxlite.core.aval import ShapedArray
+from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
 from jaxlite.core.tree import Partial, keystr, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
 from jaxlite.core.values import aval_of
@@ -84,6 +85,7 @@ def _as_output(value: Any) -> Any:
     return value if getattr(value, "dtype", None) == dtypes.float0 else as_array(value)  # float0 has no device arrays
 
 
+@boundary
 def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
     """The value of a function and its derivative along a direction.
 
@@ -120,6 +122,7 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     return (out, tangent, tree_unflatten(flat.aux_tree, outs[count:])) if has_aux else (out, tangent)
 
 
+@boundary
 def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     """The value of a function at a point, and its linear map of tangents there.
 
@@ -139,6 +142,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     avals = [aval_of(leaf) for leaf in leaves]
     jaxpr, nonzero_out, out_avals, out_tree = program.jaxpr, program.nonzero[:count], program.out_avals, flat.out_tree
 
+    @boundary
     def push(residuals: list[Any], *tangents: Any) -> Any:
         given, given_tree = tree_flatten(tangents)
         if given_tree != tree:
@@ -201,12 +205,18 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
     nonzero_out = program.nonzero[:count]
     jaxpr = program.jaxpr.replace(outvars=program.jaxpr.outvars[:sum(nonzero_out)])
     out_avals = [aval_of(out) for out in outs[:count]]
-    pull = Partial(functools.partial(_pull_back, jaxpr, nonzero_out, nonzero, avals, tree, flat.out_tree, out_avals),
-                   program.residuals)
+    out_tree = flat.out_tree
+
+    @boundary
+    def pull_back(residuals: list[Any], cotangent: Any) -> Any:
+        return _pull_back(jaxpr, nonzero_out, nonzero, avals, tree, out_tree, out_avals, residuals, cotangent)
+
+    pull = Partial(pull_back, program.residuals)
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     return out, pull, tree_unflatten(flat.aux_tree, outs[count:]) if has_aux else None
 
 
+@boundary
 def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = ()) -> Any:
     """The value of a function, and the map from cotangents of its output to cotangents of its arguments.
 
@@ -301,6 +311,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
         raise TypeError(f"Expected a callable value, got {fun!r}")
 
     @functools.wraps(fun)
+    @boundary
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
         nums = _argnums(argnums, len(args))
         chosen = tuple(args[num] for num in nums)
@@ -362,6 +373,7 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
     @functools.wraps(fun)
+    @boundary
     def grad_f(*args: Any, **kwargs: Any) -> Any:
         value, gradient = both(*args, **kwargs)
         return (gradient, value[1]) if has_aux else gradient
@@ -381,6 +393,7 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
     jaxpr, consts = trace_to_jaxpr(flat, avals, flat.debug)
     out_avals: list[Any] = [var.aval for var in jaxpr.outvars]
 
+    @boundary
     def transposed(cotangent: Any) -> Any:
         given, given_tree = tree_flatten(cotangent)
         if given_tree != flat.out_tree:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.differentiate import _argnums, _check_input, _check_output, jvp, vjp
@@ -60,6 +61,7 @@ def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
     """
 
     @functools.wraps(fun)
+    @boundary
     def jacfun(*args: Any, **kwargs: Any) -> Any:
         chosen, primals = _of_chosen(fun, argnums, args, kwargs, has_aux)
         for leaf in tree_leaves(primals):
@@ -93,6 +95,7 @@ def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
     """The Jacobian of a function, row by row in reverse mode: for fewer outputs than inputs. Results as in `jacfwd`."""
 
     @functools.wraps(fun)
+    @boundary
     def jacfun(*args: Any, **kwargs: Any) -> Any:
         chosen, primals = _of_chosen(fun, argnums, args, kwargs, has_aux)
         for leaf in tree_leaves(primals):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes, source
+from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo
 from jaxlite.core.tree import flatten_axes, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
 from jaxlite.core.values import aval_of
@@ -56,6 +57,7 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
                             f"{out_axes}.")
 
     @functools.wraps(fun)
+    @boundary
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError("vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "

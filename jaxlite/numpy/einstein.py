@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import reductions
@@ -18,6 +19,7 @@ from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes
 _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
+@boundary
 def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: str | bool | list[tuple[int, ...]] = "auto",
            precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
     """Sums of products of array elements, named by index letters.

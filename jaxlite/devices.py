@@ -77,6 +77,10 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
         targets = [device] * len(leaves)
     else:
         targets = broadcast_prefix(device, x, is_leaf=lambda leaf: leaf is None)
+        for target in targets:
+            if not (target is None or isinstance(target, (xla.Device, xla.Sharding))):
+                raise ValueError("device_put takes None, a device, a sharding on one device, or a pytree of these; got "
+                                 f"{target!r}")
     return tree.unflatten([_put(leaf, target, bool(donate), may_alias) for leaf, target in zip(leaves, targets, strict=True)])
 
 

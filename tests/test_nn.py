@@ -1,5 +1,6 @@
 """Activations against NumPy formulas, their gradients against differences; softmax and relatives; attention; one-hot."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 import scipy.special
@@ -215,3 +216,24 @@ def test_attention_forms():
         nn.dot_product_attention(Q, K, V[:, :5])
     with pytest.raises(ValueError):
         nn.dot_product_attention(Q[:, :, :3], K, V)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.float8_e4m3fn, np.int8])
+def test_scaled_matmul_is_the_product_of_scaled_blocks(dtype, rng):
+    lhs, rhs = rng.integers(-4, 5, (2, 3, 8)).astype(dtype), rng.integers(-4, 5, (2, 5, 8)).astype(dtype)
+    scales = [np.exp2(rng.integers(-2, 3, (2, rows, 4))).astype(ml_dtypes.float8_e8m0fnu) for rows in (3, 5)]
+    wide = [x.astype(np.float64) * np.repeat(s.astype(np.float64), 2, axis=-1) for x, s in zip((lhs, rhs), scales, strict=True)]
+    got = jax.nn.scaled_matmul(lhs, rhs, *scales)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, np.einsum("bmk,bnk->bmn", *wide), rtol=1e-6)
+    assert jax.nn.scaled_matmul(lhs, rhs, *scales, preferred_element_type=jnp.bfloat16).dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize("shapes, words", [
+    (((2, 8), (2, 8), (2, 4), (2, 4)), "three axes"), (((1, 2, 8), (1, 2, 4), (1, 2, 2), (1, 2, 2)), "contracted axes"),
+    (((1, 2, 8), (1, 2, 8), (1, 2, 2), (1, 2, 4)), "as many blocks"), (((1, 2, 8), (1, 2, 8), (1, 3, 2), (1, 2, 2)), "each row"),
+    (((1, 2, 8), (1, 2, 8), (1, 2, 3), (1, 2, 3)), "divides"),
+])
+def test_scaled_matmul_refuses_shapes_that_do_not_fit(shapes, words):
+    with pytest.raises(ValueError, match=words):
+        jax.nn.scaled_matmul(*map(np.ones, shapes))

@@ -107,3 +107,27 @@ def test_zeros_of_key_dtypes():
 def test_dtypes_that_go_through_dlpack():
     assert [jax.dlpack.is_supported_dtype(each) for each in (bool, jnp.bfloat16, complex, jnp.int4, jnp.float8_e5m2)] == [
         True, True, True, False, False]
+
+
+def test_dce_sink_keeps_what_it_is_given():
+    def f(x):
+        lax.dce_sink({"unused": jnp.sin(x)})
+        return x * 2
+
+    def operations(fun, *args):
+        return [eqn.primitive.name for eqn in jax.make_jaxpr(fun)(*args).eqns]
+
+    assert operations(f, 1.0) == ["sin", "dce_sink", "mul"]
+    assert "dce_sink" in operations(jax.vmap(f), np.ones(2)) and "dce_sink" in operations(jax.grad(f), 1.0)
+    assert (f(3.0), jax.jit(f)(3.0), jax.grad(f)(3.0)) == (6, 6, 2)
+    assert "custom_call" not in jax.jit(f).lower(1.0).as_text()
+    text = jax.jit(lambda x: lax.dce_sink(x, prevent_mlir_dce=True) or x).lower(1.0).as_text()
+    assert "custom_call @dce_sink" in text and "has_side_effect = true" in text
+
+
+def test_device_put_refuses_what_is_no_device():
+    for wrong in ("cpu", 3, [jax.devices()[0]]):
+        with pytest.raises(ValueError):
+            jax.device_put(jnp.ones(2), wrong)
+    both = jax.device_put({"a": 1, "b": 2}, {"a": jax.devices()[0], "b": None})
+    assert both["a"].committed and not both["b"].committed

@@ -226,6 +226,8 @@ from jaxlite.lax.parallel import (
 )
 from jaxlite.lax.program import (
     composite,
+    dce_sink,
+    dce_sink_p,
     dtype,
     shape_as_value,
     stage,

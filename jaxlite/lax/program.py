@@ -12,7 +12,7 @@ from jaxlite.core.array import make_array
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer
-from jaxlite.core.tree import tree_flatten, tree_map
+from jaxlite.core.tree import tree_flatten, tree_leaves, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.interpreters.staging import hoist_consts
 from jaxlite.lax.control_flow.bodies import Body, trace_body
@@ -83,6 +83,43 @@ def shape_as_value(shape: Any) -> Any:
 def dtype(x: Any) -> Any:
     """The dtype of an array, scalar, type or name, as arrays have it: 32 bits wide unless x64 is enabled."""
     return dtypes.dtype(x, canonicalize=True)
+
+
+# --- uses --------------------------------------------------------------------------------------------
+
+dce_sink_p = Primitive("dce_sink", multiple_results=True)
+_sink = frozenset({"dce_sink"})
+
+
+@dce_sink_p.def_effectful_abstract_eval
+def _dce_sink_avals(x: Any, *, prevent_mlir_dce: bool) -> tuple[list[Any], Any]:
+    return [], _sink
+
+
+@dce_sink_p.def_jvp
+def _dce_sink_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], list[Any]]:
+    dce_sink_p.bind(*primals, **params)
+    return [], []
+
+
+@dce_sink_p.def_batching
+def _dce_sink_batch(axis: Any, args: Any, dims: Any, **params: Any) -> tuple[list[Any], list[Any]]:
+    dce_sink_p.bind(*args, **params)
+    return [], []
+
+
+dce_sink_p.no_transpose("nothing comes of it that could depend on its operand linearly")
+
+
+def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
+    """Count the leaves of a pytree as used, so that what computes them stays in the traced program.
+
+    Args:
+      prevent_mlir_dce: keep it from XLA's own passes, too: it is a call with a side effect there, to a target that has to
+        be registered before the program can run.
+    """
+    for leaf in tree_leaves(val):
+        dce_sink_p.bind(leaf, prevent_mlir_dce=bool(prevent_mlir_dce))
 
 
 # --- hints -------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from jaxlite.nn.activations import (
 )
 from jaxlite.nn.attention import dot_product_attention
 from jaxlite.nn.normalization import log_softmax, logmeanexp, logsumexp, one_hot, softmax, standardize
+from jaxlite.nn.scaled import scaled_matmul
 
 
 def __getattr__(name: str) -> _Any:

@@ -1,4 +1,4 @@
-"""StableHLO rule of `composite`."""
+"""StableHLO rules of `composite` and `dce_sink`."""
 
 from __future__ import annotations
 
@@ -36,3 +36,10 @@ def _attribute(ctx: Any, value: Any) -> Any:
         case np.dtype() | type():
             return ir.TypeAttr.get(ctx.builder.element_type(np.dtype(value)))
     raise TypeError(f"composite: an attribute must be a number, text, dtype or a sequence of these, got {value!r}")
+
+
+@lowers("dce_sink")
+def _dce_sink(ctx: Any, x: Any, *, prevent_mlir_dce: bool) -> list[Any]:
+    if prevent_mlir_dce:
+        ctx.op("stablehlo.custom_call", [x], [], {"call_target_name": ctx.string("dce_sink"), "has_side_effect": ctx.flag(True)})
+    return []

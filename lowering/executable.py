@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from lowering import xla
 from lowering.module import ModuleBuilder, physical
+from lowering.passes import fusion
 from lowering.passes.dce import live_parts
+
+BARRIERS = "jaxlite_cpu_fusion_barriers"  # the one compile option that is not XLA's
 
 
 class Lowered:
@@ -21,16 +26,40 @@ class Lowered:
 
     Attributes: `module`; `kept` says for each of constvars + invars whether it is a parameter of the module;
     `donated` the indices of the parameters whose buffer a result may take, `unusable` the types of those that
-    were offered in vain; `seconds` the time it took.
+    were offered in vain; `seconds` the time it took; `barriers` why there are fusion barriers in the last compile.
     """
 
-    __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context")
+    __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context", "barriers", "_jaxpr",
+                 "_scopes", "_lock")
 
     def __init__(self, module: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
-                 platform: str, seconds: float):
+                 platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]]):
         self.module, self.kept, self.donated, self.unusable = module, kept, donated, unusable
         self.name, self.platform, self.seconds = name, platform, seconds
         self.context = module.context
+        self.barriers: list[str] = []
+        self._jaxpr, self._scopes, self._lock = jaxpr, scopes, threading.Lock()
+
+    @contextlib.contextmanager
+    def with_barriers(self, wanted: bool) -> Iterator[None]:
+        """Within the context the module has the fusion barriers that its platform gains from, if `wanted`.
+
+        `barriers` says why each of them stands there. They are put in for a compile and taken out again, because the
+        next compile of the module may be told otherwise.
+        """
+        with self._lock:
+            placed = []
+            if wanted and self.platform == "cpu" and xla.KEEPS_BARRIERS:
+                reasons = fusion.barriers(self._jaxpr)
+                for scope in self._scopes if reasons else ():
+                    placed += [(why, _barrier(scope[var], why)) for var, why in reasons.items() if var in scope]
+            self.barriers = [why for why, _ in placed]
+            try:
+                yield
+            finally:
+                for _, operation in reversed(placed):
+                    operation.results[0].replace_all_uses_with(operation.operands[0])
+                    operation.erase()
 
     def text(self, debug_info: bool = False) -> str:
         """The module as StableHLO text; with `debug_info`, with the user's source lines."""
@@ -75,7 +104,18 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
         builder.emit_function(program, "main", "public", arg_attributes if aliases else None, result_names or None,
                               [name for name, keep in zip(names, kept, strict=True) if keep])
     unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
-    return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start)
+    return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
+                   builder.scopes)
+
+
+def _barrier(value: Any, why: str) -> Any:
+    """The operation that makes all users of a value read it from memory."""
+    ir, owner = xla.ir, value.owner
+    location = ir.Location.name(f"fusion barrier: {why}", childLoc=owner.location, context=owner.context)
+    operation = ir.Operation.create("stablehlo.optimization_barrier", [value.type], [value], None, None, 0, location,
+                                    ir.InsertionPoint.after(owner))
+    value.replace_all_uses_except(operation.results[0], operation)
+    return operation
 
 
 def _identifier(name: str) -> str:
@@ -105,6 +145,7 @@ def compile_options(device: Any, overrides: dict[str, Any] | None) -> Any:
     if overrides:
         options.env_option_overrides = [
             (name, str(value) if isinstance(value, bool) else value) for name, value in overrides.items()
+            if name != BARRIERS
         ]
     return options
 

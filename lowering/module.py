@@ -53,6 +53,7 @@ class ModuleBuilder:
         self._types_by_aval: dict[Any, Any] = {}
         self._functions: dict[Any, str] = {}
         self._keep_alive: list[Any] = []
+        self.scopes: list[dict[Any, Any]] = []  # variable -> its MLIR value, for each emission of a jaxpr
         self._function_names: dict[str, int] = {}
         with self.context, self.unknown_location:
             self.module = ir.Module.create(self.unknown_location)
@@ -415,6 +416,7 @@ class RuleContext:
         rules, location, type_of, create, ip = builder.rules, builder.location, builder.type_of, self._operation, self.ip
         inputs = [*jaxpr.constvars, *jaxpr.invars]
         env: dict[Any, Any] = dict(zip(inputs, operands, strict=True))
+        builder.scopes.append(env)
 
         def read(atom: Any) -> Any:
             try:

@@ -149,6 +149,7 @@ def _facts(lowered: Any, closed: Any, loaded: Any, seconds: dict[str, float]) ->
         "constants": [_type(var.aval) for var in jaxpr.constvars],
         "results": [_type(atom.aval) for atom in jaxpr.outvars],
         "equations": len(jaxpr.eqns),
+        "fusion_barriers": lowered.barriers,
         "seconds": seconds,
         "cost": _numbers(loaded.cost_analysis),
         "memory": _numbers(loaded.get_compiled_memory_stats),

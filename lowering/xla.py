@@ -30,6 +30,7 @@ VERSION_TEXT: str = jaxlib.version.__version__
 VERSION: tuple[int, ...] = tuple(int(part) for part in VERSION_TEXT.split(".")[:2])
 if not (0, 10) <= VERSION < (0, 13):
     raise ImportError(f"jaxlite works with jaxlib >= 0.10.2, < 0.13; this environment has jaxlib {VERSION_TEXT}")
+KEEPS_BARRIERS = VERSION >= (0, 11)  # XLA:CPU of before drops optimization barriers before it fuses
 
 # --- names that need no adapting ---------------------------------------------------------------------
 

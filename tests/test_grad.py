@@ -91,7 +91,8 @@ def test_dtypes_and_weak_types():
         assert jax.grad(function)(2.0).weak_type
     assert jax.jacrev(lambda x: x * strong)(2.0).weak_type and jax.hessian(lambda x: x ** 3)(2.0).weak_type
     assert not jax.jvp(lambda x: x * strong, (2.0,), (1.0,))[1].weak_type
-    assert lax.scan(lambda c, _: (c - 0.1 * jax.grad(lambda v: (v * strong).sum())(c), None), 1.0, None, length=2)[0].shape == ()
+    descend = lambda c, _: (c - 0.1 * jax.grad(lambda v: (v * strong).sum())(c), None)
+    assert lax.scan(descend, 1.0, None, length=2)[0].shape == ()
     gradient = jax.grad(lambda x: (x * x).astype(jnp.float32).sum())(jnp.ones(3, jnp.bfloat16))
     assert gradient.dtype == jnp.bfloat16
     near(gradient.astype(jnp.float32), np.full(3, 2.0))

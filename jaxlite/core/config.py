@@ -130,6 +130,8 @@ traceback_filtering = _option("traceback_filtering", "auto", _one_of("auto", "of
                               "Whether errors hide the frames of jaxlite itself.")
 platforms = _option("platforms", None, _parse_text, "Comma-separated platforms to use, the first by default.")
 num_cpu_devices = _option("num_cpu_devices", -1, lambda value, name: int(value), "How many CPU devices to make.")
+cpu_fusion_barriers = _option("cpu_fusion_barriers", True, _parse_bool,
+                              "Whether CPU programs get the fusion barriers that keep compiles short.", affects_program=True)
 log_compiles = _option("log_compiles", False, _parse_bool, "Log one line for each compile.")
 dump_ir_to = _option("dump_ir_to", None, _parse_any, "Folder that receives every stage of every compile.")
 dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text, "Which stages are dumped.")

@@ -146,9 +146,16 @@ def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Seque
 def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
                     options: dict[str, Any] | None = None, trace_seconds: float = 0.0) -> Executable:
     """Compile a lowered program for a device; reports the compile to the log and the dump if they are on."""
-    loaded, seconds = backend.compile_lowered(lowered, device, options)
-    report.compiled(lowered, closed, loaded, trace_seconds, seconds)
+    with lowered.with_barriers(fusion_barriers(options)):
+        loaded, seconds = backend.compile_lowered(lowered, device, options)
+        report.compiled(lowered, closed, loaded, trace_seconds, seconds)
     return Executable(loaded, lowered, closed, device, committed)
+
+
+def fusion_barriers(options: dict[str, Any] | None) -> bool:
+    """Whether a compile may place fusion barriers: what its own options say goes before the global option."""
+    own = (options or {}).get(backend.BARRIERS)
+    return config.cpu_fusion_barriers.value if own is None else config.cpu_fusion_barriers.parse(own, backend.BARRIERS)
 
 
 report.configure(

@@ -184,7 +184,7 @@ class Program:
             options = {**(self.options.compiler_options or {}), **options}
         else:
             options = self.options.compiler_options
-        key = (device, committed, tuple(sorted(options.items())) if options else None)
+        key = (device, committed, tuple(sorted(options.items())) if options else None, execution.fusion_barriers(options))
         found = self.executables.get(key)
         if found is None:
             with self.lock:

@@ -231,7 +231,8 @@ def test_scaled_matmul_is_the_product_of_scaled_blocks(dtype, rng):
 
 @pytest.mark.parametrize("shapes, words", [
     (((2, 8), (2, 8), (2, 4), (2, 4)), "three axes"), (((1, 2, 8), (1, 2, 4), (1, 2, 2), (1, 2, 2)), "contracted axes"),
-    (((1, 2, 8), (1, 2, 8), (1, 2, 2), (1, 2, 4)), "as many blocks"), (((1, 2, 8), (1, 2, 8), (1, 3, 2), (1, 2, 2)), "each row"),
+    (((1, 2, 8), (1, 2, 8), (1, 2, 2), (1, 2, 4)), "as many blocks"),
+    (((1, 2, 8), (1, 2, 8), (1, 3, 2), (1, 2, 2)), "each row"),
     (((1, 2, 8), (1, 2, 8), (1, 2, 3), (1, 2, 3)), "divides"),
 ])
 def test_scaled_matmul_refuses_shapes_that_do_not_fit(shapes, words):

@@ -41,5 +41,6 @@ def _attribute(ctx: Any, value: Any) -> Any:
 @lowers("dce_sink")
 def _dce_sink(ctx: Any, x: Any, *, prevent_mlir_dce: bool) -> list[Any]:
     if prevent_mlir_dce:
-        ctx.op("stablehlo.custom_call", [x], [], {"call_target_name": ctx.string("dce_sink"), "has_side_effect": ctx.flag(True)})
+        ctx.op("stablehlo.custom_call", [x], [], {"call_target_name": ctx.string("dce_sink"),
+                                                  "has_side_effect": ctx.flag(True)})
     return []

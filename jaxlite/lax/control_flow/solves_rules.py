@@ -72,13 +72,14 @@ def _linear_solve_transpose(cotangents: Sequence[Any], *operands: Any, jaxprs: A
     if len(jaxprs) < 4:
         raise TypeError("transpose_solve required for backwards mode automatic differentiation of custom_linear_solve")
     *consts, b = parts(operands, const_lengths)
-    assert all(map(is_linear, b)) and not any(is_linear(const) for each in consts for const in each)
+    assert not any(is_linear(const) for each in consts for const in each), "a linear solve is linear in its right side"
     swapped = [2, 3, 0, 1]
     given = [instantiate(cotangent) for cotangent in cotangents[:len(b)]]
     outs = linear_solve_p.bind(*[const for which in swapped for const in consts[which]], *given,
                                jaxprs=tuple(jaxprs[which] for which in swapped),
                                const_lengths=tuple(const_lengths[which] for which in swapped))
-    return [None] * sum(const_lengths) + list(outs[:len(b)])
+    # Leaves of the right side that are known are zeros that stand for tangents that vanish.
+    return [None] * sum(const_lengths) + [out if is_linear(each) else None for out, each in zip(outs, b, strict=False)]
 
 
 # --- roots -------------------------------------------------------------------------------------------

@@ -56,6 +56,7 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     [[1 5 6]
      [2 1 5]]
     """
+    check_arrays("toeplitz", c)
     c, r = _vectors("toeplitz", c, jnp.conj(c) if r is None and is_complex(c) else c if r is None else r)
     rows, columns = aval_of(c).shape[-1], aval_of(r).shape[-1]
     # Diagonals from the upper right to the lower left corner.
@@ -72,6 +73,7 @@ def hankel(c: Any, r: Any = None) -> Any:
       r: the last row (..., n), of which the first element is not read; by default zeros.
     Returns: (..., m, n).
     """
+    check_arrays("hankel", c)
     c, r = _vectors("hankel", c, jnp.zeros_like(c) if r is None else r)
     rows, columns = aval_of(c).shape[-1], aval_of(r).shape[-1]
     return _lookup(_joined(c, r[..., 1:]), np.arange(rows)[:, None] + np.arange(columns))

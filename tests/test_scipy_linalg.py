@@ -99,7 +99,8 @@ def test_factors_and_solutions_match_scipy(dtype, rng):
 
     found, broadcast = run({name: args for name, (_, _, args) in cases.items()})
     for name, (_, expected, args) in cases.items():
-        close(found[name], each(expected, *args), dtype, 5000 if "expm" in name or "eigen" in name or "frechet" in name else 500)
+        is_rough = name.startswith(("expm", "frechet", "sylvester eigen"))  # they grow, or go through eigenvectors
+        close(found[name], each(expected, *args), dtype, 5000 if is_rough else 500)
         assert found[name].dtype in (dtype, np.finfo(dtype).dtype, np.result_type(dtype, np.complex64)), name
     close(broadcast[0], each(oracle.solve_triangular, a, [one, one]), dtype, 500)
     close(broadcast[1], each(lambda a, b: oracle.cho_solve((a, False), b), a, [one, one]), dtype, 500)

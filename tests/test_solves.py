@@ -178,10 +178,11 @@ def test_solvers_reach_their_tolerance(name, x64, rng):
 
     @jaxlite.jit
     def run(a, definite, b):
-        return {key: [solve(definite if key == "cg" else a, b, tol=tol)[0],
-                      solve(lambda x: (definite if key == "cg" else a) @ x, b, tol=tol, x0=b,
-                            M=None if key == "cg" else inverse)[0],
-                      solve(definite if key == "cg" else a, 0 * b)[0]] for key, solve in SOLVERS.items()}
+        def thrice(solve, a, inverse):
+            return [solve(a, b, tol=tol)[0], solve(lambda x: a @ x, b, tol=tol, x0=b, M=inverse)[0], solve(a, 0 * b)[0]]
+
+        return {key: thrice(solve, definite, None) if key == "cg" else thrice(solve, a, inverse)
+                for key, solve in SOLVERS.items()}
 
     for key, (*found, nothing) in run(a, definite, b).items():
         assert not np.asarray(nothing).any(), key

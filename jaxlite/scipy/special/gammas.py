@@ -250,7 +250,7 @@ def _bernoulli_numbers(n: int) -> Sequence[Fraction]:
         if k > 1 and k % 2:
             numbers.append(Fraction(0))
         else:
-            numbers.append(-sum(math.comb(k + 1, j) * numbers[j] for j in range(k)) / (k + 1))
+            numbers.append(-sum((math.comb(k + 1, j) * numbers[j] for j in range(k)), Fraction(0)) / (k + 1))
     return numbers
 
 
@@ -258,4 +258,4 @@ def _to_float(x: Fraction) -> float:
     try:
         return float(x)
     except OverflowError:
-        return math.copysign(math.inf, x)
+        return math.inf if x > 0 else -math.inf

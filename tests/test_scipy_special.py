@@ -79,7 +79,8 @@ ROWS = [
     # integrals
     Row("exp1", (np.concatenate([LOGARITHMIC[:75], [-1.0], EDGES[[0, 2, 4]]]),), 100),
     Row("expi", (np.concatenate([LOGARITHMIC[:78], -LOGARITHMIC[:70], EDGES]),), 100, 20),
-    Row("expn", pairs((0, 12, 13), (0.05, 9, 12)), 100), Row("expn", (np.array([1, 2, 5, 3]), np.array([0.0, 0, 0, np.inf])), 2),
+    Row("expn", pairs((0, 12, 13), (0.05, 9, 12)), 100),
+    Row("expn", (np.array([1, 2, 5, 3]), np.array([0.0, 0, 0, np.inf])), 2),
     Row("sici", (np.concatenate([span(-30, 30, 121)[:60], span(0.1, 9, 90), EDGES[[0, 2, 4]]]),), 100, 30),
     Row("spence", (np.concatenate([span(0, 5), [20, 1e4, -1.0, np.nan]]),), 60, 4),
     # hypergeometric functions

@@ -201,6 +201,17 @@ def test_what_has_no_answer_is_not_a_number(x64):
     assert np.isnan(linalg.cholesky(-np.eye(2))).any()
 
 
+def test_matrices_without_elements():
+    a = np.zeros((0, 0), np.float32)
+    for fun in (linalg.sqrtm, linalg.expm, linalg.inv, linalg.cholesky, linalg.hessenberg, lambda a: linalg.funm(a, jnp.exp),
+                lambda a: linalg.solve_sylvester(a, a, a), lambda a: linalg.schur(a)[0], lambda a: linalg.lu(a)[1],
+                lambda a: linalg.rsf2csf(a, a)[0], lambda a: linalg.polar(a, method="svd")[0]):
+        assert fun(a).shape == (0, 0)
+    assert linalg.solve_sylvester(np.eye(2), a, np.zeros((3, 2, 0))).shape == (3, 2, 0)
+    one = np.full((1, 1), 4, np.float32)
+    assert linalg.sqrtm(one) == 2 and linalg.rsf2csf(one, one)[0] == 4 and linalg.hessenberg(one, calc_q=True)[1] == 1
+
+
 # --- matrices made of vectors or sizes ---------------------------------------------------------------
 
 VECTORS = [  # name, lengths of the arguments, keywords

@@ -130,6 +130,16 @@ def test_values_match_scipy(name, x64):
     assert not failures, "\n".join(failures)
 
 
+def test_narrow_floats_are_computed_in_wider_ones():
+    for fun, args in ((special.erfcx, (0.5,)), (special.fresnel, (2.0,)), (special.sici, (6.0,)), (special.expi, (1.5,)),
+                      (special.hyp1f1, (1.0, 2.0, 0.5)), (special.betaln, (1.5, 20.0)), (special.dawsn, (3.0,))):
+        for dtype in (jnp.float16, jnp.bfloat16):
+            found, exact = (fun(*(each(x) for x in args)) for each in (dtype, np.float32))
+            for narrow, wide in zip(found, exact, strict=True) if isinstance(found, tuple) else [(found, exact)]:
+                assert narrow.dtype == dtype and narrow == wide.astype(dtype)
+    assert special.wofz(jnp.float16(0.5)).dtype == np.complex64
+
+
 def test_complex_error_function(x64):
     x, y = np.meshgrid(np.linspace(-9, 9, 19), np.linspace(-2, 9, 23))
     z = x + 1j * y

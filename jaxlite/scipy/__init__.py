@@ -10,7 +10,7 @@
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-_MODULES = ("linalg", "sparse", "special", "stats")
+_MODULES = ("linalg", "optimize", "sparse", "special", "stats")
 
 
 def __getattr__(name: str) -> _Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from jaxlite.core import dtypes
@@ -19,6 +21,28 @@ def floats(name: str, *args: Any) -> Any:
     if dtypes.kind(aval_of(arrays[0]).dtype) != "f":
         raise TypeError(f"{name} does not accept dtype {aval_of(arrays[0]).dtype}. Accepted dtypes are subtypes of floating.")
     return arrays[0] if len(arrays) == 1 else arrays
+
+
+def in_working_precision(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: promote the arguments by `floats`, and compute what is narrower than float32 in float32.
+
+    The function takes arrays of float32 or float64, and gives one of them or a tuple.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        arrays = floats(function.__name__, *args, *kwargs.values())
+        arrays = arrays if isinstance(arrays, list) else [arrays]
+        dtype = aval_of(arrays[0]).dtype
+        is_narrow = dtype.itemsize < 4
+        if is_narrow:
+            arrays = [x.astype(dtypes.float32) for x in arrays]
+        outs = function(*arrays[:len(args)], **dict(zip(kwargs, arrays[len(args):], strict=True)))
+        if not is_narrow:
+            return outs
+        return tuple(out.astype(dtype) for out in outs) if isinstance(outs, tuple) else outs.astype(dtype)
+
+    return wrapped
 
 
 def polynomial(coefficients: Any, x: Any) -> Any:

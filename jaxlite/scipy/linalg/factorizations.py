@@ -367,6 +367,8 @@ def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
 
 def _triangularize(form: Any, vectors: Any) -> tuple[Any, Any]:
     size = aval_of(form).shape[0]
+    if size < 2:
+        return form, vectors
 
     def turn(step: Any, carry: Any) -> Any:
         form, vectors = carry
@@ -390,7 +392,7 @@ def _triangularize(form: Any, vectors: Any) -> tuple[Any, Any]:
         vectors = lax.dynamic_update_slice(vectors, _product(columns, inverse), (0, row - 1))
         return form, vectors
 
-    form, vectors = lax.fori_loop(0, max(size - 1, 0), turn, (form, vectors))
+    form, vectors = lax.fori_loop(0, size - 1, turn, (form, vectors))
     return jnp.triu(form), vectors
 
 

@@ -119,6 +119,8 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
 
 @api()
 def _sqrtm(a: Any) -> Any:
+    if not aval_of(a).size:
+        return as_complex(a)
     form, vectors = lax_linalg.schur(as_complex(a))
     form = jnp.triu(form)
     roots = jnp.sqrt(jnp.diagonal(form))
@@ -172,10 +174,12 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
 
 def _parlett(a: Any, func: Callable[[Any], Any]) -> tuple[Any, Any]:
     """B. Parlett's recurrence for functions of triangular matrices (1976): F T = T F, column by column."""
-    form, vectors = lax_linalg.schur(a)
     size = aval_of(a).shape[0]
+    if not size:
+        return a, jnp.real(jnp.zeros((), aval_of(a).dtype))
+    form, vectors = lax_linalg.schur(a)
     values = jnp.diagonal(form)
-    results = as_complex(vmap(func)(values)) if size else values
+    results = as_complex(vmap(func)(values))
 
     def column(j: Any, f: Any) -> Any:
         side = _product(f, jnp.where(jnp.arange(size) < j, form[:, j], 0)) - results[j] * form[:, j]

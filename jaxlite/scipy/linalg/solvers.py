@@ -216,6 +216,9 @@ _METHODS = {"schur": _sylvester_by_schur, "eigen": _sylvester_by_eigenvectors}
 @api("method")
 def _solve_sylvester(A: Any, B: Any, C: Any, tol: Any, method: str) -> Any:
     A, B, C = matrices("solve_sylvester", A, B, C)
+    if not aval_of(C).size:
+        batch = jnp.broadcast_shapes(*(aval_of(x).shape[:-2] for x in (A, B, C)))
+        return jnp.zeros((*batch, *aval_of(C).shape[-2:]), aval_of(C).dtype)
 
     def solve(A: Any, B: Any, C: Any) -> Any:
         X, a, b = _METHODS[method](A, B, C)

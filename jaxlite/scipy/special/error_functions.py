@@ -20,7 +20,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.custom_derivatives import custom_jvp
 from jaxlite.numpy.api import api, check_arrays, promote_dtypes_inexact
-from jaxlite.scipy.arguments import floats, polynomial
+from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 
 
 @api()
@@ -74,9 +74,10 @@ _erfcx.defjvps(lambda t, out, x: t * (2 * x * out - 2 / math.sqrt(math.pi)))
 
 
 @api()
+@in_working_precision
 def erfcx(x: Any) -> Any:
     """exp(x^2) erfc(x), which does not underflow for large x."""
-    return _erfcx(floats("erfcx", x))
+    return _erfcx(x)
 
 
 # --- complex -----------------------------------------------------------------------------------------
@@ -124,6 +125,8 @@ def wofz(z: Any) -> Any:
     check_arrays("wofz", z)
     (z,) = promote_dtypes_inexact(z)
     is_real = dtypes.kind(aval_of(z).dtype) != "c"
+    if aval_of(z).dtype.itemsize < 4:
+        z = z.astype(np.float32)
     value = _wofz(lax.convert_element_type(z, np.result_type(aval_of(z).dtype, np.complex64)))
     return lax.complex(jnp.exp(-z * z), jnp.imag(value)) if is_real else value
 
@@ -145,9 +148,9 @@ _dawsn.defjvps(lambda t, out, x: t * (1 - 2 * x * out))
 
 
 @api()
+@in_working_precision
 def dawsn(x: Any) -> Any:
     """Dawson's integral: exp(-x^2) times the integral of exp(t^2) from 0 to x."""
-    x = floats("dawsn", x)
     return jnp.where(jnp.isinf(x), 0 * jnp.sign(x), _dawsn(jnp.where(jnp.isinf(x), 1, x)))
 
 
@@ -180,9 +183,10 @@ def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @api()
+@in_working_precision
 def fresnel(x: Any) -> tuple[Any, Any]:
     """Fresnel's integrals (S, C): those of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x."""
-    return _fresnel(floats("fresnel", x))
+    return _fresnel(x)
 
 
 # --- normal distribution -----------------------------------------------------------------------------
@@ -313,6 +317,7 @@ def _owens_t_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @api()
+@in_working_precision
 def owens_t(h: Any, a: Any) -> Any:
     """Owen's T function: the integral of exp(-h^2 (1 + x^2) / 2) / (1 + x^2) from 0 to a, over 2 pi."""
-    return _owens_t(*jnp.broadcast_arrays(*floats("owens_t", h, a)))
+    return _owens_t(*jnp.broadcast_arrays(h, a))

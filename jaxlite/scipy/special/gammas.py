@@ -14,7 +14,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import api, check_arrays
-from jaxlite.scipy.arguments import floats, polynomial
+from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 
 
 @api()
@@ -74,9 +74,9 @@ def _stirling_rest(z: Any) -> Any:
 
 
 @api()
+@in_working_precision
 def betaln(a: Any, b: Any) -> Any:
     """The logarithm of the absolute value of the beta function, gamma(a) gamma(b) / gamma(a + b)."""
-    a, b = floats("betaln", a, b)
     a, b = jnp.minimum(a, b), jnp.maximum(a, b)
     plain = lax.lgamma(a) + (lax.lgamma(b) - lax.lgamma(a + b))
     # Logarithms of large gamma functions cancel: their leading terms are combined before they are computed.
@@ -213,9 +213,9 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
 
 
 @api()
+@in_working_precision
 def poch(z: Any, m: Any) -> Any:
     """The rising factorial gamma(z + m) / gamma(z)."""
-    z, m = floats("poch", z, m)
     z, m = jnp.broadcast_arrays(z, m)
     total = z + m
     from_pole, to_pole = ((x <= 0) & (x == jnp.floor(x)) for x in (z, total))

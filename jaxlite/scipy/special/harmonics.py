@@ -87,7 +87,7 @@ def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
 
 @api("n_max")
 def _sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, n_max: int) -> Any:
-    theta, phi = promote_dtypes_inexact(theta, phi)
+    theta, phi = promote_dtypes_inexact(theta, phi, np.float32(0))[:2]  # there are no narrower complex numbers
     n, m, theta, phi = jnp.broadcast_arrays(n, m, theta, phi)
     n = jnp.clip(n, 0, n_max)
     order = jnp.abs(m)

@@ -16,7 +16,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
 from jaxlite.custom_derivatives import custom_jvp
 from jaxlite.numpy.api import api
-from jaxlite.scipy.arguments import floats
+from jaxlite.scipy.arguments import in_working_precision
 from jaxlite.scipy.special.gammas import gammasgn
 
 _LIMIT = 20000
@@ -98,6 +98,7 @@ def _hyp1f1_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @api()
+@in_working_precision
 def hyp1f1(a: Any, b: Any, x: Any) -> Any:
     """Kummer's confluent hypergeometric function 1F1(a; b; x), of real arguments.
 
@@ -105,7 +106,7 @@ def hyp1f1(a: Any, b: Any, x: Any) -> Any:
     >>> print(hyp1f1(1.0, 1.0, 0.0))
     1.0
     """
-    return _hyp1f1(*jnp.broadcast_arrays(*floats("hyp1f1", a, b, x)))
+    return _hyp1f1(*jnp.broadcast_arrays(a, b, x))
 
 
 # --- 2F1 ---------------------------------------------------------------------------------------------
@@ -157,9 +158,10 @@ def _hyp2f1_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @api()
+@in_working_precision
 def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     """Gauss' hypergeometric function 2F1(a, b; c; x), of real arguments with x <= 1; NaN beyond.
 
     The series takes many terms as x comes near 1, where it loses accuracy.
     """
-    return _hyp2f1(*jnp.broadcast_arrays(*floats("hyp2f1", a, b, c, x)))
+    return _hyp2f1(*jnp.broadcast_arrays(a, b, c, x))

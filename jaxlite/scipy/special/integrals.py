@@ -18,7 +18,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.custom_derivatives import custom_jvp
 from jaxlite.numpy.api import api, check_arrays
-from jaxlite.scipy.arguments import floats, polynomial
+from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 from jaxlite.scipy.special.gammas import digamma
 
 
@@ -62,9 +62,10 @@ _exp1.defjvps(lambda t, out, x: -t * jnp.exp(-x) / x)
 
 
 @api()
+@in_working_precision
 def exp1(x: Any) -> Any:
     """The exponential integral E_1: that of exp(-t) / t from x to infinity; NaN for negative x."""
-    return _exp1(floats("exp1", x))
+    return _exp1(x)
 
 
 @custom_jvp
@@ -88,9 +89,10 @@ _expi.defjvps(lambda t, out, x: t * jnp.exp(x) / x)
 
 
 @api()
+@in_working_precision
 def expi(x: Any) -> Any:
     """The exponential integral Ei: that of exp(t) / t from minus infinity to x, as a principal value."""
-    return _expi(floats("expi", x))
+    return _expi(x)
 
 
 @custom_jvp
@@ -127,13 +129,14 @@ def _expn_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @api()
+@in_working_precision
 def expn(n: Any, x: Any) -> Any:
     """The exponential integral E_n: that of exp(-x t) / t^n from 1 to infinity.
 
     Args:
       n: whole numbers, not negative. x: not negative. Others give NaN.
     """
-    return _expn(*jnp.broadcast_arrays(*floats("expn", n, x)))
+    return _expn(*jnp.broadcast_arrays(n, x))
 
 
 # --- sine and cosine integrals -----------------------------------------------------------------------
@@ -164,9 +167,10 @@ def _sici_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @api()
+@in_working_precision
 def sici(x: Any) -> tuple[Any, Any]:
     """The sine and cosine integrals (Si, Ci): that of sin(t) / t from 0 to x, and of cos(t) / t from infinity to |x|."""
-    return _sici(floats("sici", x))
+    return _sici(x)
 
 
 # --- dilogarithm -------------------------------------------------------------------------------------

@@ -52,7 +52,8 @@ class Lowered:
             if wanted and self.platform == "cpu" and xla.KEEPS_BARRIERS:
                 reasons = fusion.barriers(self._jaxpr)
                 for scope in self._scopes if reasons else ():
-                    placed += [(why, _barrier(scope[var], why)) for var, why in reasons.items() if var in scope]
+                    placed += [(why, _barrier(scope[var], why)) for var, why in reasons.items()
+                               if var in scope and not isinstance(scope[var].owner, xla.ir.Block)]  # an argument is written
             self.barriers = [why for why, _ in placed]
             try:
                 yield

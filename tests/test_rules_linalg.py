@@ -86,8 +86,19 @@ def test_qr(x64, shape, dtype):
 
 def test_qr_with_pivoting(x64):
     check_derivatives(lambda x: linalg.qr(x, full_matrices=False, pivoting=True), draw(4, 3), orders=1)
-    with pytest.raises(NotImplementedError, match="full_matrices=False"):
-        jaxlite.grad(lambda x: jnp.sum(linalg.qr(x)[0]))(draw(4, 2))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_full_qr_of_a_tall_matrix(x64, dtype):
+    """With one column more to complete Q it is unique up to a phase; what does not depend on the choice always is."""
+    check_derivatives(lambda x: [abs(linalg.qr(x)[0]), linalg.qr(x)[1]], draw(3, 2, dtype=dtype), orders=1)
+
+    def projection(x):
+        rest = linalg.qr(x)[0][:, 2:]
+        return rest @ rest.T
+
+    if dtype is np.float64:
+        check_derivatives(projection, draw(5, 2), orders=1)
 
 
 def test_eigh(x64):

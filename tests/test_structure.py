@@ -137,8 +137,8 @@ def test_the_import_reader_sees(module, statement, target, tmp_path, monkeypatch
 
 # What importing jaxlite must not load: MLIR's bindings come with the first compile, the rest with first use or never.
 HEAVY = (
-    "jax jaxlib.mlir scipy matplotlib asyncio multiprocessing concurrent.futures.process unittest doctest pdb pydoc "
-    "email http ssl xml sqlite3 tkinter setuptools pkg_resources pytest hypothesis"
+    "jax jaxlib.mlir scipy jaxlite.scipy matplotlib asyncio multiprocessing concurrent.futures.process unittest doctest "
+    "pdb pydoc email http ssl xml sqlite3 tkinter setuptools pkg_resources pytest hypothesis"
 ).split()
 
 
@@ -148,6 +148,21 @@ def test_import_loads_nothing_heavy(module):
     loaded = json.loads(out)
     assert module in loaded
     assert [name for name in loaded if any(inside(name, heavy) for heavy in HEAVY)] == []
+
+
+def test_scipy_stands_on_numpy_and_nothing_stands_on_it():
+    """jaxlite.scipy is the last floor but the top-level names, which load it on first use."""
+    assert offending_imports(lambda module, name: inside(name, "jaxlite.scipy") and not inside(module, "jaxlite.scipy")) == []
+
+
+def test_scipy_is_written_without_scipy():
+    everything = [module for module in modules() if inside(module, "jaxlite.scipy")]
+    out = run_python(
+        f"import importlib, sys\nfor name in {everything}: importlib.import_module(name)\n"
+        "import jaxlite; jaxlite.scipy.special.erf, jaxlite.scipy.linalg.expm, jaxlite.scipy.sparse.linalg.cg\n"
+        "print([name for name in sys.modules if name.split('.')[0] == 'scipy'])"
+    )
+    assert out.strip() == "[]"
 
 
 def test_lowering_stands_without_jaxlite():

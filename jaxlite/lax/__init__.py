@@ -12,7 +12,10 @@ from jaxlite.lax.control_flow import (
     associative_scan,
     cond,
     cond_p,
+    custom_linear_solve,
+    custom_root,
     fori_loop,
+    linear_solve_p,
     map,
     platform_dependent,
     scan,
@@ -419,6 +422,7 @@ _register_rule_modules(
     "jaxlite.lax.windows_rules",
     "jaxlite.lax.control_flow.cond_rules",
     "jaxlite.lax.control_flow.loop_rules",
+    "jaxlite.lax.control_flow.solves_rules",
 )
 
 

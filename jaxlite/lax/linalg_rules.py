@@ -289,21 +289,23 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, 
             use_magma: Any) -> tuple[Any, Any]:
     """dQ = Q (K - M) + C, dR = Q^H dA - K R, with C = dA R^-1, M = Q^H C, and K = Q^H dQ skew [Walter].
 
-    Of a wide matrix the leading square part fixes Q. R's diagonal is real, so K's is imaginary.
+    Of a wide matrix the leading square part fixes Q. R's diagonal is real, so K's is imaginary. The columns that complete
+    the Q of a tall matrix are arbitrary: they move with the others as little as they can, not among each other.
     """
     (x,), (dx,) = primals, tangents
     q, r, *order = outs = la.qr_p.bind(x, pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma)
     if type(dx) is Zero:
         return outs, [zero_for(out) for out in outs]
     rows, columns = aval_of(x).shape[-2:]
-    if full_matrices and rows > columns:
-        raise NotImplementedError(
-            f"qr: the full Q of matrices of shape {(rows, columns)} has no derivative, since the columns that complete it "
-            "are arbitrary. Use full_matrices=False (mode 'reduced').")
     if order:
         dx = _permuted(dx, order[0], -1)
     r_square, dx_square = (slicing.slice_in_dim(each, 0, rows, axis=-1) if columns > rows else each for each in (r, dx))
+    is_completed = full_matrices and rows > columns
+    if is_completed:
+        r_square = slicing.slice_in_dim(r, 0, columns, axis=-2)
     c = _solve_triangular(r_square, dx_square)
+    if is_completed:
+        c = shaping.pad(c, const(0, c), [(0, 0, 0)] * (aval_of(x).ndim - 1) + [(0, rows - columns, 0)])
     m = _mm(_h(q), c)
     below = _triangle(m, lower=True, offset=1)
     k = e.sub(below, _h(below))

@@ -1,1 +1,1 @@
-"""Passes: jaxpr to jaxpr, after all transformations and before StableHLO."""
+"""Passes over jaxprs, after all transformations: what is dropped before lowering, what is written to memory in a compile."""

@@ -4,13 +4,14 @@ XLA:CPU fuses an elementwise value into *every* kernel that reads it, together w
 values that are each read by two kernels doubles its code at every step, and so unrolled loops and gradients take XLA
 seconds to hours. An `optimization_barrier` makes its value a kernel of its own: written once, read often.
 
-The choice is made from the equations alone, in three walks that are linear in their number:
+The choice is made from the equations alone, in walks that are linear in their number:
 
 1. `_values`: the program as a graph of values, calls seen through. Reshapes that move nothing are their operand.
-2. `_find_readers`, from the results back: which kernels would read each value if every value with several readers were
-   written. What XLA writes of its own accord (reads by what is no loop, results, costly values with several readers) is
-   no question.
-3. `_choose`, forward: the cost of computing each value from what is in memory, with the barriers chosen so far. A value
+2. `_place_kernels`, from the results back: in which kernels XLA would compute each value, and how often in each. What XLA
+   writes of its own accord (what no loop computes, results, costly values with several readers) is a kernel. If all
+   values together are computed hardly more than once, no barrier is needed. Otherwise the values that are computed
+   several times are candidates, and the walk is made again as if all of them were written: that gives their readers.
+3. `_choose`, forward: the cost of computing each value from what is in memory, with the barriers chosen so far. A candidate
    gets a barrier if the instructions that it saves outweigh another kernel, and the arithmetic that it saves outweighs
    the memory traffic.
 
@@ -59,6 +60,7 @@ _BLOW_UP = 1.3  # emitted instructions for each one of the program that are noth
 _KERNEL = 16  # what a further kernel costs, in instructions
 _SAVING, _SAVING_IF_WRITTEN = 8, 2  # instructions that a barrier must save
 _HUGE_SAVING = 300  # from here on memory traffic does not matter
+_MOST_KERNELS = 16  # readers of a value that are told apart; with so many it gets a barrier anyway
 _MOST_COPIES = 15  # XLA does not index one value in more ways than this in a kernel
 _LIBRARY_REDUCTION = 4096  # elements from which on a reduction is a kernel that nothing is fused with
 _MANY_PARTS = 8  # operands from which on a concatenation is a kernel of its own
@@ -68,8 +70,7 @@ class _Value:
     """A value of the program: the result of an equation, and what the walks find out about it."""
 
     __slots__ = ("var", "name", "shape", "size", "operands", "users", "is_result", "is_loop", "is_costly", "is_shy",
-                 "weight", "run", "emitted", "readers", "is_written", "is_kernel", "is_charged", "instructions", "work",
-                 "unbounded")  # fmt: skip
+                 "weight", "run", "kernels", "is_kernel", "readers", "is_written", "is_charged", "instructions", "work")
 
     def __init__(self, var: Any, eqn: Any, operands: list[_Value]):
         name = eqn.primitive.name
@@ -79,7 +80,7 @@ class _Value:
         self.size = math.prod(shape)
         self.shape = tuple(extent for extent in shape if extent != 1)
         self.users: list[_Value] = []
-        self.is_result = self.is_written = self.is_kernel = self.is_charged = False
+        self.is_result = self.is_written = self.is_charged = False
         self.is_loop = name in _FUSIBLE  # is it computed in a loop over elements, into which others can be fused?
         if name in _REDUCTIONS and eqn.invars[0].aval.size >= _LIBRARY_REDUCTION or (
                 name == "concatenate" and len(operands) > _MANY_PARTS):
@@ -91,10 +92,13 @@ class _Value:
         rank = len(self.shape)
         large = [each for each in operands if len(each.shape) >= rank and each.name not in ("broadcast_in_dim", "iota")]
         self.is_shy = len(large) > 1 and sum(each.size for each in operands) > self.size
-        # Kernel -> ways of indexing -> how many times the value is computed there.
-        self.emitted: dict[_Value, dict[_Value, int]] = {}
-        self.readers: dict[_Value, dict[_Value, int]] | None = None  # of a value that may get a barrier
-        self.instructions = self.work = self.unbounded = 0.0
+        self.is_kernel = not self.is_loop  # does XLA write it, or a barrier?
+        self.kernels: Kernels = {}  # where it is computed
+        self.readers: Kernels | None = None  # where a candidate would be computed if it is not written
+        self.instructions = self.work = 0.0
+
+
+Kernels = dict[_Value, int]  # kernel -> how many times it computes a value, under different indices
 
 
 def barriers(jaxpr: Any) -> dict[Any, str]:
@@ -119,8 +123,14 @@ def _region(jaxpr: Any, found: dict[Any, str], seen: set[int]) -> None:
     for atom in jaxpr.outvars:
         if atom in env:
             env[atom].is_result = True
-    _find_readers(values)
-    _choose(values, found)
+    for value in reversed(values):
+        if not value.users and not value.is_result:  # dead code of a call
+            for operand in value.operands:
+                operand.users.remove(value)
+    values = [value for value in values if value.users or value.is_result]
+    if _place_kernels(values) > _BLOW_UP * sum(value.weight for value in values):
+        _find_readers(values)
+        _choose(values, found)
 
 
 def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dict[Any, str], seen: set[int]) -> None:
@@ -147,6 +157,8 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
         for var in eqn.outvars:
             env[var] = value = _Value(var, eqn, operands)
             values.append(value)
+            for operand in operands:
+                operand.users.append(value)
 
 
 def _bodies(params: dict[str, Any]) -> Iterator[Any]:
@@ -163,95 +175,84 @@ def _moves_nothing(before: Any, after: Any) -> bool:
     return [extent for extent in before.shape if extent != 1] == [extent for extent in after.shape if extent != 1]
 
 
-def _find_readers(values: list[_Value]) -> None:
-    """The kernels in which each value is computed if all values with several readers are written."""
+def _place_kernels(values: list[_Value]) -> float:
+    """Find the kernels of each value, without barriers; gives the number of instructions that XLA emits in all."""
+    emitted = 0.0
     for value in reversed(values):
-        if not value.users and not value.is_result:
-            continue  # nobody reads it
-        for operand in value.operands:
-            operand.users.append(value)
-        own = {value: {value: 1}}
-        if not value.is_loop:
-            value.emitted, value.is_kernel = own, True
+        if value.is_loop:
+            kernels, written = _kernels(value)
+            if not kernels or written and (value.is_shy or value.is_costly) or value.is_costly and len(kernels) > 1:
+                value.is_kernel = True
+            else:
+                value.kernels = kernels | {value: 1} if written else kernels
+        if value.is_kernel:
+            value.kernels = {value: 1}
+        emitted += value.weight * _copies(value.kernels)
+    return emitted
+
+
+def _find_readers(values: list[_Value]) -> None:
+    """Pick the candidates, and find the kernels that compute each of them if all others are written."""
+    for value in reversed(values):
+        if value.is_kernel:
             continue
-        readers, value.is_written = _readers(value)
-        if value.is_written and (value.is_shy or value.is_costly) or value.is_costly and len(readers) > 1 or not readers:
-            value.emitted, value.is_kernel = own, True
-        elif len(value.users) + value.is_result > 1 and value.name not in _VIEWS:
-            value.emitted, value.readers = own, readers
+        is_candidate = len(value.users) + value.is_result > 1 and _copies(value.kernels) > 1 and value.name not in _VIEWS
+        kernels, value.is_written = _kernels(value)
+        if is_candidate:
+            value.readers, value.kernels = kernels, {value: 1}
         else:
-            value.emitted = readers | own if value.is_written else readers
+            value.kernels = kernels | {value: 1} if value.is_written or not kernels else kernels
 
 
-def _readers(value: _Value) -> tuple[dict[_Value, dict[_Value, int]], bool]:
-    """The kernels that would compute a value, with the ways it is indexed in; and whether it is in memory anyway."""
+def _kernels(value: _Value) -> tuple[Kernels, bool]:
+    """The kernels of its users into which XLA fuses a value, and whether somebody reads it from memory as well."""
     users, written = value.users, value.is_result
-    readers: dict[_Value, dict[_Value, int]] = {}
+    kernels: Kernels = {}
     for user in users:
         if not user.is_loop or (value.is_costly and user.size > value.size and user.name not in _REDUCTIONS):
             written = True
-            continue
-        same = user.shape == value.shape or user.name == "transpose"
-        if same and len(users) == 1:
-            readers = user.emitted  # shared: nobody changes it
+        elif user.shape == value.shape or user.name == "transpose":
+            if len(users) == 1:
+                return user.kernels, written  # shared: nobody changes it
+            for kernel, times in user.kernels.items():
+                kernels[kernel] = max(times, kernels.get(kernel, 0))
+        else:
+            for kernel, times in user.kernels.items():
+                kernels[kernel] = times + kernels.get(kernel, 0)
+        if len(kernels) > _MOST_KERNELS:
             break
-        for kernel, ways in user.emitted.items():
-            mine = readers.setdefault(kernel, {})
-            if same:
-                mine.update(ways)
-            else:
-                mine[user] = sum(ways.values())
-    for kernel, ways in readers.items():
-        if sum(ways.values()) > _MOST_COPIES and value.name != "broadcast_in_dim":
-            readers = {each: of for each, of in readers.items() if each is not kernel}
-            written = True
-    return readers, written
+    if value.name != "broadcast_in_dim" and any(times > _MOST_COPIES for times in kernels.values()):
+        return {kernel: times for kernel, times in kernels.items() if times <= _MOST_COPIES}, True
+    return kernels, written
 
 
-def _copies(readers: dict[_Value, dict[_Value, int]]) -> int:
-    return sum(min(_MOST_COPIES, sum(ways.values())) for ways in readers.values())
+def _copies(kernels: Kernels) -> int:
+    return sum(kernels.values())
 
 
 def _choose(values: list[_Value], found: dict[Any, str]) -> None:
     """Put barriers where they pay, from the arguments on."""
-    alive = [value for value in values if value.users or value.is_result]
-    blows_up = _emitted(alive) > _BLOW_UP * sum(value.weight for value in alive)
-    if not blows_up and not any(value.readers is not None and value.is_written for value in alive):
-        return
-    for value in alive:
-        value.is_charged = False
-    for value in alive:
+    for value in values:
         if not value.is_loop:
             continue
         value.instructions, value.work = _cost(value)
-        if value.readers is None or not (blows_up or value.is_written):
+        if value.readers is None or value.instructions < 2:
             continue
         copies = _copies(value.readers) + value.is_written
         saving = (copies - 1) * value.instructions - (0 if value.is_written else _KERNEL)
-        if saving < (_SAVING_IF_WRITTEN if value.is_written else _SAVING) or value.instructions < 2:
+        if saving < (_SAVING_IF_WRITTEN if value.is_written else _SAVING):
             continue
         traffic = _traffic(value) * (len(value.readers) + (not value.is_written))
         if (copies - 1) * value.work < traffic and saving < _HUGE_SAVING:
             continue
-        found[value.var] = (f"{copies} kernels would compute these {value.instructions:.4g} instructions "
+        found[value.var] = (f"{copies} times these {value.instructions:.4g} instructions "
                             f"({value.name} of {value.size} elements)")
         value.is_kernel = True
 
 
-def _emitted(values: list[_Value]) -> float:
-    """About how many instructions XLA emits without barriers."""
-    total = 0.0
-    for value in values:
-        value.unbounded = value.weight + sum(
-            operand.unbounded for operand in value.operands if not operand.is_kernel and not _charged(operand))
-        if value.is_kernel or value.is_written or value.is_result:
-            total += value.unbounded
-    return total
-
-
 def _charged(value: _Value) -> bool:
     """Whether another user in the same kernel has paid for a value already."""
-    if value.readers is None or len(value.readers) > 1 or value.is_written or _copies(value.readers) > 1:
+    if value.readers is None or value.is_written or _copies(value.readers) > 1:
         return False
     before, value.is_charged = value.is_charged, True
     return before
@@ -259,7 +260,7 @@ def _charged(value: _Value) -> bool:
 
 def _cost(value: _Value) -> tuple[float, float]:
     """The instructions that compute a value from what is in memory, and their work for each of its elements."""
-    instructions, work = float(value.weight), value.run * value.size
+    instructions, work = float(value.weight), float(value.run * value.size)
     for operand in value.operands:
         if not operand.is_kernel and not _charged(operand):
             instructions += operand.instructions

@@ -174,3 +174,14 @@ class _Scan:
     def put(self, ctx: Any, y: Any, chunk: Any, start: Any, shape: Sequence[int], dtype: Any) -> Any:
         zeros = [ctx.constant(0, self.index_dtype)] * len(shape)
         return ctx.value("stablehlo.dynamic_update_slice", [y, chunk, start, *zeros], (self.length, *shape), dtype)
+
+
+# --- solvers -----------------------------------------------------------------------------------------
+
+
+@lowers("custom_linear_solve", "custom_root")
+def _solver(ctx: Any, *operands: Any, jaxprs: tuple[Any, ...], const_lengths: tuple[int, ...]) -> list[Any]:
+    """What is run is the second of the jaxprs, of its consts and what stands behind those of all."""
+    first = const_lengths[0]
+    own, given = operands[first:first + const_lengths[1]], operands[sum(const_lengths):]
+    return ctx.inline(jaxprs[1].jaxpr, (*own, *given))

@@ -1,0 +1,53 @@
+"""Arguments of functions of numbers: as arrays of one floating dtype."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.numpy.api import as_array, check_arrays, promote_dtypes_inexact
+
+
+def floats(name: str, *args: Any) -> Any:
+    """The arguments promoted to one floating dtype: one array for one argument, else a list.
+
+    Raises: TypeError for arguments that are no arrays or scalars, and for complex ones.
+    """
+    check_arrays(name, *args)
+    arrays = [as_array(x) for x in promote_dtypes_inexact(*args)]
+    if dtypes.kind(aval_of(arrays[0]).dtype) != "f":
+        raise TypeError(f"{name} does not accept dtype {aval_of(arrays[0]).dtype}. Accepted dtypes are subtypes of floating.")
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def in_working_precision(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: promote the arguments by `floats`, and compute what is narrower than float32 in float32.
+
+    The function takes arrays of float32 or float64, and gives one of them or a tuple.
+    """
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        arrays = floats(function.__name__, *args, *kwargs.values())
+        arrays = arrays if isinstance(arrays, list) else [arrays]
+        dtype = aval_of(arrays[0]).dtype
+        is_narrow = dtype.itemsize < 4
+        if is_narrow:
+            arrays = [x.astype(dtypes.float32) for x in arrays]
+        outs = function(*arrays[:len(args)], **dict(zip(kwargs, arrays[len(args):], strict=True)))
+        if not is_narrow:
+            return outs
+        return tuple(out.astype(dtype) for out in outs) if isinstance(outs, tuple) else outs.astype(dtype)
+
+    return wrapped
+
+
+def polynomial(coefficients: Any, x: Any) -> Any:
+    """c0 + c1 x + c2 x^2 + ..., by Horner's rule."""
+    result = coefficients[-1]
+    for coefficient in coefficients[-2::-1]:
+        result = result * x + coefficient
+    return result

@@ -1,0 +1,448 @@
+"""Factorizations with SciPy's names and conventions, batched over leading axes. LAPACK does the work on the CPU.
+
+Arguments of integers are taken as floating; lists are taken as arrays. SciPy's `overwrite_*`, `check_finite`, `lwork`
+and `turbo` have no meaning here: arrays are immutable, and a matrix that cannot be handled gives NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.lax import linalg as lax_linalg
+from jaxlite.numpy.api import api, is_complex, promote_dtypes_inexact
+
+
+def matrices(name: str, *args: Any) -> Any:
+    """The arguments as arrays of one floating or complex dtype: one array for one argument, else a list.
+
+    Raises: ValueError for arguments with fewer than two axes.
+    """
+    arrays = promote_dtypes_inexact(*map(jnp.asarray, args))
+    for x in arrays:
+        if aval_of(x).ndim < 2:
+            raise ValueError(f"{name}: arguments must be matrices (..., m, n), got shape {aval_of(x).shape}")
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def adjoint(x: Any) -> Any:
+    """Matrices transposed and conjugated."""
+    x = jnp.matrix_transpose(x)
+    return jnp.conj(x) if is_complex(x) else x
+
+
+def as_complex(x: Any) -> Any:
+    """An array in the complex dtype of its precision."""
+    return lax.convert_element_type(x, np.result_type(aval_of(x).dtype, np.complex64))
+
+
+# --- Cholesky ----------------------------------------------------------------------------------------
+
+
+@api("lower")
+def _cholesky(a: Any, lower: bool) -> Any:
+    a = matrices("cholesky", a)
+    factor = lax_linalg.cholesky(a if lower else adjoint(a), symmetrize_input=False)
+    return factor if lower else adjoint(factor)
+
+
+def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """The triangular factor of Hermitian positive definite matrices.
+
+    Args:
+      a: (..., n, n); one triangle is read: the upper one, or with `lower` the lower one.
+      lower: give L with a = L @ L^H instead of U with a = U^H @ U.
+    Returns: (..., n, n), zeros in the other triangle. NaN where a matrix is not positive definite.
+
+    >>> import jaxlite.numpy as jnp, jaxlite.scipy.linalg
+    >>> print(jaxlite.scipy.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]])))
+    [[2. 1.]
+     [0. 2.]]
+    """
+    return _cholesky(a, bool(lower))
+
+
+def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, bool]:
+    """The factor that `cho_solve` takes: (`cholesky(a, lower)`, lower)."""
+    return cholesky(a, lower), lower
+
+
+# --- LU ----------------------------------------------------------------------------------------------
+
+
+@api()
+def _lu_factor(a: Any) -> tuple[Any, Any]:
+    factors, pivots, _ = lax_linalg.lu(matrices("lu_factor", a))
+    return factors, pivots
+
+
+def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
+    """The factors that `lu_solve` takes.
+
+    Args:
+      a: (..., m, n).
+    Returns: L below the diagonal and U on and above it (..., m, n), and int32 pivots (..., min(m, n)): row i was swapped
+      with row pivots[i], in order.
+    """
+    return _lu_factor(a)
+
+
+@api("permute_l")
+def _lu(a: Any, permute_l: bool) -> Any:
+    a = matrices("lu", a)
+    factors, _, permutation = lax_linalg.lu(a)
+    rows, columns = aval_of(a).shape[-2:]
+    inner = min(rows, columns)
+    real = np.dtype(aval_of(a).dtype.type(0).real.dtype)
+    lower = jnp.tril(factors[..., :, :inner], -1) + jnp.eye(rows, inner, dtype=aval_of(a).dtype)
+    upper = jnp.triu(factors[..., :inner, :])
+    # Row i of a[permutation] is row permutation[i] of a.
+    permuting = (jnp.arange(rows)[:, None] == permutation[..., None, :]).astype(real)
+    if permute_l:
+        return jnp.matmul(permuting.astype(aval_of(a).dtype), lower, precision=lax.Precision.HIGHEST), upper
+    return permuting, lower, upper
+
+
+def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """Gaussian elimination with partial pivoting: a = P @ L @ U.
+
+    Args:
+      a: (..., m, n); k is min(m, n).
+      permute_l: give (P @ L, U).
+    Returns: (P, L, U): a permutation matrix (..., m, m), a lower triangular one with ones on the diagonal (..., m, k), and
+      an upper triangular one (..., k, n).
+
+    >>> import jaxlite.numpy as jnp, jaxlite.scipy.linalg
+    >>> p, l, u = jaxlite.scipy.linalg.lu(jnp.array([[1.0, 2.0], [2.0, 2.0]]))
+    >>> print(l, u, sep="\\n")
+    [[1.  0. ]
+     [0.5 1. ]]
+    [[2. 2.]
+     [0. 1.]]
+    """
+    return _lu(a, bool(permute_l))
+
+
+# --- QR ----------------------------------------------------------------------------------------------
+
+
+@api("mode", "pivoting")
+def _qr(a: Any, mode: str, pivoting: bool) -> Any:
+    if mode not in ("full", "r", "economic"):
+        raise ValueError(f"Unsupported QR decomposition mode '{mode}'; there are 'full', 'r' and 'economic'.")
+    q, r, *order = lax_linalg.qr(matrices("qr", a), pivoting=pivoting, full_matrices=mode != "economic")
+    return (r, *order) if mode == "r" else (q, r, *order)
+
+
+def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False,
+       check_finite: bool = True) -> tuple[Any, ...]:
+    """Factors a = Q @ R, Q with orthonormal columns and R upper triangular.
+
+    Args:
+      a: (..., m, n); k is min(m, n).
+      mode: 'full': Q (..., m, m) and R (..., m, n). 'economic': Q (..., m, k) and R (..., k, n). 'r': R of 'full' alone.
+      pivoting: reorder columns so that R's diagonal decreases in size: a[:, P] = Q @ R.
+    Returns: (Q, R), (Q, R, P), (R,) or (R, P), P int32 (..., n).
+    Raises: ValueError for another mode.
+    """
+    return _qr(a, mode, bool(pivoting))
+
+
+@api("mode", "pivoting", "conjugate")
+def _qr_multiply(a: Any, c: Any, mode: str, pivoting: bool, conjugate: bool) -> Any:
+    if mode not in ("right", "left"):
+        raise ValueError(f"mode must be 'right' or 'left', got {mode!r}")
+    a, c = promote_dtypes_inexact(jnp.asarray(a), jnp.asarray(c))
+    a = matrices("qr_multiply", a)
+    rows, columns = aval_of(a).shape[-2:]
+    inner = min(rows, columns)
+    is_vector = aval_of(c).ndim == 1
+    if is_vector:
+        c = c[:, None] if mode == "left" else c[None, :]
+    given, wanted = (aval_of(c).shape[-2], inner) if mode == "left" else (aval_of(c).shape[-1], rows)
+    if given != wanted:
+        product, what = ("Q @ c", "rows") if mode == "left" else ("c @ Q", "columns")
+        raise ValueError(f"Array shapes are not compatible for {product}: a has shape {aval_of(a).shape}, so c must have "
+                         f"{wanted} {what}, but it has {given}.")
+    q, r, *order = lax_linalg.qr(a, pivoting=pivoting, full_matrices=False)
+    if conjugate:
+        q = jnp.conj(q)
+    left, right = (q, c) if mode == "left" else (c, q)
+    product = jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
+    if is_vector:
+        product = jnp.squeeze(product, -1 if mode == "left" else -2)
+    return (product, r, *order)
+
+
+def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False, conjugate: bool = False,
+                overwrite_a: bool = False, overwrite_c: bool = False) -> tuple[Any, ...]:
+    """The product of a matrix with the orthonormal factor of another: (c @ Q, R) for a = Q @ R.
+
+    Args:
+      a: (..., m, n); k is min(m, n).
+      c: (..., p, m), or a vector (m,). With mode 'left': (..., k, p), or a vector (k,).
+      mode: 'right' for c @ Q, 'left' for Q @ c, with the first k columns of Q.
+      pivoting: reorder columns of a; the order is a third result.
+      conjugate: use the complex conjugate of Q.
+    Raises: ValueError for another mode, or a c that does not fit.
+    """
+    return _qr_multiply(a, c, mode, bool(pivoting), bool(conjugate))
+
+
+# --- eigenvalues and singular values -----------------------------------------------------------------
+
+
+@api("full_matrices", "compute_uv")
+def _svd(a: Any, full_matrices: bool, compute_uv: bool) -> Any:
+    return lax_linalg.svd(matrices("svd", a), full_matrices=full_matrices, compute_uv=compute_uv)
+
+
+def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
+        lapack_driver: str = "gesdd") -> Any:
+    """The singular value decomposition a = (U * s) @ Vh.
+
+    Args:
+      a: (..., m, n); k is min(m, n).
+      full_matrices: U (..., m, m) and Vh (..., n, n), else (..., m, k) and (..., k, n).
+      compute_uv: if False, s alone.
+      lapack_driver: of no meaning: `lax.linalg.svd` lets choose the algorithm.
+    Returns: (U, s, Vh), or s: real, descending, (..., k).
+    """
+    return _svd(a, bool(full_matrices), bool(compute_uv))
+
+
+def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """Determinants of matrices (..., n, n)."""
+    return jnp.linalg.det(jnp.asarray(a))
+
+
+def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """Inverses of matrices (..., n, n); not finite where a matrix is singular."""
+    return jnp.linalg.inv(jnp.asarray(a))
+
+
+@api("lower", "eigvals_only")
+def _eigh(a: Any, lower: bool, eigvals_only: bool) -> Any:
+    vectors, values = lax_linalg.eigh(matrices("eigh", a), lower=lower)
+    return values if eigvals_only else (values, vectors)
+
+
+def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
+         overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1, check_finite: bool = True) -> Any:
+    """Eigenvalues and eigenvectors of Hermitian matrices: a @ v = v * w.
+
+    Args:
+      a: (..., n, n). Both triangles are read: (a + a^H) / 2 is taken.
+      eigvals_only: give w alone.
+      b, type, eigvals: for the generalized problem and for subsets, which are not there.
+    Returns: (w, v): real and ascending (..., n); orthonormal columns (..., n, n).
+    Raises: NotImplementedError for the generalized problem and for subsets.
+    """
+    for name, value, default in (("b", b, None), ("type", type, 1), ("eigvals", eigvals, None)):
+        if value is not default and (default is None or value != default):
+            raise NotImplementedError(f"Only the {name}={default} case of eigh is implemented")
+    return _eigh(a, bool(lower), bool(eigvals_only))
+
+
+@api("first", "last", "tol")
+def _tridiagonal_values(d: Any, e: Any, first: int, last: int, tol: float | None) -> Any:
+    """Eigenvalues `first` to `last` by bisection: the number of negative pivots of A - x counts those below x."""
+    size, dtype = aval_of(d).shape[0], aval_of(d).dtype
+    info = np.finfo(dtype)
+    squares = jnp.concatenate([jnp.zeros(1, dtype), e * e])
+    beside = jnp.concatenate([jnp.zeros(1, dtype), jnp.abs(e), jnp.zeros(1, dtype)])
+    radius = beside[:-1] + beside[1:]
+    low, high = jnp.min(d - radius), jnp.max(d + radius)  # Gershgorin's circles hold all of them
+    size_of_all = jnp.maximum(jnp.abs(low), jnp.abs(high))
+    margin = 2 * size * info.eps * size_of_all + info.tiny
+    tiny = jnp.maximum(jnp.max(squares), 1) * info.tiny
+
+    def count_below(x: Any) -> Any:
+        def step(carry: Any, row: Any) -> Any:
+            pivot, count = carry
+            diagonal, square = row
+            pivot = diagonal - x - square / pivot
+            pivot = jnp.where(jnp.abs(pivot) < tiny, -tiny, pivot)
+            return (pivot, count + (pivot < 0)), None
+
+        start = (jnp.ones_like(x), jnp.zeros(x.shape, np.int32))
+        return lax.scan(step, start, (d, squares))[0][1]
+
+    wanted = jnp.arange(first, last + 1, dtype=np.int32)
+    bounds = jnp.full(wanted.shape, low - margin), jnp.full(wanted.shape, high + margin)
+    width = jnp.maximum(2 * info.eps * size_of_all, 0.0 if tol is None else tol)
+    # Each step halves an interval: this many reach neighbouring numbers.
+    limit = info.nmant + 4 + int(np.ceil(np.log2(size + 1)))
+
+    def unfinished(carry: Any) -> Any:
+        step, below, above = carry
+        return (step < limit) & jnp.any(above - below > width)
+
+    def halve(carry: Any) -> Any:
+        step, below, above = carry
+        middle = (below + above) / 2
+        is_above = count_below(middle) > wanted
+        return step + 1, jnp.where(is_above, below, middle), jnp.where(is_above, middle, above)
+
+    _, below, above = lax.while_loop(unfinished, halve, (0, *bounds))
+    return (below + above) / 2
+
+
+@api("first", "last")
+def _tridiagonal_vectors(d: Any, e: Any, first: int, last: int) -> Any:
+    matrix = jnp.diag(d.astype(aval_of(e).dtype)) + jnp.diag(e, -1)
+    vectors, values = lax_linalg.eigh(matrix, lower=True, symmetrize_input=False)
+    return values[first:last + 1], vectors[:, first:last + 1]
+
+
+def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a",
+                     select_range: tuple[float, float] | None = None, tol: float | None = None, key: Any = None) -> Any:
+    """Eigenvalues, and eigenvectors, of a Hermitian tridiagonal matrix.
+
+    Args:
+      d: the real diagonal (n,), of float32, float64 or their complex counterparts.
+      e: what stands below it (n - 1,); above it stands its conjugate.
+      eigvals_only: give the values alone: by bisection, in O(n) memory. With vectors the whole matrix is made.
+      select: 'a' for all, 'i' for those with indices select_range[0] to select_range[1], both included.
+      tol: the width of the interval that a value is narrowed down to.
+      key: of no meaning: no random numbers are used.
+    Returns: values, ascending, (k,); with vectors a pair (values, orthonormal columns (n, k)).
+    Raises: NotImplementedError for select='v'; TypeError for other dtypes and for shapes that do not fit.
+    """
+    d, e = jnp.asarray(d), jnp.asarray(e)
+    kinds = [dtypes.kind(aval_of(x).dtype) for x in (d, e)]
+    if not set(kinds) <= {"f", "c"} or any(aval_of(x).dtype.itemsize < 4 for x in (d, e)):
+        raise TypeError("Only float32 and float64 inputs are supported as inputs to eigh_tridiagonal, got "
+                        f"{aval_of(d).dtype} and {aval_of(e).dtype}")
+    size = aval_of(d).shape[0] if aval_of(d).ndim == 1 else -1
+    if aval_of(e).shape != (size - 1,):
+        raise TypeError(f"eigh_tridiagonal: d must be a vector and e one that is shorter by one, got shapes "
+                        f"{aval_of(d).shape} and {aval_of(e).shape}")
+    first, last = 0, size - 1
+    if select == "v":
+        raise NotImplementedError("eigh_tridiagonal(..., select='v') is not implemented")
+    if select == "i":
+        if select_range is None or not 0 <= select_range[0] <= select_range[1] < size:
+            raise ValueError(f"eigh_tridiagonal: select_range must be a pair of indices in [0, {size}), got {select_range}")
+        first, last = int(select_range[0]), int(select_range[1])
+    elif select != "a":
+        raise ValueError(f"select must have a value in {{'a', 'i', 'v'}}, got {select!r}")
+    d = jnp.real(d)
+    if eigvals_only:
+        d, e = promote_dtypes_inexact(d, jnp.abs(e))
+        return _tridiagonal_values(d, e, first, last, None if tol is None else float(tol))
+    real = jnp.promote_types(aval_of(d).dtype, jnp.real(e).dtype)
+    d, e = d.astype(real), e.astype(jnp.promote_types(real, aval_of(e).dtype))
+    return _tridiagonal_vectors(d, e, first, last)
+
+
+# --- Schur and Hessenberg forms ----------------------------------------------------------------------
+
+
+@api("output")
+def _schur(a: Any, output: str) -> tuple[Any, Any]:
+    a = matrices("schur", a)
+    form, vectors = lax_linalg.schur(as_complex(a) if output == "complex" else a)
+    return form, vectors
+
+
+def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
+    """The Schur form a = Z @ T @ Z^H, Z unitary. On the CPU alone.
+
+    Args:
+      a: (..., n, n).
+      output: 'real': for real a, T is real, with 2x2 blocks on its diagonal for pairs of complex eigenvalues. 'complex': T
+        is complex and upper triangular.
+    Returns: (T, Z).
+    """
+    if output not in ("real", "complex"):
+        raise ValueError(f"Expected 'output' to be either 'real' or 'complex', got {output=}.")
+    return _schur(a, output)
+
+
+def _triangularize(form: Any, vectors: Any) -> tuple[Any, Any]:
+    size = aval_of(form).shape[0]
+    if size < 2:
+        return form, vectors
+
+    def turn(step: Any, carry: Any) -> Any:
+        form, vectors = carry
+        row = size - 1 - step  # a rotation of rows row - 1 and row clears what stands left of the diagonal
+        block = lax.dynamic_slice(form, (row - 1, row - 1), (2, 2))
+        below = block[1, 0]
+        # Of the block's eigenvalues minus its last element, the one with positive imaginary part.
+        half = (block[0, 0] - block[1, 1]) / 2
+        shift = half + jnp.sqrt(half * half + block[0, 1] * below)
+        length = jnp.sqrt(jnp.abs(shift) ** 2 + jnp.abs(below) ** 2)
+        is_clear = below == 0
+        safe = jnp.where(is_clear, 1, length)
+        c, s = jnp.where(is_clear, 1, shift / safe), jnp.where(is_clear, 0, below / safe)
+        rotation = jnp.stack([jnp.stack([jnp.conj(c), s]), jnp.stack([-s, c])])
+        inverse = adjoint(rotation)
+        rows = lax.dynamic_slice(form, (row - 1, 0), (2, size))
+        form = lax.dynamic_update_slice(form, _product(rotation, rows), (row - 1, 0))
+        columns = lax.dynamic_slice(form, (0, row - 1), (size, 2))
+        form = lax.dynamic_update_slice(form, _product(columns, inverse), (0, row - 1))
+        columns = lax.dynamic_slice(vectors, (0, row - 1), (size, 2))
+        vectors = lax.dynamic_update_slice(vectors, _product(columns, inverse), (0, row - 1))
+        return form, vectors
+
+    form, vectors = lax.fori_loop(0, size - 1, turn, (form, vectors))
+    return jnp.triu(form), vectors
+
+
+def _product(x: Any, y: Any) -> Any:
+    return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
+
+
+@api()
+def _rsf2csf(T: Any, Z: Any) -> tuple[Any, Any]:
+    T, Z = map(as_complex, matrices("rsf2csf", T, Z))
+    for name, x in (("T", T), ("Z", Z)):
+        if aval_of(x).shape[-1] != aval_of(x).shape[-2]:
+            raise ValueError(f"Input '{name}' must be square, got shape {aval_of(x).shape}.")
+    if aval_of(T).shape[-1] != aval_of(Z).shape[-1]:
+        raise ValueError(f"Input array shapes must match: Z: {aval_of(Z).shape} vs. T: {aval_of(T).shape}")
+    return jnp.vectorize(_triangularize, signature="(n,n),(n,n)->(n,n),(n,n)")(T, Z)
+
+
+def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
+    """A real Schur form made complex: T upper triangular, with Z @ T @ Z^H as before.
+
+    Args:
+      T: the form (..., n, n), as `schur` gives it. Z: its vectors (..., n, n).
+    Returns: (T, Z), complex.
+    """
+    return _rsf2csf(T, Z)
+
+
+@api("calc_q")
+def _hessenberg(a: Any, calc_q: bool) -> Any:
+    a = matrices("hessenberg", a)
+    reduced, taus = lax_linalg.hessenberg(a)
+    form = jnp.triu(reduced, -1)
+    if not calc_q:
+        return form
+    size, batch = aval_of(a).shape[-1], aval_of(a).shape[:-2]
+    if size < 2:
+        return form, jnp.broadcast_to(jnp.eye(size, dtype=aval_of(a).dtype), aval_of(a).shape)
+    # The reflectors leave the first row and column alone.
+    turned = lax_linalg.householder_product(reduced[..., 1:, :-1], taus)
+    corner = jnp.zeros((*batch, size, size), aval_of(a).dtype).at[..., 0, 0].set(1)
+    return form, corner.at[..., 1:, 1:].set(turned)
+
+
+def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+    """The Hessenberg form a = Q @ H @ Q^H: H has zeros below its first subdiagonal. On the CPU alone.
+
+    Args:
+      a: (..., n, n).
+      calc_q: give the unitary Q too.
+    Returns: H, or (H, Q).
+    """
+    return _hessenberg(a, bool(calc_q))

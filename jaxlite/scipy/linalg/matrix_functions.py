@@ -1,0 +1,241 @@
+"""Functions of matrices: exponential, square root, any function by its values at eigenvalues, polar factors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core.values import aval_of
+from jaxlite.differentiate import jvp
+from jaxlite.lax import linalg as lax_linalg
+from jaxlite.numpy.api import api, promote_dtypes_inexact
+from jaxlite.scipy.linalg.factorizations import adjoint, as_complex, matrices
+from jaxlite.scipy.linalg.solvers import solve_shifted, solve_triangular
+from jaxlite.vectorize import vmap
+
+
+def _product(x: Any, y: Any) -> Any:
+    return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
+
+
+def _square_matrices(name: str, a: Any) -> Any:
+    a = matrices(name, a)
+    shape = aval_of(a).shape
+    if shape[-1] != shape[-2]:
+        raise ValueError(f"{name}: expected a square matrix, got shape {shape}")
+    return a
+
+
+# --- exponential -------------------------------------------------------------------------------------
+
+# The Pade approximant of this degree is exact to rounding for matrices of 1-norm up to the bound: N. Higham, The scaling
+# and squaring method for the matrix exponential revisited, SIAM J. Matrix Anal. Appl. 26 (2005), table 2.3 (and, for
+# single precision, as computed there).
+_PADE = {np.dtype(np.float32): (7, 3.925724783138660), np.dtype(np.float64): (13, 5.371920351148152)}
+
+
+def _pade_parts(a: Any, degree: int) -> tuple[Any, Any]:
+    """U odd and V even in a, with exp(a) = (V - U)^-1 (V + U)."""
+    weights = [math.comb(degree, k) * math.factorial(2 * degree - k) / math.factorial(degree) for k in range(degree + 1)]
+    eye = jnp.eye(aval_of(a).shape[-1], dtype=aval_of(a).dtype)
+    square = _product(a, a)
+    fourth = _product(square, square)
+    powers = [eye, square, fourth, _product(fourth, square)]
+
+    def total(coefficients: list[float]) -> Any:
+        return sum(coefficient * power for coefficient, power in zip(coefficients, powers, strict=False))
+
+    odd, even = weights[1::2], weights[0::2]
+    if degree == 13:  # a^8 to a^12 are a^6 times what is there
+        odd_total = _product(powers[3], total([0.0, *odd[4:]])) + total(odd[:4])
+        even_total = _product(powers[3], total([0.0, *even[4:]])) + total(even[:4])
+    else:
+        odd_total, even_total = total(odd), total(even)
+    return _product(a, odd_total), even_total
+
+
+@api("upper_triangular", "max_squarings")
+def _expm(a: Any, upper_triangular: bool, max_squarings: int) -> Any:
+    dtype = aval_of(a).dtype
+    real = np.dtype(dtype.type(0).real.dtype)
+    if real not in _PADE:
+        raise TypeError(f"expm needs float32, float64 or their complex counterparts, got {dtype}")
+    degree, bound = _PADE[real]
+    norm = jnp.max(jnp.sum(jnp.abs(a), axis=-2), axis=-1, initial=0)
+    # How often to halve is no function to differentiate: the result does not depend on it.
+    count = jnp.ceil(jnp.log2(lax.stop_gradient(norm) / bound))
+    count = jnp.maximum(count, 0)
+    odd, even = _pade_parts(a * jnp.exp2(-count)[..., None, None].astype(dtype), degree)
+    upper, lower = even + odd, even - odd
+    result = solve_triangular(lower, upper) if upper_triangular else jnp.linalg.solve(lower, upper)
+    squarings = count[..., None, None]
+
+    def square(step: Any, result: Any) -> Any:
+        goes_on = step < squarings
+        return lax.cond(jnp.any(goes_on), lambda: jnp.where(goes_on, _product(result, result), result), lambda: result)
+
+    result = lax.fori_loop(0, max_squarings, square, result)
+    return jnp.where(squarings > max_squarings, jnp.nan, result)
+
+
+def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
+    """The exponential of matrices, by scaling and squaring of a Pade approximant.
+
+    Args:
+      A: (..., n, n).
+      upper_triangular: A is upper triangular: a faster way is taken.
+      max_squarings: a matrix that needs more of them (its 1-norm exceeds about 4 * 2^max_squarings) gives NaN.
+
+    >>> import jaxlite.numpy as jnp, jaxlite.scipy.linalg
+    >>> print(jaxlite.scipy.linalg.expm(jnp.array([[0.0, 1.0], [0.0, 0.0]])))
+    [[1. 1.]
+     [0. 1.]]
+    """
+    return _expm(_square_matrices("expm", A), bool(upper_triangular), int(max_squarings))
+
+
+def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
+    """The derivative of `expm` at A in the direction E.
+
+    Args:
+      A, E: (..., n, n).
+      method: of no meaning. compute_expm: give (expm(A), derivative).
+    """
+    A, E = promote_dtypes_inexact(jnp.asarray(A), jnp.asarray(E))
+    A = _square_matrices("expm_frechet", A)
+    if aval_of(A).shape != aval_of(E).shape:
+        raise ValueError(f"expected A and E to be the same shape, got A.shape={aval_of(A).shape} E.shape={aval_of(E).shape}")
+    outs = jvp(expm, (A,), (E,))
+    return outs if compute_expm else outs[1]
+
+
+# --- by the Schur form -------------------------------------------------------------------------------
+
+
+@api()
+def _sqrtm(a: Any) -> Any:
+    if not aval_of(a).size:
+        return as_complex(a)
+    form, vectors = lax_linalg.schur(as_complex(a))
+    form = jnp.triu(form)
+    roots = jnp.sqrt(jnp.diagonal(form))
+
+    # A. Bjorck and S. Hammarling, A Schur method for the square root of a matrix (1983): R R = T, column by column.
+    def column(j: Any, root: Any) -> Any:
+        above = solve_shifted(root, roots[j], form[:, j], j)
+        failed = jnp.any((roots + roots[j] == 0) & (above != 0))  # coupled eigenvalues of zero: there is no root
+        return root.at[:, j].add(jnp.where(failed, jnp.nan, above))
+
+    root = lax.fori_loop(0, aval_of(a).shape[0], column, jnp.diag(roots))
+    root = jnp.where(jnp.any(jnp.isnan(root)), jnp.nan, root)
+    return _product(_product(vectors, root), adjoint(vectors))
+
+
+def sqrtm(A: Any, blocksize: int = 1) -> Any:
+    """The principal square root of a matrix: R @ R = A. On the CPU alone.
+
+    Args:
+      A: (n, n).
+      blocksize: 1.
+    Returns: (n, n), complex; NaN where there is no root.
+    Raises: NotImplementedError for another blocksize.
+    """
+    if blocksize > 1:
+        raise NotImplementedError("Blocked version is not implemented yet.")
+    return _sqrtm(_one_matrix("sqrtm", A))
+
+
+def _one_matrix(name: str, a: Any) -> Any:
+    a = jnp.asarray(a)
+    shape = aval_of(a).shape
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise ValueError(f"{name}: expected a square matrix (n, n), got shape {shape}; use vmap for more than one")
+    return promote_dtypes_inexact(a)[0]
+
+
+def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
+    """A function of a matrix: that which has the same eigenvectors, and `func` of the eigenvalues. On the CPU alone.
+
+    Args:
+      A: (n, n). Close eigenvalues cost accuracy; equal ones that are coupled give a wrong result.
+      func: an analytic function of one complex number, made of traceable operations.
+      disp: if False, give (result, error estimate): 1 means that nothing is known to be right.
+    Returns: (n, n), complex.
+    """
+    A = as_complex(_one_matrix("funm", A))
+    result, error = _parlett(A, func)
+    return result if disp else (result, error)
+
+
+def _parlett(a: Any, func: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """B. Parlett's recurrence for functions of triangular matrices (1976): F T = T F, column by column."""
+    size = aval_of(a).shape[0]
+    if not size:
+        return a, jnp.real(jnp.zeros((), aval_of(a).dtype))
+    form, vectors = lax_linalg.schur(a)
+    values = jnp.diagonal(form)
+    results = as_complex(vmap(func)(values))
+
+    def column(j: Any, f: Any) -> Any:
+        side = _product(f, jnp.where(jnp.arange(size) < j, form[:, j], 0)) - results[j] * form[:, j]
+        return f.at[:, j].add(solve_shifted(form, -values[j], side, j))
+
+    f = lax.fori_loop(0, size, column, jnp.diag(results))
+    result = _product(_product(vectors, f), adjoint(vectors))
+    pairs = np.triu(np.ones((size, size), bool), 1)
+    gap = jnp.min(jnp.abs(values[:, None] - values[None, :]), where=pairs, initial=np.inf)
+    epsilon = float(np.finfo(aval_of(a).dtype).eps)
+    coupling = jnp.max(jnp.sum(jnp.abs(jnp.triu(form, 1)), axis=0), initial=0)
+    error = jnp.clip(epsilon / jnp.where(gap == 0, epsilon, gap) * coupling, epsilon, 1)
+    return result, jnp.where(jnp.all(jnp.isfinite(result)), error, jnp.inf)
+
+
+# --- polar decomposition -----------------------------------------------------------------------------
+
+
+@api("side", "method", "eps", "max_iterations")
+def _polar(a: Any, side: str, method: str, eps: float | None, max_iterations: int | None) -> tuple[Any, Any]:
+    rows, columns = aval_of(a).shape[-2:]
+    if method == "svd":
+        u, values, vh = lax_linalg.svd(a, full_matrices=False)
+        scaled = values.astype(aval_of(a).dtype)
+        unitary = _product(u, vh)
+        if side == "right":
+            return unitary, _product(adjoint(vh) * scaled[..., None, :], vh)
+        return unitary, _product(u * scaled[..., None, :], adjoint(u))
+    if (rows < columns) if side == "right" else (rows > columns):
+        raise NotImplementedError(f"polar: method='qdwh' needs m >= n with side='right' and m <= n with side='left', got "
+                                  f"shape {(rows, columns)} with side='{side}'; use method='svd'")
+
+    def factor(a: Any) -> tuple[Any, Any]:
+        unitary, definite, *_ = lax_linalg.qdwh(a, is_hermitian=False, max_iterations=max_iterations, eps=eps)
+        return unitary, definite
+
+    for _ in range(aval_of(a).ndim - 2):
+        factor = vmap(factor)
+    unitary, definite = factor(adjoint(a) if side == "left" else a)
+    return (adjoint(unitary) if side == "left" else unitary), definite
+
+
+def polar(a: Any, side: str = "right", *, method: str = "qdwh", eps: float | None = None,
+          max_iterations: int | None = None) -> tuple[Any, Any]:
+    """The polar decomposition a = u @ p, or a = p @ u: u with orthonormal columns or rows, p positive semidefinite.
+
+    Args:
+      a: (..., m, n).
+      side: 'right' for a = u @ p, p (..., n, n); 'left' for a = p @ u, p (..., m, m).
+      method: 'qdwh', an iteration that needs m >= n with side 'right' and m <= n with 'left', or 'svd'.
+      eps, max_iterations: precision and limit of that iteration.
+    Returns: (u, p).
+    Raises: ValueError for another side or method, NotImplementedError for shapes that 'qdwh' does not do.
+    """
+    if side not in ("right", "left"):
+        raise ValueError("The argument `side` must be either 'right' or 'left'.")
+    if method not in ("qdwh", "svd"):
+        raise ValueError(f"Unknown polar decomposition method {method}.")
+    return _polar(matrices("polar", a), side, method, eps, max_iterations)

@@ -1,0 +1,110 @@
+"""Logarithms that are safe at zero, entropies made of them, logistic functions and Box-Cox transformations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.custom_derivatives import custom_jvp
+from jaxlite.numpy.api import api, check_arrays, promote_inexact
+from jaxlite.scipy.arguments import floats
+
+
+@custom_jvp
+def _xlogy(x: Any, y: Any) -> Any:
+    is_zero = x == 0
+    return jnp.where(is_zero & ~jnp.isnan(y), 0, x * jnp.log(jnp.where(is_zero, 1, y)) + jnp.where(is_zero, y, 0))
+
+
+_xlogy.defjvps(lambda t, out, x, y: t * jnp.log(y), lambda t, out, x, y: t * (x / y))
+
+
+@api()
+def xlogy(x: Any, y: Any) -> Any:
+    """x log(y), and 0 for x = 0.
+
+    >>> from jaxlite.scipy.special import xlogy
+    >>> print(xlogy(0.0, 0.0))
+    0.0
+    """
+    check_arrays("xlogy", x, y)
+    return _xlogy(*promote_inexact("xlogy", x, y))
+
+
+@custom_jvp
+def _xlog1py(x: Any, y: Any) -> Any:
+    is_zero = x == 0
+    return jnp.where(is_zero & ~jnp.isnan(y), 0, x * jnp.log1p(jnp.where(is_zero, 0, y)) + jnp.where(is_zero, y, 0))
+
+
+_xlog1py.defjvps(lambda t, out, x, y: t * jnp.log1p(y), lambda t, out, x, y: t * (x / (1 + y)))
+
+
+@api()
+def xlog1py(x: Any, y: Any) -> Any:
+    """x log(1 + y), and 0 for x = 0."""
+    check_arrays("xlog1py", x, y)
+    return _xlog1py(*promote_inexact("xlog1py", x, y))
+
+
+@api()
+def entr(x: Any) -> Any:
+    """-x log(x), 0 at 0 and -inf below."""
+    x = floats("entr", x)
+    is_negative = x < 0
+    return jnp.where(is_negative, -jnp.inf, -xlogy(x, jnp.where(is_negative, 1, x)))
+
+
+@api()
+def rel_entr(p: Any, q: Any) -> Any:
+    """p log(p / q), 0 for p = 0 and q >= 0, and inf where it is not defined."""
+    p, q = floats("rel_entr", p, q)
+    is_positive = (p > 0) & (q > 0)
+    safe_p, safe_q = jnp.where(is_positive, p, 1), jnp.where(is_positive, q, 1)
+    other = jnp.where((p == 0) & (q >= 0), 0, jnp.where(jnp.isnan(p) | jnp.isnan(q), jnp.nan, jnp.inf))
+    return jnp.where(is_positive, safe_p * (jnp.log(safe_p) - jnp.log(safe_q)), other)
+
+
+@api()
+def kl_div(p: Any, q: Any) -> Any:
+    """p log(p / q) - p + q, q for p = 0, and inf where it is not defined."""
+    p, q = floats("kl_div", p, q)
+    return rel_entr(p, q) - p + q
+
+
+@api()
+def expit(x: Any) -> Any:
+    """The logistic function, 1 / (1 + exp(-x))."""
+    return lax.logistic(floats("expit", x))
+
+
+@api()
+def logit(x: Any) -> Any:
+    """The inverse of the logistic function, log(x / (1 - x)), for x in [0, 1]."""
+    x = floats("logit", x)
+    # Near 1/2, where the quotient is near 1, its distance from there is exact.
+    twice = 2 * (x - 0.5)
+    is_near = jnp.abs(twice) < 0.5
+    safe = jnp.where(is_near, twice, 0)
+    return jnp.where(is_near, jnp.log1p(safe) - jnp.log1p(-safe), jnp.log(x / (1 - x)))
+
+
+def _power_transformed(log: Any, power: Any) -> Any:
+    is_zero = power == 0
+    safe = jnp.where(is_zero, 1, power)
+    return jnp.where(is_zero, log, jnp.expm1(safe * log) / safe)
+
+
+@api()
+def boxcox(x: Any, lmbda: Any) -> Any:
+    """(x^lmbda - 1) / lmbda, and log(x) for lmbda = 0; x >= 0."""
+    x, lmbda = floats("boxcox", x, lmbda)
+    return _power_transformed(jnp.log(x), lmbda)
+
+
+@api()
+def boxcox1p(x: Any, lmbda: Any) -> Any:
+    """`boxcox(1 + x, lmbda)`, accurate for small x."""
+    x, lmbda = floats("boxcox1p", x, lmbda)
+    return _power_transformed(jnp.log1p(x), lmbda)

@@ -1,0 +1,323 @@
+"""The error function and its relatives: scaled and complex ones, Dawson's and Fresnel's integrals, the normal
+distribution and its inverse, Owen's T.
+
+Rational approximations are W. Cody's (Math. Comp. 23, 1969; also netlib's specfun) and, for quantiles, M. Wichura's
+AS 241 (Applied Statistics 37, 1988). The complex error function is J. Weideman's expansion (SIAM J. Numer. Anal. 31,
+1994).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.custom_derivatives import custom_jvp
+from jaxlite.numpy.api import api, check_arrays, promote_dtypes_inexact
+from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
+
+
+@api()
+def erf(x: Any) -> Any:
+    """The error function."""
+    return lax.erf(floats("erf", x))
+
+
+@api()
+def erfc(x: Any) -> Any:
+    """1 - erf(x), accurate where it is small."""
+    return lax.erfc(floats("erfc", x))
+
+
+@api()
+def erfinv(x: Any) -> Any:
+    """The inverse of the error function, for x in [-1, 1]."""
+    return lax.erf_inv(floats("erfinv", x))
+
+
+# --- scaled ------------------------------------------------------------------------------------------
+
+# erfcx(x) for x in [0.46875, 4], and (1/sqrt(pi) - x erfcx(x)) x^2 as a function of x^-2 for greater ones.
+_MIDDLE = ([1.23033935479799725e3, 2.05107837782607147e3, 1.71204761263407058e3, 8.81952221241769090e2, 2.98635138197400131e2,
+            6.61191906371416295e1, 8.88314979438837594e0, 5.64188496988670089e-1, 2.15311535474403846e-8],
+           [1.23033935480374942e3, 3.43936767414372164e3, 4.36261909014324716e3, 3.29079923573345963e3, 1.62138957456669019e3,
+            5.37181101862009858e2, 1.17693950891312499e2, 1.57449261107098347e1, 1.0])
+_FAR = ([6.58749161529837803e-4, 1.60837851487422766e-2, 1.25781726111229246e-1, 3.60344899949804439e-1,
+         3.05326634961232344e-1, 1.63153871373020978e-2],
+        [2.33520497626869185e-3, 6.05183413124413191e-2, 5.27905102951428412e-1, 1.87295284992346725e0, 2.56852019228982242e0,
+         1.0])
+
+
+def _quotient(parts: tuple[list[float], list[float]], x: Any) -> Any:
+    return polynomial(parts[0], x) / polynomial(parts[1], x)
+
+
+@custom_jvp
+def _erfcx(x: Any) -> Any:
+    size = jnp.abs(x)
+    near = jnp.minimum(size, 0.5)
+    middle, far = jnp.clip(size, 0.46875, 4), jnp.maximum(size, 4)
+    reciprocal = 1 / far
+    square = reciprocal * reciprocal
+    value = jnp.where(size > 4, (1 / math.sqrt(math.pi) - square * _quotient(_FAR, square)) * reciprocal,
+                      jnp.where(size > 0.46875, _quotient(_MIDDLE, middle), jnp.exp(near * near) * lax.erfc(near)))
+    return jnp.where(x < 0, 2 * jnp.exp(x * x) - value, value)
+
+
+_erfcx.defjvps(lambda t, out, x: t * (2 * x * out - 2 / math.sqrt(math.pi)))
+
+
+@api()
+@in_working_precision
+def erfcx(x: Any) -> Any:
+    """exp(x^2) erfc(x), which does not underflow for large x."""
+    return _erfcx(x)
+
+
+# --- complex -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _expansion(count: int) -> tuple[float, np.ndarray]:
+    """The scale L and the coefficients, highest first, of Weideman's expansion."""
+    scale = math.sqrt(count / math.sqrt(2))
+    points = 2 * count
+    theta = np.arange(-points + 1, points) * np.pi / points
+    t = scale * np.tan(theta / 2)
+    values = np.concatenate([[0.0], np.exp(-t * t) * (scale * scale + t * t)])
+    coefficients = np.real(np.fft.fft(np.fft.fftshift(values))) / (2 * points)
+    return scale, coefficients[1:count + 1][::-1]
+
+
+@custom_jvp
+def _wofz(z: Any) -> Any:
+    is_below = jnp.imag(z) < 0
+    upper = jnp.where(is_below, -z, z)
+    is_double = aval_of(z).dtype == np.complex128
+    scale, coefficients = _expansion(56 if is_double else 24)
+    # Where it is large, i z turns Z to -1 and the expansion loses digits: there Laplace's continued fraction has them.
+    is_far = jnp.abs(upper) > (8 if is_double else 5)
+    inner = jnp.where(is_far, 1, upper)
+    below = scale - 1j * inner
+    ratio = (scale + 1j * inner) / below
+    near = 2 * polynomial(list(map(float, coefficients[::-1])), ratio) / (below * below) + 1 / math.sqrt(math.pi) / below
+    far = jnp.where(is_far, upper, 8j)
+    fraction = far
+    for k in range(12 if is_double else 6, 0, -1):
+        fraction = far - (k / 2) / fraction
+    value = jnp.where(is_far, 1j / math.sqrt(math.pi) / fraction, near)
+    safe = jnp.where(is_below, z, 0)
+    return jnp.where(is_below, 2 * jnp.exp(-safe * safe) - value, value)
+
+
+_wofz.defjvps(lambda t, out, z: t * (2j / math.sqrt(math.pi) - 2 * z * out))
+
+
+@api()
+def wofz(z: Any) -> Any:
+    """The Faddeeva function exp(-z^2) erfc(-i z), complex."""
+    check_arrays("wofz", z)
+    (z,) = promote_dtypes_inexact(z)
+    is_real = dtypes.kind(aval_of(z).dtype) != "c"
+    if aval_of(z).dtype.itemsize < 4:
+        z = z.astype(np.float32)
+    value = _wofz(lax.convert_element_type(z, np.result_type(aval_of(z).dtype, np.complex64)))
+    return lax.complex(jnp.exp(-z * z), jnp.imag(value)) if is_real else value
+
+
+@custom_jvp
+def _dawsn(x: Any) -> Any:
+    is_small = jnp.abs(x) < 0.5
+    small = jnp.where(is_small, x, 0)
+    # The sum of (-2)^k x^(2k + 1) / (2k + 1)!!, DLMF 7.6.
+    terms, odd = [1.0], 1.0
+    for k in range(1, 14):
+        odd *= 2 * k + 1
+        terms.append((-2.0) ** k / odd)
+    series = small * polynomial(terms, small * small)
+    return jnp.where(is_small, series, math.sqrt(math.pi) / 2 * jnp.imag(wofz(x)))
+
+
+_dawsn.defjvps(lambda t, out, x: t * (1 - 2 * x * out))
+
+
+@api()
+@in_working_precision
+def dawsn(x: Any) -> Any:
+    """Dawson's integral: exp(-x^2) times the integral of exp(t^2) from 0 to x."""
+    return jnp.where(jnp.isinf(x), 0 * jnp.sign(x), _dawsn(jnp.where(jnp.isinf(x), 1, x)))
+
+
+@custom_jvp
+def _fresnel(x: Any) -> tuple[Any, Any]:
+    size = jnp.abs(x)
+    is_small, is_infinite = size < 1.2, jnp.isinf(x)
+    small = jnp.where(is_small, size, 0)
+    # DLMF 7.6.4 and 7.6.6.
+    fourth = (math.pi / 2 * small * small) ** 2
+    terms = [(-1) ** (k // 2) / (math.factorial(k) * (2 * k + 1)) for k in range(24)]
+    cosine = small * polynomial(terms[0::2], fourth)
+    sine = small * (math.pi / 2) * small * small * polynomial(terms[1::2], fourth)
+    # DLMF 7.7.13: (1 + i)/2 erf(sqrt(pi)/2 (1 - i) x), by the complex error function, which does not cancel.
+    large = jnp.where(is_small | is_infinite, 2, size)
+    square = jnp.mod(large * large, 4) * (math.pi / 2)
+    turn = lax.complex(jnp.cos(square), jnp.sin(square))
+    half = math.sqrt(math.pi) / 2 * large
+    whole = (0.5 + 0.5j) * (1 - turn * wofz(lax.complex(half, half)))
+    sign = jnp.sign(x)
+    far_sine, far_cosine = (jnp.where(is_infinite, 0.5, part) for part in (jnp.imag(whole), jnp.real(whole)))
+    return sign * jnp.where(is_small, sine, far_sine), sign * jnp.where(is_small, cosine, far_cosine)
+
+
+@_fresnel.defjvp
+def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    angle = jnp.mod(x * x, 4) * (math.pi / 2)
+    return _fresnel(x), (t * jnp.sin(angle), t * jnp.cos(angle))
+
+
+@api()
+@in_working_precision
+def fresnel(x: Any) -> tuple[Any, Any]:
+    """Fresnel's integrals (S, C): those of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x."""
+    return _fresnel(x)
+
+
+# --- normal distribution -----------------------------------------------------------------------------
+
+
+def _strict(name: str, x: Any) -> Any:
+    """As it stands: integers are refused."""
+    check_arrays(name, x)
+    dtype = aval_of(x).dtype
+    if dtype not in (np.float32, np.float64):
+        raise TypeError(f"{name}: x.dtype={dtype} is not supported; it takes float32 and float64.")
+    return floats(name, x)
+
+
+@api()
+def ndtr(x: Any) -> Any:
+    """The distribution function of the standard normal distribution.
+
+    Raises: TypeError for other dtypes than float32 and float64.
+    """
+    return lax.erfc(_strict("ndtr", x) * (-math.sqrt(0.5))) / 2
+
+
+_CENTRE = ([3.3871328727963666080e0, 1.3314166789178437745e2, 1.9715909503065514427e3, 1.3731693765509461125e4,
+            4.5921953931549871457e4, 6.7265770927008700853e4, 3.3430575583588128105e4, 2.5090809287301226727e3],
+           [1.0, 4.2313330701600911252e1, 6.8718700749205790830e2, 5.3941960214247511077e3, 2.1213794301586595867e4,
+            3.9307895800092710610e4, 2.8729085735721942674e4, 5.2264952788528545610e3])
+_TAIL = ([1.42343711074968357734e0, 4.63033784615654529590e0, 5.76949722146069140550e0, 3.64784832476320460504e0,
+          1.27045825245236838258e0, 2.41780725177450611770e-1, 2.27238449892691845833e-2, 7.74545014278341407640e-4],
+         [1.0, 2.05319162663775882187e0, 1.67638483018380384940e0, 6.89767334985100004550e-1, 1.48103976427480074590e-1,
+          1.51986665636164571966e-2, 5.47593808499534494600e-4, 1.05075007164441684324e-9])
+_END = ([6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133580e0, 2.96560571828504891230e-1,
+         2.65321895265761230930e-2, 1.24266094738807843860e-3, 2.71155556874348757815e-5, 2.01033439929228813265e-7],
+        [1.0, 5.99832206555887937690e-1, 1.36929880922735805310e-1, 1.48753612908506148525e-2, 7.86869131145613259100e-4,
+         1.84631831751005468180e-5, 1.42151175831644588870e-7, 2.04426310338993978564e-15])
+
+
+@custom_jvp
+def _ndtri(p: Any) -> Any:
+    centred = p - 0.5
+    is_centre = jnp.abs(centred) <= 0.425
+    inner = jnp.where(is_centre, centred, 0)
+    tail = jnp.where(is_centre, 0.5, jnp.minimum(p, 1 - p))
+    is_inside = tail > 0
+    depth = jnp.sqrt(-jnp.log(jnp.where(is_inside, tail, 0.5)))
+    outer = jnp.where(depth <= 5, _quotient(_TAIL, jnp.minimum(depth, 5) - 1.6), _quotient(_END, jnp.maximum(depth, 5) - 5))
+    outer = jnp.where(is_inside, outer, jnp.where(tail == 0, jnp.inf, jnp.nan))
+    value = jnp.where(is_centre, inner * _quotient(_CENTRE, 0.180625 - inner * inner), jnp.sign(centred) * outer)
+    return jnp.where((p < 0) | (p > 1), jnp.nan, value)
+
+
+_ndtri.defjvps(lambda t, out, p: t * (math.sqrt(2 * math.pi) * jnp.exp(out * out / 2)))
+
+
+@api()
+def ndtri(p: Any) -> Any:
+    """The quantile function of the standard normal distribution, for p in [0, 1].
+
+    Raises: TypeError for other dtypes than float32 and float64.
+    """
+    return _ndtri(_strict("ndtri", p))
+
+
+@custom_jvp
+def _log_ndtr(x: Any) -> Any:
+    is_low = x < -1
+    low, high = jnp.where(is_low, x, -1), jnp.where(is_low, 0, x)
+    below = jnp.log(_erfcx(low * -math.sqrt(0.5)) / 2) - low * low / 2
+    return jnp.where(is_low, below, jnp.log1p(lax.erfc(high * math.sqrt(0.5)) * -0.5))
+
+
+@_log_ndtr.defjvp
+def _log_ndtr_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    # The density over the distribution function; both underflow together on the left, where the quotient is simple.
+    low, high = jnp.minimum(x, 0), jnp.maximum(x, 0)
+    left = math.sqrt(2 / math.pi) / _erfcx(low * -math.sqrt(0.5))
+    right = jnp.exp(-high * high / 2) / math.sqrt(2 * math.pi) / (lax.erfc(high * -math.sqrt(0.5)) / 2)
+    return _log_ndtr(x), t * jnp.where(x < 0, left, right)
+
+
+@api("series_order")
+def log_ndtr(x: Any, series_order: int = 3) -> Any:
+    """The logarithm of `ndtr`, accurate in both tails.
+
+    Args:
+      series_order: an integer in [0, 30]. It has no effect: the left tail is computed to full precision.
+    """
+    if not isinstance(series_order, int):
+        raise TypeError("series_order must be a Python integer.")
+    if series_order < 0:
+        raise ValueError("series_order must be non-negative.")
+    if series_order > 30:
+        raise ValueError("series_order must be <= 30.")
+    return _log_ndtr(_strict("log_ndtr", x))
+
+
+# --- Owen's T ----------------------------------------------------------------------------------------
+
+
+def _owens_integral(h: Any, a: Any) -> Any:
+    """The integral for 0 <= a <= 1, by Gauss and Legendre."""
+    count = 48 if aval_of(h).dtype == np.float64 else 20
+    nodes, weights = (jnp.asarray(each, h.dtype) for each in np.polynomial.legendre.leggauss(count))
+    t = a[..., None] * (nodes + 1) / 2
+    square = 1 + t * t
+    exponent = -0.5 * (h * h)[..., None] * square
+    return a / 2 * jnp.sum(weights * jnp.exp(exponent) / square, axis=-1) / (2 * math.pi)
+
+
+@custom_jvp
+def _owens_t(h: Any, a: Any) -> Any:
+    sign, h, a = jnp.sign(a), jnp.abs(h), jnp.abs(a)
+    is_steep = a > 1
+    slope = jnp.where(is_steep, 1 / jnp.where(is_steep, a, 1), a)
+    height = jnp.where(is_steep & (h > 0), h * jnp.where(h > 0, a, 1), h)
+    flat = _owens_integral(height, slope)
+    beyond, further = (lax.erfc(each * math.sqrt(0.5)) / 2 for each in (h, height))
+    return sign * jnp.where(is_steep, (beyond + further) / 2 - beyond * further - flat, flat)
+
+
+@_owens_t.defjvp
+def _owens_t_jvp(primals: Any, tangents: Any) -> Any:
+    (h, a), (dh, da) = primals, tangents
+    along_h = -jnp.exp(-h * h / 2) * lax.erf(a * h * math.sqrt(0.5)) / (2 * math.sqrt(2 * math.pi))
+    along_a = jnp.exp(-h * h * (1 + a * a) / 2) / (2 * math.pi * (1 + a * a))
+    return _owens_t(h, a), dh * along_h + da * along_a
+
+
+@api()
+@in_working_precision
+def owens_t(h: Any, a: Any) -> Any:
+    """Owen's T function: the integral of exp(-h^2 (1 + x^2) / 2) / (1 + x^2) from 0 to a, over 2 pi."""
+    return _owens_t(*jnp.broadcast_arrays(h, a))

@@ -1,0 +1,261 @@
+"""The gamma function and its relatives: beta, digamma, zeta, incomplete functions, factorials, binomials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.numpy.api import api, check_arrays
+from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
+
+
+@api()
+def gammaln(x: Any) -> Any:
+    """The logarithm of the absolute value of the gamma function."""
+    return lax.lgamma(floats("gammaln", x))
+
+
+@api()
+def loggamma(x: Any) -> Any:
+    """The logarithm of the gamma function; NaN for negative numbers, where it is complex."""
+    x = floats("loggamma", x)
+    return jnp.where(x < 0, jnp.nan, lax.lgamma(x))
+
+
+@api()
+def gammasgn(x: Any) -> Any:
+    """The sign of the gamma function: 1 or -1; NaN at its poles other than zero, which has a sign."""
+    x = floats("gammasgn", x)
+    below = jnp.floor(x)
+    sign = jnp.where(jnp.mod(below, 2) == 0, 1, -1).astype(x.dtype)
+    sign = jnp.where(x > 0, 1, jnp.where(x == 0, jnp.copysign(1, x), jnp.where(x == below, jnp.nan, sign)))
+    return jnp.where(jnp.isnan(x) | (x == -jnp.inf), jnp.nan, sign).astype(x.dtype)
+
+
+@api()
+def gamma(x: Any) -> Any:
+    """The gamma function.
+
+    >>> from jaxlite.scipy.special import gamma
+    >>> print(gamma(5.0))
+    24.0
+    """
+    x = floats("gamma", x)
+    # Products of few factors are exact; the exponential of a logarithm is not.
+    small = _small_factorial(x)
+    value = gammasgn(x) * jnp.exp(lax.lgamma(x))
+    return jnp.where(jnp.isnan(small), value, small)
+
+
+def _small_factorial(x: Any) -> Any:
+    """The gamma function at whole numbers from 1 to 20, NaN elsewhere."""
+    table = np.array([math.factorial(n) for n in range(20)], np.float64)
+    is_small = (x >= 1) & (x <= len(table)) & (x == jnp.floor(x))
+    index = jnp.where(is_small, x - 1, 0).astype(np.int32)
+    return jnp.where(is_small, jnp.take(jnp.asarray(table, x.dtype), index), jnp.nan)
+
+
+# --- beta --------------------------------------------------------------------------------------------
+
+# The coefficients of z^-1, z^-3, ... in log(gamma(z)) - (z - 1/2) log(z) + z - log(2 pi)/2, DLMF 5.11.1.
+_STIRLING = [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400]
+
+
+def _stirling_rest(z: Any) -> Any:
+    return polynomial(_STIRLING, 1 / (z * z)) / z
+
+
+@api()
+@in_working_precision
+def betaln(a: Any, b: Any) -> Any:
+    """The logarithm of the absolute value of the beta function, gamma(a) gamma(b) / gamma(a + b)."""
+    a, b = jnp.minimum(a, b), jnp.maximum(a, b)
+    plain = lax.lgamma(a) + (lax.lgamma(b) - lax.lgamma(a + b))
+    # Logarithms of large gamma functions cancel: their leading terms are combined before they are computed.
+    one_large, both_large = (a > 0) & (b >= 10), a >= 10
+    safe_a, safe_b = jnp.where(one_large, a, 1), jnp.where(one_large, b, 10)
+    total = safe_a + safe_b
+    rest = _stirling_rest(safe_b) - _stirling_rest(total) - (safe_b - 0.5) * jnp.log1p(safe_a / safe_b)
+    large = lax.lgamma(safe_a) + safe_a - safe_a * jnp.log(total) + rest
+    large_a = jnp.where(both_large, a, 10)
+    both = (rest - safe_a * jnp.log1p(safe_b / large_a) - 0.5 * jnp.log(large_a) + _stirling_rest(large_a)
+            + math.log(2 * math.pi) / 2)
+    return jnp.where(both_large, both, jnp.where(one_large, large, plain))
+
+
+@api()
+def beta(a: Any, b: Any) -> Any:
+    """The beta function, gamma(a) gamma(b) / gamma(a + b)."""
+    a, b = floats("beta", a, b)
+    return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * jnp.exp(betaln(a, b))
+
+
+@api()
+def betainc(a: Any, b: Any, x: Any) -> Any:
+    """The regularized incomplete beta function, from 0 at x = 0 to 1 at x = 1."""
+    return lax.betainc(*jnp.broadcast_arrays(*floats("betainc", a, b, x)))
+
+
+# --- incomplete --------------------------------------------------------------------------------------
+
+
+@api()
+def gammainc(a: Any, x: Any) -> Any:
+    """The regularized lower incomplete gamma function, from 0 at x = 0 to 1 at infinity."""
+    return lax.igamma(*jnp.broadcast_arrays(*floats("gammainc", a, x)))
+
+
+@api()
+def gammaincc(a: Any, x: Any) -> Any:
+    """The regularized upper incomplete gamma function: 1 - gammainc(a, x), accurate where it is small."""
+    return lax.igammac(*jnp.broadcast_arrays(*floats("gammaincc", a, x)))
+
+
+# --- derivatives of the logarithm --------------------------------------------------------------------
+
+
+@api()
+def digamma(x: Any) -> Any:
+    """The derivative of the logarithm of the gamma function."""
+    return lax.digamma(floats("digamma", x))
+
+
+@api()
+def _polygamma(n: Any, x: Any) -> Any:
+    return lax.polygamma(*jnp.broadcast_arrays(*floats("polygamma", n, x)))
+
+
+def polygamma(n: Any, x: Any) -> Any:
+    """The derivative of order n of `digamma`; n is an integer, or an array of integers.
+
+    Raises: ValueError for n of another kind.
+    """
+    check_arrays("polygamma", n, x)
+    if dtypes.kind(aval_of(n).dtype) not in "iu":
+        raise ValueError(f"Argument `n` to polygamma must be of integer type. Got dtype {aval_of(n).dtype}.")
+    return _polygamma(n, x)
+
+
+@api()
+def _zeta(x: Any, q: Any) -> Any:
+    return lax.zeta(*jnp.broadcast_arrays(*floats("zeta", x, q)))
+
+
+def zeta(x: Any, q: Any = None) -> Any:
+    """The Hurwitz zeta function: the sum of 1 / (k + q)^x for k = 0, 1, ...
+
+    Raises: NotImplementedError without q; `zeta(x, 1)` is Riemann's function for x > 1.
+    """
+    if q is None:
+        raise NotImplementedError("Riemann zeta function not implemented; pass q != None to compute the Hurwitz Zeta "
+                                  "function: for x > 1, q=1 gives Riemann's.")
+    return _zeta(x, q)
+
+
+@api("d")
+def _multigammaln(a: Any, d: int) -> Any:
+    a = floats("multigammaln", a)
+    steps = jnp.arange(d, dtype=a.dtype) / 2
+    return jnp.sum(lax.lgamma(a[..., None] - steps), axis=-1) + d * (d - 1) / 4 * math.log(math.pi)
+
+
+def multigammaln(a: Any, d: Any) -> Any:
+    """The logarithm of the gamma function of dimension d, an integer.
+
+    Its arguments a need to exceed (d - 1) / 2.
+    """
+    return _multigammaln(a, int(d))
+
+
+# --- factorials and binomials ------------------------------------------------------------------------
+
+
+@api()
+def _factorial(n: Any) -> Any:
+    n = floats("factorial", n)
+    return jnp.where(n < 0, 0, gamma(n + 1))
+
+
+def factorial(n: Any, exact: bool = False) -> Any:
+    """n!, as a floating number; 0 for negative numbers.
+
+    Raises: NotImplementedError for exact=True: integers of arrays are too small for it.
+    """
+    if exact:
+        raise NotImplementedError("factorial with exact=True")
+    return _factorial(n)
+
+
+@api("repetition")
+def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
+    """How many ways there are to choose k of N things, as a floating number; 0 for k outside of [0, N].
+
+    Args:
+      repetition: things may be chosen more than once.
+    """
+    N, k = floats("comb", N, k)
+    is_possible = (k >= 0) & (N >= 0)
+    if repetition:
+        N = jnp.where(k == 0, N, N + k - 1)
+    is_possible = is_possible & (k <= N)
+    N, k = jnp.where(is_possible, N, 1), jnp.where(is_possible, k, 1)
+    value = jnp.exp(-betaln(N - k + 1, k + 1)) / (N + 1)
+    is_whole = (N == jnp.floor(N)) & (k == jnp.floor(k))
+    return jnp.where(is_possible, jnp.where(is_whole & (value < 1 / jnp.finfo(value.dtype).eps), jnp.round(value), value), 0)
+
+
+@api()
+@in_working_precision
+def poch(z: Any, m: Any) -> Any:
+    """The rising factorial gamma(z + m) / gamma(z)."""
+    z, m = jnp.broadcast_arrays(z, m)
+    total = z + m
+    from_pole, to_pole = ((x <= 0) & (x == jnp.floor(x)) for x in (z, total))
+    # Between two poles their quotient stays: by reflection it is (-1)^m gamma(1 - z) / gamma(1 - z - m).
+    both = from_pole & to_pole
+    above, below = jnp.where(both, 1 - z, total), jnp.where(both, 1 - total, z)
+    above, below = jnp.where(to_pole & ~both, 1, above), jnp.where(from_pole & ~both, 1, below)
+    sign = jnp.where(both, jnp.where(jnp.mod(m, 2) == 0, 1, -1), gammasgn(above) * gammasgn(below))
+    value = sign * jnp.exp(lax.lgamma(above) - lax.lgamma(below))
+    value = jnp.where(from_pole & ~to_pole, 0, jnp.where(to_pole & ~from_pole, jnp.inf, value))
+    return jnp.where(m == 0, 1, value)
+
+
+def bernoulli(n: int) -> Any:
+    """The Bernoulli numbers B_0 to B_n, with B_1 = -1/2.
+
+    >>> from jaxlite.scipy.special import bernoulli
+    >>> print(bernoulli(2))
+    [ 1.         -0.5         0.16666667]
+    """
+    if not isinstance(n, (int, np.integer)):
+        raise TypeError(f"bernoulli: n must be an integer, got {type(n)}")
+    if n < 0:
+        raise ValueError("n must be a non-negative integer.")
+    return jnp.asarray(np.array([_to_float(x) for x in _bernoulli_numbers(int(n))]),
+                       dtypes.canonicalize_dtype(np.float64))
+
+
+def _bernoulli_numbers(n: int) -> Sequence[Fraction]:
+    numbers = [Fraction(1)]
+    for k in range(1, n + 1):
+        if k > 1 and k % 2:
+            numbers.append(Fraction(0))
+        else:
+            numbers.append(-sum((math.comb(k + 1, j) * numbers[j] for j in range(k)), Fraction(0)) / (k + 1))
+    return numbers
+
+
+def _to_float(x: Fraction) -> float:
+    try:
+        return float(x)
+    except OverflowError:
+        return math.inf if x > 0 else -math.inf

@@ -1,0 +1,24 @@
+"""softmax and its logarithm with SciPy's default: over all axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite.core.values import aval_of
+from jaxlite.nn import normalization
+from jaxlite.scipy.arguments import floats
+
+
+def softmax(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
+    """exp(x) over its sum along axes; along all of them by default."""
+    return normalization.softmax(*_over("softmax", x, axis))
+
+
+def log_softmax(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
+    """The logarithm of `softmax`."""
+    return normalization.log_softmax(*_over("log_softmax", x, axis))
+
+
+def _over(name: str, x: Any, axis: Any) -> tuple[Any, Any]:
+    x = floats(name, x)
+    return x, tuple(range(aval_of(x).ndim)) if axis is None else axis

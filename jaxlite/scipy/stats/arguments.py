@@ -1,0 +1,21 @@
+"""Arguments of distributions: moved and scaled to standard ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.scipy.arguments import floats
+
+
+def standardized(name: str, x: Any, loc: Any, scale: Any, *shapes: Any) -> list[Any]:
+    """(x - loc) / scale, the scale, and the parameters of shape, of one floating dtype."""
+    x, loc, scale, *shapes = floats(name, x, loc, scale, *shapes)
+    return [(x - loc) / scale, scale, *shapes]
+
+
+def counted(name: str, k: Any, loc: Any, *shapes: Any) -> list[Any]:
+    """k - loc, whether that is a whole number that is not negative, and the parameters of shape."""
+    k, loc, *shapes = floats(name, k, loc, *shapes)
+    k = k - loc
+    return [k, (k >= 0) & (k == jnp.floor(k)), *shapes]

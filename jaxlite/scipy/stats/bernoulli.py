@@ -1,0 +1,40 @@
+"""Bernoulli distributions: 1 with probability p, else 0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.arguments import floats
+from jaxlite.scipy.special import xlog1py, xlogy
+from jaxlite.scipy.stats.arguments import counted
+
+
+@api()
+def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
+    """The logarithm of the probability of k."""
+    k, is_count, p = counted("bernoulli.logpmf", k, loc, p)
+    return jnp.where(is_count & (k <= 1), xlogy(k, p) + xlog1py(1 - k, -p), -jnp.inf)
+
+
+@api()
+def pmf(k: Any, p: Any, loc: Any = 0) -> Any:
+    """The probability of k."""
+    return jnp.exp(logpmf(k, p, loc))
+
+
+@api()
+def cdf(k: Any, p: Any) -> Any:
+    """The probability of at most k."""
+    k, p = floats("bernoulli.cdf", k, p)
+    value = jnp.where(k < 0, 0, jnp.where(k < 1, 1 - p, 1))
+    return jnp.where((p < 0) | (p > 1), jnp.nan, jnp.where(jnp.isnan(k), k, value))
+
+
+@api()
+def ppf(q: Any, p: Any) -> Any:
+    """The least k whose `cdf` is at least q."""
+    q, p = floats("bernoulli.ppf", q, p)
+    value = jnp.where(q <= 1 - p, 0, 1).astype(q.dtype)
+    return jnp.where((q < 0) | (q > 1) | (p < 0) | (p > 1) | jnp.isnan(q), jnp.nan, value)

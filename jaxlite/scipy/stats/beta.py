@@ -1,0 +1,52 @@
+"""Beta distributions of shapes a and b, on [loc, loc + scale]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.special import betainc, betaln, xlog1py, xlogy
+from jaxlite.scipy.stats.arguments import standardized
+
+
+@api()
+def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density."""
+    z, scale, a, b = standardized("beta.logpdf", x, loc, scale, a, b)
+    is_inside = (z >= 0) & (z <= 1)
+    z = jnp.where(is_inside, z, 0.5)
+    value = xlogy(a - 1, z) + xlog1py(b - 1, -z) - betaln(a, b) - jnp.log(scale)
+    return jnp.where((a <= 0) | (b <= 0), jnp.nan, jnp.where(is_inside, value, -jnp.inf))
+
+
+@api()
+def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density."""
+    return jnp.exp(logpdf(x, a, b, loc, scale))
+
+
+@api()
+def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The distribution function."""
+    z, _, a, b = standardized("beta.cdf", x, loc, scale, a, b)
+    return betainc(a, b, jnp.clip(z, 0, 1))
+
+
+@api()
+def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of more than x: 1 - cdf."""
+    z, _, a, b = standardized("beta.sf", x, loc, scale, a, b)
+    return betainc(b, a, jnp.clip(1 - z, 0, 1))
+
+
+@api()
+def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the distribution function."""
+    return jnp.log(cdf(x, a, b, loc, scale))
+
+
+@api()
+def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of `sf`."""
+    return jnp.log(sf(x, a, b, loc, scale))

@@ -1,0 +1,26 @@
+"""Beta-binomial distributions: binomial ones of n, of a probability drawn from a beta distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.special import betaln
+from jaxlite.scipy.stats.arguments import counted
+
+
+@api()
+def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
+    """The logarithm of the probability of k."""
+    k, is_count, n, a, b = counted("betabinom.logpmf", k, loc, n, a, b)
+    is_inside = is_count & (k <= n)
+    k = jnp.where(is_inside, k, 0)
+    value = -jnp.log1p(n) - betaln(n - k + 1, k + 1) + betaln(k + a, n - k + b) - betaln(a, b)
+    return jnp.where((n < 0) | (a <= 0) | (b <= 0), jnp.nan, jnp.where(is_inside, value, -jnp.inf))
+
+
+@api()
+def pmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
+    """The probability of k."""
+    return jnp.exp(logpmf(k, n, a, b, loc))

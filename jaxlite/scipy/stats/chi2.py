@@ -1,0 +1,52 @@
+"""Chi-squared distributions with df degrees of freedom: gamma distributions of shape df / 2, doubled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.special import gammainc, gammaincc, gammaln, xlogy
+from jaxlite.scipy.stats.arguments import standardized
+
+
+@api()
+def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density."""
+    z, scale, df = standardized("chi2.logpdf", x, loc, scale, df)
+    z, scale = z / 2, 2 * scale
+    is_inside = z >= 0
+    z = jnp.where(is_inside, z, 1)
+    return jnp.where(is_inside, xlogy(df / 2 - 1, z) - z - gammaln(df / 2) - jnp.log(scale), -jnp.inf)
+
+
+@api()
+def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density."""
+    return jnp.exp(logpdf(x, df, loc, scale))
+
+
+@api()
+def cdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The distribution function."""
+    z, _, df = standardized("chi2.cdf", x, loc, scale, df)
+    return gammainc(df / 2, jnp.maximum(z, 0) / 2)
+
+
+@api()
+def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of more than x: 1 - cdf."""
+    z, _, df = standardized("chi2.sf", x, loc, scale, df)
+    return gammaincc(df / 2, jnp.maximum(z, 0) / 2)
+
+
+@api()
+def logcdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the distribution function."""
+    return jnp.log(cdf(x, df, loc, scale))
+
+
+@api()
+def logsf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of `sf`."""
+    return jnp.log(sf(x, df, loc, scale))

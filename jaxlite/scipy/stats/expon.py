@@ -1,0 +1,57 @@
+"""Exponential distributions from loc on, with mean loc + scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.arguments import floats
+from jaxlite.scipy.stats.arguments import standardized
+
+
+@api()
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density."""
+    z, scale = standardized("expon.logpdf", x, loc, scale)
+    return jnp.where(z < 0, -jnp.inf, -z - jnp.log(scale))
+
+
+@api()
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density."""
+    return jnp.exp(logpdf(x, loc, scale))
+
+
+@api()
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The distribution function."""
+    return -jnp.expm1(logsf(x, loc, scale))
+
+
+@api()
+def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the distribution function."""
+    z, _ = standardized("expon.logcdf", x, loc, scale)
+    safe = jnp.where(z > 0, z, 1)
+    return jnp.where(z > 0, jnp.log(-jnp.expm1(-safe)), jnp.where(jnp.isnan(z), jnp.nan, -jnp.inf))
+
+
+@api()
+def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of more than x: 1 - cdf."""
+    return jnp.exp(logsf(x, loc, scale))
+
+
+@api()
+def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of `sf`."""
+    z, _ = standardized("expon.logsf", x, loc, scale)
+    return jnp.where(z < 0, 0, -z)
+
+
+@api()
+def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The quantile function: the inverse of `cdf`."""
+    q, loc, scale = floats("expon.ppf", q, loc, scale)
+    return jnp.where((q < 0) | (q > 1), jnp.nan, loc - scale * jnp.log1p(-q))

@@ -1,0 +1,51 @@
+"""Gamma distributions of shape a."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.special import gammainc, gammaincc, gammaln, xlogy
+from jaxlite.scipy.stats.arguments import standardized
+
+
+@api()
+def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density."""
+    z, scale, a = standardized("gamma.logpdf", x, loc, scale, a)
+    is_inside = z >= 0
+    z = jnp.where(is_inside, z, 1)
+    return jnp.where(is_inside, xlogy(a - 1, z) - z - gammaln(a) - jnp.log(scale), -jnp.inf)
+
+
+@api()
+def pdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density."""
+    return jnp.exp(logpdf(x, a, loc, scale))
+
+
+@api()
+def cdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The distribution function."""
+    z, _, a = standardized("gamma.cdf", x, loc, scale, a)
+    return gammainc(a, jnp.maximum(z, 0))
+
+
+@api()
+def sf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of more than x: 1 - cdf."""
+    z, _, a = standardized("gamma.sf", x, loc, scale, a)
+    return gammaincc(a, jnp.maximum(z, 0))
+
+
+@api()
+def logcdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the distribution function."""
+    return jnp.log(cdf(x, a, loc, scale))
+
+
+@api()
+def logsf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of `sf`."""
+    return jnp.log(sf(x, a, loc, scale))

@@ -1,0 +1,30 @@
+"""Generalized normal distributions: densities that fall off as exp(-|x|^beta)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.arguments import floats
+from jaxlite.scipy.special import gammainc, gammaln
+
+
+@api()
+def logpdf(x: Any, beta: Any) -> Any:
+    """The logarithm of the density."""
+    x, beta = floats("gennorm.logpdf", x, beta)
+    return jnp.log(beta / 2) - gammaln(1 / beta) - jnp.abs(x) ** beta
+
+
+@api()
+def pdf(x: Any, beta: Any) -> Any:
+    """The density."""
+    return jnp.exp(logpdf(x, beta))
+
+
+@api()
+def cdf(x: Any, beta: Any) -> Any:
+    """The distribution function."""
+    x, beta = floats("gennorm.cdf", x, beta)
+    return (1 + jnp.sign(x) * gammainc(1 / beta, jnp.abs(x) ** beta)) / 2

@@ -1,0 +1,23 @@
+"""Geometric distributions: the number of trials until the first success, of probability p."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.special import xlog1py
+from jaxlite.scipy.stats.arguments import counted
+
+
+@api()
+def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
+    """The logarithm of the probability of k."""
+    k, is_count, p = counted("geom.logpmf", k, loc, p)
+    return jnp.where(is_count & (k >= 1), xlog1py(k - 1, -p) + jnp.log(p), -jnp.inf)
+
+
+@api()
+def pmf(k: Any, p: Any, loc: Any = 0) -> Any:
+    """The probability of k."""
+    return jnp.exp(logpmf(k, p, loc))

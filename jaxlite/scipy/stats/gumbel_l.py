@@ -1,0 +1,54 @@
+"""Gumbel distributions of smallest values, with mode loc."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.arguments import floats
+from jaxlite.scipy.stats.arguments import standardized
+
+
+@api()
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density."""
+    z, scale = standardized("gumbel_l.logpdf", x, loc, scale)
+    return z - jnp.exp(z) - jnp.log(scale)
+
+
+@api()
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density."""
+    return jnp.exp(logpdf(x, loc, scale))
+
+
+@api()
+def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of `sf`."""
+    return -jnp.exp(standardized("gumbel_l.logsf", x, loc, scale)[0])
+
+
+@api()
+def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of more than x: 1 - cdf."""
+    return jnp.exp(logsf(x, loc, scale))
+
+
+@api()
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The distribution function."""
+    return -jnp.expm1(logsf(x, loc, scale))
+
+
+@api()
+def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the distribution function."""
+    return jnp.log(cdf(x, loc, scale))
+
+
+@api()
+def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The quantile function: the inverse of `cdf`."""
+    p, loc, scale = floats("gumbel_l.ppf", p, loc, scale)
+    return loc + scale * jnp.log(-jnp.log1p(-p))

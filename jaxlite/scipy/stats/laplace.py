@@ -1,0 +1,30 @@
+"""Laplace distributions with mean loc and mean deviation scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.stats.arguments import standardized
+
+
+@api()
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density."""
+    z, scale = standardized("laplace.logpdf", x, loc, scale)
+    return -jnp.abs(z) - jnp.log(2 * scale)
+
+
+@api()
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density."""
+    return jnp.exp(logpdf(x, loc, scale))
+
+
+@api()
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The distribution function."""
+    z, _ = standardized("laplace.cdf", x, loc, scale)
+    tail = jnp.exp(-jnp.abs(z)) / 2
+    return jnp.where(z < 0, tail, 1 - tail)

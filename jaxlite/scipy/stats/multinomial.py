@@ -1,0 +1,24 @@
+"""Multinomial distributions: how often of n times each of several results comes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.arguments import floats
+from jaxlite.scipy.special import gammaln, xlogy
+
+
+@api()
+def logpmf(x: Any, n: Any, p: Any) -> Any:
+    """The logarithm of the probability of counts x (..., k), of results with probabilities p (..., k)."""
+    x, n, p = floats("multinomial.logpmf", x, n, p)
+    value = gammaln(n + 1) + jnp.sum(xlogy(x, p) - gammaln(x + 1), axis=-1)
+    return jnp.where(jnp.sum(x, axis=-1) == n, value, -jnp.inf)
+
+
+@api()
+def pmf(x: Any, n: Any, p: Any) -> Any:
+    """The probability of counts."""
+    return jnp.exp(logpmf(x, n, p))

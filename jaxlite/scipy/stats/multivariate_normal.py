@@ -1,0 +1,50 @@
+"""Normal distributions of vectors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.arguments import floats
+from jaxlite.scipy.linalg import cholesky, solve_triangular
+
+
+@api()
+def _logpdf(x: Any, mean: Any, cov: Any) -> Any:
+    x, mean, cov = floats("multivariate_normal.logpdf", x, mean, cov)
+    if not mean.ndim:
+        if cov.ndim:
+            raise ValueError(f"multivariate_normal: a mean of shape () needs a cov of shape (), got {cov.shape}")
+        return -((x - mean) ** 2 / cov + jnp.log(2 * math.pi * cov)) / 2
+    size = mean.shape[-1]
+    if cov.ndim < 2 or cov.shape[-2:] != (size, size):
+        raise ValueError("multivariate_normal: cov must have shape (..., n, n) for a mean of shape (..., n); got "
+                         f"{cov.shape} and {mean.shape}")
+    factor = cholesky(cov, lower=True)
+    white = solve_triangular(factor, (x - mean)[..., None], lower=True)[..., 0]
+    log_volume = jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
+    return -(jnp.sum(white * white, axis=-1) + size * math.log(2 * math.pi)) / 2 - log_volume
+
+
+def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
+    """The logarithm of the density.
+
+    Args:
+      x, mean: (..., n). cov: (..., n, n), positive definite. Or scalars, for one number.
+      allow_singular: not supported.
+
+    >>> import jaxlite.numpy as jnp
+    >>> from jaxlite.scipy.stats import multivariate_normal
+    >>> print(multivariate_normal.pdf(jnp.zeros(2), jnp.zeros(2), jnp.eye(2)).round(4))
+    0.1592
+    """
+    if allow_singular is not None:
+        raise NotImplementedError("allow_singular argument of multivariate_normal.logpdf")
+    return _logpdf(x, mean, cov)
+
+
+def pdf(x: Any, mean: Any, cov: Any) -> Any:
+    """The density; arguments as for `logpdf`."""
+    return jnp.exp(logpdf(x, mean, cov))

@@ -1,0 +1,25 @@
+"""Negative binomial distributions: the number of failures before n successes, of probability p."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.special import gammaln, xlog1py, xlogy
+from jaxlite.scipy.stats.arguments import counted
+
+
+@api()
+def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
+    """The logarithm of the probability of k."""
+    k, is_count, n, p = counted("nbinom.logpmf", k, loc, n, p)
+    k = jnp.where(is_count, k, 0)
+    log_ways = gammaln(k + n) - gammaln(n) - gammaln(k + 1)
+    return jnp.where(is_count, log_ways + xlogy(n, p) + xlog1py(k, -p), -jnp.inf)
+
+
+@api()
+def pmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
+    """The probability of k."""
+    return jnp.exp(logpmf(k, n, p, loc))

@@ -1,0 +1,63 @@
+"""Normal distributions with mean loc and standard deviation scale."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.arguments import floats
+from jaxlite.scipy.special import log_ndtr, ndtr, ndtri
+from jaxlite.scipy.stats.arguments import standardized
+
+
+@api()
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density."""
+    z, scale = standardized("norm.logpdf", x, loc, scale)
+    return -(z * z + math.log(2 * math.pi)) / 2 - jnp.log(scale)
+
+
+@api()
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density."""
+    return jnp.exp(logpdf(x, loc, scale))
+
+
+@api()
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The distribution function."""
+    return ndtr(standardized("norm.cdf", x, loc, scale)[0])
+
+
+@api()
+def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the distribution function."""
+    return log_ndtr(standardized("norm.logcdf", x, loc, scale)[0])
+
+
+@api()
+def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of more than x: 1 - cdf."""
+    return ndtr(-standardized("norm.sf", x, loc, scale)[0])
+
+
+@api()
+def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of `sf`."""
+    return log_ndtr(-standardized("norm.logsf", x, loc, scale)[0])
+
+
+@api()
+def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The quantile function: the inverse of `cdf`."""
+    q, loc, scale = floats("norm.ppf", q, loc, scale)
+    return loc + scale * ndtri(q)
+
+
+@api()
+def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The inverse of `sf`."""
+    q, loc, scale = floats("norm.isf", q, loc, scale)
+    return loc - scale * ndtri(q)

@@ -1,0 +1,56 @@
+"""Pareto distributions of exponent b: densities b / x^(b + 1) from loc + scale on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.arguments import floats
+from jaxlite.scipy.stats.arguments import standardized
+
+
+@api()
+def logpdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density."""
+    z, scale, b = standardized("pareto.logpdf", x, loc, scale, b)
+    is_inside = z >= 1
+    return jnp.where(is_inside, jnp.log(b) - (b + 1) * jnp.log(jnp.where(is_inside, z, 1)) - jnp.log(scale), -jnp.inf)
+
+
+@api()
+def pdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density."""
+    return jnp.exp(logpdf(x, b, loc, scale))
+
+
+@api()
+def logsf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of `sf`."""
+    z, _, b = standardized("pareto.logsf", x, loc, scale, b)
+    return -b * jnp.log(jnp.maximum(z, 1))
+
+
+@api()
+def sf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of more than x: 1 - cdf."""
+    return jnp.exp(logsf(x, b, loc, scale))
+
+
+@api()
+def cdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The distribution function."""
+    return -jnp.expm1(logsf(x, b, loc, scale))
+
+
+@api()
+def logcdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the distribution function."""
+    return jnp.log(cdf(x, b, loc, scale))
+
+
+@api()
+def ppf(q: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The quantile function: the inverse of `cdf`."""
+    q, b, loc, scale = floats("pareto.ppf", q, b, loc, scale)
+    return jnp.where((q < 0) | (q > 1), jnp.nan, loc + scale * jnp.exp(-jnp.log1p(-q) / b))

@@ -1,0 +1,104 @@
+"""Summaries of samples along an axis: the most frequent value, ranks, the standard error of the mean."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.numpy.api import api, check_arrays
+from jaxlite.scipy.arguments import floats
+
+
+class ModeResult(NamedTuple):
+    """The most frequent values and how often they occur."""
+
+    mode: Any
+    count: Any
+
+
+def _check_nan_policy(name: str, nan_policy: str) -> None:
+    if nan_policy not in ("propagate", "omit", "raise"):
+        raise ValueError(f"{name}: nan_policy must be 'propagate', 'omit' or 'raise', got {nan_policy!r}")
+    if nan_policy != "propagate":
+        raise NotImplementedError(f"{name}: the policy {nan_policy!r} is not supported; there is 'propagate'")
+
+
+@api("axis", "nan_policy", "keepdims")
+def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
+    """The most frequent values along an axis, the least of them where several are; None stands for all axes.
+
+    Returns: ModeResult(mode, count).
+    """
+    _check_nan_policy("mode", nan_policy)
+    check_arrays("mode", a)
+    a = jnp.asarray(a)
+    rank = a.ndim
+    if axis is None:
+        ordered = jnp.sort(jnp.ravel(a))
+    else:
+        ordered = jnp.sort(jnp.moveaxis(a, axis, -1), axis=-1)
+    size = aval_of(ordered).shape[-1]
+    if not size:
+        raise ValueError("mode: the axis is empty")
+    place = jnp.arange(size)
+    # In sorted order, a run of equal values is as long as its last element is far from its first.
+    is_first = jnp.concatenate([jnp.ones_like(ordered[..., :1], bool), ordered[..., 1:] != ordered[..., :-1]], axis=-1)
+    start = jnp.maximum.accumulate(jnp.where(is_first, place, 0), axis=-1)
+    longest = jnp.argmax(place - start, axis=-1, keepdims=True)
+    value = jnp.take_along_axis(ordered, longest, axis=-1)[..., 0]
+    count = (jnp.take_along_axis(place - start, longest, axis=-1) + 1)[..., 0]
+    if keepdims:
+        expand = tuple(range(rank)) if axis is None else axis
+        value, count = jnp.expand_dims(value, expand), jnp.expand_dims(count, expand)
+    return ModeResult(value, count)
+
+
+@api("method", "axis", "nan_policy")
+def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Any:
+    """The ranks of values along an axis, from 1; None stands for all elements in a row.
+
+    Args:
+      method: the rank of equal values: 'average', 'min', 'max', 'dense' (the next rank is one higher), or 'ordinal' (in
+        the order in which they come).
+    """
+    _check_nan_policy("rankdata", nan_policy)
+    check_arrays("rankdata", a)
+    if method not in ("average", "min", "max", "dense", "ordinal"):
+        raise ValueError(f"unknown method '{method}'")
+    a = jnp.ravel(jnp.asarray(a)) if axis is None else jnp.moveaxis(jnp.asarray(a), axis, -1)
+    order = jnp.argsort(a, axis=-1, stable=True)
+    back = jnp.argsort(order, axis=-1)
+    if method == "ordinal":
+        ranks = back + 1
+    else:
+        size = aval_of(a).shape[-1]
+        ordered = jnp.take_along_axis(a, order, axis=-1)
+        place = jnp.arange(size)
+        is_first = jnp.concatenate([jnp.ones_like(ordered[..., :1], bool), ordered[..., 1:] != ordered[..., :-1]], axis=-1)
+        is_last = jnp.concatenate([is_first[..., 1:], jnp.ones_like(ordered[..., :1], bool)], axis=-1)
+        lowest = jnp.maximum.accumulate(jnp.where(is_first, place, 0), axis=-1) + 1
+        highest = jnp.flip(jnp.minimum.accumulate(jnp.flip(jnp.where(is_last, place, size), -1), axis=-1), -1) + 1
+        ranks = {"min": lowest, "max": highest, "dense": jnp.cumsum(is_first, axis=-1),
+                 "average": (lowest + highest) / 2}[method]
+        ranks = jnp.take_along_axis(ranks, back, axis=-1)
+    ranks = ranks.astype(dtypes.canonicalize_dtype(np.float64))
+    if dtypes.kind(aval_of(a).dtype) == "f":
+        ranks = jnp.where(jnp.any(jnp.isnan(a), axis=-1, keepdims=True), jnp.nan, ranks)
+    return ranks if axis is None else jnp.moveaxis(ranks, -1, axis)
+
+
+@api("axis", "ddof", "nan_policy", "keepdims")
+def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Any:
+    """The standard error of the mean along an axis: the standard deviation over sqrt(n); None stands for all axes.
+
+    Args:
+      ddof: n - ddof takes the place of n in the variance.
+    """
+    _check_nan_policy("sem", nan_policy)
+    a = floats("sem", a)
+    count = a.size if axis is None else a.shape[axis]
+    return jnp.std(a, axis=axis, ddof=ddof, keepdims=keepdims) / np.sqrt(count).item()

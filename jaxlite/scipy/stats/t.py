@@ -1,0 +1,23 @@
+"""Student's t distributions with df degrees of freedom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.special import betaln
+from jaxlite.scipy.stats.arguments import standardized
+
+
+@api()
+def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density."""
+    z, scale, df = standardized("t.logpdf", x, loc, scale, df)
+    return -jnp.log(scale) - jnp.log(df) / 2 - betaln(df / 2, 0.5) - (df + 1) / 2 * jnp.log1p(z * z / df)
+
+
+@api()
+def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density."""
+    return jnp.exp(logpdf(x, df, loc, scale))

@@ -1,0 +1,64 @@
+"""Normal distributions truncated to loc + scale [a, b]."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.special import log_ndtr, ndtr
+from jaxlite.scipy.stats.arguments import standardized
+
+
+def _log_mass(a: Any, b: Any) -> Any:
+    """The logarithm of the probability of [a, b], by the tail that holds it."""
+    flips = a > 0
+    low, high = jnp.where(flips, -b, a), jnp.where(flips, -a, b)
+    is_tail = high <= 0
+    is_empty = low >= high
+    top = log_ndtr(jnp.where(is_tail, high, 0))
+    gap = jnp.where(is_tail & ~is_empty, log_ndtr(jnp.where(is_tail, low, -1)) - top, -1)
+    tail = top + jnp.log(-jnp.expm1(gap))
+    centre = jnp.log1p(-ndtr(jnp.where(is_tail, -1, low)) - ndtr(jnp.where(is_tail, -1, -high)))
+    return jnp.where(is_empty, -jnp.inf, jnp.where(is_tail, tail, centre))
+
+
+@api()
+def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density."""
+    z, scale, a, b = standardized("truncnorm.logpdf", x, loc, scale, a, b)
+    value = -(z * z + math.log(2 * math.pi)) / 2 - jnp.log(scale) - _log_mass(a, b)
+    return jnp.where((z < a) | (z > b), -jnp.inf, value)
+
+
+@api()
+def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density."""
+    return jnp.exp(logpdf(x, a, b, loc, scale))
+
+
+@api()
+def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the distribution function."""
+    z, _, a, b = standardized("truncnorm.logcdf", x, loc, scale, a, b)
+    return _log_mass(a, jnp.clip(z, a, b)) - _log_mass(a, b)
+
+
+@api()
+def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The distribution function."""
+    return jnp.exp(logcdf(x, a, b, loc, scale))
+
+
+@api()
+def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of `sf`."""
+    z, _, a, b = standardized("truncnorm.logsf", x, loc, scale, a, b)
+    return _log_mass(jnp.clip(z, a, b), b) - _log_mass(a, b)
+
+
+@api()
+def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of more than x: 1 - cdf."""
+    return jnp.exp(logsf(x, a, b, loc, scale))

@@ -1,0 +1,37 @@
+"""Uniform distributions on [loc, loc + scale]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.arguments import floats
+from jaxlite.scipy.stats.arguments import standardized
+
+
+@api()
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density."""
+    z, scale = standardized("uniform.logpdf", x, loc, scale)
+    return jnp.where((z < 0) | (z > 1), -jnp.inf, jnp.where(jnp.isnan(z), jnp.nan, -jnp.log(scale)))
+
+
+@api()
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density."""
+    return jnp.exp(logpdf(x, loc, scale))
+
+
+@api()
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The distribution function."""
+    z, _ = standardized("uniform.cdf", x, loc, scale)
+    return jnp.clip(z, 0, 1)
+
+
+@api()
+def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The quantile function: the inverse of `cdf`."""
+    q, loc, scale = floats("uniform.ppf", q, loc, scale)
+    return jnp.where((q < 0) | (q > 1), jnp.nan, loc + scale * q)

@@ -1,0 +1,25 @@
+"""Von Mises distributions on the circle, of concentration kappa around zero."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.numpy.api import api
+from jaxlite.scipy.arguments import floats
+
+
+@api()
+def logpdf(x: Any, kappa: Any) -> Any:
+    """The logarithm of the density."""
+    x, kappa = floats("vonmises.logpdf", x, kappa)
+    value = kappa * (jnp.cos(x) - 1) - jnp.log(2 * math.pi * lax.bessel_i0e(kappa))
+    return jnp.where(kappa > 0, value, jnp.nan)
+
+
+@api()
+def pdf(x: Any, kappa: Any) -> Any:
+    """The density."""
+    return jnp.exp(logpdf(x, kappa))

@@ -1,0 +1,126 @@
+"""Fusion barriers: where the pass puts them, that they change no result, and how to do without."""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax
+from jaxlite.core import config
+from lowering import xla
+from lowering.passes import fusion
+
+X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
+
+
+def doubling(steps):
+    """A chain in which each value is read by two kernels: under two orders of its elements."""
+
+    def f(x):
+        for _ in range(steps):
+            x = x * jnp.roll(x, 3, axis=1) + 0.5 * x.T - x * x
+        return x
+
+    return f
+
+
+def barriers(f, *args):
+    return fusion.barriers(jax.make_jaxpr(f)(*args).jaxpr)
+
+
+def test_a_chain_that_doubles_is_cut_at_regular_places():
+    found = barriers(doubling(20), X)
+    assert 4 <= len(found) <= 20
+    assert all(var.aval.shape == (8, 8) and "times" in why for var, why in found.items())
+    assert len(barriers(doubling(40), X)) == pytest.approx(2 * len(found), abs=2)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: jnp.tanh(x @ x) @ x,  # nothing is read twice
+    lambda x: jax.grad(lambda y: jnp.sum(jnp.sin(jnp.sin(y) * 0.5 + y * y)))(x),  # much is, in one kernel
+    lambda x: (jnp.exp(x), jnp.exp(x) + 1),  # costly values XLA writes by itself
+    lambda x: x + x.T,
+])
+def test_programs_without_a_blow_up_are_left_alone(f):
+    assert barriers(f, X) == {}
+
+
+def test_calls_are_seen_through_and_bodies_are_programs_of_their_own():
+    inside = jax.jit(lambda x: x * jnp.roll(x, 3, axis=1) + 0.5 * x.T - x * x)
+
+    def calls(x):
+        for _ in range(20):
+            x = inside(x)
+        return x
+
+    (found,) = barriers(calls, X)  # the one variable, in a function that is called twenty times
+    (eqn, *_) = jax.make_jaxpr(calls)(X).jaxpr.eqns
+    assert found not in {var for var in eqn.outvars}
+
+    body = doubling(12)
+    assert len(barriers(lambda x: lax.scan(lambda c, _: (body(c), None), x, None, length=3)[0], X)) >= 2
+    assert len(barriers(lambda x: lax.while_loop(lambda c: c[0, 0] < 0, body, x), X)) >= 2
+    assert len(barriers(lambda x: lax.cond(x[0, 0] > 0, body, lambda v: v, x), X)) >= 2
+
+
+def test_values_that_everybody_would_compute_in_no_time_are_not_written():
+    big = jax.ShapeDtypeStruct((2048, 2048), np.float32)
+    cheap = lambda x: [(x + 1) * scale for scale in (2.0, 3.0, 4.0)]
+    assert barriers(cheap, big) == {}
+
+
+def test_the_walks_are_linear_in_the_program():
+    def calls(steps):
+        jaxpr = jax.make_jaxpr(doubling(steps))(X).jaxpr
+        count = 0
+
+        def profile(frame, event, arg):
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(profile)
+        try:
+            fusion.barriers(jaxpr)
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert calls(320) < 10 * calls(40)
+
+
+def stablehlo(folder):
+    (file,) = folder.glob("*.mlir")
+    return file.read_text()
+
+
+@pytest.mark.skipif(not xla.KEEPS_BARRIERS, reason="this jaxlib drops barriers before it fuses")
+def test_results_are_the_same_and_the_dump_says_why(tmp_path):
+    lowered = jax.jit(doubling(6)).lower(X)
+    clean = lowered.as_text()
+    with config.dump_ir_to(str(tmp_path)):
+        compiled = lowered.compile()
+    plain = lowered.compile({"jaxlite_cpu_fusion_barriers": False})
+    np.testing.assert_allclose(compiled(X), plain(X), rtol=1e-5, atol=1e-6)
+    assert lowered.as_text() == clean and "optimization_barrier" not in clean
+    text = stablehlo(tmp_path)
+    reasons = json.loads(next(tmp_path.glob("*compile.json")).read_text())["fusion_barriers"]
+    assert len(reasons) == text.count("stablehlo.optimization_barrier") > 0
+    assert all(f"fusion barrier: {why}" in text for why in reasons)
+
+
+def test_the_switches(tmp_path):
+    def count(**options):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        with config.dump_ir_to(str(folder)):
+            jax.jit(doubling(6), **options)(X)
+        return stablehlo(folder).count("optimization_barrier")
+
+    expected = bool(xla.KEEPS_BARRIERS)
+    assert bool(count()) == expected
+    assert not count(compiler_options={"jaxlite_cpu_fusion_barriers": False})
+    with config.cpu_fusion_barriers(False):
+        assert not count()
+        assert bool(count(compiler_options={"jaxlite_cpu_fusion_barriers": True})) == expected

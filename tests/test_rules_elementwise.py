@@ -154,7 +154,7 @@ def slopes(fun: Callable, *operands: float) -> list[float]:
 @pytest.mark.parametrize(("fun", "operands", "expected"), [
     (lax.max, (2.0, 2.0), [0.5, 0.5]), (lax.max, (3.0, 2.0), [1, 0]), (lax.min, (2.0, 2.0), [0.5, 0.5]),
     (lax.min, (3.0, 2.0), [0, 1]), (lax.max, (-0.0, 0.0), [0.5, 0.5]),
-    (lax.abs, (0.0,), [0]), (lax.abs, (-3.0,), [-1]), (lax.sign, (0.0,), [0]),
+    (lax.abs, (0.0,), [1]), (lax.abs, (-3.0,), [-1]), (lax.sign, (0.0,), [0]),
     (lax.pow, (0.0, 0.0), [0, 0]), (lax.pow, (0.0, 1.0), [1, 0]), (lax.pow, (0.0, 2.0), [0, 0]),
     (lax.pow, (2.0, 0.0), [0, np.log(2)]), (lambda x: lax.integer_pow(x, 0), (0.0,), [0]),
     (lambda x: lax.integer_pow(x, 1), (0.0,), [1]), (lambda x: lax.integer_pow(x, 2), (0.0,), [0]),

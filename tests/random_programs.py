@@ -17,9 +17,6 @@ import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax, nn
 
-INPUTS = {"x": ("float64", (3,)), "m": ("float64", (2, 3)), "s": ("float64", ()), "w": ("float32", (2,)),
-          "k": ("int32", ()), "ix": ("int32", (2,))}
-
 
 class Type(NamedTuple):
     dtype: str
@@ -35,12 +32,13 @@ class Type(NamedTuple):
 
 
 class Program(NamedTuple):
+    seed: int
     text: str
     inputs: dict[str, Type]
     outputs: list[Type]
 
-    def arguments(self, seed: int) -> dict[str, np.ndarray]:
-        rng = np.random.default_rng(seed)
+    def arguments(self) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng(self.seed)
         return {name: np.asarray(rng.normal(size=type.shape) * 0.7 if type.floating else rng.integers(0, 4, type.shape),
                                  type.dtype) for name, type in self.inputs.items()}
 
@@ -89,9 +87,10 @@ class Writer:
     """Writes one program. `lines` is its text so far, `depth` how much nesting is left."""
 
     def __init__(self, seed: int) -> None:
-        self.rng, self.lines, self.indent, self.count = np.random.default_rng(seed), [], 0, 0
+        self.seed, self.rng = seed, np.random.default_rng(seed)
+        self.lines: list[str] = []
+        self.indent = self.count = 0
         self.forward = self.reverse = 0  # how many derivatives of a mode are around: some operations have but one
-        self.loops = 0
 
     # --- text
 
@@ -247,8 +246,8 @@ class Writer:
         inner = {**outer, **params}
         self.block(inner, depth, int(self.rng.integers(1, 4)))
         result = self.result(outer, inner, returns)
-        used = self.coerce(inner, self.pick(names), inner[result]._replace(dtype="float64")) if self.chance(0.7) else None
-        if used and inner[result].dtype == "float64":  # so that the parameters matter
+        if self.chance(0.7):  # make a parameter matter
+            used = self.coerce(inner, self.pick(names), inner[result])
             result = self.let(inner, f"{result} + 0.5 * jnp.sin({used})", inner[result])
         self.line(f"return {result}")
         self.indent -= 1
@@ -362,10 +361,8 @@ class Writer:
                  Type(type.dtype, (*type.shape[:out], size, *type.shape[out:])))
 
     def loop(self, env: dict[str, Type], depth: int) -> None:
-        self.loops += 1
         kinds = [self.scan, self.scan, self.fori, self.mapped] + [self.while_] * (not self.reverse)
         self.pick(kinds)(env, depth)
-        self.loops -= 1
 
     def scan(self, env: dict[str, Type], depth: int) -> None:
         xs, init = self.floating(env, lambda type: bool(type.shape)), self.floating(env)
@@ -467,7 +464,9 @@ class Writer:
             self.pick(options)(env, depth - 1)
 
     def program(self) -> Program:
-        inputs = {name: Type(*each) for name, each in INPUTS.items()}
+        inputs = {"x": Type("float64", (3,)), "m": Type("float64", (2, 3)), "s": Type("float64", ()),
+                  "w": Type(self.pick(["float32", "float64", "float64"]), (2,)), "k": Type("int32", ()),
+                  "ix": Type("int32", (2,))}
         self.line(f"def program({', '.join(inputs)}):")
         self.indent += 1
         env = dict(inputs)
@@ -475,8 +474,9 @@ class Writer:
         self.block(env, 3, 3)
         made = [name for name in env if name not in inputs][-3:]
         self.line(f"return [{', '.join(made)}]")
-        return Program("\n".join(self.lines) + "\n", inputs, [env[name] for name in made])
+        return Program(self.seed, "\n".join(self.lines) + "\n", inputs, [env[name] for name in made])
 
 
 def write(seed: int) -> Program:
+    """A program; the same for the same seed."""
     return Writer(seed).program()

@@ -113,7 +113,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     """The value of a function at a point, and its linear map of tangents there.
 
     Returns: (output, function of tangents), and the auxiliary data if `has_aux`. The function does not compute
-    `fun` again.
+    `fun` again. It is a pytree of what it needs to know of the point.
     """
     leaves, tree = tree_flatten(primals)
     flat = _Flat(fun, tree, _debug("linearize", fun), has_aux)
@@ -122,7 +122,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     count = flat.num_outs
     avals = [aval_of(leaf) for leaf in leaves]
 
-    def apply(*tangents: Any) -> Any:
+    def apply(residuals: list[Any], *tangents: Any) -> Any:
         given, given_tree = tree_flatten(tangents)
         if given_tree != tree:
             raise TypeError(f"linearized function called on tangents of the structure {given_tree}, expected {tree}")
@@ -131,20 +131,21 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
             if flag and (aval_of(each).shape, aval_of(each).dtype) != (aval.shape, aval.dtype):
                 raise ValueError(f"linearized function called on tangent values inconsistent with the original primal "
                                  f"values: got tangent aval {aval_of(each)} for primal aval {aval}")
-        results = iter(eval_jaxpr(program.jaxpr, program.residuals, *[each for each in given if each is not None]))
+        results = iter(eval_jaxpr(program.jaxpr, residuals, *[each for each in given if each is not None]))
         tangents_out = [next(results) if flag else zeros_of(aval)
                         for flag, aval in zip(program.nonzero[:count], program.out_avals, strict=False)]
         return tree_unflatten(flat.out_tree, tangents_out)
 
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
-    return (out, apply, tree_unflatten(flat.aux_tree, outs[count:])) if has_aux else (out, apply)
+    linear = Partial(apply, program.take_residuals())
+    return (out, linear, tree_unflatten(flat.aux_tree, outs[count:])) if has_aux else (out, linear)
 
 
 # --- reverse mode ------------------------------------------------------------------------------------
 
 
 def _pull_back(program: LinearProgram, nonzero: list[bool], avals: list[Any], count: int, in_tree: Any, out_tree: Any,
-               out_avals: list[Any], cotangent: Any) -> Any:
+               out_avals: list[Any], residuals: list[Any], cotangent: Any) -> Any:
     given, given_tree = tree_flatten(cotangent)
     if given_tree != out_tree:
         raise ValueError(f"unexpected tree structure of argument to vjp function: got {given_tree}, but expected to match "
@@ -165,7 +166,7 @@ def _pull_back(program: LinearProgram, nonzero: list[bool], avals: list[Any], co
         cotangents.append(each)
     active = [each for each, flag in zip(cotangents, program.nonzero[:count], strict=True) if flag]
     linear = [Linear(var.aval) for var in program.jaxpr.invars]
-    results = iter(backward(program.jaxpr, program.residuals, linear, active))
+    results = iter(backward(program.jaxpr, residuals, linear, active))
     outs = [instantiate(next(results)) if flag else zeros_of(tangent_aval(aval))
             for flag, aval in zip(nonzero, avals, strict=True)]
     return tree_unflatten(in_tree, outs)
@@ -180,7 +181,9 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
     count = flat.num_outs
     program.jaxpr = program.jaxpr.replace(outvars=program.jaxpr.outvars[:sum(program.nonzero[:count])])
     out_avals = [aval_of(out) for out in outs[:count]]
-    pull = Partial(functools.partial(_pull_back, program, nonzero, avals, count, tree, flat.out_tree, out_avals))
+    # The residuals are children of the function, so that it may leave a trace as a result.
+    pull = Partial(functools.partial(_pull_back, program, nonzero, avals, count, tree, flat.out_tree, out_avals),
+                   program.take_residuals())
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     return out, pull, tree_unflatten(flat.aux_tree, outs[count:]) if has_aux else None
 
@@ -189,7 +192,8 @@ def vjp(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     """The value of a function, and the map from cotangents of its output to cotangents of its arguments.
 
     Returns: (output, function of a cotangent that gives a tuple, one entry for each argument), and the auxiliary data
-    if `has_aux`. Cotangents of integer arguments are of dtype float0.
+    if `has_aux`. Cotangents of integer arguments are of dtype float0. The function is a pytree of what it needs to know
+    of the point, so it may be returned from jit or kept as residuals.
     """
     out, pull, aux = _vjp("vjp", fun, primals, has_aux)
     return (out, pull, aux) if has_aux else (out, pull)

@@ -275,8 +275,7 @@ class Writer:
         kind = self.pick(["jit", "checkpoint", "custom_jvp_of"] + ["custom_vjp_of"] * (not self.forward))
         names, params = self.arguments(env)
         tree, closed = self.chance(0.3) and not kind.startswith("custom"), not kind.startswith("custom")
-        around = contextlib.nullcontext() if kind != "custom_vjp_of" else self.derivative(reverse=True)
-        with around:
+        with self.derivative(forward=kind == "custom_jvp_of", reverse=kind == "custom_vjp_of"):
             fun, type = self.function(params, env, depth, None, tree, closed)
         self.let(env, f"{kind}({fun})({self.passed(names, tree)})", type)
 

@@ -16,6 +16,7 @@ from random_programs import Program, jaxlite_names, write
 from rule_checks import quick_jit
 
 import jaxlite
+import jaxlite.numpy as jnp
 from jaxlite.core.jaxpr import check_jaxpr
 
 NEAR, LARGE = 0.03, 1e3  # differences across a kink say nothing, and of large numbers little
@@ -35,15 +36,15 @@ def expected_results(program: Program) -> list[Any] | None:
 
 
 def check(program: Program, expected: list[Any], way: str = "jit") -> None:
-    fun = program.run(jaxlite_names())
+    fun, args = program.run(jaxlite_names()), jaxlite.tree.map(jnp.asarray, program.arguments())
     if way == "jit":
-        check_jaxpr(jaxlite.make_jaxpr(fun)(**program.arguments()))
-        results = quick_jit(fun)(**program.arguments())
+        check_jaxpr(jaxlite.make_jaxpr(fun)(**args))
+        results = quick_jit(fun)(**args)
     elif way == "eager":
-        results = fun(**program.arguments())
+        results = fun(**args)
     else:
         with jaxlite.disable_jit():
-            results = fun(**program.arguments())
+            results = fun(**args)
     double = "float32" not in program.text and all(type.dtype != "float32" for type in program.inputs.values())
     tolerance = 1e-5 if double else 3e-3
     for got, reference, type in zip(results, expected, program.outputs, strict=True):
@@ -102,6 +103,5 @@ if __name__ == "__main__":
         print(again.text)
         print("arguments:", again.arguments())
         print("NumPy:    ", reference := expected_results(again))
-        print("jaxlite:  ", [np.asarray(each) for each in again.run(jaxlite_names())(**again.arguments())])
         if reference is not None:
             check(again, reference)

@@ -62,6 +62,11 @@ class LinearProgram:
     def __init__(self, jaxpr: Jaxpr, residuals: list[Any], nonzero: list[bool], out_avals: list[Any]):
         self.jaxpr, self.residuals, self.nonzero, self.out_avals = jaxpr, residuals, nonzero, out_avals
 
+    def take_residuals(self) -> list[Any]:
+        """The residuals, which are from then on the caller's alone."""
+        residuals, self.residuals = self.residuals, []
+        return residuals
+
 
 def prune(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
     """Without dead equations and without constvars that nobody reads."""

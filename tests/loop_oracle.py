@@ -21,13 +21,17 @@ class TooLong(Exception):
 
 
 class Kinks:
-    """How near a program came to a point where a function jumps or bends, and how often it was evaluated."""
+    """How near a program came to a point where a function jumps or bends, how strongly functions curve within a step
+    (which says how good differences are), and how often it was evaluated."""
 
     def __init__(self, most_calls: int) -> None:
-        self.margin, self.calls, self.most_calls = np.inf, 0, most_calls
+        self.margin, self.curvature, self.calls, self.most_calls = np.inf, 0.0, 0, most_calls
 
     def near(self, distance: Any) -> None:
         self.margin = min(self.margin, float(np.min(np.abs(distance), initial=np.inf)))
+
+    def curved(self, change: Any) -> None:
+        self.curvature = max(self.curvature, float(np.max(np.abs(change), initial=0.0)))
 
     def called(self) -> None:
         self.calls += 1
@@ -90,13 +94,18 @@ class LoopOracle:
     # --- derivatives
 
     def _slope(self, fun: Callable, args: Any, along: Any) -> Any:
+        h = STEP / max(1.0, *(float(np.max(np.abs(v), initial=0)) for v in leaves(along)))
+
         def at(step: float) -> Any:
             self.kinks.called()
             return fun(*tree_map(lambda x, v: x + step * v, args, along))
 
-        ahead, behind, far_ahead, far_behind = at(STEP), at(-STEP), at(2 * STEP), at(-2 * STEP)
-        return tree_map(lambda a, b, c, d: (8 * (np.asarray(a) - b) - (np.asarray(c) - d)) / (12 * STEP),
-                        ahead, behind, far_ahead, far_behind)
+        def slope(ahead: Any, behind: Any, far_ahead: Any, far_behind: Any) -> Any:
+            near, far = (np.asarray(ahead) - behind) / (2 * h), (np.asarray(far_ahead) - far_behind) / (4 * h)
+            self.kinks.curved((near - far) / (1 + np.abs(near)))
+            return (4 * near - far) / 3
+
+        return tree_map(slope, at(h), at(-h), at(2 * h), at(-2 * h))
 
     def _slopes(self, fun: Callable, args: Any) -> Iterator[tuple[int, tuple[int, ...], Any]]:
         """The derivative along each element of the arguments."""

@@ -135,7 +135,7 @@ class Writer:
         if have.shape != type.shape:
             text = f"jnp.sum({name})" if have.shape else name
             if type.shape:
-                text = f"{text} * jnp.arange(1.0, {type.size + 1}.0).reshape({type.shape}) * 0.3"
+                text = f"{text} * jnp.arange(1.0, {type.size + 1}.0).reshape({type.shape}) * 0.1"
         if type.floating:
             return self.let(env, f"cast({text}, {type.dtype!r})", type)
         return self.let(env, f"floor({text})" if have.floating else f"cast({text}, 'int32')", type)

@@ -1,7 +1,7 @@
 """Random nested programs agree with NumPy and Python loops (`random_programs.py` writes them, `loop_oracle.py` is NumPy).
 
 A failure prints the program. To look at one again: `python tests/test_random_programs.py SEED`.
-The long run is `python -m pytest -m slow tests/test_random_programs.py`.
+The long run, of 2,000 programs, is `python -m pytest -m slow tests/test_random_programs.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite.core.jaxpr import check_jaxpr
 
-NEAR, LARGE = 0.03, 1e3  # differences across a kink say nothing, and of large numbers little
+# Differences across a kink say nothing; of large numbers, and where functions curve within a step, little.
+NEAR, LARGE, CURVED = 0.03, 1e3, 1e-3
 
 
 def expected_results(program: Program) -> list[Any] | None:
@@ -31,7 +32,8 @@ def expected_results(program: Program) -> list[Any] | None:
             results = [np.asarray(each) for each in program.run(oracle.names())(**double)]
     except TooLong:
         return None
-    fine = oracle.kinks.margin > NEAR and all(np.all(np.abs(each) < LARGE) for each in results)
+    kinks = oracle.kinks
+    fine = kinks.margin > NEAR and kinks.curvature < CURVED and all(np.all(np.abs(each) < LARGE) for each in results)
     return results if fine else None
 
 

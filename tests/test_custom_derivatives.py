@@ -109,6 +109,34 @@ def test_methods():
 # --- custom_jvp --------------------------------------------------------------------------------------
 
 
+# What a rule may apply to primals and tangents together; the tangent is staged, the primal is computed.
+STRUCTURED = {
+    "jit": jax.jit(lambda x: jnp.sin(x) * x),
+    "scan": lambda x: lax.scan(lambda c, a: (jnp.sin(c) * a, c * x), x, jnp.arange(1.0, 3.0))[0],
+    "scan of results": lambda x: jnp.sum(lax.scan(lambda c, a: (c + 1, jnp.sin(a) * c), 1.0, jnp.stack([x, x * x]))[1]),
+    "nested": lambda x: lax.fori_loop(0, 2, lambda i, c: lax.scan(lambda d, _: (jnp.sin(d) * x, None), c, None, 2)[0], x),
+    "cond": lambda x: lax.cond(x > 0, lambda x: jnp.sin(x) * x, lambda x: x, x),
+    "cond in scan": lambda x: lax.scan(lambda c, a: (lax.cond(c > a, jnp.sin, lambda c: c * x, c), None), x, X)[0],
+    "checkpoint": jax.checkpoint(lambda x: jnp.sin(x) * x),
+    "another": lambda x: by_jvp(x, x) / 10,
+}
+
+
+@pytest.mark.parametrize("name", STRUCTURED)
+def test_rules_by_jvp_of_structured_functions(name):
+    fun = STRUCTURED[name]
+    custom = jax.custom_jvp(fun)
+    custom.defjvp(lambda primals, tangents: (fun(*primals), 10 * jax.jvp(fun, primals, tangents)[1]))
+    x = np.float32(0.7)
+    expected = 10 * jax.jvp(fun, (x,), (jnp.ones_like(x),))[1]
+    value, slope = jax.value_and_grad(custom)(x)
+    near(value, fun(x))
+    near(slope, expected)
+    near(jax.jit(jax.vmap(jax.grad(custom)))(np.array([x, x])), np.array([expected, expected]))
+    near(jax.linearize(custom, x)[1](np.float32(2.0)), 2 * expected)
+    near(jax.grad(lambda x: lax.scan(lambda c, _: (custom(c), None), x, None, length=1)[0])(x), expected)
+
+
 def test_jvp_nondiff_arguments():
     def make(**kwargs):
         def apply(fun, x, power):

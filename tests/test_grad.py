@@ -114,6 +114,24 @@ def test_vjp_of_a_function_with_several_outputs():
     near(dy, X * X)
 
 
+def test_linear_functions_are_pytrees():
+    """Their leaves are what they know of the point, so they pass through jit, vmap and custom_vjp in a scan."""
+    x = jnp.array([0.5, 1.5])
+    for make in (lambda x: jax.vjp(jnp.sin, x)[1], lambda x: jax.linearize(jnp.sin, x)[1]):
+        (leaf,) = jax.tree.leaves(make(x))
+        np.testing.assert_allclose(leaf, np.cos(x), rtol=1e-6)
+        linear = jax.jit(make)(x)
+        np.testing.assert_allclose(jax.tree.leaves(linear(jnp.ones(2)))[0], np.cos(x), rtol=1e-6)
+        batched = jax.vmap(make)(x)
+        np.testing.assert_allclose(jax.tree.leaves(jax.vmap(lambda f: f(2.0))(batched))[0], 2 * np.cos(x), rtol=1e-6)
+    assert jax.tree.leaves(jax.vjp(lambda x: 2.0 * x, x)[1]) == []
+
+    fun = jax.custom_vjp(lambda a, b: jnp.sin(a) * b)
+    fun.defvjp(lambda a, b: jax.vjp(lambda a, b: jnp.sin(a) * b, a, b), lambda pull, ct: pull(ct))
+    loop = lambda fun: jax.grad(lambda x: jnp.sum(lax.scan(lambda c, a: (fun(c, a) + c, c), x, jnp.stack([x, x]))[0]))
+    np.testing.assert_allclose(loop(fun)(x), loop(lambda a, b: jnp.sin(a) * b)(x), rtol=1e-6)
+
+
 def test_linear_transpose():
     matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
     (back,) = jax.linear_transpose(lambda x: jnp.dot(matrix, x), X)(np.array([1, -1], np.float32))

@@ -88,7 +88,9 @@ def test_conversions_between_dtypes(old, x64):
 
 def test_conversions_and_weak_types():
     x = np.arange(3, dtype=np.float32)
-    assert lax.convert_element_type(x, float).weak_type and not lax.convert_element_type(x, np.float32).weak_type
+    assert not lax.convert_element_type(1.0, float).weak_type and not lax.convert_element_type(1.0, np.float32).weak_type
+    with pytest.raises(ValueError, match="dtype"):
+        lax.convert_element_type(x, None)
     assert not lax.convert_element_type(2.0, np.float32).weak_type
     assert lax.convert_element_type(x, int).dtype == np.int32 and lax.convert_element_type(x, bool).dtype == bool
     y = jaxlite.numpy.ones(2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import rules_oracle as checks
+import rule_checks as checks
 
 import jaxlite
 import jaxlite.numpy as jnp
@@ -185,7 +185,7 @@ def varied(which: int, value: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("name", "fun", "operands", "in_axes"), SLICES, ids=[row[0] for row in SLICES])
 def test_batching_of_slices(name: str, fun: Callable, operands: tuple, in_axes: Any) -> None:
-    checks.check_batching(fun, operands, make=varied, in_axes=in_axes)
+    checks.check_all_batchings(fun, operands, make=varied, in_axes=in_axes)
 
 
 @pytest.mark.parametrize(("where", "mode"), WAYS[:3] + WAYS[4:])
@@ -200,10 +200,10 @@ def test_batching_of_gather_and_scatter(where: str, mode: str) -> None:
             return np.stack([checks.RNG.integers(0, 3, len(value)), checks.RNG.integers(0, 2, len(value))], 1)
         return value + checks.RNG.integers(-1, 2)
 
-    checks.check_batching(lambda x, i: lax.gather(x, i, reads, box, mode=mode), [x, indices], make=make,
+    checks.check_all_batchings(lambda x, i: lax.gather(x, i, reads, box, mode=mode), [x, indices], make=make,
                           in_axes=[(None, 0, 1, 2), (None, 0, 1, 2)])
     axes = [(None, 2), (None, 0, 1, 2), (None, 1)]
-    checks.check_batching(lambda x, i, u: lax.scatter_add(x, i, u, writes, mode=mode), [x, indices, u], make=make,
+    checks.check_all_batchings(lambda x, i, u: lax.scatter_add(x, i, u, writes, mode=mode), [x, indices, u], make=make,
                           in_axes=axes, rtol=1e-6)
 
 
@@ -212,7 +212,7 @@ def test_batching_of_the_scatter_family(name: str) -> None:
     fun = lambda x, i, u: getattr(lax, name)(x, i, u, ROWS_OF[1])
     x, u = np.ones((4, 3), np.float32), np.ones((2, 3), np.float32)
     make = lambda which, value: varied(which, value) if which != 1 else checks.RNG.permutation(5)[:2, None]
-    checks.check_batching(fun, [x, np.array([[0], [2]]), u], make=make, in_axes=[(None, 1), (None, 1), (0,)], rtol=1e-6)
+    checks.check_all_batchings(fun, [x, np.array([[0], [2]]), u], make=make, in_axes=[(None, 1), (None, 1), (0,)], rtol=1e-6)
 
 
 def test_batches_larger_than_the_positions_type_can_count():

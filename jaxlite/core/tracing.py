@@ -195,6 +195,10 @@ class Tracer:
 
     # --- what needs data
 
+    def known(self) -> Any:
+        """The concrete array that this stands for beside a derivative; the tracer itself if its value is not known."""
+        return self
+
     def __bool__(self) -> bool:
         if self.aval.size != 1 and self.aval.shape:
             if self.aval.size == 0:

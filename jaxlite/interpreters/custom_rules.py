@@ -15,6 +15,7 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.batching import Axis, batch_flat, batch_jaxpr, bring, bring_to_front
 from jaxlite.interpreters.jvp import Zero, instantiate, tangent_aval, zero_for
+from jaxlite.interpreters.linearize import with_user_rule
 from jaxlite.interpreters.transpose import is_linear
 
 custom_jvp_call_p = Primitive("custom_jvp_call", multiple_results=True)
@@ -63,6 +64,9 @@ def _custom_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: 
     tangents_out = [zero_for(primal) if tangent is None else tangent
                     for primal, tangent in zip(outs[:half], outs[half:], strict=True)]
     return list(outs[:half]), tangents_out
+
+
+custom_jvp_call_p.linearize = with_user_rule(_custom_jvp)
 
 
 @custom_jvp_call_p.def_batching

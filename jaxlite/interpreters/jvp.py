@@ -122,6 +122,9 @@ class JVPTracer(Tracer):
 
     # What the primal knows, this knows: control flow on concrete values works under differentiation.
 
+    def known(self) -> Any:
+        return self.primal.known() if isinstance(self.primal, Tracer) else self.primal
+
     def __bool__(self) -> bool:
         return bool(self.primal)
 

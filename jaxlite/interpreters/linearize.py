@@ -36,6 +36,38 @@ class _SplitTrace(Trace):
         return self.parent.apply(primitive, args, params)
 
 
+class _UserRuleTrace(_SplitTrace):
+    """Current while a user's JVP rule runs, which may apply calls and loops to primals and tangents together.
+
+    What comes out of such an operation is either primal, or linear in the tangents: so it is its value where they are
+    zero, or its derivative there along them. Its own rule splits it into these two.
+    """
+
+    __slots__ = ()
+
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        linear = [type(arg) is StagedTracer and arg._trace is self.tangents for arg in args]
+        if primitive.linearize is None or all(linear) or not any(linear):
+            return super().process(primitive, args, params)
+        zeros = [Zero(tangent_aval(aval_of(arg))) for arg in args]
+        with set_trace(_SplitTrace(self.parent, self.tangents)):
+            primals = [instantiate(zero) if flag else arg for arg, zero, flag in zip(args, zeros, linear, strict=True)]
+            outs, dots = primitive.linearize(
+                primals, [arg if flag else zero for arg, zero, flag in zip(args, zeros, linear, strict=True)], **params)
+        return [out if type(dot) is Zero else dot for out, dot in zip(outs, dots, strict=True)]
+
+
+def with_user_rule(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A `linearize` rule that runs a JVP rule of a user's."""
+
+    def linearize(*args: Any, **params: Any) -> Any:
+        assert isinstance(state.trace, _SplitTrace)
+        with set_trace(_UserRuleTrace(state.trace.parent, state.trace.tangents)):
+            return rule(*args, **params)
+
+    return linearize
+
+
 class LinearizeTrace(JVPTrace):
     """Applies primitives to primals under the trace around it, and stages what happens to tangents."""
 

@@ -25,6 +25,7 @@ from jaxlite.lax.elementwise import (
     conj,
     div,
     eq,
+    ge,
     gt,
     integer_pow,
     log,
@@ -148,7 +149,7 @@ def _abs_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]
     (x,), (g,) = primals, tangents
     out = abs(x)
     if dtypes.kind(aval_of(x).dtype) != "c":
-        return out, mul(g, sign(x))
+        return out, select_n(ge(x, filled(0, x)), neg(g), g)  # 1 at 0
     return out, div(real(mul(g, conj(x))), select_n(eq(out, filled(0, out)), out, filled(1, out)))
 
 
@@ -162,7 +163,7 @@ def_jvp(e.log1p_p, lambda g, ans, x, **accuracy: div(g, add(x, const(1, x))))
 def_jvp(e.logistic_p, lambda g, ans, x, **accuracy: mul(g, mul(ans, sub(const(1, x), ans))))
 def_jvp(e.sqrt_p, lambda g, ans, x, **accuracy: mul(g, div(const(0.5, x), ans)))
 def_jvp(e.rsqrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(-0.5, x), div(ans, x))))
-def_jvp(e.cbrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(1 / 3, x), div(ans, x))))
+def_jvp(e.cbrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(1 / 3, x), integer_pow(ans, -2))))
 def_jvp(e.square_p, lambda g, ans, x: mul(g, mul(const(2, x), x)))
 def_jvp(e.integer_pow_p, lambda g, ans, x, y: filled(0, x) if y == 0 else g if y == 1 else
         mul(g, mul(const(y, x), x if y == 2 else integer_pow(x, y - 1))))

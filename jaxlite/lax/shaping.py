@@ -93,12 +93,14 @@ def _convert_element_type_aval(x: Any, *, new_dtype: Any, weak_type: bool) -> Sh
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
-    """The operand's values in another dtype. Floats to ints truncate; complex to real drops the imaginary part.
+    """The operand's values in another dtype, strongly typed.
 
-    A Python type as `new_dtype` (`float`, say) gives a weakly typed result.
+    Floats to ints truncate; complex to real drops the imaginary part. A Python type stands for the default dtype of its
+    kind. Raises: ValueError without a dtype.
     """
-    weak = type(new_dtype) is type and new_dtype in (bool, int, float, complex)
-    return convert(operand, new_dtype, weak and new_dtype is not bool)
+    if new_dtype is None:
+        raise ValueError("convert_element_type needs a dtype, got None")
+    return convert(operand, new_dtype, False)
 
 
 def convert(operand: Any, new_dtype: Any = None, weak_type: bool | None = None) -> Any:

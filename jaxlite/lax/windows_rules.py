@@ -60,11 +60,9 @@ def _log_add_exp(one: Pair, other: Pair) -> Pair:
     """log(exp(x) + exp(y)) and its tangent, whose weights exp(x - out) are 1 where x is the sum, also if infinite."""
     (x, dx), (y, dy) = one, other
     difference = e.sub(x, y)
-    if dtypes.kind(aval_of(x).dtype) == "c":
-        swap = e.lt(e.real(x), e.real(y))
-        high, below = e.select_n(swap, x, y), e.select_n(swap, e.neg(difference), difference)
-    else:
-        high, below = e.max(x, y), e.neg(e.abs(difference))
+    # Not by max and abs, whose further derivatives where x = y are not those of the sum.
+    swap = e.lt(e.real(x), e.real(y)) if dtypes.kind(aval_of(x).dtype) == "c" else e.lt(x, y)
+    high, below = e.select_n(swap, x, y), e.select_n(swap, e.neg(difference), difference)
     total = e.add(high, e.log1p(e.exp(below)))
     out = e.select_n(e.ne(difference, difference), total, e.add(x, y))  # equal infinities
 

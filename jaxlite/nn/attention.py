@@ -58,7 +58,8 @@ def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, ma
     repeat = heads // groups
     if repeat > 1:
         key, value = jnp.repeat(key, repeat, axis=2), jnp.repeat(value, repeat, axis=2)
-    logits = jnp.einsum("BTNH,BSNH->BNTS", query, key, preferred_element_type=jnp.float32)
+    logits = jnp.einsum("BTNH,BSNH->BNTS", query, key,
+                        preferred_element_type=jnp.promote_types(aval_of(query).dtype, jnp.float32))
     logits = logits * jnp.array(scale, dtype=aval_of(logits).dtype)
     if bias is not None:
         logits = (logits + bias).astype(aval_of(logits).dtype)

@@ -437,7 +437,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
 def _bound(value: Any) -> Any:
     if type(value) is int or type(value) is float:
         return value
-    if isinstance(value, Tracer):
+    if isinstance(value, Tracer) and isinstance(value := value.known(), Tracer):
         raise ConcretizationTypeError(value, "the arguments of jnp.arange decide the shape of its result, so they must be "
                                              "concrete; mark them static, or use a fixed size with lax.iota")
     check_arrays("arange", value)

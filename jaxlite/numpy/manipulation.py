@@ -32,7 +32,7 @@ def _checked(name: str, a: Any) -> Any:
 
 def concrete(name: str, argument: str, value: Any) -> np.ndarray:
     """The host value of an argument that decides shapes. Raises: ConcretizationTypeError for a traced one."""
-    if isinstance(value, Tracer):
+    if isinstance(value, Tracer) and isinstance(value := value.known(), Tracer):
         raise ConcretizationTypeError(value, f"the argument {argument!r} of jnp.{name} decides the shape of its "
                                              "result, so it must be concrete; mark it static")
     return np.asarray(value)

@@ -36,17 +36,22 @@ def _length(p: Any) -> int:
     return aval_of(p).shape[0]
 
 
-def _host(name: str, argument: str, value: Any, instead: str) -> np.ndarray:
-    """The concrete value of an argument whose zeros decide the result's shape."""
-    if isinstance(value, Tracer):
-        raise ConcretizationTypeError(value, f"jnp.{name} drops zeros of {argument!r}, so its result's shape depends on "
+def _without_leading_zeros(name: str, argument: str, value: Any, instead: str) -> tuple[Any, int]:
+    """The vector from its first nonzero element on, and how many of its last elements are zero.
+
+    Raises: ConcretizationTypeError where its values, which decide the result's shape, are not known.
+    """
+    known = value.known() if isinstance(value, Tracer) else value
+    if isinstance(known, Tracer):
+        raise ConcretizationTypeError(known, f"jnp.{name} drops zeros of {argument!r}, so its result's shape depends on "
                                              f"{argument}'s values; {instead} to use it on traced arrays")
-    return np.atleast_1d(np.asarray(value))
-
-
-def _without_leading_zeros(value: np.ndarray) -> np.ndarray:
-    nonzero = np.flatnonzero(value)
-    return value[nonzero[0]:] if len(nonzero) else value[:0]
+    known = np.atleast_1d(np.asarray(known))
+    if not isinstance(value, Tracer):
+        value = known  # sliced by NumPy: another length would be another program
+    elif not value.ndim:
+        value = shaping.reshape(value, (1,))
+    nonzero = np.flatnonzero(known)
+    return (value[nonzero[0]:], len(known) - 1 - int(nonzero[-1])) if len(nonzero) else (value[:0], 0)
 
 
 # --- arithmetic --------------------------------------------------------------------------------------
@@ -97,7 +102,7 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
     """
     check_arrays("polymul", a1, a2)
     if trim_leading_zeros:
-        a1, a2 = (_without_leading_zeros(_host("polymul", name, value, "leave trim_leading_zeros out"))
+        a1, a2 = (_without_leading_zeros("polymul", name, value, "leave trim_leading_zeros out")[0]
                   for name, value in (("a1", a1), ("a2", a2)))
     return _polymul(a1, a2)
 
@@ -125,7 +130,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     """
     quotient, rest = _polydiv(u, v)
     if trim_leading_zeros:
-        rest = creation.asarray(_without_leading_zeros(_host("polydiv", "u", rest, "leave trim_leading_zeros out")))
+        rest = creation.asarray(_without_leading_zeros("polydiv", "u", rest, "leave trim_leading_zeros out")[0])
     return quotient, rest
 
 
@@ -303,9 +308,8 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
         raise ValueError(f"Input must be a rank-1 array, got shape {aval_of(p).shape}.")
     if not strip_zeros:
         return _padded_roots(p)
-    value = _without_leading_zeros(_host("roots", "p", p, "pass strip_zeros=False"))
-    degree = int(np.flatnonzero(value)[-1]) if len(value) else 0
-    return _roots(value[:degree + 1], at_zero=max(len(value) - 1, 0) - degree)
+    value, at_zero = _without_leading_zeros("roots", "p", p, "pass strip_zeros=False")
+    return _roots(value[:len(value) - at_zero], at_zero=at_zero)
 
 
 @api("at_zero")

@@ -98,7 +98,7 @@ def host_value(name: str, a: Any) -> np.ndarray:
 
     Raises: ConcretizationTypeError for a traced one.
     """
-    if isinstance(a, Tracer):
+    if isinstance(a, Tracer) and isinstance(a := a.known(), Tracer):
         raise ConcretizationTypeError(a, f"pass the size argument to jnp.{name}: the size of its result depends on "
                                          "data, unless it is given")
     return arrays.host_value(a) if type(a) is ArrayImpl else np.asarray(a.__jax_array__() if hasattr(

@@ -15,7 +15,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
-from jaxlite.core.tracing import Tracer, set_trace
+from jaxlite.core.tracing import Tracer, set_trace, state
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.eager import eager_trace
 from jaxlite.lax import shaping
@@ -34,11 +34,12 @@ def _sized(name: str, size: Any, longest: int, call: Callable[[int], tuple[Any, 
         if size < 0:
             raise TypeError(f"{name}: size must not be negative, got {size}")
         return list(call(size)[1:])
-    for array in arrays:
-        if isinstance(array, Tracer):
+    traced = [array for array in arrays if isinstance(array, Tracer)]
+    for array in traced:
+        if isinstance(array.known(), Tracer):
             raise ConcretizationTypeError(array, f"pass the size argument to jnp.{name}: the size of its result "
                                                  "depends on data, unless it is given")
-    with set_trace(eager_trace):
+    with set_trace(state.trace if traced else eager_trace):
         found, *results = call(longest)
         count = int(found)
         return [each if number in whole else _cut(each, count) for number, each in enumerate(results)]
@@ -49,6 +50,8 @@ def _cut(x: Any, count: int) -> Any:
     aval = aval_of(x)
     if count == aval.shape[0]:
         return x
+    if isinstance(x, Tracer):  # of a derivative
+        return lax.slice_in_dim(x, 0, count)
     return searching.put_beside(searching.host_value("unique", x)[:count], x, aval.weak_type)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.staging import trace_to_jaxpr
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, dtype_of, unsupported
@@ -137,7 +138,9 @@ class ufunc:
         """For each i combine a[indices[i]:indices[i + 1]] along an axis; a[indices[i]] where that is empty."""
         self._check_binary("reduceat", out)
         check_arrays(f"{self.__name__}.reduceat", a, indices)
-        return (self._reduceat or _reduceat)(a, indices, op=self, axis=axis, dtype=dtype)
+        if self._reduceat:
+            return self._reduceat(a, indices, op=self, axis=axis, dtype=dtype)
+        return _reduceat(a, indices, op=self, axis=axis, dtype=dtype, longest=_longest(a, indices, axis))
 
     def outer(self, A: Any, B: Any, /) -> Any:
         """The function of all pairs of an element of A and one of B; shape A.shape + B.shape."""
@@ -300,30 +303,43 @@ def _at(a: Any, indices: Any, b: Any, *, op: ufunc) -> Any:
     return lax.scan(step, a, (places, b))[0]
 
 
-@api("op", "axis", "dtype")
-def _reduceat(a: Any, indices: Any, *, op: ufunc, axis: int, dtype: Any) -> Any:
+def _longest(a: Any, indices: Any, axis: int) -> int | None:
+    """At least as many elements as any slice between the indices has, if those are known: a power of two, since each
+    other number would be another program."""
+    (axis,) = canonical_axes(axis, aval_of(a).ndim)
+    if isinstance(indices, Tracer) or np.ndim(indices) != 1 or not np.size(indices):
+        return None
+    lengths = np.diff(np.asarray(indices), append=aval_of(a).shape[axis])
+    return 1 << max(int(lengths.max()) - 1, 0).bit_length()
+
+
+@api("op", "axis", "dtype", "longest")
+def _reduceat(a: Any, indices: Any, *, op: ufunc, axis: int, dtype: Any, longest: int | None) -> Any:
     a, starts = _operand(op, a, dtype), as_array(indices)
     if starts.ndim != 1 or dtypes.kind(starts.dtype) not in "iu":
         raise ValueError(f"reduceat indices must be an array of integers with one axis, got {aval_of(starts)}")
     (axis,) = canonical_axes(axis, a.ndim)
     items = _to_front(a, axis)
     size = items.shape[0]
+    steps = size if longest is None else min(longest, size)
     last = lax.full((1,), size, starts.dtype)
     ends = lax.concatenate([starts[1:], last], 0)
     column = (len(starts), *[1] * (items.ndim - 1))
 
-    def more(state: Any) -> Any:
-        return lax.reduce_or(starts + state[0] < ends, (0,))
-
-    def step(state: Any) -> Any:
-        offset, result = state
+    def combine(result: Any, offset: Any) -> Any:
         place = starts + offset
         new = op.call(result, items[lax.min(place, lax.full_like(place, size - 1))])
         take = _spread(lax.reshape(place < ends, column), result.shape)
-        return offset + 1, lax.select(take, lax.convert_element_type(new, result.dtype), result)
+        return lax.select(take, lax.convert_element_type(new, result.dtype), result)
 
-    one = lax.full((), 1, starts.dtype)
-    result = lax.while_loop(more, step, (one, items[starts]))[1]
+    def step(result: Any, offset: Any) -> Any:
+        if longest is not None:
+            return combine(result, offset), None
+        # As many steps as the longest slice could have, so that there is a reverse; those beyond it cost nothing.
+        more = lax.reduce_or(starts + offset < ends, (0,))
+        return lax.cond(more, combine, lambda result, _: result, result, offset), None
+
+    result = lax.scan(step, items[starts], lax.iota(starts.dtype, steps)[1:])[0]
     return lax.transpose(result, [*range(1, axis + 1), 0, *range(axis + 1, a.ndim)])
 
 

@@ -126,16 +126,19 @@ def _log_add(exponential: Callable, base: float) -> Callable:
         return x if base == math.e else lax.mul(constant(1 / math.log(base), x), x)
 
     def operation(x: Any, y: Any) -> Any:
-        top = lax.max(x, y)
+        # Not by max and abs: these formulas have the derivatives of the sum, of every order, also where x = y.
         if kind_of(x) == "c":
-            difference = lax.sub(lax.add(x, y), lax.mul(top, constant(2, top)))
-            sum = lax.add(top, scaled(lax.log1p(exponential(difference))))
+            swap = lax.lt(lax.real(x), lax.real(y))
+            top, low = where_same(swap, y, x), where_same(swap, x, y)
+            sum = lax.add(top, scaled(lax.log1p(exponential(lax.sub(low, top)))))
             half = _strong(math.pi / math.log(base), lax.real(sum))
             angle = remainder_of(lax.add(lax.imag(sum), half), half * 2)
             return lax.complex(lax.real(sum), lax.sub(angle, half))
-        difference = lax.sub(x, y)  # NaN for infinities of one sign, and for NaN
-        return where_same(lax.ne(difference, difference), lax.add(x, y),
-                          lax.add(top, scaled(lax.log1p(exponential(lax.neg(lax.abs(difference)))))))
+        difference, swap = lax.sub(x, y), lax.lt(x, y)
+        below = where_same(swap, difference, lax.neg(difference))
+        same_infinity = lax.bitwise_and(lax.eq(x, y), lax.ne(difference, difference))
+        below = where_same(same_infinity, constant(0, below), below)
+        return lax.add(where_same(swap, y, x), scaled(lax.log1p(exponential(below))))
 
     return operation
 
@@ -210,8 +213,8 @@ def i0(x: Any) -> Any:
     (x,) = promote_inexact("i0", x)
     if kind_of(x) == "c":
         raise ValueError(f"Unsupported input type to jax.numpy.i0: {dtype_of(x)}")
-    size = lax.abs(x)
-    return lax.mul(lax.exp(size), lax.bessel_i0e(size))
+    size = lax.mul(x, lax.sign(x))  # |x| with the derivative 0 at 0, as that of bessel_i0e has it
+    return lax.mul(lax.exp(size), lax.bessel_i0e(x))
 
 
 # --- signs and the parts of floats -------------------------------------------------------------------
@@ -303,8 +306,11 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     sign = lax.bitwise_and(bits, number(-1 << (exponent_bits + mantissa_bits)))
     fraction = lax.bitwise_or(lax.bitwise_or(sign, number((bias - 1) << mantissa_bits)), mantissa)
     plain = lax.bitwise_or(is_zero, lax.eq(field, number(exponent_mask)))
-    return (lax.bitcast_convert_type(where_same(plain, bits, fraction), dtype_of(x)),
-            lax.convert_element_type(where_same(plain, number(0), exponent), np.int32))
+    exponent = lax.convert_element_type(where_same(plain, number(0), exponent), np.int32)
+    # The scaling is exact and has a derivative, but subnormal numbers count as 0 in arithmetic.
+    mantissa = where_same(plain, x, where_same(subnormal, lax.bitcast_convert_type(fraction, dtype_of(x)),
+                                               ldexp(x, lax.neg(exponent))))
+    return mantissa, exponent
 
 
 @api()

@@ -73,13 +73,10 @@ def _clear(folder: cache.Folder) -> int:
 
 
 def _bytes(count: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            break
-        count /= 1024
-    else:
-        unit = "GiB"
-    return f"{count:.3g} {unit}"
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count:.0f} B"
 
 
 def _ago(seconds: float) -> str:

@@ -16,8 +16,8 @@ from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import AbstractToken, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.tracing import Tracer
-from lowering import executable as backend
 from lowering import cache, platforms, report, xla
+from lowering import executable as backend
 from lowering.module import physical
 
 ArrayImpl = xla.ArrayImpl

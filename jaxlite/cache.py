@@ -49,7 +49,8 @@ def _list(folder: cache.Folder) -> int:
         if entry["damage"]:
             rows.append((f"({entry['damage']})", _bytes(entry["size"]), "", "", _ago(now - entry["used"]), "", "", ""))
         else:
-            rows.append((entry["function"], _bytes(entry["size"]), f"{entry['seconds']:.2f} s", _ago(now - entry["created"]),
+            name = "".join(char if char.isprintable() else "?" for char in entry["function"])
+            rows.append((name, _bytes(entry["size"]), f"{entry['seconds']:.2f} s", _ago(now - entry["created"]),
                          _ago(now - entry["used"]), str(entry["hits"]), entry["jaxlib"], entry["platform"]))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     if found:

@@ -94,7 +94,7 @@ def key_of(module: Any, device: Any, options: Any, overrides: dict[str, Any]) ->
 
 def _is_portable(module: Any) -> bool:
     text = module.operation.get_asm(enable_debug_info=False)
-    return text.count("custom_call @") == len(_PORTABLE_CALL.findall(text))
+    return text.count("custom_call") == len(_PORTABLE_CALL.findall(text))
 
 
 @functools.cache

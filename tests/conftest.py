@@ -24,8 +24,9 @@ for _name in [name for name in os.environ if name.startswith(("JAXLITE_", "JAX_"
 # No test reads or writes the user's compile cache. Here it is off; a process that a test starts without these
 # variables has one of its own.
 os.environ["JAXLITE_COMPILATION_CACHE_DIR"] = ""
-os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="jaxlite-tests-")
-atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit it
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="jaxlite-tests-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 hypothesis.settings.register_profile("jaxlite", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("jaxlite")

@@ -192,28 +192,6 @@ def test_processes_side_by_side_and_one_after(tmp_path):
     assert stat.S_IMODE((tmp_path / "executables").stat().st_mode) == 0o700
 
 
-def test_killed_while_it_writes(tmp_path):
-    code = ("import sys, os; from lowering.cache import Folder\nfolder = Folder(sys.argv[1]); print('ready', flush=True)\n"
-            "for i in range(10**9): folder.store(bytes([i % 20]) * 32, os.urandom(4 << 20), {}, -1)")
-    for delay in (0.003, 0.02, 0.05):
-        process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE)
-        assert process.stdout.readline() == b"ready\n"
-        time.sleep(delay)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-    folder = cache.Folder(str(tmp_path))
-    assert [entry["damage"] for entry in command.entries(folder) if entry["damage"]] == []
-    left = tmp_path / "executables" / f"{KEY.hex()}.0.tmp"
-    left.write_bytes(b"of a killed process")
-    os.utime(left, (0, 0))
-    folder.store(KEY, b"executable", {}, -1)
-    assert not left.exists() and folder.load(KEY) == b"executable"
-
-
-# --- damage ------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def one(tmp_path):
     """A folder with one entry; gives the folder, the entry's path and its content."""
@@ -221,6 +199,32 @@ def one(tmp_path):
     kept.store(KEY, b"an executable", {"function": "f"}, -1)
     path = tmp_path / "executables" / KEY.hex()
     return kept, path, path.read_bytes()
+
+
+KILLED = {
+    "in the middle of the file": "signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
+                                 "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+                                 "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))",
+    "before the file has its name": "os.replace = lambda *names: os.kill(os.getpid(), signal.SIGKILL)",
+}
+
+
+@pytest.mark.parametrize("when", KILLED)
+def test_killed_while_it_writes(one, when):
+    kept, path, _ = one
+    code = (f"import os, resource, signal, sys; from lowering.cache import Folder\n{KILLED[when]}\n"
+            f"Folder(sys.argv[1]).store({KEY!r}, bytes(1 << 20), {{}}, -1)")
+    done = subprocess.run([sys.executable, "-c", code, str(path.parent.parent)], cwd=ROOT, timeout=120)
+    assert done.returncode in (-signal.SIGKILL, -signal.SIGXFSZ)
+    assert kept.load(KEY) == b"an executable"
+    (left,) = path.parent.glob("*.tmp")
+    os.utime(left, (0, 0))  # long ago
+    after = cache.Folder(str(path.parent.parent))
+    after.store(KEY, b"executable", {}, -1)
+    assert not left.exists() and after.load(KEY) == b"executable"
+
+
+# --- damage ------------------------------------------------------------------------------------------
 
 
 def test_any_flipped_bit_and_any_truncation_is_a_miss(one):

@@ -15,15 +15,19 @@ jaxlib, or the comparison would be of two XLAs.
 from __future__ import annotations
 
 import argparse
+import atexit
 import datetime
+import functools
 import json
 import math
 import os
 import platform
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -31,7 +35,7 @@ from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
-from benchmarks.programs import EAGER_SHORT, FRESH_PROCESS
+from benchmarks.programs import EAGER_SHORT, FRESH_PROCESS, WARM_START
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
@@ -41,6 +45,7 @@ TIMEOUT = 900  # seconds for one group on one side
 # Group -> what its rows measure, and the ratio jaxlite/JAX that must hold.
 GROUPS: dict[str, tuple[str, float]] = {
     "import": ("import in a fresh process", 0.4),
+    "warm start": ("first result of a fresh process, compiled by an earlier one", 0.3),
     "trace": ("`jit(f).trace(*args)`, per equation", 0.2),
     "lower": ("`.lower()`, per equation", 0.3),
     "compile": ("`.compile()`", 1.05),
@@ -64,11 +69,17 @@ class Side:
     python: str
     module: str
 
-    def start(self, *arguments: str) -> tuple[str, str, int]:
-        """Run its interpreter; return stdout, stderr and the exit status, also where it did not end well."""
+    def start(self, *arguments: str, cache: str = "") -> tuple[str, str, int]:
+        """Run its interpreter; return stdout, stderr and the exit status, also where it did not end well.
+
+        `cache` is the folder of its persistent compile cache; without one every compile is a compile.
+        """
         own = ("JAX", "JAXLITE", "XLA", "PYTHON")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
-        environment.update(JAX_PLATFORMS="cpu", PYTHONHASHSEED="0")
+        environment.update(JAX_PLATFORMS="cpu", PYTHONHASHSEED="0", JAX_COMPILATION_CACHE_DIR=cache)
+        environment.update(JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0", JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1")
+        if not cache:
+            environment["JAX_ENABLE_COMPILATION_CACHE"] = "false"
         command = [self.python, *arguments]
         try:
             done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT)
@@ -173,19 +184,34 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def fresh_process(side: Side, rows: str) -> Iterator[dict[str, Any]]:
-    """The import rows: a bare interpreter times the statement itself, so its own start is not counted."""
-    for name, statement in FRESH_PROCESS.items():
+def fresh_process(side: Side, statements: dict[str, str], rows: str, warm: bool = False) -> Iterator[dict[str, Any]]:
+    """Rows of whole processes: a bare interpreter times the statement itself, so its own start is not counted.
+
+    Where they are `warm`, an earlier process has run the statement and left what it compiled in the persistent cache.
+    """
+    for name, statement in statements.items():
         if re.search(rows, name):
             timed = f"start = perf_counter()\n{statement.format(module=side.module)}\nprint(perf_counter() - start)"
-            out, err, status = side.start("-c", f"from time import perf_counter\n{timed}")
+            code = f"from time import perf_counter\n{timed}"
+            out, err, status = side.start("-c", code, cache=filled_cache(side, code) if warm else "")
             yield {"row": name, "error": last_line(err)} if status else {"row": name, "times": [float(out)]}
+
+
+@functools.cache
+def filled_cache(side: Side, code: str) -> str:
+    """A folder that lives as long as this process, and holds what `code` compiles."""
+    folder = tempfile.mkdtemp(prefix="warm-start-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    side.start("-c", code, cache=folder)
+    return folder
 
 
 def measure(side: Side, group: str, effort: str, rows: str) -> tuple[list[dict[str, Any]], str]:
     """One group on one side, once: its rows, and why rows may be missing."""
     if group == "import":
-        return list(fresh_process(side, rows)), ""
+        return list(fresh_process(side, FRESH_PROCESS, rows)), ""
+    if group == "warm start":
+        return list(fresh_process(side, WARM_START, rows, warm=True)), ""
     out, err, status = side.start(
         "-m", "benchmarks.worker", "--module", side.module, "--group", group, "--effort", effort, "--rows", rows
     )
@@ -197,7 +223,7 @@ def compare(sides: tuple[Side, Side], group: str, effort: str, rows: str) -> lis
     """One group, the sides taking turns; who goes first alternates. Rows close to their bar get as many rounds more."""
     table: dict[str, Pair] = {}
     missing = ["", ""]
-    rounds = ROUNDS[effort] * (2 if group in ("import", "run") else 1)  # few samples, or noise between processes
+    rounds = ROUNDS[effort] * (2 if group in ("import", "warm start", "run") else 1)  # few samples, or noise between processes
 
     def verdicts() -> list[Verdict]:
         return [Verdict(group, name, pair, bar_of(sides, group, name)) for name, pair in table.items()]

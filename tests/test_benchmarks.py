@@ -72,6 +72,13 @@ def test_the_worker_measures_jaxlite():
     assert row["eqns"] >= 27 * 11 and min(row["times"]) > 0
 
 
+@pytest.mark.parametrize(("folder", "line"), [("", "True"), ("/some/where", "False")])
+def test_measured_processes_have_no_compile_cache_but_where_it_is_measured(folder, line):
+    code = "from jaxlite.interpreters.execution import cache; print(not cache._settings['folder']())"
+    out, err, _ = Side("jaxlite", sys.executable, "jaxlite").start("-c", code, cache=folder)
+    assert out.strip() == line, err
+
+
 def test_a_frontend_that_is_not_there_gives_failing_rows():
     sides = (Side("none", sys.executable, "no_such_frontend"), Side("neither", sys.executable, "no_such_frontend_too"))
     (row,) = run.compare(sides, "eager", "quick", "")

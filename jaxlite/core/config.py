@@ -10,6 +10,7 @@ The environment is read once, at import: `JAXLITE_<NAME>`, or `JAX_<NAME>` where
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -73,6 +74,17 @@ def _parse_any(value: Any, name: str) -> Any:
     return value or None if isinstance(value, str) else value
 
 
+def _parse_folder(value: Any, name: str) -> str | None:
+    return os.path.abspath(os.path.expanduser(value)) if value else None
+
+
+def _cache_folder() -> str | None:
+    """The platform's folder for what a program may forget; None if there is no home to have one in."""
+    places = {"darwin": "~/Library/Caches", "win32": os.environ.get("LOCALAPPDATA", "~")}
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser(places.get(sys.platform, "~/.cache"))
+    return os.path.join(base, "jaxlite") if os.path.isabs(base) else None
+
+
 def _one_of(*choices: str | None) -> Callable:
     def parse(value: Any, name: str) -> str | None:
         if value not in choices:
@@ -133,6 +145,14 @@ num_cpu_devices = _option("num_cpu_devices", -1, lambda value, name: int(value),
 cpu_fusion_barriers = _option("cpu_fusion_barriers", True, _parse_bool,
                               "Whether CPU programs get the fusion barriers that keep compiles short.", affects_program=True)
 log_compiles = _option("log_compiles", False, _parse_bool, "Log one line for each compile.")
+enable_compilation_cache = _option("enable_compilation_cache", True, _parse_bool,
+                                   "Whether compiled programs are kept for later processes.")
+compilation_cache_dir = _option("compilation_cache_dir", _cache_folder(), _parse_folder,
+                                "Where they are kept; the empty string or None: nowhere.")
+compilation_cache_max_size = _option("compilation_cache_max_size", 2 << 30, lambda value, name: int(value),
+                                     "Bytes of kept programs; the least recently used go first. -1: no limit.")
+persistent_cache_min_compile_time_secs = _option("persistent_cache_min_compile_time_secs", 0.05,
+                                                 lambda value, name: float(value), "Shorter compiles are not kept.")
 dump_ir_to = _option("dump_ir_to", None, _parse_any, "Folder that receives every stage of every compile.")
 dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text, "Which stages are dumped.")
 

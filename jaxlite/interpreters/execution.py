@@ -16,8 +16,8 @@ from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import AbstractToken, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.tracing import Tracer
+from lowering import cache, platforms, report, xla
 from lowering import executable as backend
-from lowering import platforms, report, xla
 from lowering.module import physical
 
 ArrayImpl = xla.ArrayImpl
@@ -147,8 +147,8 @@ def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, 
                     options: dict[str, Any] | None = None, trace_seconds: float = 0.0) -> Executable:
     """Compile a lowered program for a device; reports the compile to the log and the dump if they are on."""
     with lowered.with_barriers(fusion_barriers(options)):
-        loaded, seconds = backend.compile_lowered(lowered, device, options)
-        report.compiled(lowered, closed, loaded, trace_seconds, seconds)
+        loaded, seconds, cached = backend.compile_lowered(lowered, device, options)
+        report.compiled(lowered, closed, loaded, trace_seconds, seconds, cached)
     return Executable(loaded, lowered, closed, device, committed)
 
 
@@ -164,4 +164,9 @@ report.configure(
     modes=lambda: config.dump_ir_modes.value,
     caller=lambda: source.summarize(source.current_traceback()),
     is_hidden=source.is_own_file,
+)
+cache.configure(
+    folder=lambda: config.compilation_cache_dir.value if config.enable_compilation_cache.value else None,
+    limit=lambda: config.compilation_cache_max_size.value,
+    threshold=lambda: config.persistent_cache_min_compile_time_secs.value,
 )

@@ -150,9 +150,9 @@ def saved_residuals(fun: Callable, *args: Any, **kwargs: Any) -> list[tuple[Any,
 
     def outer(*values: Any) -> list[Any]:
         outs, program = linearize_flat(flat, values, nonzero, debug)
-        names = {getattr(value, "var", None): path for value, path in zip(values, paths, strict=True)}
+        names = {getattr(value, "atom", None): path for value, path in zip(values, paths, strict=True)}
         for residual in program.residuals:
-            var = getattr(residual, "var", None)
+            var = getattr(residual, "atom", None)
             aval = aval_of(residual)
             if var in names:
                 found.append((aval, f"from the argument {names[var]}"))

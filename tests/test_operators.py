@@ -261,3 +261,16 @@ def test_a_chain_of_operators_is_one_flat_program():
     program = jax.make_jaxpr(lambda x, y: (x + y) * 2 - x / y > 0)(X, Y)
     assert [eqn.primitive.name for eqn in program.jaxpr.eqns] == [
         "broadcast_in_dim", "add", "mul", "broadcast_in_dim", "div", "sub", "gt"]
+
+
+def test_methods_of_arrays_are_methods_of_tracers():
+    methods = [each for each in dir(ARRAY) if not each.startswith("_") and callable(getattr(ARRAY, each))]
+    missing = []
+
+    def f(x):
+        missing.append({each for each in methods if not callable(getattr(x, each, None))})
+        return x.sum()
+
+    jax.make_jaxpr(f)(X), jax.grad(f)(X), jax.vmap(f)(X)
+    of_buffers = set("clone delete devices is_deleted is_ready on_device_size_in_bytes platform unsafe_buffer_pointer".split())
+    assert "var" in methods and missing == [of_buffers] * 3

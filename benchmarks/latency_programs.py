@@ -352,7 +352,6 @@ def cart_pole(ns: Frontend, steps: int) -> Made:
 
 def gauss_elimination(ns: Frontend, size: int) -> Made:
     """Solve by elimination, unrolled over the rows of many small systems."""
-    jnp = ns.jnp
 
     def f(a, b):
         for i in range(size):

@@ -107,6 +107,14 @@ def test_the_best_of_all_rounds_counts_and_small_temporaries_do_not():
     assert "1 of 1" in fusion.report([program], reasons=True) and "1 x why" in fusion.report([program], reasons=True)
 
 
+def test_without_barriers_on_and_off_share_their_samples():
+    program = fusion.Program("chain")
+    for which, run_time in enumerate((1.0, 1.04, 2.0)):
+        numbers = {"compile": 1.0, "run": run_time, "temporaries": 0.0}
+        program.add(which, {**numbers, "check": 1.0, "barriers": []})
+    assert program.ratio("run") == 1.04 and program.ratio("run", 1) == 1.0 and not program.missed
+
+
 def test_a_program_with_an_error_or_other_results_fails():
     assert "differ" in fusion_program(*[(1.0, 1.0, 1.0)] * 3, checks=(1.0, 1.0, 2.0)).error
     broken = fusion_program(*[(1.0, 1.0, 1.0)] * 3)

@@ -113,13 +113,13 @@ def transformer(ns: Frontend, layers: int, length: int = 16, width: int = 32) ->
         "position": _normal(length, width, seed=1),
         "layers": [layer(i) for i in range(layers)],
     }
-    return f, (params, np.arange(length, dtype=np.int32))
+    return f, (params, np.arange(length, dtype=np.int32) % vocabulary)
 
 
-def training_step(ns: Frontend, layers: int) -> Made:
+def training_step(ns: Frontend, layers: int, length: int = 16, width: int = 32) -> Made:
     """Loss and gradient of the small GPT, and one step of Adam: what a training loop compiles."""
     jax, jnp = ns.jax, ns.jnp
-    forward, (params, tokens) = transformer(ns, layers)
+    forward, (params, tokens) = transformer(ns, layers, length, width)
 
     def loss(params, tokens, targets):
         scores = jax.nn.log_softmax(forward(params, tokens))

@@ -4,7 +4,8 @@ Each option is a jaxlib `Config` state (a global value with a thread-local one o
 call path sees changes at once. Options that change what a traced program means are part of the compile
 cache's key (`affects_program=True`).
 
-The environment is read once, at import: `JAXLITE_<NAME>`, or `JAX_<NAME>` where the option means the same.
+The environment is read once, at import: `JAXLITE_<NAME>`, or `JAX_<NAME>` where the option means the same; a long name
+may have a short one beside it.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ class Option:
 
     __slots__ = ("name", "parse", "state", "doc")
 
-    def __init__(self, name: str, default: Any, parse: Callable, doc: str, in_call_key: bool, in_trace_key: bool):
+    def __init__(self, name: str, default: Any, parse: Callable, doc: str, in_call_key: bool, in_trace_key: bool,
+                 short_name: str = ""):
         self.name, self.parse, self.doc = name, parse, doc
-        for prefix in ("JAXLITE_", "JAX_"):
-            text = os.environ.get(prefix + name.upper())
+        for variable in ("JAXLITE_" + (short_name or name).upper(), "JAXLITE_" + name.upper(), "JAX_" + name.upper()):
+            text = os.environ.get(variable)
             if text is not None:
-                default = parse(text, prefix + name.upper())
+                default = parse(text, variable)
                 break
         self.state = xla.Config(
             name, default, include_in_jit_key=in_call_key, include_in_trace_context=in_trace_key
@@ -65,6 +67,10 @@ def _parse_bool(value: Any, name: str) -> bool:
     return bool(value)
 
 
+def _parse_switch(value: Any, name: str) -> bool | None:
+    return None if value is None else _parse_bool(value, name)
+
+
 def _parse_text(value: Any, name: str) -> str | None:
     return None if value is None else str(value)
 
@@ -85,8 +91,14 @@ def _one_of(*choices: str | None) -> Callable:
 OPTIONS: dict[str, Option] = {}
 
 
-def _option(name: str, default: Any, parse: Callable, doc: str, affects_program: bool = False) -> Option:
-    OPTIONS[name] = option = Option(name, default, parse, doc, affects_program, affects_program)
+PROGRAM_OPTIONS: list[str] = []  # names of those that are part of a signature, in the order of `xla.trace_context()`
+
+
+def _option(name: str, default: Any, parse: Callable, doc: str, affects_program: bool = False,
+            short_name: str = "") -> Option:
+    OPTIONS[name] = option = Option(name, default, parse, doc, affects_program, affects_program, short_name)
+    if affects_program:
+        PROGRAM_OPTIONS.append(name)
     return option
 
 
@@ -133,6 +145,10 @@ num_cpu_devices = _option("num_cpu_devices", -1, lambda value, name: int(value),
 cpu_fusion_barriers = _option("cpu_fusion_barriers", True, _parse_bool,
                               "Whether CPU programs get the fusion barriers that keep compiles short.", affects_program=True)
 log_compiles = _option("log_compiles", False, _parse_bool, "Log one line for each compile.")
+explain_cache_misses = _option("explain_cache_misses", False, _parse_bool,
+                               "Log why each trace and each compile was needed.", short_name="explain")
+progress = _option("progress", None, _parse_switch,
+                   "Whether long compiles show a line on stderr; None for on a terminal alone.")
 dump_ir_to = _option("dump_ir_to", None, _parse_any, "Folder that receives every stage of every compile.")
 dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text, "Which stages are dumped.")
 

@@ -80,27 +80,31 @@ def _start_watcher() -> None:
 
 
 def _watch() -> None:
-    global _watcher
-    wait = PATIENCE
-    while True:
+    wait: float | None = PATIENCE
+    while wait is not None:
         time.sleep(wait)
         with _lock:
-            _watcher = None  # before the look: who begins a stage after it finds no watcher and starts one
-            stages = [stage for reference in _active.valuerefs() if (stage := reference()) is not None]
-            if not stages:
-                _erase()  # the line of a stage that was interrupted
-                return
-            _watcher = threading.current_thread()
-            oldest = min(stages, key=lambda stage: stage.start)
-            seconds = time.monotonic() - oldest.start
-            wait = PATIENCE - seconds
-            if wait <= 0:
-                wait = _REDRAW
-                oldest.drawn = True  # before the look: who ends after it waits for the line and erases it
-                if any(reference() is oldest for reference in _active.valuerefs()):
-                    others = f" (and {len(stages) - 1} more)" if len(stages) > 1 else ""
-                    _draw(f"jaxlite: {oldest.what} {oldest.name}, {seconds:.1f} s{others}")
-            del stages, oldest
+            wait = _look()
+
+
+def _look() -> float | None:
+    """Draw the line of the oldest stage; gives the seconds until the next look, or None if nothing is under way."""
+    global _watcher
+    _watcher = None  # before the look: who begins a stage after it finds no watcher and starts one
+    stages = [stage for reference in _active.valuerefs() if (stage := reference()) is not None]
+    if not stages:
+        _erase()  # the line of a stage that was interrupted
+        return None
+    _watcher = threading.current_thread()
+    oldest = min(stages, key=lambda stage: stage.start)
+    seconds = time.monotonic() - oldest.start
+    if seconds < PATIENCE:
+        return PATIENCE - seconds
+    oldest.drawn = True  # before the look: who ends after it waits for the line and erases it
+    if any(reference() is oldest for reference in _active.valuerefs()):
+        others = f" (and {len(stages) - 1} more)" if len(stages) > 1 else ""
+        _draw(f"jaxlite: {oldest.what} {oldest.name}, {seconds:.1f} s{others}")
+    return _REDRAW
 
 
 def _draw(line: str) -> None:

@@ -153,11 +153,10 @@ _SEEN_LIMIT = 4096
 
 
 def _codes(fun: Any) -> tuple[Any, ...]:
+    """The code of a function and of those it wraps; in place of code that is not Python's, the type."""
     codes = []
     for _ in range(8):
-        code = getattr(getattr(fun, "__func__", fun), "__code__", None)
-        if code is not None:
-            codes.append(code)
+        codes.append(getattr(getattr(fun, "__func__", fun), "__code__", type(fun)))
         fun = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None)
         if fun is None:
             break
@@ -167,7 +166,8 @@ def _codes(fun: Any) -> tuple[Any, ...]:
 def remember(fun: Callable) -> None:
     """Note that a function object was traced."""
     codes = _codes(fun)
-    if not codes or source.is_own_file(getattr(codes[-1], "co_filename", "")):
+    file = getattr(codes[-1], "co_filename", None)
+    if not isinstance(file, str) or source.is_own_file(file):  # an object that is called has no line to tell
         return
     if len(_seen) >= _SEEN_LIMIT:
         _seen.clear()
@@ -217,7 +217,8 @@ def other_executable(key: tuple[Any, ...], earlier: Sequence[tuple[Any, ...]]) -
     """Why a program that was compiled before is compiled for the key of one more executable."""
     changes = [[f"{name}: {here} was {there}" for name, here, there in zip(_PLACE, key, old, strict=True) if here != there]
                for old in reversed(earlier)]
-    return "traced before, compiled once more: " + "; ".join(min(changes, key=len))
+    nearest: list[str] = min(changes, key=len)
+    return "traced before, compiled once more: " + "; ".join(nearest)
 
 
 def tell(verb: str, location: str, seconds: dict[str, float], why: str) -> None:

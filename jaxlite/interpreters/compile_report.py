@@ -87,10 +87,10 @@ def compile_report() -> CompileReport:
 
     >>> import jaxlite, jaxlite.numpy as jnp
     >>> @jaxlite.jit
-    ... def double(x):
-    ...     return x + x
-    >>> _ = double(jnp.zeros(3)), double(jnp.zeros(4)), double(jnp.ones(3))
-    >>> [each.signature for each in jaxlite.compile_report() if each.function == "double"]
+    ... def half_life(x):
+    ...     return 0.5 ** x
+    >>> _ = half_life(jnp.zeros(3)), half_life(jnp.zeros(4)), half_life(jnp.ones(3))
+    >>> [each.signature for each in jaxlite.compile_report() if each.function == "half_life"]
     ['f32[3]', 'f32[4]']
     """
     return CompileReport(_records)

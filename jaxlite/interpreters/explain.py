@@ -18,7 +18,7 @@ from jaxlite.core.tree import equality_errors, keystr
 from lowering import report
 
 _SHOWN = 5  # of the differences
-_COMPARED = 200  # of the earlier signatures, the latest
+_COMPARED = 50  # of the earlier signatures, the latest
 _repr = reprlib.Repr()
 _repr.maxother = _repr.maxstring = _repr.maxlong = 80
 

@@ -337,7 +337,8 @@ class _Jitted:
         return program, leaves
 
     def _reason(self, key: tuple[Any, ...], in_tree: Any) -> str:
-        names = explain.Names(*parameter_names(self.fun), argument_names(self.fun, in_tree, self.options), Options.__slots__)
+        leaves = functools.cache(argument_names(self.fun, in_tree, self.options))
+        names = explain.Names(*parameter_names(self.fun), leaves, Options.__slots__)
         return explain.reason(self.fun, key, list(self.programs), names)
 
     def _check_hashable(self, static: tuple, named: tuple) -> None:

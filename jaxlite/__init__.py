@@ -25,6 +25,7 @@ from jaxlite.core.config import (
     default_prng_impl,
     enable_checks,
     enable_x64,
+    explain_cache_misses,
     log_compiles,
     numpy_dtype_promotion,
     numpy_rank_promotion,
@@ -51,6 +52,7 @@ from jaxlite.devices import (
     process_index,
     process_indices,
 )
+from jaxlite.interpreters.compile_report import compile_report
 from jaxlite.interpreters.jit import clear_caches, jit
 from jaxlite.make_jaxpr import ShapeDtypeStruct, eval_shape, make_jaxpr
 from jaxlite.version import __version__

@@ -4,7 +4,8 @@ Each option is a jaxlib `Config` state (a global value with a thread-local one o
 call path sees changes at once. Options that change what a traced program means are part of the compile
 cache's key (`affects_program=True`).
 
-The environment is read once, at import: `JAXLITE_<NAME>`, or `JAX_<NAME>` where the option means the same.
+The environment is read once, at import: `JAXLITE_<NAME>`, or `JAX_<NAME>` where the option means the same; a long name
+may have a short one beside it.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ class Option:
 
     __slots__ = ("name", "parse", "state", "doc")
 
-    def __init__(self, name: str, default: Any, parse: Callable, doc: str, in_call_key: bool, in_trace_key: bool):
+    def __init__(self, name: str, default: Any, parse: Callable, doc: str, in_call_key: bool, in_trace_key: bool,
+                 short_name: str = ""):
         self.name, self.parse, self.doc = name, parse, doc
-        for prefix in ("JAXLITE_", "JAX_"):
-            text = os.environ.get(prefix + name.upper())
+        for variable in ("JAXLITE_" + (short_name or name).upper(), "JAXLITE_" + name.upper(), "JAX_" + name.upper()):
+            text = os.environ.get(variable)
             if text is not None:
-                default = parse(text, prefix + name.upper())
+                default = parse(text, variable)
                 break
         self.state = xla.Config(
             name, default, include_in_jit_key=in_call_key, include_in_trace_context=in_trace_key
@@ -66,6 +68,10 @@ def _parse_bool(value: Any, name: str) -> bool:
     return bool(value)
 
 
+def _parse_switch(value: Any, name: str) -> bool | None:
+    return None if value is None else _parse_bool(value, name)
+
+
 def _parse_text(value: Any, name: str) -> str | None:
     return None if value is None else str(value)
 
@@ -97,8 +103,14 @@ def _one_of(*choices: str | None) -> Callable:
 OPTIONS: dict[str, Option] = {}
 
 
-def _option(name: str, default: Any, parse: Callable, doc: str, affects_program: bool = False) -> Option:
-    OPTIONS[name] = option = Option(name, default, parse, doc, affects_program, affects_program)
+PROGRAM_OPTIONS: list[str] = []  # names of those that are part of a signature, in the order of `xla.trace_context()`
+
+
+def _option(name: str, default: Any, parse: Callable, doc: str, affects_program: bool = False,
+            short_name: str = "") -> Option:
+    OPTIONS[name] = option = Option(name, default, parse, doc, affects_program, affects_program, short_name)
+    if affects_program:
+        PROGRAM_OPTIONS.append(name)
     return option
 
 
@@ -153,6 +165,10 @@ compilation_cache_max_size = _option("compilation_cache_max_size", 2 << 30, lamb
                                      "Bytes of kept programs; the least recently used go first. -1: no limit.")
 persistent_cache_min_compile_time_secs = _option("persistent_cache_min_compile_time_secs", 0.05,
                                                  lambda value, name: float(value), "Shorter compiles are not kept.")
+explain_cache_misses = _option("explain_cache_misses", False, _parse_bool,
+                               "Log why each trace and each compile was needed.", short_name="explain")
+progress = _option("progress", None, _parse_switch,
+                   "Whether long compiles show a line on stderr; None for on a terminal alone.")
 dump_ir_to = _option("dump_ir_to", None, _parse_any, "Folder that receives every stage of every compile.")
 dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text, "Which stages are dumped.")
 

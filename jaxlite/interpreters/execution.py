@@ -16,7 +16,7 @@ from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import AbstractToken, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.tracing import Tracer
-from lowering import cache, platforms, report, xla
+from lowering import cache, platforms, progress, report, xla
 from lowering import executable as backend
 from lowering.module import physical
 
@@ -27,14 +27,15 @@ class Executable:
     """A compiled program: runs on flat arguments, knows its types and its place.
 
     Attributes: `in_avals`, `out_avals`; `device`; `committed` whether results are bound to it; `kept` for each
-    of consts + arguments whether the program reads it; `loaded` is XLA's executable.
+    of consts + arguments whether the program reads it; `loaded` is XLA's executable, `compile_seconds` how long that took.
     """
 
-    __slots__ = ("loaded", "in_avals", "out_avals", "device", "committed", "kept", "const_args", "donated",
+    __slots__ = ("loaded", "compile_seconds", "in_avals", "out_avals", "device", "committed", "kept", "const_args", "donated",
                  "_handlers", "_sharding", "_kept_arguments", "_wrapped", "__weakref__")
 
-    def __init__(self, loaded: Any, lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool):
-        self.loaded, self.device, self.committed = loaded, device, committed
+    def __init__(self, loaded: Any, lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
+                 compile_seconds: float):
+        self.loaded, self.device, self.committed, self.compile_seconds = loaded, device, committed, compile_seconds
         self.in_avals, self.out_avals = closed.in_avals, [_result_aval(aval) for aval in closed.out_avals]
         self.kept, self.donated = lowered.kept, lowered.donated
         self._sharding = arrays.single_device_sharding(device)
@@ -149,7 +150,7 @@ def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, 
     with lowered.with_barriers(fusion_barriers(options)):
         loaded, seconds, cached = backend.compile_lowered(lowered, device, options)
         report.compiled(lowered, closed, loaded, trace_seconds, seconds, cached)
-    return Executable(loaded, lowered, closed, device, committed)
+    return Executable(loaded, lowered, closed, device, committed, seconds)
 
 
 def fusion_barriers(options: dict[str, Any] | None) -> bool:
@@ -170,3 +171,4 @@ cache.configure(
     limit=lambda: config.compilation_cache_max_size.value,
     threshold=lambda: config.persistent_cache_min_compile_time_secs.value,
 )
+progress.configure(lambda: config.progress.value)

@@ -29,9 +29,9 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.values import AVAL_OF, aval_of
-from jaxlite.interpreters import execution
+from jaxlite.interpreters import compile_report, execution, explain
 from jaxlite.interpreters.staging import hoist_consts, trace_to_jaxpr
-from lowering import platforms, xla
+from lowering import platforms, progress, xla
 
 _registry = xla.pytree_registry
 _flatten = _registry.flatten
@@ -138,12 +138,14 @@ class Program:
     """One traced signature: its jaxpr, the output tree, and the executables made from it so far."""
 
     __slots__ = ("closed", "hoisted", "out_tree", "name", "donated", "options", "executables", "modules", "lock",
-                 "result_names", "trace_seconds", "debug_info", "in_tree")
+                 "result_names", "trace_seconds", "debug_info", "in_tree", "static", "reason")
 
     def __init__(self, closed: ClosedJaxpr, in_tree: Any, out_tree: Any, name: str, donated: tuple[bool, ...],
-                 options: Options, trace_seconds: float, debug_info: DebugInfo):
+                 options: Options, trace_seconds: float, debug_info: DebugInfo, static: str):
         self.closed, self.in_tree, self.out_tree, self.name, self.donated = closed, in_tree, out_tree, name, donated
         self.options, self.trace_seconds, self.debug_info = options, trace_seconds, debug_info
+        self.static = static  # the static arguments, as text
+        self.reason = ""  # why it was traced, if that was asked and not told yet
         self.hoisted: ClosedJaxpr | None = None
         self.executables: dict[Any, execution.Executable] = {}
         self.modules: dict[str, Any] = {}  # that users asked for, by platform
@@ -190,11 +192,29 @@ class Program:
             with self.lock:
                 found = self.executables.get(key)
                 if found is None:
-                    if lowered is None:
-                        lowered = self.lower(platforms.platform_of(device))
-                    found = self.executables[key] = execution.compile_lowered(
-                        lowered, self.closed, device, committed, options, self.trace_seconds)
+                    found = self.executables[key] = self._compile(key, lowered, options)
         return found
+
+    def _compile(self, key: tuple[Any, ...], lowered: Any, options: dict[str, Any] | None) -> execution.Executable:
+        device, committed, *_ = key
+        seconds = {"trace": 0.0 if self.executables else self.trace_seconds, "lower": 0.0}
+        if lowered is None:
+            with progress.Stage(self.name, "lowering", seconds["trace"]):
+                lowered = self.lower(platforms.platform_of(device))
+            seconds["lower"] = lowered.seconds
+        elif not self.executables:
+            seconds["lower"] = lowered.seconds
+        with progress.Stage(self.name, "compiling", sum(seconds.values())):
+            made = execution.compile_lowered(lowered, self.closed, device, committed, options, self.trace_seconds)
+        seconds["compile"] = made.compile_seconds
+        location, reason = self.debug_info.location, ""
+        if config.explain_cache_misses.value:
+            reason = self.reason or (explain.other_executable(key, list(self.executables)) if self.executables else
+                                     "traced before, compiled now")
+            explain.tell("compiled", location, {stage: time for stage, time in seconds.items() if time}, reason)
+        self.reason = ""
+        compile_report.record(self.name, location, self.closed.in_avals, self.static, device, seconds, reason)
+        return made
 
     def as_operand(self) -> tuple[ClosedJaxpr, list[Any]]:
         """The program with its consts as leading arguments, and the consts."""
@@ -301,12 +321,25 @@ class _Jitted:
             self._check_hashable(static, named)
             raise
         if program is None or program.is_stale():
+            reason = self._reason(key, in_tree) if config.explain_cache_misses.value else ""
             traced = self._trace(in_tree, avals, static, named)
+            if not self.programs:
+                explain.remember(self.fun)
+            if reason and abstract is None and is_eager():
+                traced.reason = reason  # told with the compile that follows
+            elif reason:
+                explain.tell("traced" if is_eager() else "traced inside another function:", traced.debug_info.location,
+                             {"trace": traced.trace_seconds}, reason)
             if program is None:
                 program = self.programs.setdefault(key, traced)
             else:
                 program = self.programs[key] = traced
         return program, leaves
+
+    def _reason(self, key: tuple[Any, ...], in_tree: Any) -> str:
+        leaves = functools.cache(argument_names(self.fun, in_tree, self.options))
+        names = explain.Names(*parameter_names(self.fun), leaves, Options.__slots__)
+        return explain.reason(self.fun, key, list(self.programs), names)
 
     def _check_hashable(self, static: tuple, named: tuple) -> None:
         for which, box in (*static, *named):
@@ -361,10 +394,19 @@ class _Jitted:
             outs, out_tree = flatten_outputs(fun(*args, **kwargs), debug)
             return outs
 
-        jaxpr, consts = trace_to_jaxpr(flat, avals, debug)
+        with progress.Stage(self.name, "tracing"):
+            jaxpr, consts = trace_to_jaxpr(flat, avals, debug)
         donated = _donated(in_tree, options, static)
         return Program(ClosedJaxpr(jaxpr, consts), in_tree, out_tree, self.name, donated, options,
-                       time.perf_counter() - start, debug)
+                       time.perf_counter() - start, debug, self._static_text(static, named))
+
+    def _static_text(self, static: tuple, named: tuple) -> str:
+        """`n=3, mode='same'`: the static arguments of a signature."""
+        if not static and not named:
+            return ""
+        positional, _ = parameter_names(self.fun) if static else ([], "")
+        pairs = [(positional[index] if index < len(positional) else f"#{index}", box) for index, box in static]
+        return ", ".join(f"{name}={compile_report.brief(box.value)}" for name, box in (*pairs, *named))
 
     # --- calls that C++ does not answer
 
@@ -470,6 +512,14 @@ def _has_inf(array: Any) -> bool:
 _FORBIDDEN = {"nan": _has_nan, "inf": _has_inf}
 
 
+def parameter_names(fun: Callable) -> tuple[list[str], str]:
+    """The names of a function's positional parameters, and of the one that takes the rest."""
+    signature = _signature(fun)
+    parameters = list(signature.parameters.values()) if signature else []
+    rest = next((each.name for each in parameters if each.kind == inspect.Parameter.VAR_POSITIONAL), "args")
+    return [each.name for each in parameters if each.kind in _POSITIONAL], rest
+
+
 def argument_names(fun: Callable, in_tree: Any, options: Options | None) -> Callable[[], list[str]]:
     """A function that gives a name for each flat argument: the parameter's name and the path inside it.
 
@@ -482,10 +532,7 @@ def argument_names(fun: Callable, in_tree: Any, options: Options | None) -> Call
 
     def compute() -> list[str]:
         fun = reference()
-        signature = _signature(fun) if fun is not None else None
-        parameters = list(signature.parameters.values()) if signature else []
-        positional = [each.name for each in parameters if each.kind in _POSITIONAL]
-        rest = next((each.name for each in parameters if each.kind == inspect.Parameter.VAR_POSITIONAL), "args")
+        positional, rest = parameter_names(fun) if fun is not None else ([], "args")
         static = set(options.static_argnums) if options else set()
         dynamic = [index for index in range(len(positional) + in_tree.num_leaves + len(static)) if index not in static]
         names = []

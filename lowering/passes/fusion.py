@@ -272,4 +272,4 @@ def _cost(value: _Value) -> tuple[float, float]:
 def _traffic(value: _Value) -> float:
     """What writing or reading one element costs: caches are fast, memory is slow."""
     bytes_ = value.size * getattr(value.var.aval.dtype, "itemsize", 4)
-    return 0.5 if bytes_ < 32e3 else 1.5 if bytes_ < 512e3 else 4.0 if bytes_ < 8e6 else 8.0
+    return 0.5 if bytes_ < 32e3 else 1.5 if bytes_ < 512e3 else 4.0 if bytes_ < 8e6 else 16.0

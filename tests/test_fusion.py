@@ -98,7 +98,7 @@ def stablehlo(folder):
 
 @pytest.mark.skipif(not xla.KEEPS_BARRIERS, reason="this jaxlib drops barriers before it fuses")
 def test_results_are_the_same_and_the_dump_says_why(tmp_path):
-    lowered = jax.jit(doubling(6)).lower(X)
+    lowered = jax.jit(doubling(12)).lower(X)
     clean = lowered.as_text()
     with config.dump_ir_to(str(tmp_path)):
         compiled = lowered.compile()
@@ -115,7 +115,7 @@ def test_the_switches(tmp_path):
     def count(**options):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
         with config.dump_ir_to(str(folder)):
-            jax.jit(doubling(6), **options)(X)
+            jax.jit(doubling(12), **options)(X)
         return stablehlo(folder).count("optimization_barrier")
 
     expected = bool(xla.KEEPS_BARRIERS)

@@ -57,6 +57,7 @@ _CALLS = {"jit": "jaxpr", "checkpoint": "jaxpr", "custom_jvp_call": "call_jaxpr"
 _BODIES = ("jaxpr", "body_jaxpr", "cond_jaxpr")
 
 _BLOW_UP = 1.3  # emitted instructions for each one of the program that are nothing to worry about
+_LITTLE = 150  # instructions too many that XLA compiles in less time than barriers cost
 _KERNEL = 16  # what a further kernel costs, in instructions
 _SAVING, _SAVING_IF_WRITTEN = 8, 2  # instructions that a barrier must save
 _HUGE_SAVING = 300  # from here on memory traffic does not matter
@@ -129,7 +130,8 @@ def _region(jaxpr: Any, found: dict[Any, str], seen: set[int]) -> None:
             for operand in value.operands:
                 operand.users.remove(value)
     values = [value for value in values if value.users or value.is_result]
-    if _place_kernels(values) > _BLOW_UP * sum(value.weight for value in values):
+    needed = sum(value.weight for value in values)
+    if _place_kernels(values) > max(_BLOW_UP * needed, needed + _LITTLE):
         _find_readers(values)
         _choose(values, found)
 

@@ -3,6 +3,7 @@
 #   make test         the suite, on the oldest supported jaxlib that this Python can install
 #   make test-latest  the suite on the newest supported jaxlib, where a Python >= 3.12 is present
 #   make bench        jaxlite beside JAX, results written to benchmarks/RESULTS.md; bench-quick prints a short run
+#   make bench-fusion the part of bench that measures fusion barriers, on the newest jaxlib; needs a Python >= 3.12
 #   make lint         ruff and mypy
 #   make clean        remove caches and builds; make distclean removes the environments too
 
@@ -20,7 +21,7 @@ environment = $(1)/bin/python -m pip --version >/dev/null 2>&1 || $(2) -m venv -
 
 pip_install = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-latest bench bench-quick lint clean distclean
+.PHONY: demo test test-latest bench bench-quick bench-fusion lint clean distclean
 
 demo: .venv/.stamp
 	.venv/bin/python examples/demo.py
@@ -30,6 +31,7 @@ test: .venv/.stamp
 
 bench: .venv/.stamp .venv-jax/.stamp
 	.venv/bin/python -m benchmarks.run --write
+	$(MAKE) bench-fusion
 
 bench-quick: .venv/.stamp .venv-jax/.stamp
 	.venv/bin/python -m benchmarks.run --quick
@@ -43,7 +45,7 @@ clean:
 	find . -path './.venv*' -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv .venv-latest .venv-jax
+	rm -rf .venv .venv-latest .venv-jax .venv-jax-latest
 
 .venv/.stamp: pyproject.toml
 	@$(call usable,$(PYTHON),11) || { echo "jaxlite needs Python >= 3.11 with venv; '$(PYTHON)' is not; try make PYTHON=python3.12"; exit 1; }
@@ -52,24 +54,30 @@ distclean: clean
 	  || .venv/bin/python $(pip_install) -e '.[dev,examples]'
 	touch $@
 
-# JAX of the same version as .venv's jaxlib, for the benchmarks alone.
-.venv-jax/.stamp: .venv/.stamp
-	$(call environment,.venv-jax,.venv/bin/python)
-	jaxlib=$$(.venv/bin/python -c 'from importlib.metadata import version; print(version("jaxlib"))') \
-	  && .venv-jax/bin/python $(pip_install) "jaxlib==$$jaxlib" "jax==$$(echo "$$jaxlib" | cut -d. -f1-3)"
+# The newest JAX for the jaxlib of .venv and of .venv-latest, for the benchmarks alone.
+.venv-jax/.stamp .venv-jax-latest/.stamp: .venv-jax%/.stamp: .venv%/.stamp
+	$(call environment,.venv-jax$*,.venv$*/bin/python)
+	jaxlib=$$(.venv$*/bin/python -c 'from importlib.metadata import version; print(version("jaxlib"))') \
+	  && .venv-jax$*/bin/python $(pip_install) "jaxlib==$$jaxlib" "jax<=$$jaxlib"
 	touch $@
 
 newer_pythons = $(PYTHON) python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[2-9]*/bin/python)
-ifneq ($(filter test-latest .venv-latest/.stamp,$(MAKECMDGOALS)),)
+ifneq ($(filter test-latest bench-fusion .venv%latest/.stamp,$(MAKECMDGOALS)),)
 newer_python := $(shell for p in $(newer_pythons); do $(call usable,$$p,12) && { echo $$p; break; }; done)
 endif
 
 ifeq ($(newer_python),)
 test-latest:
 	@echo "test-latest: skipped, found no Python >= 3.12, which the newest jaxlib needs"
+
+bench-fusion:
+	@echo "bench-fusion: skipped, found no Python >= 3.12, which the newest jaxlib needs"
 else
 test-latest: .venv-latest/.stamp
 	.venv-latest/bin/python -m pytest $(PYTEST_ARGS)
+
+bench-fusion: .venv-latest/.stamp .venv-jax-latest/.stamp
+	.venv-latest/bin/python -m benchmarks.run --only fusion --jax-python .venv-jax-latest/bin/python --write
 endif
 
 .venv-latest/.stamp: pyproject.toml

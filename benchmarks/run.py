@@ -10,37 +10,47 @@ jaxlib, or the comparison would be of two XLAs.
     python -m benchmarks.run --only eager --rows 'at'   the eager rows whose name has "at"
     python -m benchmarks.run --write                    also writes benchmarks/RESULTS.md
     python -m benchmarks.run --jax-twice                JAX against itself: ratios near 1, or the machine is too noisy
+    python -m benchmarks.run --only fusion --rows RK4 --reasons --jax-python .venv-jax-latest/bin/python
+
+The last one measures the fusion barriers, on demand alone: it needs jaxlib >= 0.11 on both sides.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import datetime
-import json
-import math
+import functools
 import os
 import platform
 import re
 import shlex
-import subprocess
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from statistics import geometric_mean, median
+from statistics import geometric_mean
 from typing import Any
 
-from benchmarks.programs import EAGER_SHORT, FRESH_PROCESS
+from benchmarks import fusion
+from benchmarks.programs import EAGER_SHORT, FRESH_PROCESS, WARM_START
+from benchmarks.sides import ROOT, Measured, Side, aligned, last_line, same, seconds
 
-ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 ROUNDS = {"quick": 2, "full": 5}
-TIMEOUT = 900  # seconds for one group on one side
+TITLE, FUSION_TITLE = "# jaxlite beside JAX", "# Fusion barriers, with the newest jaxlib"  # the chapters of the results
+EXPLAINED = (
+    "Times are the best of all rounds. Ratios are jaxlite/JAX: below 1, jaxlite is faster. The bar is the ratio that must "
+    "hold.\nHow it is measured: `benchmarks/run.py`.\n"
+)
 
 # Group -> what its rows measure, and the ratio jaxlite/JAX that must hold.
 GROUPS: dict[str, tuple[str, float]] = {
     "import": ("import in a fresh process", 0.4),
+    "warm start": ("first result of a fresh process, compiled by an earlier one", 0.3),
     "trace": ("`jit(f).trace(*args)`, per equation", 0.2),
     "lower": ("`.lower()`, per equation", 0.3),
     "compile": ("`.compile()`", 1.05),
@@ -54,58 +64,6 @@ ROW_BARS: dict[tuple[str, str], float] = {
     **{("import", name): 1.05 for name in list(FRESH_PROCESS)[1:]},  # these compile too, and XLA's time is the same
     **{("eager", name): 0.5 for name in EAGER_SHORT},
 }
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of the two frontends and the interpreter that has it."""
-
-    label: str
-    python: str
-    module: str
-
-    def start(self, *arguments: str) -> tuple[str, str, int]:
-        """Run its interpreter; return stdout, stderr and the exit status, also where it did not end well."""
-        own = ("JAX", "JAXLITE", "XLA", "PYTHON")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
-        environment.update(JAX_PLATFORMS="cpu", PYTHONHASHSEED="0")
-        command = [self.python, *arguments]
-        try:
-            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT)
-        except subprocess.TimeoutExpired as expired:
-            out = expired.stdout.decode() if isinstance(expired.stdout, bytes) else expired.stdout or ""
-            return out, f"no answer within {TIMEOUT} s", -1
-        return done.stdout, done.stderr, done.returncode
-
-    def versions(self) -> dict[str, str]:
-        """Versions of Python and of what matters, without importing any of it."""
-        names = ["jaxlib", "numpy", *(["jax"] if self.module == "jax" else [])]
-        code = (
-            "import json, platform; from importlib.metadata import version; "
-            f"print(json.dumps({{'python': platform.python_version(), **{{n: version(n) for n in {names}}}}}))"
-        )
-        out, err, status = self.start("-c", code)
-        if status:
-            raise SystemExit(f"{self.python} cannot be used as the {self.label} side: {last_line(err)}")
-        return json.loads(out)
-
-
-@dataclass
-class Measured:
-    """One row on one side, gathered over the rounds."""
-
-    times: list[float] = field(default_factory=list)
-    eqns: int = 0
-    check: Any = None
-    error: str = ""
-
-    @property
-    def best(self) -> float:
-        return min(self.times) / (self.eqns or 1)
-
-    @property
-    def typical(self) -> float:
-        return median(self.times) / (self.eqns or 1)
 
 
 Pair = tuple[Measured, Measured]
@@ -153,51 +111,48 @@ class Verdict:
         return [name, *times, f"{self.ratio:.2f}", typical, f"{self.bar:g}", "yes" if self.holds else "**NO**", note]
 
 
-def last_line(text: str) -> str:
-    return text.strip().splitlines()[-1][:200] if text.strip() else "no output"
+def note(text: str) -> None:
+    """Say what is being measured, where somebody watches."""
+    if sys.stderr.isatty():
+        print(f"\r{text:79}", end="\r", file=sys.stderr)
 
 
-def seconds(value: float) -> str:
-    """Three digits and a unit."""
-    unit, scale = next(((u, s) for u, s in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)) if value >= s), ("ns", 1e-9))
-    value /= scale
-    return f"{value:.{max(0, 2 - int(math.log10(max(value, 1))))}f} {unit}"
+def fresh_process(side: Side, statements: dict[str, str], rows: str, warm: bool = False) -> Iterator[dict[str, Any]]:
+    """Rows of whole processes: a bare interpreter times the statement itself, so its own start is not counted.
 
-
-def same(a: Any, b: Any) -> bool:
-    """Whether two digests of results agree, floats up to what another order of summation may do."""
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, float) and isinstance(b, float):
-        return math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-5) or (math.isnan(a) and math.isnan(b))
-    return bool(a == b)
-
-
-def fresh_process(side: Side, rows: str) -> Iterator[dict[str, Any]]:
-    """The import rows: a bare interpreter times the statement itself, so its own start is not counted."""
-    for name, statement in FRESH_PROCESS.items():
+    Where they are `warm`, an earlier process has run the statement and left what it compiled in the persistent cache.
+    """
+    for name, statement in statements.items():
         if re.search(rows, name):
             timed = f"start = perf_counter()\n{statement.format(module=side.module)}\nprint(perf_counter() - start)"
-            out, err, status = side.start("-c", f"from time import perf_counter\n{timed}")
+            code = f"from time import perf_counter\n{timed}"
+            out, err, status = side.start("-c", code, cache=filled_cache(side, code) if warm else "")
             yield {"row": name, "error": last_line(err)} if status else {"row": name, "times": [float(out)]}
+
+
+@functools.cache
+def filled_cache(side: Side, code: str) -> str:
+    """A folder that lives as long as this process, and holds what `code` compiles."""
+    folder = tempfile.mkdtemp(prefix="warm-start-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    side.start("-c", code, cache=folder)
+    return folder
 
 
 def measure(side: Side, group: str, effort: str, rows: str) -> tuple[list[dict[str, Any]], str]:
     """One group on one side, once: its rows, and why rows may be missing."""
     if group == "import":
-        return list(fresh_process(side, rows)), ""
-    out, err, status = side.start(
-        "-m", "benchmarks.worker", "--module", side.module, "--group", group, "--effort", effort, "--rows", rows
-    )
-    lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    return lines, f"the process ended with {status}: {last_line(err)}" if status else ""
+        return list(fresh_process(side, FRESH_PROCESS, rows)), ""
+    if group == "warm start":
+        return list(fresh_process(side, WARM_START, rows, warm=True)), ""
+    return side.work(group, effort, rows)
 
 
 def compare(sides: tuple[Side, Side], group: str, effort: str, rows: str) -> list[Verdict]:
     """One group, the sides taking turns; who goes first alternates. Rows close to their bar get as many rounds more."""
     table: dict[str, Pair] = {}
     missing = ["", ""]
-    rounds = ROUNDS[effort] * (2 if group in ("import", "run") else 1)  # few samples, or noise between processes
+    rounds = ROUNDS[effort] * (2 if group in ("import", "warm start", "run") else 1)  # few samples, or noise between processes
 
     def verdicts() -> list[Verdict]:
         return [Verdict(group, name, pair, bar_of(sides, group, name)) for name, pair in table.items()]
@@ -209,8 +164,7 @@ def compare(sides: tuple[Side, Side], group: str, effort: str, rows: str) -> lis
                 break
             rows = f"^({'|'.join(map(re.escape, close))})$"
         for which in (0, 1) if turn % 2 == 0 else (1, 0):
-            if sys.stderr.isatty():
-                print(f"\r{group}: round {turn + 1}, {sides[which].label:10}", end="\r", file=sys.stderr)
+            note(f"{group}: round {turn + 1}, {sides[which].label}")
             lines, missing[which] = measure(sides[which], group, effort, rows)
             for line in lines:
                 measured = table.setdefault(line["row"], (Measured(), Measured()))[which]
@@ -231,16 +185,6 @@ def compare(sides: tuple[Side, Side], group: str, effort: str, rows: str) -> lis
 def bar_of(sides: tuple[Side, Side], group: str, row: str) -> float:
     """The ratio that must hold; between JAX and itself, what the noise may make of 1."""
     return 1.05 if sides[0].module == sides[1].module else ROW_BARS.get((group, row), GROUPS[group][1])
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table that reads well as plain text; the first row is its head. An empty last column is left out."""
-    if not any(row[-1] for row in rows[1:]):
-        rows = [row[:-1] for row in rows]
-    widths = [min(48, max(map(len, column))) for column in zip(*rows, strict=True)]
-    lines = ["| " + " | ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)) + " |" for row in rows]
-    lines.insert(1, "|" + "|".join("-" * (w + 2) for w in widths) + "|")
-    return "\n".join(lines)
 
 
 def report(group: str, verdicts: list[Verdict], labels: tuple[str, str]) -> str:
@@ -306,35 +250,52 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jax-python", default=str(ROOT / ".venv-jax/bin/python"), help="an interpreter that has JAX")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and shorter samples")
-    parser.add_argument("--only", action="append", choices=GROUPS, help="measure this group; may be repeated")
+    parser.add_argument("--only", action="append", choices=[*GROUPS, "fusion"], help="measure this group; may be repeated")
     parser.add_argument("--rows", default="", help="regular expression: only the rows whose name it finds")
     parser.add_argument("--write", action="store_true", help="write the tables to benchmarks/RESULTS.md")
+    parser.add_argument("--reasons", action="store_true", help="list the fusion barriers under the table of that group")
     parser.add_argument("--jax-twice", action="store_true", help="JAX on both sides, to see the noise")
     options = parser.parse_args()
 
     jax = jax_side(options.jax_python)
     ours = Side("JAX too", jax.python, "jax") if options.jax_twice else Side("jaxlite", sys.executable, "jaxlite")
     sides = (ours, jax)
-    parts = [heading(sides)]
-    print(parts[0])
+    effort = "quick" if options.quick else "full"
+    told = heading(sides)
+    print(told)
     for side in sides:
         side.start("-c", f"import {side.module}.numpy")  # bytecode files and the disk cache are there from here on
+    groups = options.only or list(GROUPS)
     everything: list[Verdict] = []
-    for group in options.only or GROUPS:
-        verdicts = compare(sides, group, "quick" if options.quick else "full", options.rows)
+    tables = []
+    for group in groups:
+        if group == "fusion":
+            if tuple(map(int, ours.versions()["jaxlib"].split(".")[:2])) < fusion.OLDEST_JAXLIB:
+                raise SystemExit("The group fusion needs jaxlib >= 0.11 on both sides: see `make bench`.")
+            programs = fusion.compare(jax, ours, effort, options.rows, note)
+            print(table := fusion.report(programs, options.reasons))
+            if options.write:
+                write(FUSION_TITLE, [told, table])
+            continue
+        verdicts = compare(sides, group, effort, options.rows)
         if verdicts:
             everything += verdicts
-            parts.append(report(group, verdicts, (ours.label, jax.label)))
-            print(parts[-1])
-    parts.insert(1, summary(everything))
-    print(parts[1])
-    if options.write:
-        explained = (
-            "# jaxlite beside JAX\n\nTimes are the best of all rounds. Ratios are jaxlite/JAX: below 1, jaxlite is "
-            "faster. The bar is the ratio that must hold.\nHow it is measured: `benchmarks/run.py`.\n"
-        )
-        RESULTS.write_text("\n".join([explained, *parts]))
-        print(f"written: {RESULTS.relative_to(ROOT)}")
+            tables.append(report(group, verdicts, (ours.label, jax.label)))
+            print(tables[-1])
+    if groups != ["fusion"]:
+        print(summed := summary(everything))
+        if options.write:
+            write(TITLE, [EXPLAINED, told, summed, *tables])
+
+
+def write(title: str, parts: list[str]) -> None:
+    """Replace one of the two chapters of the results."""
+    before = RESULTS.read_text() if RESULTS.exists() else ""
+    first, _, second = before.partition(FUSION_TITLE)
+    chapters = {TITLE: first.removeprefix(TITLE).strip("\n"), FUSION_TITLE: second.strip("\n")}
+    chapters[title] = "\n".join(parts).strip("\n")
+    RESULTS.write_text("\n\n".join(f"{name}\n\n{text}" for name, text in chapters.items() if text) + "\n")
+    print(f"written: {RESULTS.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 Run by `benchmarks.run` as `python -m benchmarks.worker`. A line is {"row", "times" (seconds a call, one per repeat)}
 and, where it applies, "eqns" and "check" (a digest of the results, to see that both sides did the same work), or
-{"row", "error"} where the row failed. The fresh-process rows are not here: a process that has imported this file is
-not fresh.
+{"row", "error"} where the row failed. The rows of the group "fusion" have several measures, under names of their own.
+The fresh-process rows are not here: a process that has imported this file is not fresh.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Iterator
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import programs
+from benchmarks import latency_programs, programs
 from benchmarks.programs import Frontend, Program
 
 
@@ -213,6 +213,38 @@ def eager_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
         yield text, expression_row(ns, effort, environment, text)
 
 
+def fusion_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
+    """Of each program the CPU seconds of compiles, the seconds of single calls, and the bytes of temporaries.
+
+    A compile keeps several threads busy, so its CPU time tells more on a shared machine than the wall clock does.
+    """
+
+    def row(make: Program) -> dict[str, Any]:
+        ns.jax.jit(lambda x: x * 2.0 + 1.0).lower(np.zeros(3, np.float32)).compile()  # what the first compile sets up
+        compiles: list[float] = []
+        while len(compiles) < 2 and sum(compiles) < 2.0 or sum(compiles) < 0.3 + 2 * effort.patience:
+            function, arguments = fresh(ns, make)
+            lowered = ns.jax.jit(function).lower(*arguments)
+            start = process_time()
+            compiled = lowered.compile()
+            compiles.append(process_time() - start)
+        check = digest(compiled(*arguments))
+        wait = ns.jax.block_until_ready
+        calls: list[float] = []
+        while len(calls) < 2 * effort.repeats or sum(calls) < 0.2 + effort.patience:
+            start = perf_counter()
+            wait(compiled(*arguments))
+            calls.append(perf_counter() - start)
+        own = getattr(lowered, "_lowered", None)  # jaxlite's: why there are barriers is told to nobody but the dump
+        return {
+            "compile": min(compiles), "run": min(calls), "temporaries": compiled.memory_analysis().temp_size_in_bytes,
+            "check": check, "barriers": getattr(own, "barriers", []),
+        }  # fmt: skip
+
+    for name, make in latency_programs.LATENCY.items():
+        yield name, lambda make=make: row(make)
+
+
 GROUPS = {
     "trace": trace_rows,
     "lower": lower_rows,
@@ -221,6 +253,7 @@ GROUPS = {
     "first call": first_rows,
     "warm call": call_rows,
     "eager": eager_rows,
+    "fusion": fusion_rows,
 }
 
 

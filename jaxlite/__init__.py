@@ -56,7 +56,10 @@ from jaxlite.interpreters.compile_report import compile_report
 from jaxlite.interpreters.jit import clear_caches, jit
 from jaxlite.make_jaxpr import ShapeDtypeStruct, eval_shape, make_jaxpr
 from jaxlite.version import __version__
+from lowering import cache as _executables
 from lowering.xla import Device
+
+_executables.configure(version=lambda: __version__)  # a part of their keys
 
 # Loaded on first use: a program pays for what it uses.
 _LAZY_MODULES = (

@@ -155,9 +155,9 @@ def saved_residuals(fun: Callable, *args: Any, **kwargs: Any) -> list[tuple[Any,
 
     def outer(*values: Any) -> list[Any]:
         outs, program = linearize_flat(flat, values, nonzero, debug)
-        names = {getattr(value, "var", None): path for value, path in zip(values, arguments, strict=True)}
+        names = {getattr(value, "atom", None): path for value, path in zip(values, arguments, strict=True)}
         for residual in program.residuals:
-            var = getattr(residual, "var", None)
+            var = getattr(residual, "atom", None)
             aval = aval_of(residual)
             if var in names:
                 found.append((aval, f"from the argument {names[var]}"))
@@ -172,7 +172,7 @@ def saved_residuals(fun: Callable, *args: Any, **kwargs: Any) -> list[tuple[Any,
 
 
 def _made_by(residual: Any) -> str:
-    eqn = next(eqn for eqn in residual._trace.eqns if residual.var in eqn.outvars)
+    eqn = next(eqn for eqn in residual._trace.eqns if residual.atom in eqn.outvars)
     what = f"named {eqn.params['name']!r}" if eqn.primitive is name_p else f"output of {eqn.primitive.name}"
     return f"{what} from {eqn.source_line}"
 

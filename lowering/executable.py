@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lowering import xla
+from lowering import cache, xla
 from lowering.module import ModuleBuilder, physical
 from lowering.passes import fusion
 from lowering.passes.dce import live_parts
@@ -145,15 +145,26 @@ def compile_options(device: Any, overrides: dict[str, Any] | None) -> Any:
     options.device_assignment = xla.DeviceAssignment.create(np.array([[device.id]]))
     if overrides:
         options.env_option_overrides = [
-            (name, str(value) if isinstance(value, bool) else value) for name, value in overrides.items()
+            (name, str(value) if isinstance(value, bool) else value) for name, value in sorted(overrides.items())
             if name != BARRIERS
         ]
     return options
 
 
-def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | None = None) -> tuple[Any, float]:
-    """Compile for one device; gives the loaded executable and the seconds it took."""
+def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | None = None) -> tuple[Any, float, str]:
+    """Compile for one device, or find it in the persistent cache.
+
+    Returns: the loaded executable, the seconds it took, and what the cache said: "hit", "miss", or "off".
+    """
     start = time.perf_counter()
     options = compile_options(device, overrides)
+    key = cache.key_of(lowered.module, device, options, overrides or {})
+    executable = None if key is None else cache.load(key, device, options)
+    if executable is not None:
+        return executable, time.perf_counter() - start, "hit"
+    compiling = time.perf_counter()
     executable = device.client.compile_and_load(lowered.module, xla.DeviceList((device,)), options)
-    return executable, time.perf_counter() - start
+    if key is None:
+        return executable, time.perf_counter() - start, "off"
+    cache.store(key, executable, lowered.name, lowered.platform, time.perf_counter() - compiling)
+    return executable, time.perf_counter() - start, "miss"

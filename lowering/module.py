@@ -433,8 +433,12 @@ class RuleContext:
                 shape = out.aval.shape
                 values = []
                 for atom in eqn.invars:
-                    value, aval = read(atom), atom.aval
-                    values.append(value if aval.shape == shape else self.broadcast(value, aval.shape, shape, aval.dtype))
+                    value, aval = env.get(atom), atom.aval
+                    if value is None:
+                        value = self.constant(atom.val, aval.dtype, shape)
+                    elif aval.shape != shape:
+                        value = self.broadcast(value, aval.shape, shape, aval.dtype)
+                    values.append(value)
                 attributes = self.accuracy(**eqn.params) if eqn.params else None
                 env[out] = create(operation, (type_of(out.aval),), values, attributes, None, 0, self.loc, ip).result
                 continue

@@ -32,23 +32,23 @@ def configure(**settings: Callable[..., Any]) -> None:
     _settings.update(settings)
 
 
-def compiled(lowered: Any, closed: Any, loaded: Any, trace_seconds: float, compile_seconds: float) -> None:
+def compiled(lowered: Any, closed: Any, loaded: Any, trace_seconds: float, compile_seconds: float, cache: str) -> None:
     """Report one compile.
 
-    Args: the lowered module, the closed jaxpr it was made from, XLA's executable, and the times of two stages; that
-    of the third is in `lowered`.
+    Args: the lowered module, the closed jaxpr it was made from, XLA's executable, the times of two stages (that of
+    the third is in `lowered`), and what the persistent cache said: "hit", "miss", or "off" if it was not asked.
     """
     folder = _settings["folder"]()
     if folder is None and not _settings["log"]():
         return
     seconds = {"trace": trace_seconds, "lower": lowered.seconds, "compile": compile_seconds}
     if _settings["log"]():
-        _log(lowered.name, closed, seconds)
+        _log(lowered.name, closed, seconds, cache)
     if folder is not None and folder not in _complaints:
         try:
-            _dump(os.fspath(folder), lowered, closed, loaded, seconds)
+            _dump(os.fspath(folder), lowered, closed, loaded, seconds, cache)
         except OSError as error:
-            _complain(folder, f"cannot write to the folder of the IR dump, {folder}: {error.strerror or error}. "
+            complain(folder, f"cannot write to the folder of the IR dump, {folder}: {error.strerror or error}. "
                               "Nothing more is dumped there.")
 
 
@@ -59,7 +59,8 @@ def logger() -> Any:
     return logging.getLogger("jaxlite")
 
 
-def _complain(subject: str, message: str) -> None:
+def complain(subject: str, message: str) -> None:
+    """Warn, once in the life of the process for each subject."""
     if subject not in _complaints:
         _complaints.add(subject)
         logger().warning(message)
@@ -68,30 +69,31 @@ def _complain(subject: str, message: str) -> None:
 # --- the log line ------------------------------------------------------------------------------------
 
 
-def _log(name: str, closed: Any, seconds: dict[str, float]) -> None:
+def _log(name: str, closed: Any, seconds: dict[str, float], cache: str) -> None:
     types = [var.aval.str_short() for var in closed.jaxpr.invars]
     if len(types) > 20:
         types[20:] = [f"... {len(types) - 20} more"]
-    logger().warning(f"compiled {name} ({', '.join(types)}) in {sum(seconds.values()):.3f} s: {stage_times(seconds)}")
+    logger().warning(f"compiled {name} ({', '.join(types)}) in {sum(seconds.values()):.3f} s: {stage_times(seconds, cache)}")
 
 
-def stage_times(seconds: dict[str, float]) -> str:
-    """`trace 1.2 ms, lower 3 ms, compile 4.5 s`."""
-    return ", ".join(f"{stage} {duration(time)}" for stage, time in seconds.items())
+def stage_times(seconds: dict[str, float], cache: str = "off") -> str:
+    """`trace 1.2 ms, lower 3 ms, compile 4.5 s (cache miss)`."""
+    times = ", ".join(f"{stage} {_duration(time)}" for stage, time in seconds.items())
+    return times if cache == "off" else f"{times} (cache {cache})"
 
 
-def duration(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 
 # --- the files ---------------------------------------------------------------------------------------
 
 
-def _dump(folder: str, lowered: Any, closed: Any, loaded: Any, seconds: dict[str, float]) -> None:
+def _dump(folder: str, lowered: Any, closed: Any, loaded: Any, seconds: dict[str, float], cache: str) -> None:
     import json
 
     modes = _modes(_settings["modes"]())
-    facts = _facts(lowered, closed, loaded, seconds)
+    facts = _facts(lowered, closed, loaded, seconds) | {"cache": cache}
     texts = {}
     if "jaxpr" in modes:
         texts["jaxpr.txt"] = f"{closed}\n"
@@ -113,7 +115,7 @@ def _modes(text: str | None) -> set[str]:
     asked = {mode.strip() for mode in (text or "").split(",")} - {""}
     unknown = asked - {*MODES, "all"}
     if unknown:
-        _complain(f"modes {text}", f"unknown in the modes of the IR dump: {', '.join(sorted(unknown))}; "
+        complain(f"modes {text}", f"unknown in the modes of the IR dump: {', '.join(sorted(unknown))}; "
                                    f"known are {', '.join(MODES)}, all")
     return set(MODES) if "all" in asked else asked
 

@@ -12,6 +12,7 @@ load them on first use.
 from __future__ import annotations
 
 import functools
+import io
 import os
 import sys
 import types
@@ -30,6 +31,8 @@ VERSION_TEXT: str = jaxlib.version.__version__
 VERSION: tuple[int, ...] = tuple(int(part) for part in VERSION_TEXT.split(".")[:2])
 if not (0, 10) <= VERSION < (0, 13):
     raise ImportError(f"jaxlite works with jaxlib >= 0.10.2, < 0.13; this environment has jaxlib {VERSION_TEXT}")
+# Everything that another version of may compile a module otherwise.
+VERSIONS = (VERSION_TEXT, xla_client._version)
 KEEPS_BARRIERS = VERSION >= (0, 11)  # XLA:CPU of before drops optimization barriers before it fuses
 
 # --- names that need no adapting ---------------------------------------------------------------------
@@ -79,6 +82,24 @@ def make_cpu_client(num_devices: int | None = None) -> Any:
     if num_devices is None:
         return xla_client.make_cpu_client()
     return xla_client.make_cpu_client(num_devices=num_devices)
+
+
+def hardware_description(device: Any) -> bytes | None:
+    """What code for this device may depend on, as bytes; on a CPU, its name and features. None if that is not known."""
+    topology = _jax.get_topology_for_devices([device])
+    if hasattr(topology, "serialize"):
+        try:
+            return topology.serialize()
+        except _jax.JaxRuntimeError:
+            return None
+    # Before jaxlib 0.11 a CPU does not tell. Linux does.
+    try:
+        with open("/proc/cpuinfo", "rb") as file:
+            first = file.read(1 << 14).partition(b"\n\n")[0]
+    except OSError:
+        return None
+    volatile = (b"cpu MHz", b"bogomips", b"BogoMIPS", b"processor", b"core id", b"apicid", b"initial apicid")
+    return b"\n".join(line for line in first.split(b"\n") if not line.startswith(volatile))
 
 
 def prime(aval_class: type, device: Any) -> None:
@@ -251,6 +272,20 @@ def run_passes(module: Any, pipeline: str) -> None:
 
     with module.context:
         passmanager.PassManager.parse(pipeline).run(module.operation)
+
+
+def canonical_bytecode(module: Any) -> bytes:
+    """A module as MLIR bytecode without source locations: equal for modules that mean the same by the same operations."""
+    from jaxlib.mlir import passmanager
+
+    with module.context:
+        copy = module.operation.clone()
+        strip = passmanager.PassManager.parse("builtin.module(strip-debuginfo)")
+        strip.enable_verifier(False)  # XLA does that
+        strip.run(copy)
+        buffer = io.BytesIO()
+        copy.write_bytecode(buffer)
+    return buffer.getvalue()
 
 
 def to_hlo(module: Any) -> Any:

@@ -6,8 +6,11 @@ do not change what the tests see; a test that is about one of them starts a subp
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +20,13 @@ import pytest
 
 for _name in [name for name in os.environ if name.startswith(("JAXLITE_", "JAX_"))]:
     del os.environ[_name]
+
+# No test reads or writes the user's compile cache. Here it is off; a process that a test starts without these
+# variables has one of its own.
+os.environ["JAXLITE_COMPILATION_CACHE_DIR"] = ""
+if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit it
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="jaxlite-tests-")
+    atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 hypothesis.settings.register_profile("jaxlite", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("jaxlite")

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import programs, run, worker
+import jaxlite
+from benchmarks import fusion, programs, run, worker
+from benchmarks.latency_programs import LATENCY
 from benchmarks.run import Measured, Side, Verdict
 
 ROOT = Path(__file__).parent.parent
@@ -72,8 +74,72 @@ def test_the_worker_measures_jaxlite():
     assert row["eqns"] >= 27 * 11 and min(row["times"]) > 0
 
 
+@pytest.mark.parametrize(("folder", "line"), [("", "True"), ("/some/where", "False")])
+def test_measured_processes_have_no_compile_cache_but_where_it_is_measured(folder, line):
+    code = "from jaxlite.interpreters.execution import cache; print(not cache._settings['folder']())"
+    out, err, _ = Side("jaxlite", sys.executable, "jaxlite").start("-c", code, cache=folder)
+    assert out.strip() == line, err
+
+
 def test_a_frontend_that_is_not_there_gives_failing_rows():
     sides = (Side("none", sys.executable, "no_such_frontend"), Side("neither", sys.executable, "no_such_frontend_too"))
     (row,) = run.compare(sides, "eager", "quick", "")
     assert not row.holds
     assert "no_such_frontend" in row.error
+
+
+def fusion_program(jax, off, on, checks=(1.0, 1.0, 1.0)):
+    program = fusion.Program("chain")
+    for which, (numbers, check) in enumerate(zip((jax, off, on), checks, strict=True)):
+        row = dict(zip(fusion.BARS, numbers, strict=True))
+        program.add(which, {**row, "check": check, "barriers": ["why"] * (which == 2)})
+    return program
+
+
+@pytest.mark.parametrize(
+    ("on", "missed"),
+    [((2.0, 1.0, 1e6), []), ((2.2, 1.0, 1e6), ["compile"]), ((1.0, 1.1, 0.0), ["run"]), ((1.0, 1.0, 1.3e6), ["temporaries"])],
+)
+def test_a_program_misses_the_bars_that_it_is_above(on, missed):
+    program = fusion_program((2.0, 1.0, 1e6), (4.0, 0.5, 0.0), on)
+    assert program.missed == missed
+    assert ("**NO**" in " ".join(program.cells())) == bool(missed)
+
+
+def test_the_best_of_all_rounds_counts_and_small_temporaries_do_not():
+    program = fusion_program((2.0, 1.0, 0.0), (4.0, 0.5, 0.0), (3.0, 2.0, 300.0))
+    program.add(2, {"compile": 1.0, "run": 5.0, "temporaries": 300.0, "check": 1.0, "barriers": []})
+    assert program.ratio("compile") == 0.5 and program.ratio("compile", 1) == 0.25 and program.ratio("run") == 2.0
+    assert program.missed == ["run"] and program.barriers == ["why"]
+    assert "1 of 1" in fusion.report([program], reasons=True) and "1 x why" in fusion.report([program], reasons=True)
+
+
+def test_without_barriers_on_and_off_share_their_samples():
+    program = fusion.Program("chain")
+    for which, run_time in enumerate((1.0, 1.04, 2.0)):
+        numbers = {"compile": 1.0, "run": run_time, "temporaries": 0.0}
+        program.add(which, {**numbers, "check": 1.0, "barriers": []})
+    assert program.ratio("run") == 1.04 and program.ratio("run", 1) == 1.0 and not program.missed
+
+
+def test_a_program_with_an_error_or_other_results_fails():
+    assert "differ" in fusion_program(*[(1.0, 1.0, 1.0)] * 3, checks=(1.0, 1.0, 2.0)).error
+    broken = fusion_program(*[(1.0, 1.0, 1.0)] * 3)
+    broken.add(1, {"error": "TypeError: no"})
+    assert broken.missed == ["results"] and "off: TypeError: no" in broken.cells()[-1]
+
+
+def test_the_chapters_of_the_results_are_replaced_one_by_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    monkeypatch.setattr(run, "RESULTS", tmp_path / "RESULTS.md")
+    for title, text in [(run.FUSION_TITLE, "a"), (run.TITLE, "b"), (run.FUSION_TITLE, "c"), (run.TITLE, "d")]:
+        run.write(title, [text, ""])
+    assert run.RESULTS.read_text() == f"{run.TITLE}\n\nd\n\n{run.FUSION_TITLE}\n\nc\n"
+
+
+def test_latency_programs_are_programs():
+    ns = programs.Frontend(jaxlite, jaxlite.numpy, jaxlite.lax)
+    large = {name for name in LATENCY if "MB" in name or "layers" in name or name == "Black-Scholes gradient"}
+    for name in LATENCY.keys() - large:
+        function, arguments = LATENCY[name](ns)
+        assert all(aval.size for aval in jaxlite.jit(function).trace(*arguments).jaxpr.out_avals), name

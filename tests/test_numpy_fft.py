@@ -129,7 +129,7 @@ def test_staging():
     assert program.shape_as_value((2, 3)).tolist() == [2, 3]
     assert program.dtype(1) == np.int32 and program.dtype(np.ones(2)) == f32
     np.testing.assert_array_equal(program.with_sharding_constraint({"a": np.ones(2)}, None)["a"], [1, 1])
-    assert program.Tolerance(1e-3, 1e-4) == program.Tolerance(1e-3, 1e-4) != program.Tolerance(ulps=2)
+    assert lax.Tolerance(1e-3, 1e-4) == lax.Tolerance(1e-3, 1e-4) != lax.Tolerance(ulps=2)
     for bounds in ((-1.0,), (0.0, 1.0, 2)):
         with pytest.raises(ValueError):
-            program.Tolerance(*bounds)
+            lax.Tolerance(*bounds)

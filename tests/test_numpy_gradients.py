@@ -303,6 +303,7 @@ WITHOUT = {
         "set_printoptions",
     "distances between neighbouring floats": "nextafter spacing",
     "eigenvectors of any length and phase have none": "linalg.eig",
+    "einsum, in 32 bits whatever goes in": "nn.scaled_matmul",
     "in tests of their own, below": "nn.dot_product_attention trim_zeros",
 }  # fmt: skip
 

@@ -272,3 +272,16 @@ def test_python_scalars_come_from_arrays_without_axes_alone():
             with pytest.raises(TypeError, match="Only scalar arrays can be converted"):
                 jax.jit(kind)(x)
     assert jnp.ones((1, 1)).item() == 1.0
+
+
+def test_methods_of_arrays_are_methods_of_tracers():
+    methods = [each for each in dir(ARRAY) if not each.startswith("_") and callable(getattr(ARRAY, each))]
+    missing = []
+
+    def f(x):
+        missing.append({each for each in methods if not callable(getattr(x, each, None))})
+        return x.sum()
+
+    jax.make_jaxpr(f)(X), jax.grad(f)(X), jax.vmap(f)(X)
+    of_buffers = set("clone delete is_deleted is_ready on_device_size_in_bytes platform".split())
+    assert "var" in methods and missing == [of_buffers] * 3

@@ -7,7 +7,7 @@ import inspect
 import numpy as np
 import pytest
 import scipy.stats as oracle
-from rules_oracle import difference
+from rule_checks import difference
 
 import jaxlite
 import jaxlite.numpy as jnp

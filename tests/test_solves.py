@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 import scipy.sparse.linalg as oracle
-from rules_oracle import check_batching, check_jvp, check_transpose
+from rule_checks import check_all_batchings, check_jvp, check_transpose
 
 import jaxlite
 import jaxlite.numpy as jnp
@@ -49,7 +49,7 @@ def test_linear_solve_values_derivatives_and_batches(x64, rng):
     run = jaxlite.jit(both)
     check_jvp(run, (a, b), order=2)
     check_transpose(run, (a, b))
-    check_batching(run, (a, b), size=2, in_axes=[(None, 0), (None, 0)], rtol=1e-10,
+    check_all_batchings(run, (a, b), size=2, in_axes=[(None, 0), (None, 0)], rtol=1e-10,
                    make=lambda which, x: x * (1 + 0.1 * rng.random()))
     second = jaxlite.jit(jaxlite.hessian(lambda b: jnp.sum(jnp.sin(solved(a, b)))))(b)
     inverse = np.linalg.inv(a)
@@ -132,7 +132,7 @@ def test_root_values_derivatives_and_batches(x64, rng):
     run = jaxlite.jit(root)
     check_jvp(run, (a, b), order=2)
     check_transpose(run, (a, b))
-    check_batching(run, (a, b), size=2, in_axes=[(None, 0), (None, 0)], rtol=1e-9,
+    check_all_batchings(run, (a, b), size=2, in_axes=[(None, 0), (None, 0)], rtol=1e-9,
                    make=lambda which, x: x * (1 + 0.1 * rng.random()))
 
 
@@ -223,7 +223,7 @@ def test_solvers_of_trees_are_differentiated_and_batched(x64, rng):
     run = jaxlite.jit(run)
     check_jvp(run, (a, b), order=1, rtol=1e-5)
     check_transpose(run, (a, b), rtol=1e-8)
-    check_batching(run, (a, b), size=2, in_axes=[(None, 0), (0,)], rtol=1e-8,
+    check_all_batchings(run, (a, b), size=2, in_axes=[(None, 0), (0,)], rtol=1e-8,
                    make=lambda which, x: x * (1 + 0.1 * rng.random()))
 
 

@@ -11,6 +11,7 @@ may have a short one beside it.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -77,6 +78,17 @@ def _parse_text(value: Any, name: str) -> str | None:
 
 def _parse_any(value: Any, name: str) -> Any:
     return value or None if isinstance(value, str) else value
+
+
+def _parse_folder(value: Any, name: str) -> str | None:
+    return os.path.abspath(os.path.expanduser(value)) if value else None
+
+
+def _cache_folder() -> str | None:
+    """The platform's folder for what a program may forget; None if there is no home to have one in."""
+    places = {"darwin": "~/Library/Caches", "win32": os.environ.get("LOCALAPPDATA", "~")}
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser(places.get(sys.platform, "~/.cache"))
+    return os.path.join(base, "jaxlite") if os.path.isabs(base) else None
 
 
 def _one_of(*choices: str | None) -> Callable:
@@ -149,6 +161,14 @@ explain_cache_misses = _option("explain_cache_misses", False, _parse_bool,
                                "Log why each trace and each compile was needed.", short_name="explain")
 progress = _option("progress", None, _parse_switch,
                    "Whether long compiles show a line on stderr; None for on a terminal alone.")
+enable_compilation_cache = _option("enable_compilation_cache", True, _parse_bool,
+                                   "Whether compiled programs are kept for later processes.")
+compilation_cache_dir = _option("compilation_cache_dir", _cache_folder(), _parse_folder,
+                                "Where they are kept; the empty string or None: nowhere.")
+compilation_cache_max_size = _option("compilation_cache_max_size", 2 << 30, lambda value, name: int(value),
+                                     "Bytes of kept programs; the least recently used go first. -1: no limit.")
+persistent_cache_min_compile_time_secs = _option("persistent_cache_min_compile_time_secs", 0.05,
+                                                 lambda value, name: float(value), "Shorter compiles are not kept.")
 dump_ir_to = _option("dump_ir_to", None, _parse_any, "Folder that receives every stage of every compile.")
 dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text, "Which stages are dumped.")
 

@@ -16,8 +16,8 @@ from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import AbstractToken, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.tracing import Tracer
+from lowering import cache, platforms, progress, report, xla
 from lowering import executable as backend
-from lowering import platforms, progress, report, xla
 from lowering.module import physical
 
 ArrayImpl = xla.ArrayImpl
@@ -27,15 +27,17 @@ class Executable:
     """A compiled program: runs on flat arguments, knows its types and its place.
 
     Attributes: `in_avals`, `out_avals`; `device`; `committed` whether results are bound to it; `kept` for each
-    of consts + arguments whether the program reads it; `loaded` is XLA's executable, `compile_seconds` how long that took.
+    of consts + arguments whether the program reads it; `loaded` is XLA's executable, `compile_seconds` how long
+    that took, `cached` what the persistent cache said: "hit", "miss" or "off".
     """
 
-    __slots__ = ("loaded", "compile_seconds", "in_avals", "out_avals", "device", "committed", "kept", "const_args", "donated",
-                 "_handlers", "_sharding", "_kept_arguments", "_wrapped", "__weakref__")
+    __slots__ = ("loaded", "compile_seconds", "cached", "in_avals", "out_avals", "device", "committed", "kept", "const_args",
+                 "donated", "_handlers", "_sharding", "_kept_arguments", "_wrapped", "__weakref__")
 
     def __init__(self, loaded: Any, lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
-                 compile_seconds: float):
-        self.loaded, self.device, self.committed, self.compile_seconds = loaded, device, committed, compile_seconds
+                 compile_seconds: float, cached: str):
+        self.loaded, self.device, self.committed = loaded, device, committed
+        self.compile_seconds, self.cached = compile_seconds, cached
         self.in_avals, self.out_avals = closed.in_avals, [_result_aval(aval) for aval in closed.out_avals]
         self.kept, self.donated = lowered.kept, lowered.donated
         self._sharding = arrays.single_device_sharding(device)
@@ -148,9 +150,9 @@ def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, 
                     options: dict[str, Any] | None = None, trace_seconds: float = 0.0) -> Executable:
     """Compile a lowered program for a device; reports the compile to the log and the dump if they are on."""
     with lowered.with_barriers(fusion_barriers(options)):
-        loaded, seconds = backend.compile_lowered(lowered, device, options)
-        report.compiled(lowered, closed, loaded, trace_seconds, seconds)
-    return Executable(loaded, lowered, closed, device, committed, seconds)
+        loaded, seconds, cached = backend.compile_lowered(lowered, device, options)
+        report.compiled(lowered, closed, loaded, trace_seconds, seconds, cached)
+    return Executable(loaded, lowered, closed, device, committed, seconds, cached)
 
 
 def fusion_barriers(options: dict[str, Any] | None) -> bool:
@@ -165,5 +167,10 @@ report.configure(
     modes=lambda: config.dump_ir_modes.value,
     caller=lambda: source.summarize(source.current_traceback()),
     is_hidden=source.is_own_file,
+)
+cache.configure(
+    folder=lambda: config.compilation_cache_dir.value if config.enable_compilation_cache.value else None,
+    limit=lambda: config.compilation_cache_max_size.value,
+    threshold=lambda: config.persistent_cache_min_compile_time_secs.value,
 )
 progress.configure(lambda: config.progress.value)

@@ -165,9 +165,9 @@ def linearize_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_ou
         jaxpr, residuals = trace.tangents.finish([each for each in tangents if type(each) is not Zero])
         trace.alive = False
         jaxpr, residuals = prune(jaxpr, residuals)
-        positions = {tracer.var: index for index, tracer in enumerate(inputs)}
-        forwarded = [positions.get(each.var) if isinstance(each, StagedTracer) and each._trace is primals
-                     and type(each.var) is Var else None for each in residuals]
+        positions = {tracer.atom: index for index, tracer in enumerate(inputs)}
+        forwarded = [positions.get(each.atom) if isinstance(each, StagedTracer) and each._trace is primals
+                     and type(each.atom) is Var else None for each in residuals]
         computed = [each for each, position in zip(residuals, forwarded, strict=True) if position is None]
         primal_jaxpr, consts = primals.finish([primal for primal, _ in pairs] + computed)
         assert not any(isinstance(const, Tracer) for const in consts)

@@ -25,12 +25,12 @@ _new_tracer = object.__new__
 class StagedTracer(Tracer):
     """A value of the program being written: its variable stands for it in equations."""
 
-    __slots__ = ("var",)
-    var: Var | Literal
+    __slots__ = ("atom",)
+    atom: Var | Literal
 
     def made_at(self) -> str:
         for eqn in self._trace.eqns:
-            if self.var in eqn.outvars:
+            if self.atom in eqn.outvars:
                 return source.summarize(eqn.traceback)
         return ""
 
@@ -40,7 +40,7 @@ class StagedTracer(Tracer):
         if debug is None:
             return
         yield f"The error occurred while tracing the function {debug}."
-        arguments, eqns = trace.origins(self.var)
+        arguments, eqns = trace.origins(self.atom)
         if arguments:
             names = ", ".join(debug.arg_name(index) for index in arguments)
             plural = "s" if len(arguments) > 1 else ""
@@ -73,14 +73,14 @@ class StagingTrace(Trace):
 
     def _tracer(self, var: Var | Literal) -> StagedTracer:
         tracer = _new_tracer(StagedTracer)
-        tracer._trace, tracer.aval, tracer.var = self, var.aval, var
+        tracer._trace, tracer.aval, tracer.atom = self, var.aval, var
         return tracer
 
     def atom(self, value: Any) -> Var | Literal:
         """What stands for a value in an equation: its variable, a literal, or the variable of a constant."""
         kind = type(value)
         if kind is StagedTracer and value._trace is self:
-            return value.var
+            return value.atom
         if isinstance(value, Tracer):
             if not value._trace.alive:
                 raise errors.UnexpectedTracerError(value)
@@ -116,7 +116,7 @@ class StagingTrace(Trace):
         invars: list[Any] = []
         avals: list[Any] = []
         for arg in args:
-            atom = arg.var if type(arg) is StagedTracer and arg._trace is self else self.atom(arg)
+            atom = arg.atom if type(arg) is StagedTracer and arg._trace is self else self.atom(arg)
             invars.append(atom)
             avals.append(atom.aval)
         if not self.alive:
@@ -133,7 +133,7 @@ class StagingTrace(Trace):
         if effects:
             self.effects |= effects
         tracer = _new_tracer(StagedTracer)
-        tracer._trace, tracer.aval, tracer.var = self, out, var
+        tracer._trace, tracer.aval, tracer.atom = self, out, var
         return tracer
 
     def origins(self, var: Var) -> tuple[list[int], list[JaxprEqn]]:

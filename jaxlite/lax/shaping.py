@@ -135,7 +135,7 @@ _DEVICE_TYPES = (Tracer, ArrayImpl)
 def _convert_element_type_stage(trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """Constants are converted while tracing: a scalar then stays a literal of the equations that use it."""
     (operand,) = args
-    atom = getattr(operand, "var", None)
+    atom = getattr(operand, "atom", None)
     if type(atom) is Literal:
         operand = atom.val
     if isinstance(operand, _HOST_TYPES) and isinstance(params["new_dtype"], np.dtype):

@@ -167,6 +167,9 @@ _rank_state = config.numpy_rank_promotion.state
 
 
 def _make_plan(name: str, adjust: Callable, avals: tuple[Any, ...]) -> list[Any]:
+    if name != "where" and len({aval.dtype for aval in avals}) > 1 and any(
+            isinstance(aval.dtype, dtypes.ExtendedDType) for aval in avals):
+        raise TypeError(f"{name} does not accept dtypes {', '.join(str(aval.dtype) for aval in avals)}.")
     dtype, weak = _common(avals, adjust)
     shapes = [aval.shape for aval in avals]
     ranks = {len(shape) for shape in shapes if shape}

@@ -29,7 +29,7 @@ from typing import Any
 _RUN_COST = {
     "tanh": 32, "exp": 14, "exp2": 15, "expm1": 14, "log": 13, "log1p": 42, "logistic": 16, "sin": 38, "cos": 96,
     "tan": 140, "pow": 130, "erf": 25, "erf_inv": 46, "lgamma": 200, "digamma": 200, "erfc": 60, "div": 6, "sqrt": 4,
-    "rsqrt": 4, "cbrt": 150, "atan2": 500, "rem": 20, "integer_pow": 2, "gather": 10, "concatenate": 4, "pad": 3,
+    "rsqrt": 4, "cbrt": 150, "atan2": 500, "rem": 20, "integer_pow": 2, "gather": 10, "concatenate": 4, "stack": 4, "pad": 3,
     "argmax": 4, "argmin": 4, "max": 2, "min": 2, "select_n": 2, "floor": 2,
     "reshape": 0, "squeeze": 0, "stop_gradient": 0, "copy": 0,
 }  # fmt: skip
@@ -40,14 +40,14 @@ _WEIGHT = {
 }  # fmt: skip
 _REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin".split())
-_VIEWS = frozenset("reshape transpose squeeze slice rev broadcast_in_dim iota convert_element_type copy stop_gradient split "
-                   "real imag".split())
+_VIEWS = frozenset("reshape transpose squeeze slice rev broadcast_in_dim tile iota empty convert_element_type "
+                   "bitcast_convert_type copy stop_gradient split unstack real imag".split())
 _FUSIBLE = _REDUCTIONS | _VIEWS | frozenset(
     "neg sin cos tan tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt abs sign floor ceil round erf erf_inv erfc "
     "lgamma digamma is_finite not integer_pow square reduce_precision conj population_count clz sinh cosh asin acos atan "
     "asinh acosh atanh add sub mul div rem max min pow atan2 nextafter and or xor shift_left shift_right_logical "
-    "shift_right_arithmetic eq ne lt le gt ge complex add_any select_n clamp pad concatenate dynamic_slice "
-    "dynamic_update_slice gather".split())
+    "shift_right_arithmetic eq ne lt le gt ge eq_to le_to lt_to complex add_any select_n clamp mulhi pad concatenate stack "
+    "dynamic_slice dynamic_update_slice gather".split())
 # XLA computes these once where several kernels read them.
 _COSTLY = _REDUCTIONS | frozenset(
     "tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt erf erf_inv erfc lgamma digamma div rem pow atan2 sinh cosh "
@@ -83,11 +83,12 @@ class _Value:
         self.is_result = self.is_written = self.is_charged = False
         self.is_loop = name in _FUSIBLE  # is it computed in a loop over elements, into which others can be fused?
         if name in _REDUCTIONS and eqn.invars[0].aval.size >= _LIBRARY_REDUCTION or (
-                name == "concatenate" and len(operands) > _MANY_PARTS):
+                name in ("concatenate", "stack") and len(operands) > _MANY_PARTS):
             self.is_loop = False
-        self.is_costly = name in _COSTLY and not (name == "div" and hasattr(eqn.invars[1], "val"))
+        is_scaling = name == "div" and hasattr(eqn.invars[1], "val")
+        self.is_costly = name in _COSTLY and not is_scaling
         self.weight = _WEIGHT.get(name, 1) if operands or name not in _VIEWS else 0
-        self.run = _RUN_COST.get(name, 1)
+        self.run = 1 if is_scaling else _RUN_COST.get(name, 1)
         # XLA fuses what reads more than it writes into all readers or into none.
         rank = len(self.shape)
         large = [each for each in operands if len(each.shape) >= rank and each.name not in ("broadcast_in_dim", "iota")]

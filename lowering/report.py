@@ -73,16 +73,16 @@ def _log(name: str, closed: Any, seconds: dict[str, float], cache: str) -> None:
     types = [var.aval.str_short() for var in closed.jaxpr.invars]
     if len(types) > 20:
         types[20:] = [f"... {len(types) - 20} more"]
-    found = "" if cache == "off" else f" (cache {cache})"
-    logger().warning(f"compiled {name} ({', '.join(types)}) in {sum(seconds.values()):.3f} s: {stage_times(seconds)}{found}")
+    logger().warning(f"compiled {name} ({', '.join(types)}) in {sum(seconds.values()):.3f} s: {stage_times(seconds, cache)}")
 
 
-def stage_times(seconds: dict[str, float]) -> str:
-    """`trace 1.2 ms, lower 3 ms, compile 4.5 s`."""
-    return ", ".join(f"{stage} {duration(time)}" for stage, time in seconds.items())
+def stage_times(seconds: dict[str, float], cache: str = "off") -> str:
+    """`trace 1.2 ms, lower 3 ms, compile 4.5 s (cache miss)`."""
+    times = ", ".join(f"{stage} {_duration(time)}" for stage, time in seconds.items())
+    return times if cache == "off" else f"{times} (cache {cache})"
 
 
-def duration(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
 
 

@@ -330,7 +330,7 @@ def test_the_report_has_every_compile():
     assert min(first.trace_seconds, first.lower_seconds, first.compile_seconds) > 0
 
     header, one, two, total = str(compile_report.CompileReport(report[before:])).splitlines()[:4]
-    assert header.split() == ["ms:", "trace", "lower", "compile", "function", "signature", "defined", "at"]
+    assert header.split() == ["ms:", "trace", "lower", "compile", "cache", "function", "signature", "defined", "at"]
     assert one.index("sum_of_powers") == two.index("sum_of_powers") == header.index("function")
     assert f"{first.compile_seconds * 1e3:.1f}" in one and one.endswith(first.location)
     seconds = sum(first.stages) + sum(second.stages)
@@ -349,6 +349,18 @@ def test_the_report_has_reasons_where_they_were_asked_for(told):
     g = jit(lambda x: x)
     g(ones(2)), g(ones(3))
     assert jaxlite.compile_report()[-1].reason == "argument `x`: f32[3] was f32[2]"
+
+
+def test_the_persistent_cache_is_named(told, tmp_path):
+    g = jit(lambda x: lax.sub(x, 7.0))
+    with config.compilation_cache_dir(str(tmp_path)), config.persistent_cache_min_compile_time_secs(0.0):
+        for found in "miss", "hit":
+            g(X)
+            g.clear_cache()
+            (paragraph,) = told()
+            assert paragraph.splitlines()[0].endswith(f" (cache {found})")
+            last = jaxlite.compile_report()[-1]
+            assert last.cache == found and f" {found} " in str(compile_report.CompileReport([last]))
 
 
 def test_the_report_is_bounded(monkeypatch):

@@ -30,6 +30,7 @@ class CompileRecord(NamedTuple):
     trace_seconds: float
     lower_seconds: float
     compile_seconds: float
+    cache: str  # what the persistent cache said: "hit", "miss" or "off"
     reason: str  # "" if the option `explain_cache_misses` was off
 
     @property
@@ -47,10 +48,10 @@ class CompileReport(list[CompileRecord]):
     """A list of records that prints as a table."""
 
     def __repr__(self) -> str:
-        rows: list[tuple[str, ...]] = [("ms:", "trace", "lower", "compile", "function", "signature", "defined at")]
+        rows: list[tuple[str, ...]] = [("ms:", "trace", "lower", "compile", "cache", "function", "signature", "defined at")]
         for each in self:
             rows.append((str(each.number), *(f"{seconds * 1e3:.1f}" for seconds in each.stages),
-                         _clip(each.function, 30), _clip(each.signature, 60), each.location))
+                         each.cache, _clip(each.function, 30), _clip(each.signature, 60), each.location))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = []
         for row in rows:
@@ -72,18 +73,19 @@ _numbers = count(1)
 
 
 def record(function: str, location: str, avals: Any, static: str, device: Any, seconds: dict[str, float],
-           reason: str) -> None:
+           cache: str, reason: str) -> None:
     """Note one compile; `location` is `name at file:line`."""
     _records.append(CompileRecord(next(_numbers), function, location.partition(" at ")[2], tuple(avals), static, str(device),
-                                  seconds["trace"], seconds["lower"], seconds["compile"], reason))
+                                  seconds["trace"], seconds["lower"], seconds["compile"], cache, reason))
 
 
 def compile_report() -> CompileReport:
     """All compiles of this process so far, also those of single operations; printed, it is a table.
 
     A list of `CompileRecord`s, oldest first, each with `function`, `location`, `signature`, `device`, the seconds of
-    its stages (`trace_seconds`, `lower_seconds`, `compile_seconds`) and, where the option `explain_cache_misses` was
-    on, the `reason`. The latest 10,000 are kept. Calls are not counted: warm ones run no Python.
+    its stages (`trace_seconds`, `lower_seconds`, `compile_seconds`), what the persistent `cache` said and, where the
+    option `explain_cache_misses` was on, the `reason`. The latest 10,000 are kept. Calls are not counted: warm ones run
+    no Python.
 
     >>> import jaxlite, jaxlite.numpy as jnp
     >>> @jaxlite.jit

@@ -27,15 +27,17 @@ class Executable:
     """A compiled program: runs on flat arguments, knows its types and its place.
 
     Attributes: `in_avals`, `out_avals`; `device`; `committed` whether results are bound to it; `kept` for each
-    of consts + arguments whether the program reads it; `loaded` is XLA's executable, `compile_seconds` how long that took.
+    of consts + arguments whether the program reads it; `loaded` is XLA's executable, `compile_seconds` how long
+    that took, `cached` what the persistent cache said: "hit", "miss" or "off".
     """
 
-    __slots__ = ("loaded", "compile_seconds", "in_avals", "out_avals", "device", "committed", "kept", "const_args", "donated",
-                 "_handlers", "_sharding", "_kept_arguments", "_wrapped", "__weakref__")
+    __slots__ = ("loaded", "compile_seconds", "cached", "in_avals", "out_avals", "device", "committed", "kept", "const_args",
+                 "donated", "_handlers", "_sharding", "_kept_arguments", "_wrapped", "__weakref__")
 
     def __init__(self, loaded: Any, lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
-                 compile_seconds: float):
-        self.loaded, self.device, self.committed, self.compile_seconds = loaded, device, committed, compile_seconds
+                 compile_seconds: float, cached: str):
+        self.loaded, self.device, self.committed = loaded, device, committed
+        self.compile_seconds, self.cached = compile_seconds, cached
         self.in_avals, self.out_avals = closed.in_avals, [_result_aval(aval) for aval in closed.out_avals]
         self.kept, self.donated = lowered.kept, lowered.donated
         self._sharding = arrays.single_device_sharding(device)
@@ -150,7 +152,7 @@ def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, 
     with lowered.with_barriers(fusion_barriers(options)):
         loaded, seconds, cached = backend.compile_lowered(lowered, device, options)
         report.compiled(lowered, closed, loaded, trace_seconds, seconds, cached)
-    return Executable(loaded, lowered, closed, device, committed, seconds)
+    return Executable(loaded, lowered, closed, device, committed, seconds, cached)
 
 
 def fusion_barriers(options: dict[str, Any] | None) -> bool:

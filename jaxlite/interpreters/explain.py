@@ -221,8 +221,8 @@ def other_executable(key: tuple[Any, ...], earlier: Sequence[tuple[Any, ...]]) -
     return "traced before, compiled once more: " + "; ".join(nearest)
 
 
-def tell(verb: str, location: str, seconds: dict[str, float], why: str) -> None:
-    """Log one paragraph about a function (`name at file:line`)."""
+def tell(verb: str, location: str, seconds: dict[str, float], why: str, cache: str = "off") -> None:
+    """Log one paragraph about a function (`name at file:line`); `cache` is what the persistent cache said."""
     caller = source.summarize(source.current_traceback())
-    report.logger().warning(f"{verb} {location}, called at {caller}: {report.stage_times(seconds)}\n  "
+    report.logger().warning(f"{verb} {location}, called at {caller}: {report.stage_times(seconds, cache)}\n  "
                             + why.replace("\n", "\n  "))

@@ -211,9 +211,10 @@ class Program:
         if config.explain_cache_misses.value:
             reason = self.reason or (explain.other_executable(key, list(self.executables)) if self.executables else
                                      "traced before, compiled now")
-            explain.tell("compiled", location, {stage: time for stage, time in seconds.items() if time}, reason)
+            explain.tell("compiled", location, {stage: time for stage, time in seconds.items() if time}, reason,
+                         made.cached)
         self.reason = ""
-        compile_report.record(self.name, location, self.closed.in_avals, self.static, device, seconds, reason)
+        compile_report.record(self.name, location, self.closed.in_avals, self.static, device, seconds, made.cached, reason)
         return made
 
     def as_operand(self) -> tuple[ClosedJaxpr, list[Any]]:

@@ -80,7 +80,7 @@ def _recomputing(split: SplitJaxpr, saved: list[Var]) -> ClosedJaxpr:
 
     linear = [eqn.replace(invars=[renamed(atom) for atom in eqn.invars]) for eqn in tangent.eqns]
     joined = Jaxpr([], [*inputs, *tangent.invars[len(residuals):]], [renamed(atom) for atom in tangent.outvars],
-                   [*eqns, *linear], debug_info=primal.debug_info)
+                   [*eqns, *linear], primal.effects | tangent.effects, primal.debug_info)
     return ClosedJaxpr(joined.replace(eqns=live_parts(joined)[0]), [])
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core.dtypes import float0
+from jaxlite.core.effects import check_harmless
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.batching import Axis, batch_jaxpr, bring_to_front, move
@@ -373,6 +374,7 @@ def _while_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *,
              for arg, dim, flag in zip(args[at:], dims[at:], carry_flags, strict=True)]
     cond_operands, body_operands = [*cond_consts, *args[:cond_nconsts]], [*body_consts, *args[cond_nconsts:at]]
     if cond_batched[0]:
+        check_harmless(body.effects | condition.effects, "a while_loop with a batched predicate")
         condition, body, body_operands = _until_all_stop(condition, body, cond_operands, body_operands, num_carry)
     outs = while_p.bind(*cond_operands, *body_operands, *carry, cond_jaxpr=condition, body_jaxpr=body,
                         cond_nconsts=len(cond_operands), body_nconsts=len(body_operands))

@@ -192,7 +192,7 @@ class ModuleBuilder:
 
 def is_ordered(program: Any) -> bool:
     """Whether a jaxpr or an equation has effects that happen in the order of the program."""
-    return any(effect.ordered for effect in program.effects) if program.effects else False
+    return any(getattr(effect, "ordered", False) for effect in program.effects)
 
 
 def physical(aval: Any) -> tuple[tuple[int, ...], Any]:
@@ -218,7 +218,7 @@ class RuleContext:
         self._operation = builder.ir.Operation.create
         self.loc: Any = builder.unknown_location if parent is None else parent.loc
         self.eqn: Any = None if parent is None else parent.eqn
-        self.in_computation = parent is not None and parent.in_computation  # of a reduction or the like
+        self.in_computation: bool = parent is not None and parent.in_computation  # of a reduction or the like
         self._token: Any = None
         # The constants and the broadcasts of scalars that stand in this block. A block does not use those around it: XLA's
         # reducers and comparators cannot see them, and a loop would carry them.

@@ -28,6 +28,6 @@ DEBUG = {False: Effect("Debug", False, True), True: Effect("OrderedDebug", True,
 def check_harmless(effects: Any, where: str) -> None:
     """Raises NotImplementedError if a program whose results are chosen from afterwards has effects that count."""
     for effect in effects:
-        if not effect.harmless:
+        if isinstance(effect, Effect) and not effect.harmless:
             raise NotImplementedError(f"{effect.name} effects are not supported in {where}: they would happen for all "
                                       "examples of the batch. Use lax.map instead of vmap")

@@ -181,7 +181,8 @@ def _io_callback_aval(*avals: Any, result_avals: Any, ordered: bool, **params: A
 
 
 def _on_host(args: Sequence[Any]) -> list[Any]:
-    return [arrays.put_array(arg, platforms.devices("cpu")[0], False) for arg in args]
+    device = platforms.devices("cpu")[0]
+    return [arrays.put_array(arg, device, False, aval=aval_of(arg).strip_weak_type()) for arg in args]
 
 
 def _call_now(*args: Any, callback: FlatCallback, result_avals: Sequence[Any], ordered: bool = False,

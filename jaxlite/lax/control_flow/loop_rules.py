@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxlite.core.dtypes import float0
 from jaxlite.core.effects import check_harmless
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr, no_effects
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.batching import Axis, batch_jaxpr, bring_to_front, move
 from jaxlite.interpreters.jvp import Zero, add_tangents, instantiate, jvp_jaxpr, tangent_aval
@@ -165,7 +165,8 @@ def _split_scan(split: SplitJaxpr, num_consts: int, num_carry: int, num_ys: int,
     result = _LinearScan()
     loop = primal.replace(outvars=[*primal.outvars[:split.num_outs], *saved])
     result.primal = ClosedJaxpr(loop.replace(eqns=live_parts(loop)[0]), [])
-    outside = primal.replace(invars=fixed, outvars=hoisted)
+    pure = [eqn for eqn in primal.eqns if not eqn.effects]  # effects stay in the loop
+    outside = primal.replace(invars=fixed, outvars=hoisted, eqns=pure, effects=no_effects)
     result.hoisted = ClosedJaxpr(outside.replace(eqns=live_parts(outside)[0]), [])
     result.sources, result.num_saved, result.split = sources, len(saved), split
     result.nonzero_out = split.nonzero_out

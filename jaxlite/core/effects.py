@@ -9,7 +9,7 @@ class Effect:
     """One kind of effect.
 
     Attributes: `ordered`, whether such effects happen in the order of the program; `harmless`, whether they may also
-    happen more often, or for examples of a batch that do not take the branch or the step they stand in.
+    happen more often: where a step is computed again, or for examples of a batch that do not take it.
     """
 
     __slots__ = ("name", "ordered", "harmless")
@@ -26,8 +26,8 @@ DEBUG = {False: Effect("Debug", False, True), True: Effect("OrderedDebug", True,
 
 
 def check_harmless(effects: Any, where: str) -> None:
-    """Raises NotImplementedError if a program whose results are chosen from afterwards has effects that count."""
+    """Raises NotImplementedError if a program that is run more often than it says has effects that count."""
     for effect in effects:
         if isinstance(effect, Effect) and not effect.harmless:
-            raise NotImplementedError(f"{effect.name} effects are not supported in {where}: they would happen for all "
-                                      "examples of the batch. Use lax.map instead of vmap")
+            raise NotImplementedError(f"{effect.name} effects are not supported in {where}: they would happen more "
+                                      "often than the program says")

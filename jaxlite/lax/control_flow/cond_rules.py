@@ -174,7 +174,7 @@ def _cond_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
     # Each example takes its own branch: compute all of them and choose.
     results = []
     for branch in branches:
-        check_harmless(branch.effects, "a cond with a batched predicate")
+        check_harmless(branch.effects, "vmap of a cond with a batched predicate")
         program, consts, _ = batch_jaxpr(branch, axis, operand_dims, True)
         results.append(eval_jaxpr(program.jaxpr, [], *consts, *operands))
     which = bring_to_front(index, index_dim, axis.size)

@@ -344,6 +344,7 @@ def _while_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
 
 def _while_linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
     # The number of steps is not known, so no residuals can be saved: the loop of tangents computes the primals again.
+    check_harmless(params["cond_jaxpr"].effects | params["body_jaxpr"].effects, "linearization of a while_loop")
     outs = while_p.bind(*primals, **params)
     return outs, _while_with_tangents(primals, tangents, **params)[1]
 
@@ -375,7 +376,7 @@ def _while_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *,
              for arg, dim, flag in zip(args[at:], dims[at:], carry_flags, strict=True)]
     cond_operands, body_operands = [*cond_consts, *args[:cond_nconsts]], [*body_consts, *args[cond_nconsts:at]]
     if cond_batched[0]:
-        check_harmless(body.effects | condition.effects, "a while_loop with a batched predicate")
+        check_harmless(body.effects | condition.effects, "vmap of a while_loop with a batched predicate")
         condition, body, body_operands = _until_all_stop(condition, body, cond_operands, body_operands, num_carry)
     outs = while_p.bind(*cond_operands, *body_operands, *carry, cond_jaxpr=condition, body_jaxpr=body,
                         cond_nconsts=len(cond_operands), body_nconsts=len(body_operands))

@@ -182,7 +182,7 @@ LOOPS = {
     "while body": (lambda see: lax.while_loop(lambda c: c < 2, lambda c: see(c) or c + 1, 0), [0, 1]),
     "while condition": (
         lambda see: lax.while_loop(lambda c: [see(c), c < 2][1], lambda c: see(-c) or c + 1, 0), [0, 0, 1, -1, 2]),
-    "branches": (lambda see: [lax.switch(i, [lambda: see(i), lambda: None, lambda: [see(5), see(6)] and None])
+    "branches": (lambda see: [lax.switch(i, [lambda i: see(i), lambda i: None, lambda i: [see(5), see(6)] and None], i)
                               for i in (0, 1, 2)], [0, 5, 6]),
     "nested calls": (lambda see: [jax.jit(lambda i: jax.jit(see)(i) or see(i + 1))(i) for i in (1, 3)], [1, 2, 3, 4]),
 }

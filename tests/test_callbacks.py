@@ -118,6 +118,7 @@ def test_an_exception_of_the_callback_comes_out_each_time(how):
     (lambda: jax.debug.print("{}", 1, b=2), ValueError, r"Unused keyword arguments .*\['b'\]"),
     (lambda: jax.debug.print("{} {}", 1), IndexError, "out of range"),
     (lambda: jax.debug.print("{b}", 1), KeyError, "b"),
+    (lambda: jax.jit(lambda: jax.debug.print("{}", lax.create_token()))(), TypeError, "takes arrays"),
 ])
 def test_wrong_arguments(call, error, says):
     for how in (lambda f: f, jax.jit):

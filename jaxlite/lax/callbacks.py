@@ -102,6 +102,12 @@ def _flat_callback(what: str, callback: Callable, args: Any, kwargs: Any) -> tup
     return leaves, FlatCallback(callback, tree)
 
 
+def _check_operands(avals: Sequence[Any]) -> None:
+    for aval in avals:
+        if not isinstance(aval, ShapedArray):
+            raise TypeError(f"a callback takes arrays, got a value of type {aval}")
+
+
 # --- callbacks that give arrays ----------------------------------------------------------------------
 
 
@@ -172,11 +178,13 @@ def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: A
 
 @pure_callback_p.def_effectful_abstract_eval
 def _pure_callback_aval(*avals: Any, result_avals: Any, **params: Any) -> Any:
+    _check_operands(avals)
     return list(result_avals), no_effects
 
 
 @io_callback_p.def_effectful_abstract_eval
 def _io_callback_aval(*avals: Any, result_avals: Any, ordered: bool, **params: Any) -> Any:
+    _check_operands(avals)
     return list(result_avals), frozenset((IO[ordered],))
 
 
@@ -379,11 +387,13 @@ def _printer(params: dict[str, Any]) -> Callable[..., list[Any]]:
 
 @debug_callback_p.def_effectful_abstract_eval
 def _debug_callback_aval(*avals: Any, effect: Any, **params: Any) -> Any:
+    _check_operands(avals)
     return [], frozenset((effect,))
 
 
 @debug_print_p.def_effectful_abstract_eval
 def _debug_print_aval(*avals: Any, ordered: bool, **params: Any) -> Any:
+    _check_operands(avals)
     return [], frozenset((DEBUG[ordered],))
 
 

@@ -64,7 +64,7 @@ _executables.configure(version=lambda: __version__)  # a part of their keys
 # Loaded on first use: a program pays for what it uses.
 _LAZY_MODULES = (
     "core", "stages", "random", "nn", "scipy", "flatten_util", "test_util", "ad_checkpoint",
-    "custom_batching", "custom_derivatives", "debug", "dlpack", "extend", "ops", "typing",
+    "custom_batching", "custom_derivatives", "debug", "dlpack", "experimental", "extend", "ops", "typing",
 )
 _LAZY_NAMES = {
     **dict.fromkeys(("jvp", "linearize", "vjp", "fwd_and_bwd", "grad", "value_and_grad", "linear_transpose"), "differentiate"),
@@ -72,6 +72,7 @@ _LAZY_NAMES = {
     **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient", "closure_convert"), "custom_derivatives"),
     **dict.fromkeys(("checkpoint", "remat", "checkpoint_policies"), "ad_checkpoint"),
     "vmap": "vectorize",
+    "pure_callback": "lax.callbacks",
 }
 
 

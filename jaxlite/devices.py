@@ -12,7 +12,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_leaves, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
-from jaxlite.interpreters import execution
+from jaxlite.interpreters import effects, execution
 from jaxlite.numpy.api import as_array
 from lowering import platforms, xla
 
@@ -146,7 +146,8 @@ def live_arrays(platform: str | None = None) -> list[Any]:
 
 
 def effects_barrier() -> None:
-    """Wait until all side effects of running computations are done."""
-    for array in live_arrays():
-        if not array.is_deleted():
-            array.block_until_ready()
+    """Wait until all side effects of running computations are done: callbacks, prints.
+
+    Raises: JaxRuntimeError if one of them failed.
+    """
+    effects.barrier()

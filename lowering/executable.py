@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lowering import cache, xla
-from lowering.module import ModuleBuilder, physical
+from lowering.module import ModuleBuilder, is_ordered, physical
 from lowering.passes import fusion
 from lowering.passes.dce import live_parts
 
@@ -26,18 +26,22 @@ class Lowered:
 
     Attributes: `module`; `kept` says for each of constvars + invars whether it is a parameter of the module;
     `donated` the indices of the parameters whose buffer a result may take, `unusable` the types of those that
-    were offered in vain; `seconds` the time it took; `barriers` why there are fusion barriers in the last compile.
+    were offered in vain; `seconds` the time it took; `barriers` why there are fusion barriers in the last compile;
+    `host_functions` the Python functions that the module calls by their index, `ordered` whether they are to run in the
+    order of the programs that call them.
     """
 
-    __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context", "barriers", "_jaxpr",
-                 "_scopes", "_lock")
+    __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context", "barriers",
+                 "host_functions", "ordered", "_jaxpr", "_scopes", "_lock")
 
     def __init__(self, module: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
-                 platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]]):
+                 platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]],
+                 host_functions: list[Callable]):
         self.module, self.kept, self.donated, self.unusable = module, kept, donated, unusable
         self.name, self.platform, self.seconds = name, platform, seconds
         self.context = module.context
         self.barriers: list[str] = []
+        self.host_functions, self.ordered = host_functions, is_ordered(jaxpr)
         self._jaxpr, self._scopes, self._lock = jaxpr, scopes, threading.Lock()
 
     @contextlib.contextmanager
@@ -106,7 +110,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
                               [name for name, keep in zip(names, kept, strict=True) if keep])
     unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
     return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
-                   builder.scopes)
+                   builder.scopes, builder.host_functions)
 
 
 def _barrier(value: Any, why: str) -> Any:
@@ -158,12 +162,13 @@ def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | N
     """
     start = time.perf_counter()
     options = compile_options(device, overrides)
-    key = cache.key_of(lowered.module, device, options, overrides or {})
+    functions = lowered.host_functions  # of this process: nothing to keep on a disk
+    key = None if functions else cache.key_of(lowered.module, device, options, overrides or {})
     executable = None if key is None else cache.load(key, device, options)
     if executable is not None:
         return executable, time.perf_counter() - start, "hit"
     compiling = time.perf_counter()
-    executable = device.client.compile_and_load(lowered.module, xla.DeviceList((device,)), options)
+    executable = device.client.compile_and_load(lowered.module, xla.DeviceList((device,)), options, functions)
     if key is None:
         return executable, time.perf_counter() - start, "off"
     cache.store(key, executable, lowered.name, lowered.platform, time.perf_counter() - compiling)

@@ -31,6 +31,9 @@ _SIZE_LIMIT = 1 << 58  # elements; their bytes fit an int64
 _PACKED = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
 
 
+_LOOPS_AND_BRANCHES = ("stablehlo.while", "stablehlo.case")  # of all operations with regions, these can run anything
+
+
 class LoweringError(NotImplementedError):
     """A program that cannot be said in StableHLO."""
 
@@ -53,6 +56,7 @@ class ModuleBuilder:
         self._types_by_aval: dict[Any, Any] = {}
         self._functions: dict[Any, str] = {}
         self._keep_alive: list[Any] = []
+        self.host_functions: list[Callable] = []  # that the module calls, by their index
         self.scopes: list[dict[Any, Any]] = []  # variable -> its MLIR value, for each emission of a jaxpr
         self._function_names: dict[str, int] = {}
         with self.context, self.unknown_location:
@@ -66,6 +70,7 @@ class ModuleBuilder:
             self.i1 = ir.IntegerType.get_signless(1)
             self.i32 = i32
             self.i64 = ir.IntegerType.get_signless(64)
+            self.token_type = ir.Type.parse("!stablehlo.token", self.context)
 
     # --- types
 
@@ -148,12 +153,19 @@ class ModuleBuilder:
     def emit_function(self, jaxpr: Any, symbol: str, visibility: str,
                       arg_attributes: list[dict[str, Any]] | None = None,
                       result_names: Sequence[str] | None = None, names: Sequence[str] = ()) -> None:
-        """Emit `func.func` with the jaxpr's constvars and invars as parameters; `names` become their locations."""
+        """Emit `func.func` with the jaxpr's constvars and invars as parameters; `names` become their locations.
+
+        A private function with ordered effects takes and gives the token of those before it, behind all else.
+        """
         ir = self.ir
         loc = self.unknown_location
         inputs = [*jaxpr.constvars, *jaxpr.invars]
         in_types = [self.type_of(var.aval) for var in inputs]
         out_types = [self.type_of(var.aval) for var in jaxpr.outvars]
+        ordered = visibility == "private" and is_ordered(jaxpr)
+        if ordered:
+            in_types.append(self.token_type)
+            out_types.append(self.token_type)
         with self.context:
             attributes = {
                 "sym_name": ir.StringAttr.get(symbol),
@@ -169,8 +181,18 @@ class ModuleBuilder:
         arg_locs = [ir.Location.name(name, context=self.context) if name else loc for name in names]
         block = operation.regions[0].blocks.append(*in_types, arg_locs=arg_locs or [loc] * len(in_types))
         scope = RuleContext(self, block)
-        results = scope.emit(jaxpr, scope.arguments)
+        arguments = scope.arguments
+        if ordered:
+            scope.token = arguments.pop()
+        results = scope.emit(jaxpr, arguments)
+        if ordered:
+            results.append(scope.token)
         scope.op("func.return", results, [])
+
+
+def is_ordered(program: Any) -> bool:
+    """Whether a jaxpr or an equation has effects that happen in the order of the program."""
+    return any(getattr(effect, "ordered", False) for effect in program.effects)
 
 
 def physical(aval: Any) -> tuple[tuple[int, ...], Any]:
@@ -185,7 +207,8 @@ def physical(aval: Any) -> tuple[tuple[int, ...], Any]:
 class RuleContext:
     """What a rule sees: the equation's types, and the means to emit operations where they belong."""
 
-    __slots__ = ("builder", "ip", "loc", "eqn", "_constants", "_broadcasts", "_operation", "ir", "block")
+    __slots__ = ("builder", "ip", "loc", "eqn", "_constants", "_broadcasts", "_operation", "ir", "block", "in_computation",
+                 "_token")
 
     def __init__(self, builder: ModuleBuilder, block: Any, parent: RuleContext | None = None):
         self.builder = builder
@@ -195,6 +218,8 @@ class RuleContext:
         self._operation = builder.ir.Operation.create
         self.loc: Any = builder.unknown_location if parent is None else parent.loc
         self.eqn: Any = None if parent is None else parent.eqn
+        self.in_computation: bool = parent is not None and parent.in_computation  # of a reduction or the like
+        self._token: Any = None
         # The constants and the broadcasts of scalars that stand in this block. A block does not use those around it: XLA's
         # reducers and comparators cannot see them, and a loop would carry them.
         self._constants: dict[Any, Any] = {}
@@ -223,6 +248,17 @@ class RuleContext:
     @property
     def platform(self) -> str:
         return self.builder.platform
+
+    @property
+    def token(self) -> Any:
+        """What the next ordered effect has to wait for; whoever emits one puts its own token here."""
+        if self._token is None:
+            self._token = self.op("stablehlo.after_all", [], [self.builder.token_type]).result
+        return self._token
+
+    @token.setter
+    def token(self, value: Any) -> None:
+        self._token = value
 
     # --- emitting
 
@@ -393,14 +429,24 @@ class RuleContext:
     def region(self, operation: Any, index: int, arg_types: Sequence[Any]) -> RuleContext:
         """Append a block with these arguments to one of an operation's regions; emit into what is returned."""
         block = operation.regions[index].blocks.append(*arg_types, arg_locs=[self.loc] * len(arg_types))
-        return RuleContext(self.builder, block, self)
+        inside = RuleContext(self.builder, block, self)
+        inside.in_computation |= operation.name not in _LOOPS_AND_BRANCHES
+        return inside
 
     def call(self, jaxpr: Any, name: str, operands: Sequence[Any], key: Any = None) -> list[Any]:
         """Call a jaxpr as a function of the module; emitted once however often it is called."""
+        if self.in_computation:  # so that its own equations know where they stand
+            return self.inline(jaxpr, operands)
         symbol = self.builder.function(jaxpr, name, key)
         types = [self.builder.type_of(atom.aval) for atom in jaxpr.outvars]
         callee = self.ir.FlatSymbolRefAttr.get(symbol, self.builder.context)
-        return list(self.op("func.call", operands, types, {"callee": callee}).results)
+        ordered = is_ordered(jaxpr)
+        if ordered:
+            operands, types = [*operands, self.token], [*types, self.builder.token_type]
+        results = list(self.op("func.call", operands, types, {"callee": callee}).results)
+        if ordered:
+            self.token = results.pop()
+        return results
 
     def inline(self, jaxpr: Any, operands: Sequence[Any]) -> list[Any]:
         """Emit a jaxpr's equations right here, as part of the rule of another equation."""

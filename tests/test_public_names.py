@@ -14,12 +14,14 @@ NAMES = {
                "custom_gradient explain_cache_misses custom_jvp custom_vjp closure_convert debug_infs debug_nans "
                "default_prng_impl device_get device_put disable_jit enable_x64 ensure_compile_time_eval eval_shape float0 "
                "fwd_and_bwd grad hessian jacfwd jacrev jit jvp linear_transpose linearize make_jaxpr process_indices remat "
-               "threefry_partitionable typeof value_and_grad vjp vmap nn ops random tree tree_util",
+               "pure_callback threefry_partitionable typeof value_and_grad vjp vmap nn ops random tree tree_util",
     "jaxlite.core": "AbstractValue ShapedArray Trace Tracer ensure_compile_time_eval eval_jaxpr Primitive",
     "jaxlite.extend.core": "ClosedJaxpr DropVar Jaxpr JaxprEqn Literal Primitive Var check_jaxpr jaxpr_as_fun subjaxprs",
     "jaxlite.errors": "ConcretizationTypeError JAXIndexError JAXTypeError JaxRuntimeError UnexpectedTracerError",
     "jaxlite.typing": "ArrayLike DTypeLike",
+    "jaxlite.debug": "callback print",
     "jaxlite.dlpack": "from_dlpack is_supported_dtype",
+    "jaxlite.experimental": "io_callback",
     "jaxlite.ops": "segment_max segment_min segment_prod segment_sum",
 }
 

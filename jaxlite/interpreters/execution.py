@@ -16,6 +16,7 @@ from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import AbstractToken, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.tracing import Tracer
+from jaxlite.interpreters import effects
 from lowering import cache, platforms, progress, report, xla
 from lowering import executable as backend
 from lowering.module import physical
@@ -32,7 +33,8 @@ class Executable:
     """
 
     __slots__ = ("loaded", "compile_seconds", "cached", "in_avals", "out_avals", "device", "committed", "kept", "const_args",
-                 "donated", "_handlers", "_sharding", "_kept_arguments", "_wrapped", "__weakref__")
+                 "donated", "_handlers", "_sharding", "_kept_arguments", "_wrapped", "_has_effects", "_ordered",
+                 "__weakref__")
 
     def __init__(self, loaded: Any, lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
                  compile_seconds: float, cached: str):
@@ -40,6 +42,7 @@ class Executable:
         self.compile_seconds, self.cached = compile_seconds, cached
         self.in_avals, self.out_avals = closed.in_avals, [_result_aval(aval) for aval in closed.out_avals]
         self.kept, self.donated = lowered.kept, lowered.donated
+        self._has_effects, self._ordered = bool(lowered.host_functions), lowered.ordered
         self._sharding = arrays.single_device_sharding(device)
         self._handlers = [xla.result_handler(_buffer_aval(aval), self._sharding, committed) for aval in self.out_avals]
         self._wrapped = [(index, aval.dtype) for index, aval in enumerate(self.out_avals)
@@ -60,14 +63,17 @@ class Executable:
                     arg._sharding is not self._sharding and arrays.device_of(arg) != device):
                 arg = arrays.put_buffer(arg, device, False, aval=avals[index])
             inputs.append(arg)
-        outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
+        if self._has_effects:
+            outs = effects.execute(self.loaded, inputs, self._handlers, self._ordered)
+        else:
+            outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
         for index, dtype in self._wrapped:
             outs[index] = dtype.wrap(outs[index])
         return outs
 
     def fast_path(self, out_tree: Any) -> Any:
         """The description that lets C++ run later calls of this signature by itself, if it may."""
-        if self._wrapped:
+        if self._wrapped or self._has_effects:  # C++ keeps no tokens, and reports errors of callbacks as ValueError
             return None
         sharding = self._sharding
         inputs = sum(self.kept)

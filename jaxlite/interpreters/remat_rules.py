@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxlite.core.effects import check_harmless
 from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.interpreters.batching import Axis, batch_jaxpr
@@ -80,7 +81,7 @@ def _recomputing(split: SplitJaxpr, saved: list[Var]) -> ClosedJaxpr:
 
     linear = [eqn.replace(invars=[renamed(atom) for atom in eqn.invars]) for eqn in tangent.eqns]
     joined = Jaxpr([], [*inputs, *tangent.invars[len(residuals):]], [renamed(atom) for atom in tangent.outvars],
-                   [*eqns, *linear], debug_info=primal.debug_info)
+                   [*eqns, *linear], primal.effects | tangent.effects, primal.debug_info)
     return ClosedJaxpr(joined.replace(eqns=live_parts(joined)[0]), [])
 
 
@@ -90,6 +91,7 @@ _LIMIT = 1024
 
 def _checkpoint_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, policy: Callable | None,
                           **params: Any) -> Any:
+    check_harmless(jaxpr.effects, "differentiation of a checkpoint")
     nonzero = [type(tangent) is not Zero for tangent in tangents]
     split = linearize_jaxpr(jaxpr, nonzero)
     key = (id(split), policy)

@@ -21,6 +21,7 @@ RULES: dict[str, Callable] = {}
 ELEMENTWISE: dict[str, str] = {}
 DECOMPOSITIONS: dict[str, Callable] = {}
 EXTENDED: dict[str, Callable] = {}
+HOST_FUNCTIONS: dict[str, Callable] = {}
 
 _loading = threading.Lock()
 _loaded = False
@@ -55,6 +56,12 @@ def register_decomposition(name: str, decomposition: Callable[[list[Any], dict[s
 def register_extended(name: str, decomposition: Callable[[list[Any], dict[str, Any]], Any]) -> None:
     """Lower a primitive through a jaxpr on the buffers of its operands where one has an extended dtype."""
     EXTENDED[name] = decomposition
+
+
+def register_host_function(name: str, maker: Callable[[list[Any], dict[str, Any]], Callable]) -> None:
+    """Lower a primitive to a call of a Python function: `maker(avals_in, params)` gives one of NumPy arrays that
+    returns a tuple of NumPy arrays, of the types of the results: nothing else checks them."""
+    HOST_FUNCTIONS[name] = maker
 
 
 def load_rules() -> dict[str, Callable]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lowering.module import LoweringError, physical
+from lowering.module import LoweringError, is_ordered, physical
 from lowering.rules import lowers
 
 _i32 = np.dtype(np.int32)
@@ -24,11 +24,24 @@ _SMALL = 4  # a body of so few equations is cheaper to write again than to call
 def _cond(ctx: Any, index: Any, *operands: Any, branches: Any, branches_platforms: Any = None) -> list[Any]:
     if branches_platforms is not None:
         return ctx.inline(branches[_platform_position(ctx, branches_platforms)].jaxpr, operands)
-    operation = ctx.op("stablehlo.case", [index], [ctx.type_of(aval) for aval in ctx.avals_out], regions=len(branches))
+    ordered = is_ordered(ctx.eqn)
+    types = [ctx.type_of(aval) for aval in ctx.avals_out]
+    token = [ctx.token] if ordered else []
+    operation = ctx.op("stablehlo.case", [index], [*types, *(each.type for each in token)], regions=len(branches))
     for number, branch in enumerate(branches):
         region = ctx.region(operation, number, [])
-        region.op("stablehlo.return", region.inline(branch.jaxpr, operands), [])
-    return list(operation.results)
+        if ordered:
+            region.token = ctx.token
+        outs = region.inline(branch.jaxpr, operands)
+        region.op("stablehlo.return", [*outs, region.token] if ordered else outs, [])
+    return _without_token(ctx, list(operation.results), ordered)
+
+
+def _without_token(ctx: Any, results: list[Any], ordered: bool) -> list[Any]:
+    """The results of a loop or branch; if its effects are ordered, the last is the token for those that follow."""
+    if ordered:
+        ctx.token = results.pop()
+    return results
 
 
 @lowers("platform_index")
@@ -54,13 +67,38 @@ def _while(ctx: Any, *operands: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_ncon
            body_nconsts: int) -> list[Any]:
     first = cond_nconsts + body_nconsts
     cond_consts, body_consts, carry = operands[:cond_nconsts], operands[cond_nconsts:first], operands[first:]
-    types = [ctx.type_of(aval) for aval in ctx.avals_out]
+    if is_ordered(cond_jaxpr):
+        return _while_with_ordered_condition(ctx, cond_jaxpr.jaxpr, cond_consts, body_jaxpr.jaxpr, body_consts, carry)
+    ordered = is_ordered(body_jaxpr)
+    if ordered:
+        carry = (*carry, ctx.token)
+    types = [value.type for value in carry]
     operation = ctx.op("stablehlo.while", carry, types, regions=2)
     for index, jaxpr, consts in ((0, cond_jaxpr, cond_consts), (1, body_jaxpr, body_consts)):
         region = ctx.region(operation, index, types)
-        outs = region.inline(jaxpr.jaxpr, [*consts, *region.arguments])
-        region.op("stablehlo.return", outs, [])
-    return list(operation.results)
+        arguments = region.arguments
+        if ordered:
+            region.token = arguments.pop()
+        outs = region.inline(jaxpr.jaxpr, [*consts, *arguments])
+        region.op("stablehlo.return", [*outs, region.token] if ordered and index else outs, [])
+    return _without_token(ctx, list(operation.results), ordered)
+
+
+def _while_with_ordered_condition(ctx: Any, condition: Any, cond_consts: Sequence[Any], body: Any,
+                                  body_consts: Sequence[Any], carry: Sequence[Any]) -> list[Any]:
+    """A loop's condition cannot hand on a token: so it is computed before the loop and at the end of each step."""
+    (going,) = ctx.inline(condition, [*cond_consts, *carry])
+    state = [going, *carry, ctx.token]
+    types = [value.type for value in state]
+    operation = ctx.op("stablehlo.while", state, types, regions=2)
+    test, step = (ctx.region(operation, index, types) for index in range(2))
+    test.op("stablehlo.return", test.arguments[:1], [])
+    arguments = step.arguments[1:]
+    step.token = arguments.pop()
+    outs = step.inline(body, [*body_consts, *arguments])
+    (going,) = step.inline(condition, [*cond_consts, *outs])
+    step.op("stablehlo.return", [going, *outs, step.token], [])
+    return _without_token(ctx, list(operation.results)[1:], True)
 
 
 @lowers("scan")
@@ -108,7 +146,10 @@ class _Scan:
         return [*carry, *ys]
 
     def loop(self, ctx: Any, carry: list[Any], ys: list[Any]) -> tuple[list[Any], list[Any]]:
+        ordered = is_ordered(self.jaxpr)
         state = [ctx.constant(0, self.index_dtype), *carry, *ys]
+        if ordered:
+            state.append(ctx.token)
         types = [value.type for value in state]
         operation = ctx.op("stablehlo.while", state, types, regions=2)
 
@@ -118,6 +159,8 @@ class _Scan:
 
         body = ctx.region(operation, 1, types)
         index, *rest = body.arguments
+        if ordered:
+            body.token = rest.pop()
         carry, ys = rest[: self.num_carry], rest[self.num_carry:]
         start = index
         if self.reverse:
@@ -128,8 +171,8 @@ class _Scan:
         ys = [self.put(body, y, chunk, start, *kind) for y, chunk, kind in zip(ys, chunks, self.y_types, strict=True)]
         step = body.constant(self.unroll, self.index_dtype)
         following = body.value("stablehlo.add", [index, step], (), self.index_dtype)
-        body.op("stablehlo.return", [following, *carry, *ys], [])
-        results = list(operation.results)
+        body.op("stablehlo.return", [following, *carry, *ys, *([body.token] if ordered else [])], [])
+        results = _without_token(ctx, list(operation.results), ordered)
         return results[1: 1 + self.num_carry], results[1 + self.num_carry:]
 
     def steps(self, ctx: Any, carry: list[Any], xs: list[Any], count: int) -> tuple[list[Any], list[Any]]:

@@ -6,11 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from lowering.module import is_ordered
 from lowering.rules import lowers
 
 
 @lowers("composite")
 def _composite(ctx: Any, *operands: Any, jaxpr: Any, name: str, attributes: Any, version: int) -> list[Any]:
+    if is_ordered(jaxpr):  # a composite has no place for a token
+        return ctx.call(jaxpr.jaxpr, name, operands)
     ir = ctx.ir
     symbol = ctx.builder.function(jaxpr.jaxpr, name)
     given = ir.DictAttr.get({key: _attribute(ctx, value) for key, value in attributes}, ctx.builder.context)

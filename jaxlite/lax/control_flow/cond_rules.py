@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from jaxlite.core.effects import check_harmless
 from jaxlite.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.batching import Axis, batch_jaxpr, bring_to_front
@@ -173,6 +174,7 @@ def _cond_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
     # Each example takes its own branch: compute all of them and choose.
     results = []
     for branch in branches:
+        check_harmless(branch.effects, "vmap of a cond with a batched predicate")
         program, consts, _ = batch_jaxpr(branch, axis, operand_dims, True)
         results.append(eval_jaxpr(program.jaxpr, [], *consts, *operands))
     which = bring_to_front(index, index_dim, axis.size)

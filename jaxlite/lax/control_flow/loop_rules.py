@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core.dtypes import float0
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr
+from jaxlite.core.effects import check_harmless
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr, no_effects
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.batching import Axis, batch_jaxpr, bring_to_front, move
 from jaxlite.interpreters.jvp import Zero, add_tangents, instantiate, jvp_jaxpr, tangent_aval
@@ -164,7 +165,8 @@ def _split_scan(split: SplitJaxpr, num_consts: int, num_carry: int, num_ys: int,
     result = _LinearScan()
     loop = primal.replace(outvars=[*primal.outvars[:split.num_outs], *saved])
     result.primal = ClosedJaxpr(loop.replace(eqns=live_parts(loop)[0]), [])
-    outside = primal.replace(invars=fixed, outvars=hoisted)
+    pure = [eqn for eqn in primal.eqns if not eqn.effects]  # effects stay in the loop
+    outside = primal.replace(invars=fixed, outvars=hoisted, eqns=pure, effects=no_effects)
     result.hoisted = ClosedJaxpr(outside.replace(eqns=live_parts(outside)[0]), [])
     result.sources, result.num_saved, result.split = sources, len(saved), split
     result.nonzero_out = split.nonzero_out
@@ -342,6 +344,7 @@ def _while_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
 
 def _while_linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
     # The number of steps is not known, so no residuals can be saved: the loop of tangents computes the primals again.
+    check_harmless(params["cond_jaxpr"].effects | params["body_jaxpr"].effects, "linearization of a while_loop")
     outs = while_p.bind(*primals, **params)
     return outs, _while_with_tangents(primals, tangents, **params)[1]
 
@@ -373,6 +376,7 @@ def _while_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *,
              for arg, dim, flag in zip(args[at:], dims[at:], carry_flags, strict=True)]
     cond_operands, body_operands = [*cond_consts, *args[:cond_nconsts]], [*body_consts, *args[cond_nconsts:at]]
     if cond_batched[0]:
+        check_harmless(body.effects | condition.effects, "vmap of a while_loop with a batched predicate")
         condition, body, body_operands = _until_all_stop(condition, body, cond_operands, body_operands, num_carry)
     outs = while_p.bind(*cond_operands, *body_operands, *carry, cond_jaxpr=condition, body_jaxpr=body,
                         cond_nconsts=len(cond_operands), body_nconsts=len(body_operands))

@@ -1,0 +1,443 @@
+"""Host callbacks: primitives that call Python functions from traced and compiled programs.
+
+`pure_callback` computes, `io_callback` also acts, `debug_callback` and `debug_print` look on: derivatives and batching
+leave them as they are. Outside of traced functions the Python function is called at once. How compiled programs call
+it is in `jaxlite.interpreters.effects`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import re
+import string
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import array as arrays
+from jaxlite.core import dtypes
+from jaxlite.core.aval import ShapedArray
+from jaxlite.core.effects import DEBUG, IO
+from jaxlite.core.jaxpr import no_effects
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.tree import tree_flatten, tree_leaves
+from jaxlite.core.values import aval_of
+from jaxlite.interpreters import effects
+from jaxlite.interpreters.batching import Axis, bring_to_front, move
+from jaxlite.interpreters.execution import default_device
+from jaxlite.lax import shaping, slicing
+from jaxlite.lax.control_flow import scan
+from lowering import platforms, xla
+from lowering.rules import register_host_function
+
+pure_callback_p = Primitive("pure_callback", multiple_results=True, memoise=False)
+io_callback_p = Primitive("io_callback", multiple_results=True, memoise=False)
+debug_callback_p = Primitive("debug_callback", multiple_results=True, memoise=False)
+debug_print_p = Primitive("debug_print", multiple_results=True, memoise=False)
+
+_VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
+
+
+# --- functions of flat arguments ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FlatCallback:
+    """A Python function of pytrees as one of their leaves that returns leaves.
+
+    `static_args` are leaves that are no arrays, with their positions.
+    """
+
+    callback_func: Callable
+    in_tree: Any
+    static_args: tuple[tuple[int, Any], ...] = ()
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        args, kwargs = _unflatten(self.in_tree, leaves, self.static_args)
+        return tree_leaves(self.callback_func(*args, **kwargs))
+
+
+def _unflatten(in_tree: Any, leaves: Sequence[Any], static_args: Sequence[tuple[int, Any]]) -> Any:
+    values = list(leaves)
+    for index, value in static_args:
+        values.insert(index, value)
+    return in_tree.unflatten(values)
+
+
+def _split_static(args: Any, kwargs: Any) -> tuple[list[Any], tuple[tuple[int, Any], ...], Any]:
+    """The leaves that are arrays or scalars, the others with their positions, and the tree of all."""
+    leaves, tree = tree_flatten((args, kwargs))
+    dynamic, static = [], []
+    for index, leaf in enumerate(leaves):
+        try:
+            aval_of(leaf)
+        except (TypeError, ValueError, OverflowError):
+            static.append((index, leaf))
+        else:
+            dynamic.append(leaf)
+    return dynamic, tuple(static), tree
+
+
+def _result_types(tree: Any) -> tuple[tuple[Any, ...], Any]:
+    leaves, treedef = tree_flatten(tree)
+    avals = []
+    for leaf in leaves:
+        dtype = np.dtype(leaf.dtype)
+        if dtypes.canonicalize_dtype(dtype) != dtype:
+            raise ValueError(f"result_shape_dtypes cannot specify 64-bit types when `jax_enable_x64` is disabled, got {dtype}")
+        avals.append(ShapedArray(tuple(leaf.shape), dtype))
+    return tuple(avals), treedef
+
+
+def _flat_callback(what: str, callback: Callable, args: Any, kwargs: Any) -> tuple[list[Any], FlatCallback]:
+    leaves, tree = tree_flatten((args, kwargs))
+    for leaf in leaves:
+        try:
+            aval_of(leaf)
+        except TypeError as error:
+            raise TypeError(f"{what}: an argument of the callback is neither an array nor a scalar; close over it instead. "
+                            f"({error})") from None
+    return leaves, FlatCallback(callback, tree)
+
+
+def _check_operands(avals: Sequence[Any]) -> None:
+    for aval in avals:
+        if not isinstance(aval, ShapedArray):
+            raise TypeError(f"a callback takes arrays, got a value of type {aval}")
+
+
+# --- callbacks that give arrays ----------------------------------------------------------------------
+
+
+def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
+                  vmap_method: str | None = None, **kwargs: Any) -> Any:
+    """Call a Python function without side effects from a traced function.
+
+    Args:
+      callback: gets the arguments as arrays on the CPU and returns a pytree of arrays. It may be called more often than
+        it seems, or not at all if nobody reads its results.
+      result_shape_dtypes: a pytree of objects with `shape` and `dtype`: what the callback will return.
+      args, kwargs: pytrees of arrays, the callback's arguments.
+      sharding: where the callback is called from; there is one place.
+      vmap_method: what `vmap` does: "sequential" calls it for one example after the other, "sequential_unrolled" does
+        without a loop, "expand_dims" calls it once with a leading axis for the batch (of size 1 in arguments that have
+        none), "broadcast_all" repeats these arguments, "legacy_vectorized" leaves them as they are. None: an error.
+    Returns: the arrays, as a pytree like `result_shape_dtypes`.
+    Raises: JaxRuntimeError if the callback raises, or returns something else than was promised. ValueError under
+      differentiation: give it a derivative with `custom_jvp`.
+
+    >>> import jaxlite, numpy as np
+    >>> @jaxlite.jit
+    ... def median(x):
+    ...     return jaxlite.pure_callback(np.median, jaxlite.ShapeDtypeStruct((), x.dtype), x) + 1
+    >>> print(median(np.array([3.0, 9.0, 4.0], np.float32)))
+    5.0
+    """
+    if vmap_method not in _VMAP_METHODS:
+        raise ValueError(f"vmap_method must be one of {list(_VMAP_METHODS)}, got: {vmap_method}")
+    leaves, flat = _flat_callback("pure_callback", callback, args, kwargs)
+    avals, tree = _result_types(result_shape_dtypes)
+    return tree.unflatten(pure_callback_p.bind(
+        *leaves, callback=flat, result_avals=avals, sharding=sharding, vmap_method=vmap_method))
+
+
+def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
+                ordered: bool = False, **kwargs: Any) -> Any:
+    """Call a Python function that acts on the world outside from a traced function: once each time it is run.
+
+    Args:
+      callback: gets the arguments as arrays on the CPU and returns a pytree of arrays.
+      result_shape_dtypes: a pytree of objects with `shape` and `dtype`: what the callback will return; None for nothing.
+      args, kwargs: pytrees of arrays, the callback's arguments.
+      sharding: where the callback is called from; there is one place.
+      ordered: whether it is called in the order of the program with respect to other ordered callbacks. It cannot be
+        batched then.
+    Returns: the arrays, as a pytree like `result_shape_dtypes`.
+    Raises: JaxRuntimeError if the callback raises, or returns something else than was promised. ValueError under
+      differentiation.
+
+    >>> import jaxlite
+    >>> from jaxlite.experimental import io_callback
+    >>> seen = []
+    >>> @jaxlite.jit
+    ... def f(x):
+    ...     io_callback(lambda x: seen.append(float(x)), None, x, ordered=True)
+    ...     return x + 1
+    >>> f(f(1.0)).block_until_ready()
+    Array(3., dtype=float32, weak_type=True)
+    >>> seen
+    [1.0, 2.0]
+    """
+    leaves, flat = _flat_callback("io_callback", callback, args, kwargs)
+    avals, tree = _result_types(result_shape_dtypes)
+    return tree.unflatten(io_callback_p.bind(
+        *leaves, callback=flat, result_avals=avals, sharding=sharding, ordered=bool(ordered)))
+
+
+@pure_callback_p.def_effectful_abstract_eval
+def _pure_callback_aval(*avals: Any, result_avals: Any, **params: Any) -> Any:
+    _check_operands(avals)
+    return list(result_avals), no_effects
+
+
+@io_callback_p.def_effectful_abstract_eval
+def _io_callback_aval(*avals: Any, result_avals: Any, ordered: bool, **params: Any) -> Any:
+    _check_operands(avals)
+    return list(result_avals), frozenset((IO[ordered],))
+
+
+def _on_host(args: Sequence[Any]) -> list[Any]:
+    device = platforms.devices("cpu")[0]
+    return [arrays.put_array(arg, device, False, aval=aval_of(arg).strip_weak_type()) for arg in args]
+
+
+def _call_now(*args: Any, callback: FlatCallback, result_avals: Sequence[Any], ordered: bool = False,
+              **params: Any) -> list[Any]:
+    if ordered:
+        effects.wait_for_ordered()
+    try:
+        results = effects.checked_results(callback(*_on_host(args)), result_avals)
+    except Exception as error:  # as it comes from a compiled program
+        raise xla.XlaRuntimeError(f"INTERNAL: error calling callback: {type(error).__name__}: {error}") from error
+    return [arrays.put_array(result, default_device(), False, copy=True) for result in results]
+
+
+pure_callback_p.def_eager(_call_now)
+io_callback_p.def_eager(_call_now)
+
+
+@pure_callback_p.def_jvp
+def _pure_callback_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    raise ValueError("Pure callbacks do not support JVP. Please use `jax.custom_jvp` to use callbacks while taking gradients.")
+
+
+@io_callback_p.def_jvp
+def _io_callback_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    raise ValueError("IO callbacks do not support JVP. Hide their arguments with lax.stop_gradient, or use "
+                     "`jax.custom_jvp`.")
+
+
+for _primitive in (pure_callback_p, io_callback_p):
+    _primitive.no_transpose("a callback is not linear")
+
+
+def _one_by_one(primitive: Primitive, axis: Axis, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any],
+                unroll: int = 1) -> tuple[list[Any], list[int]]:
+    batched = [move(arg, dim, 0) for arg, dim in zip(args, dims, strict=True) if dim is not None]
+
+    def step(_: None, elements: Sequence[Any]) -> tuple[None, list[Any]]:
+        element = iter(elements)
+        return None, primitive.bind(*[arg if dim is None else next(element) for arg, dim in zip(args, dims, strict=True)],
+                                    **params)
+
+    _, outs = scan(step, None, batched, length=axis.size, unroll=unroll)
+    return outs, [0] * len(outs)
+
+
+@pure_callback_p.def_batching
+def _pure_callback_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    method = params["vmap_method"]
+    if method is None:
+        raise NotImplementedError("vmap is only supported for pure_callback when vmap_method is one of "
+                                  + ", ".join(map(repr, _VMAP_METHODS[:-1])))
+    if method.startswith("sequential"):
+        return _one_by_one(pure_callback_p, axis, args, dims, params,
+                           unroll=max(axis.size, 1) if method == "sequential_unrolled" else 1)
+    whole = []
+    for arg, dim in zip(args, dims, strict=True):
+        if dim is not None or method == "broadcast_all":
+            arg = bring_to_front(arg, dim, axis.size)
+        elif method == "expand_dims":
+            arg = shaping.expand_dims(arg, (0,))
+        whole.append(arg)
+    avals = tuple(aval.update(shape=(axis.size, *aval.shape)) for aval in params["result_avals"])
+    outs = pure_callback_p.bind(*whole, **{**params, "result_avals": avals})
+    return outs, [0] * len(outs)
+
+
+@io_callback_p.def_batching
+def _io_callback_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    if params["ordered"]:
+        raise ValueError("Cannot `vmap` ordered IO callback.")
+    return _one_by_one(io_callback_p, axis, args, dims, params)
+
+
+def _host_callback(avals: Any, params: dict[str, Any]) -> Callable:
+    return effects.host_function(params["callback"], params["result_avals"])
+
+
+register_host_function("pure_callback", _host_callback)
+register_host_function("io_callback", _host_callback)
+
+
+# --- callbacks that look on --------------------------------------------------------------------------
+
+
+def debug_callback(callback: Callable[..., Any] | None = None, *args: Any, ordered: bool = False, partitioned: bool = False,
+                   **kwargs: Any) -> Any:
+    """Call a Python function to look at values inside a traced function.
+
+    It does not take part in what transformations make of the function: derivatives pass it by, under `vmap` it is called
+    for each example, and what is computed twice calls it twice.
+
+    Args:
+      callback: a function whose result is not used. Without it, a function is returned that takes it and its arguments.
+      args, kwargs: its arguments: pytrees of arrays, and of other objects, which are passed on as they are.
+      ordered: whether it is called in the order of the program with respect to other ordered callbacks.
+      partitioned: whether to call it for each part of arrays that are spread over devices; there is one device.
+    Raises: TypeError if `callback` cannot be called. What the callback raises comes out of traced functions as
+      JaxRuntimeError, at the call or when its effects are waited for.
+
+    >>> import jaxlite
+    >>> seen = []
+    >>> @jaxlite.jit
+    ... def f(x):
+    ...     jaxlite.debug.callback(lambda x, name: seen.append((name, float(x))), x, "x")
+    ...     return 2 * x
+    >>> jaxlite.grad(f)(3.0)
+    Array(2., dtype=float32, weak_type=True)
+    >>> jaxlite.effects_barrier()
+    >>> seen
+    [('x', 3.0)]
+    """
+
+    def call(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        if not callable(callback):
+            raise TypeError("first argument to jax.debug.callback must be callable, but got an object of type "
+                            f"{type(callback)}")
+        leaves, static, tree = _split_static(args, kwargs)
+        debug_callback_p.bind(*leaves, callback=FlatCallback(callback, tree, static), effect=DEBUG[bool(ordered)],
+                              partitioned=bool(partitioned))
+
+    return call if callback is None else call(callback, *args, **kwargs)
+
+
+def debug_print(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: bool = False,
+                skip_format_check: bool = False, **kwargs: Any) -> Any:
+    """Print values inside a traced function: when it runs, each time.
+
+    Args:
+      fmt: a format string as for `str.format`; no f-string, which would be formatted while the function is traced.
+        Without it, a function is returned that takes it and what it formats.
+      args, kwargs: what it formats: pytrees of arrays and of other objects.
+      ordered: whether lines come in the order of the program with respect to other ordered callbacks.
+      partitioned: as in `debug_callback`.
+      skip_format_check: do not check that the format string names just these arguments.
+    Raises: ValueError for arguments that the format string does not use, IndexError and KeyError for those it lacks.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> @jaxlite.jit
+    ... def f(x):
+    ...     jaxlite.debug.print("x is {}, its mean {mean:.2f}", x, mean=x.mean())
+    ...     return x
+    >>> _ = f(jnp.arange(3.0)); jaxlite.effects_barrier()
+    x is [0. 1. 2.], its mean 1.00
+    """
+
+    def call(fmt: str, *args: Any, **kwargs: Any) -> None:
+        if not isinstance(fmt, str):
+            raise TypeError(f"debug.print: expected a format string, got {fmt!r} of type {type(fmt)}")
+        if not skip_format_check:
+            _FormatCheck().vformat(fmt, args, kwargs)
+        leaves, static, tree = _split_static(args, kwargs)
+        debug_print_p.bind(
+            *leaves, fmt=fmt, ordered=bool(ordered), partitioned=bool(partitioned), in_tree=tree, static_args=static,
+            np_printoptions=tuple(np.get_printoptions().items()), logging_record=None,
+            has_placeholders=any(field is not None for _, field, _, _ in string.Formatter().parse(fmt)))
+
+    return call if fmt is None else call(fmt, *args, **kwargs)
+
+
+class _FormatCheck(string.Formatter):
+    """Goes through a format string as `str.format` does, but looks only at which arguments it names."""
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        name = re.split(r"[.\[]", field_name, maxsplit=1)[0]
+        key = int(name) if name.isdigit() else name
+        return self.get_value(key, args, kwargs), key
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        return value
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return ""
+
+    def check_unused_args(self, used_args: Any, args: Any, kwargs: Any) -> None:
+        positional = [arg for index, arg in enumerate(args) if index not in used_args]
+        if positional:
+            raise ValueError(f"Unused positional arguments to `jax.debug.print`: {positional}")
+        keywords = [name for name in kwargs if name not in used_args]
+        if keywords:
+            raise ValueError(f"Unused keyword arguments to `jax.debug.print`: {keywords}. You may be passing an f-string "
+                             "(i.e, `f\"{x}\"`) into `jax.debug.print` and instead should pass in a regular string.")
+
+
+def _printer(params: dict[str, Any]) -> Callable[..., list[Any]]:
+    def show(*leaves: Any) -> list[Any]:
+        args, kwargs = _unflatten(params["in_tree"], leaves, params["static_args"])
+        with np.printoptions(**dict(params["np_printoptions"])):
+            text = params["fmt"].format(*args, **kwargs)
+        builtins.print(text)
+        return []
+
+    return show
+
+
+@debug_callback_p.def_effectful_abstract_eval
+def _debug_callback_aval(*avals: Any, effect: Any, **params: Any) -> Any:
+    _check_operands(avals)
+    return [], frozenset((effect,))
+
+
+@debug_print_p.def_effectful_abstract_eval
+def _debug_print_aval(*avals: Any, ordered: bool, **params: Any) -> Any:
+    _check_operands(avals)
+    return [], frozenset((DEBUG[ordered],))
+
+
+@debug_callback_p.def_eager
+def _debug_callback_eager(*args: Any, callback: FlatCallback, effect: Any, **params: Any) -> list[Any]:
+    if effect.ordered:
+        effects.wait_for_ordered()
+    callback(*_on_host(args))
+    return []
+
+
+@debug_print_p.def_eager
+def _debug_print_eager(*args: Any, **params: Any) -> list[Any]:
+    if params["ordered"]:
+        effects.wait_for_ordered()
+    return _printer(params)(*_on_host(args))
+
+
+def _ignoring_results(function: Callable) -> Callable:
+    def call(*leaves: Any) -> list[Any]:
+        function(*leaves)
+        return []
+
+    return effects.host_function(call, ())
+
+
+register_host_function("debug_callback", lambda avals, params: _ignoring_results(params["callback"]))
+register_host_function("debug_print", lambda avals, params: _ignoring_results(_printer(params)))
+
+
+def _def_looking_on(primitive: Primitive) -> None:
+    @primitive.def_jvp
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+        return primitive.bind(*primals, **params), []
+
+    @primitive.def_batching
+    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[list[Any], list[Any]]:
+        for index in range(axis.size):
+            primitive.bind(*[arg if dim is None else slicing.index_in_dim(arg, index, dim, keepdims=False)
+                             for arg, dim in zip(args, dims, strict=True)], **params)
+        return [], []
+
+    primitive.no_transpose("it has no results")
+
+
+for _primitive in (debug_callback_p, debug_print_p):
+    _def_looking_on(_primitive)

@@ -255,16 +255,8 @@ def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = Fal
         raise TypeError(f"Expected a callable value, got {fun!r}")
 
     def fwd(*args: Any, **kwargs: Any) -> Any:
-        nums = _argnums(argnums, len(args))
-
-        def of_chosen(*values: Any) -> Any:
-            full = list(args)
-            for num, value in zip(nums, values, strict=True):
-                full[num] = value
-            return fun(*full, **kwargs)
-
-        functools.update_wrapper(of_chosen, fun)
-        return vjp(of_chosen, *(args[num] for num in nums), has_aux=has_aux)
+        chosen_fun, chosen = of_chosen(fun, argnums, args, kwargs)
+        return vjp(chosen_fun, *chosen, has_aux=has_aux)
 
     def bwd(residuals: Any, cotangent: Any) -> Any:
         cotangents = residuals(cotangent)
@@ -282,6 +274,20 @@ def _argnums(argnums: Any, count: int) -> tuple[int, ...]:
                             f"{max(num + 1 if num >= 0 else -num for num in nums)} positional arguments to be passed by "
                             f"the caller, but got only {count} positional arguments.")
     return tuple(num % count for num in nums)
+
+
+def of_chosen(fun: Callable, argnums: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable, tuple[Any, ...]]:
+    """The function of the chosen positional arguments, the others fixed; and the chosen arguments."""
+    nums = _argnums(argnums, len(args))
+
+    def chosen(*values: Any) -> Any:
+        full = list(args)
+        for num, value in zip(nums, values, strict=True):
+            full[num] = value
+        return fun(*full, **kwargs)
+
+    functools.update_wrapper(chosen, fun)
+    return chosen, tuple(args[num] for num in nums)
 
 
 def _check_input(name: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
@@ -313,19 +319,10 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
     @functools.wraps(fun)
     @boundary
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
-        nums = _argnums(argnums, len(args))
-        chosen = tuple(args[num] for num in nums)
+        chosen_fun, chosen = of_chosen(fun, argnums, args, kwargs)
         for leaf in tree_leaves(chosen):
             _check_input("grad", leaf, holomorphic, allow_int)
-
-        def of_chosen(*values: Any) -> Any:
-            full = list(args)
-            for num, value in zip(nums, values, strict=True):
-                full[num] = value
-            return fun(*full, **kwargs)
-
-        functools.update_wrapper(of_chosen, fun)
-        out, pull, aux = _vjp("grad", of_chosen, chosen, has_aux)
+        out, pull, aux = _vjp("grad", chosen_fun, chosen, has_aux)
         aval = _scalar_output(out, holomorphic)
         gradient = pull(shaping.convert(1, aval.dtype, aval.weak_type))
         gradient = gradient[0] if isinstance(argnums, (int, np.integer)) else gradient

@@ -12,7 +12,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
-from jaxlite.differentiate import _argnums, _check_input, _check_output, jvp, vjp
+from jaxlite.differentiate import _check_input, _check_output, jvp, of_chosen, vjp
 from jaxlite.lax import elementwise, shaping
 from jaxlite.vectorize import vmap
 
@@ -33,19 +33,6 @@ def _basis(tree: Any) -> tuple[Any, list[tuple[int, ...]], list[int]]:
     return tree_unflatten(treedef, stacked), [aval.shape for aval in avals], sizes
 
 
-def _of_chosen(fun: Callable, argnums: Any, args: tuple[Any, ...], kwargs: dict[str, Any], has_aux: bool) -> Any:
-    nums = _argnums(argnums, len(args))
-
-    def chosen(*values: Any) -> Any:
-        full = list(args)
-        for num, value in zip(nums, values, strict=True):
-            full[num] = value
-        return fun(*full, **kwargs)
-
-    functools.update_wrapper(chosen, fun)
-    return chosen, tuple(args[num] for num in nums)
-
-
 def _split_axis(x: Any, axis: int, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> list[Any]:
     """Cut the axis of all directions into one piece for each leaf, in the leaf's shape."""
     shape = aval_of(x).shape
@@ -63,7 +50,7 @@ def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
     @functools.wraps(fun)
     @boundary
     def jacfun(*args: Any, **kwargs: Any) -> Any:
-        chosen, primals = _of_chosen(fun, argnums, args, kwargs, has_aux)
+        chosen, primals = of_chosen(fun, argnums, args, kwargs)
         for leaf in tree_leaves(primals):
             _check_input("jacfwd", leaf, holomorphic, False)
         basis, shapes, sizes = _basis(primals)
@@ -97,7 +84,7 @@ def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
     @functools.wraps(fun)
     @boundary
     def jacfun(*args: Any, **kwargs: Any) -> Any:
-        chosen, primals = _of_chosen(fun, argnums, args, kwargs, has_aux)
+        chosen, primals = of_chosen(fun, argnums, args, kwargs)
         for leaf in tree_leaves(primals):
             _check_input("jacrev", leaf, holomorphic, allow_int)
         out, pull, *aux = vjp(chosen, *primals, has_aux=has_aux)

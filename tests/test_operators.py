@@ -283,5 +283,5 @@ def test_methods_of_arrays_are_methods_of_tracers():
         return x.sum()
 
     jax.make_jaxpr(f)(X), jax.grad(f)(X), jax.vmap(f)(X)
-    of_buffers = set("clone delete is_deleted is_ready on_device_size_in_bytes platform".split())
-    assert "var" in methods and missing == [of_buffers] * 3
+    of_buffers = set("clone delete is_deleted is_ready on_device_size_in_bytes platform unsafe_raw_buffer".split())
+    assert "var" in methods and len(missing) == 3 and set().union(*missing) <= of_buffers

@@ -15,7 +15,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
 from jaxlite.core.tree import Partial, keystr, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.jit import flatten_outputs, jit
+from jaxlite.interpreters.jit import check_callable, flatten_outputs, jit
 from jaxlite.interpreters.jvp import Zero, instantiate, jvp_flat, tangent_aval, zeros_of
 from jaxlite.interpreters.linearize import linearize_flat
 from jaxlite.interpreters.staging import trace_to_jaxpr
@@ -99,8 +99,7 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     >>> jaxlite.jvp(lambda x: x ** 2, (3.0,), (1.0,))
     (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
     """
-    if not callable(fun):
-        raise TypeError(f"Expected a callable value, got {fun!r}")
+    check_callable(fun)
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise TypeError("primal and tangent arguments to jaxlite.jvp must be tuples or lists; found "
                         f"{type(primals).__name__} and {type(tangents).__name__}.")
@@ -194,8 +193,7 @@ def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals
 
 
 def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> Any:
-    if not callable(fun):
-        raise TypeError(f"Expected a callable value, got {fun!r}")
+    check_callable(fun)
     leaves, tree = tree_flatten(primals)
     flat = _Flat(fun, tree, _debug(name, fun), has_aux)
     avals = [aval_of(leaf) for leaf in leaves]
@@ -251,8 +249,7 @@ def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = Fal
     >>> bwd(residuals, 1.0)
     (Array(4., dtype=float32, weak_type=True), Array(3., dtype=float32, weak_type=True))
     """
-    if not callable(fun):
-        raise TypeError(f"Expected a callable value, got {fun!r}")
+    check_callable(fun)
 
     def fwd(*args: Any, **kwargs: Any) -> Any:
         chosen_fun, chosen = of_chosen(fun, argnums, args, kwargs)
@@ -313,8 +310,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
     """A function that gives the value of a scalar function and its gradient; arguments are as in `grad`."""
     if reduce_axes:
         raise NotImplementedError("reduce_axes argument to grad is deprecated")
-    if not callable(fun):
-        raise TypeError(f"Expected a callable value, got {fun!r}")
+    check_callable(fun)
 
     @functools.wraps(fun)
     @boundary

@@ -15,7 +15,7 @@ from jaxlite.core.jaxpr import DebugInfo
 from jaxlite.core.tree import flatten_axes, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.batching import Axis, batch_flat, bring, move
-from jaxlite.interpreters.jit import flatten_outputs
+from jaxlite.interpreters.jit import check_callable, flatten_outputs
 from jaxlite.numpy.api import as_array
 
 
@@ -41,8 +41,7 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
     >>> jaxlite.vmap(jnp.dot, in_axes=(0, None))(jnp.ones((2, 3)), jnp.arange(3.0))
     Array([3., 3.], dtype=float32)
     """
-    if not callable(fun):
-        raise TypeError(f"Expected a callable value, got {fun!r}")
+    check_callable(fun)
     in_axes, out_axes = _as_tuples(in_axes), _as_tuples(out_axes)
     if not (in_axes is None or isinstance(in_axes, (int, tuple))):
         raise TypeError("vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "

@@ -45,8 +45,13 @@ class Names(NamedTuple):
 
     def position(self, index: int) -> str:
         """The name of a positional argument."""
-        known = len(self.positional)
-        return self.positional[index] if index < known else f"{self.rest}[{index - known}]"
+        return position_name(self.positional, self.rest, index)
+
+
+def position_name(positional: Sequence[str], rest: str, index: int) -> str:
+    """The name of a positional argument: its parameter's, or its place in the one that takes the rest."""
+    known = len(positional)
+    return positional[index] if index < known else f"{rest}[{index - known}]"
 
 
 # --- two signatures ----------------------------------------------------------------------------------

@@ -513,6 +513,12 @@ def _has_inf(array: Any) -> bool:
 _FORBIDDEN = {"nan": _has_nan, "inf": _has_inf}
 
 
+def check_callable(fun: Any) -> None:
+    """Raises TypeError for what cannot be called."""
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}")
+
+
 def parameter_names(fun: Callable) -> tuple[list[str], str]:
     """The names of a function's positional parameters, and of the one that takes the rest."""
     signature = _signature(fun)
@@ -543,8 +549,7 @@ def argument_names(fun: Callable, in_tree: Any, options: Options | None) -> Call
                 continue
             inside = "".join(map(str, path[2:]))
             if path[0].idx == 0:
-                index = dynamic[path[1].idx]
-                base = positional[index] if index < len(positional) else f"{rest}[{index - len(positional)}]"
+                base = explain.position_name(positional, rest, dynamic[path[1].idx])
             else:
                 base = str(path[1].key)
             names.append(base + inside)
@@ -610,8 +615,7 @@ def jit(fun: Callable = _unset, /, *, static_argnums: int | Sequence[int] | None
             jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
             donate_argnames=donate_argnames, keep_unused=keep_unused, device=device, backend=backend, inline=inline,
             compiler_options=compiler_options)
-    if not callable(fun):
-        raise TypeError(f"Expected a callable value, got {fun!r}")
+    check_callable(fun)
     if device is not None and backend is not None:
         raise ValueError("can't specify both a device and a backend for jit, got "
                          f"device={device} and backend={backend}")

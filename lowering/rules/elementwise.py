@@ -12,9 +12,9 @@ import numpy as np
 from lowering.rules import lowers, lowers_to
 
 
-def broadcast_operands(ctx: Any, operands: Sequence[Any], shape: tuple[int, ...] | None = None) -> list[Any]:
+def broadcast_operands(ctx: Any, operands: Sequence[Any]) -> list[Any]:
     """All operands at the result's shape."""
-    shape = ctx.aval_out.shape if shape is None else shape
+    shape = ctx.aval_out.shape
     return [
         value if atom.aval.shape == shape else ctx.broadcast(value, atom.aval.shape, shape, atom.aval.dtype)
         for value, atom in zip(operands, ctx.eqn.invars, strict=True)
@@ -198,10 +198,8 @@ def _integer_pow(ctx: Any, x: Any, *, y: int) -> Any:
 @lowers("pow")
 def _pow(ctx: Any, x: Any, y: Any) -> Any:
     out = ctx.aval_out
-    x_aval, y_aval = ctx.avals_in
-    x = ctx.broadcast(x, x_aval.shape, out.shape, x_aval.dtype)
-    y = ctx.broadcast(y, y_aval.shape, out.shape, y_aval.dtype)
-    if y_aval.dtype != out.dtype:
+    x, y = broadcast_operands(ctx, (x, y))
+    if ctx.avals_in[1].dtype != out.dtype:
         y = ctx.convert(y, out.shape, out.dtype)
     return ctx.emit1("stablehlo.power", x, y)
 

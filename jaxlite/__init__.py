@@ -10,70 +10,73 @@ Array([-1.2247448,  0.       ,  1.2247448], dtype=float32)
 
 from __future__ import annotations
 
-from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from jaxlite import dtypes, errors, lax, numpy, tree, tree_util
-from jaxlite.core.array import Array
-from jaxlite.core.config import (
-    check_tracer_leaks,
-    config,
-    debug_infs,
-    debug_nans,
-    default_device,
-    default_matmul_precision,
-    default_prng_impl,
-    enable_checks,
-    enable_x64,
-    explain_cache_misses,
-    log_compiles,
-    numpy_dtype_promotion,
-    numpy_rank_promotion,
-    threefry_partitionable,
-)
-from jaxlite.core.config import check_tracer_leaks as checking_leaks
-from jaxlite.core.config import disable_jit as _disable_jit
-from jaxlite.core.dtypes import float0
-from jaxlite.core.tracing import ensure_compile_time_eval
-from jaxlite.core.values import typeof
-from jaxlite.devices import (
-    block_until_ready,
-    copy_to_host_async,
-    default_backend,
-    device_count,
-    device_get,
-    device_put,
-    devices,
-    effects_barrier,
-    live_arrays,
-    local_device_count,
-    local_devices,
-    process_count,
-    process_index,
-    process_indices,
-)
-from jaxlite.interpreters.compile_report import compile_report
-from jaxlite.interpreters.jit import clear_caches, jit
-from jaxlite.make_jaxpr import ShapeDtypeStruct, eval_shape, make_jaxpr
-from jaxlite.version import __version__
-from lowering import cache as _executables
-from lowering.xla import Device
+from jaxlite.core.lazy import Lazy as _Lazy
+from jaxlite.core.lazy import without_collecting as _without_collecting
+
+with _without_collecting():
+    from jaxlite import dtypes, errors, lax, numpy, tree, tree_util
+    from jaxlite.core.array import Array
+    from jaxlite.core.config import (
+        check_tracer_leaks,
+        config,
+        debug_infs,
+        debug_nans,
+        default_device,
+        default_matmul_precision,
+        default_prng_impl,
+        enable_checks,
+        enable_x64,
+        explain_cache_misses,
+        log_compiles,
+        numpy_dtype_promotion,
+        numpy_rank_promotion,
+        threefry_partitionable,
+    )
+    from jaxlite.core.config import check_tracer_leaks as checking_leaks
+    from jaxlite.core.config import disable_jit as _disable_jit
+    from jaxlite.core.dtypes import float0
+    from jaxlite.core.tracing import ensure_compile_time_eval
+    from jaxlite.core.values import typeof
+    from jaxlite.devices import (
+        block_until_ready,
+        copy_to_host_async,
+        default_backend,
+        device_count,
+        device_get,
+        device_put,
+        devices,
+        effects_barrier,
+        live_arrays,
+        local_device_count,
+        local_devices,
+        process_count,
+        process_index,
+        process_indices,
+    )
+    from jaxlite.interpreters.compile_report import compile_report
+    from jaxlite.interpreters.jit import clear_caches, jit
+    from jaxlite.make_jaxpr import ShapeDtypeStruct, eval_shape, make_jaxpr
+    from jaxlite.version import __version__
+    from lowering import cache as _executables
+    from lowering.xla import Device
 
 _executables.configure(version=lambda: __version__)  # a part of their keys
 
-# Loaded on first use: a program pays for what it uses.
-_LAZY_MODULES = (
-    "core", "stages", "random", "nn", "scipy", "flatten_util", "test_util", "ad_checkpoint",
-    "custom_batching", "custom_derivatives", "debug", "dlpack", "experimental", "extend", "ops", "typing",
+_lazy = _Lazy(
+    __name__,
+    modules=(
+        "core", "stages", "random", "nn", "scipy", "flatten_util", "test_util", "ad_checkpoint",
+        "custom_batching", "custom_derivatives", "debug", "dlpack", "experimental", "extend", "ops", "typing",
+    ),
+    differentiate="jvp linearize vjp fwd_and_bwd grad value_and_grad linear_transpose",
+    jacobians="jacfwd jacrev jacobian hessian",
+    custom_derivatives="custom_jvp custom_vjp custom_gradient closure_convert",
+    ad_checkpoint="checkpoint remat checkpoint_policies",
+    vectorize="vmap",
+    **{"lax.callbacks": "pure_callback"},
 )
-_LAZY_NAMES = {
-    **dict.fromkeys(("jvp", "linearize", "vjp", "fwd_and_bwd", "grad", "value_and_grad", "linear_transpose"), "differentiate"),
-    **dict.fromkeys(("jacfwd", "jacrev", "jacobian", "hessian"), "jacobians"),
-    **dict.fromkeys(("custom_jvp", "custom_vjp", "custom_gradient", "closure_convert"), "custom_derivatives"),
-    **dict.fromkeys(("checkpoint", "remat", "checkpoint_policies"), "ad_checkpoint"),
-    "vmap": "vectorize",
-    "pure_callback": "lax.callbacks",
-}
 
 
 def disable_jit(disable: bool = True) -> _Any:
@@ -82,14 +85,8 @@ def disable_jit(disable: bool = True) -> _Any:
 
 
 def __getattr__(name: str) -> _Any:
-    if name in _LAZY_NAMES:
-        value = getattr(_import_module(f"jaxlite.{_LAZY_NAMES[name]}"), name)
-        globals()[name] = value
-        return value
-    if name in _LAZY_MODULES:
-        return _import_module(f"jaxlite.{name}")
-    raise AttributeError(f"module 'jaxlite' has no attribute {name!r}")
+    return _lazy.load(name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY_NAMES, *_LAZY_MODULES})
+    return _lazy.names()

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from lowering import xla
-from lowering.rules import DECOMPOSITIONS, ELEMENTWISE, EXTENDED, load_rules
+from lowering.rules import DECOMPOSITIONS, ELEMENTWISE, EXTENDED, RULES, find_rule
 
 _ELEMENT_TYPE_TEXT = {
     "bool": "i1", "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16",
@@ -43,7 +43,6 @@ class ModuleBuilder:
 
     def __init__(self, name: str, is_hidden: Callable[[str], bool], platform: str):
         ir = self.ir = xla.ir
-        self.rules = load_rules()
         self.has_extended = False  # whether a value of an extended dtype was met
         self.platform = platform
         self.context = xla.make_context()
@@ -459,7 +458,7 @@ class RuleContext:
     def emit(self, jaxpr: Any, operands: Sequence[Any]) -> list[Any]:
         """Emit all equations of a jaxpr, in order; gives its outputs."""
         builder = self.builder
-        rules, location, type_of, create, ip = builder.rules, builder.location, builder.type_of, self._operation, self.ip
+        location, type_of, create, ip = builder.location, builder.type_of, self._operation, self.ip
         inputs = [*jaxpr.constvars, *jaxpr.invars]
         env: dict[Any, Any] = dict(zip(inputs, operands, strict=True))
         builder.scopes.append(env)
@@ -474,6 +473,9 @@ class RuleContext:
             name = eqn.primitive.name
             self.loc = location(eqn)
             operation = ELEMENTWISE.get(name)
+            if operation is None and name not in RULES:
+                find_rule(name)
+                operation = ELEMENTWISE.get(name)
             if operation is not None:
                 (out,) = eqn.outvars
                 shape = out.aval.shape
@@ -490,7 +492,7 @@ class RuleContext:
                 continue
             self.eqn = eqn
             values = [read(atom) for atom in eqn.invars]
-            rule = rules.get(name)
+            rule = RULES.get(name)
             if builder.has_extended and name in EXTENDED and any(map(_is_extended, eqn.invars)):
                 results: Any = self.inline(EXTENDED[name](self.avals_in, eqn.params).jaxpr, values)
                 results = results if eqn.primitive.multiple_results else results[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 import threading
 from typing import Any
@@ -23,6 +22,8 @@ def configure(**settings: Any) -> None:
 
 
 def _cuda_plugin() -> pathlib.Path | None:
+    import importlib.util  # here as it is not free, and a program that computes nothing does not get here
+
     for version in ("13", "12"):
         try:
             spec = importlib.util.find_spec(f"jax_plugins.xla_cuda{version}")

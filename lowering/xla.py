@@ -11,7 +11,9 @@ load them on first use.
 
 from __future__ import annotations
 
+import atexit
 import functools
+import importlib
 import io
 import os
 import sys
@@ -25,14 +27,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 import jaxlib.version
 import numpy as np
-from jaxlib import _jax, weakref_lru_cache, xla_client
+from jaxlib import _hlo, _jax, weakref_lru_cache
 
 VERSION_TEXT: str = jaxlib.version.__version__
 VERSION: tuple[int, ...] = tuple(int(part) for part in VERSION_TEXT.split(".")[:2])
 if not (0, 10) <= VERSION < (0, 13):
     raise ImportError(f"jaxlite works with jaxlib >= 0.10.2, < 0.13; this environment has jaxlib {VERSION_TEXT}")
 # Everything that another version of may compile a module otherwise.
-VERSIONS = (VERSION_TEXT, xla_client._version)
+VERSIONS = (VERSION_TEXT, _jax.ifrt_version_number)
 KEEPS_BARRIERS = VERSION >= (0, 11)  # XLA:CPU of before drops optimization barriers before it fuses
 
 # --- names that need no adapting ---------------------------------------------------------------------
@@ -53,9 +55,10 @@ SingleDeviceSharding = _jax.SingleDeviceSharding
 GSPMDSharding = _jax.GSPMDSharding
 PjitFunction = _jax.PjitFunction
 PjitFunctionCache = _jax.PjitFunctionCache
-CompileOptions = xla_client.CompileOptions
-DeviceAssignment = xla_client.DeviceAssignment
+CompileOptions = _jax.CompileOptions
+DeviceAssignment = _jax.DeviceAssignment
 XlaRuntimeError = _jax.JaxRuntimeError
+atexit.register(_jax.collect_garbage)  # buffers whose owners are gone, while the clients still stand
 block_until_ready = _jax.batched_block_until_ready
 weak_value_interner = weakref_lru_cache.weak_value_interner
 set_tracer_class = _jax.set_tracer_class
@@ -70,7 +73,7 @@ FastPath = namedtuple(
 )
 
 # C++ asks the sharding for these two.
-_REPLICATED = xla_client.HloSharding.replicate()
+_REPLICATED = _hlo.HloSharding.replicate()
 SingleDeviceSharding._to_xla_hlo_sharding = lambda self, ndim: _REPLICATED  # type: ignore[attr-defined]
 SingleDeviceSharding.memory_kind = property(lambda self: self._memory_kind)  # type: ignore[attr-defined]
 
@@ -79,9 +82,18 @@ SingleDeviceSharding.memory_kind = property(lambda self: self._memory_kind)  # t
 
 def make_cpu_client(num_devices: int | None = None) -> Any:
     """A client for this machine's processor."""
-    if num_devices is None:
-        return xla_client.make_cpu_client()
-    return xla_client.make_cpu_client(num_devices=num_devices)
+    if "jaxlib.xla_client" in sys.modules:  # where custom calls may be waiting for their platform
+        _load_custom_calls()
+    return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=num_devices)
+
+
+def _load_custom_calls() -> Any:
+    """jaxlib's registry of custom calls, with this processor's door open. Few programs need it."""
+    from jaxlib import xla_client
+
+    xla_client.register_custom_call_handler("cpu", _jax.register_custom_call_target)
+    xla_client.register_custom_type_handler("cpu", _jax.register_custom_type)
+    return xla_client
 
 
 def hardware_description(device: Any) -> bytes | None:
@@ -238,9 +250,37 @@ def _load_mlir() -> Any:
     if _registry is None:
         registry = ir.DialectRegistry()
         _jax_mlir_ext.register_dialects(registry)
+        _leave_out_operation_classes()
         _thread_pool = ir.ThreadPool()
         _registry = registry
     return ir
+
+
+# The dialects whose operations occur in our modules, or are looked for by MLIR when it meets one of theirs.
+_DIALECTS = ("builtin", "func", "stablehlo", "chlo", "sdy")
+
+
+def _leave_out_operation_classes() -> None:
+    """Keep MLIR from importing its Python classes of operations, hundreds a dialect: we make operations by name.
+
+    It imports a dialect's module when it first wraps one of its operations, and asks once. It finds an empty one.
+    """
+    from jaxlib.mlir._mlir_libs import _mlir
+
+    for dialect in _DIALECTS:
+        name = f"jaxlib.mlir.dialects.{dialect}"
+        if name not in sys.modules:
+            sys.modules[name] = types.ModuleType(name)
+            try:
+                _mlir.globals._check_dialect_module_loaded(dialect)
+            finally:
+                del sys.modules[name]
+
+
+def load_operation_classes() -> None:
+    """Import those classes after all, for a user who reads a module through MLIR's Python API."""
+    for dialect in _DIALECTS:
+        importlib.import_module(f"jaxlib.mlir.dialects.{dialect}")
 
 
 def make_context() -> Any:
@@ -303,6 +343,7 @@ def register_lapack() -> None:
     """Make LAPACK's custom calls known on the CPU; needed before the first of them runs."""
     from jaxlib import lapack
 
+    xla_client = _load_custom_calls()
     for platform, targets in lapack.registrations().items():
         for name, capsule, api_version in targets:
             xla_client.register_custom_call_target(name, capsule, platform=platform, api_version=api_version)
@@ -311,6 +352,8 @@ def register_lapack() -> None:
 
 def load_plugin(name: str, library: str) -> Any:
     """Load a PJRT plugin's library and return a client for it."""
+    from jaxlib import xla_client
+
     xla_client.load_pjrt_plugin_dynamically(name, library)
     xla_client.initialize_pjrt_plugin(name)
     return xla_client.make_c_api_client(name, {})

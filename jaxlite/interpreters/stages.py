@@ -181,6 +181,7 @@ class Lowered(_Stage):
         if dialect == "hlo":
             return self._lowered.hlo()
         self._check_dialect(dialect)
+        xla.load_operation_classes()
         return self._lowered.module
 
     @staticmethod

@@ -3,43 +3,11 @@
 One module a family: what an operation means is in the file that defines it, how it is lowered in the file of the
 same name in `lowering.rules`.
 """
-from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.core.primitive import register_rule_modules as _register_rule_modules
 from jaxlite.lax.accuracy import AccuracyMode, Tolerance
-from jaxlite.lax.control_flow import (
-    associative_scan,
-    cond,
-    cond_p,
-    custom_linear_solve,
-    custom_root,
-    fori_loop,
-    linear_solve_p,
-    map,
-    platform_dependent,
-    scan,
-    scan_p,
-    switch,
-    while_loop,
-    while_p,
-)
-from jaxlite.lax.convolution import (
-    ConvDimensionNumbers,
-    ConvGeneralDilatedDimensionNumbers,
-    conv,
-    conv_dimension_numbers,
-    conv_general_dilated,
-    conv_general_dilated_local,
-    conv_general_dilated_p,
-    conv_general_dilated_patches,
-    conv_general_permutations,
-    conv_general_shape_tuple,
-    conv_shape_tuple,
-    conv_transpose,
-    conv_transpose_shape_tuple,
-    conv_with_general_padding,
-)
 from jaxlite.lax.dot import (
     DotAlgorithm,
     DotAlgorithmPreset,
@@ -208,40 +176,6 @@ from jaxlite.lax.gather_scatter import (
     scatter_sub,
     scatter_sub_p,
 )
-from jaxlite.lax.parallel import (
-    all_gather,
-    all_gather_p,
-    all_to_all,
-    all_to_all_p,
-    axis_index,
-    axis_index_p,
-    axis_size,
-    pbroadcast,
-    pmax,
-    pmean,
-    pmin,
-    ppermute,
-    ppermute_p,
-    pshuffle,
-    psum,
-    psum_scatter,
-    pswapaxes,
-)
-from jaxlite.lax.program import (
-    composite,
-    dce_sink,
-    dce_sink_p,
-    dtype,
-    shape_as_value,
-    stage,
-    with_sharding_constraint,
-)
-from jaxlite.lax.ragged import (
-    RaggedDotDimensionNumbers,
-    ragged_dot,
-    ragged_dot_general,
-    scaled_dot,
-)
 from jaxlite.lax.reductions import (
     argmax,
     argmax_p,
@@ -263,13 +197,6 @@ from jaxlite.lax.reductions import (
     reduce_sum_p,
     reduce_xor,
     reduce_xor_p,
-)
-from jaxlite.lax.rng import (
-    RandomAlgorithm,
-    rng_bit_generator,
-    rng_bit_generator_p,
-    rng_uniform,
-    rng_uniform_p,
 )
 from jaxlite.lax.shaping import (
     bitcast_convert_type,
@@ -333,53 +260,6 @@ from jaxlite.lax.slicing import (
     slice_in_dim,
     slice_p,
 )
-from jaxlite.lax.sorting import (
-    approx_max_k,
-    approx_min_k,
-    approx_top_k_p,
-    sort,
-    sort_key_val,
-    sort_p,
-    top_k,
-    top_k_p,
-)
-from jaxlite.lax.special import (
-    bessel_i1e,
-    bessel_i1e_p,
-    digamma,
-    digamma_p,
-    erf,
-    erf_inv,
-    erf_inv_p,
-    erf_p,
-    erfc,
-    erfc_p,
-    lgamma,
-    lgamma_p,
-    polygamma,
-    polygamma_p,
-    zeta,
-    zeta_p,
-)
-from jaxlite.lax.special_series import (
-    bessel_i0e,
-    bessel_i0e_p,
-    betainc,
-    igamma,
-    igamma_grad_a,
-    igamma_grad_a_p,
-    igamma_p,
-    igammac,
-    igammac_p,
-    random_gamma_grad,
-    regularized_incomplete_beta_p,
-)
-from jaxlite.lax.tokens import (
-    after_all,
-    after_all_p,
-    create_token,
-    create_token_p,
-)
 from jaxlite.lax.windows import (
     cumlogsumexp,
     cumlogsumexp_p,
@@ -425,8 +305,33 @@ _register_rule_modules(
     "jaxlite.lax.control_flow.solves_rules",
 )
 
+# Loaded on first use. What this file imports itself, most programs need, or arrays have as methods.
+_lazy = _Lazy(
+    __name__,
+    ["linalg"],
+    control_flow="associative_scan cond cond_p custom_linear_solve custom_root fori_loop linear_solve_p map "
+                 "platform_dependent scan scan_p switch while_loop while_p",
+    convolution="ConvDimensionNumbers ConvGeneralDilatedDimensionNumbers conv conv_dimension_numbers conv_general_dilated "
+                "conv_general_dilated_local conv_general_dilated_p conv_general_dilated_patches conv_general_permutations "
+                "conv_general_shape_tuple conv_shape_tuple conv_transpose conv_transpose_shape_tuple "
+                "conv_with_general_padding",
+    parallel="all_gather all_gather_p all_to_all all_to_all_p axis_index axis_index_p axis_size pbroadcast pmax pmean "
+             "pmin ppermute ppermute_p pshuffle psum psum_scatter pswapaxes",
+    program="composite dce_sink dce_sink_p dtype shape_as_value stage with_sharding_constraint",
+    ragged="RaggedDotDimensionNumbers ragged_dot ragged_dot_general scaled_dot",
+    rng="RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p",
+    sorting="approx_max_k approx_min_k approx_top_k_p sort sort_key_val sort_p top_k top_k_p",
+    special="bessel_i1e bessel_i1e_p digamma digamma_p erf erf_inv erf_inv_p erf_p erfc erfc_p lgamma lgamma_p polygamma "
+            "polygamma_p zeta zeta_p",
+    special_series="bessel_i0e bessel_i0e_p betainc igamma igamma_grad_a igamma_grad_a_p igamma_p igammac igammac_p "
+                   "random_gamma_grad regularized_incomplete_beta_p",
+    tokens="after_all after_all_p create_token create_token_p",
+)
+
 
 def __getattr__(name: str) -> _Any:
-    if name == "linalg":  # loaded on first use
-        return _import_module("jaxlite.lax.linalg")
-    raise AttributeError(f"module 'jaxlite.lax' has no attribute {name!r}")
+    return _lazy.load(name)
+
+
+def __dir__() -> list[str]:
+    return _lazy.names()

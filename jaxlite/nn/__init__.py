@@ -1,8 +1,8 @@
 """jaxlite.nn: activations, softmax and its relatives, attention, one-hot codes; `initializers` for weights."""
 
-from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.nn.activations import (
     celu,
     elu,
@@ -34,8 +34,12 @@ from jaxlite.nn.attention import dot_product_attention
 from jaxlite.nn.normalization import log_softmax, logmeanexp, logsumexp, one_hot, softmax, standardize
 from jaxlite.nn.scaled import scaled_matmul
 
+_lazy = _Lazy(__name__, ["initializers"])
+
 
 def __getattr__(name: str) -> _Any:
-    if name == "initializers":  # loaded on first use
-        return _import_module("jaxlite.nn.initializers")
-    raise AttributeError(f"module 'jaxlite.nn' has no attribute {name!r}")
+    return _lazy.load(name)
+
+
+def __dir__() -> list[str]:
+    return _lazy.names()

@@ -1,8 +1,8 @@
 """jaxlite.numpy: NumPy's API on traced and compiled arrays, with JAX's names, dtypes and rules."""
 
-from importlib import import_module as _import_module
 from typing import Any as _Any
 
+from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.numpy.arithmetic import (
     abs,
     absolute,
@@ -143,64 +143,6 @@ from jaxlite.numpy.creation import (
     zeros,
     zeros_like,
 )
-from jaxlite.numpy.differences import (
-    convolve,
-    correlate,
-    diff,
-    ediff1d,
-    gradient,
-    interp,
-    trapezoid,
-    unwrap,
-)
-from jaxlite.numpy.einstein import (
-    einsum,
-    einsum_path,
-)
-from jaxlite.numpy.functional import (
-    allclose,
-    apply_along_axis,
-    apply_over_axes,
-    array_equal,
-    array_equiv,
-    vectorize,
-)
-from jaxlite.numpy.grids import (
-    bartlett,
-    blackman,
-    c_,
-    diag_indices,
-    diag_indices_from,
-    eye,
-    fill_diagonal,
-    fromfunction,
-    geomspace,
-    hamming,
-    hanning,
-    identity,
-    index_exp,
-    indices,
-    ix_,
-    kaiser,
-    linspace,
-    logspace,
-    mask_indices,
-    meshgrid,
-    mgrid,
-    ogrid,
-    r_,
-    ravel_multi_index,
-    s_,
-    tri,
-    tril,
-    tril_indices,
-    tril_indices_from,
-    triu,
-    triu_indices,
-    triu_indices_from,
-    unravel_index,
-    vander,
-)
 from jaxlite.numpy.indexing import (
     put,
     put_along_axis,
@@ -278,21 +220,6 @@ from jaxlite.numpy.manipulation import (
     unstack,
     vsplit,
 )
-from jaxlite.numpy.padding import (
-    pad,
-)
-from jaxlite.numpy.polynomials import (
-    poly,
-    polyadd,
-    polyder,
-    polydiv,
-    polyfit,
-    polyint,
-    polymul,
-    polysub,
-    polyval,
-    roots,
-)
 from jaxlite.numpy.reductions import (
     all,
     amax,
@@ -339,18 +266,6 @@ from jaxlite.numpy.searching import (
 from jaxlite.numpy.selection import (
     where,
 )
-from jaxlite.numpy.sets import (
-    intersect1d,
-    isin,
-    setdiff1d,
-    setxor1d,
-    union1d,
-    unique,
-    unique_all,
-    unique_counts,
-    unique_inverse,
-    unique_values,
-)
 from jaxlite.numpy.sorting import (
     argpartition,
     argsort,
@@ -358,22 +273,6 @@ from jaxlite.numpy.sorting import (
     partition,
     sort,
     sort_complex,
-)
-from jaxlite.numpy.statistics import (
-    average,
-    bincount,
-    corrcoef,
-    cov,
-    histogram,
-    histogram2d,
-    histogram_bin_edges,
-    histogramdd,
-    median,
-    nanmedian,
-    nanpercentile,
-    nanquantile,
-    percentile,
-    quantile,
 )
 from jaxlite.numpy.ufunc_object import (
     frompyfunc,
@@ -463,8 +362,28 @@ from jaxlite.numpy.ufuncs import (
 
 _attach_all()
 
+# Loaded on first use. What this file imports itself, most programs need, or arrays have as methods.
+_lazy = _Lazy(
+    __name__,
+    ["fft", "linalg"],
+    differences="convolve correlate diff ediff1d gradient interp trapezoid unwrap",
+    einstein="einsum einsum_path",
+    functional="allclose apply_along_axis apply_over_axes array_equal array_equiv vectorize",
+    grids="bartlett blackman c_ diag_indices diag_indices_from eye fill_diagonal fromfunction geomspace hamming "
+          "hanning identity index_exp indices ix_ kaiser linspace logspace mask_indices meshgrid mgrid ogrid r_ "
+          "ravel_multi_index s_ tri tril tril_indices tril_indices_from triu triu_indices triu_indices_from "
+          "unravel_index vander",
+    padding="pad",
+    polynomials="poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots",
+    sets="intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values",
+    statistics="average bincount corrcoef cov histogram histogram2d histogram_bin_edges histogramdd median nanmedian "
+               "nanpercentile nanquantile percentile quantile",
+)
+
 
 def __getattr__(name: str) -> _Any:
-    if name in ("linalg", "fft"):  # loaded on first use
-        return _import_module(f"jaxlite.numpy.{name}")
-    raise AttributeError(f"module 'jaxlite.numpy' has no attribute {name!r}")
+    return _lazy.load(name)
+
+
+def __dir__() -> list[str]:
+    return _lazy.names()

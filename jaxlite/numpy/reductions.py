@@ -23,7 +23,7 @@ from jaxlite.numpy import ufuncs
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex
 
 Axis = Any  # None, an int, the name of an axis that vmap binds, or a tuple of those
-_COLLECTIVES = {lax.reduce_sum: lax.psum, lax.reduce_max: lax.pmax, lax.reduce_min: lax.pmin}
+_COLLECTIVES = {lax.reduce_sum: "psum", lax.reduce_max: "pmax", lax.reduce_min: "pmin"}
 
 
 def _refuse_out(name: str, out: Any) -> None:
@@ -116,7 +116,7 @@ def _reduce(name: str, a: Any, axis: Any, keepdims: bool, reducer: Callable, ide
         return result
     if reducer not in _COLLECTIVES:
         raise NotImplementedError(f"Named reductions not implemented for jnp.{name}(): axis={axis!r}")
-    return _COLLECTIVES[reducer](result, names)
+    return getattr(lax, _COLLECTIVES[reducer])(result, names)
 
 
 def _accumulator_dtype(aval: Any, dtype: Any, promote_integers: bool, name: str) -> Any:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, dtype
 _bool = np.dtype(bool)
 
 
-@dataclass(frozen=True)
-class Folds:
+class Folds(NamedTuple):
     """What XLA can do for a ufunc.
 
     reduce: (array, axes) -> array; accumulate: (array, axis) -> array; scatter: a method of `x.at[i]`.

@@ -7,13 +7,16 @@
  [2 1 0]]
 """
 
-from importlib import import_module as _import_module
 from typing import Any as _Any
 
-_MODULES = ("linalg", "optimize", "sparse", "special", "stats")
+from jaxlite.core.lazy import Lazy as _Lazy
+
+_lazy = _Lazy(__name__, ["linalg", "optimize", "sparse", "special", "stats"])
 
 
 def __getattr__(name: str) -> _Any:
-    if name in _MODULES:
-        return _import_module(f"jaxlite.scipy.{name}")
-    raise AttributeError(f"module 'jaxlite.scipy' has no attribute {name!r}")
+    return _lazy.load(name)
+
+
+def __dir__() -> list[str]:
+    return _lazy.names()

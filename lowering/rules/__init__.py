@@ -3,7 +3,7 @@
 A primitive that is one operation on elements is named so with `lowers_to`. Any other has a rule: a function
 `rule(ctx, *operands, **params)` that emits operations through `ctx` (a `lowering.module.RuleContext`) and returns one
 value, or a list of values if the primitive has several results. The files of this folder carry the names of the files
-in `jaxlite/lax` that define the primitives. They load at the first compile.
+in `jaxlite/lax` that define the primitives. They load when a program has a primitive that is not known yet.
 
 A primitive that is easiest said in terms of others has no rule here but a decomposition, registered from
 outside: `decomposition(avals_in, params)` gives the jaxpr that is lowered in its place.
@@ -12,7 +12,6 @@ outside: `decomposition(avals_in, params)` gives the jaxpr that is lowered in it
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -23,8 +22,10 @@ DECOMPOSITIONS: dict[str, Callable] = {}
 EXTENDED: dict[str, Callable] = {}
 HOST_FUNCTIONS: dict[str, Callable] = {}
 
+# The files not loaded yet, last the next one: what everyday programs need comes first.
+_EVERYDAY = ["jit", "dot", "reductions", "shaping", "elementwise"]
+_waiting: list[str] | None = None
 _loading = threading.Lock()
-_loaded = False
 
 
 def lowers(*names: str) -> Callable[[Callable], Callable]:
@@ -64,13 +65,15 @@ def register_host_function(name: str, maker: Callable[[list[Any], dict[str, Any]
     HOST_FUNCTIONS[name] = maker
 
 
-def load_rules() -> dict[str, Callable]:
-    """All rules, by primitive name."""
-    global _loaded
-    if not _loaded:
-        with _loading:
-            if not _loaded:
-                for module in pkgutil.iter_modules(__path__):
-                    importlib.import_module(f"{__name__}.{module.name}")
-                _loaded = True
-    return RULES
+def find_rule(name: str) -> None:
+    """Load files until the primitive is known: has a rule, is an operation on elements, or is to be decomposed."""
+    global _waiting
+    with _loading:
+        if _waiting is None:
+            import pkgutil  # only who compiles pays for it
+
+            others = {module.name for module in pkgutil.iter_modules(__path__)}.difference(_EVERYDAY)
+            _waiting = [*sorted(others, reverse=True), *_EVERYDAY]
+        while _waiting and not (name in RULES or name in ELEMENTWISE or name in DECOMPOSITIONS):
+            importlib.import_module(f"{__name__}.{_waiting[-1]}")
+            _waiting.pop()

@@ -1,0 +1,60 @@
+"""What makes imports short: names of packages that load their module on first use, and no garbage collection."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from typing import Any
+
+
+@contextlib.contextmanager
+def without_collecting() -> Iterator[None]:
+    """Collect no garbage: an import makes little, and all of NumPy would be looked through again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            if not gc.get_freeze_count():  # what was made counts as old from here on, or it would be looked through now
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()
+
+
+class Lazy:
+    """What a package has beside what it imports: the work of its `__getattr__` and `__dir__`.
+
+    Args:
+      package: its name.
+      modules: those of its modules that are loaded when they are named.
+      names: for a module of it, the names it gives the package, in one text.
+
+    A name must not be that of a module too: importing this module would hide it.
+
+    >>> lazy = Lazy("jaxlite.core", ["printer"], aval="ShapedArray AbstractToken")
+    >>> lazy.load("printer").__name__, lazy.load("ShapedArray").__name__
+    ('jaxlite.core.printer', 'ShapedArray')
+    """
+
+    def __init__(self, package: str, modules: Iterable[str] = (), **names: str):
+        self._package = package
+        self._namespace = vars(sys.modules[package])
+        self._modules = frozenset(modules)
+        self._home = {name: module for module, text in names.items() for name in text.split()}
+
+    def load(self, name: str) -> Any:
+        """The value of a name. Raises: AttributeError, if the package has no such name."""
+        if name in self._home:
+            value = self._namespace[name] = getattr(import_module(f"{self._package}.{self._home[name]}"), name)
+            return value
+        if name in self._modules:
+            return import_module(f"{self._package}.{name}")
+        raise AttributeError(f"module {self._package!r} has no attribute {name!r}", name=name, obj=sys.modules[self._package])
+
+    def names(self) -> list[str]:
+        """All names of the package, sorted."""
+        return sorted({*self._namespace, *self._home, *self._modules})

@@ -49,10 +49,11 @@ class ModuleBuilder:
         self.unknown_location = ir.Location.unknown(self.context)
         self._operation = ir.Operation.create
         self._location_cache = xla.location_cache(self.context, is_hidden)
-        self._locations: dict[Any, Any] = {}
+        self.locations: dict[Any, Any] = {}
+        self.attributes: dict[Any, Any] = {}
         self._element_types: dict[Any, Any] = {}
         self._types: dict[Any, Any] = {}
-        self._types_by_aval: dict[Any, Any] = {}
+        self.types_by_aval: dict[Any, Any] = {}
         self._functions: dict[Any, str] = {}
         self._keep_alive: list[Any] = []
         self.host_functions: list[Callable] = []  # that the module calls, by their index
@@ -100,7 +101,7 @@ class ModuleBuilder:
     def type_of(self, aval: Any) -> Any:
         """The MLIR type of an abstract value."""
         try:
-            return self._types_by_aval[aval]
+            return self.types_by_aval[aval]
         except KeyError:
             pass
         if hasattr(aval, "shape"):
@@ -109,22 +110,16 @@ class ModuleBuilder:
             self.has_extended |= dtype is not aval.dtype
         else:  # a token: an array without elements, so that it can pass any boundary
             result = self.tensor_type((0,), np.dtype(bool))
-        self._types_by_aval[aval] = result
+        self.types_by_aval[aval] = result
         return result
 
     # --- locations
 
-    def location(self, eqn: Any) -> Any:
+    def location(self, name: str, traceback: Any) -> Any:
         """Where the user's code made an equation, under the primitive's name."""
-        traceback = eqn.traceback
-        key = (eqn.primitive.name, traceback)
-        try:
-            return self._locations[key]
-        except KeyError:
-            child = self._location_cache.get(traceback) if traceback is not None else None
-            result = self._locations[key] = self.ir.Location.name(
-                eqn.primitive.name, childLoc=child, context=self.context)
-            return result
+        child = self._location_cache.get(traceback) if traceback is not None else None
+        result = self.locations[name, traceback] = self.ir.Location.name(name, childLoc=child, context=self.context)
+        return result
 
     # --- functions
 
@@ -305,8 +300,8 @@ class RuleContext:
 
     def attribute(self, text: str) -> Any:
         """An attribute from its MLIR text, remembered."""
-        cache = self.builder._locations
-        key = ("attribute", text)
+        cache = self.builder.attributes
+        key = text
         try:
             return cache[key]
         except KeyError:
@@ -326,7 +321,7 @@ class RuleContext:
     def i64s(self, values: Sequence[int]) -> Any:
         """`array<i64: 1, 2>`."""
         key = ("i64s", tuple(values))
-        cache = self.builder._locations
+        cache = self.builder.attributes
         try:
             return cache[key]
         except KeyError:
@@ -458,7 +453,8 @@ class RuleContext:
     def emit(self, jaxpr: Any, operands: Sequence[Any]) -> list[Any]:
         """Emit all equations of a jaxpr, in order; gives its outputs."""
         builder = self.builder
-        location, type_of, create, ip = builder.location, builder.type_of, self._operation, self.ip
+        locations, location, create, ip = builder.locations, builder.location, self._operation, self.ip
+        types, type_of = builder.types_by_aval, builder.type_of
         inputs = [*jaxpr.constvars, *jaxpr.invars]
         env: dict[Any, Any] = dict(zip(inputs, operands, strict=True))
         builder.scopes.append(env)
@@ -471,7 +467,7 @@ class RuleContext:
 
         for eqn in jaxpr.eqns:
             name = eqn.primitive.name
-            self.loc = location(eqn)
+            self.loc = loc = locations.get((name, eqn.traceback)) or location(name, eqn.traceback)
             operation = ELEMENTWISE.get(name)
             if operation is None and name not in RULES:
                 find_rule(name)
@@ -488,7 +484,8 @@ class RuleContext:
                         value = self.broadcast(value, aval.shape, shape, aval.dtype)
                     values.append(value)
                 attributes = self.accuracy(**eqn.params) if eqn.params else None
-                env[out] = create(operation, (type_of(out.aval),), values, attributes, None, 0, self.loc, ip).result
+                result_type = types.get(out.aval) or type_of(out.aval)
+                env[out] = create(operation, (result_type,), values, attributes, None, 0, loc, ip).result
                 continue
             self.eqn = eqn
             values = [read(atom) for atom in eqn.invars]

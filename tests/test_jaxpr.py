@@ -186,6 +186,29 @@ def test_equations_know_the_users_line() -> None:
     assert jaxpr.eqns[0].source_line.startswith(f"{__file__}:{f.__code__.co_firstlineno + 1} (")
 
 
+def test_equations_of_a_gradient_name_the_lines_that_they_differentiate() -> None:
+    @jaxlite.custom_vjp
+    def halve(x: Any) -> Any:
+        return x / 2
+
+    def backward(residual: Any, cotangent: Any) -> Any:
+        return (lax.tan(cotangent),)
+
+    halve.defvjp(lambda x: (x / 2, x), backward)
+
+    def f(x: Any) -> Any:
+        y = lax.sin(x)
+        y = halve(y)
+        return lax.exp(y)
+
+    jaxpr = jaxlite.make_jaxpr(jaxlite.grad(f))(1.0).jaxpr
+    lines = [(eqn.primitive.name, int(eqn.source_line.split(":")[1].split()[0])) for eqn in jaxpr.eqns]
+    first, backwards = f.__code__.co_firstlineno, backward.__code__.co_firstlineno
+    assert [(name, line) for name, line in lines if name in ("sin", "cos", "exp", "tan")] == [
+        ("sin", first + 1), ("cos", first + 1), ("exp", first + 3), ("tan", backwards + 1)]
+    assert [line for name, line in lines if name == "mul"] == [first + 3, first + 1]
+
+
 def test_time_of_tracing_is_linear() -> None:
     def f(x: Any) -> Any:
         for _ in range(30_000):

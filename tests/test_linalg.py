@@ -373,6 +373,20 @@ def test_determinants(rng):
     assert np.isfinite(linalg.slogdet(np.eye(50, dtype=f32) * 1e-5).logabsdet)  # where det itself underflows
 
 
+@pytest.mark.parametrize("dtype", [f32, np.complex64])
+def test_gradient_of_the_determinant_is_the_cofactors_at_any_rank(rng, dtype):
+    def cofactors(a):
+        indices = range(len(a))
+        return [[(-1) ** (i + j) * np.linalg.det(np.delete(np.delete(a, i, 0), j, 1)) for j in indices] for i in indices]
+
+    products = [draw(rng, 4, rank, dtype=dtype) @ draw(rng, rank, 4, dtype=dtype) for rank in (4, 3, 2, 1)]
+    first_column_zero = products[0] * np.array([0, 1, 1, 1], f32)
+    gradient = jaxlite.jit(jaxlite.vmap(jaxlite.grad(linalg.det, holomorphic=dtype != f32)))
+    for batch in ([products[0]] * 5, [*products, first_column_zero]):
+        for a, found in zip(batch, gradient(np.stack(batch)), strict=True):
+            np.testing.assert_allclose(found, cofactors(a.astype(np.complex128)), atol=2e-4 * max(1, abs(a).max()) ** 3)
+
+
 @pytest.mark.parametrize(("left", "right"), [((3, 3), (3,)), ((3, 3), (3, 2)), ((2, 3, 3), (3,)), ((2, 3, 3), (3, 2)),
                                              ((3, 3), (2, 3, 2)), ((2, 1, 3, 3), (4, 3, 2)), ((3, 3), (4, 2, 3, 1))])
 def test_solve_broadcasts(left, right, rng):

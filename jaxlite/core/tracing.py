@@ -39,6 +39,16 @@ class Trace:
         with set_trace(self):
             return self.process(primitive, args, params)
 
+    # An equation carries the traceback of the place in the user's code that it comes from. Taking one is a good part of
+    # the price of recording, so what makes several equations for one place takes one for all of them.
+
+    def pin(self, traceback: Any) -> None:
+        """Say where the equations come from that are recorded from now on; None: each from where it is recorded."""
+
+    def pin_here(self) -> bool:
+        """Pin to the place that is running, unless there is a pin. If this gives True, remove it with `pin(None)`."""
+        return False
+
 
 class _State(threading.local):
     """Per thread: the current trace, and the named axes in scope."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.batching import Axis, batch_flat, batch_jaxpr, bring, bring_to_front
 from jaxlite.interpreters.jvp import Zero, instantiate, tangent_aval, zero_for
@@ -159,6 +160,7 @@ def _custom_linear_aval(*avals: Any, num_residuals: int, bwd: Callable, out_aval
 def _custom_linear_transpose(cotangents: Sequence[Any], *operands: Any, num_residuals: int, bwd: Callable,
                              out_avals: tuple[Any, ...]) -> list[Any]:
     residuals, linear = operands[:num_residuals], operands[num_residuals:]
+    state.trace.pin(None)  # the function's lines are the user's
     outs = bwd(residuals, cotangents)
     return [None] * num_residuals + [out if is_linear(operand) else None for out, operand in zip(outs, linear, strict=True)]
 

@@ -151,6 +151,12 @@ class JVPTrace(Trace):
         load_rules()
         self.parent = self.inner = parent
 
+    def pin(self, traceback: Any) -> None:
+        self.inner.pin(traceback)
+
+    def pin_here(self) -> bool:
+        return self.inner.pin_here()
+
     def rule(self, primitive: Any) -> Callable:
         """What maps primals and tangents of a primitive's operands to those of its results."""
         return jvp_rule(primitive)
@@ -165,25 +171,32 @@ class JVPTrace(Trace):
         return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        primals, tangents = [], []
-        active = False
+        primals: list[Any] = []
+        tangents: list[Any] = []
+        passive: list[int] = []
         for arg in args:
             if type(arg) is JVPTracer and arg._trace is self:
                 primals.append(arg.primal)
                 tangents.append(arg.tangent)
-                active = True
             else:
+                passive.append(len(primals))
                 primals.append(arg)
                 tangents.append(None)
-        if not active:
+        if len(passive) == len(primals):
             return self.parent.apply(primitive, args, params)
-        tangents = [zero_for(primal) if tangent is None else tangent
-                    for primal, tangent in zip(primals, tangents, strict=True)]
-        with set_trace(self.inner):
-            primal_out, tangent_out = self.rule(primitive)(primals, tangents, **params)
+        for index in passive:
+            tangents[index] = zero_for(primals[index])
+        rule, inner = self.rule(primitive), self.inner
+        pinned = primitive.linearize is None and inner.pin_here()  # else code of the user's may run in the rule
+        try:
+            with set_trace(inner):
+                primal_out, tangent_out = rule(primals, tangents, **params)
+        finally:
+            if pinned:
+                inner.pin(None)
         if primitive.multiple_results:
             return [self.join(primal, tangent) for primal, tangent in zip(primal_out, tangent_out, strict=True)]
-        return self.join(primal_out, tangent_out)
+        return primal_out if type(tangent_out) is Zero else JVPTracer(self, primal_out, tangent_out)
 
 
 def jvp_rule(primitive: Any) -> Callable:

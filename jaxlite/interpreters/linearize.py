@@ -28,6 +28,16 @@ class _SplitTrace(Trace):
         super().__init__()
         self.parent, self.tangents = parent, tangents
 
+    def pin(self, traceback: Any) -> None:
+        self.parent.pin(traceback)
+        self.tangents.pin(traceback)
+
+    def pin_here(self) -> bool:
+        if not self.tangents.pin_here():
+            return False
+        self.parent.pin(self.tangents.pinned)
+        return True
+
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         tangents = self.tangents
         for arg in args:

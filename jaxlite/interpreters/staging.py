@@ -19,7 +19,7 @@ from jaxlite.core.tracing import Trace, Tracer, set_trace
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 
 _traceback = source.current_traceback
-_new_tracer = object.__new__
+_new = object.__new__
 
 
 class StagedTracer(Tracer):
@@ -56,7 +56,7 @@ class StagedTracer(Tracer):
 class StagingTrace(Trace):
     """Records equations. `constvars` stand for the concrete values, and outer tracers, that it met."""
 
-    __slots__ = ("eqns", "invars", "_constants", "effects")
+    __slots__ = ("eqns", "invars", "_constants", "effects", "pinned")
 
     def __init__(self, debug_info: DebugInfo | None = None):
         super().__init__(debug_info)
@@ -64,6 +64,16 @@ class StagingTrace(Trace):
         self.invars: list[Var] = []
         self._constants: dict[int, tuple[Any, Var]] = {}  # no tracers here: their cycle would keep the values
         self.effects = no_effects
+        self.pinned: Any = None  # the traceback of the next equations, instead of their own
+
+    def pin(self, traceback: Any) -> None:
+        self.pinned = traceback
+
+    def pin_here(self) -> bool:
+        if self.pinned is not None:
+            return False
+        self.pinned = _traceback()
+        return True
 
     def new_arg(self, aval: Any) -> StagedTracer:
         """A tracer for an input of the program."""
@@ -72,7 +82,7 @@ class StagingTrace(Trace):
         return self._tracer(var)
 
     def _tracer(self, var: Var | Literal) -> StagedTracer:
-        tracer = _new_tracer(StagedTracer)
+        tracer = _new(StagedTracer)
         tracer._trace, tracer.aval, tracer.atom = self, var.aval, var
         return tracer
 
@@ -124,16 +134,19 @@ class StagingTrace(Trace):
         out, effects = primitive.abstract_eval(avals, params)
         if primitive.multiple_results:
             outvars = [Var(aval) for aval in out]
-            self.eqns.append(JaxprEqn(primitive, invars, outvars, params, effects, _traceback()))
+            self.eqns.append(JaxprEqn(primitive, invars, outvars, params, effects, self.pinned or _traceback()))
             if effects:
                 self.effects |= effects
             return [self._tracer(var) for var in outvars]
-        var = Var(out)
-        self.eqns.append(JaxprEqn(primitive, invars, [var], params, effects, _traceback()))
+        # Most equations are made here: without the calls of three constructors.
+        var, eqn, tracer = _new(Var), _new(JaxprEqn), _new(StagedTracer)
+        var.aval = tracer.aval = out
+        eqn.primitive, eqn.params, eqn.effects, eqn.traceback = primitive, params, effects, self.pinned or _traceback()
+        eqn.invars, eqn.outvars = invars, [var]
+        tracer._trace, tracer.atom = self, var
+        self.eqns.append(eqn)
         if effects:
             self.effects |= effects
-        tracer = _new_tracer(StagedTracer)
-        tracer._trace, tracer.aval, tracer.atom = self, out, var
         return tracer
 
     def origins(self, var: Var) -> tuple[list[int], list[JaxprEqn]]:
@@ -148,13 +161,10 @@ class StagingTrace(Trace):
     def finish(self, outs: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
         """The program with these outputs, and the values of its constvars."""
         outvars = [self.atom(out) for out in outs]
-        read = set(outvars)
+        read = set(outvars).union(*[eqn.invars for eqn in self.eqns])
         for eqn in self.eqns:
-            read.update(eqn.invars)
-        for eqn in self.eqns:
-            for index, var in enumerate(eqn.outvars):
-                if var not in read:
-                    eqn.outvars[index] = DropVar(var.aval)
+            if not read.issuperset(eqn.outvars):
+                eqn.outvars = [var if var in read else DropVar(var.aval) for var in eqn.outvars]
         constants = [(var, value) for value, var in self._constants.values() if var in read]
         self.alive = False
         jaxpr = Jaxpr([var for var, _ in constants], self.invars, outvars, self.eqns, self.effects, self.debug_info)

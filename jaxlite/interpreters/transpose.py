@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from jaxlite.core.primitive import NoRule, Primitive
+from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.jvp import Zero, add_any_p, add_tangents, instantiate, tangent_aval
 from jaxlite.interpreters.staging import hoist_consts, trace_to_jaxpr
@@ -48,48 +49,43 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
       cotangents: for the outputs; may be `Zero`.
     Returns: for each invar its cotangent, `Zero` where none arrives and for the non-linear ones.
     """
-    values: dict[Var, Any] = {}
-    linear: set[Any] = set()
-    for var, value in zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True):
-        if type(value) is Linear:
-            linear.add(var)
-        else:
-            values[var] = value
+    values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
+    linear: set[Any] = {var for var, value in values.items() if type(value) is Linear}
 
-    def read(atom: Any) -> Any:
-        if type(atom) is Literal:
-            return atom.val
-        return Linear(atom.aval) if atom in linear else values[atom]
+    def read(atoms: list[Any]) -> list[Any]:
+        return [atom.val if type(atom) is Literal else values[atom] for atom in atoms]
 
     pending = []
     for eqn in jaxpr.eqns:  # what does not depend on linear inputs is computed forwards
         if linear.isdisjoint(eqn.invars):
-            outs = eqn.primitive.bind(*map(read, eqn.invars), **eqn.params)
+            outs = eqn.primitive.bind(*read(eqn.invars), **eqn.params)
             values.update(zip(eqn.outvars, outs if eqn.primitive.multiple_results else [outs], strict=True))
         else:
-            linear.update(var for var in eqn.outvars if not isinstance(var, DropVar))
+            for var in eqn.outvars:
+                linear.add(var)
+                values[var] = Linear(var.aval)
             pending.append(eqn)
 
-    found: dict[Var, Any] = {}
+    found: dict[Any, Any] = {}
 
-    def add(atom: Any, cotangent: Any) -> None:
-        if cotangent is None or type(cotangent) is Zero or type(atom) is Literal or atom not in linear:
-            return
-        found[atom] = add_tangents(found[atom], cotangent) if atom in found else cotangent
+    def add(atoms: Sequence[Any], cotangents: Sequence[Any]) -> None:
+        for atom, cotangent in zip(atoms, cotangents, strict=True):
+            if cotangent is not None and atom in linear and type(cotangent) is not Zero:
+                found[atom] = add_any_p.bind(found[atom], cotangent) if atom in found else cotangent
 
-    for atom, cotangent in zip(jaxpr.outvars, cotangents, strict=True):
-        add(atom, cotangent)
-    for eqn in reversed(pending):
-        incoming = [found.pop(var, None) for var in eqn.outvars]
-        if all(each is None for each in incoming):
-            continue
-        incoming = [Zero(tangent_aval(var.aval)) if each is None else each
-                    for var, each in zip(eqn.outvars, incoming, strict=True)]
-        operands = [read(atom) for atom in eqn.invars]
-        rule = transpose_rule(eqn.primitive)
-        outgoing = rule(incoming if eqn.primitive.multiple_results else incoming[0], *operands, **eqn.params)
-        for atom, cotangent in zip(eqn.invars, outgoing, strict=True):
-            add(atom, cotangent)
+    add(jaxpr.outvars, cotangents)
+    trace = state.trace
+    try:
+        for eqn in reversed(pending):
+            primitive, outvars = eqn.primitive, eqn.outvars
+            if found.keys().isdisjoint(outvars):
+                continue
+            incoming: Any = [found.pop(var) if var in found else Zero(tangent_aval(var.aval)) for var in outvars]
+            trace.pin(eqn.traceback)  # the user's line that is pulled back through
+            rule = primitive.transpose or transpose_rule(primitive)
+            add(eqn.invars, rule(incoming if primitive.multiple_results else incoming[0], *read(eqn.invars), **eqn.params))
+    finally:
+        trace.pin(None)
     return [found.get(var, Zero(tangent_aval(var.aval))) for var in jaxpr.invars]
 
 

@@ -67,7 +67,15 @@ def api(*static: str) -> Callable[[F], F]:
 
             def wrapper(*args: Any, **kwargs: Any) -> Any:
                 try:
-                    return call(*args, **kwargs) if state.trace is eager_trace else fun(*args, **kwargs)
+                    trace = state.trace
+                    if trace is eager_trace:
+                        return call(*args, **kwargs)
+                    pinned = trace.pin_here()
+                    try:
+                        return fun(*args, **kwargs)
+                    finally:
+                        if pinned:
+                            trace.pin(None)
                 except Exception as error:
                     if not (isinstance(error, ValueError) and str(error).startswith("Non-hashable static")):
                         hide_own_frames(error)
@@ -204,6 +212,8 @@ def _promoter(adjust: Callable[[Any, bool], tuple[Any, bool]], doc: str) -> Call
             else:
                 check_arrays(name, *args)
                 return promote(name, *unwrapped(args))
+        if adjust is _standard and len(avals) == 2 and avals[0] is avals[1]:
+            return args
         key = (adjust, *avals, trace_context())
         plan = _plans.get(key)
         if plan is None:
@@ -224,7 +234,9 @@ def _apply(arg: Any, dtype: Any, weak: bool, shape: Any, dimensions: tuple[int, 
     if type(arg) in _SCALARS and not weak and state.trace is not eager_trace:
         return scalar(arg, dtype)
     arg = shaping.convert(arg, dtype, weak)
-    return arg if shape is None else shaping.broadcast_in_dim(arg, shape, dimensions)
+    if shape is None:
+        return arg
+    return shaping.broadcast_in_dim_p.bind(arg, shape=shape, broadcast_dimensions=dimensions, sharding=None)
 
 
 _SCALARS = frozenset((bool, int, float, complex))
@@ -296,17 +308,22 @@ def canonical_axes(axis: Any, rank: int) -> tuple[int, ...]:
 
     Raises: ValueError for axes out of range or named twice.
     """
-    if type(axis) in _PLAIN_AXES:
+    if are_plain_axes(axis):
         return _remembered_axes(axis, rank)
     return _make_axes(axis if isinstance(axis, (tuple, list)) else (axis,), rank)
 
 
-_PLAIN_AXES = (int, type(None))
+_INT = frozenset((int,))
+
+
+def are_plain_axes(axis: Any) -> bool:
+    """Whether an axis argument is None, an int or a tuple of ints, and no True, NumPy integer or name."""
+    return type(axis) is int or axis is None or (type(axis) is tuple and _INT.issuperset(map(type, axis)))
 
 
 @functools.lru_cache(1024)
-def _remembered_axes(axis: int | None, rank: int) -> tuple[int, ...]:
-    return tuple(range(rank)) if axis is None else _make_axes((axis,), rank)
+def _remembered_axes(axis: int | tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
+    return tuple(range(rank)) if axis is None else _make_axes(axis if isinstance(axis, tuple) else (axis,), rank)
 
 
 def _make_axes(axes: Any, rank: int) -> tuple[int, ...]:

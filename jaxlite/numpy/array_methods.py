@@ -58,7 +58,7 @@ def _operator(name: str, function: Callable, reflected: bool = False) -> Callabl
     if reflected:
 
         def method(self: Any, other: Any) -> Any:
-            if type(other) not in accepted and not isinstance(other, Tracer):
+            if not isinstance(other, Tracer) and type(other) not in accepted:
                 other = _operand(other, name)
                 if other is NotImplemented:
                     return other
@@ -66,7 +66,7 @@ def _operator(name: str, function: Callable, reflected: bool = False) -> Callabl
     else:
 
         def method(self: Any, other: Any) -> Any:
-            if type(other) not in accepted and not isinstance(other, Tracer):
+            if not isinstance(other, Tracer) and type(other) not in accepted:
                 other = _operand(other, name)
                 if other is NotImplemented:
                     return other

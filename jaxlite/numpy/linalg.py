@@ -16,6 +16,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
+from jaxlite.custom_derivatives import custom_jvp
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.lax import shaping
 from jaxlite.numpy import arithmetic, indexing, linear, manipulation, reductions, selection, ufuncs
@@ -319,8 +320,41 @@ def det(a: Any) -> Any:
     if size == 3:
         first, second, third = (lax.mul(entry(0, k), minor(*[j for j in range(3) if j != k])) for k in range(3))
         return lax.add(lax.sub(first, second), third)
+    return _det_by_lu(a)
+
+
+def _lu_and_det(a: Any) -> tuple[Any, Any]:
     factors, pivots, _ = lax_linalg.lu(a)
-    return lax.mul(reductions.prod(_diagonal_of(factors), axis=-1), _swaps_sign(pivots, a))
+    return factors, lax.mul(reductions.prod(_diagonal_of(factors), axis=-1), _swaps_sign(pivots, a))
+
+
+@custom_jvp
+def _det_by_lu(a: Any) -> Any:
+    return _lu_and_det(a)[1]
+
+
+@_det_by_lu.defjvp
+def _det_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
+    """The derivative along g is sum(cofactors * g), also where a is singular."""
+    (a,), (g,) = primals, tangents
+    factors, determinant = _lu_and_det(a)
+    singular = arithmetic.equal(_diagonal_of(factors), 0).any()
+    cofactors = lax.cond(singular, _cofactors_of_singular, _cofactors, a, determinant)
+    return determinant, reductions.sum(lax.mul(cofactors, g), axis=(-2, -1))
+
+
+def _cofactors(a: Any, determinant: Any) -> Any:
+    return arithmetic.multiply(_expand(determinant, -2, -1), manipulation.matrix_transpose(inv(a)))
+
+
+def _cofactors_of_singular(a: Any, determinant: Any) -> Any:
+    """From a = u s v: the adjugate of a product is that of its factors in reverse, and for a unitary matrix it is its
+    determinant times its adjoint. That of s has on its diagonal the products of the other singular values."""
+    u, values, v = lax_linalg.svd(a)
+    size = aval_of(values).shape[-1]
+    others = reductions.prod(selection.where(_eye(size, dtypes.bool_), 1, _expand(values, -2)), axis=-1)
+    scale = arithmetic.multiply(_expand(lax.mul(_det_by_lu(u), _det_by_lu(v)), -1), others)
+    return linear.matmul(_columns_scaled(ufuncs.conj(u), scale), ufuncs.conj(v))
 
 
 @api("method")

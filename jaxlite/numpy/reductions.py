@@ -20,7 +20,7 @@ from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import ufuncs
-from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex
+from jaxlite.numpy.api import api, are_plain_axes, as_array, canonical_axes, check_arrays, is_complex
 
 Axis = Any  # None, an int, the name of an axis that vmap binds, or a tuple of those
 _COLLECTIVES = {lax.reduce_sum: "psum", lax.reduce_max: "pmax", lax.reduce_min: "pmin"}
@@ -98,7 +98,7 @@ def _is_name(axis: Any) -> bool:
 
 def _split_axes(axis: Any, rank: int) -> tuple[tuple[int, ...], tuple[Any, ...]]:
     """The axes of the array, and the named axes, that an axis argument says."""
-    if type(axis) is int or axis is None:
+    if are_plain_axes(axis):
         return canonical_axes(axis, rank), ()
     each = axis if isinstance(axis, (tuple, list)) else (axis,)
     names = tuple(one for one in each if _is_name(one))
@@ -164,6 +164,10 @@ def sum(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims
     Array([4, 6], dtype=int32)
     """
     _refuse_out("sum", out)
+    return _sum(a, axis, dtype, keepdims, initial, where, promote_integers)
+
+
+def _sum(a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any, promote_integers: bool) -> Any:
     return _total("sum", a, axis, dtype, keepdims, initial, where, promote_integers, lax.reduce_sum, ufuncs.add, 0)
 
 
@@ -317,7 +321,7 @@ def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any, name: str =
     computation, result_dtype = _mean_dtypes(name, a, dtype)
     own, names = _split_axes(axis, aval_of(a).ndim)
     axes = own + names
-    total = sum(shaping.convert(a, computation, False), axis=axes, keepdims=keepdims, where=where)
+    total = _sum(shaping.convert(a, computation, False), axes, None, keepdims, None, where, True)
     result = _divide(total, _count(a, axes, where, keepdims, computation))
     return shaping.convert(result, result_dtype, False)
 
@@ -336,7 +340,7 @@ def _variance(a: Any, ddof: Any, mean: Any, where: Any, axis: Any, dtype: Any, k
         squares = lax.real(lax.mul(deviations, lax.conj(deviations)))
     else:
         squares = lax.square(deviations)
-    total = sum(squares, axis=axes, keepdims=keepdims, where=where)
+    total = _sum(squares, axes, None, keepdims, None, where, True)
     dtype = aval_of(total).dtype
     count = _count(a, axes, where, keepdims, dtype)
     freedom = lax.sub(shaping.convert(count, dtype, False), shaping.convert(ddof, dtype, False)) \

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any as _Any
 
+from jaxlite.core.collector import seldom_collecting as _seldom_collecting
 from jaxlite.core.lazy import Lazy as _Lazy
-from jaxlite.core.lazy import without_collecting as _without_collecting
 
-with _without_collecting():
+with _seldom_collecting:
     from jaxlite import dtypes, errors, lax, numpy, tree, tree_util
     from jaxlite.core.array import Array
     from jaxlite.core.config import (

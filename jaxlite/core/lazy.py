@@ -1,28 +1,11 @@
-"""What makes imports short: names of packages that load their module on first use, and no garbage collection."""
+"""Names of packages that load their module on first use: a program pays for what it uses."""
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
-
-
-@contextlib.contextmanager
-def without_collecting() -> Iterator[None]:
-    """Collect no garbage: an import makes little, and all of NumPy would be looked through again and again."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            if not gc.get_freeze_count():  # what was made counts as old from here on, or it would be looked through now
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
 
 
 class Lazy:

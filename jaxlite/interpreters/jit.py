@@ -24,6 +24,7 @@ import numpy as np
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, errors, source
 from jaxlite.core.aval import typematch
+from jaxlite.core.collector import seldom_collecting
 from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, eval_jaxpr
 from jaxlite.core.primitive import Primitive
@@ -160,9 +161,10 @@ class Program:
         for const in self.closed.consts:
             if isinstance(const, Tracer):
                 raise errors.UnexpectedTracerError(const)
-        lowered = execution.lower_jaxpr(self.closed, self.name, platform, donated=self.donated,
-                                        keep_unused=self.options.keep_unused, result_names=_result_names(self.out_tree),
-                                        argument_names=self.debug_info.arg_names)
+        with seldom_collecting:
+            lowered = execution.lower_jaxpr(self.closed, self.name, platform, donated=self.donated,
+                                            keep_unused=self.options.keep_unused, result_names=_result_names(self.out_tree),
+                                            argument_names=self.debug_info.arg_names)
         if lowered.unusable:
             _warn("Some donated buffers were not usable: " + ", ".join(aval.str_short() for aval in lowered.unusable)
                   + ". No result has their type; do not donate them.")
@@ -395,7 +397,7 @@ class _Jitted:
             outs, out_tree = flatten_outputs(fun(*args, **kwargs), debug)
             return outs
 
-        with progress.Stage(self.name, "tracing"):
+        with progress.Stage(self.name, "tracing"), seldom_collecting:
             jaxpr, consts = trace_to_jaxpr(flat, avals, debug)
         donated = _donated(in_tree, options, static)
         return Program(ClosedJaxpr(jaxpr, consts), in_tree, out_tree, self.name, donated, options,

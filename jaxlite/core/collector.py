@@ -1,0 +1,45 @@
+"""Fewer garbage collections while many objects are made that live: an import, a trace, a lowering.
+
+Python looks for garbage whenever objects enough are new, from time to time among all that there are. Nearly all of what
+tracing makes stays, so that such a search finds nothing, and costs the more the longer the program is: tracing would take
+more than linear time.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+_SELDOM = (100_000, 50, 1_000)  # new objects, and collections of the young per one of the middle-aged and of all
+_FEW = 1_000  # Python freezes some objects of its own
+_lock = threading.Lock()
+
+
+class _SeldomCollecting:
+    """A context manager. Inside, and in all threads, collections are rare. What was made then counts as old."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._before = gc.get_threshold()
+
+    def __enter__(self) -> None:
+        with _lock:
+            self._users += 1
+            if self._users == 1:
+                self._before = gc.get_threshold()
+                if self._before[0]:  # else the user has switched collections off in this way
+                    gc.set_threshold(*_SELDOM)
+
+    def __exit__(self, *error: Any) -> None:
+        with _lock:
+            self._users -= 1
+            if not self._users:
+                if gc.get_threshold() == _SELDOM:
+                    gc.set_threshold(*self._before)
+                if gc.get_freeze_count() < _FEW:  # the user has frozen nothing: this moves all to the oldest generation
+                    gc.freeze()
+                    gc.unfreeze()
+
+
+seldom_collecting = _SeldomCollecting()

@@ -706,5 +706,5 @@ OURS_ALONE: dict[str, Program] = {
 QUICK = (
     "transformer step, 6 layers", "transformer step, 12 layers", "transformer step, 48 layers", "RK4 gradient, 5 steps",
     "RK4 gradient, 20 steps", "RK4 gradient, 100 steps", "springs gradient, 20 steps", "RK4 forward, 20 steps",
-    "n-body gradient, unrolled", "corner detector", "cart-pole", "k-means",
+    "k-means",
 )  # fmt: skip

@@ -2,17 +2,24 @@
 
 Every row is the same program text on both sides. The sides take turns in fresh processes, several rounds, so that drift
 of the machine meets both; a row's ratio is the best time of jaxlite over the best time of JAX, over all rounds. A row
-that misses its bar, or nearly does, is measured as many rounds again, on both sides. Both sides must have the same
-jaxlib, or the comparison would be of two XLAs.
+that misses its bar by what noise may do, or nearly does, is measured as many rounds again, on both sides. Both sides must
+have the same jaxlib, or the comparison would be of two XLAs. The bars stand in `benchmarks/bars.py`, those of the fusion
+barriers in `benchmarks/fusion.py`. Some are for a figure that is made of several rows: how time per equation grows, what
+importing costs above what it stands on, what threads gain.
 
-    python -m benchmarks.run                            everything, about ten minutes
-    python -m benchmarks.run --quick                    everything, coarsely, below two minutes
+    python -m benchmarks.run                            everything but fusion, about twenty minutes
+    python -m benchmarks.run --quick                    the same, coarsely, below two minutes
     python -m benchmarks.run --only eager --rows 'at'   the eager rows whose name has "at"
-    python -m benchmarks.run --write                    also writes benchmarks/RESULTS.md
+    python -m benchmarks.run --write                    also writes benchmarks/RESULTS.md and draws docs/benchmarks.png
+    python -m benchmarks.run --chart                    draws that picture again from the results, measures nothing
     python -m benchmarks.run --jax-twice                JAX against itself: ratios near 1, or the machine is too noisy
     python -m benchmarks.run --only fusion --rows RK4 --reasons --jax-python .venv-jax-latest/bin/python
 
 The last one measures the fusion barriers, on demand alone: it needs jaxlib >= 0.11 on both sides.
+
+A quick run has all rows of all groups, but one round of short samples, and measures nothing again: a row that misses its
+bar by little may be noise. The curve has 3,000 and 100,000 equations alone, JAX's 3,000; of the fusion programs there are
+those of `latency_programs.QUICK`.
 """
 
 from __future__ import annotations
@@ -34,7 +41,11 @@ from benchmarks.sides import ROOT, Measured, Side
 
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 CHART = ROOT / "docs" / "benchmarks.png"
-ROUNDS = {"quick": 2, "full": 5}
+ROUNDS = {"quick": 1, "full": 5}
+MORE_ROUNDS = {  # few samples, or noise between processes
+    ("quick", "import"): 2,
+    **{("full", group): 10 for group in ("import", "warm start", "run")},
+}
 TITLE, FUSION_TITLE = "# jaxlite beside JAX", "# Fusion barriers, with the newest jaxlib"  # the chapters of the results
 JAX_TWICE_BAR = 1.05
 
@@ -56,9 +67,7 @@ def compare(sides: tuple[Side, Side], group: str, effort: str, rows: str) -> tup
     """One group, the sides taking turns; who goes first alternates. What is close to its bar gets as many rounds more."""
     table: dict[str, Pair] = {}
     missing = ["", ""]
-    rounds = ROUNDS[effort]
-    if effort == "full" and group in ("import", "warm start", "run"):  # few samples, or noise between processes
-        rounds *= 2
+    rounds = MORE_ROUNDS.get((effort, group), ROUNDS[effort])
     noise_only = sides[0].module == sides[1].module  # JAX and itself: what the noise may make of 1
 
     def judged() -> tuple[list[Verdict], list[Figure]]:
@@ -66,7 +75,7 @@ def compare(sides: tuple[Side, Side], group: str, effort: str, rows: str) -> tup
         verdicts = [Verdict(group, name, pair, bars[name]) for name, pair in table.items()]
         return verdicts, [] if noise_only else figures(group, table)
 
-    for turn in range(2 * rounds):
+    for turn in range(rounds if effort == "quick" else 2 * rounds):
         if turn == rounds:
             verdicts, made = judged()
             close = {row for each in [*verdicts, *made] if each.close for row in each.rows}
@@ -138,8 +147,12 @@ def main() -> None:
     parser.add_argument("--rows", default="", help="regular expression: only the rows whose name it finds")
     parser.add_argument("--write", action="store_true", help="write the tables to benchmarks/RESULTS.md")
     parser.add_argument("--reasons", action="store_true", help="list the fusion barriers under the table of that group")
+    parser.add_argument("--chart", action="store_true", help="draw docs/benchmarks.png from the results, and measure nothing")
     parser.add_argument("--jax-twice", action="store_true", help="JAX on both sides, to see the noise")
     options = parser.parse_args()
+    if options.chart:
+        draw_chart()
+        return
 
     jax = jax_side(options.jax_python)
     ours = Side("JAX too", jax.python, "jax") if options.jax_twice else Side("jaxlite", sys.executable, "jaxlite")
@@ -187,7 +200,12 @@ def write(title: str, parts: list[str]) -> None:
     chapters[title] = "\n".join(parts).strip("\n")
     RESULTS.write_text("\n\n".join(f"{name}\n\n{text}" for name, text in chapters.items() if text) + "\n")
     print(f"written: {RESULTS.relative_to(ROOT)}")
-    print(chart.draw(RESULTS, CHART))
+    draw_chart()
+
+
+def draw_chart() -> None:
+    reason = chart.draw(RESULTS, CHART)
+    print(f"no chart: {reason}" if reason else f"written: {CHART.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

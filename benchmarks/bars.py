@@ -20,7 +20,7 @@ GROUPS: dict[str, tuple[str, float | None]] = {
     "lower": ("`.lower()`, per equation", 0.3),
     "curve": ("CPU time of the same two, per equation, up to 100,000 equations, with the garbage collector on", None),
     "compile": ("`.compile()`", 1.05),
-    "concurrent compile": ("`.compile()` of as many functions as the machine has cores", None),
+    "concurrent compile": ("`.compile()` in as many threads as cores; hashing, to see if they were free", None),
     "run": ("run time of the compiled code", 1.05),
     "first call": ("first call of a jitted function: trace, lower, compile, run", 1.05),
     "warm call": ("warm call of a jitted function", 1.05),
@@ -158,9 +158,9 @@ def figures(group: str, table: dict[str, Pair]) -> list[Figure]:
             for stage in ("trace", "lower"):
                 rows = curve_row(name, 3_000, stage), curve_row(name, 100_000, stage)
                 growth = lambda small, large: large.best / small.best
-                add(f"growth of {stage}, {name}, 3,000 to 100,000", rows, growth, 1.25)
+                add(f"{stage} growth, {name}, 3,000 to 100,000", rows, growth, 1.25)
     if group == "concurrent compile":
-        rows = "one after another", "each in a thread"
+        rows = "compile, one after another", "compile, each in a thread"
         add("time in threads over time one after another", rows, lambda serial, threads: threads.best / serial.best, 0.7)
     if group == "eager" and len(table) > 100:  # of a choice of rows it would be another figure
         good = {name: pair for name, pair in table.items() if not Verdict(group, name, pair, None).error}

@@ -167,7 +167,7 @@ def figures(programs: list[Program]) -> list[Figure]:
     for (small, large), factor in GROWTH.items():
         if small in named and large in named:
             grown = [_compile_time(named[large], side) / _compile_time(named[small], side) / factor for side in (2, 0)]
-            name = f"growth of compile, {small} to {large.split(', ')[1]}"
+            name = f"compile growth, {small.rpartition(' ')[0]} to {large.rpartition(', ')[2]}"
             made.append(_figure(name, grown, GROWTH_BAR))
     for name, bar in SECONDS_BARS.items():
         if name in named:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import functools
 import gc
+import hashlib
 import importlib
 import itertools
 import json
@@ -203,25 +204,33 @@ def compile_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
 
 
 def concurrent_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
+    """Compiles in threads, and hashing in threads: threads gain nothing where others keep the cores busy, nor does hashing."""
     count = os.cpu_count() or 1
     numbers = itertools.count()
+    block = bytes(20_000_000)
 
-    def seconds_of(compile_all: Callable[[list[Any]], Any]) -> float:
+    def compiles() -> list[Callable[[], Any]]:
         made = [fresh(ns, functools.partial(programs.one_kernel, number=next(numbers))) for _ in range(count)]
-        lowered = [ns.jax.jit(function).lower(*arguments) for function, arguments in made]
+        return [ns.jax.jit(function).lower(*arguments).compile for function, arguments in made]
+
+    def hashings() -> list[Callable[[], Any]]:
+        return [lambda: hashlib.sha256(block)] * count
+
+    def seconds_of(run_all: Callable[[list[Callable[[], Any]]], Any], tasks: list[Callable[[], Any]]) -> float:
         start = perf_counter()
-        compile_all(lowered)
+        run_all(tasks)
         return perf_counter() - start
 
     @functools.cache
-    def measure() -> tuple[list[float], list[float]]:
+    def measure(make: Callable[[], list[Callable[[], Any]]]) -> list[tuple[float, ...]]:
         with ThreadPoolExecutor(count) as pool:
-            ways = (lambda all: [each.compile() for each in all], lambda all: list(pool.map(lambda each: each.compile(), all)))
-            both = [tuple(map(seconds_of, ways)) for _ in range(1 + effort.repeats)][1:]  # the first starts the threads
-        return [alone for alone, _ in both], [together for _, together in both]
+            ways = (lambda tasks: [task() for task in tasks], lambda tasks: list(pool.map(lambda task: task(), tasks)))
+            samples = [[seconds_of(way, make()) for way in ways] for _ in range(1 + effort.repeats)]
+        return list(zip(*samples[1:]))  # the first one starts the threads
 
-    yield "one after another", lambda: {"times": measure()[0]}
-    yield "each in a thread", lambda: {"times": measure()[1]}
+    for name, make in (("compile", compiles), ("hashing", hashings)):
+        for i, way in enumerate(("one after another", "each in a thread")):
+            yield f"{name}, {way}", lambda make=make, i=i: {"times": measure(make)[i]}
 
 
 def run_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:

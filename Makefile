@@ -2,7 +2,8 @@
 #   make demo         a small GPT learns, then programs through every stage, with times
 #   make test         the suite, on the oldest supported jaxlib that this Python can install
 #   make test-latest  the suite on the newest supported jaxlib, where a Python >= 3.12 is present
-#   make bench        jaxlite beside JAX, results written to benchmarks/RESULTS.md; bench-quick prints a short run
+#   make bench        jaxlite beside JAX, results written to benchmarks/RESULTS.md and docs/benchmarks.png
+#   make bench-quick  the same, coarsely and with fewer programs, in about three minutes; it writes nothing
 #   make bench-fusion the part of bench that measures fusion barriers, on the newest jaxlib; needs a Python >= 3.12
 #   make lint         ruff and mypy
 #   make clean        remove caches and builds; make distclean removes the environments too
@@ -21,7 +22,7 @@ environment = $(1)/bin/python -m pip --version >/dev/null 2>&1 || $(2) -m venv -
 
 pip_install = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-latest bench bench-quick bench-fusion lint clean distclean
+.PHONY: demo test test-latest bench bench-quick bench-fusion bench-fusion-quick lint clean distclean
 
 demo: .venv/.stamp
 	.venv/bin/python examples/demo.py
@@ -35,6 +36,7 @@ bench: .venv/.stamp .venv-jax/.stamp
 
 bench-quick: .venv/.stamp .venv-jax/.stamp
 	.venv/bin/python -m benchmarks.run --quick
+	$(MAKE) bench-fusion-quick
 
 lint: .venv/.stamp
 	.venv/bin/python -m ruff check .
@@ -62,7 +64,7 @@ distclean: clean
 	touch $@
 
 newer_pythons = $(PYTHON) python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[2-9]*/bin/python)
-ifneq ($(filter test-latest bench-fusion .venv%latest/.stamp,$(MAKECMDGOALS)),)
+ifneq ($(filter test-latest bench-fusion bench-fusion-quick .venv%latest/.stamp,$(MAKECMDGOALS)),)
 newer_python := $(shell for p in $(newer_pythons); do $(call usable,$$p,12) && { echo $$p; break; }; done)
 endif
 
@@ -70,14 +72,21 @@ ifeq ($(newer_python),)
 test-latest:
 	@echo "test-latest: skipped, found no Python >= 3.12, which the newest jaxlib needs"
 
-bench-fusion:
-	@echo "bench-fusion: skipped, found no Python >= 3.12, which the newest jaxlib needs"
+bench-fusion bench-fusion-quick:
+	@echo "$@: skipped, found no Python >= 3.12, which the newest jaxlib needs"
 else
 test-latest: .venv-latest/.stamp
 	.venv-latest/bin/python -m pytest $(PYTEST_ARGS)
 
-bench-fusion: .venv-latest/.stamp .venv-jax-latest/.stamp
-	.venv-latest/bin/python -m benchmarks.run --only fusion --jax-python .venv-jax-latest/bin/python --write
+fusion_run = .venv-latest/bin/python -m benchmarks.run --only fusion --jax-python .venv-jax-latest/bin/python
+
+# The chart is drawn with the matplotlib of .venv.
+bench-fusion: .venv/.stamp .venv-latest/.stamp .venv-jax-latest/.stamp
+	$(fusion_run) --write
+	.venv/bin/python -m benchmarks.run --chart
+
+bench-fusion-quick: .venv-latest/.stamp .venv-jax-latest/.stamp
+	$(fusion_run) --quick
 endif
 
 .venv-latest/.stamp: pyproject.toml

@@ -2,8 +2,10 @@
 
 Three configurations take turns, each in a fresh process for every program: JAX, jaxlite without barriers, jaxlite with
 them. A number is the least of all rounds. A program that misses a bar is measured as many rounds again. Where the pass
-places no barrier, the last two are one, and share their samples. With `--reasons` the barriers are listed under the
-table: which values have them, and why the pass put them there.
+places no barrier, the last two are one, and share their samples. Programs that only barriers make compilable are measured
+with them alone, to see how compile time grows. With `--reasons` the barriers are listed under the table: which values
+have them, and why the pass put them there. A quick run has fewer programs (`latency_programs.QUICK`), one round, and
+leaves jaxlite without barriers out.
 """
 
 from __future__ import annotations
@@ -16,22 +18,37 @@ from dataclasses import dataclass, field
 from statistics import geometric_mean
 from typing import Any
 
-from benchmarks.latency_programs import LATENCY
+from benchmarks.bars import SUMMARY_HEAD, Figure, figure_table, summary_row, within
+from benchmarks.latency_programs import LATENCY, OURS_ALONE, QUICK
 from benchmarks.sides import Side, aligned, same, seconds
 
 # Measure -> the ratio of jaxlite with barriers to JAX that must hold.
 BARS = {"compile": 1.05, "run": 1.05, "temporaries": 1.2}
+PROGRAM_BARS = {
+    ("transformer step, 12 layers", "compile"): 0.25,
+    ("transformer step, 12 layers", "run"): 0.8,
+    ("RK4 gradient, 5 steps", "compile"): 0.1,
+}
+# Two programs, one of them larger -> how much larger. Compile time must not grow more than by that and `GROWTH_BAR`.
+GROWTH = {
+    ("RK4 gradient, 20 steps", "RK4 gradient, 100 steps"): 100 / 20,
+    ("transformer step, 6 layers", "transformer step, 48 layers"): 48 / 6,
+}
+GROWTH_BAR = 1.5
+SECONDS_BARS = {"RK4 gradient, 100 steps": 10.0}  # of CPU time to compile
 OLDEST_JAXLIB = (0, 11)  # before, XLA drops barriers ahead of fusion, and there is nothing to measure
 ROUNDS = {"quick": 1, "full": 3}
+CONFIGURATIONS = ("JAX", "off", "on")
 _PAGE = 4096  # added to both sides' temporaries: below it they are nothing, and a ratio to nothing says nothing
 
 
 @dataclass
 class Program:
-    """One program in the three configurations: measure -> the least of each."""
+    """One program in some of the configurations: measure -> the least of each."""
 
     name: str
-    best: tuple[dict[str, float], ...] = field(default_factory=lambda: ({}, {}, {}))  # JAX, off, on
+    chosen: tuple[int, ...] = (0, 1, 2)
+    best: tuple[dict[str, float], ...] = field(default_factory=lambda: ({}, {}, {}))
     checks: list[Any] = field(default_factory=lambda: [None] * 3)
     errors: list[str] = field(default_factory=lambda: [""] * 3)
     barriers: list[str] = field(default_factory=list)
@@ -48,30 +65,44 @@ class Program:
 
     @property
     def error(self) -> str:
-        told = [f"{label}: {error}" for label, error in zip(("JAX", "off", "on"), self.errors, strict=True) if error]
-        if not told and not all(same(self.checks[2], other) for other in self.checks[:2]):
-            told = [f"results differ: {self.checks}"]
+        told = [f"{label}: {error}" for label, error in zip(CONFIGURATIONS, self.errors, strict=True) if error]
+        checks = [self.checks[which] for which in self.chosen]
+        if not told and not all(same(check, checks[-1]) for check in checks):
+            told = [f"results differ: {checks}"]
         return "; ".join(told)
+
+    @property
+    def compared(self) -> bool:
+        """Whether there is a ratio to JAX."""
+        return 0 in self.chosen and not self.error
 
     def ratio(self, measure: str, base: int = 0) -> float:
         """With barriers to JAX (0) or to without (1)."""
         extra = _PAGE if measure == "temporaries" else 0
         return (self.best[2][measure] + extra) / (self.best[base][measure] + extra)
 
+    def bar(self, measure: str) -> float:
+        return PROGRAM_BARS.get((self.name, measure), BARS[measure])
+
     @property
     def missed(self) -> list[str]:
         """The measures whose bar does not hold; "results" where there are none, or different ones."""
-        return ["results"] if self.error else [each for each, bar in BARS.items() if self.ratio(each) > bar]
+        if self.error:
+            return ["results"]
+        return [each for each in BARS if not within(self.ratio(each), self.bar(each))] if self.compared else []
 
     def cells(self) -> list[str]:
         if self.error:
             return [self.name, *["-"] * 9, "**FAILS**", self.error.replace("|", r"\|")]
+        ratios = lambda measure, base: f"{self.ratio(measure, base):.2f}" if base in self.chosen else "-"
         best = self.best[2]
         cells = [self.name, str(len(self.barriers))]
         for measure in ("compile", "run"):
-            cells += [seconds(best[measure]), f"{self.ratio(measure):.2f}", f"{self.ratio(measure, 1):.2f}"]
-        cells += [size(best["temporaries"]), f"{self.ratio('temporaries'):.2f}"]
-        return [*cells, f"**NO**: {', '.join(self.missed)}" if self.missed else "yes", ""]
+            cells += [seconds(best[measure]), ratios(measure, 0), ratios(measure, 1)]
+        cells += [size(best["temporaries"]), ratios("temporaries", 0)]
+        own = [f"{measure} {bar:g}" for (name, measure), bar in PROGRAM_BARS.items() if name == self.name]
+        holds = f"**NO**: {', '.join(self.missed)}" if self.missed else "yes" if self.compared else "-"
+        return [*cells, holds, f"own bars: {', '.join(own)}" if own else ""]
 
 
 def size(count: float) -> str:
@@ -82,12 +113,15 @@ def compare(jax: Side, ours: Side, effort: str, rows: str, note: Callable[[str],
     """Measure the programs whose names `rows` finds; program by program, so that drift of the machine meets all sides."""
     off = Side("jaxlite without barriers", ours.python, ours.module, (("JAXLITE_CPU_FUSION_BARRIERS", "0"),))
     sides = (jax, off, ours)
-    programs = [Program(name) for name in LATENCY if re.search(rows, name)]
+    both = (0, 2) if effort == "quick" else (0, 1, 2)
+    names = QUICK if effort == "quick" and not rows else (*LATENCY, *OURS_ALONE)
+    programs = [Program(name, both if name in LATENCY else (2,)) for name in names if re.search(rows, name)]
     for program in programs:
-        for turn in range(2 * ROUNDS[effort]):
-            if turn == ROUNDS[effort] and (not program.missed or program.error):
+        rounds = ROUNDS[effort]
+        for turn in range(rounds if effort == "quick" else 2 * rounds):
+            if turn == rounds and (not program.missed or program.error):
                 break
-            for which in sorted(range(3), key=lambda which: (which + turn) % 3):
+            for which in sorted(program.chosen, key=lambda which: (which + turn) % 3):
                 note(f"{program.name}: round {turn + 1}, {sides[which].label}")
                 lines, reason = sides[which].work("fusion", effort, f"^{re.escape(program.name)}$")
                 program.add(which, lines[0] if lines else {"error": reason or "no such row"})
@@ -95,31 +129,56 @@ def compare(jax: Side, ours: Side, effort: str, rows: str, note: Callable[[str],
 
 
 def report(programs: list[Program], reasons: bool) -> str:
-    """The table, the bars and, if `reasons`, the barriers."""
+    """The summary, the table and, if `reasons`, the barriers."""
     head = ["program", "barriers", "compile", "on/JAX", "on/off", "run", "on/JAX", "on/off", "temporaries", "on/JAX",
             "holds", "remarks"]  # fmt: skip
-    rows = [head, *(program.cells() for program in programs)]
-    good = [program for program in programs if not program.error]
     parts = [
         "### fusion: barriers on (the default) beside JAX, and beside jaxlite with barriers off",
         "Compile is CPU time; run is the shortest call; temporaries are the buffer that XLA allocates for a call.",
     ]
-    if good:
-        summary = [["measure", "bar", "hold", "on/JAX, geometric mean", "worst", "on/off, geometric mean"]]
-        for measure, bar in BARS.items():
-            ratios = {program.ratio(measure): program.name for program in good}
-            summary.append([
-                measure, f"{bar:g}", f"{sum(each <= bar for each in map(_of(measure), good))} of {len(programs)}",
-                f"{geometric_mean(map(_of(measure), good)):.2f}", f"{max(ratios):.2f} ({ratios[max(ratios)]})",
-                f"{geometric_mean(program.ratio(measure, 1) for program in good):.2f}",
-            ])  # fmt: skip
-        parts.append(aligned(summary))
-    parts.append(aligned(rows))
+    if summary := _summary(programs):
+        parts.append(summary)
+    if made := figures(programs):
+        parts.append(figure_table(made))
+    parts.append(aligned([head, *(program.cells() for program in programs)]))
     for program in programs if reasons else ():
         counted = Counter(program.barriers).most_common()
         parts.append("\n".join([f"{program.name}:", "", *(f"- {count} x {why}" for why, count in counted)]))
     return "\n\n".join(parts) + "\n"
 
 
-def _of(measure: str) -> Callable[[Program], float]:
-    return lambda program: program.ratio(measure)
+def _summary(programs: list[Program]) -> str:
+    """A line for each measure and bar; what barriers alone do, where both ways were measured."""
+    rows = [[*SUMMARY_HEAD, "on/off, geometric mean"]]
+    for measure in BARS:
+        for bar in sorted({program.bar(measure) for program in programs if 0 in program.chosen}, reverse=True):
+            of_bar = [program for program in programs if 0 in program.chosen and program.bar(measure) == bar]
+            ratios = {program.name: program.ratio(measure) for program in of_bar if program.compared}
+            both = [program.ratio(measure, 1) for program in of_bar if program.compared and 1 in program.chosen]
+            row = summary_row(f"fusion, {measure}", bar, ratios, len(of_bar))
+            rows.append([*row, f"{geometric_mean(both):.2f}" if both else ""])
+    return aligned(rows) if rows[1:] else ""
+
+
+def figures(programs: list[Program]) -> list[Figure]:
+    """How compile time grows with the program, and the times that must stay within seconds."""
+    named = {program.name: program for program in programs if not program.error}
+    made = []
+    for (small, large), factor in GROWTH.items():
+        if small in named and large in named:
+            grown = [_compile_time(named[large], side) / _compile_time(named[small], side) / factor for side in (2, 0)]
+            name = f"compile growth, {small.rpartition(' ')[0]} to {large.rpartition(', ')[2]}"
+            made.append(_figure(name, grown, GROWTH_BAR))
+    for name, bar in SECONDS_BARS.items():
+        if name in named:
+            made.append(_figure(f"compile, {name}", [_compile_time(named[name], side) for side in (2, 0)], bar, " s"))
+    return made
+
+
+def _compile_time(program: Program, which: int) -> float:
+    return program.best[which]["compile"] if which in program.chosen else math.nan
+
+
+def _figure(name: str, sides: list[float], bar: float, unit: str = "") -> Figure:
+    ours, theirs = ("-" if math.isnan(value) else f"{value:.2f}{unit}" for value in sides)
+    return Figure("fusion", name, ours, theirs, sides[0], bar, unit)

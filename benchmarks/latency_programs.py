@@ -653,6 +653,7 @@ def mandelbrot(ns: Frontend, size: int, steps: int) -> Made:
 
 LATENCY: dict[str, Program] = {
     "transformer step, 2 layers": _sized(training_step, layers=2),
+    "transformer step, 6 layers": _sized(training_step, layers=6),
     "transformer step, 12 layers": _sized(training_step, layers=12),
     "transformer step, 24 layers": _sized(training_step, layers=24),
     "transformer step, medium": _sized(training_step, layers=4, length=128, width=256),
@@ -694,3 +695,15 @@ LATENCY: dict[str, Program] = {
     "corner detector": _sized(corner_detector, size=512),
     "Mandelbrot, unrolled": _sized(mandelbrot, size=256, steps=10),
 }
+
+# Compiled with barriers alone: without them, in JAX too, it takes a minute to more than anybody would wait.
+OURS_ALONE: dict[str, Program] = {
+    "transformer step, 48 layers": _sized(training_step, layers=48),
+    **{f"RK4 gradient, {steps} steps": _sized(pendulum_gradient, steps=steps, size=16) for steps in (20, 50, 100)},
+}
+
+# What `--quick` measures, without the configuration that has no barriers.
+QUICK = (
+    "transformer step, 12 layers", "RK4 gradient, 5 steps", "RK4 gradient, 20 steps", "RK4 gradient, 100 steps",
+    "springs gradient, 20 steps", "RK4 forward, 20 steps",
+)  # fmt: skip

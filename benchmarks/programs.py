@@ -1,4 +1,4 @@
-"""What is measured: every program, call and expression of the benchmark, as one text that both sides run.
+"""What is measured: programs, calls and expressions, each one text that both sides run.
 
 A program is a maker `make(ns)` that returns a *fresh* function and its NumPy arguments: fresh, so that no cache keyed
 on the function can answer for it. `ns` is the side's `jax`, `jnp` and `lax`. Calls and eager expressions are source
@@ -207,6 +207,17 @@ STAGED: dict[str, Program] = {
     "control flow, 300": _sized(control_flow, blocks=9),
 }
 
+# Straight-line programs of about so many equations; they are measured at the sizes that `benchmarks.worker` chooses.
+CURVE: dict[str, Callable[[int], Program]] = {
+    "jnp chain": lambda equations: _sized(jnp_chain, steps=equations // 24),
+    "lax chain": lambda equations: _sized(lax_chain, steps=equations // 11),
+    "training step": lambda equations: _sized(training_step, layers=equations // 343),
+}
+
+
+def curve_row(name: str, equations: int, stage: str) -> str:
+    return f"{stage}, {name}, {equations:,}"
+
 
 # --- programs to compile and to run: few equations, arrays of 4 MB or a loop ------------------------------------------
 
@@ -297,6 +308,19 @@ COMPILED: dict[str, Program] = {
 
 # Compiled once a round, and timed only when it runs: a compile takes seconds.
 LONG_COMPILES: dict[str, Program] = {"training step, 12 layers": _sized(training_step, layers=12)}
+
+
+def one_kernel(ns: Frontend, number: int) -> Made:
+    """Elementwise steps that XLA makes one kernel of, so that it compiles them on one thread; each number, another program."""
+    jnp = ns.jnp
+
+    def f(x):
+        for i in range(30):
+            x = jnp.sin(x) * (number + 1.5) + jnp.exp(-x) * i
+        return x
+
+    return f, (_normal(64),)
+
 
 FIRST_CALLS: dict[str, Program] = {
     "x + 1": lambda ns: (lambda x: x + 1, (_normal(4),)),
@@ -486,21 +510,3 @@ EAGER_OTHER: list[str] = [
     "jax.device_put(n)",
     "jax.block_until_ready(x)",
 ]
-
-# --- a fresh process: `{module}` is jaxlite or jax --------------------------------------------------------------------
-
-FRESH_PROCESS: dict[str, str] = {
-    "import numpy API": "import {module}.numpy",
-    "import and first jit result": "import {module}, {module}.numpy as jnp\n"
-    "{module}.jit(lambda x: jnp.sin(x) * 2 + 1)(jnp.arange(8.0)).block_until_ready()",
-    "import and 5 eager operations": "import {module}.numpy as jnp\n"
-    "x = jnp.arange(8.0)\nfloat(jnp.where(x > 3, x[None], x.at[1].set(0.0)).sum())",
-}
-
-# Also in a fresh process, where an earlier one has compiled the same and both sides' persistent caches are on.
-WARM_START: dict[str, str] = {
-    "training step, 12 layers": "import {module}, {module}.numpy as jnp\n"
-    "from benchmarks import programs\n"
-    "f, arguments = programs.training_step(programs.Frontend({module}, jnp, {module}.lax), layers=12)\n"
-    "{module}.block_until_ready({module}.jit(f)(*arguments))",
-}

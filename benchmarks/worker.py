@@ -3,17 +3,22 @@
 Run by `benchmarks.run` as `python -m benchmarks.worker`. A line is {"row", "times" (seconds a call, one per repeat)}
 and, where it applies, "eqns" and "check" (a digest of the results, to see that both sides did the same work), or
 {"row", "error"} where the row failed. The rows of the group "fusion" have several measures, under names of their own.
-The fresh-process rows are not here: a process that has imported this file is not fresh.
+The rows of fresh processes are in `benchmarks.fresh`.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
+import hashlib
 import importlib
+import itertools
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
@@ -26,15 +31,21 @@ from benchmarks.programs import Frontend, Program
 class Effort(NamedTuple):
     """How long to measure: `repeats` samples, each of as many calls as fill `sample` seconds.
 
-    Work that can be done only once is a sample by itself; there may be more of them, to fill `patience` seconds.
+    Work that can be done only once is a sample by itself; there may be more of them, to fill `patience` seconds. The
+    programs of the curve have `sizes` equations, for JAX up to `largest`, as it takes seconds for the larger ones.
     """
 
     repeats: int
     sample: float
     patience: float
+    sizes: tuple[int, ...]
+    largest: int
 
 
-EFFORTS = {"quick": Effort(3, 1.5e-3, 0.05), "full": Effort(12, 5e-3, 0.4)}
+EFFORTS = {
+    "quick": Effort(3, 1.5e-3, 0.05, (3_000, 100_000), 3_000),
+    "full": Effort(12, 5e-3, 0.4, (1_000, 3_000, 10_000, 30_000, 100_000), 100_000),
+}
 Row = tuple[str, Callable[[], dict[str, Any]]]
 
 
@@ -144,6 +155,41 @@ def lower_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
         yield name, row
 
 
+def curve_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
+    for name, sized in programs.CURVE.items():
+        for equations in effort.sizes:
+            if ns.jax.__name__ == "jax" and equations > effort.largest:
+                continue
+            measure = functools.cache(functools.partial(time_stages, ns, sized(equations), effort))
+            for stage in ("trace", "lower"):
+                yield programs.curve_row(name, equations, stage), lambda measure=measure, stage=stage: measure()[stage]
+
+
+def time_stages(ns: Frontend, make: Program, effort: Effort) -> dict[str, dict[str, Any]]:
+    """Trace and lower the same programs, with the garbage collector on, as users have it: it may cost more than linearly.
+
+    CPU time, because a long sample seldom has the machine for itself and a short one does.
+    """
+    times: dict[str, list[float]] = {"trace": [], "lower": []}
+    function, arguments = fresh(ns, programs.CURVE["jnp chain"](300))
+    ns.jax.jit(function).lower(*arguments)  # the first one loads MLIR
+    gc.unfreeze()
+    gc.enable()
+    while sum(times["trace"]) < effort.patience:
+        function, arguments = fresh(ns, make)
+        jitted = ns.jax.jit(function)
+        gc.collect()
+        start = process_time()
+        traced = jitted.trace(*arguments)
+        middle = process_time()
+        lowered = traced.lower()
+        times["trace"].append(middle - start)
+        times["lower"].append(process_time() - middle)
+        eqns = count_eqns(traced.jaxpr)
+        del traced, lowered  # now, and not while the next sample is timed
+    return {stage: {"times": each, "eqns": eqns} for stage, each in times.items()}
+
+
 def compile_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
     for name, make in programs.COMPILED.items():
 
@@ -155,6 +201,36 @@ def compile_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
             return {"times": time_once(prepare, effort)[0]}
 
         yield name, row
+
+
+def concurrent_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
+    """Compiles in threads, and hashing in threads: threads gain nothing where others keep the cores busy, nor does hashing."""
+    count = os.cpu_count() or 1
+    numbers = itertools.count()
+    block = bytes(20_000_000)
+
+    def compiles() -> list[Callable[[], Any]]:
+        made = [fresh(ns, functools.partial(programs.one_kernel, number=next(numbers))) for _ in range(count)]
+        return [ns.jax.jit(function).lower(*arguments).compile for function, arguments in made]
+
+    def hashings() -> list[Callable[[], Any]]:
+        return [lambda: hashlib.sha256(block)] * count
+
+    def seconds_of(run_all: Callable[[list[Callable[[], Any]]], Any], tasks: list[Callable[[], Any]]) -> float:
+        start = perf_counter()
+        run_all(tasks)
+        return perf_counter() - start
+
+    @functools.cache
+    def measure(make: Callable[[], list[Callable[[], Any]]]) -> list[tuple[float, ...]]:
+        with ThreadPoolExecutor(count) as pool:
+            ways = (lambda tasks: [task() for task in tasks], lambda tasks: list(pool.map(lambda task: task(), tasks)))
+            samples = [[seconds_of(way, make()) for way in ways] for _ in range(1 + effort.repeats)]
+        return list(zip(*samples[1:]))  # the first one starts the threads
+
+    for name, make in (("compile", compiles), ("hashing", hashings)):
+        for i, way in enumerate(("one after another", "each in a thread")):
+            yield f"{name}, {way}", lambda make=make, i=i: {"times": measure(make)[i]}
 
 
 def run_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
@@ -241,14 +317,16 @@ def fusion_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
             "check": check, "barriers": getattr(own, "barriers", []),
         }  # fmt: skip
 
-    for name, make in latency_programs.LATENCY.items():
+    for name, make in (latency_programs.LATENCY | latency_programs.OURS_ALONE).items():
         yield name, lambda make=make: row(make)
 
 
 GROUPS = {
     "trace": trace_rows,
     "lower": lower_rows,
+    "curve": curve_rows,
     "compile": compile_rows,
+    "concurrent compile": concurrent_rows,
     "run": run_rows,
     "first call": first_rows,
     "warm call": call_rows,

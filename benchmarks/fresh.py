@@ -1,0 +1,92 @@
+"""Rows of fresh processes: what a user waits for before the first result. `{module}` is jaxlite or jax.
+
+A process that has imported a worker is not fresh, so an interpreter is given the statements and nothing else.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from benchmarks.sides import Side, last_line
+
+SMALL_JIT = "{module}.jit(lambda x: x + 1)(1.0).block_until_ready()"
+
+
+class Script(NamedTuple):
+    """What a process does untimed, and then timed, by itself."""
+
+    timed: str
+    before: str = ""
+
+
+IMPORT: dict[str, Script] = {
+    "import numpy API": Script("import {module}.numpy"),
+    "first small jit call": Script(SMALL_JIT, before="import {module}"),
+    "import and first small jit call": Script(f"import {{module}}\n{SMALL_JIT}"),
+    "import and first jit result": Script(
+        "import {module}, {module}.numpy as jnp\n"
+        "{module}.jit(lambda x: jnp.sin(x) * 2 + 1)(jnp.arange(8.0)).block_until_ready()"
+    ),
+    "import and 5 eager operations": Script(
+        "import {module}.numpy as jnp\nx = jnp.arange(8.0)\nfloat(jnp.where(x > 3, x[None], x.at[1].set(0.0)).sum())"
+    ),
+}
+
+# Timed from outside, from its start to its end: the second is what any frontend on jaxlib must load.
+WHOLE_PROCESS: dict[str, str] = {
+    "process: import numpy API": "import {module}.numpy",
+    "process: import NumPy, ml_dtypes, jaxlib._jax": "import numpy, ml_dtypes, jaxlib._jax",
+}
+
+# An earlier process has compiled the same, and both sides' persistent caches are on.
+WARM_START: dict[str, Script] = {
+    "training step, 12 layers": Script(
+        "import {module}, {module}.numpy as jnp\n"
+        "from benchmarks import programs\n"
+        "f, arguments = programs.training_step(programs.Frontend({module}, jnp, {module}.lax), layers=12)\n"
+        "{module}.block_until_ready({module}.jit(f)(*arguments))"
+    ),
+}
+
+
+def import_rows(side: Side, rows: str) -> Iterator[dict[str, Any]]:
+    """Each row once, in a process of its own."""
+    yield from _scripts(side, IMPORT, rows, warm=False)
+    for name, statement in WHOLE_PROCESS.items():
+        if re.search(rows, name):
+            start = perf_counter()
+            _, err, status = side.start("-c", statement.format(module=side.module))
+            took = perf_counter() - start
+            yield {"row": name, "error": last_line(err)} if status else {"row": name, "times": [took]}
+
+
+def warm_start_rows(side: Side, rows: str) -> Iterator[dict[str, Any]]:
+    yield from _scripts(side, WARM_START, rows, warm=True)
+
+
+GROUPS = {"import": import_rows, "warm start": warm_start_rows}
+
+
+def _scripts(side: Side, scripts: dict[str, Script], rows: str, warm: bool) -> Iterator[dict[str, Any]]:
+    for name, script in scripts.items():
+        if re.search(rows, name):
+            before, timed = (text.format(module=side.module) for text in (script.before, script.timed))
+            code = f"from time import perf_counter\n{before}\nstart = perf_counter()\n{timed}\nprint(perf_counter() - start)"
+            out, err, status = side.start("-c", code, cache=_filled_cache(side, code) if warm else "")
+            yield {"row": name, "error": last_line(err)} if status else {"row": name, "times": [float(out)]}
+
+
+@functools.cache
+def _filled_cache(side: Side, code: str) -> str:
+    """A folder that lives as long as this process, and holds what `code` compiles."""
+    folder = tempfile.mkdtemp(prefix="warm-start-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    side.start("-c", code, cache=folder)
+    return folder

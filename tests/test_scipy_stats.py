@@ -51,7 +51,8 @@ def cases():
 
 def test_each_distribution_has_a_row():
     vectors = {"dirichlet", "multinomial", "multivariate_normal"}
-    assert {name.strip() for name in CONTINUOUS | DISCRETE} | vectors == set(stats._DISTRIBUTIONS)
+    distributions = {name for name in dir(stats) if {"logpdf", "logpmf"} & set(dir(getattr(stats, name)))}
+    assert {name.strip() for name in CONTINUOUS | DISCRETE} | vectors == distributions
     assert {"logpdf", "pdf", "cdf", "sf", "logcdf", "logsf", "ppf", "isf"} == set(functions("norm"))
 
 

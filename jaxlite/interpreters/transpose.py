@@ -82,7 +82,7 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
                 continue
             incoming: Any = [found.pop(var) if var in found else Zero(tangent_aval(var.aval)) for var in outvars]
             trace.pin(eqn.traceback)  # the user's line that is pulled back through
-            rule = primitive.transpose or transpose_rule(primitive)
+            rule = transpose_rule(primitive)
             add(eqn.invars, rule(incoming if primitive.multiple_results else incoming[0], *read(eqn.invars), **eqn.params))
     finally:
         trace.pin(None)

@@ -22,10 +22,11 @@ DECOMPOSITIONS: dict[str, Callable] = {}
 EXTENDED: dict[str, Callable] = {}
 HOST_FUNCTIONS: dict[str, Callable] = {}
 
-# The files not loaded yet, last the next one: what everyday programs need comes first.
-_EVERYDAY = ["jit", "dot", "reductions", "shaping", "elementwise"]
-_waiting: list[str] | None = None
+# The files not loaded yet, last the next one. What everyday programs need comes first; the others are looked for later.
+_waiting = ["jit", "dot", "reductions", "shaping", "elementwise"]
+_others_wait = True
 _loading = threading.Lock()
+_fresh: dict[str, Callable] | None = None  # rules of the file that is loading: to be seen when all of it is there
 
 
 def lowers(*names: str) -> Callable[[Callable], Callable]:
@@ -34,7 +35,7 @@ def lowers(*names: str) -> Callable[[Callable], Callable]:
     def register(rule: Callable) -> Callable:
         for name in names:
             assert name not in RULES and name not in ELEMENTWISE, f"two rules for {name}"
-            RULES[name] = rule
+            (RULES if _fresh is None else _fresh)[name] = rule
         return rule
 
     return register
@@ -67,13 +68,20 @@ def register_host_function(name: str, maker: Callable[[list[Any], dict[str, Any]
 
 def find_rule(name: str) -> None:
     """Load files until the primitive is known: has a rule, is an operation on elements, or is to be decomposed."""
-    global _waiting
+    global _others_wait, _fresh
     with _loading:
-        if _waiting is None:
-            import pkgutil  # only who compiles pays for it
+        while not (name in RULES or name in ELEMENTWISE or name in DECOMPOSITIONS):
+            if not _waiting and _others_wait:
+                import pkgutil  # who needs everyday files alone does not pay for it
 
-            others = {module.name for module in pkgutil.iter_modules(__path__)}.difference(_EVERYDAY)
-            _waiting = [*sorted(others, reverse=True), *_EVERYDAY]
-        while _waiting and not (name in RULES or name in ELEMENTWISE or name in DECOMPOSITIONS):
-            importlib.import_module(f"{__name__}.{_waiting[-1]}")
+                _waiting.extend(sorted((module.name for module in pkgutil.iter_modules(__path__)), reverse=True))
+                _others_wait = False
+            if not _waiting:
+                return
+            _fresh = {}
+            try:
+                importlib.import_module(f"{__name__}.{_waiting[-1]}")
+                RULES.update(_fresh)
+            finally:
+                _fresh = None
             _waiting.pop()

@@ -56,7 +56,8 @@ def test_threads_that_compile_at_once_find_their_rules():
 from concurrent.futures import ThreadPoolExecutor
 x = jnp.arange(1.0, 5.0)
 programs = [jnp.sort, jnp.cumsum, jnp.diag, jnp.argmax, jnp.fft.rfft, lambda x: x @ x,
-            lambda x: jax.lax.fori_loop(0, 3, jnp.add, x), lambda x: jax.lax.cond(x[0] > 0, jnp.sin, jnp.cos, x), lambda x: jnp.linalg.inv(jnp.diag(x)), jax.lax.lgamma]
+            lambda x: jax.lax.fori_loop(0, 3, jnp.add, x), lambda x: jax.lax.cond(x[0] > 0, jnp.sin, jnp.cos, x),
+            lambda x: jnp.linalg.inv(jnp.diag(x)), jax.lax.lgamma]
 with ThreadPoolExecutor(len(programs)) as threads:
     for out in threads.map(lambda f: jax.jit(f)(x), programs):
         out.block_until_ready()""")

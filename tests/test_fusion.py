@@ -66,6 +66,44 @@ def test_calls_are_seen_through_and_bodies_are_programs_of_their_own():
     assert len(barriers(lambda x: lax.cond(x[0, 0] > 0, body, lambda v: v, x), X)) >= 2
 
 
+def test_a_state_that_each_step_adds_to_is_written_without_a_barrier():
+    """XLA cannot take it in where the step's other half comes from a kernel that reads it, so there is nothing to cut."""
+
+    def steps(x):
+        apart = lambda x: x[None] - x[:, None]
+        for _ in range(12):
+            pull = 1.0 / jnp.sqrt(jnp.sum(apart(x) ** 2, axis=-1) + 0.1)
+            x = x - 0.01 * jnp.sum(apart(x) * pull[..., None], axis=1)
+        return x
+
+    assert barriers(steps, X) == {}
+
+
+def test_equal_kernels_are_cheap():
+    """XLA compiles them once: what pays in one of many equal steps does not where each step has another shape."""
+
+    def steps(widths):
+        def f(x):
+            for width in widths:
+                for _ in range(9):
+                    x = x * 0.5 + 1.0
+                x = (x * jnp.roll(x, 3, axis=1) + x[:, ::-1]) @ jnp.ones((x.shape[1], width), x.dtype)
+            return x
+
+        return f
+
+    assert len(barriers(steps([8] * 20), X)) >= 18
+    assert barriers(steps(range(9, 29)), X) == {}
+
+
+def test_counters_of_a_long_hash_are_written():
+    """LLVM takes long over integer arithmetic on a loop's index; the generator is seen through its decomposition."""
+    key = jax.random.key(0)
+    found = barriers(lambda key: jax.random.bits(key, (64, 8)), key)
+    assert [(var.aval.size, "positions" in why) for var, why in found.items()] == [(512, True)]
+    assert barriers(lambda x: (jnp.arange(64) * 3 + 1) * x[0, 0], X) == {}
+
+
 def test_values_that_everybody_would_compute_in_no_time_are_not_written():
     big = jax.ShapeDtypeStruct((2048, 2048), np.float32)
     cheap = lambda x: [(x + 1) * scale for scale in (2.0, 3.0, 4.0)]

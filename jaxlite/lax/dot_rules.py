@@ -1,8 +1,8 @@
 """Derivative and batching rules of matrix products.
 
 The cotangent of an operand is a product of the output's with the other operand. Of the two orders of that product the
-one is taken that gives the operand's axes in their own order, so that most need no transposition. Letters: ct a
-cotangent.
+one is taken that gives the operand's axes in their own order, so that most need no transposition; where both do, ct is
+first: batched, its batch is then in front. Letters: ct a cotangent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _operand_cotangent(ct: Any, aval: Any, other: Any, *, first: bool, dimension
     by_other = [own_axis for _, own_axis in sorted(zip(contract[theirs], contract[own], strict=True))]
     ct_first = [*batch[own], *own_outer, *by_other]
     other_first = [*batch[own], *by_other, *own_outer]
-    if other_first == sorted(other_first) or (not first and ct_first != sorted(ct_first)):
+    if ct_first != sorted(ct_first) and (other_first == sorted(other_first) or not first):
         axes, swapped = other_first, True
     else:
         axes, swapped = ct_first, False

@@ -117,7 +117,9 @@ e.sub_p.def_jvp(_sum_jvp(sub, neg))
 e.sub_p.def_transpose(lambda ct, x, y: [sum_to(ct, x.aval) if is_linear(x) else None,
                                         sum_to(neg(ct), y.aval) if is_linear(y) else None])
 def_bilinear(e.mul_p, lambda ct, x, y: sum_to(mul(ct, y), x), lambda ct, x, y: sum_to(mul(x, ct), y))
-def_jvp(e.div_p, lambda g, ans, x, y: div(g, y), lambda g, ans, x, y: mul(mul(neg(g), ans), integer_pow(y, -1)))
+# In this order a divisor that is stretched over x is scaled, transposed, behind the sum over what it is stretched along; the
+# product of the two large arrays then has no reader but the sum. x / y**2 would overflow where x / y does not.
+def_jvp(e.div_p, lambda g, ans, x, y: div(g, y), lambda g, ans, x, y: mul(mul(neg(g), integer_pow(y, -1)), ans))
 e.div_p.def_transpose(lambda ct, x, y: [sum_to(div(ct, y), x.aval), None])
 def_jvp(e.rem_p, lambda g, ans, x, y: stretch(g, ans),
         lambda g, ans, x, y: mul(neg(g), mul(sign(div(x, y)), e.floor(abs(div(x, y))))))
@@ -161,7 +163,8 @@ def_jvp(e.expm1_p, lambda g, ans, x, **accuracy: mul(g, add(ans, const(1, x))))
 def_jvp(e.log_p, lambda g, ans, x, **accuracy: div(g, x))
 def_jvp(e.log1p_p, lambda g, ans, x, **accuracy: div(g, add(x, const(1, x))))
 def_jvp(e.logistic_p, lambda g, ans, x, **accuracy: mul(g, mul(ans, sub(const(1, x), ans))))
-def_jvp(e.sqrt_p, lambda g, ans, x, **accuracy: mul(g, div(const(0.5, x), ans)))
+# The inverse is the one that a division by the root needs too; halving it is exact.
+def_jvp(e.sqrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(0.5, x), integer_pow(ans, -1))))
 def_jvp(e.rsqrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(-0.5, x), div(ans, x))))
 def_jvp(e.cbrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(1 / 3, x), integer_pow(ans, -2))))
 def_jvp(e.square_p, lambda g, ans, x: mul(g, mul(const(2, x), x)))

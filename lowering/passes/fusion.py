@@ -8,12 +8,15 @@ The choice is made from the equations alone, in walks that are linear in their n
 
 1. `_values`: the program as a graph of values, calls seen through. Reshapes that move nothing are their operand.
 2. `_place_kernels`, from the results back: in which kernels XLA would compute each value, and how often in each. What XLA
-   writes of its own accord (what no loop computes, results, costly values with several readers) is a kernel. If all
-   values together are computed hardly more than once, no barrier is needed. Otherwise the values that are computed
-   several times are candidates, and the walk is made again as if all of them were written: that gives their readers.
+   writes of its own accord (what no loop computes, results, costly values with several readers) is a kernel. `_find_blocked`,
+   forward, finds further ones. If all values together are computed hardly more than once, no barrier is needed. Otherwise
+   the values that are computed several times are candidates, and the walk is made again as if all of them were written:
+   that gives their readers.
 3. `_choose`, forward: the cost of computing each value from what is in memory, with the barriers chosen so far. A candidate
    gets a barrier if the instructions that it saves outweigh another kernel, and the arithmetic that it saves outweighs
-   the memory traffic.
+   the memory traffic. XLA compiles equal kernels once, so values of one kind share the cost of theirs: a barrier is cheap
+   where every step of an unrolled loop gets it.
+4. `_write_counters`: positions from which long integer arithmetic starts, as in a random generator.
 
 Bodies of loops and branches are programs of their own. Costs are in units of a cheap vector operation and were fitted to
 measurements; docs/fusion.md has them.
@@ -22,8 +25,12 @@ measurements; docs/fusion.md has them.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
+
+from lowering.rules import DECOMPOSITIONS, RULES
 
 # Name -> what one element costs to run, where it is not 1.
 _RUN_COST = {
@@ -51,27 +58,33 @@ _FUSIBLE = _REDUCTIONS | _VIEWS | frozenset(
 # XLA computes these once where several kernels read them.
 _COSTLY = _REDUCTIONS | frozenset(
     "tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt erf erf_inv erfc lgamma digamma div rem pow atan2 sinh cosh "
-    "asin acos atan asinh acosh atanh gather".split())
+    "asin acos atan asinh acosh atanh gather pad".split())
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
 _CALLS = {"jit": "jaxpr", "checkpoint": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 _BODIES = ("jaxpr", "body_jaxpr", "cond_jaxpr")
+_first = itemgetter(0)
 
 _BLOW_UP = 1.3  # emitted instructions for each one of the program that are nothing to worry about
 _LITTLE = 150  # instructions too many that XLA compiles in less time than barriers cost
-_KERNEL = 16  # what a further kernel costs, in instructions
+_KERNEL, _EQUAL_KERNEL = 16, 2  # what a further kernel costs, in instructions, and one that is like another
 _SAVING, _SAVING_IF_WRITTEN = 8, 2  # instructions that a barrier must save
+_FEW = 6  # instructions that are computed again as fast as they are read, where that is not from the nearest cache
+_NEAR = 0.5  # traffic for an element in the nearest cache
 _HUGE_SAVING = 300  # from here on memory traffic does not matter
 _MOST_KERNELS = 16  # readers of a value that are told apart; with so many it gets a barrier anyway
 _MOST_COPIES = 15  # XLA does not index one value in more ways than this in a kernel
 _LIBRARY_REDUCTION = 4096  # elements from which on a reduction is a kernel that nothing is fused with
 _MANY_PARTS = 8  # operands from which on a concatenation is a kernel of its own
+_WINDOW = 1024  # values whose dependents are known at a time; what lies further apart counts as independent
+_LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
 
 
 class _Value:
     """A value of the program: the result of an equation, and what the walks find out about it."""
 
     __slots__ = ("var", "name", "shape", "size", "operands", "users", "is_result", "is_loop", "is_costly", "is_shy",
-                 "weight", "run", "kernels", "is_kernel", "readers", "is_written", "is_charged", "instructions", "work")
+                 "is_blocked", "weight", "run", "kernels", "is_kernel", "readers", "is_written", "is_charged",
+                 "instructions", "work")
 
     def __init__(self, var: Any, eqn: Any, operands: list[_Value]):
         name = eqn.primitive.name
@@ -81,7 +94,7 @@ class _Value:
         self.size = math.prod(shape)
         self.shape = tuple(extent for extent in shape if extent != 1)
         self.users: list[_Value] = []
-        self.is_result = self.is_written = self.is_charged = False
+        self.is_result = self.is_written = self.is_charged = self.is_blocked = False
         self.is_loop = name in _FUSIBLE  # is it computed in a loop over elements, into which others can be fused?
         if name in _REDUCTIONS and eqn.invars[0].aval.size >= _LIBRARY_REDUCTION or (
                 name in ("concatenate", "stack") and len(operands) > _MANY_PARTS):
@@ -131,9 +144,13 @@ def _region(jaxpr: Any, found: dict[Any, str], seen: set[int]) -> None:
                 operand.users.remove(value)
     values = [value for value in values if value.users or value.is_result]
     needed = sum(value.weight for value in values)
-    if _place_kernels(values) > max(_BLOW_UP * needed, needed + _LITTLE):
-        _find_readers(values)
-        _choose(values, found)
+    worth = max(_BLOW_UP * needed, needed + _LITTLE)
+    if _place_kernels(values) > worth:
+        _find_blocked(values)
+        if _place_kernels(values) > worth:
+            _find_readers(values)
+            _choose(values, found)
+    _write_counters(values, found)
 
 
 def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dict[Any, str], seen: set[int]) -> None:
@@ -150,7 +167,7 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
             if eqn.invars[0] in env:
                 env[eqn.outvars[0]] = env[eqn.invars[0]]
             continue
-        for body in _bodies(eqn.params):
+        for body in _bodies(eqn):
             _region(body, found, seen)
         operands: list[_Value] = []
         for atom in eqn.invars:
@@ -164,7 +181,10 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
                 operand.users.append(value)
 
 
-def _bodies(params: dict[str, Any]) -> Iterator[Any]:
+def _bodies(eqn: Any) -> Iterator[Any]:
+    name, params = eqn.primitive.name, eqn.params
+    if name in DECOMPOSITIONS and name not in RULES:
+        yield DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], params).jaxpr
     for name in _BODIES:
         if hasattr(params.get(name), "jaxpr"):
             yield params[name].jaxpr
@@ -182,7 +202,8 @@ def _place_kernels(values: list[_Value]) -> float:
     """Find the kernels of each value, without barriers; gives the number of instructions that XLA emits in all."""
     emitted = 0.0
     for value in reversed(values):
-        if value.is_loop:
+        value.is_kernel = not value.is_loop or value.is_blocked
+        if not value.is_kernel:
             kernels, written = _kernels(value)
             if not kernels or written and (value.is_shy or value.is_costly) or value.is_costly and len(kernels) > 1:
                 value.is_kernel = True
@@ -194,9 +215,42 @@ def _place_kernels(values: list[_Value]) -> float:
     return emitted
 
 
+def _find_blocked(values: list[_Value]) -> None:
+    """Find the shy values of which a reader also reads, by way of another kernel, what is computed from them.
+
+    Such a reader cannot take them in: the other kernel, which comes first, needs them in memory. So it is with the state of a
+    system where one step adds to it what it made of it. Sets are integers with a bit for each value that may turn out so.
+    """
+    bits: dict[_Value, int] = {}
+    inside: dict[_Value, int] = {}  # value -> those that it is computed from
+    beyond: dict[_Value, int] = {}  # value -> those that it is computed from by way of another kernel
+    for value in values:
+        if len(bits) == _WINDOW:  # keeps the walk linear
+            for each in (bits, inside, beyond):
+                each.clear()
+        reached = cut = 0
+        for operand in value.operands:
+            behind = inside.get(operand, 0)
+            reached |= behind
+            cut |= beyond.get(operand, 0) | (behind if operand.is_kernel else 0)
+        for operand in value.operands if cut else ():
+            if cut & bits.get(operand, 0):
+                operand.is_blocked = True
+        if value.is_shy and not value.is_kernel and len(value.users) > 1:
+            bits[value] = bit = 1 << len(bits)
+            reached |= bit
+        if reached:
+            inside[value], beyond[value] = reached, cut
+
+
 def _find_readers(values: list[_Value]) -> None:
     """Pick the candidates, and find the kernels that compute each of them if all others are written."""
     for value in reversed(values):
+        if value.is_kernel and value.is_loop and value.is_costly and not value.is_blocked:
+            kernels, written = _kernels(value)  # fewer than before, and perhaps one: then XLA does not write it any more
+            value.is_kernel = not kernels or written or len(kernels) > 1
+            value.kernels = {value: 1} if value.is_kernel else kernels
+            continue
         if value.is_kernel:
             continue
         is_candidate = len(value.users) + value.is_result > 1 and _copies(value.kernels) > 1 and value.name not in _VIEWS
@@ -235,14 +289,16 @@ def _copies(kernels: Kernels) -> int:
 
 def _choose(values: list[_Value], found: dict[Any, str]) -> None:
     """Put barriers where they pay, from the arguments on."""
+    kinds = Counter(_kind(value) for value in values if value.readers is not None)
     for value in values:
         if not value.is_loop:
             continue
         value.instructions, value.work = _cost(value)
-        if value.readers is None or value.instructions < 2:
+        if value.readers is None or value.instructions < (_FEW if _traffic(value) > _NEAR else 2):
             continue
         copies = _copies(value.readers) + value.is_written
-        saving = (copies - 1) * value.instructions - (0 if value.is_written else _KERNEL)
+        kernel = _EQUAL_KERNEL + (_KERNEL - _EQUAL_KERNEL) / kinds[_kind(value)]
+        saving = (copies - 1) * value.instructions - (0 if value.is_written else kernel)
         if saving < (_SAVING_IF_WRITTEN if value.is_written else _SAVING):
             continue
         traffic = _traffic(value) * (len(value.readers) + (not value.is_written))
@@ -251,6 +307,12 @@ def _choose(values: list[_Value], found: dict[Any, str]) -> None:
         found[value.var] = (f"{copies} times these {value.instructions:.4g} instructions "
                             f"({value.name} of {value.size} elements)")
         value.is_kernel = True
+
+
+def _kind(value: _Value) -> tuple[Any, ...]:
+    """Equal for the values that correspond to each other in the steps of an unrolled loop."""
+    return (value.name, value.shape, tuple([(each.name, each.shape) for each in value.operands]),
+            frozenset([(each.name, each.shape) for each in value.users]))
 
 
 def _charged(value: _Value) -> bool:
@@ -271,7 +333,26 @@ def _cost(value: _Value) -> tuple[float, float]:
     return instructions, work / max(1, value.size)
 
 
+def _write_counters(values: list[_Value], found: dict[Any, str]) -> None:
+    """Put barriers behind the positions that long integer arithmetic starts from.
+
+    LLVM's vectorizer asks of every operation on a loop's index who reads it, along all paths. In a hash of the index there
+    are so many that compiling takes twice as long; of what is read from memory it does not ask.
+    """
+    counts: dict[_Value, tuple[int, _Value]] = {}  # value -> the integer operations since a position, and the position
+    for value in values:
+        if value.name == "iota":
+            counts[value] = 0, value
+        elif counts and value.is_loop and getattr(value.var.aval.dtype, "kind", "") in ("i", "u"):
+            length, start = max((counts[each] for each in value.operands if each in counts), key=_first, default=(0, None))
+            if start is None:
+                continue
+            counts[value] = length + 1, start
+            if length == _LONG_COUNT:
+                found[start.var] = f"more than {_LONG_COUNT} integer operations on positions ({start.size} elements)"
+
+
 def _traffic(value: _Value) -> float:
     """What writing or reading one element costs: caches are fast, memory is slow."""
     bytes_ = value.size * getattr(value.var.aval.dtype, "itemsize", 4)
-    return 0.5 if bytes_ < 32e3 else 1.5 if bytes_ < 512e3 else 4.0 if bytes_ < 8e6 else 16.0
+    return _NEAR if bytes_ < 32e3 else 1.5 if bytes_ < 512e3 else 4.0 if bytes_ < 8e6 else 16.0

@@ -29,9 +29,17 @@ def combine(ctx: Any, monoid: str, x: Any, y: Any, shape: tuple[int, ...], dtype
 def monoid_region(ctx: Any, operation: Any, index: int, monoid: str, dtype: Any) -> None:
     """Fill a region with the combination of two scalars."""
     scalar = ctx.tensor_type((), dtype)
-    body = ctx.region(operation, index, [scalar, scalar])
-    x, y = body.arguments
-    body.op("stablehlo.return", [combine(body, monoid, x, y, (), dtype)], [])
+    if dtype.kind == "c":
+        body = ctx.region(operation, index, [scalar, scalar])
+        x, y = body.arguments
+        body.op("stablehlo.return", [combine(body, monoid, x, y, (), dtype)], [])
+        return
+    # One operation, many times in a program: without a context of its own.
+    create, loc = ctx.ir.Operation.create, ctx.loc
+    block = operation.regions[index].blocks.append(scalar, scalar, arg_locs=(loc, loc))
+    end = ctx.ir.InsertionPoint(block)
+    result = create(f"stablehlo.{COMBINERS[monoid]}", (scalar,), tuple(block.arguments), None, None, 0, loc, end).result
+    create("stablehlo.return", (), (result,), None, None, 0, loc, end)
 
 
 def jaxpr_region(ctx: Any, operation: Any, index: int, jaxpr: Any) -> None:

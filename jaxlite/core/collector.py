@@ -12,6 +12,7 @@ import threading
 from typing import Any
 
 _SELDOM = (100_000, 50, 1_000)  # new objects, and collections of the young per one of the middle-aged and of all
+_MANY = 20_000  # new objects that a search is worth avoiding for
 _FEW = 1_000  # Python freezes some objects of its own
 _lock = threading.Lock()
 
@@ -37,7 +38,8 @@ class _SeldomCollecting:
             if not self._users:
                 if gc.get_threshold() == _SELDOM:
                     gc.set_threshold(*self._before)
-                if gc.get_freeze_count() < _FEW:  # the user has frozen nothing: this moves all to the oldest generation
+                # This moves all to the oldest generation. It would thaw what the user has frozen, and to ask takes time.
+                if gc.isenabled() and gc.get_count()[0] > _MANY and gc.get_freeze_count() < _FEW:
                     gc.freeze()
                     gc.unfreeze()
 

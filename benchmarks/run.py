@@ -42,9 +42,10 @@ from benchmarks.sides import ROOT, Measured, Side
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 CHART = ROOT / "docs" / "benchmarks.png"
 ROUNDS = {"quick": 1, "full": 5}
-MORE_ROUNDS = {  # few samples, or noise between processes
+OTHER_ROUNDS = {
     ("quick", "import"): 2,
-    **{("full", group): 10 for group in ("import", "warm start", "run")},
+    **{("full", group): 10 for group in ("import", "warm start", "run")},  # few samples, or noise between processes
+    ("full", "curve"): 2,  # half a minute each
 }
 TITLE, FUSION_TITLE = "# jaxlite beside JAX", "# Fusion barriers, with the newest jaxlib"  # the chapters of the results
 JAX_TWICE_BAR = 1.05
@@ -67,7 +68,7 @@ def compare(sides: tuple[Side, Side], group: str, effort: str, rows: str) -> tup
     """One group, the sides taking turns; who goes first alternates. What is close to its bar gets as many rounds more."""
     table: dict[str, Pair] = {}
     missing = ["", ""]
-    rounds = MORE_ROUNDS.get((effort, group), ROUNDS[effort])
+    rounds = OTHER_ROUNDS.get((effort, group), ROUNDS[effort])
     noise_only = sides[0].module == sides[1].module  # JAX and itself: what the noise may make of 1
 
     def judged() -> tuple[list[Verdict], list[Figure]]:

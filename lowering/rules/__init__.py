@@ -34,7 +34,7 @@ def lowers(*names: str) -> Callable[[Callable], Callable]:
 
     def register(rule: Callable) -> Callable:
         for name in names:
-            assert name not in RULES and name not in ELEMENTWISE, f"two rules for {name}"
+            _check_new(name)
             (RULES if _fresh is None else _fresh)[name] = rule
         return rule
 
@@ -46,8 +46,12 @@ def lowers_to(primitive: str, operation: str) -> None:
 
     Most equations are of this kind, so `RuleContext.emit` makes the operation itself, without calling a rule.
     """
-    assert primitive not in RULES and primitive not in ELEMENTWISE, f"two rules for {primitive}"
+    _check_new(primitive)
     ELEMENTWISE[primitive] = operation if "." in operation else f"stablehlo.{operation}"
+
+
+def _check_new(name: str) -> None:
+    assert not any(name in known for known in (RULES, _fresh or {}, ELEMENTWISE)), f"two rules for {name}"
 
 
 def register_decomposition(name: str, decomposition: Callable[[list[Any], dict[str, Any]], Any]) -> None:

@@ -36,7 +36,6 @@ GROWTH = {
 }
 GROWTH_BAR = 1.5
 SECONDS_BARS = {"RK4 gradient, 100 steps": 10.0}  # of CPU time to compile
-OLDEST_JAXLIB = (0, 11)  # before, XLA drops barriers ahead of fusion, and there is nothing to measure
 ROUNDS = {"quick": 1, "full": 3}
 CONFIGURATIONS = ("JAX", "off", "on")
 _PAGE = 4096  # added to both sides' temporaries: below it they are nothing, and a ratio to nothing says nothing

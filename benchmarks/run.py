@@ -15,7 +15,7 @@ importing costs above what it stands on, what threads gain.
     python -m benchmarks.run --jax-twice                JAX against itself: ratios near 1, or the machine is too noisy
     python -m benchmarks.run --only fusion --rows RK4 --reasons --jax-python .venv-jax-latest/bin/python
 
-The last one measures the fusion barriers, on demand alone: it needs jaxlib >= 0.11 on both sides.
+The last one measures the fusion barriers, on demand alone: `make bench` does so with the newest jaxlib.
 
 A quick run has all rows of all groups, but one round of short samples, and measures nothing again: a row that misses its
 bar by little may be noise. The curve has 3,000 and 100,000 equations alone, JAX's 3,000; of the fusion programs there are
@@ -185,8 +185,6 @@ def main() -> None:
 
 def measure_fusion(sides: tuple[Side, Side], effort: str, options: argparse.Namespace, told: str) -> None:
     ours, jax = sides
-    if tuple(map(int, ours.versions()["jaxlib"].split(".")[:2])) < fusion.OLDEST_JAXLIB:
-        raise SystemExit("The group fusion needs jaxlib >= 0.11 on both sides: see `make bench`.")
     programs = fusion.compare(jax, ours, effort, options.rows, note)
     print(table := fusion.report(programs, options.reasons))
     if options.write:

@@ -15,10 +15,11 @@ import numpy as np
 
 from lowering import cache, xla
 from lowering.module import ModuleBuilder, is_ordered, physical
-from lowering.passes import fusion
+from lowering.passes import barriers, fusion
 from lowering.passes.dce import live_parts
 
 BARRIERS = "jaxlite_cpu_fusion_barriers"  # the one compile option that is not XLA's
+_DISABLED = "xla_disable_hlo_passes"
 
 
 class Lowered:
@@ -48,23 +49,12 @@ class Lowered:
     def with_barriers(self, wanted: bool) -> Iterator[None]:
         """Within the context the module has the fusion barriers that its platform gains from, if `wanted`.
 
-        `barriers` says why each of them stands there. They are put in for a compile and taken out again, because the
-        next compile of the module may be told otherwise.
+        `barriers` says why each of them stands there.
         """
         with self._lock:
-            placed = []
-            if wanted and self.platform == "cpu" and xla.KEEPS_BARRIERS:
-                reasons = fusion.barriers(self._jaxpr)
-                for scope in self._scopes if reasons else ():
-                    placed += [(why, _barrier(scope[var], why)) for var, why in reasons.items()
-                               if var in scope and not isinstance(scope[var].owner, xla.ir.Block)]  # an argument is written
-            self.barriers = [why for why, _ in placed]
-            try:
+            wanted = wanted and self.platform == "cpu"
+            with barriers.placed(self.module, self._scopes, fusion.barriers(self._jaxpr) if wanted else {}) as self.barriers:
                 yield
-            finally:
-                for _, operation in reversed(placed):
-                    operation.results[0].replace_all_uses_with(operation.operands[0])
-                    operation.erase()
 
     def text(self, debug_info: bool = False) -> str:
         """The module as StableHLO text; with `debug_info`, with the user's source lines."""
@@ -113,16 +103,6 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
                    builder.scopes, builder.host_functions)
 
 
-def _barrier(value: Any, why: str) -> Any:
-    """The operation that makes all users of a value read it from memory."""
-    ir, owner = xla.ir, value.owner
-    location = ir.Location.name(f"fusion barrier: {why}", childLoc=owner.location, context=owner.context)
-    operation = ir.Operation.create("stablehlo.optimization_barrier", [value.type], [value], None, None, 0, location,
-                                    ir.InsertionPoint.after(owner))
-    value.replace_all_uses_except(operation.results[0], operation)
-    return operation
-
-
 def _identifier(name: str) -> str:
     return "".join(char if char.isalnum() or char in "_.-" else "_" for char in name) or "unnamed"
 
@@ -142,11 +122,15 @@ def _aliases(parameters: list[Any], outvars: list[Any], donated: list[bool]) -> 
     return aliases
 
 
-def compile_options(device: Any, overrides: dict[str, Any] | None) -> Any:
+def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers: bool = False) -> Any:
     """XLA's options for one device, with debug-option overrides by flag name (`xla_...`)."""
     options = xla.CompileOptions()
     options.num_replicas = options.num_partitions = 1
     options.device_assignment = xla.DeviceAssignment.create(np.array([[device.id]]))
+    if keep_barriers and xla.BARRIER_DROPPER:
+        disabled = options.executable_build_options.debug_options.xla_disable_hlo_passes
+        disabled = (overrides or {}).get(_DISABLED, disabled)
+        overrides = {**(overrides or {}), _DISABLED: ",".join(filter(None, (disabled, xla.BARRIER_DROPPER)))}
     if overrides:
         options.env_option_overrides = [
             (name, str(value) if isinstance(value, bool) else value) for name, value in sorted(overrides.items())
@@ -161,7 +145,7 @@ def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | N
     Returns: the loaded executable, the seconds it took, and what the cache said: "hit", "miss", or "off".
     """
     start = time.perf_counter()
-    options = compile_options(device, overrides)
+    options = compile_options(device, overrides, bool(lowered.barriers))
     functions = lowered.host_functions  # of this process: nothing to keep on a disk
     key = None if functions else cache.key_of(lowered.module, device, options, overrides or {})
     executable = None if key is None else cache.load(key, device, options)

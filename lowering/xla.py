@@ -35,7 +35,8 @@ if not (0, 10) <= VERSION < (0, 13):
     raise ImportError(f"jaxlite works with jaxlib >= 0.10.2, < 0.13; this environment has jaxlib {VERSION_TEXT}")
 # Everything that another version of may compile a module otherwise.
 VERSIONS = (VERSION_TEXT, _jax.ifrt_version_number)
-KEEPS_BARRIERS = VERSION >= (0, 11)  # XLA:CPU of before drops optimization barriers before it fuses
+# The pass of XLA:CPU that drops optimization barriers before it fuses. From 0.11 on it comes after.
+BARRIER_DROPPER = "cse_barrier_expander" if VERSION < (0, 11) else ""
 
 # --- names that need no adapting ---------------------------------------------------------------------
 

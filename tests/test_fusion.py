@@ -10,6 +10,7 @@ import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.core import config
+from jaxlite.core.jaxpr import subjaxprs
 from lowering import xla
 from lowering.passes import fusion
 
@@ -134,7 +135,6 @@ def stablehlo(folder):
     return file.read_text()
 
 
-@pytest.mark.skipif(not xla.KEEPS_BARRIERS, reason="this jaxlib drops barriers before it fuses")
 def test_results_are_the_same_and_the_dump_says_why(tmp_path):
     lowered = jax.jit(doubling(12)).lower(X)
     clean = lowered.as_text()
@@ -149,6 +149,14 @@ def test_results_are_the_same_and_the_dump_says_why(tmp_path):
     assert all(f"fusion barrier: {why}" in text for why in reasons)
 
 
+@pytest.mark.parametrize("options", [{}, {"xla_disable_hlo_passes": "cse"}], ids=["", "with other options"])
+def test_xla_repeats_less(options):
+    lowered = jax.jit(doubling(12)).lower(X)
+    with_barriers = lowered.compile(options).as_text()
+    without = lowered.compile(options | {"jaxlite_cpu_fusion_barriers": False}).as_text()
+    assert with_barriers.count("multiply(") < 0.5 * without.count("multiply(")
+
+
 def test_the_switches(tmp_path):
     def count(**options):
         folder = tmp_path / str(len(list(tmp_path.iterdir())))
@@ -156,9 +164,39 @@ def test_the_switches(tmp_path):
             jax.jit(doubling(12), **options)(X)
         return stablehlo(folder).count("optimization_barrier")
 
-    expected = bool(xla.KEEPS_BARRIERS)
-    assert bool(count()) == expected
+    assert count()
     assert not count(compiler_options={"jaxlite_cpu_fusion_barriers": False})
     with config.cpu_fusion_barriers(False):
         assert not count()
-        assert bool(count(compiler_options={"jaxlite_cpu_fusion_barriers": True})) == expected
+        assert count(compiler_options={"jaxlite_cpu_fusion_barriers": True})
+
+
+def in_a_loop(body):
+    return lambda x: lax.scan(lambda c, _: (body(c), None), x, length=3)[0]
+
+
+@pytest.mark.parametrize("loop, has_barriers", [
+    (in_a_loop(lambda c: jnp.sin(c) + 1), False),
+    (in_a_loop(jax.jit(lambda c: jax.jit(jnp.sin)(c) + 1)), False),  # the inner function is called outside loops as well
+    (in_a_loop(lambda c: lax.cond(c[0, 0] > 0, jnp.cos, doubling(12), c)), False),
+    (in_a_loop(lax.optimization_barrier), True),
+    (in_a_loop(lambda c: jax.grad(lambda y: jax.checkpoint(doubling(3))(y).sum())(c)), True),
+    (in_a_loop(lambda c: c + jax.random.normal(jax.random.split(jax.random.key(1))[0], c.shape)), True),
+], ids=["plain", "calls", "branches", "barrier", "checkpoint", "random keys"])
+def test_barriers_beside_a_loop(loop, has_barriers, monkeypatch, tmp_path):
+    def everything(jaxpr):
+        found = dict.fromkeys((var for eqn in jaxpr.eqns for var in eqn.outvars), "everything")
+        for part in subjaxprs(jaxpr):
+            found |= everything(part)
+        return found
+
+    def f(x):
+        return loop(0.1 * jax.jit(jnp.sin)(x)) * 2
+
+    expected = jax.jit(f, compiler_options={"jaxlite_cpu_fusion_barriers": False})(X)
+    monkeypatch.setattr(fusion, "barriers", everything)
+    with config.dump_ir_to(str(tmp_path)):
+        compiled = jax.jit(f).lower(X).compile()
+    np.testing.assert_allclose(compiled(X), expected, rtol=1e-4, atol=1e-6)
+    placed = "fusion barrier: everything" in stablehlo(tmp_path)
+    assert placed == (not (has_barriers and xla.BARRIER_DROPPER))

@@ -61,6 +61,7 @@ _COSTLY = _REDUCTIONS | frozenset(
     "asin acos atan asinh acosh atanh gather pad".split())
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
 _CALLS = {"jit": "jaxpr", "checkpoint": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
+_FOLDS = ("reduce", "reduce_window")  # their bodies are no kernels of their own
 _BODIES = ("jaxpr", "body_jaxpr", "cond_jaxpr")
 _first = itemgetter(0)
 
@@ -167,7 +168,7 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
             if eqn.invars[0] in env:
                 env[eqn.outvars[0]] = env[eqn.invars[0]]
             continue
-        for body in _bodies(eqn):
+        for body in _bodies(eqn) if name not in _FOLDS else ():
             _region(body, found, seen)
         operands: list[_Value] = []
         for atom in eqn.invars:

@@ -1,0 +1,88 @@
+"""Puts the fusion barriers into a module for a compile, and takes them out again: the next compile may be told otherwise.
+
+XLA:CPU of jaxlib 0.10 drops barriers before it fuses. It can be told not to, and then keeps all barriers of a module. But it
+compiles small loops and what reduces in one piece, in a way that knows none. So there no barrier is placed in what a loop
+computes, and none at all where a loop has barriers of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from lowering import xla
+
+
+@contextlib.contextmanager
+def placed(module: Any, scopes: list[dict[Any, Any]], reasons: dict[Any, str]) -> Iterator[list[str]]:
+    """Within the context, the values of the variables in `reasons` are behind barriers; gives the reasons of those placed.
+
+    Args:
+      module: the MLIR module.
+      scopes: for each function and region, its variables and their values.
+      reasons: variable -> why it gets a barrier, for the reader of a dump.
+    """
+    found = [(scope[var], why) for scope in scopes for var, why in reasons.items()
+             if var in scope and not isinstance(scope[var].owner, xla.ir.Block)]  # an argument is in memory
+    if found and xla.BARRIER_DROPPER:
+        functions, have_barriers = _in_loops(module)
+        found = [] if have_barriers else [each for each in found if not _is_in_loop(each[0].owner, functions)]
+    operations = [_barrier(value, why) for value, why in found]
+    try:
+        yield [why for _, why in found]
+    finally:
+        for operation in reversed(operations):
+            operation.results[0].replace_all_uses_with(operation.operands[0])
+            operation.erase()
+
+
+def _barrier(value: Any, why: str) -> Any:
+    """The operation that makes all users of a value read it from memory."""
+    ir, owner = xla.ir, value.owner
+    location = ir.Location.name(f"fusion barrier: {why}", childLoc=owner.location, context=owner.context)
+    operation = ir.Operation.create("stablehlo.optimization_barrier", [value.type], [value], None, None, 0, location,
+                                    ir.InsertionPoint.after(owner))
+    value.replace_all_uses_except(operation.results[0], operation)
+    return operation
+
+
+def _in_loops(module: Any) -> tuple[set[str], bool]:
+    """The functions that loops call, directly or not, and whether there is a barrier in a loop or in one of these."""
+    called: dict[str, set[str]] = {}  # function -> those that it calls outside loops
+    looped: set[str] = set()
+    barred: set[str] = set()  # functions with barriers
+    in_loop = [False]
+
+    def visit(operation: Any) -> Any:
+        if operation.name == "func.call":
+            callee = xla.ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+            (looped if _is_in_loop(operation, ()) else called[name]).add(callee)
+        elif operation.name == "stablehlo.optimization_barrier":
+            barred.add(name)
+            in_loop[0] |= _is_in_loop(operation, ())
+        return xla.ir.WalkResult.ADVANCE
+
+    for function in module.body.operations:
+        name = _name(function)
+        called[name] = set()
+        function.operation.walk(visit)
+    reached = list(looped)
+    for each in reached:
+        reached += called[each] - looped
+        looped |= called[each]
+    return looped, in_loop[0] or not looped.isdisjoint(barred)
+
+
+def _is_in_loop(operation: Any, functions: Any) -> bool:
+    """Whether an operation stands in a loop, in what reduces or sorts, or in one of `functions`."""
+    parent = operation.parent
+    while parent.operation.name != "func.func":
+        if parent.operation.name != "stablehlo.case":
+            return True
+        parent = parent.operation.parent
+    return _name(parent) in functions
+
+
+def _name(function: Any) -> str:
+    return xla.ir.StringAttr(function.attributes["sym_name"]).value

@@ -133,6 +133,8 @@ def test_positions_in_large_arrays(function, oracle, rng):
     x[:, 11] = -np.inf
     for axis in (0, 1):
         np.testing.assert_array_equal(function(x, axis, np.uint8), oracle(x, axis).astype(np.uint8))
+    short = x[:, :9].repeat(20, axis=0)
+    np.testing.assert_array_equal(function(short, 1, np.int32), oracle(short, 1))
     k = rng.integers(-50, 50, 40000).astype(np.int32)
     assert int(function(k, 0, np.int32)) == oracle(k)
 

@@ -77,8 +77,9 @@ def _reduce(ctx: Any, *operands: Any, jaxpr: Any, dimensions: tuple[int, ...]) -
     return list(operation.results)
 
 
-# Below this many elements the one-pass form wins: it compiles in half the time, and the other saves little.
-_TWO_PASS_SIZE = 1 << 15
+# Below this many elements the one-pass form wins: it compiles in half the time, and the other saves little. So it does for
+# short rows, which XLA:CPU unrolls.
+_TWO_PASS_SIZE, _TWO_PASS_LENGTH = 1 << 15, 32
 
 
 def _index_of_extreme(name: str, monoid: str, direction: str) -> None:
@@ -87,7 +88,8 @@ def _index_of_extreme(name: str, monoid: str, direction: str) -> None:
         (aval,), out = ctx.avals_in, ctx.aval_out
         # The index is found as int32 whatever dtype it is asked in: a narrow one would wrap, and ties with it.
         wide = np.dtype(np.int64 if aval.shape[axes[0]] > np.iinfo(np.int32).max else np.int32)
-        find = _two_passes if ctx.platform == "cpu" and aval.size >= _TWO_PASS_SIZE else _one_pass
+        is_large = aval.size >= _TWO_PASS_SIZE and aval.shape[axes[0]] >= _TWO_PASS_LENGTH
+        find = _two_passes if is_large and ctx.platform == "cpu" else _one_pass
         index = find(ctx, x, aval, axes[0], monoid, direction, wide)
         return index if wide == index_dtype else ctx.convert(index, out.shape, out.dtype)
 

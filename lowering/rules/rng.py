@@ -35,4 +35,10 @@ def _rng_bit_generator(ctx: Any, key: Any, *, shape: Any, dtype: Any, algorithm:
 def _rng_uniform(ctx: Any, a: Any, b: Any, *, shape: Any) -> Any:
     extent = ctx.constant(np.asarray(shape, np.int64), np.dtype(np.int64), (len(shape),))
     distribution = ctx.attribute("#stablehlo<rng_distribution UNIFORM>")
-    return ctx.emit1("stablehlo.rng", a, b, extent, rng_distribution=distribution)
+    numbers = ctx.emit1("stablehlo.rng", a, b, extent, rng_distribution=distribution)
+    dtype = ctx.aval_out.dtype
+    if dtype.kind in "iu":
+        return numbers
+    # XLA scales numbers of [0, 1): what is near 1 rounds up to the bound, which is outside.
+    low, high = (ctx.broadcast(bound, (), shape, dtype) for bound in (a, b))
+    return ctx.value("stablehlo.select", [ctx.compare(numbers, high, "LT"), numbers, low], shape, dtype)

@@ -127,10 +127,10 @@ def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers
     options = xla.CompileOptions()
     options.num_replicas = options.num_partitions = 1
     options.device_assignment = xla.DeviceAssignment.create(np.array([[device.id]]))
+    overrides = dict(overrides or {})
     if keep_barriers and xla.BARRIER_DROPPER:
-        disabled = options.executable_build_options.debug_options.xla_disable_hlo_passes
-        disabled = (overrides or {}).get(_DISABLED, disabled)
-        overrides = {**(overrides or {}), _DISABLED: ",".join(filter(None, (disabled, xla.BARRIER_DROPPER)))}
+        disabled = overrides.get(_DISABLED, options.executable_build_options.debug_options.xla_disable_hlo_passes)
+        overrides[_DISABLED] = f"{disabled},{xla.BARRIER_DROPPER}".lstrip(",")
     if overrides:
         options.env_option_overrides = [
             (name, str(value) if isinstance(value, bool) else value) for name, value in sorted(overrides.items())

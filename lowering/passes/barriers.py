@@ -49,40 +49,30 @@ def _barrier(value: Any, why: str) -> Any:
 
 def _in_loops(module: Any) -> tuple[set[str], bool]:
     """The functions that loops call, directly or not, and whether there is a barrier in a loop or in one of these."""
-    called: dict[str, set[str]] = {}  # function -> those that it calls outside loops
-    looped: set[str] = set()
-    barred: set[str] = set()  # functions with barriers
-    in_loop = [False]
+    found: dict[str, list[Any]] = {"func.call": [], "stablehlo.optimization_barrier": []}
 
     def visit(operation: Any) -> Any:
-        if operation.name == "func.call":
-            callee = xla.ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
-            (looped if _is_in_loop(operation, ()) else called[name]).add(callee)
-        elif operation.name == "stablehlo.optimization_barrier":
-            barred.add(name)
-            in_loop[0] |= _is_in_loop(operation, ())
+        if operation.name in found:
+            found[operation.name].append(operation)
         return xla.ir.WalkResult.ADVANCE
 
-    for function in module.body.operations:
-        name = _name(function)
-        called[name] = set()
-        function.operation.walk(visit)
-    reached = list(looped)
-    for each in reached:
-        reached += called[each] - looped
-        looped |= called[each]
-    return looped, in_loop[0] or not looped.isdisjoint(barred)
+    module.operation.walk(visit)
+    calls, barriers = found.values()
+    looped: set[str] = set()
+    while len(looped) < len(reached := {_callee(call) for call in calls if _is_in_loop(call, looped)}):
+        looped = reached
+    return looped, any(_is_in_loop(barrier, looped) for barrier in barriers)
 
 
-def _is_in_loop(operation: Any, functions: Any) -> bool:
+def _is_in_loop(operation: Any, functions: set[str]) -> bool:
     """Whether an operation stands in a loop, in what reduces or sorts, or in one of `functions`."""
     parent = operation.parent
     while parent.operation.name != "func.func":
         if parent.operation.name != "stablehlo.case":
             return True
         parent = parent.operation.parent
-    return _name(parent) in functions
+    return xla.ir.StringAttr(parent.attributes["sym_name"]).value in functions
 
 
-def _name(function: Any) -> str:
-    return xla.ir.StringAttr(function.attributes["sym_name"]).value
+def _callee(call: Any) -> str:
+    return xla.ir.FlatSymbolRefAttr(call.attributes["callee"]).value

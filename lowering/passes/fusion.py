@@ -168,7 +168,7 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
             if eqn.invars[0] in env:
                 env[eqn.outvars[0]] = env[eqn.invars[0]]
             continue
-        for body in _bodies(eqn) if name not in _FOLDS else ():
+        for body in _bodies(eqn):
             _region(body, found, seen)
         operands: list[_Value] = []
         for atom in eqn.invars:
@@ -184,6 +184,8 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
 
 def _bodies(eqn: Any) -> Iterator[Any]:
     name, params = eqn.primitive.name, eqn.params
+    if name in _FOLDS:
+        return
     if name in DECOMPOSITIONS and name not in RULES:
         yield DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], params).jaxpr
     for name in _BODIES:

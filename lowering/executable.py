@@ -15,11 +15,12 @@ import numpy as np
 
 from lowering import cache, xla
 from lowering.module import ModuleBuilder, is_ordered, physical
-from lowering.passes import barriers, fusion
+from lowering.passes import barriers, fusion, unrolling
 from lowering.passes.dce import live_parts
 
 BARRIERS = "jaxlite_cpu_fusion_barriers"  # the one compile option that is not XLA's
 _DISABLED = "xla_disable_hlo_passes"
+_NO_UNROLLING = "xla_cpu_disable_loop_unrolling"
 
 
 class Lowered:
@@ -27,13 +28,13 @@ class Lowered:
 
     Attributes: `module`; `kept` says for each of constvars + invars whether it is a parameter of the module;
     `donated` the indices of the parameters whose buffer a result may take, `unusable` the types of those that
-    were offered in vain; `seconds` the time it took; `barriers` why there are fusion barriers in the last compile;
-    `host_functions` the Python functions that the module calls by their index, `ordered` whether they are to run in the
-    order of the programs that call them.
+    were offered in vain; `seconds` the time it took; `host_functions` the Python functions that the module calls by their
+    index, `ordered` whether they are to run in the order of the programs that call them. Of the last compile: `barriers`,
+    why there were fusion barriers, and `is_unrolled`, whether LLVM was to unroll loops.
     """
 
     __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context", "barriers",
-                 "host_functions", "ordered", "_jaxpr", "_scopes", "_lock")
+                 "is_unrolled", "host_functions", "ordered", "_jaxpr", "_scopes", "_lock")
 
     def __init__(self, module: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
                  platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]],
@@ -42,17 +43,19 @@ class Lowered:
         self.name, self.platform, self.seconds = name, platform, seconds
         self.context = module.context
         self.barriers: list[str] = []
+        self.is_unrolled = True
         self.host_functions, self.ordered = host_functions, is_ordered(jaxpr)
         self._jaxpr, self._scopes, self._lock = jaxpr, scopes, threading.Lock()
 
     @contextlib.contextmanager
-    def with_barriers(self, wanted: bool) -> Iterator[None]:
-        """Within the context the module has the fusion barriers that its platform gains from, if `wanted`.
+    def tuned(self, wanted: bool) -> Iterator[None]:
+        """Within the context the module is as its platform compiles it best, if `wanted`.
 
-        `barriers` says why each of them stands there.
+        It has fusion barriers: `barriers` says why each of them stands there. `is_unrolled` tells what to do with loops.
         """
         with self._lock:
             wanted = wanted and self.platform == "cpu"
+            self.is_unrolled = not wanted or unrolling.gains(self._jaxpr)
             with barriers.placed(self.module, self._scopes, fusion.barriers(self._jaxpr) if wanted else {}) as self.barriers:
                 yield
 
@@ -122,9 +125,11 @@ def _aliases(parameters: list[Any], outvars: list[Any], donated: list[bool]) -> 
     return aliases
 
 
-def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers: bool = False) -> Any:
+def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers: bool = False, unroll: bool = True) -> Any:
     """XLA's options for one device, with debug-option overrides by flag name (`xla_...`)."""
     options = xla.CompileOptions()
+    if not unroll:
+        options = xla.with_backend_option(options, _NO_UNROLLING)
     options.num_replicas = options.num_partitions = 1
     options.device_assignment = xla.DeviceAssignment.create(np.array([[device.id]]))
     overrides = dict(overrides or {})
@@ -145,7 +150,7 @@ def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | N
     Returns: the loaded executable, the seconds it took, and what the cache said: "hit", "miss", or "off".
     """
     start = time.perf_counter()
-    options = compile_options(device, overrides, bool(lowered.barriers))
+    options = compile_options(device, overrides, bool(lowered.barriers), lowered.is_unrolled)
     functions = lowered.host_functions  # of this process: nothing to keep on a disk
     key = None if functions else cache.key_of(lowered.module, device, options, overrides or {})
     executable = None if key is None else cache.load(key, device, options)

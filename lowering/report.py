@@ -157,6 +157,7 @@ def _facts(lowered: Any, closed: Any, loaded: Any, seconds: dict[str, float]) ->
         "results": [_type(atom.aval) for atom in jaxpr.outvars],
         "equations": len(jaxpr.eqns),
         "fusion_barriers": lowered.barriers,
+        "loops_unrolled": lowered.is_unrolled,
         "seconds": seconds,
         "cost": _numbers(loaded.cost_analysis),
         "memory": _numbers(loaded.get_compiled_memory_stats),

@@ -215,6 +215,35 @@ def from_dlpack(capsule: Any, device: Any, stream: Any = None) -> Any:
     return _jax.dlpack_managed_tensor_to_buffer(capsule, device, stream)
 
 
+# --- compile options ---------------------------------------------------------------------------------
+
+def with_backend_option(options: Any, name: str) -> Any:
+    """Compile options with one of the flags of XLA:CPU that have no field of their own in `DebugOptions`.
+
+    They are a map there, `xla_backend_extra_options`, which overrides by name cannot set. A serialized message takes further
+    fields at its end: these say CompileOptionsProto.executable_build_options.debug_options.xla_backend_extra_options[name].
+    Where the user has set such flags, by `XLA_FLAGS`, theirs alone are kept.
+    """
+    text = options.SerializeAsString()
+    if b"xla_cpu_" in text:
+        return options
+    entry = _message(1, name.encode()) + _message(2, b"")
+    return CompileOptions.ParseFromString(text + _message(3, _message(3, _message(500, entry))))
+
+
+def _message(number: int, content: bytes) -> bytes:
+    """A length-delimited field in protobuf's wire format."""
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    groups = []
+    while value > 127:
+        groups.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*groups, value])
+
+
 # --- the C++ call path -------------------------------------------------------------------------------
 
 def make_call_path(

@@ -1,5 +1,6 @@
 """Fusion barriers: where the pass puts them, that they change no result, and how to do without."""
 
+import functools
 import json
 import sys
 
@@ -103,6 +104,35 @@ def test_counters_of_a_long_hash_are_written():
     found = barriers(lambda key: jax.random.bits(key, (64, 8)), key)
     assert [(var.aval.size, "positions" in why) for var, why in found.items()] == [(512, True)]
     assert barriers(lambda x: (jnp.arange(64) * 3 + 1) * x[0, 0], X) == {}
+
+
+def test_what_sums_up_equal_parts_is_cut_between_them():
+    def f(x):
+        total = jnp.float32(0)
+        for _ in range(60):
+            y = jnp.sin(x[0]) * x[1] + jnp.cos(x[2])
+            total += jnp.sum(y * y - y / (1 + y))
+            x = lax.optimization_barrier(x * 0.5)
+        return total
+
+    found = barriers(f, X)
+    assert 5 <= len(found) <= 20
+    assert all(var.aval.shape == () and "long kernel" in why for var, why in found.items())
+    np.testing.assert_allclose(jax.jit(f)(X), jax.jit(f, compiler_options={"jaxlite_cpu_fusion_barriers": False})(X), rtol=1e-5)
+
+
+def test_a_long_chain_of_unlike_parts_is_cut_seldom():
+    operations = [jnp.sin, jnp.tanh, lambda x: x + 1, lambda x: x * 2, jnp.exp, lambda x: x - 0.5, jnp.abs]
+    random = np.random.default_rng(0)
+
+    def f(x):
+        for index in random.integers(0, len(operations), 1600):
+            x = operations[index](x)
+        return x
+
+    big = jax.ShapeDtypeStruct((1024, 1024), np.float32)  # where equal parts are no reason: memory is slow
+    assert len(barriers(f, big)) == 3
+    assert barriers(lambda x: functools.reduce(lambda x, _: x * 2 + 1, range(150), x), big) == {}
 
 
 def test_values_that_everybody_would_compute_in_no_time_are_not_written():

@@ -155,7 +155,7 @@ def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Seque
 def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
                     options: dict[str, Any] | None = None, trace_seconds: float = 0.0) -> Executable:
     """Compile a lowered program for a device; reports the compile to the log and the dump if they are on."""
-    with lowered.with_barriers(fusion_barriers(options)):
+    with lowered.tuned(fusion_barriers(options)):
         loaded, seconds, cached = backend.compile_lowered(lowered, device, options)
         report.compiled(lowered, closed, loaded, trace_seconds, seconds, cached)
     return Executable(loaded, lowered, closed, device, committed, seconds, cached)

@@ -17,6 +17,7 @@ The choice is made from the equations alone, in walks that are linear in their n
    the memory traffic. XLA compiles equal kernels once, so values of one kind share the cost of theirs: a barrier is cheap
    where every step of an unrolled loop gets it.
 4. `_write_counters`: positions from which long integer arithmetic starts, as in a random generator.
+5. `_cut_long_kernels`: what is left of kernels with hundreds of instructions is cut where it is narrow.
 
 Bodies of loops and branches are programs of their own. Costs are in units of a cheap vector operation and were fitted to
 measurements; docs/fusion.md has them.
@@ -74,9 +75,12 @@ _NEAR = 0.5  # traffic for an element in the nearest cache
 _HUGE_SAVING = 300  # from here on memory traffic does not matter
 _MOST_KERNELS = 16  # readers of a value that are told apart; with so many it gets a barrier anyway
 _MOST_COPIES = 15  # XLA does not index one value in more ways than this in a kernel
-_LIBRARY_REDUCTION = 4096  # elements from which on a reduction is a kernel that nothing is fused with
+LIBRARY_REDUCTION = 4096  # elements from which on a reduction is a kernel that nothing is fused with
 _MANY_PARTS = 8  # operands from which on a concatenation is a kernel of its own
 _WINDOW = 1024  # values whose dependents are known at a time; what lies further apart counts as independent
+_LONG_KERNEL = 400  # instructions from which on a kernel is looked at for places to cut it
+_EQUAL_PART, _LONGEST_PART = 48, 512  # instructions from cut to cut, where the parts are alike and where they are not
+_NARROW = 4  # values that a part of a kernel may hand on to the next
 _LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
 
 
@@ -97,7 +101,7 @@ class _Value:
         self.users: list[_Value] = []
         self.is_result = self.is_written = self.is_charged = self.is_blocked = False
         self.is_loop = name in _FUSIBLE  # is it computed in a loop over elements, into which others can be fused?
-        if name in _REDUCTIONS and eqn.invars[0].aval.size >= _LIBRARY_REDUCTION or (
+        if name in _REDUCTIONS and eqn.invars[0].aval.size >= LIBRARY_REDUCTION or (
                 name in ("concatenate", "stack") and len(operands) > _MANY_PARTS):
             self.is_loop = False
         is_scaling = name == "div" and hasattr(eqn.invars[1], "val")
@@ -152,14 +156,16 @@ def _region(jaxpr: Any, found: dict[Any, str], seen: set[int]) -> None:
             _find_readers(values)
             _choose(values, found)
     _write_counters(values, found)
+    if needed > _LONG_KERNEL:
+        _cut_long_kernels(values, found)
 
 
 def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dict[Any, str], seen: set[int]) -> None:
     """Append the values of a program in order. `env` maps its variables to them; inputs have none."""
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
-        if name in _CALLS:
-            inner = eqn.params[_CALLS[name]].jaxpr
+        inner = call_body(eqn)
+        if inner is not None:
             scope = {var: env[atom] for var, atom in zip(inner.invars, eqn.invars, strict=True) if atom in env}
             _values(inner, scope, values, found, seen)
             env.update((var, scope[atom]) for var, atom in zip(eqn.outvars, inner.outvars, strict=True) if atom in scope)
@@ -168,7 +174,7 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
             if eqn.invars[0] in env:
                 env[eqn.outvars[0]] = env[eqn.invars[0]]
             continue
-        for body in _bodies(eqn):
+        for body in bodies(eqn):
             _region(body, found, seen)
         operands: list[_Value] = []
         for atom in eqn.invars:
@@ -182,7 +188,14 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
                 operand.users.append(value)
 
 
-def _bodies(eqn: Any) -> Iterator[Any]:
+def call_body(eqn: Any) -> Any:
+    """The program that an equation calls once, as part of its own; None if it is no call."""
+    param = _CALLS.get(eqn.primitive.name)
+    return None if param is None else eqn.params[param].jaxpr
+
+
+def bodies(eqn: Any) -> Iterator[Any]:
+    """The programs in an equation that are compiled as programs of their own: of loops, branches, decompositions."""
     name, params = eqn.primitive.name, eqn.params
     if name in _FOLDS:
         return
@@ -353,6 +366,74 @@ def _write_counters(values: list[_Value], found: dict[Any, str]) -> None:
             counts[value] = length + 1, start
             if length == _LONG_COUNT:
                 found[start.var] = f"more than {_LONG_COUNT} integer operations on positions ({start.size} elements)"
+
+
+def _cut_long_kernels(values: list[_Value], found: dict[Any, str]) -> None:
+    """Put barriers where a long kernel is narrow: where everything before goes through one value, or few.
+
+    XLA and LLVM take more than linear time over a kernel. One that sums up what the steps of an unrolled loop contribute has
+    a part for each step, and all parts are equal: if the running sum is written at each of them, they are compiled once.
+    """
+    for value in values:
+        value.is_blocked |= value.var in found
+    if _place_kernels(values) <= _LONG_KERNEL:
+        return
+    lengths: Counter[_Value] = Counter()
+    for value in values:
+        for kernel in value.kernels:
+            lengths[kernel] += value.weight
+    members: dict[_Value, list[_Value]] = {kernel: [] for kernel, length in lengths.items() if length > _LONG_KERNEL}
+    for value in values if members else ():
+        for kernel in value.kernels.keys() & members.keys():
+            members[kernel].append(value)
+    for kernel, inside in members.items():
+        _cut(kernel, inside, found)
+
+
+def _cut(kernel: _Value, inside: list[_Value], found: dict[Any, str]) -> None:
+    """Cut a kernel, which computes the values `inside`, in equal parts if it has some, in very long ones otherwise."""
+    inside = _longest_path_first(kernel, inside)
+    last = {operand: value for value in inside for operand in value.operands}  # value -> its last reader in this kernel
+    needed: set[_Value] = set()  # by later values
+    closing: dict[_Value, list[_Value]] = {}
+    places = []  # the values that all before goes through, with as many others
+    for value in inside:
+        needed.difference_update(closing.pop(value, ()))
+        reader = last.get(value)
+        if reader is not None:
+            needed.add(value)
+            closing.setdefault(reader, []).append(value)
+        places.append(needed.copy() if len(needed) <= _NARROW else None)
+    narrow = [value for value, place in zip(inside, places, strict=True) if place == {value}]
+    kinds = Counter(map(_kind, narrow))
+    common, times = kinds.most_common(1)[0] if kinds else (None, 0)
+    length = 0.0
+    for value, place in zip(inside, places, strict=True):
+        length += value.weight
+        if place and value is not kernel and (
+                length > _LONGEST_PART or length > _EQUAL_PART and times > 2 and place == {value} and _kind(value) == common
+                and _traffic(value) == _NEAR):
+            for each in place:
+                found.setdefault(each.var, f"{length:.0f} instructions of a long kernel ({each.name} of {each.size} elements)")
+            length = 0.0
+
+
+def _longest_path_first(kernel: _Value, inside: list[_Value]) -> list[_Value]:
+    """The values of a kernel, each behind its operands, and what a value adds to a long chain right before it."""
+    depth: dict[_Value, int] = {}
+    for value in inside:
+        depth[value] = 1 + max([depth.get(operand, 0) for operand in value.operands], default=0)
+    ordered, pending, seen = [], [kernel], set()
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            if depth.pop(value, 0):
+                ordered.append(value)
+            continue
+        seen.add(value)
+        operands = [operand for operand in value.operands if operand in depth and operand not in seen]
+        pending += [value, *sorted(operands, key=depth.__getitem__)]
+    return ordered
 
 
 def _traffic(value: _Value) -> float:

@@ -1,0 +1,89 @@
+"""LLVM's unrolling of loops on the CPU: which programs keep it, and that the others are compiled without."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax
+from jaxlite.core import config
+from lowering import xla
+from lowering.executable import compile_options
+from lowering.passes import unrolling
+
+X = np.linspace(-1, 1, 4096, dtype=np.float32).reshape(1024, 4)
+IMAGES = np.ones((2, 4, 16, 16), np.float32)
+
+
+def convolve(x, **options):
+    weights = np.ones((4, 4, 3, 3), x.dtype)
+    return lax.conv_general_dilated(x, weights, (1, 1), [(1, 1), (1, 1)], **options)
+
+
+def repeat(f):
+    return lambda x: lax.scan(lambda c, _: (f(c), None), x, length=3)[0]
+
+
+@pytest.mark.parametrize("f, x", [
+    (lambda x: jnp.all(x > 0, axis=1), X),
+    (lambda x: jnp.sum(x.astype(np.int32), axis=1), X),
+    (lambda x: jnp.prod(x, axis=1), X),
+    (lambda x: jnp.prod(x.T, axis=0), X),
+    (lambda x: jnp.argmin(x, axis=1), X),
+    (jax.jit(lambda x: lax.cond(x[0, 0] > 0, lambda x: jnp.prod(x, axis=1), lambda x: x[:, 0], x)), X),
+    (lambda x: lax.reduce(x, np.float32(0), lambda a, b: a + 0.5 * b, (1,)), X),
+    (lambda x: lax.reduce_window(x, -np.inf, lax.max, (2, 2), (1, 1), "VALID"), X),
+    (lambda x: lax.cummax(x, axis=1), X),
+    (repeat(lambda c: c + jnp.sum(c, axis=1, keepdims=True)), X[:20]),
+    (jax.grad(lambda x: convolve(x).sum() + convolve(x, lhs_dilation=(2, 2)).sum()), IMAGES),
+    (convolve, IMAGES.astype(np.float16)),
+], ids=["all", "integers", "prod", "prod of columns", "argmin", "in a branch", "reduce", "window", "cummax", "scan", "dilated",
+        "half"])
+def test_reductions_of_few_elements_gain_from_unrolling(f, x):
+    assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
+
+
+@pytest.mark.parametrize("f, x", [
+    (jnp.sin, X),
+    (lambda x: jax.nn.softmax(x), X),  # the library's reductions
+    (lambda x: jax.nn.softmax(x), X[:500]),
+    (lambda x: jnp.prod(x, axis=0), X),  # long rows
+    (lambda x: jnp.prod(x, axis=1), X[:100]),  # no time either way
+    (lambda x: jnp.count_nonzero(x), X.reshape(-1)),
+    (repeat(lambda c: jnp.sin(c) @ c[:4]), X[:20]),
+    (convolve, IMAGES),
+], ids=["none", "library", "small", "long", "few", "all of them", "scan", "convolution"])
+def test_other_programs_do_not(f, x):
+    assert not unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
+
+
+def chain(x):
+    for _ in range(4):
+        x = jnp.tanh(x @ x) / (1 + jnp.exp(jax.nn.softmax(x)))
+    return x
+
+
+def test_code_is_smaller_and_results_are_the_same(tmp_path):
+    x = np.random.default_rng(0).normal(size=(32, 32)).astype(np.float32)
+    lowered = jax.jit(chain).lower(x)
+    plain = lowered.compile({"jaxlite_cpu_fusion_barriers": False})
+    with config.dump_ir_to(str(tmp_path)):
+        tuned = lowered.compile()
+    np.testing.assert_allclose(tuned(x), plain(x), rtol=1e-4)
+    assert json.loads(next(tmp_path.glob("*compile.json")).read_text())["loops_unrolled"] is False
+    size = lambda compiled: len(compiled.runtime_executable().serialize())
+    assert size(tuned) < 0.95 * size(plain)
+
+
+def test_other_options_are_kept():
+    device = jax.devices()[0]
+    options = compile_options(device, {"xla_cpu_enable_fast_math": True}, unroll=False)
+    assert options.env_option_overrides == [("xla_cpu_enable_fast_math", "True")]
+    assert options.num_replicas == 1 and options.device_assignment.replica_count() == 1
+    words = lambda options: Counter(str(options.executable_build_options.debug_options).split()[1:])  # the first is random
+    added = words(options) - words(compile_options(device, {}))
+    assert added == Counter('xla_backend_extra_options { key: "xla_cpu_disable_loop_unrolling" value: "" }'.split())
+    assert xla.with_backend_option(options, "xla_cpu_something_else") is options  # a user's flags are theirs

@@ -1,11 +1,11 @@
 """The group "fusion": what jaxlite's fusion barriers do to compile time, run time and memory of realistic programs.
 
-Three configurations take turns, each in a fresh process for every program: JAX, jaxlite without barriers, jaxlite with
-them. A number is the least of all rounds. A program that misses a bar is measured as many rounds again. Where the pass
-places no barrier, the last two are one, and share their samples. Programs that only barriers make compilable are measured
-with them alone, to see how compile time grows. With `--reasons` the barriers are listed under the table: which values
-have them, and why the pass put them there. A quick run has fewer programs (`latency_programs.QUICK`), one round, and
-leaves jaxlite without barriers out.
+Three configurations take turns, each in a fresh process for every program: JAX, jaxlite without barriers (and with loops
+unrolled, as XLA has it), jaxlite as it is. A number is the least of all rounds. A program that misses a bar is measured as
+many rounds again. Where there are no barriers and loops are unrolled, the last two are one, and share their samples.
+Programs that only barriers make compilable are measured with them alone, to see how compile time grows. With `--reasons` the
+barriers are listed under the table: which values have them, and why the pass put them there. A quick run has fewer programs
+(`latency_programs.QUICK`), one round, and leaves jaxlite without barriers out.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Program:
     checks: list[Any] = field(default_factory=lambda: [None] * 3)
     errors: list[str] = field(default_factory=lambda: [""] * 3)
     barriers: list[str] = field(default_factory=list)
+    is_rolled: bool = False
 
     def add(self, which: int, row: dict[str, Any]) -> None:
         self.errors[which] = row.get("error", "")
@@ -58,7 +59,9 @@ class Program:
             for measure in BARS:
                 self.best[which][measure] = min(row[measure], self.best[which].get(measure, math.inf))
             self.checks[which], self.barriers = row["check"], row["barriers"] or self.barriers
-        if self.best[1] and self.best[2] and not self.barriers:  # the same module twice: what differs is noise
+            self.is_rolled |= row["rolled"]
+        if self.best[1] and self.best[2] and not self.barriers and not self.is_rolled:
+            # The same program twice: what differs is noise.
             least = {measure: min(self.best[1][measure], self.best[2][measure]) for measure in BARS}
             self.best = (self.best[0], least, least.copy())
 

@@ -311,10 +311,11 @@ def fusion_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
             start = perf_counter()
             wait(compiled(*arguments))
             calls.append(perf_counter() - start)
-        own = getattr(lowered, "_lowered", None)  # jaxlite's: why there are barriers is told to nobody but the dump
+        own = getattr(lowered, "_lowered", None)  # jaxlite's: what a compile was told to do is in nothing else but the dump
         return {
             "compile": min(compiles), "run": min(calls), "temporaries": compiled.memory_analysis().temp_size_in_bytes,
             "check": check, "barriers": getattr(own, "barriers", []),
+            "rolled": not getattr(own, "is_unrolled", True),
         }  # fmt: skip
 
     for name, make in (latency_programs.LATENCY | latency_programs.OURS_ALONE).items():

@@ -161,7 +161,7 @@ def fusion_program(jax, off, on, checks=(1.0, 1.0, 1.0)):
     program = fusion.Program("chain")
     for which, (numbers, check) in enumerate(zip((jax, off, on), checks, strict=True)):
         row = dict(zip(fusion.BARS, numbers, strict=True))
-        program.add(which, {**row, "check": check, "barriers": ["why"] * (which == 2)})
+        program.add(which, {**row, "check": check, "barriers": ["why"] * (which == 2), "rolled": False})
     return program
 
 
@@ -177,19 +177,20 @@ def test_a_program_misses_the_bars_that_it_is_above(on, missed):
 
 def test_the_best_of_all_rounds_counts_and_small_temporaries_do_not():
     program = fusion_program((2.0, 1.0, 0.0), (4.0, 0.5, 0.0), (3.0, 2.0, 300.0))
-    program.add(2, {"compile": 1.0, "run": 5.0, "temporaries": 300.0, "check": 1.0, "barriers": []})
+    program.add(2, {"compile": 1.0, "run": 5.0, "temporaries": 300.0, "check": 1.0, "barriers": [], "rolled": False})
     assert program.ratio("compile") == 0.5 and program.ratio("compile", 1) == 0.25 and program.ratio("run") == 2.0
     assert program.missed == ["run"] and program.barriers == ["why"]
     report = fusion.report([program], reasons=True)
     assert re.search(r"fusion, run +\| 1.05 \| 1 +\| 0 +\| 2.00", report) and "1 x why" in report
 
 
-def test_without_barriers_on_and_off_share_their_samples():
+@pytest.mark.parametrize("rolled, ratio", [(False, 1.04), (True, 2.0)])
+def test_on_and_off_share_their_samples_if_they_are_the_same_program(rolled, ratio):
     program = fusion.Program("chain")
     for which, run_time in enumerate((1.0, 1.04, 2.0)):
         numbers = {"compile": 1.0, "run": run_time, "temporaries": 0.0}
-        program.add(which, {**numbers, "check": 1.0, "barriers": []})
-    assert program.ratio("run") == 1.04 and program.ratio("run", 1) == 1.0 and not program.missed
+        program.add(which, {**numbers, "check": 1.0, "barriers": [], "rolled": rolled and which == 2})
+    assert program.ratio("run") == ratio and program.missed == ["run"] * rolled
 
 
 def test_a_program_with_an_error_or_other_results_fails():
@@ -202,7 +203,8 @@ def test_a_program_with_an_error_or_other_results_fails():
 def test_a_program_of_ours_alone_has_no_bars_and_counts_for_growth():
     small, large = (fusion.Program(name, (2,)) for name in ("RK4 gradient, 20 steps", "RK4 gradient, 100 steps"))
     for program, compile_time in ((small, 1.0), (large, 10.0)):
-        program.add(2, {"compile": compile_time, "run": 1.0, "temporaries": 0.0, "check": 1.0, "barriers": ["why"]})
+        program.add(2, {"compile": compile_time, "run": 1.0, "temporaries": 0.0, "check": 1.0, "barriers": ["why"],
+                        "rolled": False})
     assert not small.missed and small.cells()[-2] == "-" and "FAILS" not in str(small.cells())
     growth, total = fusion.figures([small, large])
     assert (growth.value, growth.theirs, growth.holds) == (2.0, "-", False) and (total.ours, total.holds) == ("10.00 s", True)

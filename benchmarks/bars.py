@@ -33,6 +33,8 @@ PLAIN_CALLS = (
 ROW_BARS: dict[tuple[str, str], float | None] = {
     ("import", "import numpy API"): 0.3,
     ("import", "first small jit call"): 0.4,
+    ("warm start", "first small jit call"): 0.4,
+    ("warm start", "5 eager operations"): 1.05,
     **{("import", name): None for name in fresh.WHOLE_PROCESS},
     ("trace", "training step, 12 layers"): 0.12,
     ("lower", "training step, 12 layers"): 0.2,

@@ -18,6 +18,8 @@ from benchmarks.sides import Side, last_line
 
 SMALL_JIT = "{module}.jit(lambda x: x + 1)(1.0).block_until_ready()"
 
+EAGER = "x = jnp.arange(8.0)\nfloat(jnp.where(x > 3, x[None], x.at[1].set(0.0)).sum())"
+
 
 class Script(NamedTuple):
     """What a process does untimed, and then timed, by itself."""
@@ -34,9 +36,7 @@ IMPORT: dict[str, Script] = {
         "import {module}, {module}.numpy as jnp\n"
         "{module}.jit(lambda x: jnp.sin(x) * 2 + 1)(jnp.arange(8.0)).block_until_ready()"
     ),
-    "import and 5 eager operations": Script(
-        "import {module}.numpy as jnp\nx = jnp.arange(8.0)\nfloat(jnp.where(x > 3, x[None], x.at[1].set(0.0)).sum())"
-    ),
+    "import and 5 eager operations": Script(f"import {{module}}.numpy as jnp\n{EAGER}"),
 }
 
 # Timed from outside, from its start to its end: the second is what any frontend on jaxlib must load.
@@ -53,6 +53,8 @@ WARM_START: dict[str, Script] = {
         "f, arguments = programs.training_step(programs.Frontend({module}, jnp, {module}.lax), layers=12)\n"
         "{module}.block_until_ready({module}.jit(f)(*arguments))"
     ),
+    "first small jit call": Script(SMALL_JIT, before="import {module}"),
+    "5 eager operations": Script(EAGER, before="import {module}.numpy as jnp"),
 }
 
 

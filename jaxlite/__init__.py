@@ -60,9 +60,12 @@ with _seldom_collecting:
     from jaxlite.make_jaxpr import ShapeDtypeStruct, eval_shape, make_jaxpr
     from jaxlite.version import __version__
     from lowering import cache as _executables
+    from lowering import shortcuts as _shortcuts
     from lowering.xla import Device
 
-_executables.configure(version=lambda: __version__)  # a part of their keys
+# Parts of their keys.
+_executables.configure(version=lambda: __version__)
+_shortcuts.configure(folders=lambda: tuple(__path__))
 
 _lazy = _Lazy(
     __name__,

@@ -5,7 +5,7 @@
     python -m jaxlite.cache clear      remove every entry
 
 `--dir FOLDER` looks into another folder than the option `compilation_cache_dir`. What the cache is and promises:
-`lowering.cache`.
+`lowering.cache`. The shortcuts to entries (`lowering.shortcuts`) are verified and cleared with them, and not listed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core.config import compilation_cache_dir
@@ -41,7 +41,7 @@ def entries(folder: cache.Folder) -> list[dict[str, Any]]:
     return found
 
 
-def _list(folder: cache.Folder) -> int:
+def _list(folder: cache.Folder, shortcuts: cache.Folder) -> int:
     found = entries(folder)
     rows = [("function", "size", "compile", "age", "last use", "hits", "jaxlib", "platform")]
     now = time.time()
@@ -59,16 +59,17 @@ def _list(folder: cache.Folder) -> int:
     return 0
 
 
-def _verify(folder: cache.Folder) -> int:
-    found = entries(folder)
+def _verify(*folders: cache.Folder) -> int:
+    found = [entry for folder in folders for entry in entries(folder)]
     damaged = [entry for entry in found if entry["damage"]]
     for entry in damaged:
         print(f"{entry['name']}: {entry['damage']}")
-    print(f"{len(found)} entries, {len(damaged)} damaged, in {folder.path}")
+    print(f"{len(found)} entries and shortcuts, {len(damaged)} damaged, in {os.path.dirname(folders[0].path)}")
     return 1 if damaged else 0
 
 
-def _clear(folder: cache.Folder) -> int:
+def _clear(folder: cache.Folder, shortcuts: cache.Folder) -> int:
+    shortcuts.clear()
     print(f"{folder.clear()} entries removed from {folder.path}")
     return 0
 
@@ -87,7 +88,7 @@ def _ago(seconds: float) -> str:
     return f"{max(seconds, 0):.0f} s"
 
 
-COMMANDS = {"list": _list, "verify": _verify, "clear": _clear}
+COMMANDS: dict[str, Callable[..., int]] = {"list": _list, "verify": _verify, "clear": _clear}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,10 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.dir:
         print("the persistent compile cache is off: it has no folder")
         return 0
-    folder = cache.Folder(options.dir)
-    if folder.refused:
+    folders = [cache.Folder(options.dir, kind) for kind in cache.KINDS]
+    if any(folder.refused for folder in folders):
         return 1
-    return COMMANDS[options.command](folder)
+    return COMMANDS[options.command](*folders)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """The persistent cache: executables that outlive the process, one file each.
 
 **Where.** `<folder>/executables`, created with mode 0700; the folder is an option (`configure`). Loading an executable
-is running code: a folder or an entry that is not this user's own, or that others can write, is never read.
+is running code: a folder or an entry that is not this user's own, or that others can write, is never read. Beside it lie
+the shortcuts (`lowering.shortcuts`), entries of the same form.
 
 **The key** is a hash of all that an executable depends on: the module as XLA is handed it (fusion barriers included) in
 MLIR bytecode without source locations, the compile options (XLA_FLAGS are in them, as XLA parsed them) with the device,
@@ -25,8 +26,10 @@ so any number of processes may read and write, and end at any point. A load appe
 sets the modification time: the least recently used entries go when the folder outgrows its limit. Trouble with the disk
 costs one warning; compiling goes on without the cache.
 
-**What it costs.** A miss hashes the module and fails to open a file. Only a compile that took longer than the threshold
-is stored.
+**What it costs.** A miss hashes the module and fails to open a file; storing serializes and writes one. That is a
+millisecond beside the 5 to 30 that XLA needs for a single operation, so nearly every compile is stored: only one shorter
+than the threshold is not. Looking at all files, to see if there are too many bytes, is what grows with the folder, so few
+stores do it (`_looks`).
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import importlib
 import os
 import re
 import stat
@@ -46,12 +50,16 @@ from typing import Any, NamedTuple
 
 from lowering import report, xla
 
+KINDS = ("executables", "shortcuts")  # of entries; each has a folder
+
 _FORMAT = b"jaxlite1"
 _HEADER = struct.Struct("<8s32s32sQQ")
 _CHECKED = 8 + 32  # the checksum covers what stands behind itself
 _TEMPORARY = ".tmp"
 _ABANDONED = 3600  # seconds after which a temporary file is nobody's
 _KEPT_BY_EVICTION = 0.9  # of the limit
+_UNSEEN = 1 / 256  # of the limit: what a process stores before it looks how large the folder is
+_MUCH = 1 << 18  # bytes to hash
 _OPEN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 # The custom calls that mean the same in every process.
 _PORTABLE_CALL = re.compile(r'custom_call @"?(lapack_|mhlo\.|tridiagonal_solve_)')
@@ -76,20 +84,46 @@ def configure(**settings: Callable[[], Any]) -> None:
 
 def key_of(module: Any, device: Any, options: Any, overrides: dict[str, Any]) -> bytes | None:
     """The key of what XLA would make of a module; None if the cache is off or not for this program."""
+    surroundings = surroundings_of(device, options, overrides)
+    if surroundings is None:
+        return None
+    code = xla.canonical_bytecode(module)
+    if b"custom_call" in code and not _is_portable(module):
+        return None
+    return digest(code, *surroundings)
+
+
+def surroundings_of(device: Any, options: Any, overrides: dict[str, Any]) -> tuple[bytes, ...] | None:
+    """All that an executable depends on beside its program; None if the cache is off, or not for such compiles."""
     if not _settings["folder"]() or "xla_dump" in os.environ.get("XLA_FLAGS", "") or any(
             name.startswith("xla_dump") for name in overrides):
         return None
     machine = _machine(device)
-    code = xla.canonical_bytecode(module)
-    if machine is None or b"custom_call" in code and not _is_portable(module):
-        return None
-    from hashlib import sha256  # only who compiles pays for it
+    return None if machine is None else (options.SerializeAsString(), machine, _settings["version"]().encode())
 
-    digest = sha256(_FORMAT)
-    for part in (code, options.SerializeAsString(), machine, _settings["version"]().encode()):
-        digest.update(struct.pack("<Q", len(part)))
-        digest.update(part)
-    return digest.digest()
+
+def digest(*parts: bytes) -> bytes:
+    """A hash that tells any two sequences of parts apart."""
+    whole = _sha256(sum(map(len, parts)))
+    whole.update(_FORMAT)
+    for part in parts:
+        whole.update(struct.pack("<Q", len(part)))
+        whole.update(part)
+    return whole.digest()
+
+
+def _checksum(content: Any) -> bytes:
+    whole = _sha256(len(content))
+    whole.update(content)
+    return whole.digest()
+
+
+def _sha256(size: int) -> Any:
+    """A hash for so many bytes. Python's own is there at once; OpenSSL's takes 4 ms to load, and is five times as fast."""
+    for name in ("_sha2", "_sha256") if size < _MUCH else ():
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(name).sha256()
+    return importlib.import_module("hashlib").sha256()
 
 
 def _is_portable(module: Any) -> bool:
@@ -99,7 +133,7 @@ def _is_portable(module: Any) -> bool:
 
 @functools.cache
 def _machine(device: Any) -> bytes | None:
-    """All that an executable for this device depends on beside the program; None if that cannot be known."""
+    """What an executable for this device depends on of the machine and of XLA; None if that cannot be known."""
     hardware = xla.hardware_description(device)
     if hardware is None:
         report.complain("cache machine", "the persistent compile cache is off: this jaxlib does not tell the features of "
@@ -133,8 +167,6 @@ def read_entry(path: str, use: bool = False) -> Entry:
 
     Raises: Damaged if anything about it is not as it was written, OSError if it cannot be read.
     """
-    from hashlib import sha256
-
     with _opened(path) as file:
         content = file.read()
         if len(content) < _HEADER.size:
@@ -146,7 +178,7 @@ def read_entry(path: str, use: bool = False) -> Entry:
         end = middle + size
         if len(content) < end:
             raise Damaged("truncated")
-        if sha256(memoryview(content)[_CHECKED:end]).digest() != checksum:
+        if _checksum(memoryview(content)[_CHECKED:end]) != checksum:
             raise Damaged("checksum differs")
         if key.hex() != os.path.basename(path):
             raise Damaged("holds another program")
@@ -182,13 +214,14 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 class Folder:
-    """The entries below one folder. Nothing is created before something is stored."""
+    """The entries of one kind below one folder. Nothing is created before something is stored."""
 
-    def __init__(self, parent: str):
-        self.path = os.path.join(parent, "executables")
+    def __init__(self, parent: str, kind: str = "executables"):
+        self.path = os.path.join(parent, kind)
         self.refused = ""  # why nothing is read or written
         self._writable = True
-        self._size: int | None = None  # of all entries, as far as this process knows
+        self._size: int | None = None  # of all entries, as far as this process knows; None before it has looked
+        self._stored = 0  # by this process
         self._lock = threading.Lock()
         try:
             self._check()
@@ -234,7 +267,6 @@ class Folder:
         if self.refused or not self._writable:
             return
         import json
-        from hashlib import sha256
 
         head = json.dumps(facts).encode()
         tail = _HEADER.pack(_FORMAT, bytes(32), key, len(head), len(executable))[_CHECKED:] + head + executable
@@ -251,7 +283,7 @@ class Folder:
             os.chmod(self.path, 0o700)
             try:
                 with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _OPEN, 0o600), "wb") as file:
-                    file.write(_FORMAT + sha256(tail).digest())
+                    file.write(_FORMAT + _checksum(tail))
                     file.write(tail)
                 os.replace(temporary, path)
             except BaseException:
@@ -259,11 +291,19 @@ class Folder:
                     os.unlink(temporary)
                 raise
             with self._lock:
+                self._stored += size
                 self._size = None if self._size is None else self._size + size
-                if self._size is None or 0 <= limit < self._size:
+                if self._looks(key, limit):
                     self._size = self._make_room(limit)
         except OSError as error:
             self._give_up(error)
+
+    def _looks(self, key: bytes, limit: int) -> bool:
+        """Whether a store looks at the whole folder: if this process knows it to be too large, or does not know and has
+        stored much. Processes that store little share the work: it falls to one key in 256."""
+        if self._size is not None:
+            return 0 <= limit < self._size
+        return key[0] == 0 or 0 <= limit * _UNSEEN < self._stored
 
     def _make_room(self, limit: int) -> int:
         """Remove what was used the longest ago, if there is more than `limit`, and files that a process left behind when
@@ -311,9 +351,12 @@ class Folder:
         return count
 
 
-@functools.cache
-def _folder(parent: str) -> Folder:
-    return Folder(parent)
+_opened_folders = functools.cache(Folder)
+
+
+def folder(kind: str = "executables") -> Folder:
+    """The folder in use, for one kind of entries."""
+    return _opened_folders(_settings["folder"](), kind)
 
 
 # --- what a compile asks for -------------------------------------------------------------------------
@@ -321,26 +364,32 @@ def _folder(parent: str) -> Folder:
 
 def load(key: bytes, device: Any, options: Any) -> Any | None:
     """The loaded executable of a key, or None."""
-    folder = _folder(_settings["folder"]())
-    serialized = folder.load(key)
+    kept = folder()
+    serialized = kept.load(key)
     if serialized is None:
         return None
     try:
         return device.client.deserialize_executable(serialized, xla.DeviceList((device,)), options)
     except xla.XlaRuntimeError:
-        folder.drop(key)
+        kept.drop(key)
         return None
 
 
-def store(key: bytes, executable: Any, name: str, platform: str, seconds: float) -> None:
-    """Keep an executable if its compile took long enough."""
+def store(key: bytes, executable: Any, name: str, platform: str, seconds: float) -> bool:
+    """Keep an executable if its compile took long enough; says if it did."""
     if seconds < _settings["threshold"]():
-        return
+        return False
     try:
         serialized = executable.serialize()
     except xla.XlaRuntimeError as error:
         report.complain(f"cache of {platform}", f"the persistent compile cache does not work on {platform}: {error}")
-        return
+        return False
     facts = {"function": name, "platform": platform, "seconds": seconds, "jaxlib": xla.VERSION_TEXT,
              "jaxlite": _settings["version"](), "created": time.time()}
-    _folder(_settings["folder"]()).store(key, serialized, facts, _settings["limit"]())
+    folder().store(key, serialized, facts, limit())
+    return True
+
+
+def limit() -> int:
+    """Bytes of all executables; negative for any number."""
+    return _settings["limit"]()

@@ -320,6 +320,20 @@ def test_the_least_recently_used_go_first(tmp_path):
     assert kept.load(KEY) is None and kept.load(keys[4]) is not None
 
 
+def test_few_stores_look_at_the_whole_folder(tmp_path, monkeypatch):
+    looks = []
+    monkeypatch.setattr(cache.Folder, "_make_room", lambda self, limit: looks.append(self) or 0)
+    kept = cache.Folder(str(tmp_path))
+    for i in range(1, 9):
+        kept.store(bytes([i]) * 32, bytes(1000), {}, 1 << 20)
+        assert len(looks) == (i > 3)  # by then it has stored 1/256 of the limit
+    another = cache.Folder(str(tmp_path))
+    another.store(bytes([9]) * 32, bytes(1000), {}, 1 << 20)
+    assert len(looks) == 1
+    another.store(bytes(32), bytes(1000), {}, 1 << 20)  # one key in 256
+    assert looks == [kept, another]
+
+
 def test_a_full_disk_is_one_warning(tmp_path, caplog):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     kept = cache.Folder(str(tmp_path))

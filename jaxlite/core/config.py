@@ -163,7 +163,7 @@ compilation_cache_dir = _option("compilation_cache_dir", _cache_folder(), _parse
                                 "Where they are kept; the empty string or None: nowhere.")
 compilation_cache_max_size = _option("compilation_cache_max_size", 2 << 30, lambda value, name: int(value),
                                      "Bytes of kept programs; the least recently used go first. -1: no limit.")
-persistent_cache_min_compile_time_secs = _option("persistent_cache_min_compile_time_secs", 0.05,
+persistent_cache_min_compile_time_secs = _option("persistent_cache_min_compile_time_secs", 0.002,
                                                  lambda value, name: float(value), "Shorter compiles are not kept.")
 explain_cache_misses = _option("explain_cache_misses", False, _parse_bool,
                                "Log why each trace and each compile was needed.", short_name="explain")

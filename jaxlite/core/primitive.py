@@ -9,6 +9,7 @@ forgotten one can be told apart.
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -32,16 +33,18 @@ class NoRule:
 class Primitive:
     """An operation that traces know. `bind(*arrays, **static)` applies it under the current trace.
 
-    Arrays are positional, static facts are keywords: hashable and normalised.
+    Arrays are positional, static facts are keywords: hashable and normalised. `is_own` tells primitives of jaxlite from
+    those that others add.
     """
 
-    __slots__ = ("name", "multiple_results", "jvp", "linearize", "transpose", "batching", "eager", "_abstract",
+    __slots__ = ("name", "multiple_results", "is_own", "jvp", "linearize", "transpose", "batching", "eager", "_abstract",
                  "_memo", "_memoised", "stage", "__dict__")
 
     def __init__(self, name: str, multiple_results: bool = False, memoise: bool = True):
         if name in PRIMITIVES:
             raise ValueError(f"a primitive named {name!r} exists already")
         self.name, self.multiple_results = name, multiple_results
+        self.is_own = sys._getframe(1).f_globals.get("__name__", "").startswith("jaxlite.")
         self.jvp: Any = None
         self.linearize: Any = None
         self.transpose: Any = None

@@ -200,14 +200,20 @@ class Program:
     def _compile(self, key: tuple[Any, ...], lowered: Any, options: dict[str, Any] | None) -> execution.Executable:
         device, committed, *_ = key
         seconds = {"trace": 0.0 if self.executables else self.trace_seconds, "lower": 0.0}
+        made = shortcut = None
         if lowered is None:
-            with progress.Stage(self.name, "lowering", seconds["trace"]):
-                lowered = self.lower(platforms.platform_of(device))
-            seconds["lower"] = lowered.seconds
+            shortcut = execution.find_shortcut(self.closed, self.name, device, options, self.donated, self.options.keep_unused)
+            if shortcut is not None:
+                made = execution.load(shortcut, self.closed, device, committed, self.trace_seconds)
+            if made is None:
+                with progress.Stage(self.name, "lowering", seconds["trace"]):
+                    lowered = self.lower(platforms.platform_of(device))
+                seconds["lower"] = lowered.seconds
         elif not self.executables:
             seconds["lower"] = lowered.seconds
-        with progress.Stage(self.name, "compiling", sum(seconds.values())):
-            made = execution.compile_lowered(lowered, self.closed, device, committed, options, self.trace_seconds)
+        if made is None:
+            with progress.Stage(self.name, "compiling", sum(seconds.values())):
+                made = execution.compile_lowered(lowered, self.closed, device, committed, options, self.trace_seconds, shortcut)
         seconds["compile"] = made.compile_seconds
         location, reason = self.debug_info.location, ""
         if config.explain_cache_misses.value:

@@ -21,9 +21,8 @@ import pytest
 for _name in [name for name in os.environ if name.startswith(("JAXLITE_", "JAX_"))]:
     del os.environ[_name]
 
-# No test reads or writes the user's compile cache. Here it is off; a process that a test starts without these
-# variables has one of its own.
-os.environ["JAXLITE_COMPILATION_CACHE_DIR"] = ""
+# No test reads or writes the user's compile cache. All processes of a run share one that ends with it: what is compiled is
+# most of what the tests take, and much of it is compiled more than once.
 if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit it
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="jaxlite-tests-")
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
@@ -41,6 +40,16 @@ def _same_draws_every_run() -> None:
 def rng() -> np.random.Generator:
     """A NumPy generator in the same state for every test."""
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def uncached(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is found in the persistent cache, here or in a process that the test starts."""
+    from jaxlite.core import config
+
+    monkeypatch.setenv("JAXLITE_ENABLE_COMPILATION_CACHE", "0")
+    with config.enable_compilation_cache(False):
+        yield
 
 
 @pytest.fixture

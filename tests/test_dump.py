@@ -18,6 +18,8 @@ import pytest
 import jaxlite
 from jaxlite import jit, lax
 
+pytestmark = pytest.mark.usefixtures("uncached")
+
 HERE = Path(__file__)
 ROOT = HERE.resolve().parent.parent
 F32 = np.float32

@@ -25,6 +25,8 @@ from jaxlite.core import config
 from jaxlite.interpreters import compile_report, explain
 from lowering import progress
 
+pytestmark = pytest.mark.usefixtures("uncached")
+
 HERE = Path(__file__)
 ROOT = HERE.resolve().parent.parent
 F32 = np.float32
@@ -353,7 +355,8 @@ def test_the_report_has_reasons_where_they_were_asked_for(told):
 
 def test_the_persistent_cache_is_named(told, tmp_path):
     g = jit(lambda x: lax.sub(x, 7.0))
-    with config.compilation_cache_dir(str(tmp_path)), config.persistent_cache_min_compile_time_secs(0.0):
+    with (config.enable_compilation_cache(True), config.compilation_cache_dir(str(tmp_path)),
+          config.persistent_cache_min_compile_time_secs(0.0)):
         for found in "miss", "hit":
             g(X)
             g.clear_cache()

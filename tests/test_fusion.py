@@ -15,6 +15,8 @@ from jaxlite.core.jaxpr import subjaxprs
 from lowering import xla
 from lowering.passes import fusion
 
+pytestmark = pytest.mark.usefixtures("uncached")
+
 X = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
 
 

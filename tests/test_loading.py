@@ -11,6 +11,8 @@ import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
 
+pytestmark = pytest.mark.usefixtures("uncached")
+
 ROOT = Path(__file__).parent.parent
 START = "import gc, sys, jaxlite as jax, jaxlite.numpy as jnp\nassert gc.isenabled() and gc.get_freeze_count() < 1000\n"
 

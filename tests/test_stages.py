@@ -13,6 +13,8 @@ import jaxlite
 from jaxlite import ShapeDtypeStruct, jit, lax, stages
 from jaxlite.interpreters import execution
 
+pytestmark = pytest.mark.usefixtures("uncached")
+
 HERE = Path(__file__).name
 F32 = np.float32
 ONES = np.ones(3, F32)

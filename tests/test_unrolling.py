@@ -14,7 +14,10 @@ from lowering import xla
 from lowering.executable import compile_options
 from lowering.passes import unrolling
 
+pytestmark = pytest.mark.usefixtures("uncached")
+
 X = np.linspace(-1, 1, 4096, dtype=np.float32).reshape(1024, 4)
+CUBES = np.ones((16, 64, 64), np.float32)
 IMAGES = np.ones((2, 4, 16, 16), np.float32)
 
 
@@ -40,8 +43,12 @@ def repeat(f):
     (repeat(lambda c: c + jnp.sum(c, axis=1, keepdims=True)), X[:20]),
     (jax.grad(lambda x: convolve(x).sum() + convolve(x, lhs_dilation=(2, 2)).sum()), IMAGES),
     (convolve, IMAGES.astype(np.float16)),
+    (lambda x: [jnp.sum(jnp.sin(x + i), axis=1) for i in range(9)], X[:250]),
+    (convolve, np.ones((2, 4, 96, 96), np.float32)),
+    (lambda x: x.swapaxes(1, 2), CUBES),
+    (repeat(lambda c: jnp.sin(c).swapaxes(1, 2)), CUBES[:2]),
 ], ids=["all", "integers", "prod", "prod of columns", "argmin", "in a branch", "reduce", "window", "cummax", "scan", "dilated",
-        "half"])
+        "half", "many", "features first", "turned", "turned in a loop"])
 def test_reductions_of_few_elements_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 
@@ -55,7 +62,11 @@ def test_reductions_of_few_elements_gain_from_unrolling(f, x):
     (lambda x: jnp.count_nonzero(x), X.reshape(-1)),
     (repeat(lambda c: jnp.sin(c) @ c[:4]), X[:20]),
     (convolve, IMAGES),
-], ids=["none", "library", "small", "long", "few", "all of them", "scan", "convolution"])
+    (lambda x: x.swapaxes(1, 2), CUBES[:2]),
+    (lambda x: x.swapaxes(0, 1), CUBES),
+    (lambda x: x.T, np.ones((512, 512), np.float32)),
+], ids=["none", "library", "small", "long", "few", "all of them", "scan", "convolution", "turned once",
+        "rows stay", "turned, long"])
 def test_other_programs_do_not(f, x):
     assert not unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 

@@ -2,13 +2,15 @@
 
 XLA asks it to, and it does so to every loop of few turns: a fifth of what a compile takes, a third where arrays are
 small. The code gains from it in one case. A reduction over few elements is a loop in the loop over its results, and only
-once it is unrolled is the outer one vectorized. Library reductions have no such loops; other code runs as fast without,
-or faster: what XLA compiles in one piece, such as a small scan, outgrows the processor's caches when it is unrolled.
+once it is unrolled is the outer one vectorized. Library reductions have no such loops, and the small ones that the library
+leaves to XLA count only where there are many; other code runs as fast without, or faster: what XLA compiles in one piece,
+such as a small scan, outgrows the processor's caches when it is unrolled.
 docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from lowering.passes.fusion import LIBRARY_REDUCTION, bodies, call_body
@@ -18,41 +20,69 @@ _OTHERS = frozenset("reduce_prod reduce_and reduce_or reduce_xor argmax argmin r
 _WINDOWS = frozenset("reduce_window select_and_scatter select_and_gather_add cummax cummin cumlogsumexp".split())
 _WINDOW_FAMILIES = ("reduce_window_", "select_and_scatter_")
 _LOOPS = ("while", "scan")
-_SHORT = 64  # turns that LLVM unrolls
-_FEW = 1024  # elements that are reduced in no time either way, if it happens once
+_SHORT, _TINY = 64, 4  # turns of a loop that LLVM unrolls; that are hardly a loop
+_FEW, _MANY = 1024, 8192  # elements that are reduced in no time either way, if it happens once; that are not
+_LARGE = 65536  # elements that take a while to be moved
 
 
 def gains(jaxpr: Any) -> bool:
     """Whether a program, or a program in its equations, runs faster if LLVM unrolls loops."""
-    return _gains(jaxpr, False, set())
-
-
-def _gains(jaxpr: Any, in_loop: bool, seen: set[tuple[int, bool]]) -> bool:
-    if (id(jaxpr), in_loop) in seen:
-        return False
-    seen.add((id(jaxpr), in_loop))
-    for eqn in jaxpr.eqns:
-        if _is_short_reduction(eqn, in_loop):
+    in_tiny_rows = 0
+    for eqn, in_loop in _equations(jaxpr, False, set()):
+        if _is_short_reduction(eqn, in_loop) or _turns_short_rows(eqn, in_loop):
             return True
-        inner = call_body(eqn)
-        if inner is not None and _gains(inner, in_loop, seen):
-            return True
-        for body in bodies(eqn):
-            if _gains(body, in_loop or eqn.primitive.name in _LOOPS, seen):
+        # A reduction that is too small for the library takes little time; a program can be made of such.
+        if not in_loop and eqn.primitive.name in _IN_LIBRARY and eqn.invars[0].aval.size < LIBRARY_REDUCTION and (
+                _has_rows(eqn, _TINY)):
+            in_tiny_rows += eqn.invars[0].aval.size
+            if in_tiny_rows > _MANY:
                 return True
     return False
+
+
+def _equations(jaxpr: Any, in_loop: bool, seen: set[tuple[int, bool]]) -> Iterator[tuple[Any, bool]]:
+    """All equations, and whether they are in a loop; those of a program that is called several times once."""
+    if (id(jaxpr), in_loop) in seen:
+        return
+    seen.add((id(jaxpr), in_loop))
+    for eqn in jaxpr.eqns:
+        yield eqn, in_loop
+        inner = call_body(eqn)
+        if inner is not None:
+            yield from _equations(inner, in_loop, seen)
+        for body in bodies(eqn):
+            yield from _equations(body, in_loop or eqn.primitive.name in _LOOPS, seen)
 
 
 def _is_short_reduction(eqn: Any, in_loop: bool) -> bool:
     name = eqn.primitive.name
     if name == "conv_general_dilated":
-        return eqn.invars[0].aval.dtype != "float32" or max(eqn.params["lhs_dilation"], default=1) > 1
+        operand, params, numbers = eqn.invars[0].aval, eqn.params, eqn.params["dimension_numbers"]
+        # The library takes the features last; anything else is turned before and after.
+        is_turned = not numbers.lhs_spec[1] == numbers.out_spec[1] == operand.ndim - 1 and operand.size >= _LARGE
+        return operand.dtype != "float32" or max(params["lhs_dilation"], default=1) > 1 or is_turned
     is_window = name in _WINDOWS or name.startswith(_WINDOW_FAMILIES)
     if not (is_window or name in _IN_LIBRARY or name in _OTHERS):
         return False
-    aval, params = eqn.invars[0].aval, eqn.params
+    aval = eqn.invars[0].aval
     if name in _IN_LIBRARY and aval.dtype.kind in "fV" and (not in_loop or aval.size >= LIBRARY_REDUCTION):
-        return False  # one that is too small for the library takes no time
+        return False
     if not in_loop and aval.size <= _FEW:
         return False
-    return is_window or any(1 < aval.shape[axis] <= _SHORT for axis in params.get("axes", params.get("dimensions")))
+    return is_window or _has_rows(eqn, _SHORT)
+
+
+def _turns_short_rows(eqn: Any, in_loop: bool) -> bool:
+    """Whether it moves another axis to where the last one was, and one of the two is short."""
+    if eqn.primitive.name != "transpose":
+        return False
+    aval, last = eqn.invars[0].aval, eqn.params["permutation"][-1:]
+    if aval.size < (_MANY if in_loop else _LARGE) or last == (aval.ndim - 1,):
+        return False
+    return min(aval.shape[-1], aval.shape[last[0]]) <= _SHORT
+
+
+def _has_rows(eqn: Any, longest: int) -> bool:
+    """Whether it reduces along an axis of two to so many elements."""
+    shape, params = eqn.invars[0].aval.shape, eqn.params
+    return any(1 < shape[axis] <= longest for axis in params.get("axes", params.get("dimensions")))

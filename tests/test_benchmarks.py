@@ -60,7 +60,7 @@ def test_every_own_bar_is_for_a_row_that_there_is():
     calls = [name for name, _, _ in programs.CALLS]
     known = {
         "import": [*bars.fresh.IMPORT, *bars.fresh.WHOLE_PROCESS], "trace": programs.STAGED, "lower": programs.STAGED,
-        "warm call": calls, "eager": programs.EAGER_SHORT,
+        "warm start": bars.fresh.WARM_START, "warm call": calls, "eager": programs.EAGER_SHORT,
     }  # fmt: skip
     assert all(row in known[group] for group, row in bars.ROW_BARS)
     assert all(name in LATENCY and measure in fusion.BARS for name, measure in fusion.PROGRAM_BARS)

@@ -218,6 +218,7 @@ class Folder:
 
     def __init__(self, parent: str, kind: str = "executables"):
         self.path = os.path.join(parent, kind)
+        self._subject = f"cache {parent}"  # of complaints: what is wrong with one folder mostly is with its neighbour
         self.refused = ""  # why nothing is read or written
         self._writable = True
         self._size: int | None = None  # of all entries, as far as this process knows; None before it has looked
@@ -229,8 +230,8 @@ class Folder:
             pass
         except OSError as error:
             self.refused = error.strerror or str(error)
-            report.complain(f"cache {self.path}", f"the persistent compile cache does not use {self.path}: {self.refused}. "
-                                                  "JAXLITE_COMPILATION_CACHE_DIR names another folder, or none.")
+            report.complain(self._subject, f"the persistent compile cache does not use {self.path}: {self.refused}. "
+                                           "JAXLITE_COMPILATION_CACHE_DIR names another folder, or none.")
 
     def _check(self) -> None:
         status = os.lstat(self.path)
@@ -239,8 +240,8 @@ class Folder:
 
     def _give_up(self, error: OSError) -> None:
         self._writable = False
-        report.complain(f"cache {self.path}", f"cannot write to the persistent compile cache in {self.path}: "
-                                              f"{error.strerror or error}. This process stores nothing more there.")
+        report.complain(self._subject, f"cannot write to the persistent compile cache in {self.path}: "
+                                       f"{error.strerror or error}. This process stores nothing more there.")
 
     def load(self, key: bytes) -> bytes | None:
         """The serialized executable of a key, checked; None if there is none."""

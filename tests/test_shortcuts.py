@@ -181,6 +181,12 @@ def test_warnings_of_lowering_come_in_each_process(tmp_path):
         assert "donated buffers were not usable" in run(code, tmp_path)[2]
 
 
+def test_a_folder_that_cannot_be_made_is_one_warning():
+    code = "import jaxlite.numpy as jnp; print((jnp.ones(3) * 2).sum())"
+    (out,), _, err = run(code, "/proc/none")
+    assert out == "6.0" and err.count("cannot write") == 1
+
+
 # --- in one process ----------------------------------------------------------------------------------
 
 

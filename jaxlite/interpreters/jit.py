@@ -267,7 +267,7 @@ def _programs_of(fun: Callable) -> dict[Any, Program]:
 
 def clear_caches() -> None:
     """Forget everything that was traced and compiled; the next calls start over."""
-    for programs in list(_programs.values()):
+    for programs in list(_programs.data.values()):  # type: ignore[attr-defined]  # at once: other threads may be adding theirs
         programs.clear()
     xla.PjitFunctionCache.clear_all()
     for hook in clear_hooks:

@@ -196,7 +196,7 @@ def _param_key(value: Any) -> Any:
 
 
 def _clear() -> None:
-    for bodies in list(_bodies.values()):
+    for bodies in list(_bodies.data.values()):  # type: ignore[attr-defined]  # at once: other threads may be adding theirs
         bodies.clear()
     _shared.clear()
 

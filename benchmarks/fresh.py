@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from benchmarks.sides import Side, last_line
 
 SMALL_JIT = "{module}.jit(lambda x: x + 1)(1.0).block_until_ready()"
-
 EAGER = "x = jnp.arange(8.0)\nfloat(jnp.where(x > 3, x[None], x.at[1].set(0.0)).sum())"
 
 

@@ -82,15 +82,23 @@ def configure(**settings: Callable[[], Any]) -> None:
 # --- the key -----------------------------------------------------------------------------------------
 
 
-def key_of(module: Any, device: Any, options: Any, overrides: dict[str, Any]) -> bytes | None:
+class Key(NamedTuple):
+    """The key of a module's executable, and whether the module calls what XLA does not have itself."""
+
+    digest: bytes
+    has_custom_calls: bool
+
+
+def key_of(module: Any, device: Any, options: Any, overrides: dict[str, Any]) -> Key | None:
     """The key of what XLA would make of a module; None if the cache is off or not for this program."""
     surroundings = surroundings_of(device, options, overrides)
     if surroundings is None:
         return None
     code = xla.canonical_bytecode(module)
-    if b"custom_call" in code and not _is_portable(module):
+    has_custom_calls = b"custom_call" in code
+    if has_custom_calls and not _is_portable(module):
         return None
-    return digest(code, *surroundings)
+    return Key(digest(code, *surroundings), has_custom_calls)
 
 
 def surroundings_of(device: Any, options: Any, overrides: dict[str, Any]) -> tuple[bytes, ...] | None:
@@ -120,10 +128,16 @@ def _checksum(content: Any) -> bytes:
 
 def _sha256(size: int) -> Any:
     """A hash for so many bytes. Python's own is there at once; OpenSSL's takes 4 ms to load, and is five times as fast."""
-    for name in ("_sha2", "_sha256") if size < _MUCH else ():
+    return _sha256_of(*(("_sha2", "_sha256") if size < _MUCH else ()), "hashlib")()
+
+
+@functools.cache
+def _sha256_of(*modules: str) -> Any:
+    """The first of some modules' SHA-256; to look for one that this Python lacks takes longer than to hash a little."""
+    for name in modules:
         with contextlib.suppress(ImportError):
-            return importlib.import_module(name).sha256()
-    return importlib.import_module("hashlib").sha256()
+            return importlib.import_module(name).sha256
+    raise ImportError(f"no SHA-256 in {modules}")
 
 
 def _is_portable(module: Any) -> bool:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lowering import cache, shortcuts, xla
+from lowering import cache, xla
 from lowering.module import ModuleBuilder, is_ordered, physical
 from lowering.passes import barriers, fusion, unrolling
 from lowering.passes.dce import live_parts
@@ -145,19 +144,9 @@ def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers
     return options
 
 
-def shortcut(jaxpr: Any, name: str, device: Any, overrides: dict[str, Any] | None, *wishes: Any,
-             ) -> shortcuts.Shortcut | None:
-    """The shortcut past `lower` and `compile_lowered`, where a program may have one.
-
-    Args: `wishes` are the arguments of `lower` and `Lowered.tuned` on which the module depends, and the state of options.
-    """
-    return shortcuts.shortcut(jaxpr, name, device, overrides or {}, functools.partial(compile_options, device, overrides),
-                              *wishes)
-
-
 def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | None = None,
-                    shortcut: shortcuts.Shortcut | None = None) -> tuple[Any, float, str]:
-    """Compile for one device, or find it in the persistent cache. A shortcut is laid to what is in the cache then.
+                    shortcut: Any = None) -> tuple[Any, float, str]:
+    """Compile for one device, or find it in the persistent cache. A `shortcut` is laid to what is in the cache then.
 
     Returns: the loaded executable, the seconds it took, and what the cache said: "hit", "miss", or "off".
     """
@@ -165,13 +154,13 @@ def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | N
     options = compile_options(device, overrides, bool(lowered.barriers), lowered.is_unrolled)
     functions = lowered.host_functions  # of this process: nothing to keep on a disk
     key = None if functions else cache.key_of(lowered.module, device, options, overrides or {})
-    executable, cached, is_kept = None if key is None else cache.load(key, device, options), "hit", True
+    executable, cached, is_kept = None if key is None else cache.load(key.digest, device, options), "hit", True
     if executable is None:
         compiling = time.perf_counter()
         executable = device.client.compile_and_load(lowered.module, xla.DeviceList((device,)), options, functions)
         if key is None:
             return executable, time.perf_counter() - start, "off"
-        is_kept = cache.store(key, executable, lowered.name, lowered.platform, time.perf_counter() - compiling)
+        is_kept = cache.store(key.digest, executable, lowered.name, lowered.platform, time.perf_counter() - compiling)
         cached = "miss"
     if is_kept and key is not None and shortcut is not None:
         shortcut.lay(key, lowered)

@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from lowering import cache, xla
+from lowering import cache
+from lowering.executable import compile_options
 from lowering.identity import identity
 
 _settings: dict[str, Callable[[], Any]] = {"folders": lambda: ()}
@@ -46,44 +47,44 @@ class Found(NamedTuple):
 class Shortcut:
     """The place of one program's shortcut, whether there is one or not.
 
-    Args: its key; the program's name; `options(keep_barriers, unroll)` gives the compile options.
+    Args: its key; the program's name; the device and the compile options by name.
     """
 
-    __slots__ = ("_key", "_name", "_options")
+    __slots__ = ("_key", "_name", "_device", "_overrides")
 
-    def __init__(self, key: bytes, name: str, options: Callable[[bool, bool], Any]):
-        self._key, self._name, self._options = key, name, options
+    def __init__(self, key: bytes, name: str, device: Any, overrides: dict[str, Any] | None):
+        self._key, self._name, self._device, self._overrides = key, name, device, overrides
 
-    def follow(self, device: Any) -> Found | None:
+    def follow(self) -> Found | None:
         """The executable that it leads to, loaded."""
         start = time.perf_counter()
         content = cache.folder("shortcuts").load(self._key)
         if content is None:
             return None
         key, kept, donated, has_barriers, is_unrolled = marshal.loads(content)
-        loaded = cache.load(key, device, self._options(has_barriers, is_unrolled))
+        options = compile_options(self._device, self._overrides, has_barriers, is_unrolled)
+        loaded = cache.load(key, self._device, options)
         return None if loaded is None else Found(loaded, time.perf_counter() - start, self._name, kept, donated)
 
-    def lay(self, key: bytes, lowered: Any) -> None:
+    def lay(self, key: cache.Key, lowered: Any) -> None:
         """Lead to the executable with this key, which was compiled from a `Lowered`."""
-        if not lowered.unusable and b"custom_call" not in xla.canonical_bytecode(lowered.module):
-            content = marshal.dumps((key, lowered.kept, lowered.donated, bool(lowered.barriers), lowered.is_unrolled))
+        if not lowered.unusable and not key.has_custom_calls:
+            content = marshal.dumps((key.digest, lowered.kept, lowered.donated, bool(lowered.barriers), lowered.is_unrolled))
             cache.folder("shortcuts").store(self._key, content, {"function": self._name}, cache.limit() // 16)
 
 
-def shortcut(jaxpr: Any, name: str, device: Any, overrides: dict[str, Any], options: Callable[[bool, bool], Any],
-             *wishes: Any) -> Shortcut | None:
-    """The shortcut of a program; None if it can have none, or the cache is off.
+def shortcut(jaxpr: Any, name: str, device: Any, overrides: dict[str, Any] | None, *wishes: Any) -> Shortcut | None:
+    """The shortcut of a program past `lower` and `compile_lowered`; None if it can have none, or the cache is off.
 
-    Args: `overrides` compile options by name, which `options` knows already; `wishes` what else the module depends on,
-    with a `repr` that says all of it.
+    Args: `overrides` compile options by name; `wishes` what else the module depends on, with a `repr` that says all of it:
+    the arguments of `lower` and `Lowered.tuned`, and the state of options.
     """
-    surroundings = cache.surroundings_of(device, options(False, True), overrides)
+    surroundings = cache.surroundings_of(device, compile_options(device, overrides), overrides or {})
     sources = None if surroundings is None else _sources(_settings["folders"]())
     program = None if sources is None else identity(jaxpr)
     if surroundings is None or sources is None or program is None:
         return None
-    return Shortcut(cache.digest(program, repr((name, wishes)).encode(), sources, *surroundings), name, options)
+    return Shortcut(cache.digest(program, repr((name, wishes)).encode(), sources, *surroundings), name, device, overrides)
 
 
 @functools.cache

@@ -75,8 +75,7 @@ def test_another_program_has_another_identity(what):
 
 
 def test_types_are_told_apart():
-    x64 = jaxlite.enable_x64()
-    with x64:
+    with jaxlite.enable_x64():
         values = [X, X[:1], X[0], X.astype(np.float16), X.astype(np.float64), X.astype(np.int32), 1.0, np.float32(1)]
         assert len({of(lambda x: x * 2, value) for value in values}) == len(values)
 

@@ -49,7 +49,7 @@ def repeat(f):
     (repeat(lambda c: jnp.sin(c).swapaxes(1, 2)), CUBES[:2]),
 ], ids=["all", "integers", "prod", "prod of columns", "argmin", "in a branch", "reduce", "window", "cummax", "scan", "dilated",
         "half", "many", "features first", "turned", "turned in a loop"])
-def test_reductions_of_few_elements_gain_from_unrolling(f, x):
+def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 
 

@@ -17,10 +17,9 @@ from jaxlite.core.aval import AbstractToken, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.tracing import Tracer
 from jaxlite.interpreters import effects
-from lowering import cache, platforms, progress, report, xla
+from lowering import cache, platforms, progress, report, shortcuts, xla
 from lowering import executable as backend
 from lowering.module import physical
-from lowering.shortcuts import Found, Shortcut
 
 ArrayImpl = xla.ArrayImpl
 
@@ -37,8 +36,8 @@ class Executable:
                  "donated", "_handlers", "_sharding", "_kept_arguments", "_wrapped", "_has_effects", "_ordered",
                  "__weakref__")
 
-    def __init__(self, loaded: Any, lowered: backend.Lowered | Found, closed: ClosedJaxpr, device: Any, committed: bool,
-                 compile_seconds: float, cached: str):
+    def __init__(self, loaded: Any, lowered: backend.Lowered | shortcuts.Found, closed: ClosedJaxpr, device: Any,
+                 committed: bool, compile_seconds: float, cached: str):
         self.loaded, self.device, self.committed = loaded, device, committed
         self.compile_seconds, self.cached = compile_seconds, cached
         self.in_avals, self.out_avals = closed.in_avals, [_result_aval(aval) for aval in closed.out_avals]
@@ -154,18 +153,19 @@ def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Seque
 
 
 def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str, Any] | None, donated: Sequence[bool],
-                  keep_unused: bool) -> Shortcut | None:
+                  keep_unused: bool) -> shortcuts.Shortcut | None:
     """The shortcut of a program past lowering, if it may have one and nobody wants to see the module."""
     if config.dump_ir_to.value is not None or any(isinstance(const, Tracer) for const in closed.consts):
         return None
-    # Decompositions may ask for options when they are lowered.
-    state = [config.OPTIONS[name].value for name in config.PROGRAM_OPTIONS]
-    return backend.shortcut(closed.jaxpr, name, device, options, tuple(donated), keep_unused, fusion_barriers(options), state)
+    # Decompositions may ask for options when they are lowered: the trace context has them.
+    return shortcuts.shortcut(closed.jaxpr, name, device, options, tuple(donated), keep_unused, fusion_barriers(options),
+                              xla.trace_context())
 
 
-def load(shortcut: Shortcut, closed: ClosedJaxpr, device: Any, committed: bool, trace_seconds: float) -> Executable | None:
+def follow(shortcut: shortcuts.Shortcut, closed: ClosedJaxpr, device: Any, committed: bool,
+           trace_seconds: float) -> Executable | None:
     """What an earlier process compiled, if the shortcut leads to it; reports it to the log if that is on."""
-    found = shortcut.follow(device)
+    found = shortcut.follow()
     if found is None:
         return None
     report.compiled(found, closed, found.loaded, trace_seconds, found.load_seconds, "hit")
@@ -174,7 +174,7 @@ def load(shortcut: Shortcut, closed: ClosedJaxpr, device: Any, committed: bool, 
 
 def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
                     options: dict[str, Any] | None = None, trace_seconds: float = 0.0,
-                    shortcut: Shortcut | None = None) -> Executable:
+                    shortcut: shortcuts.Shortcut | None = None) -> Executable:
     """Compile a lowered program for a device; reports the compile to the log and the dump if they are on."""
     with lowered.tuned(fusion_barriers(options)):
         loaded, seconds, cached = backend.compile_lowered(lowered, device, options, shortcut)

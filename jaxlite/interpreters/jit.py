@@ -17,7 +17,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -202,9 +202,11 @@ class Program:
         seconds = {"trace": 0.0 if self.executables else self.trace_seconds, "lower": 0.0}
         made = shortcut = None
         if lowered is None:
-            shortcut = execution.find_shortcut(self.closed, self.name, device, options, self.donated, self.options.keep_unused)
+            with seldom_collecting:
+                shortcut = execution.find_shortcut(self.closed, self.name, device, options, self.donated,
+                                                   self.options.keep_unused)
             if shortcut is not None:
-                made = execution.load(shortcut, self.closed, device, committed, self.trace_seconds)
+                made = execution.follow(shortcut, self.closed, device, committed, self.trace_seconds)
             if made is None:
                 with progress.Stage(self.name, "lowering", seconds["trace"]):
                     lowered = self.lower(platforms.platform_of(device))
@@ -250,25 +252,40 @@ def _warn(message: str) -> None:
     warnings.warn_explicit(message, UserWarning, *(frame[:2] if frame else ("jaxlite", 1)))
 
 
-# Programs by function, then by (options, signature). Weak: an entry dies with its function.
-_programs: weakref.WeakKeyDictionary[Any, dict[Any, Program]] = weakref.WeakKeyDictionary()
+Made = TypeVar("Made")
+
+
+class PerFunction(Generic[Made]):
+    """A dict for each function, which dies with the function."""
+
+    __slots__ = ("_dicts",)
+
+    def __init__(self) -> None:
+        self._dicts: weakref.WeakKeyDictionary[Any, dict[Any, Made]] = weakref.WeakKeyDictionary()
+
+    def of(self, fun: Callable) -> dict[Any, Made]:
+        """The dict of a function; one that nobody keeps if the function is unhashable, or cannot be referenced weakly."""
+        try:
+            found = self._dicts.get(fun)
+            return self._dicts.setdefault(fun, {}) if found is None else found
+        except TypeError:
+            return {}
+
+    def clear(self) -> None:
+        """Empty every dict, also for those who hold one."""
+        for reference in self._dicts.keyrefs():  # a list made at once: other threads may be adding theirs
+            fun = reference()
+            if fun is not None:
+                self.of(fun).clear()
+
+
+_programs: PerFunction[Program] = PerFunction()  # by (options, signature)
 _call_cache = xla.PjitFunctionCache(capacity=16384)
-
-
-def _programs_of(fun: Callable) -> dict[Any, Program]:
-    try:
-        found = _programs.get(fun)
-        if found is None:
-            found = _programs.setdefault(fun, {})
-        return found
-    except TypeError:  # unhashable, or cannot be referenced weakly
-        return {}
 
 
 def clear_caches() -> None:
     """Forget everything that was traced and compiled; the next calls start over."""
-    for programs in list(_programs.data.values()):  # type: ignore[attr-defined]  # at once: other threads may be adding theirs
-        programs.clear()
+    _programs.clear()
     xla.PjitFunctionCache.clear_all()
     for hook in clear_hooks:
         hook()
@@ -285,7 +302,7 @@ class _Jitted:
     def __init__(self, fun: Callable, options: Options):
         self.fun, self.options = fun, options
         self.name = source.function_name(fun)
-        self.programs = _programs_of(fun)
+        self.programs = _programs.of(fun)
         self.call_path: Any = None
 
     # --- signatures

@@ -1,10 +1,11 @@
 """Whether LLVM shall unroll the loops of a program on the CPU.
 
 XLA asks it to, and it does so to every loop of few turns: a fifth of what a compile takes, a third where arrays are
-small. The code gains from it in one case. A reduction over few elements is a loop in the loop over its results, and only
-once it is unrolled is the outer one vectorized. Library reductions have no such loops, and the small ones that the library
-leaves to XLA count only where there are many; other code runs as fast without, or faster: what XLA compiles in one piece,
-such as a small scan, outgrows the processor's caches when it is unrolled.
+small. The code gains from it where a short loop is in another. A reduction over few elements is a loop in the loop over its
+results, and only once it is unrolled is the outer one vectorized. Library reductions have no such loops, and the small ones
+that the library leaves to XLA count only where there are many. Transposes gain where short rows are turned, those before and
+after a convolution too. Other code runs as fast without, or faster: what XLA compiles in one piece, such as a small scan,
+outgrows the processor's caches when it is unrolled.
 docs/fusion.md has the measurements.
 """
 
@@ -29,7 +30,7 @@ def gains(jaxpr: Any) -> bool:
     """Whether a program, or a program in its equations, runs faster if LLVM unrolls loops."""
     in_tiny_rows = 0
     for eqn, in_loop in _equations(jaxpr, False, set()):
-        if _is_short_reduction(eqn, in_loop) or _turns_short_rows(eqn, in_loop):
+        if any(gains_in(eqn, in_loop) for gains_in in (_is_short_reduction, _is_slow_convolution, _turns_short_rows)):
             return True
         # A reduction that is too small for the library takes little time; a program can be made of such.
         if not in_loop and eqn.primitive.name in _IN_LIBRARY and eqn.invars[0].aval.size < LIBRARY_REDUCTION and (
@@ -56,11 +57,6 @@ def _equations(jaxpr: Any, in_loop: bool, seen: set[tuple[int, bool]]) -> Iterat
 
 def _is_short_reduction(eqn: Any, in_loop: bool) -> bool:
     name = eqn.primitive.name
-    if name == "conv_general_dilated":
-        operand, params, numbers = eqn.invars[0].aval, eqn.params, eqn.params["dimension_numbers"]
-        # The library takes the features last; anything else is turned before and after.
-        is_turned = not numbers.lhs_spec[1] == numbers.out_spec[1] == operand.ndim - 1 and operand.size >= _LARGE
-        return operand.dtype != "float32" or max(params["lhs_dilation"], default=1) > 1 or is_turned
     is_window = name in _WINDOWS or name.startswith(_WINDOW_FAMILIES)
     if not (is_window or name in _IN_LIBRARY or name in _OTHERS):
         return False
@@ -70,6 +66,17 @@ def _is_short_reduction(eqn: Any, in_loop: bool) -> bool:
     if not in_loop and aval.size <= _FEW:
         return False
     return is_window or _has_rows(eqn, _SHORT)
+
+
+def _is_slow_convolution(eqn: Any, in_loop: bool) -> bool:
+    """Whether it is one that the library does not know, or a large one that is turned before and after: the library takes
+    the features last."""
+    if eqn.primitive.name != "conv_general_dilated":
+        return False
+    operand, numbers = eqn.invars[0].aval, eqn.params["dimension_numbers"]
+    is_turned = not numbers.lhs_spec[1] == numbers.out_spec[1] == operand.ndim - 1
+    return operand.dtype != "float32" or max(eqn.params["lhs_dilation"], default=1) > 1 or (
+        is_turned and operand.size >= _LARGE)
 
 
 def _turns_short_rows(eqn: Any, in_loop: bool) -> bool:

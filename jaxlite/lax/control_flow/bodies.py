@@ -6,7 +6,6 @@ A function is traced once for each signature; what was traced is kept for as lon
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.interpreters import execution
-from jaxlite.interpreters.jit import argument_names, clear_hooks, flatten_outputs
+from jaxlite.interpreters.jit import PerFunction, argument_names, clear_hooks, flatten_outputs
 from jaxlite.interpreters.staging import StagingTrace, trace_to_jaxpr
 from jaxlite.lax.shaping import convert
 from lowering import xla
@@ -64,15 +63,7 @@ class Body:
 _DERIVED_LIMIT = 16
 
 
-_bodies: weakref.WeakKeyDictionary[Any, dict[Any, Body]] = weakref.WeakKeyDictionary()
-
-
-def _bodies_of(fun: Callable) -> dict[Any, Body]:
-    try:
-        found = _bodies.get(fun)
-        return _bodies.setdefault(fun, {}) if found is None else found
-    except TypeError:  # unhashable, or cannot be referenced weakly
-        return {}
+_bodies: PerFunction[Body] = PerFunction()  # by what it was traced for, and its signature
 
 
 def trace_body(fun: Callable, in_tree: Any, avals: Sequence[Any], traced_for: str,
@@ -86,7 +77,7 @@ def trace_body(fun: Callable, in_tree: Any, avals: Sequence[Any], traced_for: st
       call: `call(fun, *args)` runs the function in place of `fun(*args)`; its result is what the body returns.
     """
     key = (traced_for, in_tree, tuple(avals), xla.trace_context(), tuple(state.axis_sizes.items()))
-    bodies = _bodies_of(fun)
+    bodies = _bodies.of(fun)
     body = bodies.get(key)
     if body is None or body.is_stale():
         body = bodies[key] = _trace(fun, in_tree, avals, traced_for, call)
@@ -196,8 +187,7 @@ def _param_key(value: Any) -> Any:
 
 
 def _clear() -> None:
-    for bodies in list(_bodies.data.values()):  # type: ignore[attr-defined]  # at once: other threads may be adding theirs
-        bodies.clear()
+    _bodies.clear()
     _shared.clear()
 
 

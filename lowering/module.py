@@ -201,8 +201,8 @@ def physical(aval: Any) -> tuple[tuple[int, ...], Any]:
 class RuleContext:
     """What a rule sees: the equation's types, and the means to emit operations where they belong."""
 
-    __slots__ = ("builder", "ip", "loc", "eqn", "_constants", "_broadcasts", "_operation", "ir", "block", "in_computation",
-                 "_token")
+    __slots__ = ("builder", "ip", "loc", "eqn", "_constants", "_broadcasts", "_patterns", "_operation", "ir", "block",
+                 "in_computation", "_token")
 
     def __init__(self, builder: ModuleBuilder, block: Any, parent: RuleContext | None = None):
         self.builder = builder
@@ -218,6 +218,7 @@ class RuleContext:
         # reducers and comparators cannot see them, and a loop would carry them.
         self._constants: dict[Any, Any] = {}
         self._broadcasts: dict[Any, tuple[Any, Any]] = {}
+        self._patterns: dict[Any, Any] = {}  # operations of this block to copy
 
     @property
     def arguments(self) -> list[Any]:
@@ -271,6 +272,20 @@ class RuleContext:
         """Emit a one-result operation of the given shape and dtype; returns the result value."""
         return self._operation(
             name, [self.builder.tensor_type(shape, dtype)], operands, attributes, None, 0, self.loc, self.ip).result
+
+    def repeated(self, key: Any, x: Any, make: Callable[[], Any]) -> Any:
+        """An operation that `make` emits; for a key that was there before, a copy of it with `x` for its first operand.
+
+        It is to have the same types, attributes, regions and other operands then. A copy takes a quarter of the time.
+        """
+        found = self._patterns.get(key)
+        if found is None:
+            found = self._patterns[key] = make()
+            return found
+        copy = found.clone(self.ip)
+        copy.operands[0] = x
+        copy.location = self.loc
+        return copy
 
     def compare(self, x: Any, y: Any, direction: str, kind: str | None = None) -> Any:
         """`stablehlo.compare` of two values of one type; directions EQ NE GE GT LE LT."""
@@ -357,6 +372,16 @@ class RuleContext:
     def constant(self, value: Any, dtype: Any, shape: Sequence[int] = ()) -> Any:
         """A constant: a scalar value broadcast to `shape`, or an array of exactly that shape."""
         shape = tuple(shape)
+        kind = type(value)
+        if kind is float or kind is int or kind is dtype.type and dtype.kind != "c":
+            if value:  # equal numbers are the same constant, but for zeros, which have a sign
+                found = self._constants.get((value, dtype, shape))
+                if found is None:
+                    found = self._constants[value, dtype, shape] = self._constant(value, dtype, shape)
+                return found
+        return self._constant(value, dtype, shape)
+
+    def _constant(self, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
         if type(value) is dtype.type:
             mark = value.tobytes()
         else:

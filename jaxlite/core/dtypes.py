@@ -8,8 +8,6 @@ Everything here is memoised; on a hot path it costs one dictionary lookup.
 
 from __future__ import annotations
 
-import sys
-import warnings
 from functools import cache
 from typing import Any
 
@@ -200,21 +198,11 @@ def check_user_dtype_supported(dtype: Any, fun_name: str | None = None) -> Any:
         asked = _as_dtype(dtype)
         if asked in _NARROW:
             where = f" requested in {fun_name}" if fun_name else ""
-            warnings.warn(
+            source.warn(
                 f"Explicitly requested dtype {asked}{where} is not available, and will be truncated to dtype "
                 f"{canonical}. 64-bit types are off by default: turn them on with "
-                f"jaxlite.config.update('jax_enable_x64', True) or the environment variable JAXLITE_ENABLE_X64=1.",
-                stacklevel=user_stacklevel(),
-            )
+                f"jaxlite.config.update('jax_enable_x64', True) or the environment variable JAXLITE_ENABLE_X64=1.")
     return canonical
-
-
-def user_stacklevel() -> int:
-    """The `stacklevel` with which the caller's warning points to the innermost frame outside jaxlite."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and source.is_own_file(frame.f_code.co_filename):
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 # --- Dtypes of values --------------------------------------------------------------------------------------------

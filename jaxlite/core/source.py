@@ -7,7 +7,11 @@ when something prints them.
 from __future__ import annotations
 
 import os
+import sys
+import threading
+import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from lowering import xla
@@ -52,6 +56,33 @@ def summarize(traceback: Any) -> str:
     """`file:line (function)` of the user's innermost frame."""
     frame = user_frame(traceback)
     return "an unknown line" if frame is None else str(frame)
+
+
+class _Trial(threading.local):
+    is_on = False
+
+
+_trial = _Trial()
+
+
+@contextmanager
+def warnings_as_errors() -> Iterator[None]:
+    """Inside, in this thread, `warn` raises its warning: nobody is waiting for the result of what runs."""
+    before, _trial.is_on = _trial.is_on, True
+    try:
+        yield
+    finally:
+        _trial.is_on = before
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn of what the innermost frame outside jaxlite does."""
+    if _trial.is_on:
+        raise category(message)
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and is_own_file(frame.f_code.co_filename):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
 
 
 def function_location(fun: Callable) -> str:

@@ -10,15 +10,32 @@ An operator of a tracer, `x + y`, is found on the class; `jaxlite.numpy` puts it
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxlite.core import config, dtypes, errors
 from jaxlite.core.jaxpr import DebugInfo
 from lowering import xla
+
+
+class Recording(NamedTuple):
+    """Equations to write again, on other operands.
+
+    Values have places: first come the operands, then the `literals`, then the results of each of the `steps`, which are
+    (primitive, params, places of the operands, avals of the results). `outputs` are the places of what comes out, and
+    `container` is its type: list or tuple, None for a value by itself.
+    """
+
+    literals: list[Any]
+    steps: list[tuple[Any, dict[str, Any], list[int], list[Any]]]
+    outputs: list[int]
+    container: type | None
+
+    def result(self, outs: list[Any]) -> Any:
+        return outs[0] if self.container is None else outs if self.container is list else tuple(outs)
 
 
 class Trace:
@@ -30,7 +47,7 @@ class Trace:
         self.alive = True
         self.debug_info = debug_info
 
-    def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         """Apply a primitive to values, some of them this trace's tracers."""
         raise NotImplementedError(type(self))
 
@@ -38,6 +55,17 @@ class Trace:
         """`process` while another trace is current."""
         with set_trace(self):
             return self.process(primitive, args, params)
+
+    def replay(self, recording: Recording, operands: list[Any]) -> Any:
+        """Do while this trace is current what was recorded."""
+        values = [*operands, *[literal.val for literal in recording.literals]]
+        for primitive, params, places, _ in recording.steps:
+            out = self.process(primitive, [values[place] for place in places], params)
+            if primitive.multiple_results:
+                values += out
+            else:
+                values.append(out)
+        return recording.result([values[place] for place in recording.outputs])
 
     # An equation carries the traceback of the place in the user's code that it comes from. Taking one is a good part of
     # the price of recording, so what makes several equations for one place takes one for all of them.
@@ -103,7 +131,7 @@ class _CompileTimeTrace(Trace):
         super().__init__()
         self.outer = outer
 
-    def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         traced = any(isinstance(arg, Tracer) for arg in args)
         return (self.outer if traced else _State.trace).apply(primitive, args, params)
 

@@ -9,14 +9,17 @@ that splits the sub-program in the same way: `linearize(primals, tangents, **par
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var, eval_jaxpr
-from jaxlite.core.tracing import Trace, Tracer, set_trace, state
+from jaxlite.core.source import current_traceback
+from jaxlite.core.tracing import Recording, Trace, Tracer, set_trace, state
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.jvp import JVPTrace, Zero, instantiate, jvp_rule, tangent_aval
+from jaxlite.interpreters.jvp import JVPTrace, JVPTracer, Zero, instantiate, jvp_rule, tangent_aval
+from jaxlite.interpreters.replay import RECORD, Recordings, add_operand, add_static, are_of, transcript
 from jaxlite.interpreters.staging import StagedTracer, StagingTrace, hoist_consts
 from lowering.passes.dce import live_parts
+from lowering.xla import trace_context
 
 
 class _SplitTrace(Trace):
@@ -90,6 +93,90 @@ class LinearizeTrace(JVPTrace):
 
     def rule(self, primitive: Any) -> Callable:
         return primitive.linearize or jvp_rule(primitive)
+
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if _recordings.idle:
+            _recordings.idle -= 1
+            return super().process(primitive, args, params)
+        parent, tangents = self.parent, self.tangents
+        if type(parent) is not StagingTrace or primitive.linearize is not None or not primitive.is_own:
+            return super().process(primitive, args, params)
+        parts: list[Any] = [primitive, primitive.jvp, trace_context(), *params, *params.values()]
+        operands: list[Any] = []
+        moving: list[Any] = []
+        for arg in args:
+            if type(arg) is JVPTracer and arg._trace is self:
+                primal, tangent = arg.primal, arg.tangent
+                if type(primal) is not StagedTracer or type(tangent) is not StagedTracer or tangent._trace is not tangents:
+                    return super().process(primitive, args, params)
+                moving.append(tangent)
+                parts.append(_MOVES)
+            else:
+                primal = arg
+            if type(primal) is StagedTracer:
+                operands.append(primal)
+                known = add_operand(parts, primal)
+            else:
+                known = add_static(parts, primal)
+            if not known:
+                return super().process(primitive, args, params)
+        key = tuple(parts)
+        recording = _recordings.find(key) if moving else None
+        if recording is None:
+            return super().process(primitive, args, params)
+        if recording is RECORD:
+            starts = len(parent.eqns), len(tangents.eqns)
+            result = super().process(primitive, args, params)
+            atoms = [each._trace.atom(each) for each in (*operands, *moving)]
+            if len(set(atoms)) == len(atoms):  # else it would not be known which one is meant
+                _recordings.put(key, self._recording(parent, operands, moving, result, *starts))
+            return result
+        traceback = parent.pinned or current_traceback()
+        operands += parent.replay(recording.primals, operands, traceback)
+        moving += [operands[place] for place in recording.reads]
+        dots = tangents.replay(recording.tangents, moving, traceback)
+        outs = [operands[place] if type(dot) is Zero else JVPTracer(self, operands[place], dots[dot])
+                for place, dot in recording.outputs]
+        return outs if primitive.multiple_results else outs[0]
+
+    def _recording(self, parent: StagingTrace, operands: list[Any], moving: list[Any], result: Any, first_eqn: int,
+                   first_tangent: int) -> _RuleRecording | None:
+        """What a rule has just written for these operands and their tangents, if that is all there is to it."""
+        tangents = self.tangents
+        pairs = [self.split(out) for out in (result if type(result) is list else [result])]
+        outs, moved = [out for out, _ in pairs], [dot for _, dot in pairs if type(dot) is not Zero]
+        used = {atom for eqn in tangents.eqns[first_tangent:] for atom in eqn.invars}
+        read = {var: value for value, var in tangents.constants() if var in used}  # of the primals, by what stands for it
+        if not (are_of(parent, outs) and are_of(tangents, moved) and are_of(parent, [*read.values()])):
+            return None
+        atoms = [each.atom for each in operands]
+        results = [atom for atom in dict.fromkeys(each.atom for each in (*read.values(), *outs)) if atom not in atoms]
+        primal = transcript(parent.eqns[first_eqn:], atoms, results, list)
+        tangent = transcript(tangents.eqns[first_tangent:], [*[each.atom for each in moving], *read],
+                             [each.atom for each in moved], list)
+        if primal is None or tangent is None:
+            return None
+        places = {atom: place for place, atom in enumerate([*atoms, *results])}
+        numbers = iter(range(len(moved)))
+        return _RuleRecording(primal, tangent, [places[each.atom] for each in read.values()], [
+            (places[out.atom], dot if type(dot) is Zero else next(numbers)) for out, dot in pairs])
+
+
+class _RuleRecording(NamedTuple):
+    """What a JVP rule writes: equations on the primals, and equations on the tangents and what these read of the primals.
+
+    `reads` gives the places of that among the primals and their results, `outputs` for each result its place there, and
+    that of its tangent among the tangents that come out, or `Zero`.
+    """
+
+    primals: Recording
+    tangents: Recording
+    reads: list[int]
+    outputs: list[tuple[int, Any]]
+
+
+_recordings = Recordings()
+_MOVES = object()  # marks an operand that has a tangent
 
 
 class LinearProgram:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxlite.core import config, errors, source
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var, check_jaxpr, no_effects
-from jaxlite.core.tracing import Trace, Tracer, set_trace
+from jaxlite.core.tracing import Recording, Trace, Tracer, set_trace
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 
 _traceback = source.current_traceback
@@ -91,13 +91,17 @@ class StagingTrace(Trace):
         kind = type(value)
         if kind is StagedTracer and value._trace is self:
             return value.atom
-        if isinstance(value, Tracer):
+        type_of = AVAL_OF.get(kind)
+        if type_of is not None:
+            aval = type_of(value)
+        elif isinstance(value, Tracer):
             if not value._trace.alive:
                 raise errors.UnexpectedTracerError(value)
             return self._constant(value, value.aval)
-        aval = AVAL_OF[kind](value) if kind in AVAL_OF else aval_of(value)
-        if kind not in AVAL_OF and hasattr(value, "__jax_array__"):
+        elif hasattr(value, "__jax_array__"):
             return self.atom(value.__jax_array__())
+        else:
+            aval = aval_of(value)
         if kind is not ArrayImpl and type(aval) is ShapedArray and not aval.shape and isinstance(aval.dtype, np.dtype):
             return Literal(value[()] if kind is np.ndarray else value, aval)
         return self._constant(value, aval)
@@ -107,6 +111,10 @@ class StagingTrace(Trace):
         if found is None:
             self._constants[id(value)] = found = (value, Var(aval))
         return found[1]
+
+    def constants(self) -> list[tuple[Any, Var]]:
+        """The values that it met from outside, and the variables for them."""
+        return list(self._constants.values())
 
     def lift(self, value: Any) -> StagedTracer:
         """A tracer of this trace for any value; scalars stay literals of the equations that use them."""
@@ -148,6 +156,28 @@ class StagingTrace(Trace):
         if effects:
             self.effects |= effects
         return tracer
+
+    def replay(self, recording: Recording, operands: list[Any], traceback: Any = None) -> Any:
+        if not self.alive:
+            raise errors.UnexpectedTracerError("An operation was recorded in a trace that has ended.")
+        atoms: list[Any] = [each.atom if type(each) is StagedTracer and each._trace is self else self.atom(each)
+                            for each in operands]
+        atoms += recording.literals
+        traceback, append = traceback or self.pinned or _traceback(), self.eqns.append
+        for primitive, params, places, avals in recording.steps:
+            eqn = _new(JaxprEqn)
+            eqn.primitive, eqn.params, eqn.effects, eqn.traceback = primitive, params, no_effects, traceback
+            eqn.invars = [atoms[place] for place in places]
+            append(eqn)
+            if len(avals) == 1:  # as in most: without the call of a constructor
+                var = _new(Var)
+                var.aval = avals[0]
+                eqn.outvars = [var]
+                atoms.append(var)
+            else:
+                eqn.outvars = [Var(aval) for aval in avals]
+                atoms += eqn.outvars
+        return recording.result([self._tracer(atoms[place]) for place in recording.outputs])
 
     def origins(self, var: Var) -> tuple[list[int], list[JaxprEqn]]:
         """For messages: the indices of the arguments that a variable depends on, and the equations between."""

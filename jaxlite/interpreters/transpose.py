@@ -15,7 +15,9 @@ from jaxlite.core.primitive import NoRule, Primitive
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.jvp import Zero, add_any_p, add_tangents, instantiate, tangent_aval
-from jaxlite.interpreters.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.interpreters.replay import RECORD, Recordings, add_operand, add_static, are_of, transcript
+from jaxlite.interpreters.staging import StagedTracer, StagingTrace, hoist_consts, trace_to_jaxpr
+from lowering.xla import trace_context
 
 
 class Linear:
@@ -82,11 +84,48 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
                 continue
             incoming: Any = [found.pop(var) if var in found else Zero(tangent_aval(var.aval)) for var in outvars]
             trace.pin(eqn.traceback)  # the user's line that is pulled back through
-            rule = transpose_rule(primitive)
-            add(eqn.invars, rule(incoming if primitive.multiple_results else incoming[0], *read(eqn.invars), **eqn.params))
+            add(eqn.invars, _cotangents(trace, primitive, incoming, read(eqn.invars), eqn.params))
     finally:
         trace.pin(None)
     return [found.get(var, Zero(tangent_aval(var.aval))) for var in jaxpr.invars]
+
+
+_recordings = Recordings()
+
+
+def _cotangents(trace: Any, primitive: Any, incoming: Sequence[Any], operands: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The cotangents of a primitive's operands, by its rule or by a recording of it."""
+    rule, cotangent = transpose_rule(primitive), incoming if primitive.multiple_results else incoming[0]
+    if _recordings.idle or type(trace) is not StagingTrace or type(cotangent) is not StagedTracer or not primitive.is_own:
+        _recordings.idle = max(0, _recordings.idle - 1)
+        return rule(cotangent, *operands, **params)
+    parts: list[Any] = [rule, trace_context(), *params, *params.values()]
+    tracers = [cotangent]
+    known = add_operand(parts, cotangent)
+    for operand in operands:
+        if type(operand) is Linear:
+            parts += Linear, operand.aval
+        elif type(operand) is StagedTracer:
+            tracers.append(operand)
+            known = known and add_operand(parts, operand)
+        else:
+            known = known and add_static(parts, operand)
+    key = tuple(parts)
+    recording = _recordings.find(key) if known else None
+    if recording is None or recording is RECORD:
+        start = len(trace.eqns)
+        outs = rule(cotangent, *operands, **params)
+        atoms = [trace.atom(tracer) for tracer in tracers]
+        if recording is RECORD and len(set(atoms)) == len(atoms):  # else it would not be known which one is meant
+            arriving = [out for out in outs if out is not None and type(out) is not Zero]
+            made = None
+            if are_of(trace, arriving):
+                made = transcript(trace.eqns[start:], atoms, [out.atom for out in arriving], list)
+            _recordings.put(key, None if made is None else (made, [any(out is each for each in arriving) for out in outs]))
+        return outs
+    made, arrives = recording
+    replayed = iter(trace.replay(made, tracers))
+    return [next(replayed) if flag else None for flag in arrives]
 
 
 def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequence[bool],

@@ -13,13 +13,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from jaxlite.core import config, dtypes
+from jaxlite.core import config, dtypes, source
 from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 from jaxlite.interpreters.eager import eager_trace
 from jaxlite.interpreters.jit import jit
 from jaxlite.lax import shaping
+from jaxlite.numpy import replay
 from lowering.xla import trace_context
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,7 +73,7 @@ def api(*static: str) -> Callable[[F], F]:
                         return call(*args, **kwargs)
                     pinned = trace.pin_here()
                     try:
-                        return fun(*args, **kwargs)
+                        return replay.run(fun, args, kwargs)
                     finally:
                         if pinned:
                             trace.pin(None)
@@ -224,6 +225,10 @@ def _promoter(adjust: Callable[[Any, bool], tuple[Any, bool]], doc: str) -> Call
                 _plans[key] = plan
         if not plan:
             return args
+        if len(args) == 2:
+            x, y = args
+            of_x, of_y = plan
+            return x if of_x is None else _apply(x, *of_x), y if of_y is None else _apply(y, *of_y)
         return [arg if step is None else _apply(arg, *step) for arg, step in zip(args, plan)]
 
     promote.__doc__ = doc
@@ -273,11 +278,8 @@ def _report_rank_promotion(name: str, shapes: list[tuple[int, ...]]) -> None:
     if config.numpy_rank_promotion.value == "raise":
         raise ValueError(f"Operands could not be broadcast together for {name} on shapes {shown} and with the config "
                          "option numpy_rank_promotion='raise'. Reshape the operands to equal ranks.")
-    import warnings
-
-    warnings.warn(f"Following NumPy automatic rank promotion for {name} on shapes {shown}. Set the "
-                  "numpy_rank_promotion config option to 'allow' to silence this; reshape the operands to equal ranks.",
-                  stacklevel=6)
+    source.warn(f"Following NumPy automatic rank promotion for {name} on shapes {shown}. Set the "
+                "numpy_rank_promotion config option to 'allow' to silence this; reshape the operands to equal ranks.")
 
 
 def dtype_of(x: Any) -> Any:

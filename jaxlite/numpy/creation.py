@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import builtins
 import math
-import warnings
 from typing import Any
 
 import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import array as arrays
-from jaxlite.core import dtypes
+from jaxlite.core import dtypes, source
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_leaves
@@ -146,8 +145,7 @@ def _place(object: Any, dtype: Any, copy: bool, device: Any) -> Any:
     target = aval.update(dtype=aval.dtype if dtype is None else dtype, weak_type=weak)
     if isinstance(object, Tracer) or type(object) is ArrayImpl or isinstance(aval.dtype, dtypes.ExtendedDType):
         if dtypes.kind(aval.dtype) == "c" and dtypes.kind(target.dtype) not in "cb":
-            warnings.warn("Casting complex values to real discards the imaginary part",
-                          np.exceptions.ComplexWarning, stacklevel=dtypes.user_stacklevel())
+            source.warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning)
         if copy and (target is aval or isinstance(object, Tracer)):
             object = shaping.copy_p.bind(object) if isinstance(object, Tracer) else copy_array(object)
         object = shaping.convert(object, target.dtype, weak)

@@ -9,14 +9,13 @@ everything else becomes one gather or scatter, planned by `_plan_boxes`. How eag
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxlite.core import array as arrays
-from jaxlite.core import config, dtypes, errors
+from jaxlite.core import config, dtypes, errors, source
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax import elementwise, gather_scatter, shaping, slicing
@@ -473,8 +472,8 @@ def _converted(value: Any, aval: Any) -> Any:
     given = aval_of(value)
     joined, _ = dtypes.lattice_result(aval.dtype, aval.weak_type, given.dtype, given.weak_type)
     if joined != aval.dtype:
-        warnings.warn(
+        source.warn(
             f"scatter inputs have incompatible types: cannot safely cast value from dtype={given.dtype} to dtype="
             f"{aval.dtype} with jax_numpy_dtype_promotion={config.numpy_dtype_promotion.value}. In future JAX releases "
-            "this will result in an error.", FutureWarning, stacklevel=dtypes.user_stacklevel())
+            "this will result in an error.", FutureWarning)
     return shaping.convert(value, aval.dtype, False)

@@ -346,13 +346,12 @@ def _cut(name: str, ary: Any, indices_or_sections: Any, axis: int, even: bool) -
             raise ValueError(f"array split does not result in an equal division: axis {axis} has size {extent}, not a "
                              f"multiple of {parts}")
         each, extra = divmod(extent, parts)
-        sizes = [each + (index < extra) for index in range(parts)]
-        bounds = np.cumsum([0, *sizes])
+        bounds = [each * index + builtins.min(index, extra) for index in range(parts + 1)]
     else:
         points = [int(concrete(name, "indices_or_sections", point)) for point in indices_or_sections]
         points = [builtins.max(0, point + extent) if point < 0 else builtins.min(point, extent) for point in points]
-        bounds = np.array([0, *points, extent])
-    return list(_slices(ary, bounds=tuple(map(int, bounds)), axis=operator.index(axis)))
+        bounds = [0, *points, extent]
+    return list(_slices(ary, bounds=tuple(bounds), axis=operator.index(axis)))
 
 
 @api("bounds", "axis")

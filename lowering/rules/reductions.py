@@ -51,11 +51,14 @@ def jaxpr_region(ctx: Any, operation: Any, index: int, jaxpr: Any) -> None:
 
 def reduce_by_monoid(ctx: Any, monoid: str, x: Any, shape: Sequence[int], dtype: Any, axes: Sequence[int]) -> Any:
     """Reduce a value of the given shape over some axes."""
-    out_shape = tuple(size for axis, size in enumerate(shape) if axis not in axes)
-    operation = ctx.op("stablehlo.reduce", [x, ctx.constant(identity(monoid, dtype), dtype)],
-                       [ctx.tensor_type(out_shape, dtype)], {"dimensions": ctx.i64s(axes)}, regions=1)
-    monoid_region(ctx, operation, 0, monoid, dtype)
-    return operation.result
+    def make() -> Any:
+        out_shape = tuple(size for axis, size in enumerate(shape) if axis not in axes)
+        operation = ctx.op("stablehlo.reduce", [x, ctx.constant(identity(monoid, dtype), dtype)],
+                           [ctx.tensor_type(out_shape, dtype)], {"dimensions": ctx.i64s(axes)}, regions=1)
+        monoid_region(ctx, operation, 0, monoid, dtype)
+        return operation
+
+    return ctx.repeated((monoid, tuple(shape), dtype, tuple(axes)), x, make).result
 
 
 def _reduction(monoid: str) -> None:

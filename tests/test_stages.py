@@ -110,6 +110,31 @@ def test_text_with_the_users_lines(lowered):
     assert 'loc("x")' in text and """loc("out[0]")""" in text  # the parameters carry the arguments' names
 
 
+def test_reductions_that_are_copied_in_the_module():
+    def sums(x, y):
+        first = lax.reduce_sum(x, (0,))
+        second = lax.reduce_sum(y, (0,))
+        return first, second, lax.reduce_max(y, (0,)), lax.cond(x[0, 0] > 0, lambda: lax.reduce_sum(x, (0,)), lambda: x[0])
+
+    x = np.arange(6, dtype=F32).reshape(2, 3)
+    line = sums.__code__.co_firstlineno
+    text = jit(sums).lower(x, x + 7).as_text(debug_info=True)
+    uses = re.findall(r"stablehlo.reduce\((%\w+) init: .*across dimensions = \[0\].* loc\((#loc\d+)\)", text)
+    assert [operand for operand, _ in uses[:3]] == ["%arg0", "%arg1", "%arg1"]
+    assert len({place for _, place in uses}) == 4  # each its own line
+    assert all(f'{HERE}":{line + offset}:' in text for offset in (1, 2, 3))
+    for found, expected in zip(jit(sums)(x, x + 7), (x.sum(0), x.sum(0) + 14, x[1] + 7, x[0]), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_constants_that_differ_by_their_sign():
+    values = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan)
+    found = jit(lambda x: [lax.mul(x, F32(value)) for value in values])(ONES)
+    for value, out in zip(values, found, strict=True):
+        np.testing.assert_array_equal(np.asarray(out).view(np.int32), np.full(3, value, F32).view(np.int32))
+    assert [bool(np.signbit(out[0])) for out in found[:2]] == [False, True]
+
+
 def test_compiler_ir(lowered):
     assert lowered.compiler_ir().operation.name == lowered.compiler_ir("stablehlo").operation.name == "builtin.module"
     assert lowered.compiler_ir("hlo").as_hlo_text() == lowered.as_text("hlo")

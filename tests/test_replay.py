@@ -127,6 +127,20 @@ def test_weak_types_and_options(monkeypatch: Any) -> None:
             assert played(fun, X, 2.0) == without_recordings(monkeypatch, fun, X, 2.0)
 
 
+def test_sizes_of_named_axes(monkeypatch: Any) -> None:
+    def fun(x: Any) -> Any:
+        return jnp.sum(jnp.sin(lax.all_gather(jnp.mean(x, axis=0), "i")) * jnp.mean(x, axis="i")[0])
+
+    for size in (2, 3, 2):
+        def text(size: int = size) -> str:
+            return str(traced(jaxlite.value_and_grad(fun), X, axis_env=[("i", size)]))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Recordings, "find", lambda *key: None)
+            expected = text()
+        assert [text() for _ in range(4)] == [expected] * 4
+
+
 def test_operands_by_keyword(monkeypatch: Any) -> None:
     def fun(x: Any, y: Any) -> Any:
         return [jnp.average(x, weights=y), jnp.average(y, weights=x), jnp.average(weights=x, a=y), jnp.sum(x, where=y > 0)]

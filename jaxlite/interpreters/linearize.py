@@ -99,7 +99,7 @@ class LinearizeTrace(JVPTrace):
             _recordings.idle -= 1
             return super().process(primitive, args, params)
         parent, tangents = self.parent, self.tangents
-        if type(parent) is not StagingTrace or primitive.linearize is not None or not primitive.is_own:
+        if type(parent) is not StagingTrace or primitive.linearize is not None or not primitive.is_own or state.axis_sizes:
             return super().process(primitive, args, params)
         parts: list[Any] = [primitive, primitive.jvp, trace_context(), *params, *params.values()]
         operands: list[Any] = []

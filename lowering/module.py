@@ -49,7 +49,7 @@ class ModuleBuilder:
         self.unknown_location = ir.Location.unknown(self.context)
         self._operation = ir.Operation.create
         self._location_cache = xla.location_cache(self.context, is_hidden)
-        self.locations: dict[Any, Any] = {}
+        self.locations: dict[Any, dict[str, Any]] = {}  # by traceback, then by the primitive's name
         self.attributes: dict[Any, Any] = {}
         self._element_types: dict[Any, Any] = {}
         self._types: dict[Any, Any] = {}
@@ -118,7 +118,8 @@ class ModuleBuilder:
     def location(self, name: str, traceback: Any) -> Any:
         """Where the user's code made an equation, under the primitive's name."""
         child = self._location_cache.get(traceback) if traceback is not None else None
-        result = self.locations[name, traceback] = self.ir.Location.name(name, childLoc=child, context=self.context)
+        result = self.ir.Location.name(name, childLoc=child, context=self.context)
+        self.locations.setdefault(traceback, {})[name] = result
         return result
 
     # --- functions
@@ -490,9 +491,14 @@ class RuleContext:
             except KeyError:
                 return self.constant(atom.val, physical(atom.aval)[1])
 
+        traceback: Any = self  # of the equation before, at first none: often the same one, and slow to hash
+        named: dict[str, Any] = {}  # the locations with it, by the name of the primitive
         for eqn in jaxpr.eqns:
             name = eqn.primitive.name
-            self.loc = loc = locations.get((name, eqn.traceback)) or location(name, eqn.traceback)
+            if eqn.traceback is not traceback:
+                traceback = eqn.traceback
+                named = locations.setdefault(traceback, {})
+            self.loc = loc = named.get(name) or location(name, traceback)
             operation = ELEMENTWISE.get(name)
             if operation is None and name not in RULES:
                 find_rule(name)

@@ -95,7 +95,7 @@ class LinearizeTrace(JVPTrace):
         return primitive.linearize or jvp_rule(primitive)
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        if _recordings.idle:
+        if _recordings.idle > 0:
             _recordings.idle -= 1
             return super().process(primitive, args, params)
         parent, tangents = self.parent, self.tangents

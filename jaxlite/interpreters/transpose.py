@@ -96,9 +96,10 @@ _recordings = Recordings()
 def _cotangents(trace: Any, primitive: Any, incoming: Sequence[Any], operands: Sequence[Any], params: dict[str, Any]) -> Any:
     """The cotangents of a primitive's operands, by its rule or by a recording of it."""
     rule, cotangent = transpose_rule(primitive), incoming if primitive.multiple_results else incoming[0]
-    if _recordings.idle or type(trace) is not StagingTrace or type(cotangent) is not StagedTracer or not primitive.is_own \
-            or state.axis_sizes:
-        _recordings.idle = max(0, _recordings.idle - 1)
+    if _recordings.idle > 0:
+        _recordings.idle -= 1
+        return rule(cotangent, *operands, **params)
+    if type(trace) is not StagingTrace or type(cotangent) is not StagedTracer or not primitive.is_own or state.axis_sizes:
         return rule(cotangent, *operands, **params)
     parts: list[Any] = [rule, trace_context(), *params, *params.values()]
     tracers = [cotangent]

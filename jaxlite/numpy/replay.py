@@ -17,7 +17,7 @@ _recordings = Recordings(after=2)  # to record a call takes another run of it
 
 def run(fun: Callable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`fun(*args, **kwargs)` in the current trace, or what it would write there."""
-    if _recordings.idle:
+    if _recordings.idle > 0:
         _recordings.idle -= 1
     elif _is_staged(state.trace) and not state.axis_sizes:
         tracers: list[Any] = []

@@ -148,6 +148,19 @@ def test_operands_by_keyword(monkeypatch: Any) -> None:
     assert played(fun, X, X[::-1]) == without_recordings(monkeypatch, fun, X, X[::-1])
 
 
+def test_operands_from_outside_become_constants_in_the_order_of_their_use(monkeypatch: Any) -> None:
+    def fun(x: Any, n: Any) -> Any:
+        row = x[0]
+
+        def body(i: Any, total: Any) -> Any:
+            same = jnp.transpose(row)  # of one axis: itself
+            return total * n + same + jnp.subtract.outer(x[1], row)[0]
+
+        return lax.fori_loop(0, 3, body, row)
+
+    assert played(fun, X, 2) == without_recordings(monkeypatch, fun, X, 2)
+
+
 def test_one_operand_twice(monkeypatch: Any) -> None:
     def fun(x: Any) -> Any:
         return jnp.sum(lax.mul(x, x) + jnp.hypot(x, x) + jnp.matmul(x, x.T)[0, 0])

@@ -25,10 +25,12 @@ class Recording(NamedTuple):
     """Equations to write again, on other operands.
 
     Values have places: first come the operands, then the `literals`, then the results of each of the `steps`, which are
-    (primitive, params, places of the operands, avals of the results). `outputs` are the places of what comes out, and
-    `container` is its type: list or tuple, None for a value by itself.
+    (primitive, params, places of the operands, avals of the results). `reads` are the operands in the order in which they
+    are first read. `outputs` are the places of what comes out, and `container` is its type: list or tuple, None for a value
+    by itself.
     """
 
+    reads: list[int]
     literals: list[Any]
     steps: list[tuple[Any, dict[str, Any], list[int], list[Any]]]
     outputs: list[int]

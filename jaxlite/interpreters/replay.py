@@ -110,4 +110,5 @@ def transcript(eqns: Sequence[Any], operands: Sequence[Any], outputs: Sequence[A
             places[var] = len(places)
     if not all(type(atom) is Var and atom in places for atom in outputs):
         return None
-    return Recording(literals, steps, [places[atom] for atom in outputs], container)
+    read = dict.fromkeys(place for _, _, operand_places, _ in steps for place in operand_places if place < len(operands))
+    return Recording(list(read), literals, steps, [places[atom] for atom in outputs], container)

@@ -160,8 +160,10 @@ class StagingTrace(Trace):
     def replay(self, recording: Recording, operands: list[Any], traceback: Any = None) -> Any:
         if not self.alive:
             raise errors.UnexpectedTracerError("An operation was recorded in a trace that has ended.")
-        atoms: list[Any] = [each.atom if type(each) is StagedTracer and each._trace is self else self.atom(each)
-                            for each in operands]
+        atoms: list[Any] = [None] * len(operands)
+        for place in recording.reads:  # in this order: some may become constants
+            each = operands[place]
+            atoms[place] = each.atom if type(each) is StagedTracer and each._trace is self else self.atom(each)
         atoms += recording.literals
         traceback, append = traceback or self.pinned or _traceback(), self.eqns.append
         for primitive, params, places, avals in recording.steps:
@@ -177,7 +179,8 @@ class StagingTrace(Trace):
             else:
                 eqn.outvars = [Var(aval) for aval in avals]
                 atoms += eqn.outvars
-        return recording.result([self._tracer(atoms[place]) for place in recording.outputs])
+        return recording.result([operands[place] if place < len(operands) else self._tracer(atoms[place])
+                                 for place in recording.outputs])
 
     def origins(self, var: Var) -> tuple[list[int], list[JaxprEqn]]:
         """For messages: the indices of the arguments that a variable depends on, and the equations between."""

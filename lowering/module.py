@@ -118,9 +118,7 @@ class ModuleBuilder:
     def location(self, name: str, traceback: Any) -> Any:
         """Where the user's code made an equation, under the primitive's name."""
         child = self._location_cache.get(traceback) if traceback is not None else None
-        result = self.ir.Location.name(name, childLoc=child, context=self.context)
-        self.locations.setdefault(traceback, {})[name] = result
-        return result
+        return self.ir.Location.name(name, childLoc=child, context=self.context)
 
     # --- functions
 
@@ -374,13 +372,12 @@ class RuleContext:
         """A constant: a scalar value broadcast to `shape`, or an array of exactly that shape."""
         shape = tuple(shape)
         kind = type(value)
-        if kind is float or kind is int or kind is dtype.type and dtype.kind != "c":
-            if value:  # equal numbers are the same constant, but for zeros, which have a sign
-                found = self._constants.get((value, dtype, shape))
-                if found is None:
-                    found = self._constants[value, dtype, shape] = self._constant(value, dtype, shape)
-                return found
-        return self._constant(value, dtype, shape)
+        if not (kind is float or kind is int or kind is dtype.type and dtype.kind != "c") or not value:
+            return self._constant(value, dtype, shape)
+        found = self._constants.get((value, dtype, shape))  # equal numbers are one constant, but for zeros: they have a sign
+        if found is None:
+            found = self._constants[value, dtype, shape] = self._constant(value, dtype, shape)
+        return found
 
     def _constant(self, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
         if type(value) is dtype.type:
@@ -498,7 +495,7 @@ class RuleContext:
             if eqn.traceback is not traceback:
                 traceback = eqn.traceback
                 named = locations.setdefault(traceback, {})
-            self.loc = loc = named.get(name) or location(name, traceback)
+            self.loc = loc = named.get(name) or named.setdefault(name, location(name, traceback))
             operation = ELEMENTWISE.get(name)
             if operation is None and name not in RULES:
                 find_rule(name)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -33,9 +35,15 @@ def traced(fun: Any, *args: Any, **options: Any) -> Any:
     return jaxlite.make_jaxpr(lambda *xs: fun(*xs), **options)(*args)
 
 
-def without_recordings(monkeypatch: Any, fun: Any, *args: Any) -> str:
+@contextmanager
+def recordings_off(monkeypatch: Any) -> Iterator[None]:
     with monkeypatch.context() as patch:
         patch.setattr(Recordings, "find", lambda *key: None)
+        yield
+
+
+def without_recordings(monkeypatch: Any, fun: Any, *args: Any) -> str:
+    with recordings_off(monkeypatch):
         return str(traced(fun, *args))
 
 
@@ -91,8 +99,7 @@ def test_equations_name_the_line_of_the_call(monkeypatch: Any) -> None:
     def lines(gradient: Any) -> list[str]:
         return [eqn.source_line for eqn in traced(gradient, X).eqns]
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Recordings, "find", lambda *key: None)
+    with recordings_off(monkeypatch):
         expected = lines(jaxlite.grad(fun))
     assert len(set(expected)) == 4
     assert [lines(jaxlite.grad(fun)) for _ in range(4)] == [expected] * 4
@@ -135,8 +142,7 @@ def test_sizes_of_named_axes(monkeypatch: Any) -> None:
         def text(size: int = size) -> str:
             return str(traced(jaxlite.value_and_grad(fun), X, axis_env=[("i", size)]))
 
-        with monkeypatch.context() as patch:
-            patch.setattr(Recordings, "find", lambda *key: None)
+        with recordings_off(monkeypatch):
             expected = text()
         assert [text() for _ in range(4)] == [expected] * 4
 

@@ -16,7 +16,7 @@ from jaxlite.core.source import current_traceback
 from jaxlite.core.tracing import Recording, Trace, Tracer, set_trace, state
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.jvp import JVPTrace, JVPTracer, Zero, instantiate, jvp_rule, tangent_aval
-from jaxlite.interpreters.replay import RECORD, Recordings, add_operand, add_static, are_of, transcript
+from jaxlite.interpreters.replay import RECORD, Recordings, add_operand, add_static, are_of, distinct_atoms, transcript
 from jaxlite.interpreters.staging import StagedTracer, StagingTrace, hoist_consts
 from lowering.passes.dce import live_parts
 from lowering.xla import trace_context
@@ -95,41 +95,20 @@ class LinearizeTrace(JVPTrace):
         return primitive.linearize or jvp_rule(primitive)
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        if _recordings.idle > 0:
-            _recordings.idle -= 1
-            return super().process(primitive, args, params)
-        parent, tangents = self.parent, self.tangents
-        if type(parent) is not StagingTrace or primitive.linearize is not None or not primitive.is_own or state.axis_sizes:
-            return super().process(primitive, args, params)
-        parts: list[Any] = [primitive, primitive.jvp, trace_context(), *params, *params.values()]
         operands: list[Any] = []
         moving: list[Any] = []
-        for arg in args:
-            if type(arg) is JVPTracer and arg._trace is self:
-                primal, tangent = arg.primal, arg.tangent
-                if type(primal) is not StagedTracer or type(tangent) is not StagedTracer or tangent._trace is not tangents:
-                    return super().process(primitive, args, params)
-                moving.append(tangent)
-                parts.append(_MOVES)
-            else:
-                primal = arg
-            if type(primal) is StagedTracer:
-                operands.append(primal)
-                known = add_operand(parts, primal)
-            else:
-                known = add_static(parts, primal)
-            if not known:
-                return super().process(primitive, args, params)
-        key = tuple(parts)
-        recording = _recordings.find(key) if moving else None
+        key = self._key(primitive, args, params, operands, moving)
+        recording = None if key is None else _recordings.find(key)
         if recording is None:
             return super().process(primitive, args, params)
+        parent: Any = self.parent
+        tangents = self.tangents
         if recording is RECORD:
-            starts = len(parent.eqns), len(tangents.eqns)
+            first, first_tangent = len(parent.eqns), len(tangents.eqns)
             result = super().process(primitive, args, params)
-            atoms = [each._trace.atom(each) for each in (*operands, *moving)]
-            if len(set(atoms)) == len(atoms):  # else it would not be known which one is meant
-                _recordings.put(key, self._recording(parent, operands, moving, result, *starts))
+            atoms, dots = distinct_atoms(parent, operands), distinct_atoms(tangents, moving)
+            if atoms is not None and dots is not None:
+                _recordings.put(key, self._recording(first, first_tangent, atoms, dots, result))
             return result
         traceback = parent.pinned or current_traceback()
         operands += parent.replay(recording.primals, operands, traceback)
@@ -139,21 +118,44 @@ class LinearizeTrace(JVPTrace):
                 for place, dot in recording.outputs]
         return outs if primitive.multiple_results else outs[0]
 
-    def _recording(self, parent: StagingTrace, operands: list[Any], moving: list[Any], result: Any, first_eqn: int,
-                   first_tangent: int) -> _RuleRecording | None:
-        """What a rule has just written for these operands and their tangents, if that is all there is to it."""
+    def _key(self, primitive: Any, args: Sequence[Any], params: dict[str, Any], operands: list[Any], moving: list[Any]) -> Any:
+        """What decides what a rule writes, or None where that is not known. Adds the primals and tangents that it reads."""
+        if _recordings.is_idle() or type(self.parent) is not StagingTrace or primitive.linearize is not None \
+                or not primitive.is_own or state.axis_sizes:
+            return None
+        key: list[Any] = [primitive, primitive.jvp, trace_context(), *params, *params.values()]
+        for arg in args:
+            primal = arg
+            if type(arg) is JVPTracer and arg._trace is self:
+                primal = arg.primal
+                if type(primal) is not StagedTracer or not are_of(self.tangents, [arg.tangent]):
+                    return None
+                moving.append(arg.tangent)
+                key.append(_MOVES)
+            if type(primal) is StagedTracer:
+                operands.append(primal)
+                known = add_operand(key, primal)
+            else:
+                known = add_static(key, primal)
+            if not known:
+                return None
+        return tuple(key) if moving else None
+
+    def _recording(self, first: int, first_tangent: int, atoms: list[Any], dots: list[Any],
+                   result: Any) -> _RuleRecording | None:
+        """What a rule has just written on these atoms and those of their tangents, if that is all there is to it."""
+        parent: Any = self.parent
         tangents = self.tangents
         pairs = [self.split(out) for out in (result if type(result) is list else [result])]
-        outs, moved = [out for out, _ in pairs], [dot for _, dot in pairs if type(dot) is not Zero]
         used = {atom for eqn in tangents.eqns[first_tangent:] for atom in eqn.invars}
         read = {var: value for value, var in tangents.constants() if var in used}  # of the primals, by what stands for it
-        if not (are_of(parent, outs) and are_of(tangents, moved) and are_of(parent, [*read.values()])):
+        values = [*read.values(), *[out for out, _ in pairs]]
+        if not are_of(parent, values):
             return None
-        atoms = [each.atom for each in operands]
-        results = [atom for atom in dict.fromkeys(each.atom for each in (*read.values(), *outs)) if atom not in atoms]
-        primal = transcript(parent.eqns[first_eqn:], atoms, results, list)
-        tangent = transcript(tangents.eqns[first_tangent:], [*[each.atom for each in moving], *read],
-                             [each.atom for each in moved], list)
+        results = {each.atom: each for each in values if each.atom not in atoms}
+        moved = [dot for _, dot in pairs if type(dot) is not Zero]
+        primal = transcript(parent, first, atoms, list(results.values()))
+        tangent = transcript(tangents, first_tangent, [*dots, *read], moved)
         if primal is None or tangent is None:
             return None
         places = {atom: place for place, atom in enumerate([*atoms, *results])}

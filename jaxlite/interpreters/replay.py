@@ -38,6 +38,13 @@ class Recordings:
         self._seen: dict[Any, int] = {}
         clear_hooks.append(self.clear)
 
+    def is_idle(self) -> bool:
+        """Whether it is too early to look at calls; asked once for each of them."""
+        if self.idle > 0:
+            self.idle -= 1
+            return True
+        return False
+
     def find(self, key: Any) -> Any:
         """The recording under a key; None for what runs, `RECORD` for what shall be recorded and put here."""
         try:
@@ -84,9 +91,9 @@ def add_static(key: list[Any], value: Any) -> bool:
 
 
 def add_operand(key: list[Any], tracer: Any) -> bool:
-    """Append what decides what a staged tracer does; False for one that stands for a known scalar."""
+    """Append what decides what a tracer does; False for one that stands for a known scalar."""
     key.append(tracer.aval)
-    return bool(tracer.aval.shape) or type(tracer.atom) is not Literal
+    return bool(tracer.aval.shape) or type(getattr(tracer, "atom", None)) is not Literal
 
 
 def are_of(trace: StagingTrace, values: Sequence[Any]) -> bool:
@@ -94,9 +101,21 @@ def are_of(trace: StagingTrace, values: Sequence[Any]) -> bool:
     return all(type(value) is StagedTracer and value._trace is trace for value in values)
 
 
-def transcript(eqns: Sequence[Any], operands: Sequence[Any], outputs: Sequence[Any], container: type | None = None,
-               ) -> Recording | None:
-    """The recording of equations on these operands; None if there is more to them."""
+def distinct_atoms(trace: StagingTrace, operands: Sequence[Any]) -> list[Any] | None:
+    """The atoms of a call's operands; None if some are not of this trace, or if equations could not tell two apart."""
+    atoms = [operand.atom for operand in operands]
+    return atoms if are_of(trace, operands) and len(set(atoms)) == len(atoms) else None
+
+
+def transcript(trace: StagingTrace, first: int, operands: Sequence[Any], outputs: Sequence[Any],
+               container: type | None = list) -> Recording | None:
+    """The recording of a trace's equations from the `first` on; None if there is more to them.
+
+    Args: `operands` are the atoms that stand for what the call got, `outputs` the tracers that it gave.
+    """
+    if not are_of(trace, outputs):
+        return None
+    eqns = trace.eqns[first:]
     literals = list(dict.fromkeys(atom for eqn in eqns for atom in eqn.invars if type(atom) is Literal))
     places: dict[Any, int] = {atom: place for place, atom in enumerate([*operands, *literals])}
     steps = []
@@ -108,7 +127,7 @@ def transcript(eqns: Sequence[Any], operands: Sequence[Any], outputs: Sequence[A
         steps.append((eqn.primitive, eqn.params, [places[atom] for atom in eqn.invars], [var.aval for var in eqn.outvars]))
         for var in eqn.outvars:
             places[var] = len(places)
-    if not all(type(atom) is Var and atom in places for atom in outputs):
+    if not all(type(out.atom) is Var and out.atom in places for out in outputs):
         return None
     read = dict.fromkeys(place for _, _, operand_places, _ in steps for place in operand_places if place < len(operands))
-    return Recording(list(read), literals, steps, [places[atom] for atom in outputs], container)
+    return Recording(list(read), literals, steps, [places[out.atom] for out in outputs], container)

@@ -15,7 +15,7 @@ from jaxlite.core.primitive import NoRule, Primitive
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.jvp import Zero, add_any_p, add_tangents, instantiate, tangent_aval
-from jaxlite.interpreters.replay import RECORD, Recordings, add_operand, add_static, are_of, transcript
+from jaxlite.interpreters.replay import RECORD, Recordings, add_operand, add_static, distinct_atoms, transcript
 from jaxlite.interpreters.staging import StagedTracer, StagingTrace, hoist_consts, trace_to_jaxpr
 from lowering.xla import trace_context
 
@@ -96,38 +96,43 @@ _recordings = Recordings()
 def _cotangents(trace: Any, primitive: Any, incoming: Sequence[Any], operands: Sequence[Any], params: dict[str, Any]) -> Any:
     """The cotangents of a primitive's operands, by its rule or by a recording of it."""
     rule, cotangent = transpose_rule(primitive), incoming if primitive.multiple_results else incoming[0]
-    if _recordings.idle > 0:
-        _recordings.idle -= 1
+    tracers: list[Any] = []
+    key = _key(trace, rule, cotangent, operands, params, tracers) if primitive.is_own else None
+    recording = None if key is None else _recordings.find(key)
+    if recording is None:
         return rule(cotangent, *operands, **params)
-    if type(trace) is not StagingTrace or type(cotangent) is not StagedTracer or not primitive.is_own or state.axis_sizes:
-        return rule(cotangent, *operands, **params)
-    parts: list[Any] = [rule, trace_context(), *params, *params.values()]
-    tracers = [cotangent]
-    known = add_operand(parts, cotangent)
-    for operand in operands:
+    if recording is not RECORD:
+        made, arrives = recording
+        played = iter(trace.replay(made, tracers))
+        return [next(played) if flag else None for flag in arrives]
+    first = len(trace.eqns)
+    outs = rule(cotangent, *operands, **params)
+    atoms = distinct_atoms(trace, tracers)
+    if atoms is not None:
+        arrives = [out is not None and type(out) is not Zero for out in outs]
+        made = transcript(trace, first, atoms, [out for out, flag in zip(outs, arrives, strict=True) if flag])
+        _recordings.put(key, None if made is None else (made, arrives))
+    return outs
+
+
+def _key(trace: Any, rule: Callable, cotangent: Any, operands: Sequence[Any], params: dict[str, Any],
+         tracers: list[Any]) -> Any:
+    """What decides what a rule writes, or None where that is not known. Adds what it reads to `tracers`."""
+    if _recordings.is_idle() or type(trace) is not StagingTrace or type(cotangent) is not StagedTracer or state.axis_sizes:
+        return None
+    key: list[Any] = [rule, trace_context(), *params, *params.values()]
+    for operand in (cotangent, *operands):
         if type(operand) is Linear:
-            parts += Linear, operand.aval
+            key += Linear, operand.aval
+            known = True
         elif type(operand) is StagedTracer:
             tracers.append(operand)
-            known = known and add_operand(parts, operand)
+            known = add_operand(key, operand)
         else:
-            known = known and add_static(parts, operand)
-    key = tuple(parts)
-    recording = _recordings.find(key) if known else None
-    if recording is None or recording is RECORD:
-        start = len(trace.eqns)
-        outs = rule(cotangent, *operands, **params)
-        atoms = [trace.atom(tracer) for tracer in tracers]
-        if recording is RECORD and len(set(atoms)) == len(atoms):  # else it would not be known which one is meant
-            arriving = [out for out in outs if out is not None and type(out) is not Zero]
-            made = None
-            if are_of(trace, arriving):
-                made = transcript(trace.eqns[start:], atoms, [out.atom for out in arriving], list)
-            _recordings.put(key, None if made is None else (made, [any(out is each for each in arriving) for out in outs]))
-        return outs
-    made, arrives = recording
-    replayed = iter(trace.replay(made, tracers))
-    return [next(replayed) if flag else None for flag in arrives]
+            known = add_static(key, operand)
+        if not known:
+            return None
+    return tuple(key)
 
 
 def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequence[bool],

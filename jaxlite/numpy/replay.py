@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from jaxlite.core.jaxpr import Literal
 from jaxlite.core.source import warnings_as_errors
 from jaxlite.core.tracing import Recording, Tracer, set_trace, state
-from jaxlite.interpreters.replay import RECORD, Recordings, add_static, are_of, transcript
+from jaxlite.interpreters.replay import RECORD, Recordings, add_operand, add_static, transcript
 from jaxlite.interpreters.staging import StagingTrace
 from lowering.xla import trace_context
 
@@ -17,9 +16,7 @@ _recordings = Recordings(after=2)  # to record a call takes another run of it
 
 def run(fun: Callable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`fun(*args, **kwargs)` in the current trace, or what it would write there."""
-    if _recordings.idle > 0:
-        _recordings.idle -= 1
-    elif _is_staged(state.trace) and not state.axis_sizes:
+    if not _recordings.is_idle() and _is_staged(state.trace) and not state.axis_sizes:
         tracers: list[Any] = []
         key = _signature(fun, args, kwargs, tracers)
         recording = None if key is None else _recordings.find(key)
@@ -45,12 +42,11 @@ def _signature(fun: Callable, args: tuple[Any, ...], kwargs: dict[str, Any], tra
     key: list[Any] = [fun, trace_context(), *kwargs]
     for arg in (*args, *kwargs.values()) if kwargs else args:
         if isinstance(arg, Tracer):
-            aval = arg.aval
-            if not aval.shape and type(getattr(arg, "atom", None)) is Literal:  # known after all
-                return None
             tracers.append(arg)
-            key.append(aval)
-        elif not add_static(key, arg):
+            known = add_operand(key, arg)
+        else:
+            known = add_static(key, arg)
+        if not known:
             return None
     return tuple(key)
 
@@ -72,6 +68,6 @@ def _record(fun: Callable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rec
     finally:
         trace.alive = False
     outs: Any = [out] if isinstance(out, Tracer) else out
-    if type(outs) not in (list, tuple) or not are_of(trace, outs):
+    if type(outs) not in (list, tuple):
         return None
-    return transcript(trace.eqns, trace.invars, [each.atom for each in outs], None if outs is not out else type(out))
+    return transcript(trace, 0, trace.invars, outs, None if outs is not out else type(out))

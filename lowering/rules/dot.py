@@ -32,9 +32,6 @@ PACKED = {"int2": np.dtype(np.int8), "int4": np.dtype(np.int8), "uint2": np.dtyp
            "uint4": np.dtype(np.uint8), "float4_e2m1fn": np.dtype(np.float32)}
 
 
-_float32 = np.dtype(np.float32)
-
-
 @functools.cache
 def is_packed(dtype: Any) -> bool:
     """Whether several elements of a dtype share a byte."""
@@ -42,8 +39,7 @@ def is_packed(dtype: Any) -> bool:
 
 
 @functools.lru_cache(1024)
-def _numbers_text(dimension_numbers: Any) -> str:
-    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+def _numbers_text(lhs_contract: Any, rhs_contract: Any, lhs_batch: Any, rhs_batch: Any) -> str:
     return (f"#stablehlo.dot<lhs_batching_dimensions = {list(lhs_batch)}, rhs_batching_dimensions = {list(rhs_batch)}, "
             f"lhs_contracting_dimensions = {list(lhs_contract)}, rhs_contracting_dimensions = {list(rhs_contract)}>")
 
@@ -53,11 +49,10 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
                  out_sharding: Any = None) -> Any:
     left, right = ctx.avals_in
     out = ctx.aval_out
-    attributes = {"dot_dimension_numbers": ctx.attribute(_numbers_text(dimension_numbers)),
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+    attributes = {"dot_dimension_numbers": ctx.attribute(_numbers_text(lhs_contract, rhs_contract, lhs_batch, rhs_batch)),
                   "precision_config": precision_config(ctx, precision)}
     lhs_dtype, rhs_dtype, product_dtype = left.dtype, right.dtype, out.dtype
-    if lhs_dtype is rhs_dtype is product_dtype is _float32 and (precision is None or type(precision) is tuple):
-        return ctx.emit1("stablehlo.dot_general", lhs, rhs, **attributes)  # the common case, with nothing to find out
     if lhs_dtype != rhs_dtype and not (_is_float8(lhs_dtype) and _is_float8(rhs_dtype)):
         lhs_dtype = rhs_dtype = out.dtype  # XLA's products are of one dtype
     if ctx.platform == "cpu" and (is_packed(lhs_dtype) or is_packed(rhs_dtype)):
@@ -90,14 +85,8 @@ def _dot_general(ctx: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, precis
 
 def precision_config(ctx: Any, precision: Any) -> Any:
     """The attribute for a pair of precisions, default for None and for algorithms."""
-    return ctx.attribute(_precisions_text(*precision) if type(precision) is tuple else _DEFAULTS)
-
-
-def _precisions_text(*precisions: Any) -> str:
-    return "[" + ", ".join(f"#stablehlo<precision {getattr(each, 'name', each)}>" for each in precisions) + "]"
-
-
-_DEFAULTS = _precisions_text("DEFAULT", "DEFAULT")
+    pair = [each.name for each in precision] if type(precision) is tuple else ["DEFAULT", "DEFAULT"]
+    return ctx.attribute("[" + ", ".join(f"#stablehlo<precision {name}>" for name in pair) + "]")
 
 
 def _dtype(name: str) -> Any:

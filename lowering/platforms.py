@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pathlib
+import os
 import threading
 from typing import Any
 
@@ -21,7 +21,7 @@ def configure(**settings: Any) -> None:
     _settings.update(settings)
 
 
-def _cuda_plugin() -> pathlib.Path | None:
+def _cuda_plugin() -> str | None:
     import importlib.util  # here as it is not free, and a program that computes nothing does not get here
 
     for version in ("13", "12"):
@@ -30,8 +30,8 @@ def _cuda_plugin() -> pathlib.Path | None:
         except ModuleNotFoundError:
             return None
         if spec is not None and spec.origin:
-            library = pathlib.Path(spec.origin).with_name("xla_cuda_plugin.so")
-            if library.exists():
+            library = os.path.join(os.path.dirname(spec.origin), "xla_cuda_plugin.so")
+            if os.path.exists(library):
                 return library
     return None
 
@@ -83,7 +83,7 @@ def _start(name: str, asked: bool, names: list[str]) -> Any:
         library = _cuda_plugin()
         if library is None:
             raise RuntimeError(f"Backend {name!r} needs the package jax-cuda13-pjrt (or -cuda12-), which is not installed")
-        started = xla.load_plugin("cuda", str(library))
+        started = xla.load_plugin("cuda", library)
     else:
         raise RuntimeError(f"Backend {name!r} is not available on this machine")
     xla.prime(_settings["aval_class"], started.local_devices()[0])

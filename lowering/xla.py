@@ -12,6 +12,7 @@ load them on first use.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib
 import io
@@ -19,14 +20,46 @@ import os
 import sys
 import types
 from collections import namedtuple
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 # XLA logs two lines per client at INFO; it reads this once, when the extension loads.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
-import jaxlib.version
-import numpy as np
+
+
+@contextlib.contextmanager
+def _loaded_on_use(*names: str) -> Iterator[None]:
+    """Modules that what is imported meanwhile names but does not need: they load when something is asked of them."""
+
+    def stand_in(name: str) -> types.ModuleType:
+        module = types.ModuleType(name)
+
+        def attribute(wanted: str) -> Any:
+            withdraw(module)
+            return getattr(importlib.import_module(name), wanted)
+
+        module.__getattr__ = attribute  # type: ignore[method-assign]
+        return module
+
+    def withdraw(module: types.ModuleType) -> None:
+        if sys.modules.get(module.__name__) is module:
+            del sys.modules[module.__name__]
+
+    made = [stand_in(name) for name in names if name not in sys.modules]
+    sys.modules.update({module.__name__: module for module in made})
+    try:
+        yield
+    finally:
+        for module in made:
+            withdraw(module)
+
+
+# jaxlib's version module has functions for its own build, and imports for them that take 6 ms.
+with _loaded_on_use("pathlib", "subprocess"):
+    import jaxlib.version
 from jaxlib import _hlo, _jax, weakref_lru_cache
 
 VERSION_TEXT: str = jaxlib.version.__version__

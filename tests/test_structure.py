@@ -138,7 +138,7 @@ def test_the_import_reader_sees(module, statement, target, tmp_path, monkeypatch
 # What importing jaxlite must not load: MLIR's bindings come with the first compile, the rest with first use or never.
 HEAVY = (
     "jax jaxlib.mlir scipy jaxlite.scipy matplotlib asyncio multiprocessing concurrent.futures.process unittest doctest "
-    "pdb pydoc email http ssl xml sqlite3 tkinter setuptools pkg_resources pytest hypothesis"
+    "pdb pydoc email http ssl xml sqlite3 tkinter setuptools pkg_resources pytest hypothesis subprocess"
 ).split()
 
 
@@ -148,6 +148,18 @@ def test_import_loads_nothing_heavy(module):
     loaded = json.loads(out)
     assert module in loaded
     assert [name for name in loaded if any(inside(name, heavy) for heavy in HEAVY)] == []
+
+
+def test_what_jaxlib_names_but_does_not_need_loads_on_use():
+    """Its own functions still reach the modules, and everybody else gets them as they are."""
+    out = run_python(
+        "import sys, jaxlite, jaxlib.version\n"
+        "build = jaxlib.version\n"
+        "print(build.subprocess.Popen.__name__, build.pathlib.Path('a', 'b').name)\n"
+        "import pathlib, subprocess\n"
+        "print(subprocess.Popen is build.subprocess.Popen, isinstance(subprocess.__file__, str), subprocess.__spec__.name)"
+    )
+    assert out.splitlines() == ["Popen b", "True True subprocess"]
 
 
 def test_scipy_stands_on_numpy_and_nothing_stands_on_it():

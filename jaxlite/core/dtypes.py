@@ -345,10 +345,11 @@ _STRICT_EDGES = (
 )
 
 
-def _upper_sets(chains: tuple[str, ...]) -> dict[str, frozenset[str]]:
+@cache
+def _upper_sets(mode: str) -> dict[str, frozenset[str]]:
     """For each node the nodes that it widens into, itself included."""
     edges: dict[str, set[str]] = {short: set() for short in _SHORT.values() if short != "float0"}
-    for chain in chains:
+    for chain in _STRICT_EDGES if mode == "strict" else _STANDARD_EDGES:
         nodes = chain.split()
         for low, high in zip(nodes, nodes[1:], strict=False):
             edges.setdefault(low, set()).add(high)
@@ -364,7 +365,6 @@ def _upper_sets(chains: tuple[str, ...]) -> dict[str, frozenset[str]]:
     return sets
 
 
-_UPPER = {"standard": _upper_sets(_STANDARD_EDGES), "strict": _upper_sets(_STRICT_EDGES)}
 _DEFAULT_OF_WEAK = {"i*": int64, "u*": uint64, "f*": float64, "c*": complex128}
 _WEAK_NAMES = {"i*": "weak int", "u*": "weak unsigned int", "f*": "weak float", "c*": "weak complex"}
 
@@ -372,7 +372,7 @@ _WEAK_NAMES = {"i*": "weak int", "u*": "weak unsigned int", "f*": "weak float", 
 @cache
 def _join(nodes: frozenset[str], mode: str) -> str:
     """The least upper bound of some nodes."""
-    upper = _UPPER[mode]
+    upper = _upper_sets(mode)
     common = frozenset.intersection(*(upper[node] for node in nodes))
     for node in common:
         if upper[node] == common:
@@ -523,9 +523,11 @@ def itemsize_bits(dtype: Any) -> int:
     if dtype is not None:
         found = _as_dtype(dtype)
         if found in _KIND:
-            return _BITS[found]
+            return _bits(found)
     raise ValueError(f"dtype {dtype} has no size in bits")
 
 
-_BITS = {dtype: (finfo if kind in "fc" else iinfo)(dtype).bits * (2 if kind == "c" else 1) if kind != "b" else 8
-         for dtype, kind in _KIND.items()}
+@cache
+def _bits(dtype: np.dtype) -> int:
+    kind = _KIND[dtype]
+    return 8 if kind == "b" else (finfo if kind in "fc" else iinfo)(dtype).bits * (2 if kind == "c" else 1)

@@ -308,6 +308,9 @@ WITHOUT = {
 }  # fmt: skip
 
 
+HOMES = {"linalg.": ("linalg", "decompositions", "norms"), "fft.": ("fft",)}
+
+
 def public_functions() -> dict[str, Callable]:
     """Every function that users call, by the name of its row."""
     found = {}
@@ -317,7 +320,7 @@ def public_functions() -> dict[str, Callable]:
             home = getattr(value, "__module__", "")
             if name.startswith("_") or not callable(value) or isinstance(value, type):
                 continue
-            if prefix in ("linalg.", "fft.") and home != module.__name__:
+            if prefix in HOMES and home.removeprefix("jaxlite.numpy.") not in HOMES[prefix]:
                 continue  # what such a module imports for itself
             found[prefix + name] = value
     return found

@@ -174,7 +174,6 @@ from jaxlite.numpy.linear import (
     vecmat,
 )
 from jaxlite.numpy.manipulation import (
-    append,
     array_split,
     atleast_1d,
     atleast_2d,
@@ -184,7 +183,6 @@ from jaxlite.numpy.manipulation import (
     broadcast_to,
     choose,
     compress,
-    delete,
     diag,
     diagflat,
     diagonal,
@@ -194,12 +192,10 @@ from jaxlite.numpy.manipulation import (
     fliplr,
     flipud,
     hsplit,
-    insert,
     iterable,
     matrix_transpose,
     moveaxis,
     ndim,
-    packbits,
     permute_dims,
     ravel,
     repeat,
@@ -215,8 +211,6 @@ from jaxlite.numpy.manipulation import (
     swapaxes,
     tile,
     transpose,
-    trim_zeros,
-    unpackbits,
     unstack,
     vsplit,
 )
@@ -373,6 +367,8 @@ _lazy = _Lazy(
           "hanning identity index_exp indices ix_ kaiser linspace logspace mask_indices meshgrid mgrid ogrid r_ "
           "ravel_multi_index s_ tri tril tril_indices tril_indices_from triu triu_indices triu_indices_from "
           "unravel_index vander",
+    inserting="append delete insert trim_zeros",
+    packing="packbits unpackbits",
     padding="pad",
     polynomials="poly polyadd polyder polydiv polyfit polyint polymul polysub polyval roots",
     sets="intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse unique_values",

@@ -1,15 +1,16 @@
 """jaxlite.numpy.linalg: NumPy's linear algebra, batched over leading axes.
 
-Arguments of integers are taken as floating. The factorizations are in `jaxlite.lax.linalg`; what NumPy has in
-both namespaces (`matmul`, `outer`, `tensordot`, ...) is in `jaxlite.numpy.linear`.
+Arguments of integers are taken as floating. Here are determinants, systems of equations, ranks and powers; norms are in
+`norms.py`, the factorizations in `decompositions.py`, on those of `jaxlite.lax.linalg`. What NumPy has in both
+namespaces (`matmul`, `outer`, `tensordot`, ...) is in `jaxlite.numpy.linear`.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from jaxlite.core.values import aval_of
 from jaxlite.custom_derivatives import custom_jvp
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.lax import shaping
-from jaxlite.numpy import arithmetic, indexing, linear, manipulation, reductions, selection, ufuncs
+from jaxlite.numpy import arithmetic, indexing, linear, manipulation, norms, reductions, selection, ufuncs
+from jaxlite.numpy import matrix_parts as parts
 from jaxlite.numpy.api import (
     api,
     as_arrays,
@@ -29,256 +31,23 @@ from jaxlite.numpy.api import (
     promote_dtypes,
     promote_dtypes_inexact,
 )
-
-Ord = None | int | float | str
-
-
-class EigResult(NamedTuple):
-    """Eigenvalues (..., n) and eigenvectors (..., n, n), as columns."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class EighResult(NamedTuple):
-    """Real eigenvalues (..., n), ascending, and orthonormal eigenvectors (..., n, n), as columns."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class QRResult(NamedTuple):
-    """A factor with orthonormal columns and an upper triangular one."""
-
-    Q: Any
-    R: Any
-
-
-class SlogdetResult(NamedTuple):
-    """The sign of a determinant and the logarithm of its size."""
-
-    sign: Any
-    logabsdet: Any
-
-
-class SVDResult(NamedTuple):
-    """Singular vectors as columns, singular values, singular vectors as conjugated rows."""
-
-    U: Any
-    S: Any
-    Vh: Any
-
-
-# --- pieces ------------------------------------------------------------------------------------------
-
-
-def _inexact(name: str, *args: Any) -> Any:
-    """The arguments as arrays of one floating or complex dtype."""
-    check_arrays(f"jnp.linalg.{name}", *args)
-    arrays = promote_dtypes_inexact(*args)
-    return arrays[0] if len(arrays) == 1 else arrays
-
-
-def _strong(x: Any) -> Any:
-    return shaping.convert(x, None, False)
-
-
-def _matrices(name: str, a: Any) -> Any:
-    a = _inexact(name, a)
-    shape = aval_of(a).shape
-    if len(shape) < 2:
-        raise ValueError(f"jnp.linalg.{name}: input array must be at least 2D; got shape {shape}.")
-    return a
-
-
-def _square(name: str, a: Any) -> Any:
-    a = _inexact(name, a)
-    shape = aval_of(a).shape
-    if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise ValueError(f"Argument to {name} must have shape [..., n, n], got {shape}.")
-    return a
-
-
-def _eye(size: int, dtype: Any) -> Any:
-    row, column = (shaping.broadcasted_iota(dtypes.int32, (size, size), axis) for axis in (0, 1))
-    return shaping.convert(lax.eq(row, column), dtype)
-
-
-def _adjoint(x: Any) -> Any:
-    x = manipulation.matrix_transpose(x)
-    return ufuncs.conj(x) if is_complex(x) else x
-
-
-def _expand(x: Any, *axes: int) -> Any:
-    """Axes of size 1 put in."""
-    return manipulation.expand_dims(x, axes)
-
-
-def _columns_scaled(x: Any, factors: Any) -> Any:
-    """Column i of each matrix times factors[..., i]."""
-    return arithmetic.multiply(x, _expand(factors, -2))
-
-
-def _epsilon(x: Any) -> float:
-    return float(dtypes.finfo(aval_of(x).dtype).eps)
-
-
-def _element(x: Any, i: int, j: int) -> Any:
-    """Entry (i, j) of each matrix."""
-    rank = aval_of(x).ndim
-    row = lax.slice_in_dim(x, i, i + 1, axis=rank - 2)
-    return shaping.squeeze(lax.slice_in_dim(row, j, j + 1, axis=rank - 1), (rank - 2, rank - 1))
-
-
-def _diagonal_of(x: Any) -> Any:
-    return manipulation.diagonal(x, 0, -2, -1)
-
-
-# --- factorizations ----------------------------------------------------------------------------------
-
-
-@api("upper", "symmetrize_input")
-def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
-    """The lower triangular L with a = L @ L^H, or the upper triangular U with a = U^H @ U.
-
-    Args:
-      a: (..., n, n), Hermitian and positive definite.
-      upper: give U.
-      symmetrize_input: take (a + a^H) / 2; if False one triangle alone is read: the lower one, or with `upper` the
-        upper one.
-    Returns: (..., n, n). NaN where a matrix is not positive definite.
-
-    >>> import jaxlite.numpy as jnp
-    >>> print(jnp.linalg.cholesky(jnp.array([[4.0, 2.0], [2.0, 5.0]])))
-    [[2. 0.]
-     [1. 2.]]
-    """
-    a = _square("cholesky", a)
-    factor = lax_linalg.cholesky(_adjoint(a) if upper else a, symmetrize_input=symmetrize_input)
-    return _adjoint(factor) if upper else factor
-
-
-@api("mode")
-def qr(a: Any, mode: str = "reduced") -> Any:
-    """Factors a = Q @ R, Q with orthonormal columns and R upper triangular.
-
-    Args:
-      a: (..., m, n); k is min(m, n).
-      mode: 'reduced' (or 'full'): Q (..., m, k) and R (..., k, n). 'complete': Q (..., m, m) and R (..., m, n).
-        'r': R alone. 'raw': LAPACK's reflectors, transposed: (..., n, m), and their scales (..., k).
-    Returns: QRResult(Q, R), or R.
-    Raises: ValueError for another mode.
-    """
-    a = _inexact("qr", a)
-    if mode == "raw":
-        reflectors, taus = lax_linalg.geqrf(a)
-        return QRResult(manipulation.matrix_transpose(reflectors), taus)
-    if mode not in ("reduced", "full", "complete", "r"):
-        raise ValueError(f"Unsupported QR decomposition mode '{mode}'; there are 'reduced', 'complete', 'r' and 'raw'.")
-    if mode == "r":
-        reflectors, _ = lax_linalg.geqrf(a)
-        rows, columns = aval_of(reflectors).shape[-2:]
-        upper = lax.slice_in_dim(reflectors, 0, min(rows, columns), axis=aval_of(a).ndim - 2)
-        return _upper_triangle(upper)
-    q, r = lax_linalg.qr(a, full_matrices=mode == "complete")
-    return QRResult(q, r)
-
-
-def _upper_triangle(x: Any) -> Any:
-    shape = aval_of(x).shape
-    row, column = (shaping.broadcasted_iota(dtypes.int32, shape, len(shape) - back) for back in (2, 1))
-    return lax.select(lax.le(row, column), x, shaping.full_like(x, 0))
-
-
-@api("full_matrices", "compute_uv", "hermitian", "subset_by_index")
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
-        subset_by_index: tuple[int, int] | None = None) -> Any:
-    """The singular value decomposition a = (U * S) @ Vh.
-
-    Args:
-      a: (..., m, n); k is min(m, n).
-      full_matrices: U (..., m, m) and Vh (..., n, n), else (..., m, k) and (..., k, n).
-      compute_uv: if False, S alone.
-      hermitian: a is Hermitian: a faster way is taken.
-      subset_by_index: a range of singular values; not supported on the CPU.
-    Returns: SVDResult(U, S, Vh), or S: real, descending, (..., k).
-
-    >>> import jaxlite.numpy as jnp
-    >>> print(jnp.linalg.svd(jnp.array([[3.0, 0.0], [0.0, -4.0]]), compute_uv=False))
-    [4. 3.]
-    """
-    a = _inexact("svd", a)
-    if not hermitian:
-        out = lax_linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset_by_index)
-        return SVDResult(*out) if compute_uv else out
-    vectors, values = lax_linalg.eigh(a, subset_by_index=subset_by_index)
-    axis = aval_of(values).ndim - 1
-    sizes = lax.abs(values)
-    if not compute_uv:
-        return lax.rev(lax.sort(sizes, dimension=axis), (axis,))
-    index = shaping.broadcasted_iota(dtypes.int32, aval_of(values).shape, axis)
-    # Keys are negated rather than the order reversed: equal values keep their order.
-    smaller, order = lax.sort((lax.neg(sizes), index), dimension=axis, num_keys=1)
-    vectors = indexing.take_along_axis(vectors, _expand(order, -2), axis=-1)
-    values = indexing.take_along_axis(values, order, axis=-1)
-    signs = selection.where(arithmetic.less(values, 0), -1, 1)
-    return SVDResult(vectors, lax.neg(smaller), _adjoint(_columns_scaled(vectors, signs)))
-
-
-@api()
-def svdvals(x: Any, /) -> Any:
-    """The singular values of matrices, descending: (..., min(m, n))."""
-    return svd(x, compute_uv=False)
-
-
-@api()
-def eig(a: Any) -> EigResult:
-    """Eigenvalues and eigenvectors of general matrices: a @ v = v * w. On the CPU alone.
-
-    Args:
-      a: (..., n, n).
-    Returns: EigResult(w, v), both complex: (..., n) and (..., n, n), eigenvectors as columns of length one.
-    """
-    values, vectors = lax_linalg.eig(_inexact("eig", a), compute_left_eigenvectors=False)
-    return EigResult(values, vectors)
-
-
-@api()
-def eigvals(a: Any) -> Any:
-    """Eigenvalues of general matrices, complex: (..., n). On the CPU alone."""
-    return lax_linalg.eig(_inexact("eigvals", a), compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
-
-
-def _is_lower(UPLO: str | None) -> bool:
-    if UPLO not in (None, "L", "U"):
-        raise ValueError(f"UPLO must be one of None, 'L', or 'U', got {UPLO}")
-    return UPLO != "U"
-
-
-@api("UPLO", "symmetrize_input")
-def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
-    """Eigenvalues and eigenvectors of Hermitian matrices: a @ v = v * w.
-
-    Args:
-      a: (..., n, n).
-      UPLO: which triangle to read, 'L' or 'U', without `symmetrize_input`.
-      symmetrize_input: take (a + a^H) / 2.
-    Returns: EighResult(w, v): w real and ascending, (..., n); v with orthonormal columns.
-
-    >>> import jaxlite.numpy as jnp
-    >>> print(jnp.linalg.eigh(jnp.array([[2.0, 0.0], [0.0, 1.0]])).eigenvalues)
-    [1. 2.]
-    """
-    lower = _is_lower(UPLO)
-    vectors, values = lax_linalg.eigh(_square("eigh", a), lower=lower, symmetrize_input=symmetrize_input)
-    return EighResult(values, vectors)
-
-
-@api("UPLO", "symmetrize_input")
-def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
-    """Eigenvalues of Hermitian matrices, real and ascending: (..., n). Arguments as in `eigh`."""
-    return eigh(a, UPLO, symmetrize_input).eigenvalues
-
+from jaxlite.numpy.decompositions import EighResult as EighResult
+from jaxlite.numpy.decompositions import EigResult as EigResult
+from jaxlite.numpy.decompositions import QRResult as QRResult
+from jaxlite.numpy.decompositions import SlogdetResult as SlogdetResult
+from jaxlite.numpy.decompositions import SVDResult as SVDResult
+from jaxlite.numpy.decompositions import cholesky as cholesky
+from jaxlite.numpy.decompositions import eig as eig
+from jaxlite.numpy.decompositions import eigh as eigh
+from jaxlite.numpy.decompositions import eigvals as eigvals
+from jaxlite.numpy.decompositions import eigvalsh as eigvalsh
+from jaxlite.numpy.decompositions import qr as qr
+from jaxlite.numpy.decompositions import svd as svd
+from jaxlite.numpy.decompositions import svdvals as svdvals
+from jaxlite.numpy.norms import Ord
+from jaxlite.numpy.norms import matrix_norm as matrix_norm
+from jaxlite.numpy.norms import norm as norm
+from jaxlite.numpy.norms import vector_norm as vector_norm
 
 # --- determinants ------------------------------------------------------------------------------------
 
@@ -299,11 +68,11 @@ def det(a: Any) -> Any:
     >>> print(jnp.linalg.det(jnp.array([[1.0, 2.0], [3.0, 4.0]])))
     -2.0
     """
-    a = _square("det", a)
+    a = parts.square("det", a)
     size = aval_of(a).shape[-1]
 
     def entry(i: int, j: int) -> Any:
-        return _element(a, i, j)
+        return parts.element(a, i, j)
 
     def minor(first: int, second: int) -> Any:
         """Of the last two rows, these columns."""
@@ -325,7 +94,7 @@ def det(a: Any) -> Any:
 
 def _lu_and_det(a: Any) -> tuple[Any, Any]:
     factors, pivots, _ = lax_linalg.lu(a)
-    return factors, lax.mul(reductions.prod(_diagonal_of(factors), axis=-1), _swaps_sign(pivots, a))
+    return factors, lax.mul(reductions.prod(parts.diagonal_of(factors), axis=-1), _swaps_sign(pivots, a))
 
 
 @custom_jvp
@@ -338,13 +107,13 @@ def _det_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     """The derivative along g is sum(cofactors * g), also where a is singular."""
     (a,), (g,) = primals, tangents
     factors, determinant = _lu_and_det(a)
-    singular = arithmetic.equal(_diagonal_of(factors), 0).any()
+    singular = arithmetic.equal(parts.diagonal_of(factors), 0).any()
     cofactors = lax.cond(singular, _cofactors_of_singular, _cofactors, a, determinant)
     return determinant, reductions.sum(lax.mul(cofactors, g), axis=(-2, -1))
 
 
 def _cofactors(a: Any, determinant: Any) -> Any:
-    return arithmetic.multiply(_expand(determinant, -2, -1), manipulation.matrix_transpose(inv(a)))
+    return arithmetic.multiply(parts.expand(determinant, -2, -1), manipulation.matrix_transpose(inv(a)))
 
 
 def _cofactors_of_singular(a: Any, determinant: Any) -> Any:
@@ -352,9 +121,9 @@ def _cofactors_of_singular(a: Any, determinant: Any) -> Any:
     determinant times its adjoint. That of s has on its diagonal the products of the other singular values."""
     u, values, v = lax_linalg.svd(a)
     size = aval_of(values).shape[-1]
-    others = reductions.prod(selection.where(_eye(size, dtypes.bool_), 1, _expand(values, -2)), axis=-1)
-    scale = arithmetic.multiply(_expand(lax.mul(_det_by_lu(u), _det_by_lu(v)), -1), others)
-    return linear.matmul(_columns_scaled(ufuncs.conj(u), scale), ufuncs.conj(v))
+    others = reductions.prod(selection.where(parts.eye(size, dtypes.bool_), 1, parts.expand(values, -2)), axis=-1)
+    scale = arithmetic.multiply(parts.expand(lax.mul(_det_by_lu(u), _det_by_lu(v)), -1), others)
+    return linear.matmul(parts.columns_scaled(ufuncs.conj(u), scale), ufuncs.conj(v))
 
 
 @api("method")
@@ -367,7 +136,7 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     Returns: SlogdetResult(sign, logabsdet): sign in a's dtype, of size one or zero; logabsdet real, -inf where a is
       singular.
     """
-    a = _square("slogdet", a)
+    a = parts.square("slogdet", a)
     if method not in (None, "lu", "qr"):
         raise ValueError(f"Unknown slogdet method '{method}'. Supported methods are 'lu' (`None`), and 'qr'.")
     if method == "qr":
@@ -380,7 +149,7 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     else:
         factors, pivots, _ = lax_linalg.lu(a)
         sign = _swaps_sign(pivots, a)
-    diagonal = _diagonal_of(factors)
+    diagonal = parts.diagonal_of(factors)
     sign = lax.mul(sign, reductions.prod(lax.sign(diagonal), axis=-1))
     return SlogdetResult(sign, reductions.sum(lax.log(lax.abs(diagonal)), axis=-1))
 
@@ -402,7 +171,7 @@ def solve(a: Any, b: Any) -> Any:
     >>> print(jnp.linalg.solve(jnp.array([[2.0, 0.0], [0.0, 4.0]]), jnp.array([2.0, 2.0])))
     [1.  0.5]
     """
-    a, b = _inexact("solve", a, b)
+    a, b = parts.inexact("solve", a, b)
     left, right = aval_of(a).shape, aval_of(b).shape
     if len(left) < 2:
         raise ValueError(f"solve: left hand array must be at least two dimensional; got a.shape={left}")
@@ -414,7 +183,7 @@ def solve(a: Any, b: Any) -> Any:
     if right[-1 if is_vector else -2] != left[-1]:
         hint = " For a vector for each matrix use solve(a, b[..., None])[..., 0]." if right == left[:-1] else ""
         raise ValueError(f"solve: b must have as many rows as a has columns; got shapes {left} and {right}.{hint}")
-    x = _solve(a, _expand(b, -1) if is_vector else b)
+    x = _solve(a, parts.expand(b, -1) if is_vector else b)
     return manipulation.squeeze(x, -1) if is_vector else x
 
 
@@ -440,7 +209,7 @@ def _substitute(factors: Any, permutation: Any, b: Any) -> Any:
     if aval_of(permutation).ndim == 1:
         b = indexing.take(b, permutation, axis=0, mode="clip")
     else:
-        b = indexing.take_along_axis(b, _expand(permutation, -1), axis=-2, mode="clip")
+        b = indexing.take_along_axis(b, parts.expand(permutation, -1), axis=-2, mode="clip")
     b = lax_linalg.triangular_solve(factors, b, left_side=True, lower=True, unit_diagonal=True)
     return lax_linalg.triangular_solve(factors, b, left_side=True)
 
@@ -454,20 +223,20 @@ def inv(a: Any) -> Any:
     [[0.5  0.  ]
      [0.   0.25]]
     """
-    a = _square("inv", a)
+    a = parts.square("inv", a)
     shape, dtype = aval_of(a).shape, aval_of(a).dtype
-    return _solve(a, manipulation.broadcast_to(_eye(shape[-1], dtype), shape))
+    return _solve(a, manipulation.broadcast_to(parts.eye(shape[-1], dtype), shape))
 
 
 @api()
 def _least_squares(a: Any, b: Any, rcond: Any) -> tuple[Any, Any, Any, Any]:
-    a, b = map(_strong, promote_dtypes_inexact(a, b))
+    a, b = map(parts.strong, promote_dtypes_inexact(a, b))
     is_vector = aval_of(b).ndim == 1
     if is_vector:
-        b = _expand(b, 1)
+        b = parts.expand(b, 1)
     rows, columns = aval_of(a).shape
     u, s, vh = svd(a, full_matrices=False)
-    epsilon = _epsilon(s)
+    epsilon = parts.epsilon(s)
     if rcond is None:
         rcond = epsilon * max(rows, columns)
     else:
@@ -479,10 +248,10 @@ def _least_squares(a: Any, b: Any, rcond: Any) -> tuple[Any, Any, Any, Any]:
         kept = shaping.full(aval_of(s).shape, False, np.dtype(bool))
     rank = reductions.sum(shaping.convert(kept, dtypes.int32))
     inverse = selection.where(kept, arithmetic.divide(1, selection.where(kept, s, 1)), 0)
-    inner = linear.matmul(_adjoint(u), b, precision="highest")
-    x = linear.matmul(_adjoint(vh), arithmetic.multiply(_expand(inverse, 1), inner), precision="highest")
+    inner = linear.matmul(parts.adjoint(u), b, precision="highest")
+    x = linear.matmul(parts.adjoint(vh), arithmetic.multiply(parts.expand(inverse, 1), inner), precision="highest")
     rest = arithmetic.subtract(b, linear.matmul(a, x, precision="highest"))
-    residuals = reductions.sum(_squared_size(rest), axis=0)
+    residuals = reductions.sum(norms.squared_size(rest), axis=0)
     return manipulation.squeeze(x, 1) if is_vector else x, residuals, rank, s
 
 
@@ -513,20 +282,20 @@ def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = Fal
 
 @api("hermitian")
 def _pinv(a: Any, rtol: Any, hermitian: bool) -> Any:
-    a = _matrices("pinv", a)
+    a = parts.matrices("pinv", a)
     *batch, rows, columns = aval_of(a).shape
     dtype = aval_of(a).dtype
     if not min(rows, columns):
         return shaping.full((*batch, columns, rows), 0, dtype)
     u, s, vh = svd(a, full_matrices=False, hermitian=hermitian)
     if rtol is None:
-        rtol = 10.0 * max(rows, columns) * _epsilon(s)
+        rtol = 10.0 * max(rows, columns) * parts.epsilon(s)
     cutoff = arithmetic.multiply(rtol, reductions.max(s, axis=-1))
-    kept = arithmetic.greater(s, _expand(cutoff, -1))
+    kept = arithmetic.greater(s, parts.expand(cutoff, -1))
     # A singular value of NaN is kept.
     inverse = selection.where(arithmetic.logical_or(kept, ufuncs.isnan(s)), arithmetic.divide(1, s), 0)
     inverse = shaping.convert(inverse, dtype, False)
-    return linear.matmul(_columns_scaled(_adjoint(vh), inverse), _adjoint(u), precision="highest")
+    return linear.matmul(parts.columns_scaled(parts.adjoint(vh), inverse), parts.adjoint(u), precision="highest")
 
 
 def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:
@@ -553,7 +322,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
       a: its first `ind` axes must hold as many elements as the others.
     Returns: an array of shape a.shape[ind:] + a.shape[:ind].
     """
-    a = _inexact("tensorinv", a)
+    a = parts.inexact("tensorinv", a)
     ind = operator.index(ind)
     if ind <= 0:
         raise ValueError(f"ind must be a positive integer; got ind={ind}")
@@ -567,7 +336,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 @api("axes")
 def _tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None) -> Any:
-    a, b = _inexact("tensorsolve", a, b)
+    a, b = parts.inexact("tensorsolve", a, b)
     rank = aval_of(a).ndim
     if axes is not None:
         moved = canonical_axes(axes, rank)
@@ -592,113 +361,7 @@ def tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None = None) -> Any:
     return _tensorsolve(a, b, axes=None if axes is None else tuple(map(operator.index, axes)))
 
 
-# --- norms -------------------------------------------------------------------------------------------
-
-
-def _squared_size(x: Any) -> Any:
-    if is_complex(x):
-        return lax.add(lax.square(lax.real(x)), lax.square(lax.imag(x)))
-    return lax.square(x)
-
-
-def _vector_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Ord) -> Any:
-    if ord is None or ord == 2:
-        return lax.sqrt(reductions.sum(_squared_size(x), axis=axes, keepdims=keepdims))
-    if isinstance(ord, str):
-        raise ValueError(f"Invalid order '{ord}' for vector norm.")
-    if ord == 0:
-        sizes = lax.abs(x)
-        nonzero = shaping.convert(arithmetic.not_equal(x, 0), aval_of(sizes).dtype)
-        return reductions.sum(nonzero, axis=axes, keepdims=keepdims)
-    sizes = lax.abs(x)
-    if ord == np.inf:
-        return reductions.max(sizes, axis=axes, keepdims=keepdims, initial=0)
-    if ord == -np.inf:
-        return reductions.min(sizes, axis=axes, keepdims=keepdims)
-    if ord == 1:
-        return reductions.sum(sizes, axis=axes, keepdims=keepdims)
-    total = reductions.sum(arithmetic.power(sizes, ord), axis=axes, keepdims=keepdims)
-    return arithmetic.power(total, 1 / ord)
-
-
-def _matrix_norm(x: Any, axes: tuple[int, int], keepdims: bool, ord: Ord) -> Any:
-    if ord is None or ord == "fro":
-        return _vector_norm(x, axes, keepdims, 2)
-    picks: dict[Any, tuple[Callable, int]] = {
-        1: (reductions.max, 0), -1: (reductions.min, 0), np.inf: (reductions.max, 1), -np.inf: (reductions.min, 1)}
-    if ord in picks:
-        pick, summed = picks[ord]
-        sums = reductions.sum(lax.abs(x), axis=axes[summed], keepdims=True)
-        # A norm is of no sums at least zero.
-        result = pick(sums, axis=axes, keepdims=True, **({"initial": 0} if pick is reductions.max else {}))
-    elif ord in (2, -2, "nuc"):
-        matrices = manipulation.moveaxis(x, axes, (-2, -1))
-        values = svd(matrices, compute_uv=False)
-        reducers: dict[Any, Callable] = {2: reductions.max, -2: reductions.min, "nuc": reductions.sum}
-        reducer = reducers[ord]
-        result = reducer(values, axis=-1, **({"initial": 0} if ord == 2 else {}))
-        result = manipulation.expand_dims(result, axes)
-    else:
-        raise ValueError(f"Invalid order '{ord}' for matrix norm.")
-    return result if keepdims else manipulation.squeeze(result, axes)
-
-
-@api("ord", "axis", "keepdims")
-def _norm(x: Any, ord: Ord, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
-    x = _strong(_inexact("norm", x))
-    rank = aval_of(x).ndim
-    axes = canonical_axes(axis, rank)
-    if axis is None and ord is None:
-        return _vector_norm(x, axes, keepdims, 2)
-    if len(axes) == 1:
-        return _vector_norm(x, axes, keepdims, ord)
-    if len(axes) == 2:
-        return _matrix_norm(x, axes, keepdims, ord)  # type: ignore[arg-type]
-    raise ValueError(f"Improper number of axes for norm: axis={axes}. Pass one axis to compute a vector-norm, or two "
-                     "axes to compute a matrix-norm.")
-
-
-def _static_axes(axis: Any) -> tuple[int, ...] | None:
-    if axis is None:
-        return None
-    return tuple(map(operator.index, axis)) if isinstance(axis, (tuple, list)) else (operator.index(axis),)
-
-
-def norm(x: Any, ord: Ord = None, axis: None | tuple[int, ...] | int = None, keepdims: bool = False) -> Any:
-    """The norm of a matrix or a vector.
-
-    Args:
-      ord: which norm. Vectors: 2 (also None), 1, inf and -inf (greatest and least size), 0 (how many are not zero),
-        any other number p: (sum |x|^p)^(1/p). Matrices: 'fro' (also None), 'nuc', 1 and -1 (greatest and least column
-        sum), inf and -inf (of rows), 2 and -2 (greatest and least singular value).
-      axis: the axis of vectors or the two axes of matrices. None takes all of x: with no `ord` as one long vector.
-      keepdims: keep these axes, with size 1.
-    Returns: real.
-    Raises: ValueError for an order that is none, or a number of axes other than one and two.
-
-    >>> import jaxlite.numpy as jnp
-    >>> print(jnp.linalg.norm(jnp.array([3.0, 4.0])))
-    5.0
-    """
-    return _norm(x, ord=ord, axis=_static_axes(axis), keepdims=keepdims)
-
-
-@api("keepdims", "ord")
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Ord = "fro") -> Any:
-    """The norms of matrices (..., m, n); orders as in `norm`."""
-    x = _strong(_inexact("matrix_norm", x))
-    return _matrix_norm(x, canonical_axes((-2, -1), aval_of(x).ndim), keepdims, ord)  # type: ignore[arg-type]
-
-
-@api("axis", "keepdims", "ord")
-def _vector_norm_call(x: Any, axis: tuple[int, ...] | None, keepdims: bool, ord: Ord) -> Any:
-    x = _strong(_inexact("vector_norm", x))
-    return _vector_norm(x, canonical_axes(axis, aval_of(x).ndim), keepdims, ord)
-
-
-def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: Ord = 2) -> Any:
-    """The norms of vectors that lie along one or several axes (None for all); orders as in `norm`."""
-    return _vector_norm_call(x, axis=_static_axes(axis), keepdims=keepdims, ord=ord)
+# --- rank and condition ------------------------------------------------------------------------------
 
 
 @api("p")
@@ -710,7 +373,7 @@ def cond(x: Any, p: Ord = None) -> Any:
       p: a matrix norm, as in `norm`. None and 2: the ratio of greatest to least singular value; -2: its inverse.
     Returns: (...); infinite where x is singular.
     """
-    x = _matrices("cond", x)
+    x = parts.matrices("cond", x)
     shape = aval_of(x).shape
     if not math.prod(shape):
         raise ValueError(f"jnp.linalg.cond: input array must not be empty; got shape {shape}")
@@ -729,7 +392,7 @@ def cond(x: Any, p: Ord = None) -> Any:
 
 @api("hermitian")
 def _matrix_rank(M: Any, rtol: Any, tol: Any, hermitian: bool) -> Any:
-    M = _inexact("matrix_rank", M)
+    M = parts.inexact("matrix_rank", M)
     if aval_of(M).ndim < 2:
         return shaping.convert(reductions.any(arithmetic.not_equal(M, 0)), dtypes.int32)
     *batch, rows, columns = aval_of(M).shape
@@ -737,9 +400,9 @@ def _matrix_rank(M: Any, rtol: Any, tol: Any, hermitian: bool) -> Any:
         return shaping.full(batch, 0, dtypes.int32)
     s = svd(M, compute_uv=False, hermitian=hermitian)
     if tol is None:
-        relative = max(rows, columns) * _epsilon(s) if rtol is None else rtol
+        relative = max(rows, columns) * parts.epsilon(s) if rtol is None else rtol
         tol = arithmetic.multiply(relative, reductions.max(s, axis=-1))
-    above = arithmetic.greater(s, _expand(tol, -1))
+    above = arithmetic.greater(s, parts.expand(tol, -1))
     return reductions.sum(shaping.convert(above, dtypes.int32), axis=-1)
 
 
@@ -771,7 +434,7 @@ def _matrix_power(a: Any, n: int) -> Any:
     if shape[-1] != shape[-2]:
         raise TypeError(f"matrix_power: last 2 dimensions of the array must be square, got shape {shape}")
     if n == 0:
-        return manipulation.broadcast_to(_eye(shape[-1], dtype), shape)
+        return manipulation.broadcast_to(parts.eye(shape[-1], dtype), shape)
     if n < 0:
         a, n = inv(a), -n
     result = None

@@ -1,6 +1,6 @@
-"""Changing the shape and order of arrays: reshape, transpose, split, tile, roll, flip, insert, delete.
+"""Changing the shape and order of arrays: reshape, transpose, split, tile, roll, flip, diagonals, chosen slices.
 
-Joining arrays is in `joining.py`, padding in `padding.py`.
+Joining arrays is in `joining.py`, inserting and deleting in `inserting.py`, padding in `padding.py`.
 """
 
 from __future__ import annotations
@@ -450,7 +450,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
             return _repeat_evenly(a, count=int(counts[0]), axis=axis)
         if counts.size != extent:
             raise ValueError(f"repeat: axis {axis} has size {extent}, got {counts.size} repeats")
-        return _take(a, np.repeat(np.arange(extent, dtype=np.int32), counts), axis=axis)
+        return take_slices(a, np.repeat(np.arange(extent, dtype=np.int32), counts), axis=axis)
     return _repeat_traced(a, repeats, axis=axis, total=operator.index(total_repeat_length))
 
 
@@ -464,7 +464,8 @@ def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
 
 
 @api("axis")
-def _take(a: Any, positions: Any, axis: int) -> Any:
+def take_slices(a: Any, positions: Any, axis: int) -> Any:
+    """The slices at some positions of an axis; those out of range are the nearest."""
     return lax.gather(as_array(a), shaping.expand_dims(positions, (1,)), _take_numbers(aval_of(a).ndim, axis),
                       tuple([1 if each == axis else extent for each, extent in enumerate(aval_of(a).shape)]),
                       mode="clip")
@@ -475,7 +476,7 @@ def _take_numbers(rank: int, axis: int) -> Any:
                                       collapsed_slice_dims=(axis,), start_index_map=(axis,))
 
 
-def _marked(positions: Any, total: int) -> Any:
+def counts_of(positions: Any, total: int) -> Any:
     """How often each of 0, ..., total - 1 is among the positions."""
     return write(shaping.full((total,), 0, dtypes.int32), positions, np.int32(1), "add", mode="drop", wrap=False)
 
@@ -490,7 +491,7 @@ def _repeat_traced(a: Any, repeats: Any, axis: int, total: int) -> Any:
     counts = _broadcast_to(shaping.reshape(counts, (aval_of(counts).size,)), shape=(extent,))
     # An element begins where all before it end, so each place belongs to the element whose number is that of the
     # ends up to there.
-    return _take(a, lax.cumsum(_marked(lax.cumsum(counts), total)), axis=axis)
+    return take_slices(a, lax.cumsum(counts_of(lax.cumsum(counts), total)), axis=axis)
 
 
 @api("axis")
@@ -634,127 +635,6 @@ def diagflat(v: Any, k: int = 0) -> Any:
     return diag(shaping.convert(ravel(v), weak_type=False), k)
 
 
-# --- inserting and removing --------------------------------------------------------------------------
-
-
-def append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    """An array with values joined at the end of an axis; of all elements, flattened, for None."""
-    check_arrays("append", arr, values)
-    if axis is None:
-        return joining.concatenate([ravel(arr), ravel(values)], 0)
-    return joining.concatenate([as_array(arr), as_array(values)], axis)
-
-
-def _positions(name: str, obj: Any, extent: int) -> np.ndarray:
-    """Concrete positions in an axis from an int, a slice, or an array of ints or booleans."""
-    if isinstance(obj, slice):
-        return np.arange(extent)[obj]
-    found = concrete(name, "obj", obj)
-    if found.dtype == bool:
-        if found.shape != (extent,):
-            raise ValueError(f"{name}: a boolean obj must have one entry for each of the {extent} elements")
-        return np.flatnonzero(found)
-    if found.size == 0:
-        return found.astype(np.int64).reshape(-1)
-    if found.dtype.kind not in "iu":
-        raise ValueError(f"{name}: obj must be integers, booleans or a slice, got dtype {found.dtype}")
-    return found
-
-
-def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
-    """An array without some elements of an axis; of all elements, flattened, for None.
-
-    Args:
-      obj: what to remove: an int, a slice, or an array of ints or booleans; concrete, unless it is a scalar or
-        `assume_unique_indices` promises different integers.
-    """
-    check_arrays("delete", arr, 0 if isinstance(obj, slice) else obj)
-    if axis is None:
-        arr, axis = ravel(arr), 0
-    arr = as_array(arr)
-    axis = shaping.canonical_axis(axis, aval_of(arr).ndim)
-    extent = aval_of(arr).shape[axis]
-    if isinstance(obj, Tracer) and (not obj.ndim or assume_unique_indices):
-        return _delete_traced(arr, obj, axis=axis)
-    positions = _positions("delete", obj, extent)
-    if positions.size and (positions.min() < -extent or positions.max() >= extent):
-        raise IndexError(f"delete: an index is out of bounds for axis {axis} of size {extent}")
-    kept = np.delete(np.arange(extent, dtype=np.int32), positions)
-    return _take(arr, kept, axis=axis)
-
-
-@api("axis")
-def _delete_traced(arr: Any, obj: Any, axis: int) -> Any:
-    extent, count = aval_of(arr).shape[axis], aval_of(obj).size
-    gone = _wrapped(obj, extent)
-    # The k-th kept element comes after as many removed ones as have (position - rank) <= k.
-    offsets = lax.sub(lax.sort(gone), shaping.iota(dtypes.int32, count))
-    shift = lax.cumsum(_marked(offsets, extent - count))
-    return _take(arr, lax.add(shaping.iota(dtypes.int32, extent - count), shift), axis=axis)
-
-
-def _wrapped(positions: Any, extent: int) -> Any:
-    """Positions in an axis as a vector, negative ones counted from the end, those out of range at the ends."""
-    found = shaping.convert(positions, dtypes.int32, False)
-    found = shaping.reshape(found, (aval_of(positions).size,))
-    found = lax.select(lax.lt(found, np.int32(0)), lax.add(found, np.int32(extent)), found)
-    return lax.clamp(np.int32(0), found, np.int32(extent))
-
-
-def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    """An array with values put in before some elements of an axis; of all elements, flattened, for None.
-
-    Args:
-      obj: before which elements: an int (all values go there), a slice, or an array of ints or booleans; positions
-        out of range are the ends. Ints may be traced.
-      values: converted to the array's dtype, and broadcast.
-    """
-    check_arrays("insert", arr, 0 if isinstance(obj, slice) else obj, values)
-    if axis is None:
-        arr, axis = ravel(arr), 0
-    axis = shaping.canonical_axis(axis, aval_of(arr).ndim)
-    if not isinstance(obj, Tracer) or obj.dtype == dtypes.bool_:
-        obj = _positions("insert", obj, aval_of(arr).shape[axis]).astype(np.int32)
-    return _insert(arr, obj, values, axis=axis)
-
-
-@api("axis")
-def _insert(arr: Any, obj: Any, values: Any, axis: int) -> Any:
-    arr = as_array(arr)
-    sizes = list(aval_of(arr).shape)
-    extent = sizes[axis]
-    values = shaping.convert(values, aval_of(arr).dtype, aval_of(arr).weak_type)
-    if aval_of(values).ndim < len(sizes):
-        values = shaping.broadcast_to_rank(values, len(sizes))
-    places = _wrapped(obj, extent)
-    if not aval_of(obj).ndim:
-        values = moveaxis(values, 0, axis)
-        places = _broadcast_to(places, shape=(aval_of(values).shape[axis],))
-    count = aval_of(places).shape[0]
-    sizes[axis] = count
-    values = broadcast_to(values, tuple(sizes))
-    # One gather from both arrays laid end to end. Values at one place keep their order.
-    places, order = lax.sort((places, shaping.iota(dtypes.int32, count)), num_keys=1)
-    is_new = _marked(lax.add(places, shaping.iota(dtypes.int32, count)), extent + count)
-    passed = lax.cumsum(is_new)
-    new = lax.add(_take(order, lax.sub(passed, np.int32(1)), axis=0), np.int32(extent)) if count else is_new
-    source = lax.select(lax.gt(is_new, np.int32(0)), new, lax.sub(shaping.iota(dtypes.int32, extent + count), passed))
-    return _take(shaping.concatenate([arr, values], axis), source, axis=axis)
-
-
-def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Any:
-    """Without the zeros at the front ('f'), the back ('b') or both of a concrete array."""
-    value = concrete("trim_zeros", "filt", filt)
-    nonzero = np.argwhere(value)
-    low, high = (nonzero.min(0), nonzero.max(0) + 1) if len(nonzero) else (np.array(value.shape), np.array(value.shape))
-    if not len(nonzero):
-        low, high = np.zeros_like(low), np.zeros_like(high)
-    axes = canonical_axes(axis, value.ndim)
-    box = tuple(slice(int(low[each]) if "f" in trim.lower() else 0, int(high[each]) if "b" in trim.lower() else extent)
-                if each in axes else slice(None) for each, extent in enumerate(value.shape))
-    return as_array(filt)[box] if value.ndim else as_array(filt)
-
-
 # --- choosing slices ---------------------------------------------------------------------------------
 
 
@@ -778,7 +658,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
         mask = concrete("compress", "condition", condition).astype(bool)
         if mask[extent:].any():
             raise ValueError("condition contains entries that are out of bounds")
-        return _take(a, np.flatnonzero(mask[:extent]).astype(np.int32), axis=axis)
+        return take_slices(a, np.flatnonzero(mask[:extent]).astype(np.int32), axis=axis)
     return _compress(condition, a, fill_value, axis=axis, size=operator.index(size))
 
 
@@ -792,7 +672,7 @@ def _compress(condition: Any, a: Any, fill_value: Any, axis: int, size: int) -> 
     found = lax.reduce_sum(shaping.convert(mask, dtypes.int32, False), (0,))
     if size > extent:
         order = shaping.pad(order, np.int32(0), ((0, size - extent, 0),))
-    result = _take(a, order, axis=axis)
+    result = take_slices(a, order, axis=axis)
     valid = lax.lt(shaping.iota(dtypes.int32, size), found)
     mask = shaping.broadcast_in_dim(valid, aval_of(result).shape, (axis,))
     return lax.select(mask, result, shaping.full_like(result, fill_value))
@@ -829,60 +709,3 @@ def _choose(a: Any, *options: Any, mode: str) -> Any:
     a = ufuncs.remainder(a, count) if mode == "wrap" else lax.clamp(np.int32(0), a, np.int32(count - 1))
     parts = [shaping.convert(each, weak_type=False) for each in joining.promoted(options)]
     return lax.select_n(*_broadcast_arrays(a, *parts))
-
-
-# --- bits --------------------------------------------------------------------------------------------
-
-
-def _places(bitorder: str) -> Any:
-    """By how much each of the eight bits of a byte is shifted, in the order in which they are listed."""
-    if bitorder not in ("big", "little"):
-        raise ValueError("'order' must be either 'little' or 'big'")
-    return np.arange(8, dtype=np.uint8)[:: -1 if bitorder == "big" else 1]
-
-
-def _one_axis(a: Any, axis: int | None) -> tuple[Any, int, int]:
-    """The array with an axis in [0, rank), and its rank; flattened for None."""
-    if axis is None:
-        return shaping.reshape(a, (math.prod(aval_of(a).shape),)), 0, 1
-    rank = aval_of(a).ndim
-    return a, shaping.canonical_axis(axis, rank), rank
-
-
-@api("axis", "bitorder")
-def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
-    """Eight booleans to a byte along an axis, filled up with zeros; over all elements, flattened, for None."""
-    a = _checked("packbits", a)
-    if dtypes.kind(aval_of(a).dtype) not in "biu":
-        raise TypeError("Expected an input array of integer or boolean data type")
-    weights = _places(bitorder)
-    a, axis, rank = _one_axis(a, axis)
-    bits = shaping.convert(shaping.convert(a, bool, False), dtypes.uint8, False)
-    extent = aval_of(a).shape[axis]
-    missing = -extent % 8
-    bits = shaping.pad(bits, np.uint8(0), [(0, missing if each == axis else 0, 0) for each in range(rank)])
-    sizes = aval_of(bits).shape
-    grouped = shaping.reshape(bits, (*sizes[:axis], sizes[axis] // 8, 8, *sizes[axis + 1:]))
-    shifts = shaping.broadcast_in_dim(weights, aval_of(grouped).shape, (axis + 1,))
-    return lax.reduce_sum(lax.shift_left(grouped, shifts), (axis + 1,))
-
-
-@api("axis", "count", "bitorder")
-def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Any:
-    """The bits of bytes along an axis; `count` cuts off or fills up with zeros."""
-    a = _checked("unpackbits", a)
-    if aval_of(a).dtype != dtypes.uint8:
-        raise TypeError("Expected an input array of unsigned byte data type")
-    weights = _places(bitorder)
-    a, axis, rank = _one_axis(a, axis)
-    sizes = aval_of(a).shape
-    wide = shaping.broadcast_in_dim(a, (*sizes[:axis + 1], 8, *sizes[axis + 1:]),
-                                    [each + (each > axis) for each in range(rank)])
-    shifted = lax.shift_right_logical(wide, shaping.broadcast_in_dim(weights, aval_of(wide).shape, (axis + 1,)))
-    bits = lax.bitwise_and(shifted, shaping.full_like(shifted, 1))
-    bits = shaping.reshape(bits, (*sizes[:axis], sizes[axis] * 8, *sizes[axis + 1:]))
-    if count is None:
-        return bits
-    extent = sizes[axis] * 8
-    stop = count if count >= 0 else extent + count
-    return shaping.pad(bits, np.uint8(0), [(0, stop - extent if each == axis else 0, 0) for each in range(rank)])

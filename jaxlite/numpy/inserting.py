@@ -1,0 +1,134 @@
+"""Arrays that grow and shrink: append, insert, delete, trim_zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy import joining, manipulation
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays
+
+
+def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    """An array with values joined at the end of an axis; of all elements, flattened, for None."""
+    check_arrays("append", arr, values)
+    if axis is None:
+        return joining.concatenate([manipulation.ravel(arr), manipulation.ravel(values)], 0)
+    return joining.concatenate([as_array(arr), as_array(values)], axis)
+
+
+def _positions(name: str, obj: Any, extent: int) -> np.ndarray:
+    """Concrete positions in an axis from an int, a slice, or an array of ints or booleans."""
+    if isinstance(obj, slice):
+        return np.arange(extent)[obj]
+    found = manipulation.concrete(name, "obj", obj)
+    if found.dtype == bool:
+        if found.shape != (extent,):
+            raise ValueError(f"{name}: a boolean obj must have one entry for each of the {extent} elements")
+        return np.flatnonzero(found)
+    if found.size == 0:
+        return found.astype(np.int64).reshape(-1)
+    if found.dtype.kind not in "iu":
+        raise ValueError(f"{name}: obj must be integers, booleans or a slice, got dtype {found.dtype}")
+    return found
+
+
+def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
+    """An array without some elements of an axis; of all elements, flattened, for None.
+
+    Args:
+      obj: what to remove: an int, a slice, or an array of ints or booleans; concrete, unless it is a scalar or
+        `assume_unique_indices` promises different integers.
+    """
+    check_arrays("delete", arr, 0 if isinstance(obj, slice) else obj)
+    if axis is None:
+        arr, axis = manipulation.ravel(arr), 0
+    arr = as_array(arr)
+    axis = shaping.canonical_axis(axis, aval_of(arr).ndim)
+    extent = aval_of(arr).shape[axis]
+    if isinstance(obj, Tracer) and (not obj.ndim or assume_unique_indices):
+        return _delete_traced(arr, obj, axis=axis)
+    positions = _positions("delete", obj, extent)
+    if positions.size and (positions.min() < -extent or positions.max() >= extent):
+        raise IndexError(f"delete: an index is out of bounds for axis {axis} of size {extent}")
+    kept = np.delete(np.arange(extent, dtype=np.int32), positions)
+    return manipulation.take_slices(arr, kept, axis=axis)
+
+
+@api("axis")
+def _delete_traced(arr: Any, obj: Any, axis: int) -> Any:
+    extent, count = aval_of(arr).shape[axis], aval_of(obj).size
+    gone = _wrapped(obj, extent)
+    # The k-th kept element comes after as many removed ones as have (position - rank) <= k.
+    offsets = lax.sub(lax.sort(gone), shaping.iota(dtypes.int32, count))
+    shift = lax.cumsum(manipulation.counts_of(offsets, extent - count))
+    return manipulation.take_slices(arr, lax.add(shaping.iota(dtypes.int32, extent - count), shift), axis=axis)
+
+
+def _wrapped(positions: Any, extent: int) -> Any:
+    """Positions in an axis as a vector, negative ones counted from the end, those out of range at the ends."""
+    found = shaping.convert(positions, dtypes.int32, False)
+    found = shaping.reshape(found, (aval_of(positions).size,))
+    found = lax.select(lax.lt(found, np.int32(0)), lax.add(found, np.int32(extent)), found)
+    return lax.clamp(np.int32(0), found, np.int32(extent))
+
+
+def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+    """An array with values put in before some elements of an axis; of all elements, flattened, for None.
+
+    Args:
+      obj: before which elements: an int (all values go there), a slice, or an array of ints or booleans; positions
+        out of range are the ends. Ints may be traced.
+      values: converted to the array's dtype, and broadcast.
+    """
+    check_arrays("insert", arr, 0 if isinstance(obj, slice) else obj, values)
+    if axis is None:
+        arr, axis = manipulation.ravel(arr), 0
+    axis = shaping.canonical_axis(axis, aval_of(arr).ndim)
+    if not isinstance(obj, Tracer) or obj.dtype == dtypes.bool_:
+        obj = _positions("insert", obj, aval_of(arr).shape[axis]).astype(np.int32)
+    return _insert(arr, obj, values, axis=axis)
+
+
+@api("axis")
+def _insert(arr: Any, obj: Any, values: Any, axis: int) -> Any:
+    arr = as_array(arr)
+    sizes = list(aval_of(arr).shape)
+    extent = sizes[axis]
+    values = shaping.convert(values, aval_of(arr).dtype, aval_of(arr).weak_type)
+    if aval_of(values).ndim < len(sizes):
+        values = shaping.broadcast_to_rank(values, len(sizes))
+    places = _wrapped(obj, extent)
+    if not aval_of(obj).ndim:
+        values = manipulation.moveaxis(values, 0, axis)
+        places = manipulation.broadcast_to(places, (aval_of(values).shape[axis],))
+    count = aval_of(places).shape[0]
+    sizes[axis] = count
+    values = manipulation.broadcast_to(values, tuple(sizes))
+    # One gather from both arrays laid end to end. Values at one place keep their order.
+    places, order = lax.sort((places, shaping.iota(dtypes.int32, count)), num_keys=1)
+    is_new = manipulation.counts_of(lax.add(places, shaping.iota(dtypes.int32, count)), extent + count)
+    passed = lax.cumsum(is_new)
+    new = lax.add(manipulation.take_slices(order, lax.sub(passed, np.int32(1)), axis=0), np.int32(extent)) if count else is_new
+    source = lax.select(lax.gt(is_new, np.int32(0)), new, lax.sub(shaping.iota(dtypes.int32, extent + count), passed))
+    return manipulation.take_slices(shaping.concatenate([arr, values], axis), source, axis=axis)
+
+
+def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Any:
+    """Without the zeros at the front ('f'), the back ('b') or both of a concrete array."""
+    value = manipulation.concrete("trim_zeros", "filt", filt)
+    nonzero = np.argwhere(value)
+    low, high = (nonzero.min(0), nonzero.max(0) + 1) if len(nonzero) else (np.array(value.shape), np.array(value.shape))
+    if not len(nonzero):
+        low, high = np.zeros_like(low), np.zeros_like(high)
+    axes = canonical_axes(axis, value.ndim)
+    box = tuple(slice(int(low[each]) if "f" in trim.lower() else 0, int(high[each]) if "b" in trim.lower() else extent)
+                if each in axes else slice(None) for each, extent in enumerate(value.shape))
+    return as_array(filt)[box] if value.ndim else as_array(filt)

@@ -1,0 +1,81 @@
+"""What the functions of `jaxlite.numpy.linalg` have in common: checks of their arguments, and small pieces of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy import arithmetic, manipulation, ufuncs
+from jaxlite.numpy.api import check_arrays, is_complex, promote_dtypes_inexact
+
+
+def inexact(name: str, *args: Any) -> Any:
+    """The arguments as arrays of one floating or complex dtype."""
+    check_arrays(f"jnp.linalg.{name}", *args)
+    arrays = promote_dtypes_inexact(*args)
+    return arrays[0] if len(arrays) == 1 else arrays
+
+
+def strong(x: Any) -> Any:
+    """The array without weak type."""
+    return shaping.convert(x, None, False)
+
+
+def matrices(name: str, a: Any) -> Any:
+    """An argument of at least two axes, floating or complex."""
+    a = inexact(name, a)
+    shape = aval_of(a).shape
+    if len(shape) < 2:
+        raise ValueError(f"jnp.linalg.{name}: input array must be at least 2D; got shape {shape}.")
+    return a
+
+
+def square(name: str, a: Any) -> Any:
+    """An argument (..., n, n), floating or complex."""
+    a = inexact(name, a)
+    shape = aval_of(a).shape
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ValueError(f"Argument to {name} must have shape [..., n, n], got {shape}.")
+    return a
+
+
+def eye(size: int, dtype: Any) -> Any:
+    """The identity matrix."""
+    row, column = (shaping.broadcasted_iota(dtypes.int32, (size, size), axis) for axis in (0, 1))
+    return shaping.convert(lax.eq(row, column), dtype)
+
+
+def adjoint(x: Any) -> Any:
+    """Each matrix transposed and conjugated."""
+    x = manipulation.matrix_transpose(x)
+    return ufuncs.conj(x) if is_complex(x) else x
+
+
+def expand(x: Any, *axes: int) -> Any:
+    """Axes of size 1 put in."""
+    return manipulation.expand_dims(x, axes)
+
+
+def columns_scaled(x: Any, factors: Any) -> Any:
+    """Column i of each matrix times factors[..., i]."""
+    return arithmetic.multiply(x, expand(factors, -2))
+
+
+def epsilon(x: Any) -> float:
+    """The machine epsilon of an array's dtype."""
+    return float(dtypes.finfo(aval_of(x).dtype).eps)
+
+
+def element(x: Any, i: int, j: int) -> Any:
+    """Entry (i, j) of each matrix."""
+    rank = aval_of(x).ndim
+    row = lax.slice_in_dim(x, i, i + 1, axis=rank - 2)
+    return shaping.squeeze(lax.slice_in_dim(row, j, j + 1, axis=rank - 1), (rank - 2, rank - 1))
+
+
+def diagonal_of(x: Any) -> Any:
+    """The diagonal of each matrix, (..., n)."""
+    return manipulation.diagonal(x, 0, -2, -1)

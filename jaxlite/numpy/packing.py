@@ -1,0 +1,70 @@
+"""Bits packed into bytes, and unpacked."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy.api import api, as_array, check_arrays
+
+
+def _places(bitorder: str) -> Any:
+    """By how much each of the eight bits of a byte is shifted, in the order in which they are listed."""
+    if bitorder not in ("big", "little"):
+        raise ValueError("'order' must be either 'little' or 'big'")
+    return np.arange(8, dtype=np.uint8)[:: -1 if bitorder == "big" else 1]
+
+
+def _one_axis(a: Any, axis: int | None) -> tuple[Any, int, int]:
+    """The array with an axis in [0, rank), and its rank; flattened for None."""
+    if axis is None:
+        return shaping.reshape(a, (math.prod(aval_of(a).shape),)), 0, 1
+    rank = aval_of(a).ndim
+    return a, shaping.canonical_axis(axis, rank), rank
+
+
+@api("axis", "bitorder")
+def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
+    """Eight booleans to a byte along an axis, filled up with zeros; over all elements, flattened, for None."""
+    check_arrays("packbits", a)
+    a = as_array(a)
+    if dtypes.kind(aval_of(a).dtype) not in "biu":
+        raise TypeError("Expected an input array of integer or boolean data type")
+    weights = _places(bitorder)
+    a, axis, rank = _one_axis(a, axis)
+    bits = shaping.convert(shaping.convert(a, bool, False), dtypes.uint8, False)
+    extent = aval_of(a).shape[axis]
+    missing = -extent % 8
+    bits = shaping.pad(bits, np.uint8(0), [(0, missing if each == axis else 0, 0) for each in range(rank)])
+    sizes = aval_of(bits).shape
+    grouped = shaping.reshape(bits, (*sizes[:axis], sizes[axis] // 8, 8, *sizes[axis + 1:]))
+    shifts = shaping.broadcast_in_dim(weights, aval_of(grouped).shape, (axis + 1,))
+    return lax.reduce_sum(lax.shift_left(grouped, shifts), (axis + 1,))
+
+
+@api("axis", "count", "bitorder")
+def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Any:
+    """The bits of bytes along an axis; `count` cuts off or fills up with zeros."""
+    check_arrays("unpackbits", a)
+    a = as_array(a)
+    if aval_of(a).dtype != dtypes.uint8:
+        raise TypeError("Expected an input array of unsigned byte data type")
+    weights = _places(bitorder)
+    a, axis, rank = _one_axis(a, axis)
+    sizes = aval_of(a).shape
+    wide = shaping.broadcast_in_dim(a, (*sizes[:axis + 1], 8, *sizes[axis + 1:]),
+                                    [each + (each > axis) for each in range(rank)])
+    shifted = lax.shift_right_logical(wide, shaping.broadcast_in_dim(weights, aval_of(wide).shape, (axis + 1,)))
+    bits = lax.bitwise_and(shifted, shaping.full_like(shifted, 1))
+    bits = shaping.reshape(bits, (*sizes[:axis], sizes[axis] * 8, *sizes[axis + 1:]))
+    if count is None:
+        return bits
+    extent = sizes[axis] * 8
+    stop = count if count >= 0 else extent + count
+    return shaping.pad(bits, np.uint8(0), [(0, stop - extent if each == axis else 0, 0) for each in range(rank)])

@@ -320,7 +320,7 @@ def _load_mlir() -> Any:
 
 
 # The dialects whose operations occur in our modules, or are looked for by MLIR when it meets one of theirs.
-_DIALECTS = ("builtin", "func", "stablehlo", "chlo", "sdy")
+_DIALECTS = ("builtin", "func", "stablehlo", "chlo")
 
 
 def _leave_out_operation_classes() -> None:
@@ -347,13 +347,16 @@ def load_operation_classes() -> None:
 
 
 def make_context() -> Any:
-    """A fresh MLIR context that knows StableHLO, CHLO and what XLA reads beside them."""
+    """A fresh MLIR context that knows StableHLO, CHLO and what XLA reads beside them.
+
+    Not Shardy, which no module of ours has: its Python classes would load with it.
+    """
     ir = _load_mlir()
-    from jaxlib.mlir._mlir_libs import _chlo, _sdy, _stablehlo
+    from jaxlib.mlir._mlir_libs import _chlo, _stablehlo
 
     context = ir.Context(thread_pool=_thread_pool)
     context.append_dialect_registry(_registry)
-    for register in (_stablehlo.register_dialect, _chlo.register_dialect, _sdy.register_dialect):
+    for register in (_stablehlo.register_dialect, _chlo.register_dialect):
         register(context)
     context.get_dialect_descriptor("func")  # loads it: the parser would, building operations does not
     return context

@@ -11,7 +11,10 @@ from typing import Any as _Any
 
 from jaxlite.core.lazy import Lazy as _Lazy
 
-_lazy = _Lazy(__name__, ["linalg", "optimize", "sparse", "special", "stats"])
+_lazy = _Lazy(
+    __name__,
+    ["cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "special", "stats"],
+)
 
 
 def __getattr__(name: str) -> _Any:

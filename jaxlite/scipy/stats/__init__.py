@@ -9,7 +9,7 @@ _lazy = _Lazy(__name__, modules=(
     "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gennorm", "geom", "gumbel_l",
     "gumbel_r", "laplace", "logistic", "multinomial", "multivariate_normal", "nbinom", "norm", "pareto", "poisson", "t",
     "truncnorm", "uniform", "vonmises", "wrapcauchy",
-))
+), kde="gaussian_kde")
 
 
 def __getattr__(name: str) -> _Any:

@@ -1,0 +1,3 @@
+"""jaxlite.scipy.cluster: `vq`."""
+
+from jaxlite.scipy.cluster import vq as vq

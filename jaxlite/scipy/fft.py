@@ -1,0 +1,140 @@
+"""jaxlite.scipy.fft: discrete cosine transforms of the types 1 to 4.
+
+`norm` scales: "backward" (the default) divides the inverse, "forward" the transform, by the product of both; "ortho" divides
+both by its root, and makes the transform an orthogonal matrix. How a cosine transform is taken from a Fourier transform:
+J. Makhoul, "A fast cosine transform in one and two dimensions", 1980.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
+
+_INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}
+
+
+def _turned(x: Any, turns: np.ndarray) -> Any:
+    """Times exp(-2 pi i turns), along the last axis."""
+    return x * jnp.asarray(np.exp(-2j * np.pi * turns), dtypes.to_complex_dtype(aval_of(x).dtype))
+
+
+def _unscaled(x: Any, type: int) -> Any:
+    """2 sums of x[n] cos(...) along the last axis, real."""
+    size = aval_of(x).shape[-1]
+    count = np.arange(size)
+    if type == 1:  # the Fourier transform of x and its mirror image
+        return jnp.fft.rfft(jnp.concatenate([x, x[..., -2:0:-1]], -1)).real
+    if type == 2:  # that of the even elements, then the odd ones back to front
+        folded = jnp.concatenate([x[..., ::2], x[..., 1::2][..., ::-1]], -1)
+        return 2 * _turned(jnp.fft.fft(folded), count / (4 * size)).real
+    if type == 3:  # the same, backwards
+        doubled = jnp.concatenate([x[..., :1], 2 * x[..., 1:]], -1)
+        folded = jnp.fft.fft(_turned(doubled, count / (4 * size)), norm="backward").real
+        return _unfolded(folded)
+    return 2 * _turned(jnp.fft.fft(_turned(x, count / (4 * size)), 2 * size)[..., :size], (2 * count + 1) / (8 * size)).real
+
+
+def _unfolded(x: Any) -> Any:
+    """The first half in the even places, the second one back to front in the odd ones."""
+    size = aval_of(x).shape[-1]
+    order = np.empty(size, int)
+    order[::2] = np.arange((size + 1) // 2)
+    order[1::2] = np.arange(size - 1, (size + 1) // 2 - 1, -1)
+    return x[..., order]
+
+
+def _fit(x: Any, size: int) -> Any:
+    """The last axis cut off, or filled up with zeros."""
+    have = aval_of(x).shape[-1]
+    return x[..., :size] if size <= have else jnp.pad(x, [(0, 0)] * (aval_of(x).ndim - 1) + [(0, size - have)])
+
+
+def _along_last(x: Any, type: int, norm: str | None, inverse: bool) -> Any:
+    if is_complex(x):
+        return lax.complex(_along_last(x.real, type, norm, inverse), _along_last(x.imag, type, norm, inverse))
+    size = aval_of(x).shape[-1]
+    both = 2 * (size - 1 if type == 1 else size)  # what a transform and its inverse multiply with
+    type = _INVERSE[type] if inverse else type
+    dtype = aval_of(x).dtype
+    if norm == "ortho":
+        ends = np.ones(size)
+        ends[[0, -1] if type == 1 else 0] = math.sqrt(2)
+        x = x * jnp.asarray(ends, dtype) if type in (1, 3) else x
+        x = _unscaled(x, type) / math.sqrt(both)
+        return x / jnp.asarray(ends, dtype) if type in (1, 2) else x
+    x = _unscaled(x, type)
+    return x / both if inverse == (norm != "forward") else x
+
+
+def _transform(name: str, x: Any, type: int, sizes: Any, axes: Any, norm: str | None, inverse: bool) -> Any:
+    check_arrays(name, x)
+    if type not in _INVERSE:
+        raise ValueError(f"{name}: type must be 1, 2, 3 or 4, got {type!r}")
+    if norm not in (None, "backward", "ortho", "forward"):
+        raise ValueError(f"{name}: norm must be None, 'backward', 'ortho' or 'forward', got {norm!r}")
+    (x,) = promote_dtypes_inexact(as_array(x))
+    dtype = aval_of(x).dtype
+    if dtype.itemsize < 4:
+        x = x.astype(dtypes.float32)
+    shape = aval_of(x).shape
+    if axes is None and sizes is not None:
+        axes = range(len(shape) - len(sizes), len(shape))
+    axes = canonical_axes(None if axes is None else tuple(axes), len(shape))
+    sizes = [shape[axis] for axis in axes] if sizes is None else [operator.index(size) for size in sizes]
+    if len(sizes) != len(axes):
+        raise ValueError(f"{name}: s and axes must have the same length, got {sizes} and {axes}")
+    for axis, size in zip(axes, sizes, strict=True):
+        if size < (2 if type == 1 else 1):
+            raise ValueError(f"{name}: axis {axis} has {size} elements; a transform of type {type} needs at least "
+                             f"{2 if type == 1 else 1}")
+        x = jnp.moveaxis(_along_last(_fit(jnp.moveaxis(x, axis, -1), size), type, norm, inverse), -1, axis)
+    return x.astype(dtype)
+
+
+@api("type", "n", "axis", "norm")
+def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The cosine transform along an axis.
+
+    Args:
+      x: an array; integers are taken as floating, complex numbers part by part.
+      type: 1, 2, 3 or 4.
+      n: the length of the axis, which is cut off or filled up with zeros.
+      norm: None, 'backward', 'ortho' or 'forward'.
+    Raises: ValueError for another type or norm, or an axis that is too short.
+
+    >>> import jaxlite.numpy as jnp
+    >>> from jaxlite.scipy import fft
+    >>> print(fft.dct(jnp.array([1.0, 1.0])).round(3))
+    [4. 0.]
+    """
+    return _transform("dct", x, type, None if n is None else (n,), (axis,), norm, False)
+
+
+@api("type", "n", "axis", "norm")
+def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `dct`, along an axis."""
+    return _transform("idct", x, type, None if n is None else (n,), (axis,), norm, True)
+
+
+@api("type", "s", "axes", "norm")
+def dctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+         norm: str | None = None) -> Any:
+    """The cosine transform along several axes, by default all; `s` are their lengths. Arguments as in `dct`."""
+    return _transform("dctn", x, type, s, axes, norm, False)
+
+
+@api("type", "s", "axes", "norm")
+def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
+          norm: str | None = None) -> Any:
+    """The inverse of `dctn`."""
+    return _transform("idctn", x, type, s, axes, norm, True)

@@ -1,0 +1,3 @@
+"""jaxlite.scipy.integrate: integrals of samples."""
+
+from jaxlite.numpy.differences import trapezoid as trapezoid

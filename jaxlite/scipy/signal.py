@@ -1,0 +1,228 @@
+"""jaxlite.scipy.signal: convolutions and correlations in any number of dimensions, and the removal of trends.
+
+`mode` says how much of the full result is wanted: 'full' all of it, 'same' its middle in the shape of the first input,
+'valid' where the smaller input lies within the larger one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
+
+_PADDING = {"fill": "constant", "wrap": "wrap", "symm": "symmetric"}
+
+
+def _inputs(name: str, in1: Any, in2: Any, mode: str, rank: int | None = None) -> tuple[Any, Any]:
+    """Both inputs in one dtype; those of the mode 'valid' in the order of their sizes is the caller's work."""
+    check_arrays(name, in1, in2)
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"{name}: mode must be one of ['full', 'same', 'valid'], got {mode!r}")
+    a, b = promote_dtypes_inexact(as_array(in1), as_array(in2))
+    shapes = aval_of(a).shape, aval_of(b).shape
+    if rank is not None and not len(shapes[0]) == len(shapes[1]) == rank:
+        raise ValueError(f"{name}: inputs must be {rank}-dimensional, got shapes {shapes[0]} and {shapes[1]}")
+    if len(shapes[0]) != len(shapes[1]):
+        raise ValueError(f"{name}: in1 and in2 should have the same dimensionality, got shapes {shapes[0]} and {shapes[1]}")
+    return a, b
+
+
+def _is_swapped(name: str, a: Any, b: Any, axes: Sequence[int]) -> bool:
+    """Whether the second of two inputs is the larger one, for the mode 'valid'."""
+    sizes = [(aval_of(a).shape[axis], aval_of(b).shape[axis]) for axis in axes]
+    if all(first >= second for first, second in sizes):
+        return False
+    if all(first <= second for first, second in sizes):
+        return True
+    raise ValueError(f"{name}: for the mode 'valid', one input must be at least as large as the other in every "
+                     f"dimension, got shapes {aval_of(a).shape} and {aval_of(b).shape}")
+
+
+def _window(image: Any, kernel: Any, pads: Sequence[tuple[int, int]], precision: Any) -> Any:
+    """Sums of image[i + n] * kernel[i], where the image is padded with zeros."""
+    rank = aval_of(image).ndim
+    result = lax.conv_general_dilated(shaping.expand_dims(image, (0, 1)), shaping.expand_dims(kernel, (0, 1)), (1,) * rank,
+                                      list(pads), precision=precision)
+    return shaping.squeeze(result, (0, 1))
+
+
+def _convolve(name: str, a: Any, b: Any, mode: str, precision: Any) -> Any:
+    rank = aval_of(a).ndim
+    if not rank:
+        return lax.mul(a, b)
+    if not (aval_of(a).size and aval_of(b).size):
+        raise ValueError(f"{name}: inputs cannot be empty, got shapes {aval_of(a).shape} and {aval_of(b).shape}")
+    if mode == "valid" and _is_swapped(name, a, b, range(rank)):
+        a, b = b, a
+    sizes = aval_of(b).shape
+    pads = [{"valid": (0, 0), "same": (size // 2, (size - 1) // 2), "full": (size - 1, size - 1)}[mode] for size in sizes]
+    return _window(a, shaping.rev(b, tuple(range(rank))), pads, precision)
+
+
+def _reversed(x: Any) -> Any:
+    """Back to front along all axes, and conjugated."""
+    x = shaping.rev(x, tuple(range(aval_of(x).ndim)))
+    return lax.conj(x) if is_complex(x) else x
+
+
+def _check_method(name: str, method: str) -> None:
+    if method not in ("auto", "direct", "fft"):
+        raise ValueError(f"{name}: method must be one of ['auto', 'direct', 'fft'], got {method!r}")
+
+
+@api("mode", "method", "precision")
+def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Any:
+    """The convolution of two arrays of any rank: sums of in1[i] * in2[n - i].
+
+    Args:
+      in1, in2: arrays of one rank; integers are taken as floating.
+      mode: 'full', 'same' or 'valid'.
+      method: 'fft' multiplies Fourier transforms; 'direct' and 'auto' add up products.
+      precision: of the products, as in `lax.conv_general_dilated`.
+    Raises: ValueError for arrays of different ranks or without elements, and an unknown mode or method.
+
+    >>> import jaxlite.numpy as jnp
+    >>> from jaxlite.scipy import signal
+    >>> print(signal.convolve(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 1.0])))
+    [1. 3. 5. 3.]
+    """
+    _check_method("convolve", method)
+    a, b = _inputs("convolve", in1, in2, mode)
+    return _by_fft("convolve", a, b, mode, None) if method == "fft" else _convolve("convolve", a, b, mode, precision)
+
+
+@api("mode", "method", "precision")
+def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Any:
+    """The cross-correlation of two arrays of any rank: sums of in1[i + n] * conj(in2[i]). Arguments as in `convolve`."""
+    _check_method("correlate", method)
+    a, b = _inputs("correlate", in1, in2, mode)
+    b = _reversed(b)
+    return _by_fft("correlate", a, b, mode, None) if method == "fft" else _convolve("correlate", a, b, mode, precision)
+
+
+def _in_two_dimensions(name: str, a: Any, b: Any, mode: str, boundary: str, fillvalue: Any, precision: Any,
+                       before: Sequence[int]) -> Any:
+    """The convolution of an image that goes on beyond its edges; `before` is what 'same' cuts off at the front."""
+    if boundary not in _PADDING:
+        raise ValueError(f"{name}: boundary must be one of {sorted(_PADDING)}, got {boundary!r}")
+    if not (aval_of(a).size and aval_of(b).size):
+        raise ValueError(f"{name}: inputs cannot be empty, got shapes {aval_of(a).shape} and {aval_of(b).shape}")
+    margins = [(size - 1, size - 1) for size in aval_of(b).shape]
+    filled = {"constant_values": lax.convert_element_type(fillvalue, aval_of(a).dtype)} if boundary == "fill" else {}
+    result = _convolve(name, jnp.pad(a, margins, _PADDING[boundary], **filled), b, "valid", precision)
+    if mode == "full":
+        return result
+    return lax.slice(result, before, [start + size for start, size in zip(before, aval_of(a).shape, strict=True)])
+
+
+@api("mode", "boundary", "precision")
+def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0,
+               precision: Any = None) -> Any:
+    """The convolution of two matrices.
+
+    Args:
+      mode: 'full', 'same' or 'valid'.
+      boundary: what lies beyond the edges of in1: 'fill' a value, 'wrap' the opposite side, 'symm' its mirror image.
+      fillvalue: that value.
+    """
+    a, b = _inputs("convolve2d", in1, in2, mode, 2)
+    if mode == "valid":
+        return _convolve("convolve2d", a, b, mode, precision)
+    before = [(size - 1) // 2 for size in aval_of(b).shape]
+    return _in_two_dimensions("convolve2d", a, b, mode, boundary, fillvalue, precision, before)
+
+
+@api("mode", "boundary", "precision")
+def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0,
+                precision: Any = None) -> Any:
+    """The cross-correlation of two matrices; the second is conjugated. Arguments as in `convolve2d`."""
+    a, b = _inputs("correlate2d", in1, in2, mode, 2)
+    if mode == "valid":
+        if _is_swapped("correlate2d", a, b, (0, 1)):  # SciPy conjugates the smaller one then
+            return shaping.rev(_convolve("correlate2d", b, _reversed(a), mode, precision), (0, 1))
+        return _convolve("correlate2d", a, _reversed(b), mode, precision)
+    before = [size // 2 for size in aval_of(b).shape]
+    return _in_two_dimensions("correlate2d", a, _reversed(b), mode, boundary, fillvalue, precision, before)
+
+
+def _by_fft(name: str, a: Any, b: Any, mode: str, axes: Any) -> Any:
+    shapes = aval_of(a).shape, aval_of(b).shape
+    rank = len(shapes[0])
+    if not rank:
+        return lax.mul(a, b)
+    axes = canonical_axes(axes, rank)
+    for axis, (first, second) in enumerate(zip(*shapes, strict=True)):
+        if axis not in axes and first != second and 1 not in (first, second):
+            raise ValueError(f"{name}: incompatible shapes {shapes[0]} and {shapes[1]}: axis {axis} is not transformed, so "
+                             "its sizes must be equal, or one of them 1")
+    if not (aval_of(a).size and aval_of(b).size):
+        return shaping.full((0,), 0, aval_of(a).dtype)
+    if mode == "valid" and _is_swapped(name, a, b, axes):
+        a, b, shapes = b, a, shapes[::-1]
+    full = [shapes[0][axis] + shapes[1][axis] - 1 for axis in axes]
+    if not axes:
+        return lax.mul(*jnp.broadcast_arrays(a, b))
+    if is_complex(a):
+        result = jnp.fft.ifftn(jnp.fft.fftn(a, full, axes) * jnp.fft.fftn(b, full, axes), full, axes)
+    else:
+        result = jnp.fft.irfftn(jnp.fft.rfftn(a, full, axes) * jnp.fft.rfftn(b, full, axes), full, axes)
+    result = shaping.convert(result, aval_of(a).dtype, False)
+    if mode == "full":
+        return result
+    start, stop = [0] * rank, list(aval_of(result).shape)
+    for axis in axes:
+        first, second = shapes[0][axis], shapes[1][axis]
+        start[axis], size = ((second - 1) // 2, first) if mode == "same" else (second - 1, first - second + 1)
+        stop[axis] = start[axis] + size
+    return lax.slice(result, start, stop)
+
+
+@api("mode", "axes")
+def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | int | None = None) -> Any:
+    """The convolution of two arrays by their Fourier transforms: faster than `convolve` for large arrays, less exact.
+
+    Args:
+      mode: 'full', 'same' or 'valid'.
+      axes: along which to convolve, by default all; along the others arrays are multiplied, and must be of one size, or of
+        size 1.
+    """
+    a, b = _inputs("fftconvolve", in1, in2, mode)
+    return _by_fft("fftconvolve", a, b, mode, axes)
+
+
+@api("axis", "type", "bp", "overwrite_data")
+def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> Any:
+    """Samples along an axis without their trend.
+
+    Args:
+      type: 'linear' takes the straight line of least squares away, 'constant' the mean.
+      bp: where new lines begin, an int or several.
+      overwrite_data: has no effect: arrays do not change.
+    Raises: ValueError for a place beyond the end of the axis.
+    """
+    check_arrays("detrend", data)
+    (data,) = promote_dtypes_inexact(as_array(data))
+    if type not in ("linear", "constant"):
+        raise ValueError("Trend type must be 'linear' or 'constant'.")
+    if type == "constant":
+        return data - data.mean(axis, keepdims=True)
+    samples = jnp.moveaxis(data, axis, -1)
+    size = aval_of(samples).shape[-1]
+    bounds = np.unique(np.concatenate([[0], np.atleast_1d(bp), [size]]).astype(int))
+    if bounds[0] < 0 or bounds[-1] > size:
+        raise ValueError("Breakpoints must be non-negative and less than length of data along given axis.")
+    parts = []
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        part = lax.slice_in_dim(samples, int(start), int(stop), axis=-1)
+        part = part - part.mean(-1, keepdims=True)
+        places = np.arange(stop - start) - (stop - start - 1) / 2
+        weights = jnp.asarray(places / max(places @ places, 1), aval_of(part).dtype)
+        parts.append(part - (part * weights).sum(-1, keepdims=True) * jnp.asarray(places, aval_of(part).dtype))
+    return jnp.moveaxis(jnp.concatenate(parts, -1), -1, axis) if parts else data

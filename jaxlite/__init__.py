@@ -59,26 +59,20 @@ with _seldom_collecting:
     from jaxlite.interpreters.jit import clear_caches, jit
     from jaxlite.make_jaxpr import ShapeDtypeStruct, eval_shape, make_jaxpr
     from jaxlite.version import __version__
-    from lowering import cache as _executables
-    from lowering import shortcuts as _shortcuts
     from lowering.xla import Device
-
-# Parts of their keys.
-_executables.configure(version=lambda: __version__)
-_shortcuts.configure(folders=lambda: tuple(__path__))
 
 _lazy = _Lazy(
     __name__,
     modules=(
         "core", "stages", "random", "nn", "scipy", "flatten_util", "test_util", "ad_checkpoint",
-        "custom_batching", "custom_derivatives", "debug", "dlpack", "experimental", "extend", "ops", "typing",
+        "custom_batching", "custom_derivatives", "debug", "dlpack", "experimental", "extend", "image", "ops", "typing",
     ),
     differentiate="jvp linearize vjp fwd_and_bwd grad value_and_grad linear_transpose",
     jacobians="jacfwd jacrev jacobian hessian",
     custom_derivatives="custom_jvp custom_vjp custom_gradient closure_convert",
     ad_checkpoint="checkpoint remat checkpoint_policies",
     vectorize="vmap",
-    **{"lax.callbacks": "pure_callback"},
+    **{"core.scopes": "named_call named_scope", "lax.callbacks": "pure_callback"},
 )
 
 

@@ -12,7 +12,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_leaves, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
-from jaxlite.interpreters import effects, execution
+from jaxlite.interpreters import effects, placement
 from jaxlite.numpy.api import as_array
 from lowering import platforms, xla
 
@@ -91,7 +91,7 @@ def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
     if type(leaf) is ArrayImpl:
         if leaf.is_deleted():
             raise arrays.deleted_error(leaf)
-        where = arrays.device_of(leaf) if target is None else execution.as_device(target)
+        where = arrays.device_of(leaf) if target is None else placement.as_device(target)
         committed = leaf._committed or target is not None
         if where == arrays.device_of(leaf) and committed == leaf._committed and may_alias is not False:
             return leaf
@@ -101,8 +101,8 @@ def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
             leaf.delete()
         return result
     if target is None:
-        return arrays.put_array(leaf, execution.default_device(), False, copy=may_alias is not True)
-    return arrays.put_array(leaf, execution.as_device(target), True, copy=may_alias is not True)
+        return arrays.put_array(leaf, placement.default_device(), False, copy=may_alias is not True)
+    return arrays.put_array(leaf, placement.as_device(target), True, copy=may_alias is not True)
 
 
 def device_get(x: Any) -> Any:

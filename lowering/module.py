@@ -116,7 +116,10 @@ class ModuleBuilder:
     # --- locations
 
     def location(self, name: str, traceback: Any) -> Any:
-        """Where the user's code made an equation, under the primitive's name."""
+        """Where the user's code made an equation, under the primitive's name and those of the scopes around it."""
+        scopes = getattr(traceback, "names", None)
+        if scopes is not None:
+            name, traceback = "/".join((*scopes, name)), traceback.traceback
         child = self._location_cache.get(traceback) if traceback is not None else None
         return self.ir.Location.name(name, childLoc=child, context=self.context)
 

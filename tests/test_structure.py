@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("jaxlite", "lowering")
 DOOR = "lowering.xla"
-FLOORS = ["lowering", "jaxlite.core", "jaxlite.interpreters", "jaxlite.lax", "jaxlite"]
+FLOORS = ["lowering", "jaxlite.version", "jaxlite.core", "jaxlite.interpreters", "jaxlite.lax", "jaxlite"]
 MAX_LINES = 1000
 
 
@@ -135,8 +135,10 @@ def test_the_import_reader_sees(module, statement, target, tmp_path, monkeypatch
 
 # --- imports, as they happen -------------------------------------------------------------------------
 
-# What importing jaxlite must not load: MLIR's bindings come with the first compile, the rest with first use or never.
+# What importing jaxlite must not load: lowering and MLIR's bindings come with the first compile, the rest with first use or
+# never.
 HEAVY = (
+    "jaxlite.interpreters.execution lowering.executable lowering.cache lowering.shortcuts "
     "jax jaxlib.mlir scipy jaxlite.scipy matplotlib asyncio multiprocessing concurrent.futures.process unittest doctest "
     "pdb pydoc email http ssl xml sqlite3 tkinter setuptools pkg_resources pytest hypothesis subprocess"
 ).split()

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from lowering import xla
 
 current_traceback = xla.Traceback.get_traceback
+here: Callable[[], Any] = current_traceback  # where an equation comes from: with the names of scopes, where there are any
 
 _OWN_FOLDERS = tuple(
     os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), package) + os.sep

@@ -81,10 +81,11 @@ class Trace:
 
 
 class _State(threading.local):
-    """Per thread: the current trace, and the named axes in scope."""
+    """Per thread: the current trace, the named axes, and the names of the scopes (`core/scopes.py`)."""
 
     trace: Any = None
     axis_sizes: dict[Any, int] = {}
+    scopes: tuple[str, ...] = ()
 
 
 state = _State()

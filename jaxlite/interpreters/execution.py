@@ -1,11 +1,12 @@
 """Execution: a jaxpr becomes an `Executable` on a device.
 
-The executable runs on flat arrays and describes itself to jaxlib's C++ call path. Here is also decided on which
-device a call runs.
+The executable runs on flat arrays and describes itself to jaxlib's C++ call path. This file, and with it the whole of
+lowering, loads when a program is lowered or compiled for the first time.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ from jaxlite.core.aval import AbstractToken, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.tracing import Tracer
 from jaxlite.interpreters import effects
-from lowering import cache, platforms, progress, report, shortcuts, xla
+from jaxlite.version import __version__
+from lowering import cache, report, shortcuts, xla
 from lowering import executable as backend
 from lowering.module import physical
 
@@ -92,57 +94,6 @@ def _buffer_aval(aval: Any) -> Any:
     return aval if dtype is aval.dtype else ShapedArray(shape, dtype)
 
 
-def target_device(args: Sequence[Any], asked: Any = None) -> tuple[Any, bool]:
-    """Where a call runs: the device asked for, else that of its committed arguments, else the default one.
-
-    Returns: the device, and whether the results are committed to it.
-    Raises: ValueError if arguments are committed to different devices.
-    """
-    if asked is not None:
-        return as_device(asked), True
-    found, first = None, 0
-    for index, arg in enumerate(args):
-        device = _bound_to(arg)
-        if device is not None:
-            if found is None:
-                found, first = device, index
-            elif device is not found and device != found:
-                raise ValueError(
-                    f"Received incompatible devices for jitted computation. Argument {first} is committed to "
-                    f"{found}, argument {index} to {device}. Move one with device_put.")
-    if found is not None:
-        return found, True
-    return default_device(), False
-
-
-def _bound_to(arg: Any) -> Any:
-    """The device of a committed array, or of what stands for one; else None."""
-    if type(arg) is ArrayImpl:
-        return arrays.device_of(arg) if arg._committed else None
-    if isinstance(arg, Tracer):
-        return None
-    arg = getattr(arg, "_base_array", arg)  # of an extended dtype
-    if type(arg) is ArrayImpl:
-        return _bound_to(arg)
-    sharding = getattr(arg, "sharding", None)
-    return None if sharding is None else as_device(sharding)
-
-
-def default_device() -> Any:
-    """The device of uncommitted computations: the option `default_device`, else the platform's first."""
-    chosen = config.default_device.value
-    return platforms.default_device() if chosen is None else as_device(chosen)
-
-
-def as_device(spec: Any) -> Any:
-    """A device from a device, a platform's name, or a sharding on one device."""
-    if isinstance(spec, str):
-        return platforms.devices(spec)[0]
-    if isinstance(spec, xla.Sharding):
-        return next(iter(spec.device_set))
-    return spec
-
-
 def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Sequence[bool] = (),
                 keep_unused: bool = False, result_names: Sequence[str] = (),
                 argument_names: Sequence[str] = ()) -> backend.Lowered:
@@ -188,16 +139,10 @@ def fusion_barriers(options: dict[str, Any] | None) -> bool:
     return config.cpu_fusion_barriers.value if own is None else config.cpu_fusion_barriers.parse(own, backend.BARRIERS)
 
 
-report.configure(
-    log=lambda: config.log_compiles.value,
-    folder=lambda: config.dump_ir_to.value,
-    modes=lambda: config.dump_ir_modes.value,
-    caller=lambda: source.summarize(source.current_traceback()),
-    is_hidden=source.is_own_file,
-)
 cache.configure(
     folder=lambda: config.compilation_cache_dir.value if config.enable_compilation_cache.value else None,
     limit=lambda: config.compilation_cache_max_size.value,
     threshold=lambda: config.persistent_cache_min_compile_time_secs.value,
+    version=lambda: __version__,
 )
-progress.configure(lambda: config.progress.value)
+shortcuts.configure(folders=lambda: (os.path.dirname(os.path.dirname(__file__)),))

@@ -17,7 +17,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
@@ -30,9 +30,12 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.values import AVAL_OF, aval_of
-from jaxlite.interpreters import compile_report, execution, explain
+from jaxlite.interpreters import compile_report, explain, placement
 from jaxlite.interpreters.staging import hoist_consts, trace_to_jaxpr
-from lowering import platforms, progress, xla
+from lowering import platforms, progress, report, xla
+
+if TYPE_CHECKING:
+    from jaxlite.interpreters import execution
 
 _registry = xla.pytree_registry
 _flatten = _registry.flatten
@@ -158,6 +161,8 @@ class Program:
 
     def lower(self, platform: str) -> Any:
         """A module for a platform. Warns of donated arguments whose memory no result can take."""
+        from jaxlite.interpreters import execution  # with all of lowering: not before something is compiled
+
         for const in self.closed.consts:
             if isinstance(const, Tracer):
                 raise errors.UnexpectedTracerError(const)
@@ -183,6 +188,8 @@ class Program:
 
         Args: `lowered` the module if there is one already; `options` go before the function's own.
         """
+        from jaxlite.interpreters import execution  # with all of lowering: not before something is compiled
+
         if options:
             check_compiler_options(options)
             options = {**(self.options.compiler_options or {}), **options}
@@ -198,6 +205,8 @@ class Program:
         return found
 
     def _compile(self, key: tuple[Any, ...], lowered: Any, options: dict[str, Any] | None) -> execution.Executable:
+        from jaxlite.interpreters import execution  # with all of lowering: not before something is compiled
+
         device, committed, *_ = key
         seconds = {"trace": 0.0 if self.executables else self.trace_seconds, "lower": 0.0}
         made = shortcut = None
@@ -420,8 +429,12 @@ class _Jitted:
             outs, out_tree = flatten_outputs(fun(*args, **kwargs), debug)
             return outs
 
-        with progress.Stage(self.name, "tracing"), seldom_collecting:
-            jaxpr, consts = trace_to_jaxpr(flat, avals, debug)
+        scopes, state.scopes = state.scopes, ()  # of this caller; others will have the program too
+        try:
+            with progress.Stage(self.name, "tracing"), seldom_collecting:
+                jaxpr, consts = trace_to_jaxpr(flat, avals, debug)
+        finally:
+            state.scopes = scopes
         donated = _donated(in_tree, options, static)
         return Program(ClosedJaxpr(jaxpr, consts), in_tree, out_tree, self.name, donated, options,
                        time.perf_counter() - start, debug, self._static_text(static, named))
@@ -445,7 +458,7 @@ class _Jitted:
             for leaf in leaves:
                 if isinstance(leaf, Tracer):
                     raise errors.UnexpectedTracerError(leaf)
-            device, committed = execution.target_device(leaves, self.options.device)
+            device, committed = placement.target_device(leaves, self.options.device)
             executable = program.executable(device, committed)
             outs = executable(leaves)
         except BaseException as error:
@@ -511,7 +524,7 @@ def _check_finite(program: Program, outs: Sequence[Any], leaves: Sequence[Any]) 
     if kind is None:
         return
     jaxpr, consts = program.closed.jaxpr, program.closed.consts
-    if not any(type(leaf) is execution.ArrayImpl and leaf.is_deleted() for leaf in leaves):
+    if not any(type(leaf) is xla.ArrayImpl and leaf.is_deleted() for leaf in leaves):
         steps = [(eqn, var) for eqn in jaxpr.eqns for var in eqn.outvars if type(var) is not DropVar]
         spread = jaxpr.replace(outvars=[var for _, var in steps])
         with config.debug_nans(False), config.debug_infs(False):
@@ -734,3 +747,13 @@ def _jit_eager(*args: Any, jaxpr: ClosedJaxpr, name: str, **params: Any) -> list
 _EVALUATOR_LIMIT = 1024
 _evaluators: dict[int, Any] = {}
 clear_hooks.append(_evaluators.clear)
+
+
+progress.configure(lambda: config.progress.value)
+report.configure(
+    log=lambda: config.log_compiles.value,
+    folder=lambda: config.dump_ir_to.value,
+    modes=lambda: config.dump_ir_modes.value,
+    caller=lambda: source.summarize(source.current_traceback()),
+    is_hidden=source.is_own_file,
+)

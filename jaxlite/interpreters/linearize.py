@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from jaxlite.core import source
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var, eval_jaxpr
-from jaxlite.core.source import current_traceback
 from jaxlite.core.tracing import Recording, Trace, Tracer, set_trace, state
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters.jvp import JVPTrace, JVPTracer, Zero, instantiate, jvp_rule, tangent_aval
@@ -110,7 +110,7 @@ class LinearizeTrace(JVPTrace):
             if atoms is not None and dots is not None:
                 _recordings.put(key, self._recording(first, first_tangent, atoms, dots, result))
             return result
-        traceback = parent.pinned or current_traceback()
+        traceback = parent.pinned or source.here()
         operands += parent.replay(recording.primals, operands, traceback)
         moving += [operands[place] for place in recording.reads]
         dots = tangents.replay(recording.tangents, moving, traceback)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 import weakref
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -22,10 +22,13 @@ from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of, is_array_like
-from jaxlite.interpreters import execution
 from jaxlite.interpreters import jit as jit_module
-from lowering import executable as backend
+from jaxlite.interpreters import placement
 from lowering import platforms, xla
+
+if TYPE_CHECKING:
+    from jaxlite.interpreters import execution
+    from lowering import executable as backend
 
 CompilerOptions = dict[str, str | bool | int | float]
 
@@ -324,7 +327,7 @@ def _check_arguments(program: jit_module.Program, device: Any, leaves: list[Any]
             "Argument types differ from the types for which this computation was compiled. Perhaps you are calling "
             "the compiled executable with a different enable_x64 mode than when it was AOT compiled? The mismatches "
             "are:\n" + "\n".join(wrong))
-    found, committed = execution.target_device(leaves, None)
+    found, committed = placement.target_device(leaves, None)
     if committed and found != device:
         raise ValueError(f"{program.name} was compiled for {device} and called with arguments on {found}. Move them "
                          "with device_put, or lower with arguments on that device.")
@@ -361,7 +364,7 @@ def trace(self: Any, *args: Any, **kwargs: Any) -> Traced:
     Nothing runs on a device. What was traced is kept: calls of the same signature use it.
     """
     program, leaves = _program(self, args, kwargs)
-    return Traced(program, execution.target_device(leaves, program.options.device))
+    return Traced(program, placement.target_device(leaves, program.options.device))
 
 
 @boundary

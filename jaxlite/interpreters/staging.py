@@ -18,7 +18,6 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn,
 from jaxlite.core.tracing import Recording, Trace, Tracer, set_trace
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 
-_traceback = source.current_traceback
 _new = object.__new__
 
 
@@ -72,7 +71,7 @@ class StagingTrace(Trace):
     def pin_here(self) -> bool:
         if self.pinned is not None:
             return False
-        self.pinned = _traceback()
+        self.pinned = source.here()
         return True
 
     def new_arg(self, aval: Any) -> StagedTracer:
@@ -142,14 +141,14 @@ class StagingTrace(Trace):
         out, effects = primitive.abstract_eval(avals, params)
         if primitive.multiple_results:
             outvars = [Var(aval) for aval in out]
-            self.eqns.append(JaxprEqn(primitive, invars, outvars, params, effects, self.pinned or _traceback()))
+            self.eqns.append(JaxprEqn(primitive, invars, outvars, params, effects, self.pinned or source.here()))
             if effects:
                 self.effects |= effects
             return [self._tracer(var) for var in outvars]
         # Most equations are made here: without the calls of three constructors.
         var, eqn, tracer = _new(Var), _new(JaxprEqn), _new(StagedTracer)
         var.aval = tracer.aval = out
-        eqn.primitive, eqn.params, eqn.effects, eqn.traceback = primitive, params, effects, self.pinned or _traceback()
+        eqn.primitive, eqn.params, eqn.effects, eqn.traceback = primitive, params, effects, self.pinned or source.here()
         eqn.invars, eqn.outvars = invars, [var]
         tracer._trace, tracer.atom = self, var
         self.eqns.append(eqn)
@@ -165,7 +164,7 @@ class StagingTrace(Trace):
             each = operands[place]
             atoms[place] = each.atom if type(each) is StagedTracer and each._trace is self else self.atom(each)
         atoms += recording.literals
-        traceback, append = traceback or self.pinned or _traceback(), self.eqns.append
+        traceback, append = traceback or self.pinned or source.here(), self.eqns.append
         for primitive, params, places, avals in recording.steps:
             eqn = _new(JaxprEqn)
             eqn.primitive, eqn.params, eqn.effects, eqn.traceback = primitive, params, no_effects, traceback

@@ -26,7 +26,7 @@ from jaxlite.core.tree import tree_flatten, tree_leaves
 from jaxlite.core.values import aval_of
 from jaxlite.interpreters import effects
 from jaxlite.interpreters.batching import Axis, bring_to_front, move
-from jaxlite.interpreters.execution import default_device
+from jaxlite.interpreters.placement import default_device
 from jaxlite.lax import shaping, slicing
 from jaxlite.lax.control_flow import scan
 from lowering import platforms, xla

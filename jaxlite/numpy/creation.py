@@ -15,7 +15,7 @@ from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_leaves
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
-from jaxlite.interpreters import execution
+from jaxlite.interpreters import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, scalar
 from lowering import xla
@@ -154,8 +154,8 @@ def _place(object: Any, dtype: Any, copy: bool, device: Any) -> Any:
         object = np.asarray(object, target.dtype)
     if not is_eager():
         return shaping.convert_element_type_p.bind(object, new_dtype=target.dtype, weak_type=weak)
-    where = execution.as_device(device) if device is not None else None
-    return arrays.put_array(object, where or execution.default_device(), where is not None, copy=True, aval=target)
+    where = placement.as_device(device) if device is not None else None
+    return arrays.put_array(object, where or placement.default_device(), where is not None, copy=True, aval=target)
 
 
 def copy(a: Any, order: Any = None) -> Any:
@@ -242,7 +242,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     """An array over the memory of another library's array; copied where the memory is not aligned."""
     if not hasattr(x, "__dlpack__"):
         raise TypeError("The array passed to from_dlpack must have __dlpack__ and __dlpack_device__ methods.")
-    where = execution.as_device(device) if device is not None else execution.default_device()
+    where = placement.as_device(device) if device is not None else placement.default_device()
     if x.__dlpack_device__()[0] not in (1, 2):
         raise ValueError(f"from_dlpack: the array lives on a device of DLPack type {x.__dlpack_device__()[0]}; only CPU "
                          "and CUDA memory can be taken over")
@@ -293,7 +293,7 @@ def device_put(x: Any, device: Any) -> Any:
     """An array on a device, committed to it; under a trace, the array itself."""
     if isinstance(x, Tracer) or not is_eager():
         return as_array(x)
-    return arrays.put_array(x, execution.as_device(device), True)
+    return arrays.put_array(x, placement.as_device(device), True)
 
 
 # --- from nothing ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path
 from jaxlite.core.values import ArrayImpl, aval_of
-from jaxlite.interpreters import execution
+from jaxlite.interpreters import placement
 from jaxlite.interpreters.jit import PerFunction, argument_names, clear_hooks, flatten_outputs
 from jaxlite.interpreters.staging import StagingTrace, trace_to_jaxpr
 from jaxlite.lax.shaping import convert
@@ -133,7 +133,7 @@ def as_result(value: Any) -> Any:
     trace = state.trace
     if isinstance(trace, StagingTrace):
         return trace.lift(value) if np.ndim(value) else value  # the same constant of the program as the operand
-    return arrays.put_array(value, execution.default_device(), False)
+    return arrays.put_array(value, placement.default_device(), False)
 
 
 # --- jaxprs ------------------------------------------------------------------------------------------

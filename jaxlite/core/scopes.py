@@ -1,0 +1,97 @@
+"""Named scopes: names that operations carry, beside their source line, into the compiled program.
+
+What runs in a scope is recorded as ever; only where an equation came from (`source.here`) says the names as well. They
+come out in the locations of the StableHLO and, from there, in XLA's profiles and dumps as the beginning of `op_name`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ContextDecorator
+from functools import wraps
+from typing import Any
+
+from jaxlite.core import source
+from jaxlite.core.tracing import state
+
+
+class Scoped:
+    """A traceback handle and the names of the scopes around it, outermost first."""
+
+    __slots__ = ("traceback", "names")
+
+    def __init__(self, traceback: Any, names: tuple[str, ...]):
+        self.traceback, self.names = traceback, names
+
+    @property
+    def frames(self) -> Any:
+        return self.traceback.frames
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scoped) and (self.traceback, self.names) == (other.traceback, other.names)
+
+    def __hash__(self) -> int:
+        return hash((self.traceback, self.names))
+
+
+_lock = threading.Lock()
+_open = 0  # scopes, of all threads
+
+
+def _scoped_traceback() -> Any:
+    traceback = source.current_traceback()
+    return Scoped(traceback, state.scopes) if state.scopes and traceback is not None else traceback
+
+
+def _count(change: int) -> None:
+    """Equations ask for names only while somebody has scopes: most programs have none."""
+    global _open
+    with _lock:
+        _open += change
+        source.here = _scoped_traceback if _open else source.current_traceback
+
+
+class named_scope(ContextDecorator):
+    """A name for the operations of a `with` block or, as a decorator, of a function.
+
+    It shows in lowered programs, in dumps and in profiles, and changes nothing else. Scopes nest: the names are joined by
+    slashes. Gradients are named as what they are the gradients of; a function under `jit` keeps its own names alone,
+    whoever calls it.
+
+    Args:
+      name: a string.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> def f(x):
+    ...     with jaxlite.named_scope("angle"):
+    ...         return jnp.sin(x)
+    >>> "angle/sin" in jaxlite.jit(f).lower(1.0).as_text(debug_info=True)
+    True
+    """
+
+    def __init__(self, name: str):
+        if not isinstance(name, str):
+            raise TypeError(f"named_scope: name must be a string, got {name!r}")
+        self.name = name
+
+    def __enter__(self) -> named_scope:
+        state.scopes += (self.name,)
+        _count(1)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        _count(-1)
+        state.scopes = state.scopes[:-1]
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """A function whose operations are in a `named_scope`, by default of the function's name."""
+    name = source.function_name(fun) if name is None else name
+
+    @wraps(fun)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        with named_scope(name):
+            return fun(*args, **kwargs)
+
+    return named

@@ -204,13 +204,6 @@ def test_cumulative_complex(name, rng):
         np.testing.assert_allclose(got, CUMULATIVE[name](x), rtol=1e-5)
 
 
-@pytest.mark.parametrize("name, shape, axis", [
-    ("cumsum", (40001,), 0), ("cummax", (40001,), 0), ("cumlogsumexp", (40001,), 0), ("cumsum", (2, 33000), 1),
-    ("cumsum", (33000, 2), 0)])
-def test_cumulative_over_long_axes(name, shape, axis, rng):
-    check_cumulative(name, rng.normal(size=shape).astype(f32), axis, 1e-5)
-
-
 def test_cumulative_operations_inside_a_loop(rng):
     x = rng.normal(size=(5, 40)).astype(f32)
     got = jaxlite.jit(lambda x: lax.fori_loop(0, 3, lambda i, x: lax.cumsum(x, 1), x))(x)
@@ -221,6 +214,15 @@ def test_running_totals_of_narrow_floats_do_not_stall():
     ones = np.ones(1000, bfloat16)  # a bfloat16 total would stay at 256
     assert float(np.asarray(lax.cumsum(ones))[-1]) == 1000
     assert float(np.asarray(lax.cumsum(np.full(3000, 0.1, np.float16)))[-1]) == pytest.approx(300, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cummax"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn"])
+def test_loops_over_narrow_floats_are_on_wider_arrays(name, dtype):
+    # XLA:CPU widens a narrow array in every turn of a loop that writes to it, which makes the time quadratic.
+    text = jaxlite.jit(getattr(lax, name)).lower(jaxlite.ShapeDtypeStruct((100,), dtype)).as_text()
+    writes = [line for line in text.splitlines() if "dynamic_update_slice" in line]
+    assert writes and not any(narrow in line for line in writes for narrow in ("bf16", "f8"))
 
 
 def test_cumulative_special_values():

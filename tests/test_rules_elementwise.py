@@ -176,6 +176,22 @@ def test_derivative_of_abs_at_complex_zero_is_finite():
         np.testing.assert_allclose(jaxlite.grad(lax.abs)(np.complex64(x)), np.complex64(expected), rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_abs_of_complex_numbers_of_all_magnitudes(dtype, rng):
+    limits = np.finfo(dtype)
+    with jaxlite.enable_x64():
+        magnitudes = 2.0 ** rng.uniform(limits.minexp + 1, limits.maxexp - 1, 2000)
+        ratios = 2.0 ** rng.uniform(-30, 0, 2000)
+        parts = np.stack([magnitudes, magnitudes * ratios]).astype(limits.dtype)
+        parts[abs(parts) < limits.tiny] = 0  # XLA takes subnormal numbers for zeros
+        x = (rng.permuted(parts, axis=0) * [[1], [-1j]]).sum(0).astype(dtype)
+        np.testing.assert_allclose(lax.abs(x), np.hypot(*parts.astype(np.longdouble)), rtol=1.5 * limits.eps)
+        edges = [0, -0.0, 1, limits.max, np.inf, -np.inf, np.nan]
+        x = np.array([complex(a, b) for a in edges for b in edges], dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.testing.assert_allclose(lax.abs(x), np.hypot(x.real, x.imag), rtol=2 * limits.eps)
+
+
 def test_select_n_derivative_goes_to_the_case_chosen():
     for which in (np.bool_(True), np.array([True, False]), np.array([2, 0], np.int32)):
         cases = [np.float32([1, 2])] * (2 if np.asarray(which).dtype == bool else 3)

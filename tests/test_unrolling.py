@@ -1,5 +1,6 @@
 """LLVM's unrolling of loops on the CPU: which programs keep it, and that the others are compiled without."""
 
+import functools
 import json
 from collections import Counter
 
@@ -17,6 +18,8 @@ from lowering.passes import unrolling
 pytestmark = pytest.mark.usefixtures("uncached")
 
 X = np.linspace(-1, 1, 4096, dtype=np.float32).reshape(1024, 4)
+WIDE = np.ones((128, 32), np.float32)
+LARGE = np.ones(65536, np.float32)
 CUBES = np.ones((16, 64, 64), np.float32)
 IMAGES = np.ones((2, 4, 16, 16), np.float32)
 
@@ -35,6 +38,12 @@ def repeat(f):
     (lambda x: jnp.sum(x.astype(np.int32), axis=1), X),
     (lambda x: jnp.prod(x, axis=1), X),
     (lambda x: jnp.prod(x.T, axis=0), X),
+    (lambda x: jnp.prod(x, axis=0), X),
+    (lambda x: jnp.any(x > 0, axis=(0, 1), keepdims=True), CUBES),
+    (repeat(lambda c: c + jnp.sum(c, axis=0)), X[:300]),
+    (lambda x: jnp.argmax(x, axis=1), WIDE),
+    (jnp.isnan, LARGE),
+    (lambda x: jnp.sin(x.astype(np.float32)), LARGE.astype(np.uint8)),
     (lambda x: jnp.argmin(x, axis=1), X),
     (jax.jit(lambda x: lax.cond(x[0, 0] > 0, lambda x: jnp.prod(x, axis=1), lambda x: x[:, 0], x)), X),
     (lambda x: lax.reduce(x, np.float32(0), lambda a, b: a + 0.5 * b, (1,)), X),
@@ -47,8 +56,9 @@ def repeat(f):
     (convolve, np.ones((2, 4, 96, 96), np.float32)),
     (lambda x: x.swapaxes(1, 2), CUBES),
     (repeat(lambda c: jnp.sin(c).swapaxes(1, 2)), CUBES[:2]),
-], ids=["all", "integers", "prod", "prod of columns", "argmin", "in a branch", "reduce", "window", "cummax", "scan", "dilated",
-        "half", "many", "features first", "turned", "turned in a loop"])
+], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
+        "argmax of longer rows", "to bytes", "from bytes", "argmin", "in a branch", "reduce", "window", "cummax", "scan",
+        "dilated", "half", "many", "features first", "turned", "turned in a loop"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 
@@ -57,15 +67,20 @@ def test_programs_that_gain_from_unrolling(f, x):
     (jnp.sin, X),
     (lambda x: jax.nn.softmax(x), X),  # the library's reductions
     (lambda x: jax.nn.softmax(x), X[:500]),
-    (lambda x: jnp.prod(x, axis=0), X),  # long rows
+    (lambda x: jnp.prod(x, axis=1), WIDE),  # long rows
+    (lambda x: jnp.prod(x, axis=0), X.reshape(-1, 1)),
     (lambda x: jnp.prod(x, axis=1), X[:100]),  # no time either way
+    (repeat(lambda c: c + jnp.sum(c, axis=1, keepdims=True)), WIDE[:20]),
+    (lambda x: jnp.isnan(x), X),
+    (lambda x: jnp.isnan(functools.reduce(lambda c, _: jnp.sin(c), range(9), x)), LARGE),
     (lambda x: jnp.count_nonzero(x), X.reshape(-1)),
     (repeat(lambda c: jnp.sin(c) @ c[:4]), X[:20]),
     (convolve, IMAGES),
     (lambda x: x.swapaxes(1, 2), CUBES[:2]),
     (lambda x: x.swapaxes(0, 1), CUBES),
     (lambda x: x.T, np.ones((512, 512), np.float32)),
-], ids=["none", "library", "small", "long", "few", "all of them", "scan", "convolution", "turned once",
+], ids=["none", "library", "small", "long", "one column", "few", "long, in a scan", "few bytes", "bytes, among others",
+        "all of them", "scan", "convolution", "turned once",
         "rows stay", "turned, long"])
 def test_other_programs_do_not(f, x):
     assert not unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)

@@ -307,9 +307,11 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     fraction = lax.bitwise_or(lax.bitwise_or(sign, number((bias - 1) << mantissa_bits)), mantissa)
     plain = lax.bitwise_or(is_zero, lax.eq(field, number(exponent_mask)))
     exponent = lax.convert_element_type(where_same(plain, number(0), exponent), np.int32)
-    # The scaling is exact and has a derivative, but subnormal numbers count as 0 in arithmetic.
-    mantissa = where_same(plain, x, where_same(subnormal, lax.bitcast_convert_type(fraction, dtype_of(x)),
-                                               ldexp(x, lax.neg(exponent))))
+    # The scaling is exact and has a derivative, but subnormal numbers count as 0 in arithmetic. In two steps it reaches far
+    # enough: the exponent of a normal number is hardly larger than its negative may be.
+    half = lax.shift_right_arithmetic(exponent, _strong(1, exponent))
+    scaled = _scaled(x, lax.neg(half), lax.sub(half, exponent))
+    mantissa = where_same(plain, x, where_same(subnormal, lax.bitcast_convert_type(fraction, dtype_of(x)), scaled))
     return mantissa, exponent
 
 
@@ -321,17 +323,22 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     if kinds[0] == "c" or kinds[1] not in "biu":
         raise ValueError(f"ldexp not supported for input types {(dtype_of(x1), dtype_of(x2))}")
     (x,) = promote_inexact("ldexp", x1)
-    dtype = dtype_of(x)
-    _, mantissa_bits, bias = _float_layout(dtype)
+    _, _, bias = _float_layout(dtype_of(x))
     x, shift = promote_ranks("ldexp", x, lax.convert_element_type(x2, np.int32))
-    # Powers of two made from their bits, three of them so that they reach from the least to the greatest float.
+    # Three powers of two reach from the least to the greatest float.
     limit = _strong(3 * (bias - 2), shift)
     shift = lax.max(lax.min(shift, limit), -limit)
     third = lax.div(shift, _strong(3, shift))
-    rest = lax.sub(shift, lax.add(third, third))
+    return _scaled(x, lax.sub(shift, lax.add(third, third)), third, third)
+
+
+def _scaled(x: Any, *exponents: Any) -> Any:
+    """x times powers of two, which are made from their bits: normal floats, by their int32 exponents."""
+    dtype = dtype_of(x)
+    _, mantissa_bits, bias = _float_layout(dtype)
     bits = np.dtype(f"int{dtypes.itemsize_bits(dtype)}")
-    for exponent in (rest, third, third):
-        field = lax.convert_element_type(lax.add(exponent, _strong(bias, shift)), bits)
+    for exponent in exponents:
+        field = lax.convert_element_type(lax.add(exponent, _strong(bias, exponent)), bits)
         x = lax.mul(x, lax.bitcast_convert_type(lax.shift_left(field, bits.type(mantissa_bits)), dtype))
     return x
 

@@ -2,10 +2,12 @@
 
 XLA asks it to, and it does so to every loop of few turns: a fifth of what a compile takes, a third where arrays are
 small. The code gains from it where a short loop is in another. A reduction over few elements is a loop in the loop over its
-results, and only once it is unrolled is the outer one vectorized. Library reductions have no such loops, and the small ones
-that the library leaves to XLA count only where there are many. Transposes gain where short rows are turned, those before and
-after a convolution too. Other code runs as fast without, or faster: what XLA compiles in one piece, such as a small scan,
-outgrows the processor's caches when it is unrolled.
+results, and only once it is unrolled is the outer one vectorized; so it is with a reduction across rows, of any length. Along
+rows of sixteen elements and more it is the inner loop that is vectorized, unless it is unrolled. Library reductions have no
+such loops, and the small ones that the library leaves to XLA count only where there are many. Transposes gain where short rows
+are turned, those before and after a convolution too, and so does what does little but read or write many bytes. Other code
+runs as fast without, or faster: what XLA compiles in one piece, such as a small scan, outgrows the processor's caches when it
+is unrolled.
 docs/fusion.md has the measurements.
 """
 
@@ -18,23 +20,28 @@ from lowering.passes.fusion import LIBRARY_REDUCTION, bodies, call_body
 
 _IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _OTHERS = frozenset("reduce_prod reduce_and reduce_or reduce_xor argmax argmin reduce".split())
+_PICKS = ("argmax", "argmin", "reduce")  # of several values at a time, which LLVM does not vectorize
 _WINDOWS = frozenset("reduce_window select_and_scatter select_and_gather_add cummax cummin cumlogsumexp".split())
 _WINDOW_FAMILIES = ("reduce_window_", "select_and_scatter_")
 _LOOPS = ("while", "scan")
 _SHORT, _TINY = 64, 4  # turns of a loop that LLVM unrolls; that are hardly a loop
+_SHORT_ROW, _SHORT_PICK = 8, 32  # elements of a row, as long as which reducing it is faster unrolled
 _FEW, _MANY = 1024, 8192  # elements that are reduced in no time either way, if it happens once; that are not
 _LARGE = 65536  # elements that take a while to be moved
+_FEW_EQUATIONS = 8  # of a program that may be a single kernel
 
 
 def gains(jaxpr: Any) -> bool:
     """Whether a program, or a program in its equations, runs faster if LLVM unrolls loops."""
+    if len(jaxpr.eqns) <= _FEW_EQUATIONS and any(map(_is_of_bytes, [*jaxpr.invars, *jaxpr.outvars])):
+        return True
     in_tiny_rows = 0
     for eqn, in_loop in _equations(jaxpr, False, set()):
         if any(gains_in(eqn, in_loop) for gains_in in (_is_short_reduction, _is_slow_convolution, _turns_short_rows)):
             return True
         # A reduction that is too small for the library takes little time; a program can be made of such.
         if not in_loop and eqn.primitive.name in _IN_LIBRARY and eqn.invars[0].aval.size < LIBRARY_REDUCTION and (
-                _has_rows(eqn, _TINY)):
+                _has_tiny_rows(eqn)):
             in_tiny_rows += eqn.invars[0].aval.size
             if in_tiny_rows > _MANY:
                 return True
@@ -65,7 +72,13 @@ def _is_short_reduction(eqn: Any, in_loop: bool) -> bool:
         return False
     if not in_loop and aval.size <= _FEW:
         return False
-    return is_window or _has_rows(eqn, _SHORT)
+    if is_window:
+        return True
+    axes = _reduced(eqn)
+    last = max((axis for axis, extent in enumerate(aval.shape) if extent > 1), default=0)
+    if last not in axes:
+        return any(aval.shape[axis] > 1 for axis in axes)
+    return 1 < aval.shape[last] <= (_SHORT_PICK if name in _PICKS else _SHORT_ROW)
 
 
 def _is_slow_convolution(eqn: Any, in_loop: bool) -> bool:
@@ -89,7 +102,17 @@ def _turns_short_rows(eqn: Any, in_loop: bool) -> bool:
     return min(aval.shape[-1], aval.shape[last[0]]) <= _SHORT
 
 
-def _has_rows(eqn: Any, longest: int) -> bool:
-    """Whether it reduces along an axis of two to so many elements."""
-    shape, params = eqn.invars[0].aval.shape, eqn.params
-    return any(1 < shape[axis] <= longest for axis in params.get("axes", params.get("dimensions")))
+def _has_tiny_rows(eqn: Any) -> bool:
+    """Whether it reduces along an axis of two to four elements."""
+    return any(1 < eqn.invars[0].aval.shape[axis] <= _TINY for axis in _reduced(eqn))
+
+
+def _reduced(eqn: Any) -> Any:
+    """The axes along which it reduces."""
+    return eqn.params.get("axes", eqn.params.get("dimensions"))
+
+
+def _is_of_bytes(atom: Any) -> bool:
+    """Whether a program's parameter or result is a large array of elements of a byte."""
+    dtype = getattr(atom.aval, "dtype", None)
+    return getattr(dtype, "itemsize", 0) == 1 and atom.aval.size >= _LARGE

@@ -11,6 +11,7 @@ import numpy as np
 from lowering.module import LoweringError, is_ordered, physical
 from lowering.rules import lowers
 
+_INTEGERS = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16)}
 _i32 = np.dtype(np.int32)
 _i64 = np.dtype(np.int64)
 _GPUS = ("cuda", "rocm", "gpu")
@@ -129,7 +130,7 @@ class _Scan:
         rest = self.length - self.looped
         ys: list[Any] = []
         if self.looped or not self.length:
-            ys = [ctx.constant(0, dtype, (self.length, *shape)) for shape, dtype in self.y_types]
+            ys = [ctx.constant(0, _kept(ctx, dtype), (self.length, *shape)) for shape, dtype in self.y_types]
         if self.looped:
             carry, ys = self.loop(ctx, carry, ys)
         if rest:
@@ -142,11 +143,14 @@ class _Scan:
                 ys = [self.put(ctx, y, chunk, at, *kind)
                       for y, chunk, kind in zip(ys, chunks, self.y_types, strict=True)]
             else:
-                ys = chunks
-        return [*carry, *ys]
+                return [*carry, *chunks]
+        return [*carry, *(_recast(ctx, y, (self.length, *shape), _kept(ctx, dtype), dtype)
+                          for y, (shape, dtype) in zip(ys, self.y_types, strict=True))]
 
     def loop(self, ctx: Any, carry: list[Any], ys: list[Any]) -> tuple[list[Any], list[Any]]:
         ordered = is_ordered(self.jaxpr)
+        whole = [_recast(ctx, x, (self.length, *shape), dtype, _kept(ctx, dtype))
+                 for x, (shape, dtype) in zip(self.xs, self.x_types, strict=True)]
         state = [ctx.constant(0, self.index_dtype), *carry, *ys]
         if ordered:
             state.append(ctx.token)
@@ -166,7 +170,7 @@ class _Scan:
         if self.reverse:
             last = body.constant(self.length - self.unroll, self.index_dtype)
             start = body.value("stablehlo.subtract", [last, index], (), self.index_dtype)
-        xs = [self.get(body, x, start, *kind) for x, kind in zip(self.xs, self.x_types, strict=True)]
+        xs = [self.get(body, x, start, *kind) for x, kind in zip(whole, self.x_types, strict=True)]
         carry, chunks = self.steps(body, carry, xs, self.unroll)
         ys = [self.put(body, y, chunk, start, *kind) for y, chunk, kind in zip(ys, chunks, self.y_types, strict=True)]
         step = body.constant(self.unroll, self.index_dtype)
@@ -211,12 +215,28 @@ class _Scan:
 
     def get(self, ctx: Any, x: Any, start: Any, shape: Sequence[int], dtype: Any) -> Any:
         zeros = [ctx.constant(0, self.index_dtype)] * len(shape)
-        sizes = (self.unroll, *shape)
-        return ctx.value("stablehlo.dynamic_slice", [x, start, *zeros], sizes, dtype, slice_sizes=ctx.i64s(sizes))
+        sizes, kept = (self.unroll, *shape), _kept(ctx, dtype)
+        chunk = ctx.value("stablehlo.dynamic_slice", [x, start, *zeros], sizes, kept, slice_sizes=ctx.i64s(sizes))
+        return _recast(ctx, chunk, sizes, kept, dtype)
 
     def put(self, ctx: Any, y: Any, chunk: Any, start: Any, shape: Sequence[int], dtype: Any) -> Any:
-        zeros = [ctx.constant(0, self.index_dtype)] * len(shape)
-        return ctx.value("stablehlo.dynamic_update_slice", [y, chunk, start, *zeros], (self.length, *shape), dtype)
+        zeros, kept = [ctx.constant(0, self.index_dtype)] * len(shape), _kept(ctx, dtype)
+        chunk = _recast(ctx, chunk, chunk.type.shape, dtype, kept)
+        return ctx.value("stablehlo.dynamic_update_slice", [y, chunk, start, *zeros], (self.length, *shape), kept)
+
+
+def _kept(ctx: Any, dtype: Any) -> Any:
+    """The dtype in which a loop keeps arrays that it reads or writes a row of in each turn.
+
+    XLA:CPU has no float8, and that of jaxlib 0.10 no bfloat16 either: it widens all of such an array in every turn. Integers
+    it leaves alone.
+    """
+    return _INTEGERS[dtype.itemsize] if ctx.platform == "cpu" and dtype.name.startswith(("bfloat16", "float8")) else dtype
+
+
+def _recast(ctx: Any, x: Any, shape: Sequence[int], dtype: Any, to: Any) -> Any:
+    """The same bits as elements of another dtype."""
+    return x if dtype == to else ctx.value("stablehlo.bitcast_convert", [x], shape, to)
 
 
 # --- solvers -----------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ def broadcast_operands(ctx: Any, operands: Sequence[Any]) -> list[Any]:
 
 for _primitive, _operation in {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "rem": "remainder",
-    "neg": "negate", "abs": "abs",
+    "neg": "negate",
     "floor": "floor", "ceil": "ceil", "is_finite": "is_finite", "nextafter": "chlo.next_after",
     "exp": "exponential", "expm1": "exponential_minus_one", "log": "log", "log1p": "log_plus_one",
     "logistic": "logistic", "sqrt": "sqrt", "rsqrt": "rsqrt", "cbrt": "cbrt",
@@ -66,6 +66,39 @@ for _direction in ("eq", "ne", "ge", "gt", "le", "lt"):
     _comparison(_direction, _direction.upper())
 for _direction in ("eq", "le", "lt"):
     _comparison(f"{_direction}_to", _direction.upper(), "TOTALORDER")
+
+
+# By the dtype of the parts: the magnitudes whose squares are numbers, and powers of two that bring smaller and larger ones
+# among them.
+_SQUARABLE = {"float32": (2.0**-50, 2.0**63, 2.0**100, 2.0**-75), "float64": (2.0**-450, 2.0**500, 2.0**600, 2.0**-600)}
+
+
+@lowers("abs")
+def _abs(ctx: Any, x: Any) -> Any:
+    if ctx.avals_in[0].dtype.kind != "c" or ctx.platform != "cpu":
+        return ctx.emit1("stablehlo.abs", x)
+    # The root of the sum of squares: XLA:CPU would divide, to the same end, and take twice as long.
+    shape, dtype = ctx.aval_out.shape, ctx.aval_out.dtype
+    least, most, up, down = _SQUARABLE[dtype.name]
+
+    def emit(name: str, *operands: Any, to: Any = dtype) -> Any:
+        return ctx.value(f"stablehlo.{name}", operands, shape, to)
+
+    def number(value: float) -> Any:
+        return ctx.constant(value, dtype, shape)
+
+    parts = [emit("abs", emit(part, x)) for part in ("real", "imag")]
+    greater = emit("maximum", *parts)
+    is_small, is_large = ctx.compare(greater, number(least), "LT"), ctx.compare(greater, number(most), "GE")
+
+    def factor(small: float, large: float) -> Any:
+        return emit("select", is_large, number(large), emit("select", is_small, number(small), number(1.0)))
+
+    scale = factor(up, down)
+    scaled = [emit("multiply", part, scale) for part in parts]
+    root = emit("sqrt", emit("add", *(emit("multiply", part, part) for part in scaled)))
+    is_infinite = emit("or", *(ctx.compare(part, number(np.inf), "EQ") for part in parts), to=np.dtype(bool))
+    return emit("select", is_infinite, number(np.inf), emit("multiply", root, factor(1 / up, 1 / down)))
 
 
 @lowers("sign")

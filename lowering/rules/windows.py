@@ -141,23 +141,17 @@ def _monoid_combine(monoid: str) -> Combine:
     return lambda ctx, x, y, shape, dtype: combine(ctx, monoid, x, y, shape, dtype)
 
 
-_WIDER = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
+def _working_dtype(dtype: Any) -> Any:
+    """The dtype that a loop's array has. XLA:CPU widens arrays of narrow floats before a loop writes to one, in every turn."""
+    return np.dtype(np.float32) if dtype.name.startswith(("float", "bfloat")) and dtype.itemsize < 4 else dtype
 
 
-def _accumulator(name: str, dtype: Any) -> Any:
-    """The dtype of running totals. A wider one costs a loop nothing and keeps long sums exact; products and
-    log-sum-exps lose little by rounding, unless the dtype is narrow."""
-    if name == "cumsum" or dtype.name in ("float16", "bfloat16") and name in ("cumprod", "cumlogsumexp"):
-        return np.dtype(_WIDER.get(dtype.name, dtype))
-    return dtype
+_WIDER = {"float32": np.float64, "complex64": np.complex128}
 
 
 # XLA:CPU compiles a loop of small slices to one kernel, in a fraction of the time that its rewrite of a long window
 # takes, and it runs faster too. A window of a few elements is one plain loop nest, better yet over many rows.
 _SHORT_AXIS = 16
-_LONG_AXIS = 1 << 15  # from here on, where there are few rows, it pays to cut the axis into more rows
-_FEW_ROWS = 16
-_CUTS = 32
 
 
 def _cumulative(name: str, monoid: str, combination: Combine) -> None:
@@ -171,14 +165,16 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
         start = identity(monoid, dtype)
         if ctx.platform != "cpu" or (size <= _SHORT_AXIS and rows > 1):
             return _by_window(ctx, x, aval, axis, reverse, combination, start)
-        wide = _accumulator(name, dtype)
-        scan = _by_rows if size >= _LONG_AXIS and rows <= _FEW_ROWS else _by_loop
-        return scan(ctx, x, shape, dtype, axis, reverse, combination, start, wide)[0]
+        working = _working_dtype(dtype)
+        # A wider running sum costs the loop nothing and keeps long sums exact; other totals lose little by rounding.
+        wide = np.dtype(_WIDER.get(dtype.name, working)) if name == "cumsum" else working
+        totals = _by_loop(ctx, _cast(ctx, x, shape, dtype, working), shape, working, axis, reverse, combination, start, wide)
+        return _cast(ctx, totals, shape, working, dtype)
 
 
 def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, axis: int, reverse: bool, combination: Combine,
-             start: Any, wide: Any) -> tuple[Any, Any]:
-    """Element after element, in place: the running totals, and the last of them in the accumulator's dtype."""
+             start: Any, wide: Any) -> Any:
+    """The running totals, element after element, in place, with a total of the dtype `wide`."""
     i32, size = np.dtype(np.int32), shape[axis]
     slice_shape = tuple(1 if dimension == axis else extent for dimension, extent in enumerate(shape))
     operands = [ctx.constant(0, i32), ctx.constant(start.astype(wide), wide, slice_shape), x]
@@ -201,33 +197,11 @@ def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, axis: int, re
                         [values, _cast(body, total, slice_shape, wide, dtype), *where], shape, dtype)
     counter = body.value("stablehlo.add", [counter, body.constant(1, i32)], (), i32)
     body.op("stablehlo.return", [counter, total, values], [])
-    return loop.results[2], loop.results[1]
+    return loop.results[2]
 
 
 def _cast(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, to: Any) -> Any:
     return x if dtype == to else ctx.convert(x, shape, to)
-
-
-def _by_rows(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, axis: int, reverse: bool, combination: Combine,
-             start: Any, wide: Any) -> tuple[Any, Any]:
-    """Cut a long axis into rows, run over all of them at once, then add to each row the total of those before."""
-    before, size, after = shape[:axis], shape[axis], shape[axis + 1:]
-    length = -(-size // _CUTS)
-    missing = _CUTS * length - size
-    padding = [(0, missing) if dimension == axis else (0, 0) for dimension in range(len(shape))]
-    x = _pad(ctx, x, ctx.constant(start, dtype), shape, padding, dtype)
-    rows = (*before, _CUTS, length, *after)
-    x = ctx.value("stablehlo.reshape", [x], rows, dtype)
-    values, totals = _by_loop(ctx, x, rows, dtype, axis + 1, reverse, combination, start, wide)
-    last = (*before, _CUTS, 1, *after)
-    totals, total = _by_loop(ctx, totals, last, wide, axis, reverse, combination, start.astype(wide), wide)
-    shift = [((-1, 1) if reverse else (1, -1)) if dimension == axis else (0, 0) for dimension in range(len(last))]
-    offsets = _pad(ctx, totals, ctx.constant(start.astype(wide), wide), last, shift, wide)
-    offsets = ctx.broadcast(offsets, last, rows, wide)
-    values = combination(ctx, offsets, _cast(ctx, values, rows, dtype, wide), rows, wide)
-    padded = (*before, _CUTS * length, *after)
-    values = ctx.value("stablehlo.reshape", [_cast(ctx, values, rows, wide, dtype)], padded, dtype)
-    return _pad(ctx, values, ctx.constant(start, dtype), padded, padding, dtype, -1), total
 
 
 def _by_window(ctx: Any, x: Any, aval: Any, axis: int, reverse: bool, combination: Combine, start: Any) -> Any:

@@ -21,6 +21,8 @@ from jaxlite.numpy.api import api, check_arrays
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 from jaxlite.scipy.special.gammas import digamma
 
+_TOGETHER = 8  # terms that are computed in one pass over an array
+
 
 def total(count: int, term: Callable[[Any, Any], tuple[Any, Any]], first: Any) -> Any:
     """The sum of `count` terms: `term(k, carry)` gives (term, next carry), for k = 1, 2, ..."""
@@ -30,7 +32,7 @@ def total(count: int, term: Callable[[Any, Any], tuple[Any, Any]], first: Any) -
         value, carry = term((k + 1).astype(jnp.real(result).dtype), carry)
         return carry, result + value
 
-    return lax.fori_loop(0, count, step, (first, jnp.zeros_like(first)))[1]
+    return lax.fori_loop(0, count, step, (first, jnp.zeros_like(first)), unroll=_TOGETHER)[1]
 
 
 # --- exponential integrals ---------------------------------------------------------------------------
@@ -38,13 +40,13 @@ def total(count: int, term: Callable[[Any, Any], tuple[Any, Any]], first: Any) -
 
 def _fraction(n: Any, x: Any) -> Any:
     """exp(x) E_n(x) for x > 1, by the even part of its continued fraction (DLMF 8.19.17), from the end."""
-    count = 90
+    count = 88
 
     def step(k: Any, value: Any) -> Any:
         j = (count - k).astype(jnp.real(x).dtype)
         return x + n + 2 * (j - 1) - j * (n + j - 1) / value
 
-    return 1 / lax.fori_loop(0, count, step, x + n + 2.0 * count)
+    return 1 / lax.fori_loop(0, count, step, x + n + 2.0 * count, unroll=_TOGETHER)
 
 
 @custom_jvp
@@ -78,7 +80,7 @@ def _expi(x: Any) -> Any:
         120, lambda k, power: (power * middle / (k * k), power * middle / k), jnp.ones_like(middle))
     large = jnp.where(is_large & ~jnp.isinf(x), x, 50)
     # DLMF 6.12.2: these terms decrease up to the 40th.
-    far = jnp.exp(large) / large * (1 + total(38, lambda k, term: (term * k / large,) * 2, jnp.ones_like(large)))
+    far = jnp.exp(large) / large * (1 + total(40, lambda k, term: (term * k / large,) * 2, jnp.ones_like(large)))
     far = jnp.where(jnp.isinf(x), jnp.inf, far)
     negative = jnp.where(is_positive | jnp.isnan(x), 1, -x)
     value = jnp.where(is_positive, jnp.where(is_large, far, series), -_exp1(negative))

@@ -43,6 +43,9 @@ def repeat(f):
     (repeat(lambda c: c + jnp.sum(c, axis=0)), X[:300]),
     (lambda x: jnp.argmax(x, axis=1), WIDE),
     (jnp.isnan, LARGE),
+    (jnp.transpose, LARGE.reshape(256, 256)),
+    (lambda x: jnp.kron(x, x), LARGE[:256].reshape(16, 16)),
+    (lambda x: jnp.tile(x, (4, 4)), LARGE[:4096].reshape(64, 64)),
     (lambda x: jnp.sin(x.astype(np.float32)), LARGE.astype(np.uint8)),
     (lambda x: jnp.argmin(x, axis=1), X),
     (jax.jit(lambda x: lax.cond(x[0, 0] > 0, lambda x: jnp.prod(x, axis=1), lambda x: x[:, 0], x)), X),
@@ -57,8 +60,8 @@ def repeat(f):
     (lambda x: x.swapaxes(1, 2), CUBES),
     (repeat(lambda c: jnp.sin(c).swapaxes(1, 2)), CUBES[:2]),
 ], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
-        "argmax of longer rows", "to bytes", "from bytes", "argmin", "in a branch", "reduce", "window", "cummax", "scan",
-        "dilated", "half", "many", "features first", "turned", "turned in a loop"])
+        "argmax of longer rows", "to bytes", "matrix turned", "other rows", "tiles", "from bytes", "argmin", "in a branch",
+        "reduce", "window", "cummax", "scan", "dilated", "half", "many", "features first", "turned", "turned in a loop"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 
@@ -78,10 +81,11 @@ def test_programs_that_gain_from_unrolling(f, x):
     (convolve, IMAGES),
     (lambda x: x.swapaxes(1, 2), CUBES[:2]),
     (lambda x: x.swapaxes(0, 1), CUBES),
-    (lambda x: x.T, np.ones((512, 512), np.float32)),
+    (lambda x: functools.reduce(lambda c, _: jnp.sin(c), range(9), x.T), np.ones((512, 512), np.float32)),
+    (lambda x: x.reshape(256, 16, 16) * x[:16, None], LARGE),
 ], ids=["none", "library", "small", "long", "one column", "few", "long, in a scan", "few bytes", "bytes, among others",
         "all of them", "scan", "convolution", "turned once",
-        "rows stay", "turned, long"])
+        "rows stay", "turned, long", "an argument in other rows"])
 def test_other_programs_do_not(f, x):
     assert not unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 

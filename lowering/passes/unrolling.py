@@ -5,9 +5,9 @@ small. The code gains from it where a short loop is in another. A reduction over
 results, and only once it is unrolled is the outer one vectorized; so it is with a reduction across rows, of any length. Along
 rows of sixteen elements and more it is the inner loop that is vectorized, unless it is unrolled. Library reductions have no
 such loops, and the small ones that the library leaves to XLA count only where there are many. Transposes gain where short rows
-are turned, those before and after a convolution too, and so does what does little but read or write many bytes. Other code
-runs as fast without, or faster: what XLA compiles in one piece, such as a small scan, outgrows the processor's caches when it
-is unrolled.
+are turned, those before and after a convolution too, and so does what does little but read or write many bytes, or elements
+in another order. Other code runs as fast without, or faster: what XLA compiles in one piece, such as a small scan, outgrows
+the processor's caches when it is unrolled.
 docs/fusion.md has the measurements.
 """
 
@@ -33,8 +33,10 @@ _FEW_EQUATIONS = 8  # of a program that may be a single kernel
 
 def gains(jaxpr: Any) -> bool:
     """Whether a program, or a program in its equations, runs faster if LLVM unrolls loops."""
-    if len(jaxpr.eqns) <= _FEW_EQUATIONS and any(map(_is_of_bytes, [*jaxpr.invars, *jaxpr.outvars])):
-        return True
+    if len(jaxpr.eqns) <= _FEW_EQUATIONS:
+        is_of_bytes = any(map(_is_of_bytes, [*jaxpr.invars, *jaxpr.outvars]))
+        if is_of_bytes or any(_rearranges(eqn, jaxpr.invars) for eqn in jaxpr.eqns):
+            return True
     in_tiny_rows = 0
     for eqn, in_loop in _equations(jaxpr, False, set()):
         if any(gains_in(eqn, in_loop) for gains_in in (_is_short_reduction, _is_slow_convolution, _turns_short_rows)):
@@ -110,6 +112,19 @@ def _has_tiny_rows(eqn: Any) -> bool:
 def _reduced(eqn: Any) -> Any:
     """The axes along which it reduces."""
     return eqn.params.get("axes", eqn.params.get("dimensions"))
+
+
+def _rearranges(eqn: Any, given: list[Any]) -> bool:
+    """Whether it gives a large array in rows of another length, or of another axis, and not one of the `given` as it lies."""
+    name = eqn.primitive.name
+    if name not in ("transpose", "reshape", "tile"):
+        return False
+    operand, out = eqn.invars[0], eqn.outvars[0].aval
+    if out.size < _LARGE:
+        return False
+    if name == "transpose":
+        return eqn.params["permutation"][-1] != out.ndim - 1
+    return operand.aval.shape[-1:] != out.shape[-1:] and (name == "tile" or operand not in given)
 
 
 def _is_of_bytes(atom: Any) -> bool:

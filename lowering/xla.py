@@ -70,6 +70,9 @@ if not (0, 10) <= VERSION < (0, 13):
 VERSIONS = (VERSION_TEXT, _jax.ifrt_version_number)
 # The pass of XLA:CPU that drops optimization barriers before it fuses. From 0.11 on it comes after.
 BARRIER_DROPPER = "cse_barrier_expander" if VERSION < (0, 11) else ""
+# How the names of the dtypes begin that XLA:CPU has not: a loop that reads or writes a row of an array widens all of it, in
+# every turn.
+WIDENED = ("float8",) if VERSION >= (0, 11) else ("float8", "bfloat16")
 
 # --- names that need no adapting ---------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lowering import xla
 from lowering.module import LoweringError, is_ordered, physical
 from lowering.rules import lowers
 
@@ -226,12 +227,8 @@ class _Scan:
 
 
 def _kept(ctx: Any, dtype: Any) -> Any:
-    """The dtype in which a loop keeps arrays that it reads or writes a row of in each turn.
-
-    XLA:CPU has no float8, and that of jaxlib 0.10 no bfloat16 either: it widens all of such an array in every turn. Integers
-    it leaves alone.
-    """
-    return _INTEGERS[dtype.itemsize] if ctx.platform == "cpu" and dtype.name.startswith(("bfloat16", "float8")) else dtype
+    """The dtype in which a loop keeps arrays that it reads or writes a row of in each turn: none that XLA would widen."""
+    return _INTEGERS[dtype.itemsize] if ctx.platform == "cpu" and dtype.name.startswith(xla.WIDENED) else dtype
 
 
 def _recast(ctx: Any, x: Any, shape: Sequence[int], dtype: Any, to: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lowering import xla
 from lowering.monoids import identity
 from lowering.rules import lowers
 from lowering.rules.reductions import combine, jaxpr_region, monoid_region
@@ -141,12 +142,15 @@ def _monoid_combine(monoid: str) -> Combine:
     return lambda ctx, x, y, shape, dtype: combine(ctx, monoid, x, y, shape, dtype)
 
 
-def _working_dtype(dtype: Any) -> Any:
-    """The dtype that a loop's array has. XLA:CPU widens arrays of narrow floats before a loop writes to one, in every turn."""
-    return np.dtype(np.float32) if dtype.name.startswith(("float", "bfloat")) and dtype.itemsize < 4 else dtype
+_WIDER = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
 
 
-_WIDER = {"float32": np.float64, "complex64": np.complex128}
+def _accumulator(name: str, dtype: Any) -> Any:
+    """The dtype of running totals. A wider one costs a loop nothing and keeps long sums exact; products and
+    log-sum-exps lose little by rounding, unless the dtype is narrow."""
+    if name == "cumsum" or dtype.name in ("float16", "bfloat16") and name in ("cumprod", "cumlogsumexp"):
+        return np.dtype(_WIDER.get(dtype.name, dtype))
+    return dtype
 
 
 # XLA:CPU compiles a loop of small slices to one kernel, in a fraction of the time that its rewrite of a long window
@@ -165,9 +169,10 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
         start = identity(monoid, dtype)
         if ctx.platform != "cpu" or (size <= _SHORT_AXIS and rows > 1):
             return _by_window(ctx, x, aval, axis, reverse, combination, start)
-        working = _working_dtype(dtype)
-        # A wider running sum costs the loop nothing and keeps long sums exact; other totals lose little by rounding.
-        wide = np.dtype(_WIDER.get(dtype.name, working)) if name == "cumsum" else working
+        if dtype.name.startswith(xla.WIDENED):
+            working = wide = np.dtype(np.float32)
+        else:
+            working, wide = dtype, _accumulator(name, dtype)
         totals = _by_loop(ctx, _cast(ctx, x, shape, dtype, working), shape, working, axis, reverse, combination, start, wide)
         return _cast(ctx, totals, shape, working, dtype)
 

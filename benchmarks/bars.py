@@ -25,7 +25,10 @@ GROUPS: dict[str, tuple[str, float | None]] = {
     "first call": ("first call of a jitted function: trace, lower, compile, run", 1.05),
     "warm call": ("warm call of a jitted function", 1.05),
     "eager": ("eager operations on small arrays", 1.1),
+    "operation compile": ("`.compile()` of single operations", 1.05),
+    "operation run": ("run time of single operations", 1.05),
 }
+ON_DEMAND = ("operation compile", "operation run")
 PLAIN_CALLS = (
     "1 array", "2 arrays", "10 arrays", "100 arrays", "10 arrays in, 10 out",
     "pytree of 36 leaves, in and out", "pytree of 36 leaves in, 1 array out",

@@ -7,12 +7,13 @@ have the same jaxlib, or the comparison would be of two XLAs. The bars stand in 
 barriers in `benchmarks/fusion.py`. Some are for a figure that is made of several rows: how time per equation grows, what
 importing costs above what it stands on, what threads gain.
 
-    python -m benchmarks.run                            everything but fusion, about twenty minutes
+    python -m benchmarks.run                            all but what is on demand, about twenty minutes
     python -m benchmarks.run --quick                    the same, coarsely, below two minutes
     python -m benchmarks.run --only eager --rows 'at'   the eager rows whose name has "at"
     python -m benchmarks.run --write                    also writes benchmarks/RESULTS.md and draws docs/benchmarks.png
     python -m benchmarks.run --chart                    draws that picture again from the results, measures nothing
     python -m benchmarks.run --jax-twice                JAX against itself: ratios near 1, or the machine is too noisy
+    python -m benchmarks.run --only 'operation run'     hundreds of single operations, on demand alone
     python -m benchmarks.run --only fusion --rows RK4 --reasons --jax-python .venv-jax-latest/bin/python
 
 The last one measures the fusion barriers, on demand alone: `make bench` does so with the newest jaxlib.
@@ -36,7 +37,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import chart, fresh, fusion
-from benchmarks.bars import EXPLAINED, GROUPS, Figure, Pair, Verdict, bar_of, figures, report, summary
+from benchmarks.bars import EXPLAINED, GROUPS, ON_DEMAND, Figure, Pair, Verdict, bar_of, figures, report, summary
 from benchmarks.sides import ROOT, Measured, Side
 
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
@@ -45,7 +46,7 @@ ROUNDS = {"quick": 1, "full": 5}
 OTHER_ROUNDS = {
     ("quick", "import"): 2,
     **{("full", group): 10 for group in ("import", "warm start", "run")},  # few samples, or noise between processes
-    ("full", "curve"): 2,  # half a minute each
+    **{("full", group): 2 for group in ("curve", *ON_DEMAND)},  # half a minute or more each
 }
 TITLE, FUSION_TITLE = "# jaxlite beside JAX", "# Fusion barriers, with the newest jaxlib"  # the chapters of the results
 JAX_TWICE_BAR = 1.05
@@ -163,7 +164,7 @@ def main() -> None:
     print(told)
     for side in sides:
         side.start("-c", f"import {side.module}.numpy")  # bytecode files and the disk cache are there from here on
-    groups = options.only or list(GROUPS)
+    groups = options.only or [group for group in GROUPS if group not in ON_DEMAND]
     verdicts: list[Verdict] = []
     made: list[Figure] = []
     tables = []

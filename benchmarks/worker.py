@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import latency_programs, programs
+from benchmarks import latency_programs, operations, programs
 from benchmarks.programs import Frontend, Program
 
 
@@ -109,9 +109,10 @@ def digest(result: Any) -> Any:
     if not (hasattr(result, "__array__") or isinstance(result, (bool, int, float))):
         return str(result)
     array = np.asarray(result)
-    values = array.astype(np.float64).ravel()
+    parts = [array.real, array.imag] if array.dtype.kind == "c" else [array]
+    values = np.stack([part.astype(np.float64) for part in parts]).ravel()
     magnitude = float(np.abs(values).mean()) if array.size else 0.0
-    weighted = float(np.linspace(1, 2, array.size) @ values / array.size / magnitude) if magnitude else 0.0
+    weighted = float(np.linspace(1, 2, values.size) @ values / values.size / magnitude) if magnitude else 0.0
     return [str(array.dtype), list(array.shape), magnitude, weighted]
 
 
@@ -191,7 +192,11 @@ def time_stages(ns: Frontend, make: Program, effort: Effort) -> dict[str, dict[s
 
 
 def compile_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
-    for name, make in programs.COMPILED.items():
+    return compiling(ns, effort, programs.COMPILED)
+
+
+def compiling(ns: Frontend, effort: Effort, chosen: dict[str, Program]) -> Iterator[Row]:
+    for name, make in chosen.items():
 
         def row(make: Program = make) -> dict[str, Any]:
             def prepare() -> Callable[[], Any]:
@@ -235,16 +240,25 @@ def concurrent_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
 
 def run_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
     longer = effort._replace(repeats=4 * effort.repeats)  # threads make run times noisy: the best of more samples
-    for name, make in (programs.COMPILED | programs.LONG_COMPILES).items():
+    return running(ns, longer, programs.COMPILED | programs.LONG_COMPILES)
+
+
+def running(ns: Frontend, effort: Effort, chosen: dict[str, Program]) -> Iterator[Row]:
+    for name, make in chosen.items():
 
         def row(make: Program = make) -> dict[str, Any]:
             function, arguments = fresh(ns, make)
             compiled = ns.jax.jit(function).lower(*arguments).compile()
             wait = ns.jax.block_until_ready
-            times = time_calls(lambda: wait(compiled(*arguments)), longer, lambda _: None)
+            times = time_calls(lambda: wait(compiled(*arguments)), effort, lambda _: None)
             return {"times": times, "check": digest(compiled(*arguments))}
 
         yield name, row
+
+
+def operation_rows(ns: Frontend, effort: Effort, compiles: bool) -> Iterator[Row]:
+    chosen = {text: functools.partial(operations.program, expression=text) for text in operations.EXPRESSIONS}
+    return compiling(ns, effort._replace(repeats=2, patience=0.0), chosen) if compiles else running(ns, effort, chosen)
 
 
 def first_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
@@ -333,6 +347,8 @@ GROUPS = {
     "warm call": call_rows,
     "eager": eager_rows,
     "fusion": fusion_rows,
+    "operation compile": functools.partial(operation_rows, compiles=True),
+    "operation run": functools.partial(operation_rows, compiles=False),
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import jaxlite
-from benchmarks import bars, chart, fusion, programs, run, worker
+from benchmarks import bars, chart, fusion, operations, programs, run, worker
 from benchmarks.bars import Figure, Verdict
 from benchmarks.latency_programs import LATENCY, OURS_ALONE, QUICK
 from benchmarks.sides import Measured, Side, same, seconds
@@ -119,6 +119,15 @@ def test_expressions_are_python_and_names_are_unique():
     assert len(set(eager)) == len(eager) and len(set(names)) == len(names)
     for text in eager + [call for _, _, call in programs.CALLS]:
         compile(f"lambda: ({text})", text, "eval")
+
+
+def test_operations_are_functions_of_the_arrays_they_name():
+    ns = programs.Frontend(jaxlite, jaxlite.numpy, jaxlite.lax)
+    assert len(set(operations.EXPRESSIONS)) == len(operations.EXPRESSIONS)
+    for text in operations.EXPRESSIONS:
+        compile(text, text, "eval")
+    function, (at, x) = operations.program(ns, "jax.vmap(lambda row: row[at])(x)")
+    assert (function(at, x) == x[:, at]).all()
 
 
 def test_the_worker_measures_jaxlite():

@@ -1,7 +1,7 @@
 """The groups "operation compile" and "operation run": hundreds of single operations on arrays of 65,536 elements.
 
 They are measured on demand alone, to find what is slower than it need be: nothing that a user may call is to be slower than
-in JAX. An operation is source text, which makes a function of the arrays of `DATA` that it names.
+in JAX. An operation is source text, which makes a function of the arrays of `data` that it names.
 
     python -m benchmarks.run --only 'operation run'                       a few minutes
     python -m benchmarks.run --only 'operation compile' --rows 'sort'
@@ -9,37 +9,32 @@ in JAX. An operation is source text, which makes a function of the arrays of `DA
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 from typing import Any
 
 import numpy as np
 
-from benchmarks.programs import Frontend, Made
-
-_random = np.random.default_rng(0)
+from benchmarks.programs import Frontend, Made, _normal
 
 
-def _floats(*shape: int) -> np.ndarray:
-    return _random.standard_normal(shape).astype(np.float32)
-
-
-def _data() -> dict[str, np.ndarray]:
-    x, y, m = _floats(256, 256), _floats(256, 256), _floats(64, 64)
-    i = _random.integers(-100, 100, (256, 256)).astype(np.int32)
+@functools.cache
+def data() -> dict[str, np.ndarray]:
+    """The arrays that expressions name."""
+    random = np.random.default_rng(0)
+    x, y, m = _normal(256, 256), _normal(256, 256, seed=1), _normal(64, 64)
+    i = random.integers(-100, 100, (256, 256)).astype(np.int32)
     return {
         "x": x, "y": y,
         "p": np.abs(x) + np.float32(0.1), "q": np.abs(y) + np.float32(0.1),  # positive
-        "u": _random.random((256, 256)).astype(np.float32) * np.float32(0.9) + np.float32(0.01),  # between 0 and 1
+        "u": random.random((256, 256)).astype(np.float32) * np.float32(0.9) + np.float32(0.01),  # between 0 and 1
         "z": x + 1j * y, "w": y - 1j * x + np.float32(0.3),
         "h": x.astype(np.float16), "i": i, "j": np.abs(i) % 8 + 1, "b": x > 0,
-        "at": _random.integers(0, 256, 500).astype(np.int32),
+        "at": random.integers(0, 256, 500).astype(np.int32),
         "s": m @ m.T / 64 + 3 * np.eye(64, dtype=np.float32),  # symmetric, positive
-        "image": _floats(2, 32, 32, 8), "kernel": _floats(3, 3, 8, 8), "seed": np.int32(3),
+        "image": _normal(2, 32, 32, 8), "kernel": _normal(3, 3, 8, 8), "seed": np.int32(3),
     }  # fmt: skip
-
-
-DATA = _data()
 
 
 def _each(names: str, arguments: str, module: str = "jnp") -> list[str]:
@@ -107,6 +102,6 @@ EXPRESSIONS: tuple[str, ...] = (
 def program(ns: Frontend, expression: str) -> Made:
     """The function of an expression, and its arguments."""
     special = importlib.import_module(f"{ns.jax.__name__}.scipy.special")
-    names = [name for name in dict.fromkeys(re.findall(r"\w+", expression)) if name in DATA]
+    names = [name for name in dict.fromkeys(re.findall(r"\w+", expression)) if name in data()]
     scope: dict[str, Any] = {"jax": ns.jax, "jnp": ns.jnp, "lax": ns.lax, "special": special}
-    return eval(f"lambda {', '.join(names)}: {expression}", scope), tuple(DATA[name] for name in names)
+    return eval(f"lambda {', '.join(names)}: {expression}", scope), tuple(data()[name] for name in names)

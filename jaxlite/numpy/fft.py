@@ -78,7 +78,7 @@ def _compute(a: Any, kind: Any, sizes: tuple[int, ...], axes: tuple[int, ...], s
         for axis, size in zip(axes, (*sizes[:-1], sizes[-1] // 2 + 1) if kind == _RFFT else sizes, strict=True):
             shape[axis] = size
         return shaping.full(shape, 0, _real(dtype) if kind == _IRFFT else dtypes.to_complex_dtype(dtype))
-    a = _fit(a, (*sizes[:-1], sizes[-1] // 2 + 1) if kind == _IRFFT else sizes, axes)
+    a = fit(a, (*sizes[:-1], sizes[-1] // 2 + 1) if kind == _IRFFT else sizes, axes)
     rank = aval_of(a).ndim
     order = [axis for axis in range(rank) if axis not in axes] + list(axes)
     a = shaping.transpose(a, order)
@@ -108,7 +108,7 @@ def _others(a: Any, kind: Any, sizes: tuple[int, ...], behind: int) -> Any:
     return a
 
 
-def _fit(a: Any, sizes: Sequence[int], axes: Sequence[int]) -> Any:
+def fit(a: Any, sizes: Sequence[int], axes: Sequence[int]) -> Any:
     """Crop or zero-pad axes at their ends to these sizes."""
     shape = aval_of(a).shape
     pads = [(0, 0, 0)] * len(shape)

@@ -19,6 +19,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
+from jaxlite.numpy.fft import fit
 
 _INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}
 
@@ -51,12 +52,6 @@ def _unfolded(x: Any) -> Any:
     order[::2] = np.arange((size + 1) // 2)
     order[1::2] = np.arange(size - 1, (size + 1) // 2 - 1, -1)
     return x[..., order]
-
-
-def _fit(x: Any, size: int) -> Any:
-    """The last axis cut off, or filled up with zeros."""
-    have = aval_of(x).shape[-1]
-    return x[..., :size] if size <= have else jnp.pad(x, [(0, 0)] * (aval_of(x).ndim - 1) + [(0, size - have)])
 
 
 def _along_last(x: Any, type: int, norm: str | None, inverse: bool) -> Any:
@@ -97,7 +92,7 @@ def _transform(name: str, x: Any, type: int, sizes: Any, axes: Any, norm: str | 
         if size < (2 if type == 1 else 1):
             raise ValueError(f"{name}: axis {axis} has {size} elements; a transform of type {type} needs at least "
                              f"{2 if type == 1 else 1}")
-        x = jnp.moveaxis(_along_last(_fit(jnp.moveaxis(x, axis, -1), size), type, norm, inverse), -1, axis)
+        x = jnp.moveaxis(_along_last(jnp.moveaxis(fit(x, [size], [axis]), axis, -1), type, norm, inverse), -1, axis)
     return x.astype(dtype)
 
 

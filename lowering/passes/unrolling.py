@@ -95,13 +95,19 @@ def _is_slow_convolution(eqn: Any, in_loop: bool) -> bool:
 
 
 def _turns_short_rows(eqn: Any, in_loop: bool) -> bool:
-    """Whether it moves another axis to where the last one was, and one of the two is short."""
+    """Whether it turns the rows of an array, and one of the two axes is short."""
+    if not _turns_rows(eqn, _MANY if in_loop else _LARGE):
+        return False
+    shape = eqn.invars[0].aval.shape
+    return min(shape[-1], shape[eqn.params["permutation"][-1]]) <= _SHORT
+
+
+def _turns_rows(eqn: Any, least: int) -> bool:
+    """Whether it moves another axis to where the last one was, in an array of at least so many elements."""
     if eqn.primitive.name != "transpose":
         return False
-    aval, last = eqn.invars[0].aval, eqn.params["permutation"][-1:]
-    if aval.size < (_MANY if in_loop else _LARGE) or last == (aval.ndim - 1,):
-        return False
-    return min(aval.shape[-1], aval.shape[last[0]]) <= _SHORT
+    aval = eqn.invars[0].aval
+    return aval.size >= least and eqn.params["permutation"][-1] != aval.ndim - 1
 
 
 def _has_tiny_rows(eqn: Any) -> bool:
@@ -117,14 +123,12 @@ def _reduced(eqn: Any) -> Any:
 def _rearranges(eqn: Any, given: list[Any]) -> bool:
     """Whether it gives a large array in rows of another length, or of another axis, and not one of the `given` as it lies."""
     name = eqn.primitive.name
-    if name not in ("transpose", "reshape", "tile"):
-        return False
+    if name not in ("reshape", "tile"):
+        return _turns_rows(eqn, _LARGE)
     operand, out = eqn.invars[0], eqn.outvars[0].aval
-    if out.size < _LARGE:
+    if out.size < _LARGE or operand.aval.shape[-1:] == out.shape[-1:]:
         return False
-    if name == "transpose":
-        return eqn.params["permutation"][-1] != out.ndim - 1
-    return operand.aval.shape[-1:] != out.shape[-1:] and (name == "tile" or operand not in given)
+    return name == "tile" or operand not in given
 
 
 def _is_of_bytes(atom: Any) -> bool:

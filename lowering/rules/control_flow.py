@@ -12,7 +12,6 @@ from lowering import xla
 from lowering.module import LoweringError, is_ordered, physical
 from lowering.rules import lowers
 
-_INTEGERS = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16)}
 _i32 = np.dtype(np.int32)
 _i64 = np.dtype(np.int64)
 _GPUS = ("cuda", "rocm", "gpu")
@@ -145,13 +144,12 @@ class _Scan:
                       for y, chunk, kind in zip(ys, chunks, self.y_types, strict=True)]
             else:
                 return [*carry, *chunks]
-        return [*carry, *(_recast(ctx, y, (self.length, *shape), _kept(ctx, dtype), dtype)
-                          for y, (shape, dtype) in zip(ys, self.y_types, strict=True))]
+        return [*carry, *(_recast(ctx, y, _kept(ctx, dtype), dtype)
+                          for y, (_, dtype) in zip(ys, self.y_types, strict=True))]
 
     def loop(self, ctx: Any, carry: list[Any], ys: list[Any]) -> tuple[list[Any], list[Any]]:
         ordered = is_ordered(self.jaxpr)
-        whole = [_recast(ctx, x, (self.length, *shape), dtype, _kept(ctx, dtype))
-                 for x, (shape, dtype) in zip(self.xs, self.x_types, strict=True)]
+        whole = [_recast(ctx, x, dtype, _kept(ctx, dtype)) for x, (_, dtype) in zip(self.xs, self.x_types, strict=True)]
         state = [ctx.constant(0, self.index_dtype), *carry, *ys]
         if ordered:
             state.append(ctx.token)
@@ -218,22 +216,22 @@ class _Scan:
         zeros = [ctx.constant(0, self.index_dtype)] * len(shape)
         sizes, kept = (self.unroll, *shape), _kept(ctx, dtype)
         chunk = ctx.value("stablehlo.dynamic_slice", [x, start, *zeros], sizes, kept, slice_sizes=ctx.i64s(sizes))
-        return _recast(ctx, chunk, sizes, kept, dtype)
+        return _recast(ctx, chunk, kept, dtype)
 
     def put(self, ctx: Any, y: Any, chunk: Any, start: Any, shape: Sequence[int], dtype: Any) -> Any:
         zeros, kept = [ctx.constant(0, self.index_dtype)] * len(shape), _kept(ctx, dtype)
-        chunk = _recast(ctx, chunk, chunk.type.shape, dtype, kept)
+        chunk = _recast(ctx, chunk, dtype, kept)
         return ctx.value("stablehlo.dynamic_update_slice", [y, chunk, start, *zeros], (self.length, *shape), kept)
 
 
 def _kept(ctx: Any, dtype: Any) -> Any:
     """The dtype in which a loop keeps arrays that it reads or writes a row of in each turn: none that XLA would widen."""
-    return _INTEGERS[dtype.itemsize] if ctx.platform == "cpu" and dtype.name.startswith(xla.WIDENED) else dtype
+    return np.dtype(f"u{dtype.itemsize}") if ctx.platform == "cpu" and dtype.name.startswith(xla.WIDENED) else dtype
 
 
-def _recast(ctx: Any, x: Any, shape: Sequence[int], dtype: Any, to: Any) -> Any:
+def _recast(ctx: Any, x: Any, dtype: Any, to: Any) -> Any:
     """The same bits as elements of another dtype."""
-    return x if dtype == to else ctx.value("stablehlo.bitcast_convert", [x], shape, to)
+    return x if dtype == to else ctx.value("stablehlo.bitcast_convert", [x], x.type.shape, to)
 
 
 # --- solvers -----------------------------------------------------------------------------------------

@@ -616,3 +616,14 @@ def optimization_barrier(operand: Any, /) -> Any:
     """The operand (a pytree), which the compiler neither moves computations across nor fuses through."""
     leaves, tree = tree_flatten(operand)
     return tree_unflatten(tree, optimization_barrier_p.bind(*leaves))
+
+
+def fit(a: Any, sizes: Sequence[int], axes: Sequence[int]) -> Any:
+    """Crop or zero-pad axes at their ends to these sizes."""
+    shape = aval_of(a).shape
+    pads = [(0, 0, 0)] * len(shape)
+    for axis, size in zip(axes, sizes, strict=True):
+        pads[axis] = (0, size - shape[axis], 0)
+    if all(not high for _, high, _ in pads):
+        return a
+    return pad(a, full((), 0, aval_of(a).dtype), pads)

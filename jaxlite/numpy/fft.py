@@ -78,7 +78,7 @@ def _compute(a: Any, kind: Any, sizes: tuple[int, ...], axes: tuple[int, ...], s
         for axis, size in zip(axes, (*sizes[:-1], sizes[-1] // 2 + 1) if kind == _RFFT else sizes, strict=True):
             shape[axis] = size
         return shaping.full(shape, 0, _real(dtype) if kind == _IRFFT else dtypes.to_complex_dtype(dtype))
-    a = fit(a, (*sizes[:-1], sizes[-1] // 2 + 1) if kind == _IRFFT else sizes, axes)
+    a = shaping.fit(a, (*sizes[:-1], sizes[-1] // 2 + 1) if kind == _IRFFT else sizes, axes)
     rank = aval_of(a).ndim
     order = [axis for axis in range(rank) if axis not in axes] + list(axes)
     a = shaping.transpose(a, order)
@@ -106,17 +106,6 @@ def _others(a: Any, kind: Any, sizes: tuple[int, ...], behind: int) -> Any:
         a = transform(shaping.transpose(a, order), kind, (size,))
         a = shaping.transpose(a, [order.index(each) for each in range(rank)])
     return a
-
-
-def fit(a: Any, sizes: Sequence[int], axes: Sequence[int]) -> Any:
-    """Crop or zero-pad axes at their ends to these sizes."""
-    shape = aval_of(a).shape
-    pads = [(0, 0, 0)] * len(shape)
-    for axis, size in zip(axes, sizes, strict=True):
-        pads[axis] = (0, size - shape[axis], 0)
-    if all(not high for _, high, _ in pads):
-        return a
-    return shaping.pad(a, shaping.full((), 0, aval_of(a).dtype), pads)
 
 
 def _one(name: str, kind: Any, a: Any, n: Any, axis: Any, norm: str | None) -> Any:

@@ -18,8 +18,8 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
-from jaxlite.numpy.fft import fit
 
 _INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}
 
@@ -92,7 +92,7 @@ def _transform(name: str, x: Any, type: int, sizes: Any, axes: Any, norm: str | 
         if size < (2 if type == 1 else 1):
             raise ValueError(f"{name}: axis {axis} has {size} elements; a transform of type {type} needs at least "
                              f"{2 if type == 1 else 1}")
-        x = jnp.moveaxis(_along_last(jnp.moveaxis(fit(x, [size], [axis]), axis, -1), type, norm, inverse), -1, axis)
+        x = jnp.moveaxis(_along_last(jnp.moveaxis(shaping.fit(x, [size], [axis]), axis, -1), type, norm, inverse), -1, axis)
     return x.astype(dtype)
 
 

@@ -17,6 +17,9 @@ from jaxlite.core.lazy import Lazy as _Lazy
 
 with _seldom_collecting:
     from jaxlite import dtypes, errors, lax, numpy, tree, tree_util
+    from jaxlite.compilation.caches import clear_caches
+    from jaxlite.compilation.compile_report import compile_report
+    from jaxlite.compilation.jit import jit
     from jaxlite.core.array import Array
     from jaxlite.core.config import (
         check_tracer_leaks,
@@ -39,7 +42,7 @@ with _seldom_collecting:
     from jaxlite.core.dtypes import float0
     from jaxlite.core.tracing import ensure_compile_time_eval
     from jaxlite.core.values import typeof
-    from jaxlite.devices import (
+    from jaxlite.devices.api import (
         block_until_ready,
         copy_to_host_async,
         default_backend,
@@ -55,9 +58,7 @@ with _seldom_collecting:
         process_index,
         process_indices,
     )
-    from jaxlite.interpreters.compile_report import compile_report
-    from jaxlite.interpreters.jit import clear_caches, jit
-    from jaxlite.make_jaxpr import ShapeDtypeStruct, eval_shape, make_jaxpr
+    from jaxlite.transforms.make_jaxpr import ShapeDtypeStruct, eval_shape, make_jaxpr
     from jaxlite.version import __version__
     from lowering.xla import Device
 
@@ -67,12 +68,15 @@ _lazy = _Lazy(
         "core", "stages", "random", "nn", "scipy", "flatten_util", "test_util", "ad_checkpoint",
         "custom_batching", "custom_derivatives", "debug", "dlpack", "experimental", "extend", "image", "ops", "typing",
     ),
-    differentiate="jvp linearize vjp fwd_and_bwd grad value_and_grad linear_transpose",
-    jacobians="jacfwd jacrev jacobian hessian",
-    custom_derivatives="custom_jvp custom_vjp custom_gradient closure_convert",
-    ad_checkpoint="checkpoint remat checkpoint_policies",
-    vectorize="vmap",
-    **{"core.scopes": "named_call named_scope", "lax.callbacks": "pure_callback"},
+    **{
+        "transforms.derivatives": "jvp linearize vjp fwd_and_bwd grad value_and_grad linear_transpose",
+        "transforms.jacobians": "jacfwd jacrev jacobian hessian",
+        "transforms.custom_derivatives": "custom_jvp custom_vjp custom_gradient closure_convert",
+        "transforms.checkpoint": "checkpoint remat checkpoint_policies",
+        "transforms.vmap": "vmap",
+        "core.scopes": "named_call named_scope",
+        "lax.callbacks": "pure_callback",
+    },
 )
 
 

@@ -5,7 +5,8 @@
     python -m jaxlite.cache clear      remove every entry
 
 `--dir FOLDER` looks into another folder than the option `compilation_cache_dir`. What the cache is and promises:
-`lowering.cache`. The shortcuts to entries (`lowering.shortcuts`) are verified and cleared with them, and not listed.
+`lowering.cache.entries`. The shortcuts to entries (`lowering.cache.shortcuts`) are verified and cleared with them, and not
+listed.
 """
 
 from __future__ import annotations
@@ -19,29 +20,29 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core.config import compilation_cache_dir
-from lowering import cache
+from lowering.cache import entries as store
 
 
-def entries(folder: cache.Folder) -> list[dict[str, Any]]:
+def entries(folder: store.Folder) -> list[dict[str, Any]]:
     """What is known of each entry, the most recently used first; of a damaged one, `damage` says why it is.
 
     >>> import tempfile
-    >>> entries(cache.Folder(tempfile.mkdtemp()))
+    >>> entries(store.Folder(tempfile.mkdtemp()))
     []
     """
     found = []
     for name, status in reversed(folder.entries().items()):
         facts: dict[str, Any] = {"name": name, "size": status.st_size, "used": status.st_mtime, "damage": ""}
         try:
-            entry = cache.read_entry(os.path.join(folder.path, name))
+            entry = store.read_entry(os.path.join(folder.path, name))
             facts |= json.loads(entry.facts) | {"hits": entry.hits}
-        except (cache.Damaged, OSError) as error:
+        except (store.Damaged, OSError) as error:
             facts["damage"] = str(error)
         found.append(facts)
     return found
 
 
-def _list(folder: cache.Folder, shortcuts: cache.Folder) -> int:
+def _list(folder: store.Folder, shortcuts: store.Folder) -> int:
     found = entries(folder)
     rows = [("function", "size", "compile", "age", "last use", "hits", "jaxlib", "platform")]
     now = time.time()
@@ -59,7 +60,7 @@ def _list(folder: cache.Folder, shortcuts: cache.Folder) -> int:
     return 0
 
 
-def _verify(*folders: cache.Folder) -> int:
+def _verify(*folders: store.Folder) -> int:
     found = [entry for folder in folders for entry in entries(folder)]
     damaged = [entry for entry in found if entry["damage"]]
     for entry in damaged:
@@ -68,7 +69,7 @@ def _verify(*folders: cache.Folder) -> int:
     return 1 if damaged else 0
 
 
-def _clear(folder: cache.Folder, shortcuts: cache.Folder) -> int:
+def _clear(folder: store.Folder, shortcuts: store.Folder) -> int:
     shortcuts.clear()
     print(f"{folder.clear()} entries removed from {folder.path}")
     return 0
@@ -101,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not options.dir:
         print("the persistent compile cache is off: it has no folder")
         return 0
-    folders = [cache.Folder(options.dir, kind) for kind in cache.KINDS]
+    folders = [store.Folder(options.dir, kind) for kind in store.KINDS]
     if any(folder.refused for folder in folders):
         return 1
     return COMMANDS[options.command](*folders)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from lowering import cache, xla
+from lowering import xla
+from lowering.cache import entries, keys
 from lowering.module import ModuleBuilder, is_ordered, physical
 from lowering.passes import barriers, fusion, unrolling
 from lowering.passes.dce import live_parts
@@ -153,14 +154,14 @@ def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | N
     start = time.perf_counter()
     options = compile_options(device, overrides, bool(lowered.barriers), lowered.is_unrolled)
     functions = lowered.host_functions  # of this process: nothing to keep on a disk
-    key = None if functions else cache.key_of(lowered.module, device, options, overrides or {})
-    executable, cached, is_kept = None if key is None else cache.load(key.digest, device, options), "hit", True
+    key = None if functions else keys.key_of(lowered.module, device, options, overrides or {})
+    executable, cached, is_kept = None if key is None else entries.load(key.digest, device, options), "hit", True
     if executable is None:
         compiling = time.perf_counter()
         executable = device.client.compile_and_load(lowered.module, xla.DeviceList((device,)), options, functions)
         if key is None:
             return executable, time.perf_counter() - start, "off"
-        is_kept = cache.store(key.digest, executable, lowered.name, lowered.platform, time.perf_counter() - compiling)
+        is_kept = entries.store(key.digest, executable, lowered.name, lowered.platform, time.perf_counter() - compiling)
         cached = "miss"
     if is_kept and key is not None and shortcut is not None:
         shortcut.lay(key, lowered)

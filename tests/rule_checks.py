@@ -16,7 +16,7 @@ import numpy as np
 import jaxlite
 from jaxlite.core.jaxpr import check_jaxpr
 from jaxlite.core.primitive import PRIMITIVES, NoRule, Primitive, load_rules
-from jaxlite.vectorize import vmap
+from jaxlite.transforms.vmap import vmap
 
 RNG = np.random.default_rng(1)
 STEP = 1e-4

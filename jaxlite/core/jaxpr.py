@@ -7,7 +7,8 @@ live what needs only the data: walking sub-jaxprs, evaluation, and the checker. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +16,9 @@ import numpy as np
 from jaxlite.core import dtypes, source
 from jaxlite.core.aval import AbstractValue, ShapedArray, typematch
 from jaxlite.core.errors import JaxprTypeError
+
+# Gives `jaxlite.core.printer`, which reads this module's classes. `jaxlite.core` sets one that loads it on first use.
+printer: Callable[[], Any] = lambda: sys.modules["jaxlite.core.printer"]
 
 
 class Var:
@@ -81,9 +85,7 @@ class JaxprEqn:
         return source.summarize(self.traceback)
 
     def __repr__(self) -> str:
-        from jaxlite.core.printer import eqn_to_text  # the printer reads this module's classes
-
-        return eqn_to_text(self)
+        return printer().eqn_to_text(self)
 
 
 class DebugInfo:
@@ -146,9 +148,7 @@ class Jaxpr:
 
     def pretty_print(self, **options: Any) -> str:
         """The program as text; see `jaxlite.core.printer.jaxpr_to_text` for the options."""
-        from jaxlite.core.printer import jaxpr_to_text  # the printer reads this module's classes
-
-        return jaxpr_to_text(self, **options)
+        return printer().jaxpr_to_text(self, **options)
 
 
 class ClosedJaxpr:

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
+
+
+def loader(module: str) -> Callable[[], Any]:
+    """A function that gives a module, and loads it when it is called for the first time.
+
+    >>> loader("jaxlite.core.printer")().__name__
+    'jaxlite.core.printer'
+    """
+    return lambda: sys.modules.get(module) or import_module(module)
 
 
 class Lazy:

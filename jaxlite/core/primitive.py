@@ -1,7 +1,7 @@
 """The primitive: a name, and a slot for each of its meanings.
 
 What a slot holds is defined by the module that reads it: abstract evaluation here, derivative rules by
-`jaxlite.interpreters.jvp` and so on. StableHLO rules are not slots: `lowering.rules` finds them by name.
+`jaxlite.traces.jvp` and so on. StableHLO rules are not slots: `lowering.rules` finds them by name.
 A rule left out on purpose is declared with `no_jvp("why")` and the like, so that a missing rule and a
 forgotten one can be told apart.
 """

@@ -1,7 +1,7 @@
 """Traces and tracers: how a Python function that computes with boxed values becomes something else.
 
 One trace is current in each thread; `Primitive.bind` hands it every operation. With none under way that is
-the eager trace, which runs the operation. Other interpreters (`jaxlite.interpreters`) set their own for as long
+the eager trace, which runs the operation. Other traces (`jaxlite.traces`) set their own for as long
 as they run a function, and box its arguments in their tracers.
 
 An operator of a tracer, `x + y`, is found on the class; `jaxlite.numpy` puts it there.

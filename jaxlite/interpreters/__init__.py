@@ -1,1 +1,1 @@
-"""Interpreters: what a primitive can mean. One meaning a file: running it, staging it to a jaxpr, ..."""
+"""JAX's names for those who extend it; the work is done in `jaxlite.traces`, `jaxlite.compilation` and `lowering`."""

@@ -284,7 +284,7 @@ from jaxlite.lax.windows import (
 )
 
 _register_rule_modules(
-    "jaxlite.interpreters.call_rules",
+    "jaxlite.traces.call_rules",
     "jaxlite.lax.elementwise_rules",
     "jaxlite.lax.convolution_rules",
     "jaxlite.lax.dot_rules",

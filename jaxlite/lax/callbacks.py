@@ -2,7 +2,7 @@
 
 `pure_callback` computes, `io_callback` also acts, `debug_callback` and `debug_print` look on: derivatives and batching
 leave them as they are. Outside of traced functions the Python function is called at once. How compiled programs call
-it is in `jaxlite.interpreters.effects`.
+it is in `jaxlite.compilation.effects`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.compilation import effects
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray
@@ -24,11 +25,10 @@ from jaxlite.core.jaxpr import no_effects
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tree import tree_flatten, tree_leaves
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters import effects
-from jaxlite.interpreters.batching import Axis, bring_to_front, move
-from jaxlite.interpreters.placement import default_device
+from jaxlite.devices.placement import default_device
 from jaxlite.lax import shaping, slicing
 from jaxlite.lax.control_flow import scan
+from jaxlite.traces.batching import Axis, bring_to_front, move
 from lowering import platforms, xla
 from lowering.rules import register_host_function
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import Axis, move
-from jaxlite.interpreters.transpose import def_bilinear
 from jaxlite.lax import shaping
 from jaxlite.lax.convolution import ConvDimensionNumbers, conv_general_dilated_p
 from jaxlite.lax.windows import dilated
+from jaxlite.traces.batching import Axis, move
+from jaxlite.traces.transpose import def_bilinear
 
 # --- folding axes ------------------------------------------------------------------------------------
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import Axis
-from jaxlite.interpreters.transpose import def_bilinear
 from jaxlite.lax import shaping
 from jaxlite.lax.dot import DotAlgorithm, dot_general_p
+from jaxlite.traces.batching import Axis
+from jaxlite.traces.transpose import def_bilinear
 
 # --- dot_general -------------------------------------------------------------------------------------
 

@@ -13,10 +13,6 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters import batching, jvp
-from jaxlite.interpreters.batching import Axis, def_elementwise
-from jaxlite.interpreters.jvp import Zero, def_jvp, def_zero
-from jaxlite.interpreters.transpose import def_bilinear, is_linear
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import shaping
 from jaxlite.lax.elementwise import (
@@ -39,6 +35,10 @@ from jaxlite.lax.elementwise import (
     sub,
 )  # fmt: skip
 from jaxlite.lax.reductions import reduce_sum
+from jaxlite.traces import batching, jvp
+from jaxlite.traces.batching import Axis, def_elementwise
+from jaxlite.traces.jvp import Zero, def_jvp, def_zero
+from jaxlite.traces.transpose import def_bilinear, is_linear
 
 jvp.set_zeros_maker(lambda aval: shaping.full(aval.shape, 0, aval.dtype))
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import Axis, move
-from jaxlite.interpreters.jvp import def_linear
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import shaping
 from jaxlite.lax.elementwise_rules import const
 from jaxlite.lax.fft import FftType, fft_p
+from jaxlite.traces.batching import Axis, move
+from jaxlite.traces.jvp import def_linear
 
 
 def _fft_transpose(ct: Any, x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> list[Any]:

@@ -20,9 +20,9 @@ from jaxlite.core.array import host_value
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
-from jaxlite.interpreters.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.lax import elementwise, shaping
 
 # --- what the axes mean, and what happens out of bounds ----------------------------------------------

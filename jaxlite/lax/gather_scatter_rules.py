@@ -15,14 +15,14 @@ import numpy as np
 
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import Axis, bring, move
-from jaxlite.interpreters.jvp import Zero, add_tangents, instantiate, zero_for
-from jaxlite.interpreters.transpose import is_linear
 from jaxlite.lax import elementwise, shaping
 from jaxlite.lax import gather_scatter as gs
 from jaxlite.lax.elementwise_rules import filled
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from jaxlite.lax.shaping_rules import Dims, insert, shift
+from jaxlite.traces.batching import Axis, bring, move
+from jaxlite.traces.jvp import Zero, add_tangents, instantiate, zero_for
+from jaxlite.traces.transpose import is_linear
 
 
 def _zeros(aval: Any) -> Any:

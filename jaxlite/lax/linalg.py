@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.decompose import decomposes
-from jaxlite.interpreters.eager import eager_trace
-from jaxlite.interpreters.jit import jit
 from jaxlite.lax import elementwise, reductions, shaping, slicing
 from jaxlite.lax.control_flow import fori_loop, while_loop
 from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.elementwise import INEXACT, require_kind
+from jaxlite.traces.decompose import decomposes
+from jaxlite.traces.eager import eager_trace
 
 _i32 = np.dtype(np.int32)
 

@@ -22,10 +22,6 @@ import numpy as np
 from jaxlite.core import dtypes
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import Axis, bring_to_front
-from jaxlite.interpreters.decompose import rules_by_parts
-from jaxlite.interpreters.jvp import Zero, add_tangents, def_zero, zero_for
-from jaxlite.interpreters.transpose import is_linear
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import linalg as la
 from jaxlite.lax import shaping, slicing
@@ -33,6 +29,10 @@ from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.elementwise_rules import const, filled
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
 from jaxlite.lax.reductions import reduce_max, reduce_sum
+from jaxlite.traces.batching import Axis, bring_to_front
+from jaxlite.traces.decompose import rules_by_parts
+from jaxlite.traces.jvp import Zero, add_tangents, def_zero, zero_for
+from jaxlite.traces.transpose import is_linear
 
 # --- batching ----------------------------------------------------------------------------------------
 

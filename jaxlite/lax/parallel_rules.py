@@ -12,12 +12,12 @@ import numpy as np
 
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import Axis, batch_flat, bring_to_front, move
-from jaxlite.interpreters.jvp import Zero, def_linear, tangent_aval
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import parallel as p
 from jaxlite.lax import reductions, shaping
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, gather
+from jaxlite.traces.batching import Axis, batch_flat, bring_to_front, move
+from jaxlite.traces.jvp import Zero, def_linear, tangent_aval
 
 # --- batching ----------------------------------------------------------------------------------------
 # A local rule gets all examples of the named axis at axis 0, and gives its result and where it varies (None: nowhere).

@@ -11,10 +11,10 @@ from jaxlite.core import dtypes
 from jaxlite.core.array import make_array
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import hoist_consts
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_leaves, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
-from jaxlite.interpreters.staging import hoist_consts
 from jaxlite.lax.control_flow.bodies import Body, trace_body
 
 # --- composites --------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.decompose import decomposes
 from jaxlite.lax import elementwise, shaping, windows
 from jaxlite.lax.dot import (
     DotDimensionNumbers,
@@ -19,6 +18,7 @@ from jaxlite.lax.dot import (
     dot_general_shape,
     product_dtype,
 )
+from jaxlite.traces.decompose import decomposes
 
 # --- ragged ------------------------------------------------------------------------------------------
 

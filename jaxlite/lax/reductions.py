@@ -17,10 +17,10 @@ from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.staging import trace_to_jaxpr
 from jaxlite.lax import elementwise
 from jaxlite.lax.elementwise import ANY, BITS, NUMBERS, require_kind
 from jaxlite.lax.shaping import convert_element_type

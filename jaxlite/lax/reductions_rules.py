@@ -14,13 +14,13 @@ from typing import Any
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters import batching
-from jaxlite.interpreters.batching import Axis, batch_flat
-from jaxlite.interpreters.jvp import Zero, def_linear, def_zero, jvp_flat, zero_for
 from jaxlite.lax import reductions as r
 from jaxlite.lax import shaping, slicing
 from jaxlite.lax.elementwise import div, eq, mul
 from jaxlite.lax.windows import cumprod
+from jaxlite.traces import batching
+from jaxlite.traces.batching import Axis, batch_flat
+from jaxlite.traces.jvp import Zero, def_linear, def_zero, jvp_flat, zero_for
 
 # --- axes --------------------------------------------------------------------------------------------
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jaxlite.interpreters.batching import Axis, bring_to_front
-from jaxlite.interpreters.jvp import def_zero
 from jaxlite.lax import slicing
 from jaxlite.lax.rng import rng_bit_generator_p, rng_uniform_p
+from jaxlite.traces.batching import Axis, bring_to_front
+from jaxlite.traces.jvp import def_zero
 
 def_zero(rng_bit_generator_p)
 rng_uniform_p.no_jvp("its generator is stateful, so that the numbers cannot be drawn again; scale numbers of "

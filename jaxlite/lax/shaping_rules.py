@@ -14,12 +14,12 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import Axis, bring, move
-from jaxlite.interpreters.jvp import Zero, def_linear, def_zero, instantiate, zero_for
-from jaxlite.interpreters.transpose import is_linear
 from jaxlite.lax import elementwise, shaping, slicing
 from jaxlite.lax.elementwise_rules import const
 from jaxlite.lax.reductions import reduce_sum
+from jaxlite.traces.batching import Axis, bring, move
+from jaxlite.traces.jvp import Zero, def_linear, def_zero, instantiate, zero_for
+from jaxlite.traces.transpose import is_linear
 
 Dims = Sequence[int | None]
 

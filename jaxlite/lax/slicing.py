@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.values import ArrayImpl, aval_of
-from jaxlite.interpreters.jit import jit
 from jaxlite.lax import elementwise, shaping
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, gather
 

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import Axis, bring
-from jaxlite.interpreters.jvp import Zero, def_linear, instantiate, zero_for
-from jaxlite.interpreters.transpose import is_linear
 from jaxlite.lax import gather_scatter as gs
 from jaxlite.lax import shaping, slicing
 from jaxlite.lax.elementwise_rules import const
 from jaxlite.lax.gather_scatter_rules import batch_gather, batch_scatter
 from jaxlite.lax.shaping_rules import Dims, insert
+from jaxlite.traces.batching import Axis, bring
+from jaxlite.traces.jvp import Zero, def_linear, instantiate, zero_for
+from jaxlite.traces.transpose import is_linear
 
 # --- static positions --------------------------------------------------------------------------------
 

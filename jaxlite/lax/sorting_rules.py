@@ -9,12 +9,12 @@ import numpy as np
 
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import Axis, bring
-from jaxlite.interpreters.jvp import Zero, zero_for
 from jaxlite.lax import shaping
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
 from jaxlite.lax.reductions_rules import shifted
 from jaxlite.lax.sorting import approx_top_k_p, sort_p, top_k_p
+from jaxlite.traces.batching import Axis, bring
+from jaxlite.traces.jvp import Zero, zero_for
 
 
 def _taken(x: Any, indices: Any, axis: int) -> Any:

@@ -14,12 +14,12 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import def_elementwise
-from jaxlite.interpreters.jvp import def_jvp
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import special as s
 from jaxlite.lax import special_series as t
 from jaxlite.lax.elementwise_rules import const, filled, stretch
+from jaxlite.traces.batching import def_elementwise
+from jaxlite.traces.jvp import def_jvp
 
 
 def _refuse(message: str) -> Callable[..., Any]:

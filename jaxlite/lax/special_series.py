@@ -21,13 +21,13 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.decompose import decomposes
 from jaxlite.lax import elementwise as ew
 from jaxlite.lax import special
 from jaxlite.lax.control_flow.while_loop import while_loop
 from jaxlite.lax.elementwise import FLOATS, nary, unary
 from jaxlite.lax.reductions import reduce_or
 from jaxlite.lax.shaping import convert_element_type, full_like
+from jaxlite.traces.decompose import decomposes
 
 igamma_p = nary("igamma", FLOATS)
 igammac_p = nary("igammac", FLOATS)

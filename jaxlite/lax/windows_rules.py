@@ -17,12 +17,8 @@ from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters import batching
-from jaxlite.interpreters.batching import Axis
-from jaxlite.interpreters.jvp import Zero, def_linear, jvp_flat, jvp_rule, zero_for
-from jaxlite.interpreters.staging import trace_to_jaxpr
-from jaxlite.interpreters.transpose import Linear, backward
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import shaping, slicing
 from jaxlite.lax import windows as w
@@ -31,6 +27,10 @@ from jaxlite.lax.elementwise_rules import const, filled
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
 from jaxlite.lax.reductions import argmax, argmin, reduce_sum
 from jaxlite.lax.reductions_rules import combine_along, shifted
+from jaxlite.traces import batching
+from jaxlite.traces.batching import Axis
+from jaxlite.traces.jvp import Zero, def_linear, jvp_flat, jvp_rule, zero_for
+from jaxlite.traces.transpose import Linear, backward
 from lowering.monoids import identity
 
 # --- running totals ----------------------------------------------------------------------------------

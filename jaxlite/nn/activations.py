@@ -14,9 +14,9 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
-from jaxlite.custom_derivatives import custom_jvp
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, promote_inexact
+from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
 def _floating(name: str, x: Any) -> Any:

@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from jaxlite.compilation.jit import jit
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
-from jaxlite.interpreters.eager import eager_trace
-from jaxlite.interpreters.jit import jit
 from jaxlite.lax import shaping
 from jaxlite.numpy import replay
+from jaxlite.traces.eager import eager_trace
 from lowering.xla import trace_context
 
 F = TypeVar("F", bound=Callable[..., Any])

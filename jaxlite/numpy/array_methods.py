@@ -9,7 +9,6 @@ import numpy as np
 
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl
-from jaxlite.interpreters.eager import eager_trace
 from jaxlite.lax import shaping
 from jaxlite.numpy import (
     arithmetic,
@@ -24,6 +23,7 @@ from jaxlite.numpy import (
 )  # fmt: skip
 from jaxlite.numpy.array_at import at_property
 from jaxlite.numpy.ufunc_object import ufunc
+from jaxlite.traces.eager import eager_trace
 
 # --- operators ---------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_leaves
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
-from jaxlite.interpreters import placement
+from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, scalar
 from lowering import xla

@@ -12,12 +12,12 @@ import numpy as np
 
 from jaxlite.core.tree import tree_flatten, tree_map
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import over_leading_axis
 from jaxlite.lax import shaping
 from jaxlite.numpy import reductions
 from jaxlite.numpy.api import api, as_array, check_arrays
 from jaxlite.numpy.arithmetic import bitwise_and, bitwise_or, equal
 from jaxlite.numpy.ufuncs import isclose, isnan
+from jaxlite.traces.batching import over_leading_axis
 
 # --- comparing arrays --------------------------------------------------------------------------------
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.compilation.caches import clear_hooks
+from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import ArrayImpl, aval_of
-from jaxlite.interpreters.eager import eager_trace
-from jaxlite.interpreters.jit import clear_hooks, jit
 from jaxlite.lax import elementwise, gather_scatter, shaping
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode
 from jaxlite.numpy import creation, ufuncs
@@ -35,6 +35,7 @@ from jaxlite.numpy.index_plan import (
     span,
     write,
 )
+from jaxlite.traces.eager import eager_trace
 
 _INT32_LIMITS = np.iinfo(np.int32)
 

@@ -17,7 +17,6 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
-from jaxlite.custom_derivatives import custom_jvp
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.lax import shaping
 from jaxlite.numpy import arithmetic, indexing, linear, manipulation, norms, reductions, selection, ufuncs
@@ -48,6 +47,7 @@ from jaxlite.numpy.norms import Ord
 from jaxlite.numpy.norms import matrix_norm as matrix_norm
 from jaxlite.numpy.norms import norm as norm
 from jaxlite.numpy.norms import vector_norm as vector_norm
+from jaxlite.transforms.custom_derivatives import custom_jvp
 
 # --- determinants ------------------------------------------------------------------------------------
 

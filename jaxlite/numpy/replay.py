@@ -1,4 +1,4 @@
-"""Functions of the numpy API in a program: played back where they are known (`interpreters/replay.py`), else run."""
+"""Functions of the numpy API in a program: played back where they are known (`traces/replay.py`), else run."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxlite.core.source import warnings_as_errors
+from jaxlite.core.staging import StagingTrace
 from jaxlite.core.tracing import Recording, Tracer, set_trace, state
-from jaxlite.interpreters.replay import RECORD, Recordings, add_operand, add_static, transcript
-from jaxlite.interpreters.staging import StagingTrace
+from jaxlite.traces.replay import RECORD, Recordings, add_operand, add_static, transcript
 from lowering.xla import trace_context
 
 _recordings = Recordings(after=2)  # to record a call takes another run of it

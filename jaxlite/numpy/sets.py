@@ -17,10 +17,10 @@ from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer, set_trace, state
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.eager import eager_trace
 from jaxlite.lax import shaping
 from jaxlite.numpy import indexing, manipulation, searching, ufuncs
 from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes, scalar
+from jaxlite.traces.eager import eager_trace
 
 
 def _sized(name: str, size: Any, longest: int, call: Callable[[int], tuple[Any, ...]], *arrays: Any,

@@ -18,7 +18,6 @@ from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer, set_trace
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.eager import eager_trace
 from jaxlite.lax import shaping
 from jaxlite.numpy import indexing, linear, manipulation, reductions, searching, selection, ufuncs
 from jaxlite.numpy.api import (
@@ -30,6 +29,7 @@ from jaxlite.numpy.api import (
     promote_dtypes_inexact,
     scalar,
 )
+from jaxlite.traces.eager import eager_trace
 
 Axis = None | int | tuple[int, ...]
 

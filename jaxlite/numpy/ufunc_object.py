@@ -14,9 +14,9 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.staging import trace_to_jaxpr
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, dtype_of, unsupported
 
 _bool = np.dtype(bool)

@@ -12,8 +12,6 @@ from jaxlite import numpy as jnp
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.decompose import decomposes
-from jaxlite.interpreters.jvp import Zero
 from jaxlite.random.keys import sampler
 from jaxlite.random.prng import random_split_p
 from jaxlite.random.uniforms import (
@@ -25,6 +23,8 @@ from jaxlite.random.uniforms import (
     full_shape,
     split_key,
 )  # fmt: skip
+from jaxlite.traces.decompose import decomposes
+from jaxlite.traces.jvp import Zero
 
 # --- the primitive -----------------------------------------------------------------------------------
 

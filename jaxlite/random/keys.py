@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jaxlite import lax
+from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes
 from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.jit import jit
 from jaxlite.lax.shaping import canonical_shape
 from jaxlite.numpy import array_methods
 from jaxlite.random import words as words  # registers how operations on keys run

@@ -18,10 +18,10 @@ from jaxlite.core import config, dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import AVAL_OF, aval_of
-from jaxlite.interpreters.jvp import def_zero
-from jaxlite.interpreters.staging import trace_to_jaxpr
 from jaxlite.random import rbg, threefry
+from jaxlite.traces.jvp import def_zero
 from lowering.rules import register_decomposition
 
 _u32 = dtypes.uint32

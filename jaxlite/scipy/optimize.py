@@ -13,8 +13,8 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
-from jaxlite.differentiate import value_and_grad
 from jaxlite.numpy.api import promote_dtypes_inexact
+from jaxlite.transforms.derivatives import value_and_grad
 
 
 class OptimizeResults(NamedTuple):

@@ -11,17 +11,19 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.compilation.caches import PerFunction, clear_hooks
+from jaxlite.compilation.options import argument_names
+from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import ShapedArray, shaped_array, typematch
 from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal
+from jaxlite.core.staging import StagingTrace, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path
 from jaxlite.core.values import ArrayImpl, aval_of
-from jaxlite.interpreters import placement
-from jaxlite.interpreters.jit import PerFunction, argument_names, clear_hooks, flatten_outputs
-from jaxlite.interpreters.staging import StagingTrace, trace_to_jaxpr
+from jaxlite.devices import placement
 from jaxlite.lax.shaping import convert
 from lowering import xla
 

@@ -7,15 +7,15 @@ from typing import Any
 
 from jaxlite.core.effects import check_harmless
 from jaxlite.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
+from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import Axis, batch_jaxpr, bring_to_front
-from jaxlite.interpreters.jvp import Zero, jvp_jaxpr, tangent_aval, zeros_of
-from jaxlite.interpreters.linearize import linearize_jaxpr
-from jaxlite.interpreters.staging import trace_to_jaxpr
-from jaxlite.interpreters.transpose import backward_jaxpr, is_linear
 from jaxlite.lax import shaping
 from jaxlite.lax.control_flow.cond import cond_p, platform_index_p
 from jaxlite.lax.elementwise import clamp, select_n
+from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front
+from jaxlite.traces.jvp import Zero, jvp_jaxpr, tangent_aval, zeros_of
+from jaxlite.traces.linearize import linearize_jaxpr
+from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
 _derived: dict[Any, Any] = {}
 _LIMIT = 1024

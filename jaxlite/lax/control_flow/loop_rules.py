@@ -12,17 +12,17 @@ from typing import Any
 from jaxlite.core.dtypes import float0
 from jaxlite.core.effects import check_harmless
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr, no_effects
+from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import Axis, batch_jaxpr, bring_to_front, move
-from jaxlite.interpreters.jvp import Zero, add_tangents, instantiate, jvp_jaxpr, tangent_aval
-from jaxlite.interpreters.linearize import SplitJaxpr, linearize_jaxpr
-from jaxlite.interpreters.staging import hoist_consts, trace_to_jaxpr
-from jaxlite.interpreters.transpose import Linear, backward, is_linear
 from jaxlite.lax import shaping
 from jaxlite.lax.control_flow.scan import scan_p
 from jaxlite.lax.control_flow.while_loop import while_p
 from jaxlite.lax.elementwise import select_n
 from jaxlite.lax.reductions import reduce_or
+from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front, move
+from jaxlite.traces.jvp import Zero, add_tangents, instantiate, jvp_jaxpr, tangent_aval
+from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
+from jaxlite.traces.transpose import Linear, backward, is_linear
 from lowering.passes.dce import live_parts
 
 

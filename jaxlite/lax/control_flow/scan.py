@@ -17,7 +17,6 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.batching import over_leading_axis
 from jaxlite.lax.control_flow.bodies import (
     Body,
     Carry,
@@ -30,6 +29,7 @@ from jaxlite.lax.control_flow.bodies import (
 )
 from jaxlite.lax.shaping import broadcast_in_dim, concatenate, reshape
 from jaxlite.lax.slicing import dynamic_index_in_dim, index_in_dim, slice_in_dim
+from jaxlite.traces.batching import over_leading_axis
 
 scan_p = Primitive("scan", multiple_results=True, memoise=False)
 

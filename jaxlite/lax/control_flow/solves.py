@@ -12,14 +12,14 @@ from typing import Any
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr, no_effects
 from jaxlite.core.primitive import Primitive, load_rules
+from jaxlite.core.staging import hoist_consts
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
-from jaxlite.interpreters.jvp import tangent_aval
-from jaxlite.interpreters.linearize import linearize_jaxpr
-from jaxlite.interpreters.staging import hoist_consts
-from jaxlite.interpreters.transpose import backward_jaxpr
 from jaxlite.lax.control_flow.bodies import Body, flatten_values, shared, trace_body
 from jaxlite.lax.shaping import convert
+from jaxlite.traces.jvp import tangent_aval
+from jaxlite.traces.linearize import linearize_jaxpr
+from jaxlite.traces.transpose import backward_jaxpr
 
 linear_solve_p = Primitive("custom_linear_solve", multiple_results=True, memoise=False)
 root_p = Primitive("custom_root", multiple_results=True, memoise=False)

@@ -8,12 +8,12 @@ from typing import Any
 
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
-from jaxlite.interpreters.batching import Axis, batch_jaxpr, bring_to_front
-from jaxlite.interpreters.jvp import Zero, add_tangents, instantiate, jvp_flat, tangent_aval, zero_for
-from jaxlite.interpreters.linearize import linearize_jaxpr
-from jaxlite.interpreters.transpose import is_linear
 from jaxlite.lax.control_flow.solves import linear_solve_p, parts, root_p
 from jaxlite.lax.elementwise import neg
+from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front
+from jaxlite.traces.jvp import Zero, add_tangents, instantiate, jvp_flat, tangent_aval, zero_for
+from jaxlite.traces.linearize import linearize_jaxpr
+from jaxlite.traces.transpose import is_linear
 
 # --- the slope of a traced function, forwards and for linearisation ----------------------------------
 

@@ -11,12 +11,12 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
-from jaxlite.differentiate import jvp
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.numpy.api import api, promote_dtypes_inexact
 from jaxlite.scipy.linalg.factorizations import adjoint, as_complex, matrices
 from jaxlite.scipy.linalg.solvers import solve_shifted, solve_triangular
-from jaxlite.vectorize import vmap
+from jaxlite.transforms.derivatives import jvp
+from jaxlite.transforms.vmap import vmap
 
 
 def _product(x: Any, y: Any) -> Any:

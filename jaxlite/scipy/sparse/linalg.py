@@ -14,9 +14,9 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
-from jaxlite.flatten_util import ravel_pytree
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.numpy.api import is_complex, promote_dtypes_inexact
+from jaxlite.transforms.ravel import ravel_pytree
 from jaxlite.tree_util import tree_leaves, tree_map, tree_structure
 
 Operator = Callable[[Any], Any]

@@ -8,9 +8,9 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
-from jaxlite.custom_derivatives import custom_jvp
 from jaxlite.numpy.api import api, check_arrays, promote_inexact
 from jaxlite.scipy.arguments import floats, polynomial
+from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
 @custom_jvp

@@ -18,9 +18,9 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
-from jaxlite.custom_derivatives import custom_jvp
 from jaxlite.numpy.api import api, check_arrays, promote_dtypes_inexact
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
+from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
 @api()

@@ -14,10 +14,10 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
-from jaxlite.custom_derivatives import custom_jvp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import in_working_precision
 from jaxlite.scipy.special.gammas import gammasgn
+from jaxlite.transforms.custom_derivatives import custom_jvp
 
 _LIMIT = 20000
 

@@ -16,10 +16,10 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
-from jaxlite.custom_derivatives import custom_jvp
 from jaxlite.numpy.api import api, check_arrays
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 from jaxlite.scipy.special.gammas import digamma
+from jaxlite.transforms.custom_derivatives import custom_jvp
 
 _TOGETHER = 8  # terms that are computed in one pass over an array
 

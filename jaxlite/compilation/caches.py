@@ -1,0 +1,45 @@
+"""Caches that belong to a function and end with it, and the one way to empty all caches of a process."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from lowering import xla
+
+Made = TypeVar("Made")
+
+
+class PerFunction(Generic[Made]):
+    """A dict for each function, which dies with the function."""
+
+    __slots__ = ("_dicts",)
+
+    def __init__(self) -> None:
+        self._dicts: weakref.WeakKeyDictionary[Any, dict[Any, Made]] = weakref.WeakKeyDictionary()
+
+    def of(self, fun: Callable) -> dict[Any, Made]:
+        """The dict of a function; one that nobody keeps if the function is unhashable, or cannot be referenced weakly."""
+        try:
+            found = self._dicts.get(fun)
+            return self._dicts.setdefault(fun, {}) if found is None else found
+        except TypeError:
+            return {}
+
+    def clear(self) -> None:
+        """Empty every dict, also for those who hold one."""
+        for reference in self._dicts.keyrefs():  # a list made at once: other threads may be adding theirs
+            fun = reference()
+            if fun is not None:
+                self.of(fun).clear()
+
+
+def clear_caches() -> None:
+    """Forget everything that was traced and compiled; the next calls start over."""
+    xla.PjitFunctionCache.clear_all()
+    for hook in clear_hooks:
+        hook()
+
+
+clear_hooks: list[Callable[[], None]] = []

@@ -1,0 +1,281 @@
+"""A call of a jitted function: its signature, the program for it, the executable, and what C++ keeps for the next call.
+
+A call goes to jaxlib's C++ path, which flattens the arguments and looks up their signature. What it does not
+find comes to `Jitted.miss`: trace, lower, compile, run, and hand C++ what it needs for the next time. A call
+inside a trace becomes a `jit` equation with a sub-jaxpr.
+
+What was traced and compiled is kept for each (function, options) pair and dies with the function.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from jaxlite.compilation import compile_report, explain
+from jaxlite.compilation.caches import PerFunction, clear_hooks
+from jaxlite.compilation.finite import check_finite
+from jaxlite.compilation.options import Options, argument_names, donated_leaves, parameter_names
+from jaxlite.compilation.program import Program, flatten_outputs
+from jaxlite.core import array as arrays
+from jaxlite.core import config, errors, source
+from jaxlite.core.aval import typematch
+from jaxlite.core.collector import seldom_collecting
+from jaxlite.core.filtering import hide_own_frames
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import trace_to_jaxpr
+from jaxlite.core.tracing import Tracer, is_eager, state
+from jaxlite.core.values import AVAL_OF, aval_of
+from jaxlite.devices import placement
+from lowering import progress, xla
+
+_flatten = xla.pytree_registry.flatten
+_programs: PerFunction[Program] = PerFunction()  # by (options, signature)
+_call_cache = xla.PjitFunctionCache(capacity=16384)
+clear_hooks.append(_programs.clear)
+
+
+class Jitted:
+    """The Python side of one jitted function."""
+
+    __slots__ = ("fun", "name", "options", "programs", "call_path", "__weakref__")
+
+    def __init__(self, fun: Callable, options: Options):
+        self.fun, self.options = fun, options
+        self.name = source.function_name(fun)
+        self.programs = _programs.of(fun)
+        self.call_path: Any = None
+
+    # --- signatures
+
+    def split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple, dict, tuple, tuple]:
+        """Dynamic positional and keyword arguments, and static ones as (index, value) and (name, value)."""
+        options = self.options
+        static: list[tuple[int, Any]] = []
+        if options.static_argnums:
+            count = len(args)
+            nums = {num % count for num in options.static_argnums if -count <= num < count}
+            static = [(num, _Static(args[num])) for num in sorted(nums)]
+            args = tuple(arg for index, arg in enumerate(args) if index not in nums)
+        named: list[tuple[str, Any]] = []
+        if options.static_argnames and kwargs:
+            named = [(name, _Static(kwargs[name])) for name in sorted(kwargs) if name in options.static_argnames]
+            if named:
+                kwargs = {name: value for name, value in kwargs.items() if name not in options.static_argnames}
+        return args, kwargs, tuple(static), tuple(named)
+
+    def program(self, args: tuple[Any, ...], kwargs: dict[str, Any],
+                abstract: Callable[[Any], Any] | None = None) -> tuple[Program, list[Any]]:
+        """The traced program for a call, and the call's flat dynamic arguments.
+
+        `abstract` gives the abstract value of an argument; without it, arguments are arrays and scalars.
+        """
+        static: tuple = ()
+        named: tuple = ()
+        if self.options.static_argnums or self.options.static_argnames:
+            args, kwargs, static, named = self.split(args, kwargs)
+        try:
+            leaves, in_tree = _flatten((args, kwargs))
+        except SystemError:  # what C++ makes of a RecursionError
+            raise RecursionError(f"an argument of {source.function_location(self.fun)} is nested too deeply, or contains "
+                                 "itself") from None
+        avals = self._avals(leaves, in_tree, abstract)
+        key = (self.options.key, in_tree, avals, static, named, xla.trace_context(),
+               tuple(state.axis_sizes.items()))
+        try:
+            program = self.programs.get(key)
+        except TypeError:
+            self._check_hashable(static, named)
+            raise
+        if program is None or program.is_stale():
+            reason = self._reason(key, in_tree) if config.explain_cache_misses.value else ""
+            traced = self._trace(in_tree, avals, static, named)
+            if not self.programs:
+                explain.remember(self.fun)
+            if reason and abstract is None and is_eager():
+                traced.reason = reason  # told with the compile that follows
+            elif reason:
+                explain.tell("traced" if is_eager() else "traced inside another function:", traced.debug_info.location,
+                             {"trace": traced.trace_seconds}, reason)
+            if program is None:
+                program = self.programs.setdefault(key, traced)
+            else:
+                program = self.programs[key] = traced
+        return program, leaves
+
+    def _reason(self, key: tuple[Any, ...], in_tree: Any) -> str:
+        leaves = functools.cache(argument_names(self.fun, in_tree, self.options))
+        names = explain.Names(*parameter_names(self.fun), leaves, Options.__slots__)
+        return explain.reason(self.fun, key, list(self.programs), names)
+
+    def _check_hashable(self, static: tuple, named: tuple) -> None:
+        for which, box in (*static, *named):
+            try:
+                hash(box)
+            except TypeError:
+                raise ValueError(
+                    f"Non-hashable static arguments are not supported: argument {which!r} of "
+                    f"{source.function_location(self.fun)} is static and is of type {type(box.value)}, which cannot "
+                    "be hashed. Pass a tuple instead of a list or an array, or do not mark it static.") from None
+
+    def _avals(self, leaves: list[Any], in_tree: Any, abstract: Callable[[Any], Any] | None) -> tuple[Any, ...]:
+        avals = []
+        for index, leaf in enumerate(leaves):
+            try:
+                if abstract is not None:
+                    avals.append(abstract(leaf))
+                else:
+                    handler = AVAL_OF.get(type(leaf))
+                    avals.append(aval_of(leaf) if handler is None else handler(leaf))
+            except OverflowError as error:
+                raise OverflowError(f"{error}; it is the argument {self._argument_name(index, in_tree)} of "
+                                    f"{source.function_location(self.fun)}") from None
+            except TypeError as error:
+                raise TypeError(
+                    f"Error interpreting argument to {source.function_location(self.fun)} as an abstract array. The "
+                    f"problematic value is of type {type(leaf)} and was passed to the function at path "
+                    f"{self._argument_name(index, in_tree)}. Mark it static (static_argnums, static_argnames), or "
+                    f"pass an array or a scalar. ({error})") from None
+        return tuple(avals)
+
+    def _argument_name(self, index: int, in_tree: Any) -> str:
+        return argument_names(self.fun, in_tree, self.options)()[index]
+
+    # --- tracing
+
+    def _trace(self, in_tree: Any, avals: tuple[Any, ...], static: tuple, named: tuple) -> Program:
+        fun, options = self.fun, self.options
+        start = time.perf_counter()
+        debug = DebugInfo("jit", self.name, argument_names(fun, in_tree, options), source.function_location(fun))
+        out_tree: Any = None
+
+        def flat(*tracers: Any) -> list[Any]:
+            nonlocal out_tree
+            args, kwargs = in_tree.unflatten(tracers)
+            if static:
+                args = list(args)
+                for index, box in static:
+                    args.insert(index, box.value)
+            for name, box in named:
+                kwargs[name] = box.value
+            outs, out_tree = flatten_outputs(fun(*args, **kwargs), debug)
+            return outs
+
+        scopes, state.scopes = state.scopes, ()  # of this caller; others will have the program too
+        try:
+            with progress.Stage(self.name, "tracing"), seldom_collecting:
+                jaxpr, consts = trace_to_jaxpr(flat, avals, debug)
+        finally:
+            state.scopes = scopes
+        donated = donated_leaves(in_tree, options, static)
+        return Program(ClosedJaxpr(jaxpr, consts), in_tree, out_tree, self.name, donated, options,
+                       time.perf_counter() - start, debug, self._static_text(static, named))
+
+    def _static_text(self, static: tuple, named: tuple) -> str:
+        """`n=3, mode='same'`: the static arguments of a signature."""
+        if not static and not named:
+            return ""
+        positional, _ = parameter_names(self.fun) if static else ([], "")
+        pairs = [(positional[index] if index < len(positional) else f"#{index}", box) for index, box in static]
+        return ", ".join(f"{name}={compile_report.brief(box.value)}" for name, box in (*pairs, *named))
+
+    # --- calls that C++ does not answer
+
+    def miss(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Do one call; give its result and, if later calls may skip Python, the fast path's data."""
+        if not is_eager():
+            return self.stage(args, kwargs), None
+        try:
+            program, leaves = self.program(args, kwargs)
+            for leaf in leaves:
+                if isinstance(leaf, Tracer):
+                    raise errors.UnexpectedTracerError(leaf)
+            device, committed = placement.target_device(leaves, self.options.device)
+            executable = program.executable(device, committed)
+            outs = executable(leaves)
+        except BaseException as error:
+            # C++ would send this signature here for good.
+            if self.call_path is not None:
+                self.call_path._clear_cache()
+            hide_own_frames(error)
+            raise
+        tree = program.out_tree
+        if config.debug_nans.value or config.debug_infs.value:
+            check_finite(program, outs, leaves, _plain)
+            return tree.unflatten(outs), None
+        return tree.unflatten(outs), executable.fast_path(tree)
+
+    def stage(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make the call part of the program being traced."""
+        program, leaves = self.program(args, kwargs)
+        closed, consts = program.as_operand()
+        if self.options.inline:
+            outs = eval_jaxpr(closed.jaxpr, [], *consts, *leaves)
+        else:
+            donated = (False,) * len(consts) + program.donated
+            outs = jit_p.bind(*consts, *leaves, jaxpr=closed, name=self.name, donated_invars=donated,
+                              keep_unused=self.options.keep_unused, inline=False)
+        return program.out_tree.unflatten(outs)
+
+
+class _Static:
+    """A static argument in a key: equal if type and value are."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is _Static and type(self.value) is type(other.value) and self.value == other.value
+
+
+# --- what users call ---------------------------------------------------------------------------------
+
+
+def make_call_path(fun: Callable, options: Options) -> Any:
+    """The callable that users get: C++ with `Jitted.miss` behind it."""
+    jitted = Jitted(fun, options)
+    path = xla.make_call_path(jitted.name, fun, jitted.miss, options.static_argnums, options.static_argnames,
+                              options.key, put_argument, _call_cache)
+    jitted.call_path = weakref.proxy(path)
+    for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
+        value = getattr(fun, attribute, None)
+        if value is not None:
+            setattr(path, attribute, value)
+    path.__wrapped__ = fun
+    path._jitted = jitted
+    return path
+
+
+def _plain(fun: Callable) -> Any:
+    return make_call_path(fun, Options((), (), (), (), False, None, False, None))
+
+
+def put_argument(value: Any, sharding: Any, layout: Any) -> Any:
+    """What C++ calls to bring an argument to the device of a sharding."""
+    return arrays.put_array(value, sharding._device, False)
+
+
+def jitted_of(path: Any) -> Jitted:
+    """The Python side of a jitted function."""
+    return path._jitted
+
+
+jit_p = Primitive("jit", multiple_results=True)
+
+
+@jit_p.def_effectful_abstract_eval
+def _jit_aval(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    wanted = jaxpr.in_avals
+    if len(avals) != len(wanted) or not all(map(typematch, avals, wanted)):
+        raise TypeError(f"jit: the operands are {', '.join(map(str, avals)) or 'none'}, its jaxpr takes "
+                        f"{', '.join(map(str, wanted)) or 'none'}")
+    return jaxpr.out_avals, jaxpr.effects

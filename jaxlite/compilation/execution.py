@@ -1,0 +1,149 @@
+"""Execution: a jaxpr becomes an `Executable` on a device.
+
+The executable runs on flat arrays and describes itself to jaxlib's C++ call path. This file, and with it the whole of
+lowering, loads when a program is lowered or compiled for the first time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.compilation import effects
+from jaxlite.core import array as arrays
+from jaxlite.core import config, dtypes, source
+from jaxlite.core.aval import AbstractToken, ShapedArray
+from jaxlite.core.jaxpr import ClosedJaxpr
+from jaxlite.core.tracing import Tracer
+from jaxlite.version import __version__
+from lowering import executable as backend
+from lowering import report, xla
+from lowering.cache import keys, shortcuts
+from lowering.module import physical
+
+ArrayImpl = xla.ArrayImpl
+
+
+class Executable:
+    """A compiled program: runs on flat arguments, knows its types and its place.
+
+    Attributes: `in_avals`, `out_avals`; `device`; `committed` whether results are bound to it; `kept` for each
+    of consts + arguments whether the program reads it; `loaded` is XLA's executable, `compile_seconds` how long
+    that took, `cached` what the persistent cache said: "hit", "miss" or "off".
+    """
+
+    __slots__ = ("loaded", "compile_seconds", "cached", "in_avals", "out_avals", "device", "committed", "kept", "const_args",
+                 "donated", "_handlers", "_sharding", "_kept_arguments", "_wrapped", "_has_effects", "_ordered",
+                 "__weakref__")
+
+    def __init__(self, loaded: Any, lowered: backend.Lowered | shortcuts.Found, closed: ClosedJaxpr, device: Any,
+                 committed: bool, compile_seconds: float, cached: str):
+        self.loaded, self.device, self.committed = loaded, device, committed
+        self.compile_seconds, self.cached = compile_seconds, cached
+        self.in_avals, self.out_avals = closed.in_avals, [_result_aval(aval) for aval in closed.out_avals]
+        self.kept, self.donated = lowered.kept, lowered.donated
+        self._has_effects, self._ordered = bool(lowered.host_functions), lowered.ordered
+        self._sharding = arrays.single_device_sharding(device)
+        self._handlers = [xla.result_handler(_buffer_aval(aval), self._sharding, committed) for aval in self.out_avals]
+        self._wrapped = [(index, aval.dtype) for index, aval in enumerate(self.out_avals)
+                         if isinstance(aval.dtype, dtypes.ExtendedDType)]
+        num_consts = len(closed.consts)
+        self.const_args = [arrays.put_buffer(value, device, False, copy=type(value) is not ArrayImpl) for value, keep
+                           in zip(closed.consts, self.kept, strict=False) if keep]
+        self.kept = [True] * len(self.const_args) + self.kept[num_consts:]
+        self._kept_arguments = [index for index, keep in enumerate(self.kept[len(self.const_args):]) if keep]
+
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
+        """Run on flat arguments: arrays or anything that `aval_of` knows. Gives flat results."""
+        device, avals = self.device, self.in_avals
+        inputs = list(self.const_args)
+        for index in self._kept_arguments:
+            arg = args[index]
+            if type(arg) is not ArrayImpl or arg.is_deleted() or (
+                    arg._sharding is not self._sharding and arrays.device_of(arg) != device):
+                arg = arrays.put_buffer(arg, device, False, aval=avals[index])
+            inputs.append(arg)
+        if self._has_effects:
+            outs = effects.execute(self.loaded, inputs, self._handlers, self._ordered)
+        else:
+            outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
+        for index, dtype in self._wrapped:
+            outs[index] = dtype.wrap(outs[index])
+        return outs
+
+    def fast_path(self, out_tree: Any) -> Any:
+        """The description that lets C++ run later calls of this signature by itself, if it may."""
+        if self._wrapped or self._has_effects:  # C++ keeps no tokens, and reports errors of callbacks as ValueError
+            return None
+        sharding = self._sharding
+        inputs = sum(self.kept)
+        return xla.FastPath(
+            self.loaded, out_tree, [sharding] * inputs, [sharding] * len(self.out_avals), self.out_avals,
+            [self.committed] * len(self.out_avals), self.kept, [None] * inputs, self.const_args)
+
+
+def _result_aval(aval: Any) -> Any:
+    return ShapedArray((0,), np.dtype(bool)) if isinstance(aval, AbstractToken) else aval
+
+
+def _buffer_aval(aval: Any) -> Any:
+    """The type of the array behind a result: for extended dtypes not its own."""
+    shape, dtype = physical(aval)
+    return aval if dtype is aval.dtype else ShapedArray(shape, dtype)
+
+
+def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Sequence[bool] = (),
+                keep_unused: bool = False, result_names: Sequence[str] = (),
+                argument_names: Sequence[str] = ()) -> backend.Lowered:
+    """Lower for a platform; equations keep the user's source lines."""
+    return backend.lower(closed.jaxpr, name, platform=platform, is_hidden=source.is_own_file,
+                         donated=donated, keep_unused=keep_unused, result_names=result_names,
+                         argument_names=argument_names)
+
+
+def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str, Any] | None, donated: Sequence[bool],
+                  keep_unused: bool) -> shortcuts.Shortcut | None:
+    """The shortcut of a program past lowering, if it may have one and nobody wants to see the module."""
+    if config.dump_ir_to.value is not None or any(isinstance(const, Tracer) for const in closed.consts):
+        return None
+    # Decompositions may ask for options when they are lowered: the trace context has them.
+    return shortcuts.shortcut(closed.jaxpr, name, device, options, tuple(donated), keep_unused, fusion_barriers(options),
+                              xla.trace_context())
+
+
+def follow(shortcut: shortcuts.Shortcut, closed: ClosedJaxpr, device: Any, committed: bool,
+           trace_seconds: float) -> Executable | None:
+    """What an earlier process compiled, if the shortcut leads to it; reports it to the log if that is on."""
+    found = shortcut.follow()
+    if found is None:
+        return None
+    report.compiled(found, closed, found.loaded, trace_seconds, found.load_seconds, "hit")
+    return Executable(found.loaded, found, closed, device, committed, found.load_seconds, "hit")
+
+
+def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
+                    options: dict[str, Any] | None = None, trace_seconds: float = 0.0,
+                    shortcut: shortcuts.Shortcut | None = None) -> Executable:
+    """Compile a lowered program for a device; reports the compile to the log and the dump if they are on."""
+    with lowered.tuned(fusion_barriers(options)):
+        loaded, seconds, cached = backend.compile_lowered(lowered, device, options, shortcut)
+        report.compiled(lowered, closed, loaded, trace_seconds, seconds, cached)
+    return Executable(loaded, lowered, closed, device, committed, seconds, cached)
+
+
+def fusion_barriers(options: dict[str, Any] | None) -> bool:
+    """Whether a compile may place fusion barriers: what its own options say goes before the global option."""
+    own = (options or {}).get(backend.BARRIERS)
+    return config.cpu_fusion_barriers.value if own is None else config.cpu_fusion_barriers.parse(own, backend.BARRIERS)
+
+
+keys.configure(
+    folder=lambda: config.compilation_cache_dir.value if config.enable_compilation_cache.value else None,
+    limit=lambda: config.compilation_cache_max_size.value,
+    threshold=lambda: config.persistent_cache_min_compile_time_secs.value,
+    version=lambda: __version__,
+)
+shortcuts.configure(folders=lambda: (os.path.dirname(os.path.dirname(__file__)),))

@@ -1,0 +1,127 @@
+"""jit: compile a function on first use of each signature, and run the compiled code after that.
+
+This is the decorator. What a call does: `jaxlite.compilation.dispatch`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from jaxlite.compilation.caches import clear_hooks
+from jaxlite.compilation.dispatch import jit_p, jitted_of, make_call_path
+from jaxlite.compilation.options import NOT_A_FUNCTION, Options, check_callable, resolve, signature_of
+from jaxlite.core import config, source
+from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from lowering import progress, report, xla
+
+_unset: Any = object()
+
+
+def jit(fun: Callable = _unset, /, *, static_argnums: int | Sequence[int] | None = None,
+        static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
+        donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False, device: Any = None,
+        backend: str | None = None, inline: bool = False, compiler_options: dict[str, Any] | None = None) -> Any:
+    """Compile a function of arrays with XLA, once for each signature of its arguments.
+
+    Args:
+      fun: a function of pytrees of arrays and scalars; pure: it is run once to see what it does, and what it
+        does to anything but its result is not repeated by the compiled code. Without it, a decorator is
+        returned: `@jit(static_argnums=0)`.
+      static_argnums, static_argnames: arguments that are part of the signature by value, and so may be used as
+        Python values inside; hashable. Each is inferred from the other through the function's signature.
+      donate_argnums, donate_argnames: arguments whose memory the results may take; they are gone after the call.
+      keep_unused: keep arguments that the program does not read as parameters of the executable.
+      device, backend: where to run, instead of where the arguments are.
+      inline: inside another traced function, put the operations there instead of a call.
+      compiler_options: XLA options by name, for this function's compiles.
+
+    Returns: a function with the signature of `fun`, and the stages `trace`, `lower`, `eval_shape` beside it.
+    Raises: ValueError for argument numbers or names that the function does not have; TypeError at the call for
+      arguments that are not arrays, with their path.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> @jaxlite.jit
+    ... def selu(x, alpha=1.67, lmbda=1.05):
+    ...     return lmbda * jnp.where(x > 0, x, alpha * jnp.exp(x) - alpha)
+    >>> print(selu(jnp.arange(3.0)))
+    [0.   1.05 2.1 ]
+    """
+    if fun is _unset:
+        return functools.partial(
+            jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
+            donate_argnames=donate_argnames, keep_unused=keep_unused, device=device, backend=backend, inline=inline,
+            compiler_options=compiler_options)
+    check_callable(fun)
+    if device is not None and backend is not None:
+        raise ValueError("can't specify both a device and a backend for jit, got "
+                         f"device={device} and backend={backend}")
+    flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
+    if flags & NOT_A_FUNCTION:
+        kind = "generator" if flags & inspect.CO_GENERATOR else "coroutine"
+        raise TypeError(f"Expected a function, got a {kind} function: {fun}")
+    static: tuple[Any, Any] = ((), ())
+    donate: tuple[Any, Any] = ((), ())
+    if not (static_argnums is None and static_argnames is None and donate_argnums is None and donate_argnames is None):
+        signature, name = signature_of(fun), source.function_name(fun)
+        static = resolve(signature, static_argnums, static_argnames, "static", name)
+        donate = resolve(signature, donate_argnums, donate_argnames, "donate", name)
+        if set(static[0]) & set(donate[0]) or set(static[1]) & set(donate[1]):
+            raise ValueError("static_argnums and donate_argnums cannot intersect, "
+                             f"static_argnums={static[0]} and donate_argnums={donate[0]}")
+    options = Options(*static, *donate, keep_unused, device if device is not None else backend, inline,
+                      compiler_options)
+    return make_call_path(fun, options)
+
+
+def _reduce(path: Any) -> Any:
+    """For pickle: by name where the name leads here, else the function and its options."""
+    found: Any = sys.modules.get(path.__module__)
+    for name in getattr(path, "__qualname__", "").split("."):
+        found = getattr(found, name, None)
+    if found is path:
+        return path.__qualname__
+    jitted = jitted_of(path)
+    return _rejit, (jitted.fun, {name: getattr(jitted.options, name) for name in Options.__slots__ if name != "key"})
+
+
+def _rejit(fun: Callable, options: dict[str, Any]) -> Any:
+    return jit(fun, **options)
+
+
+xla.PjitFunction.__reduce__ = _reduce
+xla.PjitFunction.__copy__ = lambda self: self
+xla.PjitFunction.__deepcopy__ = lambda self, memo: self
+
+
+@jit_p.def_eager
+def _jit_eager(*args: Any, jaxpr: ClosedJaxpr, name: str, **params: Any) -> list[Any]:
+    call = _evaluators.get(id(jaxpr))
+    if call is None:
+
+        def evaluate(*args: Any) -> list[Any]:
+            return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args)
+
+        evaluate.__name__ = name
+        if len(_evaluators) >= _EVALUATOR_LIMIT:
+            _evaluators.clear()
+        call = _evaluators[id(jaxpr)] = jit(evaluate)  # it keeps the jaxpr, so its id stays taken
+    return call(*args)
+
+
+_EVALUATOR_LIMIT = 1024
+_evaluators: dict[int, Any] = {}
+clear_hooks.append(_evaluators.clear)
+
+
+progress.configure(lambda: config.progress.value)
+report.configure(
+    log=lambda: config.log_compiles.value,
+    folder=lambda: config.dump_ir_to.value,
+    modes=lambda: config.dump_ir_modes.value,
+    caller=lambda: source.summarize(source.current_traceback()),
+    is_hidden=source.is_own_file,
+)

@@ -1,0 +1,174 @@
+"""What `jit` was asked for, normalised: which arguments are static, which donated, and what the arguments are called."""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from jaxlite.compilation import explain
+from lowering import xla
+
+
+class Options:
+    """What `jit` was asked for, normalised; hashable, part of the key of shared caches."""
+
+    __slots__ = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames", "keep_unused", "device",
+                 "inline", "compiler_options", "key")
+
+    def __init__(self, static_argnums: tuple[int, ...], static_argnames: tuple[str, ...],
+                 donate_argnums: tuple[int, ...], donate_argnames: tuple[str, ...], keep_unused: bool, device: Any,
+                 inline: bool, compiler_options: dict[str, Any] | None):
+        self.static_argnums, self.static_argnames = static_argnums, static_argnames
+        self.donate_argnums, self.donate_argnames = donate_argnums, donate_argnames
+        self.keep_unused, self.device, self.inline = keep_unused, device, inline
+        self.compiler_options = compiler_options
+        check_compiler_options(compiler_options)
+        self.key = (static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, device, inline,
+                    tuple(sorted(compiler_options.items())) if compiler_options else None)
+
+
+def check_compiler_options(options: dict[str, Any] | None) -> None:
+    """Raises TypeError for a value that no XLA option takes; which options there are, XLA knows."""
+    for name, value in (options or {}).items():
+        if not isinstance(value, (str, bool, int, float)):
+            raise TypeError(f"compiler option {name!r} must be a str, bool, int or float, got {type(value)}")
+
+
+def _as_ints(value: Any, what: str) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    items = value if isinstance(value, Iterable) else (value,)
+    try:
+        return tuple(item.__index__() for item in items)
+    except AttributeError:
+        raise TypeError(f"{what} must be an int or a sequence of ints, got {value!r}") from None
+
+
+def _as_names(value: Any, what: str) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    names = (value,) if isinstance(value, str) else tuple(value)
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"{what} must be a str or a sequence of strs, got {value!r}")
+    return names
+
+
+def signature_of(fun: Callable) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fun)
+    except (ValueError, TypeError):
+        return None
+
+
+NOT_A_FUNCTION = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def resolve(signature: inspect.Signature | None, argnums: Any, argnames: Any, what: str, fun_name: str,
+             ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Infer argument numbers and names from each other, as far as the signature tells, and check them."""
+    nums = _as_ints(argnums, f"{what}_argnums")
+    names = _as_names(argnames, f"{what}_argnames")
+    if signature is None:
+        return nums or (), names or ()
+    parameters = list(signature.parameters.values())
+    positional = [each.name for each in parameters if each.kind in _POSITIONAL]
+    kinds = {each.kind for each in parameters}
+    if nums is not None:
+        if inspect.Parameter.VAR_POSITIONAL not in kinds:
+            for num in nums:
+                if not -len(positional) <= num < len(positional):
+                    raise ValueError(f"jitted function {fun_name} has {what}_argnums={nums}, but only accepts "
+                                     f"{len(positional)} positional arguments.")
+            nums = tuple(num % len(positional) for num in nums)
+    if names is not None and inspect.Parameter.VAR_KEYWORD not in kinds:
+        accepted = {each.name for each in parameters if each.kind not in
+                    (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)}
+        unknown = [name for name in names if name not in accepted]
+        if unknown:
+            raise ValueError(f"jitted function {fun_name} has invalid argnames {set(unknown)!r} in {what}_argnames; "
+                             f"it takes {sorted(accepted)}.")
+    if nums is None and names is None:
+        return (), ()
+    if nums is None:
+        assert names is not None
+        return tuple(index for index, name in enumerate(positional) if name in names), names
+    if names is None:
+        keywords = {each.name for each in parameters if each.kind == inspect.Parameter.POSITIONAL_OR_KEYWORD}
+        return nums, tuple(positional[num] for num in nums
+                           if -len(positional) <= num < len(positional) and positional[num] in keywords)
+    return nums, names
+
+
+def check_callable(fun: Any) -> None:
+    """Raises TypeError for what cannot be called."""
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun!r}")
+
+
+def parameter_names(fun: Callable) -> tuple[list[str], str]:
+    """The names of a function's positional parameters, and of the one that takes the rest."""
+    signature = signature_of(fun)
+    parameters = list(signature.parameters.values()) if signature else []
+    rest = next((each.name for each in parameters if each.kind == inspect.Parameter.VAR_POSITIONAL), "args")
+    return [each.name for each in parameters if each.kind in _POSITIONAL], rest
+
+
+def argument_names(fun: Callable, in_tree: Any, options: Options | None) -> Callable[[], list[str]]:
+    """A function that gives a name for each flat argument: the parameter's name and the path inside it.
+
+    It does not keep `fun` alive: what was traced must not outlive its function.
+    """
+    try:
+        reference: Callable[[], Any] = weakref.ref(fun)
+    except TypeError:
+        reference = lambda: fun
+
+    def compute() -> list[str]:
+        fun = reference()
+        positional, rest = parameter_names(fun) if fun is not None else ([], "args")
+        static = set(options.static_argnums) if options else set()
+        dynamic = [index for index in range(len(positional) + in_tree.num_leaves + len(static)) if index not in static]
+        names = []
+        for number, path in enumerate(leaf_paths(in_tree)):
+            if not path:
+                names.append(f"#{number}")
+                continue
+            inside = "".join(map(str, path[2:]))
+            if path[0].idx == 0:
+                base = explain.position_name(positional, rest, dynamic[path[1].idx])
+            else:
+                base = str(path[1].key)
+            names.append(base + inside)
+        return names
+
+    return compute
+
+
+def donated_leaves(in_tree: Any, options: Options, static: tuple) -> tuple[bool, ...]:
+    if not options.donate_argnums and not options.donate_argnames:
+        return (False,) * in_tree.num_leaves
+    args_tree, kwargs_tree = in_tree.children()
+    static_nums = {index for index, _ in static}
+    total = len(args_tree.children()) + len(static_nums)
+    donate = {num % total if num < 0 else num for num in options.donate_argnums if total}
+    dynamic = [index for index in range(total) if index not in static_nums]
+    flags: list[bool] = []
+    for index, child in zip(dynamic, args_tree.children(), strict=True):
+        flags += [index in donate] * child.num_leaves
+    names = kwargs_tree.node_data()[1]
+    for name, child in zip(names, kwargs_tree.children(), strict=True):
+        flags += [name in options.donate_argnames] * child.num_leaves
+    return tuple(flags)
+
+
+
+def leaf_paths(tree: Any) -> list[tuple[Any, ...]]:
+    """The key path of each leaf; empty paths if a node of the tree refuses leaves that are not arrays."""
+    try:
+        return [path for path, _ in xla.pytree_registry.flatten_with_path(tree.unflatten(range(tree.num_leaves)))[0]]
+    except Exception:  # the user's own class
+        return [()] * tree.num_leaves

@@ -1,0 +1,151 @@
+"""One traced signature of a function: its jaxpr, its modules, and the executables made from it."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from jaxlite.compilation import compile_report, explain
+from jaxlite.compilation.options import Options, check_compiler_options, leaf_paths
+from jaxlite.core import config, errors, source
+from jaxlite.core.collector import seldom_collecting
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
+from jaxlite.core.staging import hoist_consts
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.values import aval_of
+from lowering import platforms, progress, xla
+
+if TYPE_CHECKING:
+    from jaxlite.compilation import execution
+
+
+class Program:
+    """One traced signature: its jaxpr, the output tree, and the executables made from it so far."""
+
+    __slots__ = ("closed", "hoisted", "out_tree", "name", "donated", "options", "executables", "modules", "lock",
+                 "result_names", "trace_seconds", "debug_info", "in_tree", "static", "reason")
+
+    def __init__(self, closed: ClosedJaxpr, in_tree: Any, out_tree: Any, name: str, donated: tuple[bool, ...],
+                 options: Options, trace_seconds: float, debug_info: DebugInfo, static: str):
+        self.closed, self.in_tree, self.out_tree, self.name, self.donated = closed, in_tree, out_tree, name, donated
+        self.options, self.trace_seconds, self.debug_info = options, trace_seconds, debug_info
+        self.static = static  # the static arguments, as text
+        self.reason = ""  # why it was traced, if that was asked and not told yet
+        self.hoisted: ClosedJaxpr | None = None
+        self.executables: dict[Any, execution.Executable] = {}
+        self.modules: dict[str, Any] = {}  # that users asked for, by platform
+        self.lock = threading.Lock()
+
+    def is_stale(self) -> bool:
+        """Whether it closes over tracers of a trace that has ended."""
+        return any(isinstance(const, Tracer) and not const._trace.alive for const in self.closed.consts)
+
+    def lower(self, platform: str) -> Any:
+        """A module for a platform. Warns of donated arguments whose memory no result can take."""
+        from jaxlite.compilation import execution  # with all of lowering: not before something is compiled
+
+        for const in self.closed.consts:
+            if isinstance(const, Tracer):
+                raise errors.UnexpectedTracerError(const)
+        with seldom_collecting:
+            lowered = execution.lower_jaxpr(self.closed, self.name, platform, donated=self.donated,
+                                            keep_unused=self.options.keep_unused, result_names=_result_names(self.out_tree),
+                                            argument_names=self.debug_info.arg_names)
+        if lowered.unusable:
+            _warn("Some donated buffers were not usable: " + ", ".join(aval.str_short() for aval in lowered.unusable)
+                  + ". No result has their type; do not donate them.")
+        return lowered
+
+    def module(self, platform: str) -> Any:
+        """`lower`, remembered: for users who ask for the module itself."""
+        found = self.modules.get(platform)
+        if found is None:
+            found = self.modules.setdefault(platform, self.lower(platform))
+        return found
+
+    def executable(self, device: Any, committed: bool, lowered: Any = None,
+                   options: dict[str, Any] | None = None) -> execution.Executable:
+        """Compiled for a device; at most once for each set of options, however many threads ask.
+
+        Args: `lowered` the module if there is one already; `options` go before the function's own.
+        """
+        from jaxlite.compilation import execution  # with all of lowering: not before something is compiled
+
+        if options:
+            check_compiler_options(options)
+            options = {**(self.options.compiler_options or {}), **options}
+        else:
+            options = self.options.compiler_options
+        key = (device, committed, tuple(sorted(options.items())) if options else None, execution.fusion_barriers(options))
+        found = self.executables.get(key)
+        if found is None:
+            with self.lock:
+                found = self.executables.get(key)
+                if found is None:
+                    found = self.executables[key] = self._compile(key, lowered, options)
+        return found
+
+    def _compile(self, key: tuple[Any, ...], lowered: Any, options: dict[str, Any] | None) -> execution.Executable:
+        from jaxlite.compilation import execution  # with all of lowering: not before something is compiled
+
+        device, committed, *_ = key
+        seconds = {"trace": 0.0 if self.executables else self.trace_seconds, "lower": 0.0}
+        made = shortcut = None
+        if lowered is None:
+            with seldom_collecting:
+                shortcut = execution.find_shortcut(self.closed, self.name, device, options, self.donated,
+                                                   self.options.keep_unused)
+            if shortcut is not None:
+                made = execution.follow(shortcut, self.closed, device, committed, self.trace_seconds)
+            if made is None:
+                with progress.Stage(self.name, "lowering", seconds["trace"]):
+                    lowered = self.lower(platforms.platform_of(device))
+                seconds["lower"] = lowered.seconds
+        elif not self.executables:
+            seconds["lower"] = lowered.seconds
+        if made is None:
+            with progress.Stage(self.name, "compiling", sum(seconds.values())):
+                made = execution.compile_lowered(lowered, self.closed, device, committed, options, self.trace_seconds, shortcut)
+        seconds["compile"] = made.compile_seconds
+        location, reason = self.debug_info.location, ""
+        if config.explain_cache_misses.value:
+            reason = self.reason or (explain.other_executable(key, list(self.executables)) if self.executables else
+                                     "traced before, compiled now")
+            explain.tell("compiled", location, {stage: time for stage, time in seconds.items() if time}, reason,
+                         made.cached)
+        self.reason = ""
+        compile_report.record(self.name, location, self.closed.in_avals, self.static, device, seconds, made.cached, reason)
+        return made
+
+    def as_operand(self) -> tuple[ClosedJaxpr, list[Any]]:
+        """The program with its consts as leading arguments, and the consts."""
+        if self.hoisted is None:
+            self.hoisted = hoist_consts(self.closed.jaxpr)
+        return self.hoisted, self.closed.consts
+
+
+def _result_names(out_tree: Any) -> list[str]:
+    return ["result" + "".join(map(str, path)) for path in leaf_paths(out_tree)]
+
+
+def _warn(message: str) -> None:
+    """A warning at the user's line."""
+    frame = source.user_frame(source.current_traceback())
+    warnings.warn_explicit(message, UserWarning, *(frame[:2] if frame else ("jaxlite", 1)))
+
+
+def flatten_outputs(result: Any, debug: DebugInfo) -> tuple[list[Any], Any]:
+    """The leaves of a traced function's result, checked to be values, and its tree."""
+    outs, tree = xla.pytree_registry.flatten(result)
+    for index, out in enumerate(outs):
+        if not isinstance(out, Tracer):
+            try:
+                aval_of(out)
+            except TypeError as error:
+                path = "".join(map(str, xla.pytree_registry.flatten_with_path(result)[0][index][0]))
+                raise TypeError(
+                    f"function {debug.location or debug.function} traced for {debug.traced_for} returned a value of "
+                    f"type {type(out)}{path and f' at output component {path}'}, which is not a valid JAX type. "
+                    f"({error})") from None
+    return outs, tree

@@ -1,0 +1,390 @@
+"""Stages: the way from a jitted function to running code, one object a step, each open to inspection.
+
+`jit(f).trace(*args)` gives a `Traced` (a jaxpr), its `lower()` a `Lowered` (a StableHLO module), its `compile()` a
+`Compiled` (an executable that can be called). The methods are those of every jitted function: they are put on
+jaxlib's type, so that making one costs nothing more.
+"""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from jaxlite.compilation import dispatch
+from jaxlite.compilation.program import Program
+from jaxlite.core import array as arrays
+from jaxlite.core import dtypes, tree
+from jaxlite.core.aval import ShapedArray, typematch
+from jaxlite.core.filtering import boundary, hide_own_frames
+from jaxlite.core.jaxpr import ClosedJaxpr
+from jaxlite.core.shape_dtype import ShapeDtypeStruct
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.values import aval_of, is_array_like
+from jaxlite.devices import placement
+from lowering import platforms, xla
+
+if TYPE_CHECKING:
+    from jaxlite.compilation import execution
+    from lowering import executable as backend
+
+CompilerOptions = dict[str, str | bool | int | float]
+
+
+class ArgInfo:
+    """What a stage knows of one flat argument."""
+
+    __slots__ = ("_aval", "donated")
+
+    def __init__(self, _aval: Any, donated: bool):
+        self._aval, self.donated = _aval, donated
+
+    def __repr__(self) -> str:
+        return f"ArgInfo(_aval={self._aval!r}, donated={self.donated})"
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, ArgInfo) and (self._aval, self.donated) == (other._aval, other.donated)
+
+    def __hash__(self) -> int:
+        return hash((self._aval, self.donated))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self._aval.dtype
+
+
+@runtime_checkable
+class Wrapped(Protocol):
+    """A function ready to be traced, lowered and compiled: what `jit` gives."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function, compiling it if this signature is new."""
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """The function's jaxpr for these arguments."""
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The function's StableHLO module for these arguments."""
+
+
+class _Stage:
+    """What all stages tell of their signature. Static arguments are not part of it."""
+
+    __slots__ = ("_program",)
+    _program: Program
+
+    def __init__(self, program: Program):
+        self._program = program
+
+    @property
+    def in_tree(self) -> Any:
+        """The tree of `(args, kwargs)`."""
+        return self._program.in_tree
+
+    @property
+    def out_tree(self) -> Any:
+        """The tree of the result."""
+        return self._program.out_tree
+
+    @property
+    def in_avals(self) -> Any:
+        """The abstract values of the arguments, as `(args, kwargs)`."""
+        return self.in_tree.unflatten(self._program.closed.in_avals)
+
+    @property
+    def args_info(self) -> Any:
+        """An `ArgInfo` (shape, dtype, donated) for each argument, as `(args, kwargs)`."""
+        return self.in_tree.unflatten(map(ArgInfo, self._program.closed.in_avals, self._program.donated))
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The flat indices of the donated arguments."""
+        return tuple(index for index, donated in enumerate(self._program.donated) if donated)
+
+    @property
+    def out_info(self) -> Any:
+        """A `ShapeDtypeStruct` for each leaf of the result."""
+        return self._out_structs()
+
+    def _out_structs(self, sharding: Any = None) -> Any:
+        return self.out_tree.unflatten(
+            ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
+            for aval in self._program.closed.out_avals)
+
+
+class Traced(_Stage):
+    """A traced function: its jaxpr for one signature."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, program: Program, place: tuple[Any, bool]):
+        super().__init__(program)
+        self._place = place
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        """The program, with the arrays it closes over."""
+        return self._program.closed
+
+    @property
+    def fun_name(self) -> str:
+        return self._program.name
+
+    @property
+    def out_avals(self) -> Any:
+        """The abstract values of the result."""
+        return self.out_tree.unflatten(self._program.closed.out_avals)
+
+    @boundary
+    def lower(self, *, lowering_platforms: tuple[str, ...] | None = None) -> Lowered:
+        """Lower to StableHLO.
+
+        Args:
+          lowering_platforms: lower for this platform instead of the one that the arguments are on; what is lowered
+            for another platform than that can be read but not compiled.
+        """
+        device, committed = self._place
+        platform = platforms.platform_of(device)
+        if lowering_platforms is not None:
+            if len(lowering_platforms) != 1:
+                raise ValueError(f"lowering_platforms must name one platform, got {lowering_platforms!r}")
+            platform = platforms.canonical_name(lowering_platforms[0])
+        return Lowered(self._program, self._program.module(platform), device, committed)
+
+
+class Lowered(_Stage):
+    """A lowered function: its StableHLO module for one signature and platform."""
+
+    __slots__ = ("_lowered", "_device", "_committed")
+
+    def __init__(self, program: Program, lowered: backend.Lowered, device: Any, committed: bool):
+        super().__init__(program)
+        self._lowered, self._device, self._committed = lowered, device, committed
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The module as text.
+
+        Args:
+          dialect: "stablehlo" (the default) or "hlo".
+          debug_info: with the user's source lines (StableHLO only).
+        """
+        if dialect == "hlo":
+            return self.compiler_ir("hlo").as_hlo_text()
+        self._check_dialect(dialect)
+        return self._lowered.text(debug_info)
+
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The module as an object: an `ir.Module` of jaxlib's MLIR bindings, or for "hlo" an `XlaComputation`."""
+        if dialect == "hlo":
+            return self._lowered.hlo()
+        self._check_dialect(dialect)
+        xla.load_operation_classes()
+        return self._lowered.module
+
+    @staticmethod
+    def _check_dialect(dialect: str | None) -> None:
+        if dialect not in (None, "stablehlo"):
+            raise ValueError(f"unknown dialect: {dialect}. Known are 'stablehlo' and 'hlo'.")
+
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's estimate of the module's cost before optimisation: "flops", "bytes accessed", ..."""
+        return xla.cost_analysis(self._device.client, self._lowered.hlo())
+
+    @boundary
+    def compile(self, compiler_options: CompilerOptions | None = None, *,
+                device_assignment: Sequence[Any] | None = None) -> Compiled:
+        """Compile with XLA.
+
+        Args:
+          compiler_options: XLA options by name; they go before those given to `jit`.
+          device_assignment: the one device to compile for, instead of the one that the arguments are on.
+        Raises: XLA's error for an option that it does not know or a value of the wrong kind.
+        """
+        device = self._device
+        if device_assignment is not None:
+            if len(device_assignment) != 1:
+                raise ValueError(f"device_assignment must hold one device, got {len(device_assignment)}")
+            device = device_assignment[0]
+        if self._lowered.platform != platforms.platform_of(device):
+            raise ValueError(f"{self._program.name} was lowered for {self._lowered.platform}; it cannot be compiled "
+                             f"for {device}")
+        return Compiled(self._program, self._program.executable(device, self._committed, self._lowered,
+                                                                compiler_options))
+
+
+class Compiled(_Stage):
+    """A compiled function: call it with arguments of the types it was compiled for."""
+
+    __slots__ = ("_executable", "_call")
+
+    def __init__(self, program: Program, executable: execution.Executable):
+        super().__init__(program)
+        self._executable = executable
+        self._call = _call_path(program, executable)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Run it; the same as calling the object.
+
+        Raises: TypeError if the tree of the arguments, or the type of one of them, is not what it was compiled for;
+          ValueError if an argument is bound to another device.
+        """
+        return self._call(*args, **kwargs)
+
+    def as_text(self) -> str:
+        """The optimised HLO."""
+        return self._executable.loaded.hlo_modules()[0].to_string()
+
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's estimate of the cost of the optimised program: "flops", "bytes accessed", ..."""
+        return self._executable.loaded.cost_analysis()
+
+    def memory_analysis(self) -> Any:
+        """Bytes of code, arguments, results and temporaries, as attributes such as `temp_size_in_bytes`."""
+        return self._executable.loaded.get_compiled_memory_stats()
+
+    def runtime_executable(self) -> Any:
+        """XLA's loaded executable."""
+        return self._executable.loaded
+
+    @property
+    def input_shardings(self) -> Any:
+        """Where each argument lives, as `(args, kwargs)`."""
+        return self.in_tree.unflatten([self._sharding] * self.in_tree.num_leaves)
+
+    @property
+    def output_shardings(self) -> Any:
+        """Where each result lives."""
+        return self.out_tree.unflatten([self._sharding] * self.out_tree.num_leaves)
+
+    @property
+    def _sharding(self) -> Any:
+        return arrays.single_device_sharding(self._executable.device)
+
+    @property
+    def out_info(self) -> Any:
+        """A `ShapeDtypeStruct` with its sharding for each leaf of the result."""
+        return self._out_structs(self._sharding)
+
+
+def _call_path(program: Program, executable: execution.Executable) -> Any:
+    """A callable for one executable: C++ runs it once its arguments have been checked here."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        leaves, in_tree = tree.tree_flatten((args, kwargs))
+        _check_arguments(program, executable.device, leaves, in_tree)
+        return program.out_tree.unflatten(executable(leaves))
+
+    def miss(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return run(*args, **kwargs), executable.fast_path(program.out_tree)
+        except BaseException as error:
+            this._clear_cache()  # C++ would send this signature here for good
+            hide_own_frames(error)
+            raise
+
+    path = xla.make_call_path(program.name, run, miss, (), (), (), dispatch.put_argument, None)
+    this = weakref.proxy(path)
+    return path
+
+
+def _check_arguments(program: Program, device: Any, leaves: list[Any], in_tree: Any) -> None:
+    for leaf in leaves:
+        if isinstance(leaf, Tracer):
+            raise TypeError("Cannot apply JAX transformations to a function lowered and compiled for a particular "
+                            f"signature. Detected argument of Tracer type: {leaf.aval}. Call the jitted function "
+                            f"{program.name} itself inside traced functions.")
+    if in_tree != program.in_tree:
+        seen = program.in_tree.unflatten([0] * program.in_tree.num_leaves)
+        given = in_tree.unflatten([0] * in_tree.num_leaves)
+        mismatches = [
+            f"    * at {('args', 'kwargs')[path[0].idx]}{tree.keystr(path[1:])}, seen {one} but now given {two}, "
+            f"so {why}"
+            for path, one, two, why in tree.equality_errors(seen, given)]
+        raise TypeError(
+            "Function compiled with input pytree does not match the input pytree it was called with. There are "
+            f"{len(mismatches)} mismatches, including:\n" + "\n".join(mismatches))
+    wrong = []
+    for index, (leaf, expected) in enumerate(zip(leaves, program.closed.in_avals, strict=True)):
+        try:
+            aval = aval_of(leaf)
+        except TypeError:
+            raise TypeError(f"Argument {program.debug_info.arg_name(index)!r} of type {type(leaf)} is not a valid JAX "
+                            "type") from None
+        if not typematch(aval, expected):
+            wrong.append(f"Argument {program.debug_info.arg_name(index)!r} compiled with {_shown(expected)} and called "
+                         f"with {_shown(aval)}")
+    if wrong:
+        raise TypeError(
+            "Argument types differ from the types for which this computation was compiled. Perhaps you are calling "
+            "the compiled executable with a different enable_x64 mode than when it was AOT compiled? The mismatches "
+            "are:\n" + "\n".join(wrong))
+    found, committed = placement.target_device(leaves, None)
+    if committed and found != device:
+        raise ValueError(f"{program.name} was compiled for {device} and called with arguments on {found}. Move them "
+                         "with device_put, or lower with arguments on that device.")
+
+
+def _shown(aval: Any) -> str:
+    return f"{aval.dtype.name}[{','.join(map(str, aval.shape))}]"
+
+
+# --- the methods of jitted functions -----------------------------------------------------------------
+
+
+def abstract(value: Any) -> Any:
+    """The abstract value of an argument of a stage: an array, a scalar, or anything with a shape and a dtype."""
+    if is_array_like(value) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return aval_of(value)
+    dtype = value.dtype
+    if not isinstance(dtype, dtypes.ExtendedDType):
+        dtype = dtypes.canonicalize_dtype(np.dtype(dtype))
+    shape = tuple(operator.index(size) for size in value.shape)
+    if any(size < 0 for size in shape):
+        raise TypeError(f"shape {shape} has a negative size")
+    return ShapedArray(shape, dtype, bool(getattr(value, "weak_type", False)))
+
+
+def _program(path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:
+    return dispatch.jitted_of(path).program(args, kwargs, abstract)
+
+
+@boundary
+def trace(self: Any, *args: Any, **kwargs: Any) -> Traced:
+    """Trace the function for arguments like these: arrays, scalars, or objects with `shape` and `dtype`.
+
+    Nothing runs on a device. What was traced is kept: calls of the same signature use it.
+    """
+    program, leaves = _program(self, args, kwargs)
+    return Traced(program, placement.target_device(leaves, program.options.device))
+
+
+@boundary
+def lower(self: Any, *args: Any, **kwargs: Any) -> Lowered:
+    """Trace the function for arguments like these and lower it: `trace(*args, **kwargs).lower()`."""
+    return trace(self, *args, **kwargs).lower()
+
+
+@boundary
+def eval_shape(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of the result for arguments like these, as `ShapeDtypeStruct`s. Nothing is compiled."""
+    return _Stage(_program(self, args, kwargs)[0]).out_info
+
+
+def clear_cache(self: Any) -> None:
+    """Forget what was traced and compiled for this function."""
+    dispatch.jitted_of(self).programs.clear()
+    self._clear_cache()
+
+
+for _method in (trace, lower, eval_shape, clear_cache):
+    setattr(xla.PjitFunction, _method.__name__, _method)

@@ -1,0 +1,154 @@
+"""Devices: which there are, and moving values between them and the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxlite.compilation import effects
+from jaxlite.core import array as arrays
+from jaxlite.core import config
+from jaxlite.core.filtering import boundary
+from jaxlite.core.tracing import Tracer, is_eager
+from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_leaves, tree_map
+from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.devices import placement
+from jaxlite.numpy.api import as_array
+from lowering import platforms, xla
+
+platforms.configure(platforms=lambda: config.platforms.value, num_cpu_devices=lambda: config.num_cpu_devices.value)
+
+
+def devices(backend: str | None = None) -> list[Any]:
+    """All devices of a platform ('cpu', 'gpu', 'tpu'); by default of the one in use."""
+    return platforms.devices(backend)
+
+
+def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> list[Any]:
+    """The devices that this process owns: all of them."""
+    if process_index not in (None, 0):
+        raise ValueError(f"Unknown process_index {process_index}; there is one process, 0")
+    return platforms.devices(backend)
+
+
+def device_count(backend: str | None = None) -> int:
+    """How many devices a platform has."""
+    return len(devices(backend))
+
+
+def local_device_count(backend: str | None = None) -> int:
+    """How many of a platform's devices this process owns."""
+    return len(devices(backend))
+
+
+def default_backend() -> str:
+    """The name of the platform in use: 'cpu', 'gpu' or 'tpu'."""
+    return platforms.platform_of(platforms.default_device())
+
+
+def process_index(backend: str | None = None) -> int:
+    """The number of this process: 0."""
+    return 0
+
+
+def process_indices(backend: str | None = None) -> list[int]:
+    """The numbers of all processes: [0]."""
+    return [0]
+
+
+def process_count(backend: str | None = None) -> int:
+    """How many processes take part: 1."""
+    return 1
+
+
+@boundary
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: bool | None = None) -> Any:
+    """Put a pytree of arrays and scalars on a device.
+
+    Args:
+      device: a device, a sharding on one device, or a pytree prefix of those; None keeps arrays where they are and
+        puts the rest on the default device. With a device, the results are committed to it.
+      donate: whether the memory of the sources may be reused (they are deleted after the copy).
+      may_alias: whether a result may share memory with its source.
+    Returns: the same tree, of Arrays.
+    """
+    leaves, tree = tree_flatten(x)
+    if device is None or isinstance(device, (xla.Device, xla.Sharding)):
+        targets = [device] * len(leaves)
+    else:
+        targets = broadcast_prefix(device, x, is_leaf=lambda leaf: leaf is None)
+        for target in targets:
+            if not (target is None or isinstance(target, (xla.Device, xla.Sharding))):
+                raise ValueError("device_put takes None, a device, a sharding on one device, or a pytree of these; got "
+                                 f"{target!r}")
+    return tree.unflatten([_put(leaf, target, bool(donate), may_alias) for leaf, target in zip(leaves, targets, strict=True)])
+
+
+def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
+    if isinstance(leaf, Tracer) or not is_eager():
+        return as_array(leaf)
+    aval_of(leaf)
+    if type(leaf) is ArrayImpl:
+        if leaf.is_deleted():
+            raise arrays.deleted_error(leaf)
+        where = arrays.device_of(leaf) if target is None else placement.as_device(target)
+        committed = leaf._committed or target is not None
+        if where == arrays.device_of(leaf) and committed == leaf._committed and may_alias is not False:
+            return leaf
+        result = arrays.put_array(leaf, where, committed, copy=may_alias is False)
+        if donate and where != arrays.device_of(leaf):
+            result.block_until_ready()
+            leaf.delete()
+        return result
+    if target is None:
+        return arrays.put_array(leaf, placement.default_device(), False, copy=may_alias is not True)
+    return arrays.put_array(leaf, placement.as_device(target), True, copy=may_alias is not True)
+
+
+def device_get(x: Any) -> Any:
+    """Copy a pytree of arrays to the host: the same tree, of NumPy arrays. Python scalars and keys stay as they are."""
+
+    def get(leaf: Any) -> Any:
+        if isinstance(leaf, (int, float, complex)) or hasattr(leaf, "_base_array"):  # NumPy has no keys
+            return leaf
+        return np.asarray(leaf)
+
+    for leaf in tree_leaves(x):
+        if type(leaf) is ArrayImpl and not leaf.is_deleted():
+            leaf.copy_to_host_async()
+    return tree_map(get, x)
+
+
+def block_until_ready(x: Any) -> Any:
+    """Wait until every array of a pytree is computed; returns the tree. Errors of the computation surface here."""
+    pending = [leaf for leaf in tree_leaves(x) if type(leaf) is ArrayImpl]
+    for leaf in pending:
+        if leaf.is_deleted():
+            raise arrays.deleted_error(leaf)
+    if len(pending) == 1:
+        pending[0].block_until_ready()
+    elif pending:
+        xla.block_until_ready(pending)
+    return x
+
+
+def copy_to_host_async(x: Any) -> Any:
+    """Start copying every array of a pytree to the host; returns the tree at once."""
+    for leaf in tree_leaves(x):
+        if hasattr(leaf, "copy_to_host_async"):
+            leaf.copy_to_host_async()
+    return x
+
+
+def live_arrays(platform: str | None = None) -> list[Any]:
+    """All arrays of a platform that are alive."""
+    return platforms.client(platform).live_arrays()
+
+
+def effects_barrier() -> None:
+    """Wait until all side effects of running computations are done: callbacks, prints.
+
+    Raises: JaxRuntimeError if one of them failed.
+    """
+    effects.barrier()

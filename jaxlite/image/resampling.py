@@ -1,0 +1,183 @@
+"""Arrays in other sizes.
+
+An axis is resampled by a matrix product: each new element is a weighted mean of the elements around it. Elements are cells:
+the first of n begins at 0 and the last ends at n, so that the centers of new cells seldom meet those of old ones. The
+kernels: R. G. Keys, "Cubic convolution interpolation for digital image processing", 1981 (with a = -1/2), and Lanczos'
+windowed sinc.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, promote_dtypes_inexact
+
+
+class ResizeMethod(enum.Enum):
+    """How the values between elements are found."""
+
+    NEAREST = 0
+    LINEAR = 1
+    LANCZOS3 = 2
+    LANCZOS5 = 3
+    CUBIC = 4
+
+    @staticmethod
+    def from_string(name: str) -> ResizeMethod:
+        """The method of a name: 'nearest', 'linear', 'cubic', 'lanczos3', 'lanczos5', or a synonym of one of them."""
+        if name not in _NAMES:
+            raise ValueError(f'Unknown resize method "{name}". Known are {sorted(_NAMES)}')
+        return _NAMES[name]
+
+
+_NAMES = {
+    "nearest": ResizeMethod.NEAREST, "lanczos3": ResizeMethod.LANCZOS3, "lanczos5": ResizeMethod.LANCZOS5,
+    **dict.fromkeys(("linear", "bilinear", "trilinear", "triangle"), ResizeMethod.LINEAR),
+    **dict.fromkeys(("cubic", "bicubic", "tricubic"), ResizeMethod.CUBIC),
+}  # fmt: skip
+
+
+def _triangle(x: Any) -> Any:
+    return jnp.maximum(0, 1 - x)
+
+
+def _keys(x: Any) -> Any:
+    near = (1.5 * x - 2.5) * x * x + 1
+    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return jnp.where(x < 1, near, jnp.where(x < 2, far, 0))
+
+
+def _lanczos(radius: int) -> Callable[[Any], Any]:
+    return lambda x: jnp.where(x < radius, jnp.sinc(x) * jnp.sinc(x / radius), 0)
+
+
+# The weight of an element at a distance.
+_KERNELS: dict[ResizeMethod, Callable[[Any], Any]] = {
+    ResizeMethod.LINEAR: _triangle, ResizeMethod.CUBIC: _keys, ResizeMethod.LANCZOS3: _lanczos(3),
+    ResizeMethod.LANCZOS5: _lanczos(5),
+}
+
+
+def _method(method: str | ResizeMethod) -> ResizeMethod:
+    return ResizeMethod.from_string(method) if isinstance(method, str) else method
+
+
+def _weights(size: int, new_size: int, scale: Any, translation: Any, kernel: Callable[[Any], Any], antialias: bool) -> Any:
+    """(size, new_size): how much of each element is in each new one. Columns sum to one, or zero outside the image."""
+    dtype = aval_of(scale).dtype
+    # With antialiasing, the kernel is as wide as a new cell where that is wider than an old one.
+    width = jnp.maximum(1 / scale, 1) if antialias else 1
+    center = (jnp.arange(new_size, dtype=dtype) + 0.5 - translation) / scale - 0.5
+    weights = kernel(abs(center - jnp.arange(size, dtype=dtype)[:, None]) / width)
+    total = weights.sum(0)
+    usable = (abs(total) > 1000 * dtypes.finfo(np.float32).eps) & (center >= -0.5) & (center <= size - 0.5)
+    return jnp.where(usable, weights / jnp.where(usable, total, 1), 0)
+
+
+def _resampled(image: Any, matrices: dict[int, Any], precision: Any) -> Any:
+    for axis, weights in matrices.items():
+        contracted = lax.dot_general(image, weights.astype(aval_of(image).dtype), (((axis,), (0,)), ((), ())),
+                                     precision=precision)
+        image = jnp.moveaxis(contracted, -1, axis)
+    return image
+
+
+def _new_shape(image: Any, shape: Sequence[int]) -> tuple[int, ...]:
+    shape = tuple(map(operator.index, shape))
+    if len(shape) != aval_of(image).ndim:
+        raise ValueError(f"shape must have length equal to the number of dimensions of x;  {shape} vs "
+                         f"{aval_of(image).shape}")
+    if any(size < 0 for size in shape):
+        raise ValueError(f"resize: sizes cannot be negative, got {shape}")
+    return shape
+
+
+@api("shape", "spatial_dims", "method", "antialias", "precision")
+def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence[int], scale: Any, translation: Any,
+                        method: str | ResizeMethod, antialias: bool = True,
+                        precision: Any = lax.Precision.HIGHEST) -> Any:
+    """An image scaled, then moved, in a frame of a new shape.
+
+    Args:
+      image: an array; integers are taken as floating.
+      shape: the shape of the result, of the same rank.
+      spatial_dims: the axes that are scaled. The sizes of the others must stay.
+      scale, translation: for each of those axes, by how much; they may be traced. What was at x comes to x * scale +
+        translation.
+      method: 'linear', 'cubic', 'lanczos3' or 'lanczos5'.
+      antialias: whether to smooth what gets smaller.
+      precision: of the products.
+    Returns: an array that is zero outside the image.
+    Raises: ValueError for a shape of another rank and the method 'nearest'.
+    """
+    check_arrays("scale_and_translate", image, scale, translation)
+    shape, method = _new_shape(image, shape), _method(method)
+    if method is ResizeMethod.NEAREST:
+        raise ValueError("Nearest neighbor resampling is not currently supported for scale_and_translate.")
+    (image,) = promote_dtypes_inexact(as_array(image))
+    axes = canonical_axes(tuple(spatial_dims), len(shape))
+    for axis, (size, new_size) in enumerate(zip(aval_of(image).shape, shape, strict=True)):
+        if axis not in axes and size != new_size:
+            raise ValueError(f"scale_and_translate: axis {axis} is not among spatial_dims {axes}, so its size must stay "
+                             f"{size}, got {new_size}")
+    scale, translation = (jnp.asarray(each, _working_dtype(image)) for each in (scale, translation))
+    if aval_of(scale).shape != (len(axes),) or aval_of(translation).shape != (len(axes),):
+        raise ValueError(f"scale_and_translate: scale and translation must have one number for each of the {len(axes)} "
+                         f"spatial axes, got shapes {aval_of(scale).shape} and {aval_of(translation).shape}")
+    matrices = {axis: _weights(aval_of(image).shape[axis], shape[axis], scale[place], translation[place],
+                               _KERNELS[method], antialias) for place, axis in enumerate(axes)}
+    return _resampled(image, matrices, precision)
+
+
+def _working_dtype(image: Any) -> Any:
+    return dtypes.float64 if aval_of(image).dtype in (dtypes.float64, dtypes.complex128) else dtypes.float32
+
+
+@api("shape", "method", "antialias", "precision")
+def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True,
+           precision: Any = lax.Precision.HIGHEST) -> Any:
+    """An image in another size. Axes whose size stays are left alone.
+
+    Args:
+      image: an array of any rank.
+      shape: the new shape, of the same rank.
+      method: 'nearest'; 'linear' (also 'bilinear', 'trilinear', 'triangle'); 'cubic' ('bicubic', 'tricubic'); 'lanczos3';
+        'lanczos5'; or a `ResizeMethod`.
+      antialias: whether to smooth axes that get shorter; 'nearest' never does.
+      precision: of the products.
+    Returns: for 'nearest' an array of the same dtype, else a floating one.
+    Raises: ValueError for a shape of another rank or an unknown method.
+
+    >>> import jaxlite.numpy as jnp
+    >>> from jaxlite import image
+    >>> print(image.resize(jnp.array([0.0, 4.0]), (4,), "linear"))
+    [0. 1. 3. 4.]
+    """
+    check_arrays("resize", image)
+    shape, method, image = _new_shape(image, shape), _method(method), as_array(image)
+    changed = [axis for axis, size in enumerate(aval_of(image).shape) if size != shape[axis]]
+    if any(not aval_of(image).shape[axis] for axis in changed):
+        raise ValueError(f"resize: cannot make {shape} of an array without elements, of shape {aval_of(image).shape}")
+    if method is ResizeMethod.NEAREST:
+        for axis in changed:
+            size = aval_of(image).shape[axis]
+            # In integers: the old cell in which the center of a new one lies.
+            places = (2 * np.arange(shape[axis], dtype=np.int64) + 1) * size // (2 * shape[axis])
+            image = jnp.take(image, places.astype(np.int32), axis, mode="clip")
+        return image
+    (image,) = promote_dtypes_inexact(image)
+    dtype = _working_dtype(image)
+    matrices = {axis: _weights(aval_of(image).shape[axis], shape[axis],
+                               jnp.asarray(shape[axis] / aval_of(image).shape[axis], dtype), jnp.zeros((), dtype),
+                               _KERNELS[method], antialias) for axis in changed if math.prod(shape)}
+    return _resampled(image, matrices, precision) if matrices or not changed else jnp.zeros(shape, aval_of(image).dtype)

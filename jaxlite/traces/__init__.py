@@ -1,0 +1,1 @@
+"""What a primitive means under each trace: eager, derivatives, transposition, batching."""

@@ -1,0 +1,287 @@
+"""Vectorisation: run a function on values that carry one more axis than it knows of.
+
+A primitive's rule is `batching(axis, args, dims, **params) -> (out, dim)`: `dims` says for each operand where the
+batched axis is, or None; with several results it gives lists. `axis` (an `Axis`) has the size and the name of the
+batched axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxlite.compilation.program import flatten_outputs
+from jaxlite.core import source
+from jaxlite.core.aval import shaped_array
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from jaxlite.core.primitive import NoRule, Primitive, load_rules
+from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.core.tracing import Trace, Tracer, set_trace, state
+from jaxlite.core.values import aval_of
+from jaxlite.traces.jvp import add_any_p
+from lowering import xla
+
+_registry = xla.pytree_registry
+
+
+class Axis:
+    """The batched axis: its size, the name collectives know it by (or None), and a mesh axis to spread it over."""
+
+    __slots__ = ("size", "name", "spmd_name")
+
+    def __init__(self, size: int, name: Any = None, spmd_name: Any = None):
+        self.size, self.name, self.spmd_name = size, name, spmd_name
+
+
+class BatchTracer(Tracer):
+    """A value with a batched axis at `dim` that the traced function does not see."""
+
+    __slots__ = ("value", "dim")
+
+    def __init__(self, trace: BatchTrace, value: Any, dim: int):
+        self._trace, self.value, self.dim = trace, value, dim
+        aval = aval_of(value)
+        self.aval = shaped_array(aval.shape[:dim] + aval.shape[dim + 1:], aval.dtype, aval.weak_type)
+
+    def history(self) -> Any:
+        if isinstance(self.value, Tracer):
+            yield from self.value.history()
+        else:
+            yield from super().history()
+
+    def made_at(self) -> str:
+        return self.value.made_at() if isinstance(self.value, Tracer) else ""
+
+    def __repr__(self) -> str:
+        return f"BatchTracer({self.aval})"
+
+
+class BatchTrace(Trace):
+    """Applies primitives to whole batches, under the trace around it."""
+
+    __slots__ = ("parent", "axis")
+
+    def __init__(self, parent: Trace, axis: Axis, debug_info: DebugInfo | None = None):
+        super().__init__(debug_info)
+        load_rules()
+        self.parent, self.axis = parent, axis
+
+    def split(self, value: Any) -> tuple[Any, int | None]:
+        """The whole batch of a value and where its axis is."""
+        if type(value) is BatchTracer and value._trace is self:
+            return value.value, value.dim
+        return value, None
+
+    def join(self, value: Any, dim: int | None) -> Any:
+        return value if dim is None else BatchTracer(self, value, dim)
+
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        values: list[Any] = []
+        dims: list[int | None] = []
+        active = False
+        for arg in args:
+            if type(arg) is BatchTracer and arg._trace is self:
+                values.append(arg.value)
+                dims.append(arg.dim)
+                active = True
+            else:
+                values.append(arg)
+                dims.append(None)
+        if not active and not uses_axis(primitive, params, self.axis.name):
+            return self.parent.apply(primitive, args, params)
+        with set_trace(self.parent):
+            out, dim = batching_rule(primitive)(self.axis, values, dims, **params)
+        if primitive.multiple_results:
+            return [self.join(value, each) for value, each in zip(out, dim, strict=True)]
+        return self.join(out, dim)
+
+
+def uses_axis(primitive: Any, params: dict[str, Any], name: Any) -> bool:
+    """Whether a collective is over the named axis, or a sub-program may hold one."""
+    if name is None:
+        return False
+    axes = params.get("axis_name", params.get("axes"))
+    if axes is not None and getattr(primitive, "is_collective", False):
+        return name in axes if isinstance(axes, (tuple, list)) else axes == name
+    return any(type(value) is ClosedJaxpr or (type(value) is tuple and value and type(value[0]) is ClosedJaxpr)
+               for value in params.values())
+
+
+def batching_rule(primitive: Any) -> Callable:
+    """A primitive's rule. Raises: NotImplementedError that says whether there is none by nature."""
+    rule = primitive.batching
+    if rule is None:
+        raise NotImplementedError(f"Batching rule for '{primitive}' not implemented")
+    if type(rule) is NoRule:
+        raise NotImplementedError(f"'{primitive}' cannot be batched: {rule.reason}")
+    return rule
+
+
+def over_leading_axis(fun: Callable, *args: Any) -> Any:
+    """`fun` of pytrees mapped over axis 0 of all leaves of its arguments; results have the mapped axis in front."""
+    leaves, tree = _registry.flatten(args)
+    axis = Axis(aval_of(leaves[0]).shape[0])
+    debug = DebugInfo("vmap", source.function_name(fun), None, source.function_location(fun))
+    out_tree: Any = None
+
+    def flat(*values: Any) -> list[Any]:
+        nonlocal out_tree
+        outs, out_tree = flatten_outputs(fun(*tree.unflatten(values)), debug)
+        return outs
+
+    outs, dims = batch_flat(flat, leaves, [0] * len(leaves), axis, debug)
+    return out_tree.unflatten([bring_to_front(out, dim, axis.size) for out, dim in zip(outs, dims, strict=True)])
+
+
+class axis_scope:
+    """Bind an axis name to a size inside a `with` block."""
+
+    def __init__(self, name: Any, size: int):
+        self.name, self.size = name, size
+
+    def __enter__(self) -> None:
+        self.previous = state.axis_sizes
+        if self.name is not None:
+            state.axis_sizes = {**self.previous, self.name: self.size}
+
+    def __exit__(self, *exc: Any) -> None:
+        state.axis_sizes = self.previous
+
+
+def batch_flat(fun: Callable[..., Sequence[Any]], args: Sequence[Any], dims: Sequence[int | None], axis: Axis,
+               debug_info: DebugInfo | None = None) -> tuple[list[Any], list[int | None]]:
+    """Run a function of flat values on batches; gives its results and where their batched axes are."""
+    trace = BatchTrace(state.trace, axis, debug_info)
+    inputs = [trace.join(arg, dim) for arg, dim in zip(args, dims, strict=True)]
+    try:
+        with axis_scope(axis.name, axis.size), set_trace(trace):
+            outs = fun(*inputs)
+        pairs = [trace.split(out) for out in outs]
+    finally:
+        trace.alive = False
+    return [value for value, _ in pairs], [dim for _, dim in pairs]
+
+
+def batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], batch_out: Sequence[bool] | bool = False,
+                ) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
+    """The program on batches. Batched inputs have their axis at `dims`; batched outputs have it at 0.
+
+    Args:
+      batch_out: which outputs get a batched axis in any case.
+    Returns: the program, of consts + inputs, those consts, and for each output whether it is batched.
+    """
+    wanted = [batch_out] * len(closed.out_avals) if isinstance(batch_out, bool) else list(batch_out)
+    key = (id(closed), axis.size, axis.name, axis.spmd_name, tuple(dims), tuple(wanted), tuple(state.axis_sizes.items()))
+    found = _batched.get(key)
+    if found is not None:
+        return found[1:]
+    in_avals = [aval if dim is None else
+                shaped_array(aval.shape[:dim] + (axis.size,) + aval.shape[dim:], aval.dtype, aval.weak_type)
+                for aval, dim in zip(closed.in_avals, dims, strict=True)]
+    batched_out: list[bool] = []
+
+    def fun(*args: Any) -> list[Any]:
+        outs, out_dims = batch_flat(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), args, dims, axis)
+        batched_out.extend(dim is not None or flag for dim, flag in zip(out_dims, wanted, strict=True))
+        return [bring_to_front(out, dim, axis.size) if flag else out
+                for out, dim, flag in zip(outs, out_dims, batched_out, strict=True)]
+
+    jaxpr, consts = trace_to_jaxpr(fun, in_avals, closed.jaxpr.debug_info)
+    result = hoist_consts(jaxpr)
+    if len(_batched) >= _LIMIT:
+        _batched.clear()
+    _batched[key] = (closed, result, consts, batched_out)  # holds the program, so its id stays taken
+    return result, consts, batched_out
+
+
+_LIMIT = 4096
+_batched: dict[Any, tuple[ClosedJaxpr, ClosedJaxpr, list[Any], list[bool]]] = {}
+
+
+def forget() -> None:
+    """Drop remembered programs."""
+    _batched.clear()
+
+
+# --- moving the batched axis -------------------------------------------------------------------------
+
+
+def _no_mover(*args: Any) -> Any:
+    raise RuntimeError("jaxlite.lax has not been imported")
+
+
+# Set by jaxlite.lax, which knows how to move axes and to broadcast.
+_move: Callable[[Any, int, int], Any] = _no_mover
+_spread: Callable[[Any, int, int], Any] = _no_mover
+
+
+def set_movers(move: Callable[[Any, int, int], Any], spread: Callable[[Any, int, int], Any]) -> None:
+    """Say how to move an axis (`move(x, source, target)`) and to add one by repeating (`spread(x, size, target)`)."""
+    global _move, _spread
+    _move, _spread = move, spread
+
+
+def bring(value: Any, dim: int | None, size: int, target: int) -> Any:
+    """The batch with its axis at a position; an unbatched value is repeated."""
+    if dim is None:
+        return _spread(value, size, target)
+    return value if dim == target else _move(value, dim, target)
+
+
+def bring_to_front(value: Any, dim: int | None, size: int) -> Any:
+    """The batch with its axis in front; an unbatched value is repeated."""
+    return bring(value, dim, size, 0)
+
+
+def move(value: Any, dim: int, target: int) -> Any:
+    """The batch with its axis moved."""
+    return value if dim == target else _move(value, dim, target)
+
+
+# --- makers of rules ---------------------------------------------------------------------------------
+
+
+def def_elementwise(primitive: Primitive) -> None:
+    """Set the rule of an elementwise primitive: align the batched axes and apply it to the batches."""
+
+    def batching(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, int]:
+        if len(args) == 1:
+            return primitive.bind(args[0], **params), dims[0]  # type: ignore[return-value]
+        shapes = [aval_of(arg).shape for arg in args]
+        first = next(dim for dim in dims if dim is not None)
+        ranks = [len(shape) - (dim is not None) for shape, dim in zip(shapes, dims, strict=True)]
+        rank = max(ranks)
+        if all(dim == first and each == rank for dim, each in zip(dims, ranks, strict=True)):
+            return primitive.bind(*args, **params), first
+        if all((dim == first and each == rank) if dim is not None else each == 0
+               for dim, each in zip(dims, ranks, strict=True)):
+            return primitive.bind(*args, **params), first  # unbatched scalars stretch by themselves
+        aligned = []
+        for arg, dim, shape, each in zip(args, dims, shapes, ranks, strict=True):
+            if dim is None:
+                aligned.append(arg if each == 0 else _insert_ones(arg, shape, 0, 1))
+            else:
+                arg = _move(arg, dim, 0) if dim else arg
+                aligned.append(arg if each == rank else _insert_ones(arg, aval_of(arg).shape, 1, rank))
+        return primitive.bind(*aligned, **params), 0
+
+    primitive.def_batching(batching)
+
+
+def _insert_ones(value: Any, shape: tuple[int, ...], position: int, count: int) -> Any:
+    return _reshape(value, (*shape[:position], *(1,) * count, *shape[position:]))
+
+
+_reshape: Callable[[Any, tuple[int, ...]], Any] = _no_mover
+
+
+def set_reshaper(function: Callable[[Any, tuple[int, ...]], Any]) -> None:
+    """Say how to reshape."""
+    global _reshape
+    _reshape = function
+
+
+@add_any_p.def_batching
+def _add_any_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, int]:
+    target = next(dim for dim in dims if dim is not None)
+    return add_any_p.bind(*[bring(arg, dim, axis.size, target) for arg, dim in zip(args, dims, strict=True)]), target

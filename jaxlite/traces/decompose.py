@@ -1,0 +1,104 @@
+"""Decompositions: primitives that are lowered through a Python function of other primitives.
+
+The function is traced on the types at hand when a program that uses the primitive is compiled, once for each
+combination of types and params; what comes out is lowered in the primitive's place. The primitive stays one
+equation in every jaxpr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from jaxlite.core import config
+from jaxlite.core.aval import shaped_array
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import trace_to_jaxpr
+from jaxlite.core.values import aval_of
+from jaxlite.traces.batching import Axis, batch_flat
+from jaxlite.traces.jvp import Zero, jvp_flat, zero_for
+from jaxlite.traces.linearize import linearize_jaxpr
+from lowering.rules import register_decomposition
+
+_MEMO_LIMIT = 1024
+_parts: dict[str, Callable[..., ClosedJaxpr]] = {}  # by the primitive's name
+
+
+def decomposes(primitive: Primitive) -> Callable[[Callable], Callable]:
+    """Decorator: lower a primitive through a function of its operands.
+
+    The function takes the operands, without weak types, and the params as keywords. It returns one value, or a
+    sequence of values if the primitive has several results, and closes over no arrays.
+    """
+
+    def register(fun: Callable[..., Any]) -> Callable[..., Any]:
+        memo: dict[Any, ClosedJaxpr] = {}
+
+        # When a program is compiled its types are settled: 64-bit ones in it stay, whatever the option says by then.
+        def decomposition(avals: list[Any], params: dict[str, Any], enable_x64: bool = True) -> ClosedJaxpr:
+            strong = tuple([shaped_array(aval.shape, aval.dtype, False) for aval in avals])
+            key = (strong, tuple(params.items()), enable_x64)
+            found = memo.get(key)
+            if found is None:
+                if len(memo) >= _MEMO_LIMIT:
+                    memo.clear()
+                found = memo[key] = _trace(primitive, fun, strong, params, enable_x64)
+            return found
+
+        register_decomposition(primitive.name, decomposition)
+        _parts[primitive.name] = decomposition
+        return fun
+
+    return register
+
+
+def rules_by_parts(primitive: Primitive) -> None:
+    """Differentiate and batch a primitive as the operations that it is lowered to. It needs no transpose then."""
+
+    def program(args: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+        return _parts[primitive.name]([aval_of(arg) for arg in args], params, bool(config.enable_x64.value))
+
+    def results(outs: list[Any], others: list[Any]) -> Any:
+        return (outs, others) if primitive.multiple_results else (outs[0], others[0])
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        return results(*jvp_flat(partial(eval_jaxpr, program(primals, params).jaxpr, []), primals, tangents))
+
+    def linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
+        split = linearize_jaxpr(program(primals, params), [type(each) is not Zero for each in tangents])
+        outs = eval_jaxpr(split.primal.jaxpr, split.primal.consts, *split.consts, *primals)
+        outs, computed = outs[:split.num_outs], iter(outs[split.num_outs:])
+        residuals = [next(computed) if index is None else primals[index] for index in split.forwarded]
+        active = [tangent for tangent in tangents if type(tangent) is not Zero]
+        moving = iter(eval_jaxpr(split.tangent.jaxpr, split.tangent.consts, *residuals, *active))
+        return results(outs, [next(moving) if flag else zero_for(out)
+                              for out, flag in zip(outs, split.nonzero_out, strict=True)])
+
+    def batching(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+        def fun(*examples: Any) -> list[Any]:
+            return eval_jaxpr(program(examples, params).jaxpr, [], *examples)
+
+        return results(*batch_flat(fun, args, dims, axis))
+
+    primitive.def_jvp(jvp)
+    primitive.linearize = linearize
+    primitive.def_batching(batching)
+    primitive.no_transpose("it is differentiated as the operations that it is made of")
+
+
+def _trace(primitive: Primitive, fun: Callable, avals: tuple[Any, ...], params: dict[str, Any],
+           enable_x64: bool) -> ClosedJaxpr:
+    def flat(*args: Any) -> Any:
+        out = fun(*args, **params)
+        return out if primitive.multiple_results else [out]
+
+    state = config.enable_x64.state
+    previous = state.swap_local(enable_x64)
+    try:
+        jaxpr, consts = trace_to_jaxpr(flat, avals, DebugInfo("lowering", primitive.name))
+    finally:
+        state.set_local(previous)
+    assert not consts, f"the decomposition of {primitive.name} closes over arrays"
+    return ClosedJaxpr(jaxpr, [])

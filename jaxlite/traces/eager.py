@@ -1,0 +1,65 @@
+"""Eager execution: the trace that is current when no other is. Each operation is one compiled call.
+
+Compiled operations are cached on the primitive and its params; jit's own cache adds the types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxlite.compilation.caches import clear_hooks
+from jaxlite.compilation.jit import jit
+from jaxlite.core import config
+from jaxlite.core.tracing import Trace, set_eager_trace
+
+_CACHE_LIMIT = 8192
+_disable_jit = config.disable_jit.state
+
+
+class EagerTrace(Trace):
+    """Runs each operation at once."""
+
+    __slots__ = ("_calls",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls: dict[Any, Any] = {}
+
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        if primitive.eager is not None:
+            return primitive.eager(*args, **params)
+        call = self._compiled_call(primitive, params)
+        if not _disable_jit.value:
+            return call(*args)
+        previous = _disable_jit.swap_local(False)
+        try:
+            return call(*args)
+        finally:
+            _disable_jit.set_local(previous)
+
+    def _compiled_call(self, primitive: Any, params: dict[str, Any]) -> Any:
+        key = (primitive, *params, *params.values())
+        try:
+            call = self._calls.get(key)
+        except TypeError as error:
+            raise TypeError(f"{primitive.name}: parameters must be hashable: {error}") from None
+        if call is None:
+            if len(self._calls) >= _CACHE_LIMIT:
+                self._calls.clear()
+
+            def apply(*args: Any) -> Any:
+                return primitive.bind(*args, **params)
+
+            apply.__name__ = primitive.name
+            call = self._calls.setdefault(key, jit(apply))
+        return call
+
+    def clear(self) -> None:
+        """Forget all compiled operations."""
+        self._calls.clear()
+
+
+eager_trace = EagerTrace()
+set_eager_trace(eager_trace)
+clear_hooks.append(eager_trace.clear)

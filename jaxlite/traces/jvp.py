@@ -1,0 +1,317 @@
+"""Forward-mode derivatives: each value is a pair of a primal and a tangent.
+
+A primitive's rule is `jvp(primals, tangents, **params) -> (primals_out, tangents_out)`. Tangents may be `Zero`:
+known to vanish, without an array; rules keep them so. The makers at the end cut most rules to a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import dtypes
+from jaxlite.core.aval import AbstractToken, shaped_array
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from jaxlite.core.primitive import NoRule, Primitive, load_rules
+from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.core.tracing import Trace, Tracer, set_trace, state
+from jaxlite.core.values import aval_of
+
+# --- tangents ----------------------------------------------------------------------------------------
+
+
+class Zero:
+    """A tangent or cotangent that is known to vanish."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Any):
+        self.aval = aval
+
+    shape = property(lambda self: self.aval.shape, doc="The shape of the zeros.")
+    dtype = property(lambda self: self.aval.dtype, doc="The dtype of the zeros.")
+    ndim = property(lambda self: self.aval.ndim, doc="The number of axes of the zeros.")
+
+    def __repr__(self) -> str:
+        return f"Zero({self.aval})"
+
+
+
+
+def tangent_aval(aval: Any) -> Any:
+    """The type of a value's tangents: its own for inexact dtypes, float0 for the rest."""
+    if isinstance(aval, AbstractToken):
+        return aval
+    if dtypes.kind(aval.dtype) in "fc":
+        return aval.strip_weak_type()
+    return shaped_array(aval.shape, dtypes.float0, False)
+
+
+def zero_for(value: Any) -> Zero:
+    """The vanishing tangent of a value."""
+    return Zero(tangent_aval(aval_of(value)))
+
+
+def zeros_of(aval: Any) -> Any:
+    """An array of zeros; of dtype float0 a NumPy array, since no device holds it."""
+    if aval.dtype == dtypes.float0:
+        return np.zeros(aval.shape, dtypes.float0)
+    return make_zeros(aval)
+
+
+def _load_then_make_zeros(aval: Any) -> Any:
+    load_rules()
+    return make_zeros(aval)
+
+
+# Set by the rules of jaxlite.lax, which knows how to make arrays.
+make_zeros: Callable[[Any], Any] = _load_then_make_zeros
+
+
+def set_zeros_maker(function: Callable[[Any], Any]) -> None:
+    """Say how to make an array of zeros of a type."""
+    global make_zeros
+    make_zeros = function
+
+
+def instantiate(tangent: Any) -> Any:
+    """An array for a tangent that may be symbolic."""
+    return zeros_of(tangent.aval) if type(tangent) is Zero else tangent
+
+
+add_any_p = Primitive("add_any")
+
+
+@add_any_p.def_abstract_eval
+def _add_any_aval(x: Any, y: Any) -> Any:
+    return x if not x.weak_type else y
+
+
+def add_tangents(x: Any, y: Any) -> Any:
+    """The sum of two tangents or cotangents, either of which may be `Zero`."""
+    if type(x) is Zero:
+        return y
+    if type(y) is Zero:
+        return x
+    return add_any_p.bind(x, y)
+
+
+# --- the trace ---------------------------------------------------------------------------------------
+
+
+class JVPTracer(Tracer):
+    """A primal with its tangent."""
+
+    __slots__ = ("primal", "tangent")
+
+    def __init__(self, trace: JVPTrace, primal: Any, tangent: Any):
+        self._trace, self.primal, self.tangent = trace, primal, tangent
+        self.aval = aval_of(primal)
+
+    def history(self) -> Any:
+        if isinstance(self.primal, Tracer):
+            yield from self.primal.history()
+
+    def made_at(self) -> str:
+        return self.primal.made_at() if isinstance(self.primal, Tracer) else ""
+
+    def __repr__(self) -> str:
+        return f"JVPTracer(primal={self.primal}, tangent={self.tangent})"
+
+    # What the primal knows, this knows: control flow on concrete values works under differentiation.
+
+    def known(self) -> Any:
+        return self.primal.known() if isinstance(self.primal, Tracer) else self.primal
+
+    def __bool__(self) -> bool:
+        return bool(self.primal)
+
+    def __int__(self) -> int:
+        return int(self.primal)
+
+    def __float__(self) -> float:
+        return float(self.primal)
+
+    def __complex__(self) -> complex:
+        return complex(self.primal)
+
+    def __index__(self) -> int:
+        return self.primal.__index__()
+
+
+class JVPTrace(Trace):
+    """Applies primitives to primals and tangents. `inner` is the trace that rules run under: the one around it."""
+
+    __slots__ = ("parent", "inner")
+
+    def __init__(self, parent: Trace, debug_info: DebugInfo | None = None):
+        super().__init__(debug_info)
+        load_rules()
+        self.parent = self.inner = parent
+
+    def pin(self, traceback: Any) -> None:
+        self.inner.pin(traceback)
+
+    def pin_here(self) -> bool:
+        return self.inner.pin_here()
+
+    def rule(self, primitive: Any) -> Callable:
+        """What maps primals and tangents of a primitive's operands to those of its results."""
+        return jvp_rule(primitive)
+
+    def split(self, value: Any) -> tuple[Any, Any]:
+        """The primal and the tangent of any value."""
+        if type(value) is JVPTracer and value._trace is self:
+            return value.primal, value.tangent
+        return value, zero_for(value)
+
+    def join(self, primal: Any, tangent: Any) -> Any:
+        return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)
+
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        primals: list[Any] = []
+        tangents: list[Any] = []
+        passive: list[int] = []
+        for arg in args:
+            if type(arg) is JVPTracer and arg._trace is self:
+                primals.append(arg.primal)
+                tangents.append(arg.tangent)
+            else:
+                passive.append(len(primals))
+                primals.append(arg)
+                tangents.append(None)
+        if len(passive) == len(primals):
+            return self.parent.apply(primitive, args, params)
+        for index in passive:
+            tangents[index] = zero_for(primals[index])
+        rule, inner = self.rule(primitive), self.inner
+        pinned = primitive.linearize is None and inner.pin_here()  # else code of the user's may run in the rule
+        try:
+            with set_trace(inner):
+                primal_out, tangent_out = rule(primals, tangents, **params)
+        finally:
+            if pinned:
+                inner.pin(None)
+        if primitive.multiple_results:
+            return [self.join(primal, tangent) for primal, tangent in zip(primal_out, tangent_out, strict=True)]
+        return primal_out if type(tangent_out) is Zero else JVPTracer(self, primal_out, tangent_out)
+
+
+def jvp_rule(primitive: Any) -> Callable:
+    """A primitive's rule. Raises: NotImplementedError that says whether there is none by nature."""
+    rule = primitive.jvp
+    if rule is None:
+        raise NotImplementedError(f"Differentiation rule for '{primitive}' not implemented")
+    if type(rule) is NoRule:
+        raise NotImplementedError(f"'{primitive}' has no derivative: {rule.reason}")
+    return rule
+
+
+def jvp_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any],
+             debug_info: DebugInfo | None = None) -> tuple[list[Any], list[Any]]:
+    """Push tangents through a function of flat values that returns flat values."""
+    trace = JVPTrace(state.trace, debug_info)
+    inputs = [trace.join(primal, tangent) for primal, tangent in zip(primals, tangents, strict=True)]
+    try:
+        with set_trace(trace):
+            outs = fun(*inputs)
+        pairs = [trace.split(out) for out in outs]
+    finally:
+        trace.alive = False
+    return [primal for primal, _ in pairs], [tangent for _, tangent in pairs]
+
+
+def jvp_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_out: bool | Sequence[bool],
+              ) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
+    """The program that computes a program's outputs and their tangents.
+
+    Args:
+      nonzero: for each input whether it has a tangent; those tangents follow the inputs.
+      instantiate_out: whether outputs without tangents get zeros: for all, or for each.
+    Returns: a program of consts + inputs + nonzero tangents that gives outputs + tangents, those consts, and for
+      each output whether it has a tangent.
+    """
+    wanted = [instantiate_out] * len(closed.out_avals) if isinstance(instantiate_out, bool) else list(instantiate_out)
+    key = (id(closed), tuple(nonzero), tuple(wanted))
+    found = _jvp_jaxprs.get(key)
+    if found is not None:
+        return found[1:]
+    in_avals = closed.in_avals
+    tangent_avals = [tangent_aval(aval) for aval, flag in zip(in_avals, nonzero, strict=True) if flag]
+    out_nonzero: list[bool] = []
+
+    def fun(*args: Any) -> list[Any]:
+        primals, rest = list(args[:len(in_avals)]), iter(args[len(in_avals):])
+        tangents = [next(rest) if flag else zero_for(primal) for primal, flag in zip(primals, nonzero, strict=True)]
+        primals_out, tangents_out = jvp_flat(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), primals, tangents)
+        tangents_out = [instantiate(tangent) if flag else tangent for tangent, flag in zip(tangents_out, wanted, strict=True)]
+        out_nonzero.extend(type(tangent) is not Zero for tangent in tangents_out)
+        return primals_out + [tangent for tangent in tangents_out if type(tangent) is not Zero]
+
+    jaxpr, consts = trace_to_jaxpr(fun, [*in_avals, *tangent_avals], closed.jaxpr.debug_info)
+    result = hoist_consts(jaxpr)
+    if len(_jvp_jaxprs) >= _LIMIT:
+        _jvp_jaxprs.clear()
+    _jvp_jaxprs[key] = (closed, result, consts, out_nonzero)  # holds the program, so its id stays taken
+    return result, consts, out_nonzero
+
+
+_LIMIT = 4096
+_jvp_jaxprs: dict[Any, tuple[ClosedJaxpr, ClosedJaxpr, list[Any], list[bool]]] = {}
+
+
+def forget() -> None:
+    """Drop remembered programs."""
+    _jvp_jaxprs.clear()
+
+
+# --- makers of rules ---------------------------------------------------------------------------------
+
+
+def def_jvp(primitive: Primitive, *rules: Callable | None) -> None:
+    """Set a rule from one per operand: `rule(tangent, out, *primals, **params)` gives that operand's share.
+
+    None stands for an operand whose tangent does not matter (it is an integer, or the output does not vary).
+    """
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+        out = primitive.bind(*primals, **params)
+        total: Any = None
+        for rule, tangent in zip(rules, tangents, strict=True):
+            if rule is not None and type(tangent) is not Zero:
+                share = rule(tangent, out, *primals, **params)
+                total = share if total is None else add_tangents(total, share)
+        return out, zero_for(out) if total is None else total
+
+    primitive.def_jvp(jvp)
+
+
+def def_linear(primitive: Primitive, transpose: Callable | None = None) -> None:
+    """Set the rule of a primitive that is linear in all of its operands together: apply it to the tangents."""
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+        out = primitive.bind(*primals, **params)
+        if all(type(tangent) is Zero for tangent in tangents):
+            return out, Zero(tangent_aval(aval_of(out)))
+        return out, primitive.bind(*map(instantiate, tangents), **params)
+
+    primitive.def_jvp(jvp)
+    if transpose is not None:
+        primitive.def_transpose(transpose)
+
+
+def def_zero(primitive: Primitive) -> None:
+    """Set the rule of a primitive whose output does not vary: integers, comparisons, steps."""
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+        out = primitive.bind(*primals, **params)
+        if primitive.multiple_results:
+            return out, [zero_for(each) for each in out]
+        return out, zero_for(out)
+
+    primitive.def_jvp(jvp)
+
+
+add_any_p.def_jvp(lambda primals, tangents: (add_any_p.bind(*primals), add_tangents(*tangents)))

@@ -1,0 +1,287 @@
+"""Linearisation: split a function at a point into its value there and the linear map of its tangents.
+
+Primals are computed under the trace around; what tangents go through is staged into a program of its own, which
+closes over the primal values that it needs (the residuals). Both come from the JVP rules: an operation on primals
+alone goes one way, one that meets a tangent the other. Primitives with sub-programs have a `linearize` rule
+that splits the sub-program in the same way: `linearize(primals, tangents, **params)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from jaxlite.core import source
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var, eval_jaxpr
+from jaxlite.core.staging import StagedTracer, StagingTrace, hoist_consts
+from jaxlite.core.tracing import Recording, Trace, Tracer, set_trace, state
+from jaxlite.core.values import aval_of
+from jaxlite.traces.jvp import JVPTrace, JVPTracer, Zero, instantiate, jvp_rule, tangent_aval
+from jaxlite.traces.replay import RECORD, Recordings, add_operand, add_static, are_of, distinct_atoms, transcript
+from lowering.passes.dce import live_parts
+from lowering.xla import trace_context
+
+
+class _SplitTrace(Trace):
+    """Current while a JVP rule runs: what meets a tangent is staged, the rest is computed."""
+
+    __slots__ = ("parent", "tangents")
+
+    def __init__(self, parent: Trace, tangents: StagingTrace):
+        super().__init__()
+        self.parent, self.tangents = parent, tangents
+
+    def pin(self, traceback: Any) -> None:
+        self.parent.pin(traceback)
+        self.tangents.pin(traceback)
+
+    def pin_here(self) -> bool:
+        if not self.tangents.pin_here():
+            return False
+        self.parent.pin(self.tangents.pinned)
+        return True
+
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        tangents = self.tangents
+        for arg in args:
+            if type(arg) is StagedTracer and arg._trace is tangents:
+                return tangents.process(primitive, args, params)
+        return self.parent.apply(primitive, args, params)
+
+
+class _UserRuleTrace(_SplitTrace):
+    """Current while a user's JVP rule runs, which may apply calls and loops to primals and tangents together.
+
+    What comes out of such an operation is either primal, or linear in the tangents: so it is its value where they are
+    zero, or its derivative there along them. Its own rule splits it into these two.
+    """
+
+    __slots__ = ()
+
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        linear = [type(arg) is StagedTracer and arg._trace is self.tangents for arg in args]
+        if primitive.linearize is None or all(linear) or not any(linear):
+            return super().process(primitive, args, params)
+        zeros = [Zero(tangent_aval(aval_of(arg))) for arg in args]
+        with set_trace(_SplitTrace(self.parent, self.tangents)):
+            primals = [instantiate(zero) if flag else arg for arg, zero, flag in zip(args, zeros, linear, strict=True)]
+            outs, dots = primitive.linearize(
+                primals, [arg if flag else zero for arg, zero, flag in zip(args, zeros, linear, strict=True)], **params)
+        return [out if type(dot) is Zero else dot for out, dot in zip(outs, dots, strict=True)]
+
+
+def with_user_rule(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A `linearize` rule that runs a JVP rule of a user's."""
+
+    def linearize(*args: Any, **params: Any) -> Any:
+        assert isinstance(state.trace, _SplitTrace)
+        with set_trace(_UserRuleTrace(state.trace.parent, state.trace.tangents)):
+            return rule(*args, **params)
+
+    return linearize
+
+
+class LinearizeTrace(JVPTrace):
+    """Applies primitives to primals under the trace around it, and stages what happens to tangents."""
+
+    __slots__ = ("tangents",)
+
+    def __init__(self, parent: Trace, debug_info: DebugInfo | None = None):
+        super().__init__(parent, debug_info)
+        self.tangents = StagingTrace(debug_info)
+        self.inner = _SplitTrace(parent, self.tangents)
+
+    def rule(self, primitive: Any) -> Callable:
+        return primitive.linearize or jvp_rule(primitive)
+
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        operands: list[Any] = []
+        moving: list[Any] = []
+        key = self._key(primitive, args, params, operands, moving)
+        recording = None if key is None else _recordings.find(key)
+        if recording is None:
+            return super().process(primitive, args, params)
+        parent: Any = self.parent
+        tangents = self.tangents
+        if recording is RECORD:
+            first, first_tangent = len(parent.eqns), len(tangents.eqns)
+            result = super().process(primitive, args, params)
+            atoms, dots = distinct_atoms(parent, operands), distinct_atoms(tangents, moving)
+            if atoms is not None and dots is not None:
+                _recordings.put(key, self._recording(first, first_tangent, atoms, dots, result))
+            return result
+        traceback = parent.pinned or source.here()
+        operands += parent.replay(recording.primals, operands, traceback)
+        moving += [operands[place] for place in recording.reads]
+        dots = tangents.replay(recording.tangents, moving, traceback)
+        outs = [operands[place] if type(dot) is Zero else JVPTracer(self, operands[place], dots[dot])
+                for place, dot in recording.outputs]
+        return outs if primitive.multiple_results else outs[0]
+
+    def _key(self, primitive: Any, args: Sequence[Any], params: dict[str, Any], operands: list[Any], moving: list[Any]) -> Any:
+        """What decides what a rule writes, or None where that is not known. Adds the primals and tangents that it reads."""
+        if _recordings.is_idle() or type(self.parent) is not StagingTrace or primitive.linearize is not None \
+                or not primitive.is_own or state.axis_sizes:
+            return None
+        key: list[Any] = [primitive, primitive.jvp, trace_context(), *params, *params.values()]
+        for arg in args:
+            primal = arg
+            if type(arg) is JVPTracer and arg._trace is self:
+                primal = arg.primal
+                if type(primal) is not StagedTracer or not are_of(self.tangents, [arg.tangent]):
+                    return None
+                moving.append(arg.tangent)
+                key.append(_MOVES)
+            if type(primal) is StagedTracer:
+                operands.append(primal)
+                known = add_operand(key, primal)
+            else:
+                known = add_static(key, primal)
+            if not known:
+                return None
+        return tuple(key) if moving else None
+
+    def _recording(self, first: int, first_tangent: int, atoms: list[Any], dots: list[Any],
+                   result: Any) -> _RuleRecording | None:
+        """What a rule has just written on these atoms and those of their tangents, if that is all there is to it."""
+        parent: Any = self.parent
+        tangents = self.tangents
+        pairs = [self.split(out) for out in (result if type(result) is list else [result])]
+        used = {atom for eqn in tangents.eqns[first_tangent:] for atom in eqn.invars}
+        read = {var: value for value, var in tangents.constants() if var in used}  # of the primals, by what stands for it
+        values = [*read.values(), *[out for out, _ in pairs]]
+        if not are_of(parent, values):
+            return None
+        results = {each.atom: each for each in values if each.atom not in atoms}
+        moved = [dot for _, dot in pairs if type(dot) is not Zero]
+        primal = transcript(parent, first, atoms, list(results.values()))
+        tangent = transcript(tangents, first_tangent, [*dots, *read], moved)
+        if primal is None or tangent is None:
+            return None
+        places = {atom: place for place, atom in enumerate([*atoms, *results])}
+        numbers = iter(range(len(moved)))
+        return _RuleRecording(primal, tangent, [places[each.atom] for each in read.values()], [
+            (places[out.atom], dot if type(dot) is Zero else next(numbers)) for out, dot in pairs])
+
+
+class _RuleRecording(NamedTuple):
+    """What a JVP rule writes: equations on the primals, and equations on the tangents and what these read of the primals.
+
+    `reads` gives the places of that among the primals and their results, `outputs` for each result its place there, and
+    that of its tangent among the tangents that come out, or `Zero`.
+    """
+
+    primals: Recording
+    tangents: Recording
+    reads: list[int]
+    outputs: list[tuple[int, Any]]
+
+
+_recordings = Recordings()
+_MOVES = object()  # marks an operand that has a tangent
+
+
+class LinearProgram:
+    """The linear map of a function at a point.
+
+    Attributes: `jaxpr`, a program of tangents of the inputs that have one; `residuals`, the values of its
+    constvars; `nonzero`, for each output whether the program gives its tangent; `out_avals`.
+    """
+
+    __slots__ = ("jaxpr", "residuals", "nonzero", "out_avals")
+
+    def __init__(self, jaxpr: Jaxpr, residuals: list[Any], nonzero: list[bool], out_avals: list[Any]):
+        self.jaxpr, self.residuals, self.nonzero, self.out_avals = jaxpr, residuals, nonzero, out_avals
+
+
+def prune(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
+    """Without dead equations and without constvars that nobody reads."""
+    eqns, live = live_parts(jaxpr)
+    kept = [(var, const) for var, const, keep in zip(jaxpr.constvars, consts, live, strict=False) if keep]
+    return jaxpr.replace(eqns=eqns, constvars=[var for var, _ in kept]), [const for _, const in kept]
+
+
+def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], nonzero: Sequence[bool],
+                   debug_info: DebugInfo | None = None) -> tuple[list[Any], LinearProgram]:
+    """Split a function of flat values at a point.
+
+    Args:
+      nonzero: for each input whether it has a tangent.
+    Returns: the outputs, and the linear program.
+    """
+    trace = LinearizeTrace(state.trace, debug_info)
+    inputs = [trace.join(primal, trace.tangents.new_arg(tangent_aval(aval_of(primal)))) if flag else primal
+              for primal, flag in zip(primals, nonzero, strict=True)]
+    try:
+        with set_trace(trace):
+            outs = fun(*inputs)
+        pairs = [trace.split(out) for out in outs]
+        tangents = [tangent for _, tangent in pairs]
+        jaxpr, consts = trace.tangents.finish([each for each in tangents if type(each) is not Zero])
+    finally:
+        trace.alive = trace.tangents.alive = False
+    jaxpr, consts = prune(jaxpr, consts)
+    flags = [type(each) is not Zero for each in tangents]
+    return [primal for primal, _ in pairs], LinearProgram(jaxpr, consts, flags, [each.aval for each in tangents])
+
+
+class SplitJaxpr:
+    """A program split for linearisation.
+
+    `primal` maps `consts` + inputs to outputs + residuals; `tangent` maps residuals + nonzero tangents to nonzero tangents of
+    the outputs. `forwarded` gives for each residual the index of the input that it is, or None if it is computed
+    (only those are outputs of `primal`).
+    """
+
+    __slots__ = ("primal", "consts", "tangent", "nonzero_out", "num_outs", "forwarded", "source")
+
+    def __init__(self, primal: ClosedJaxpr, consts: list[Any], tangent: ClosedJaxpr, nonzero_out: list[bool],
+                 num_outs: int, forwarded: list[int | None], source: ClosedJaxpr):
+        self.primal, self.consts, self.tangent, self.nonzero_out = primal, consts, tangent, nonzero_out
+        self.num_outs, self.forwarded, self.source = num_outs, forwarded, source
+
+
+def linearize_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_out: Sequence[bool] | bool = False) -> SplitJaxpr:
+    """Split a program that closes over nothing; remembered for each program and pattern of nonzero tangents."""
+    wanted = [instantiate_out] * len(closed.out_avals) if isinstance(instantiate_out, bool) else list(instantiate_out)
+    key = (id(closed), tuple(nonzero), tuple(wanted))
+    found = _split_jaxprs.get(key)
+    if found is not None:
+        return found
+    primals = StagingTrace(closed.jaxpr.debug_info)
+    inputs = [primals.new_arg(aval) for aval in closed.in_avals]
+    with set_trace(primals):
+        trace = LinearizeTrace(primals, closed.jaxpr.debug_info)
+        boxed = [trace.join(tracer, trace.tangents.new_arg(tangent_aval(tracer.aval))) if flag else tracer
+                 for tracer, flag in zip(inputs, nonzero, strict=True)]
+        with set_trace(trace):
+            outs = eval_jaxpr(closed.jaxpr, closed.consts, *boxed)
+        pairs = [trace.split(out) for out in outs]
+        with set_trace(trace.tangents):
+            tangents = [instantiate(tangent) if flag else tangent
+                        for (_, tangent), flag in zip(pairs, wanted, strict=True)]
+        flags = [type(each) is not Zero for each in tangents]
+        jaxpr, residuals = trace.tangents.finish([each for each in tangents if type(each) is not Zero])
+        trace.alive = False
+        jaxpr, residuals = prune(jaxpr, residuals)
+        positions = {tracer.atom: index for index, tracer in enumerate(inputs)}
+        forwarded = [positions.get(each.atom) if isinstance(each, StagedTracer) and each._trace is primals
+                     and type(each.atom) is Var else None for each in residuals]
+        computed = [each for each, position in zip(residuals, forwarded, strict=True) if position is None]
+        primal_jaxpr, consts = primals.finish([primal for primal, _ in pairs] + computed)
+        assert not any(isinstance(const, Tracer) for const in consts)
+    primal_jaxpr, consts = prune(primal_jaxpr, consts)
+    result = SplitJaxpr(hoist_consts(primal_jaxpr), consts, hoist_consts(jaxpr), flags, len(pairs), forwarded, closed)
+    if len(_split_jaxprs) >= _LIMIT:
+        _split_jaxprs.clear()
+    _split_jaxprs[key] = result  # holds the program, so its id stays taken
+    return result
+
+
+_LIMIT = 4096
+_split_jaxprs: dict[Any, SplitJaxpr] = {}
+
+
+def forget() -> None:
+    """Drop remembered programs."""
+    _split_jaxprs.clear()

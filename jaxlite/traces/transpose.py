@@ -1,0 +1,220 @@
+"""Transposition: run a linear program backwards, from cotangents of its outputs to cotangents of its inputs.
+
+A primitive's rule is `transpose(cotangent, *operands, **params)`; operands in which the equation is linear are
+`Linear` placeholders that have only a type. It returns a cotangent (or None, or `Zero`) for each operand. With
+several results it gets the list of their cotangents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from jaxlite.core.primitive import NoRule, Primitive
+from jaxlite.core.staging import StagedTracer, StagingTrace, hoist_consts, trace_to_jaxpr
+from jaxlite.core.tracing import state
+from jaxlite.core.values import aval_of
+from jaxlite.traces.jvp import Zero, add_any_p, add_tangents, instantiate, tangent_aval
+from jaxlite.traces.replay import RECORD, Recordings, add_operand, add_static, distinct_atoms, transcript
+from lowering.xla import trace_context
+
+
+class Linear:
+    """Stands for an operand that an equation is linear in."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Any):
+        self.aval = aval
+
+
+def is_linear(operand: Any) -> bool:
+    return type(operand) is Linear
+
+
+def transpose_rule(primitive: Any) -> Callable:
+    """A primitive's rule. Raises: NotImplementedError if it is not written, ValueError if there is none by nature."""
+    rule = primitive.transpose
+    if rule is None:
+        raise NotImplementedError(f"Transpose rule (for reverse-mode differentiation) for '{primitive}' not implemented")
+    if type(rule) is NoRule:
+        raise ValueError(f"Reverse-mode differentiation does not work for '{primitive}': {rule.reason}")
+    return rule
+
+
+def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """Pull cotangents back through a program.
+
+    Args:
+      consts, args: values for the constvars and invars; those that the program is linear in are `Linear`.
+      cotangents: for the outputs; may be `Zero`.
+    Returns: for each invar its cotangent, `Zero` where none arrives and for the non-linear ones.
+    """
+    values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
+    linear: set[Any] = {var for var, value in values.items() if type(value) is Linear}
+
+    def read(atoms: list[Any]) -> list[Any]:
+        return [atom.val if type(atom) is Literal else values[atom] for atom in atoms]
+
+    pending = []
+    for eqn in jaxpr.eqns:  # what does not depend on linear inputs is computed forwards
+        if linear.isdisjoint(eqn.invars):
+            outs = eqn.primitive.bind(*read(eqn.invars), **eqn.params)
+            values.update(zip(eqn.outvars, outs if eqn.primitive.multiple_results else [outs], strict=True))
+        else:
+            for var in eqn.outvars:
+                linear.add(var)
+                values[var] = Linear(var.aval)
+            pending.append(eqn)
+
+    found: dict[Any, Any] = {}
+
+    def add(atoms: Sequence[Any], cotangents: Sequence[Any]) -> None:
+        for atom, cotangent in zip(atoms, cotangents, strict=True):
+            if cotangent is not None and atom in linear and type(cotangent) is not Zero:
+                found[atom] = add_any_p.bind(found[atom], cotangent) if atom in found else cotangent
+
+    add(jaxpr.outvars, cotangents)
+    trace = state.trace
+    try:
+        for eqn in reversed(pending):
+            primitive, outvars = eqn.primitive, eqn.outvars
+            if found.keys().isdisjoint(outvars):
+                continue
+            incoming: Any = [found.pop(var) if var in found else Zero(tangent_aval(var.aval)) for var in outvars]
+            trace.pin(eqn.traceback)  # the user's line that is pulled back through
+            add(eqn.invars, _cotangents(trace, primitive, incoming, read(eqn.invars), eqn.params))
+    finally:
+        trace.pin(None)
+    return [found.get(var, Zero(tangent_aval(var.aval))) for var in jaxpr.invars]
+
+
+_recordings = Recordings()
+
+
+def _cotangents(trace: Any, primitive: Any, incoming: Sequence[Any], operands: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The cotangents of a primitive's operands, by its rule or by a recording of it."""
+    rule, cotangent = transpose_rule(primitive), incoming if primitive.multiple_results else incoming[0]
+    tracers: list[Any] = []
+    key = _key(trace, rule, cotangent, operands, params, tracers) if primitive.is_own else None
+    recording = None if key is None else _recordings.find(key)
+    if recording is None:
+        return rule(cotangent, *operands, **params)
+    if recording is not RECORD:
+        made, arrives = recording
+        played = iter(trace.replay(made, tracers))
+        return [next(played) if flag else None for flag in arrives]
+    first = len(trace.eqns)
+    outs = rule(cotangent, *operands, **params)
+    atoms = distinct_atoms(trace, tracers)
+    if atoms is not None:
+        arrives = [out is not None and type(out) is not Zero for out in outs]
+        made = transcript(trace, first, atoms, [out for out, flag in zip(outs, arrives, strict=True) if flag])
+        _recordings.put(key, None if made is None else (made, arrives))
+    return outs
+
+
+def _key(trace: Any, rule: Callable, cotangent: Any, operands: Sequence[Any], params: dict[str, Any],
+         tracers: list[Any]) -> Any:
+    """What decides what a rule writes, or None where that is not known. Adds what it reads to `tracers`."""
+    if _recordings.is_idle() or type(trace) is not StagingTrace or type(cotangent) is not StagedTracer or state.axis_sizes:
+        return None
+    key: list[Any] = [rule, trace_context(), *params, *params.values()]
+    for operand in (cotangent, *operands):
+        if type(operand) is Linear:
+            key += Linear, operand.aval
+            known = True
+        elif type(operand) is StagedTracer:
+            tracers.append(operand)
+            known = add_operand(key, operand)
+        else:
+            known = add_static(key, operand)
+        if not known:
+            return None
+    return tuple(key)
+
+
+def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequence[bool],
+                   instantiate_out: Sequence[bool] | None = None) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
+    """The transposed program of a program without consts.
+
+    Args:
+      linear: for each input whether the program is linear in it; the others become inputs of the result.
+      nonzero: for each output whether a cotangent arrives; those follow.
+      instantiate_out: for each linear input whether it gets zeros if no cotangent reaches it.
+    Returns: a program of consts + those inputs that gives the cotangents that are not zero, its consts, and for each
+      linear input whether a cotangent reaches it.
+    """
+    jaxpr = closed.jaxpr
+    key = (id(closed), tuple(linear), tuple(nonzero), None if instantiate_out is None else tuple(instantiate_out))
+    remembered = _transposed.get(key)
+    if remembered is not None:
+        return remembered[1:]
+    known = [var.aval for var, flag in zip(jaxpr.invars, linear, strict=True) if not flag]
+    incoming = [tangent_aval(var.aval) for var, flag in zip(jaxpr.outvars, nonzero, strict=True) if flag]
+    arrives: list[bool] = []
+
+    def fun(*values: Any) -> list[Any]:
+        rest = iter(values[:len(known)])
+        args = [Linear(var.aval) if flag else next(rest) for var, flag in zip(jaxpr.invars, linear, strict=True)]
+        given = iter(values[len(known):])
+        cotangents = [next(given) if flag else Zero(tangent_aval(var.aval))
+                      for var, flag in zip(jaxpr.outvars, nonzero, strict=True)]
+        outs = backward(jaxpr, closed.consts, args, cotangents)
+        outs = [out for out, flag in zip(outs, linear, strict=True) if flag]
+        if instantiate_out is not None:
+            outs = [instantiate(out) if flag else out for out, flag in zip(outs, instantiate_out, strict=True)]
+        arrives.extend(type(out) is not Zero for out in outs)
+        return [out for out in outs if type(out) is not Zero]
+
+    traced, consts = trace_to_jaxpr(fun, [*known, *incoming], jaxpr.debug_info)
+    result = hoist_consts(traced)
+    if len(_transposed) >= _LIMIT:
+        _transposed.clear()
+    _transposed[key] = (closed, result, consts, arrives)  # holds the program, so its id stays taken
+    return result, consts, arrives
+
+
+_LIMIT = 4096
+_transposed: dict[Any, tuple[ClosedJaxpr, ClosedJaxpr, list[Any], list[bool]]] = {}
+
+
+def forget() -> None:
+    """Drop remembered programs."""
+    _transposed.clear()
+
+
+# --- makers of rules ---------------------------------------------------------------------------------
+
+
+def def_bilinear(primitive: Primitive, left: Callable, right: Callable) -> None:
+    """Set the rules of a product: linear in each of two operands.
+
+    Args:
+      left: `left(cotangent, linear_aval, other, **params)` gives the cotangent of the first operand.
+      right: `right(cotangent, other, linear_aval, **params)` that of the second.
+    """
+
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+        (x, y), (dx, dy) = primals, tangents
+        out = primitive.bind(x, y, **params)
+        total: Any = Zero(tangent_aval(aval_of(out)))
+        if type(dx) is not Zero:
+            total = primitive.bind(dx, y, **params)
+        if type(dy) is not Zero:
+            total = add_tangents(total, primitive.bind(x, dy, **params))
+        return out, total
+
+    def transpose(cotangent: Any, x: Any, y: Any, **params: Any) -> list[Any]:
+        assert is_linear(x) != is_linear(y), f"{primitive} is linear in one operand at a time"
+        if is_linear(x):
+            return [left(cotangent, x.aval, y, **params), None]
+        return [None, right(cotangent, x, y.aval, **params)]
+
+    primitive.def_jvp(jvp)
+    primitive.def_transpose(transpose)
+
+
+add_any_p.def_transpose(lambda cotangent, x, y: [cotangent if is_linear(x) else None, cotangent if is_linear(y) else None])
+

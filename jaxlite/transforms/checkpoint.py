@@ -1,0 +1,184 @@
+"""checkpoint (remat): trade memory for recomputation in reverse mode; policies that say what is kept."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from jaxlite.compilation.options import argument_names
+from jaxlite.compilation.program import flatten_outputs
+from jaxlite.core import dtypes, source
+from jaxlite.core.filtering import boundary
+from jaxlite.core.jaxpr import DebugInfo
+from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.traces.jvp import tangent_aval
+from jaxlite.traces.linearize import linearize_flat
+from jaxlite.traces.remat_rules import checkpoint_p, name_p
+
+
+def checkpoint(fun: Callable | None = None, *, prevent_cse: bool = True, policy: Callable[..., bool] | None = None,
+               static_argnums: int | tuple[int, ...] = (), static_argnames: str | Iterable[str] = ()) -> Any:
+    """A function whose inner values are computed again in the backward pass instead of being kept.
+
+    Args:
+      prevent_cse: keep the compiler from merging the recomputation with the first computation. Not needed inside `scan`.
+      policy: `policy(primitive, *avals, **params)` says which results are kept all the same; see `checkpoint_policies`.
+      static_argnums, static_argnames: arguments that are not traced.
+    """
+    if fun is None:
+        return functools.partial(checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums,
+                                 static_argnames=static_argnames)
+    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+
+    @functools.wraps(fun)
+    @boundary
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        if any(not -len(args) <= num < len(args) for num in static):
+            raise ValueError(f"the static_argnums argument of checkpoint must name positional arguments that are given, but "
+                             f"got {static} for {len(args)} arguments")
+        fixed = {num % len(args): args[num] for num in static}
+        fixed_kwargs = {name: kwargs.pop(name) for name in names if name in kwargs}
+        dynamic = tuple(arg for index, arg in enumerate(args) if index not in fixed)
+        leaves, tree = tree_flatten((dynamic, kwargs))
+        debug = DebugInfo("checkpoint", source.function_name(fun), None, source.function_location(fun))
+        out_tree: Any = None
+
+        def flat(*values: Any) -> list[Any]:
+            nonlocal out_tree
+            inner, inner_kwargs = tree_unflatten(tree, values)
+            full = list(inner)
+            for index in sorted(fixed):
+                full.insert(index, fixed[index])
+            outs, out_tree = flatten_outputs(fun(*full, **inner_kwargs, **fixed_kwargs), debug)
+            return outs
+
+        jaxpr, consts = trace_to_jaxpr(flat, [aval_of(leaf) for leaf in leaves], debug)
+        outs = checkpoint_p.bind(*consts, *leaves, jaxpr=hoist_consts(jaxpr), prevent_cse=prevent_cse, differentiated=False,
+                                 policy=policy)
+        return tree_unflatten(out_tree, outs)
+
+    return checkpointed
+
+
+remat = checkpoint
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """x itself, under a name that policies can refer to. Works on pytrees."""
+    return tree_map(lambda leaf: name_p.bind(leaf, name=name), x)
+
+
+class checkpoint_policies:
+    """What `checkpoint` keeps for the backward pass."""
+
+    @staticmethod
+    def everything_saveable(primitive: Any, *avals: Any, **params: Any) -> bool:
+        """Keep all inner values: nothing is computed again."""
+        return True
+
+    @staticmethod
+    def nothing_saveable(primitive: Any, *avals: Any, **params: Any) -> bool:
+        """Keep the inputs alone."""
+        return False
+
+    @staticmethod
+    def dots_saveable(primitive: Any, *avals: Any, **params: Any) -> bool:
+        """Keep the results of matrix products and convolutions."""
+        return primitive.name in ("dot_general", "conv_general_dilated")
+
+    checkpoint_dots = dots_saveable
+
+    @staticmethod
+    def dots_with_no_batch_dims_saveable(primitive: Any, *avals: Any, **params: Any) -> bool:
+        """Keep the results of matrix products without batch axes."""
+        return primitive.name == "dot_general" and not params["dimension_numbers"][1][0]
+
+    checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+
+    @staticmethod
+    def save_only_these_names(*names: str) -> Callable[..., bool]:
+        """Keep the values that `checkpoint_name` gave one of these names."""
+        wanted = frozenset(names)
+        return _remembered("only", wanted, lambda primitive, params: primitive is name_p and params["name"] in wanted)
+
+    @staticmethod
+    def save_any_names_but_these(*names: str) -> Callable[..., bool]:
+        """Keep the values that have a name, but for these."""
+        refused = frozenset(names)
+        return _remembered("but", refused, lambda primitive, params: primitive is name_p and params["name"] not in refused)
+
+    @staticmethod
+    def save_anything_except_these_names(*names: str) -> Callable[..., bool]:
+        """Keep all inner values but for those with these names."""
+        refused = frozenset(names)
+        return _remembered("except", refused,
+                           lambda primitive, params: primitive is not name_p or params["name"] not in refused)
+
+    @staticmethod
+    def save_from_both_policies(first: Callable, second: Callable) -> Callable[..., bool]:
+        """Keep what one of two policies keeps."""
+
+        def both(primitive: Any, *avals: Any, **params: Any) -> bool:
+            return first(primitive, *avals, **params) or second(primitive, *avals, **params)
+
+        return both
+
+
+@functools.cache
+def _policy(kind: str, names: frozenset[str]) -> list[Callable]:
+    return []
+
+
+def _remembered(kind: str, names: frozenset[str], decide: Callable[[Any, dict[str, Any]], bool]) -> Callable[..., bool]:
+    """One function object for each policy, so that programs with equal policies are equal."""
+    made = _policy(kind, names)
+    if not made:
+        made.append(lambda primitive, *avals, **params: decide(primitive, params))
+    return made[0]
+
+
+def saved_residuals(fun: Callable, *args: Any, **kwargs: Any) -> list[tuple[Any, str]]:
+    """The types of the values that reverse mode keeps, and where each comes from."""
+    leaves, tree = tree_flatten((args, kwargs))
+    debug = DebugInfo("saved_residuals", source.function_name(fun), None, source.function_location(fun))
+    found: list[tuple[Any, str]] = []
+
+    def flat(*values: Any) -> Sequence[Any]:
+        inner, inner_kwargs = tree_unflatten(tree, values)
+        return flatten_outputs(fun(*inner, **inner_kwargs), debug)[0]
+
+    nonzero = [tangent_aval(aval_of(leaf)).dtype != dtypes.float0 for leaf in leaves]
+    arguments = argument_names(fun, tree, None)()
+
+    def outer(*values: Any) -> list[Any]:
+        outs, program = linearize_flat(flat, values, nonzero, debug)
+        names = {getattr(value, "atom", None): path for value, path in zip(values, arguments, strict=True)}
+        for residual in program.residuals:
+            var = getattr(residual, "atom", None)
+            aval = aval_of(residual)
+            if var in names:
+                found.append((aval, f"from the argument {names[var]}"))
+            elif var is None:
+                found.append((aval, "from a constant"))
+            else:
+                found.append((aval, _made_by(residual)))
+        return outs
+
+    trace_to_jaxpr(outer, [aval_of(leaf) for leaf in leaves], debug)
+    return found
+
+
+def _made_by(residual: Any) -> str:
+    eqn = next(eqn for eqn in residual._trace.eqns if residual.atom in eqn.outvars)
+    what = f"named {eqn.params['name']!r}" if eqn.primitive is name_p else f"output of {eqn.primitive.name}"
+    return f"{what} from {eqn.source_line}"
+
+
+def print_saved_residuals(fun: Callable, *args: Any, **kwargs: Any) -> None:
+    """Print what reverse mode of a function keeps: one line for each value."""
+    for aval, origin in saved_residuals(fun, *args, **kwargs):
+        print(f"{aval.str_short()} {origin}")

@@ -1,0 +1,152 @@
+"""Functions with batching rules given by the user: custom_vmap, sequential_vmap."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxlite.compilation.program import flatten_outputs
+from jaxlite.core import source
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.core.tree import tree_flatten, tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.lax.control_flow.scan import map as lax_map
+from jaxlite.traces.batching import Axis, bring_to_front
+from jaxlite.traces.jvp import instantiate, jvp_flat, jvp_jaxpr
+from lowering.rules import register_decomposition
+
+custom_vmap_call_p = Primitive("custom_vmap_call", multiple_results=True)
+
+
+class custom_vmap:
+    """A function with a batching rule of its own.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> from jaxlite.transforms.custom_batching import custom_vmap
+    >>> @custom_vmap
+    ... def scale(x, y):
+    ...     return x * y
+    >>> @scale.def_vmap
+    ... def _(axis_size, in_batched, x, y):
+    ...     return 10 * x * y, True
+    >>> jaxlite.vmap(scale)(jnp.ones(2), jnp.ones(2))
+    Array([10., 10.], dtype=float32)
+    """
+
+    def __init__(self, fun: Callable):
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        self.vmap_rule: Callable | None = None
+
+    def def_vmap(self, vmap_rule: Callable) -> Callable:
+        """Set the rule: `vmap_rule(axis_size, in_batched, *args)` gives (output, out_batched).
+
+        `in_batched` says for each leaf of the arguments whether it has a batch axis, which is its first; `out_batched`
+        says the same of the output.
+        """
+        self.vmap_rule = vmap_rule
+        return vmap_rule
+
+    def __call__(self, *args: Any) -> Any:
+        name = source.function_name(self.fun)
+        if self.vmap_rule is None:
+            raise AttributeError(f"No batching rule defined for custom_vmap function {name} using def_vmap.")
+        leaves, in_tree = tree_flatten(args)
+        debug = DebugInfo("custom_vmap", name, None, source.function_location(self.fun))
+        out_tree: Any = None
+
+        def flat(*values: Any) -> list[Any]:
+            nonlocal out_tree
+            outs, out_tree = flatten_outputs(self.fun(*tree_unflatten(in_tree, values)), debug)
+            return outs
+
+        jaxpr, consts = trace_to_jaxpr(flat, [aval_of(leaf) for leaf in leaves], debug)
+        rule, count = self.vmap_rule, len(consts)
+
+        def flat_rule(axis_size: int, batched: Sequence[bool], values: Sequence[Any]) -> tuple[list[Any], list[bool]]:
+            if any(batched[:count]):
+                raise ValueError(f"custom_vmap function {name} closes over a batched value; pass it as an argument")
+            given = tree_unflatten(in_tree, list(batched[count:]))
+            result, flags = rule(axis_size, list(given), *tree_unflatten(in_tree, values[count:]))
+            outs, tree = tree_flatten(result)
+            flags, flag_tree = tree_flatten(flags)
+            if tree != out_tree or flag_tree != out_tree:
+                raise ValueError(f"structure of output and out_batched of the vmap rule of {name} must be those of the "
+                                 f"function's output, {out_tree}, got {tree} and {flag_tree}")
+            return outs, flags
+
+        outs = custom_vmap_call_p.bind(*consts, *leaves, call=hoist_consts(jaxpr), rule=flat_rule)
+        return tree_unflatten(out_tree, outs)
+
+
+@custom_vmap_call_p.def_effectful_abstract_eval
+def _call_aval(*avals: Any, call: ClosedJaxpr, rule: Callable) -> Any:
+    return call.out_avals, call.effects
+
+
+register_decomposition("custom_vmap_call", lambda avals, params, *args, **kwargs: params["call"])
+
+
+@custom_vmap_call_p.def_eager
+def _call_eager(*args: Any, call: ClosedJaxpr, rule: Callable) -> list[Any]:
+    return eval_jaxpr(call.jaxpr, [], *args)
+
+
+@custom_vmap_call_p.def_batching
+def _call_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, call: ClosedJaxpr,
+                rule: Callable) -> tuple[list[Any], list[int | None]]:
+    batched = [dim is not None for dim in dims]
+    values = [arg if dim is None else bring_to_front(arg, dim, axis.size) for arg, dim in zip(args, dims, strict=True)]
+    outs, flags = rule(axis.size, batched, values)
+    return outs, [0 if flag else None for flag in flags]
+
+
+@custom_vmap_call_p.def_jvp
+def _call_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: ClosedJaxpr, rule: Callable) -> Any:
+    count = len(primals)
+    program, consts, _ = jvp_jaxpr(call, [True] * count, True)
+    lead = len(consts)
+
+    def jvp_rule(axis_size: int, batched: Sequence[bool], values: Sequence[Any]) -> tuple[list[Any], list[bool]]:
+        own, directions = batched[lead:lead + count], batched[lead + count:]
+        either = [one or other for one, other in zip(own, directions, strict=True)]
+        flags: list[bool] = []
+
+        def spread(value: Any, has: bool, needs: bool) -> Any:
+            return bring_to_front(value, None, axis_size) if needs and not has else value
+
+        def mapped(*inputs: Any) -> list[Any]:
+            outs, found = rule(axis_size, either, inputs)
+            flags.extend(found)
+            return outs
+
+        xs = [spread(*row) for row in zip(values[lead:lead + count], own, either, strict=True)]
+        dxs = [spread(*row) for row in zip(values[lead + count:], directions, either, strict=True)]
+        outs, tangents_out = jvp_flat(mapped, xs, dxs)
+        return [*outs, *map(instantiate, tangents_out)], [*flags, *flags]
+
+    outs = custom_vmap_call_p.bind(*consts, *primals, *map(instantiate, tangents), call=program, rule=jvp_rule)
+    half = len(outs) // 2
+    return outs[:half], outs[half:]
+
+
+def sequential_vmap(f: Callable) -> Callable:
+    """A function that vmap runs for one example after the other, in a loop."""
+    wrapped = custom_vmap(f)
+
+    @wrapped.def_vmap
+    def _(axis_size: int, in_batched: Sequence[Any], *args: Any) -> Any:
+        leaves, tree = tree_flatten(args)
+        flags = tree_flatten(in_batched)[0]
+
+        def one(mapped: Sequence[Any]) -> Any:
+            rest = iter(mapped)
+            return f(*tree_unflatten(tree, [next(rest) if flag else leaf for leaf, flag in zip(leaves, flags, strict=True)]))
+
+        out = lax_map(one, [leaf for leaf, flag in zip(leaves, flags, strict=True) if flag])
+        return out, tree_unflatten(tree_flatten(out)[1], [True] * len(tree_flatten(out)[0]))
+
+    return wrapped

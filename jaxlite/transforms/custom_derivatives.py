@@ -1,0 +1,430 @@
+"""Functions with derivatives given by the user: custom_jvp, custom_vjp, custom_gradient; and closure_convert."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.compilation.program import flatten_outputs
+from jaxlite.core import dtypes, source
+from jaxlite.core.array import make_array
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.core.tracing import Tracer, is_eager
+from jaxlite.core.tree import (
+    keystr,
+    register_pytree_node,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_map,
+    tree_unflatten,
+)
+from jaxlite.core.values import aval_of
+from jaxlite.lax.reductions import reduce_sum
+from jaxlite.traces import custom_rules
+from jaxlite.traces.custom_rules import custom_jvp_call_p, custom_vjp_call_p
+from jaxlite.traces.jvp import Zero, instantiate, tangent_aval
+
+custom_rules.set_summation(lambda value, axis: reduce_sum(value, (axis,)))
+SymbolicZero = Zero
+
+
+def _bound(fun: Callable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Arguments by position, keywords and defaults included."""
+    try:
+        signature = inspect.signature(fun)
+    except (ValueError, TypeError):
+        if kwargs:
+            raise TypeError(f"keyword arguments could not be resolved to positions for {fun}") from None
+        return args
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeError("keyword arguments could not be resolved to positions")
+    return bound.args
+
+
+def _arrays(values: Sequence[Any]) -> list[Any]:
+    """Host scalars and NumPy arrays as arrays: user's rules may ask for shapes and dtypes. No equation is recorded."""
+    return [make_array(value) if isinstance(value, (bool, int, float, complex, np.ndarray, np.generic))
+            and getattr(value, "dtype", None) != dtypes.float0 else value for value in values]
+
+
+def _split(args: Sequence[Any], nondiff: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
+    return [args[index] for index in nondiff], [arg for index, arg in enumerate(args) if index not in nondiff]
+
+
+def _merged(nondiff: tuple[int, ...], static: Sequence[Any], dynamic: Sequence[Any]) -> list[Any]:
+    full: list[Any] = list(dynamic)
+    for index, value in zip(nondiff, static, strict=True):
+        full.insert(index, value)
+    return full
+
+
+class _Custom:
+    """What custom_jvp and custom_vjp share: how a call becomes an equation."""
+
+    _kind = ""
+    __name__: str
+
+    def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = ()):
+        functools.update_wrapper(self, fun)  # type: ignore[arg-type]
+        self.fun = fun
+        self.nondiff_argnums = tuple(sorted(nondiff_argnums))
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)  # type: ignore[misc, operator, arg-type]
+
+    def _trace(self, static: list[Any], leaves: list[Any], in_tree: Any) -> tuple[ClosedJaxpr, list[Any], Any]:
+        debug = DebugInfo(self._kind, source.function_name(self.fun), None, source.function_location(self.fun))
+        out_tree: Any = None
+
+        def flat(*values: Any) -> list[Any]:
+            nonlocal out_tree
+            dynamic = tree_unflatten(in_tree, values)
+            outs, out_tree = flatten_outputs(self.fun(*_merged(self.nondiff_argnums, static, dynamic)), debug)
+            return outs
+
+        jaxpr, consts = trace_to_jaxpr(flat, [aval_of(leaf) for leaf in leaves], debug)
+        return hoist_consts(jaxpr), consts, out_tree
+
+    def __repr__(self) -> str:
+        return f"<{self._kind} of {source.function_location(self.fun)}>"
+
+
+class custom_jvp(_Custom):
+    """A function with a JVP rule of its own.
+
+    Args:
+      fun: the function.
+      nondiff_argnums: positions of arguments that are not arrays, or not differentiated; they come first in the rule.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> @jaxlite.custom_jvp
+    ... def safe_log(x):
+    ...     return jnp.log(x)
+    >>> @safe_log.defjvp
+    ... def _(primals, tangents):
+    ...     (x,), (g,) = primals, tangents
+    ...     return safe_log(x), g / jnp.maximum(x, 1.0)
+    >>> print(jaxlite.grad(safe_log)(0.5))
+    1.0
+    """
+
+    _kind = "custom_jvp"
+
+    def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
+        if nondiff_argnames:
+            names = list(inspect.signature(fun).parameters)
+            nondiff_argnums = (*nondiff_argnums, *(names.index(name) for name in nondiff_argnames))
+        super().__init__(fun, nondiff_argnums)
+        self.jvp: Callable | None = None
+        self.symbolic_zeros = False
+
+    def defjvp(self, jvp: Callable, symbolic_zeros: bool = False) -> Callable:
+        """Set the rule: `jvp(*nondiff_args, primals, tangents)` gives (output, tangent of the output).
+
+        With `symbolic_zeros`, vanishing tangents come as `SymbolicZero` instead of arrays.
+        """
+        self.jvp, self.symbolic_zeros = jvp, symbolic_zeros
+        return jvp
+
+    def defjvps(self, *jvps: Callable | None) -> None:
+        """Set the rule from one per argument: `jvp(tangent, output, *args)` gives that argument's share; None for 0."""
+        if self.nondiff_argnums:
+            raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
+
+        def jvp(primals: Any, tangents: Any) -> Any:
+            out = self(*primals)
+            total = None
+            for rule, tangent in zip(jvps, tangents, strict=True):
+                if rule is not None:
+                    share = rule(tangent, out, *primals)
+                    total = share if total is None else tree_map(lambda x, y: x + y, total, share)
+            return out, tree_map(lambda x: x * 0, out) if total is None else total
+
+        self.defjvp(jvp)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.jvp is None:
+            raise AttributeError(f"No JVP defined for custom_jvp function {source.function_name(self.fun)} using defjvp.")
+        args = _bound(self.fun, args, kwargs)
+        if is_eager():
+            return self.fun(*args)
+        static, dynamic = _split(args, self.nondiff_argnums)
+        leaves, in_tree = tree_flatten(tuple(dynamic))
+        closed, consts, out_tree = self._trace(static, leaves, in_tree)
+        rule = self._flat_rule(static, in_tree, out_tree, closed.out_avals)
+        outs = custom_jvp_call_p.bind(*consts, *leaves, name=source.function_name(self.fun), call_jaxpr=closed, jvp=rule,
+                                      num_consts=len(consts), symbolic_zeros=self.symbolic_zeros)
+        return tree_unflatten(out_tree, outs)
+
+    def _flat_rule(self, static: list[Any], in_tree: Any, out_tree: Any, out_avals: list[Any]) -> Callable:
+        jvp = self.jvp
+        assert jvp is not None
+        name = source.function_name(self.fun)
+
+        def rule(*values: Any) -> list[Any]:
+            half = len(values) // 2
+            result = jvp(*static, tree_unflatten(in_tree, _arrays(values[:half])),
+                         tree_unflatten(in_tree, _arrays(values[half:])))
+            if not isinstance(result, (tuple, list)) or len(result) != 2:
+                raise TypeError(f"Custom JVP rule {source.function_name(jvp)} for function {name} must produce a pair (list or "
+                                f"tuple of length two) representing primal and tangent outputs, but got {result}.")
+            outs, tree = tree_flatten(result[0])
+            tangents, tangent_tree = tree_flatten(result[1])
+            if tree != out_tree or tangent_tree != out_tree:
+                raise TypeError(f"Custom JVP rule {source.function_name(jvp)} for function {name} must produce primal and "
+                                f"tangent outputs with the container structure of the function's output, {out_tree}; got "
+                                f"{tree} and {tangent_tree}.")
+            for out, tangent, aval in zip(outs, tangents, out_avals, strict=True):
+                expected, given = tangent_aval(aval), tangent.aval if type(tangent) is Zero else aval_of(tangent)
+                if (given.shape, given.dtype) != (expected.shape, expected.dtype) and expected.dtype != dtypes.float0:
+                    raise TypeError(f"Custom JVP rule {source.function_name(jvp)} for function {name} must produce primal and "
+                                    f"tangent outputs with corresponding shapes and dtypes. Expected {expected} for the "
+                                    f"tangent but got {given} (the primal is {aval_of(out)}).")
+            return [*outs, *[Zero(tangent_aval(aval)) if tangent_aval(aval).dtype == dtypes.float0 else tangent
+                             for tangent, aval in zip(tangents, out_avals, strict=True)]]
+
+        rule.__name__ = source.function_name(jvp)
+        return rule
+
+
+class CustomVJPPrimal:
+    """With symbolic_zeros, an argument of the forward function: its value, and whether it is differentiated."""
+
+    __slots__ = ("value", "perturbed")
+
+    def __init__(self, value: Any, perturbed: bool):
+        self.value, self.perturbed = value, perturbed
+
+
+class custom_vjp(_Custom):
+    """A function with a reverse-mode rule of its own.
+
+    Args:
+      fun: the function.
+      nondiff_argnums: positions of arguments that are not arrays, or not differentiated; they come first in the
+        backward function.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> @jaxlite.custom_vjp
+    ... def clipped(x):
+    ...     return x
+    >>> clipped.defvjp(lambda x: (x, None), lambda residuals, g: (jnp.clip(g, -1, 1),))
+    >>> jaxlite.grad(lambda x: 5 * clipped(x))(2.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+
+    _kind = "custom_vjp"
+
+    def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()):
+        if nondiff_argnames:
+            names = list(inspect.signature(fun).parameters)
+            nondiff_argnums = (*nondiff_argnums, *(names.index(name) for name in nondiff_argnames))
+        super().__init__(fun, nondiff_argnums)
+        self.fwd: Callable | None = None
+        self.bwd: Callable | None = None
+        self.symbolic_zeros = False
+
+    def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
+        """Set the rules.
+
+        Args:
+          fwd: takes the arguments of the function, gives (output, residuals).
+          bwd: takes the nondiff arguments, the residuals and the output's cotangent, gives a tuple with a cotangent (or
+            None) for each differentiated argument.
+          symbolic_zeros: give vanishing cotangents as `SymbolicZero`, and arguments of `fwd` with a flag `perturbed`.
+        """
+        self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.fwd is None or self.bwd is None:
+            raise AttributeError(f"No VJP defined for custom_vjp function {source.function_name(self.fun)} using defvjp.")
+        args = _bound(self.fun, args, kwargs)
+        if is_eager():
+            return self.fun(*args)
+        for index in self.nondiff_argnums:
+            if isinstance(args[index], Tracer):
+                raise TypeError(f"Found a tracer as argument {index} of the custom_vjp function {self.__name__}, which is in "
+                                "nondiff_argnums; those are for values that are not traced.")
+        static, dynamic = _split(args, self.nondiff_argnums)
+        leaves, in_tree = tree_flatten(tuple(dynamic))
+        closed, consts, out_tree = self._trace(static, leaves, in_tree)
+        fwd, bwd = self._flat_rules(static, in_tree, out_tree, closed)
+        outs = custom_vjp_call_p.bind(*consts, *leaves, name=source.function_name(self.fun), call_jaxpr=closed, fwd=fwd,
+                                      bwd=bwd, num_consts=len(consts), symbolic_zeros=self.symbolic_zeros)
+        return tree_unflatten(out_tree, outs)
+
+    def _flat_rules(self, static: list[Any], in_tree: Any, out_tree: Any, closed: ClosedJaxpr) -> tuple[Callable, Callable]:
+        user_fwd, user_bwd, nondiff, symbolic = self.fwd, self.bwd, self.nondiff_argnums, self.symbolic_zeros
+        assert user_fwd is not None and user_bwd is not None
+        name = source.function_name(self.fun)
+        residual_tree: Any = None
+        in_avals = closed.in_avals[len(closed.in_avals) - in_tree.num_leaves:]
+        out_avals = closed.out_avals
+
+        def fwd(primals: Sequence[Any], perturbed: Sequence[bool]) -> tuple[list[Any], list[Any]]:
+            nonlocal residual_tree
+            primals = _arrays(primals)
+            values: Sequence[Any] = primals
+            if symbolic:
+                values = [CustomVJPPrimal(value, flag) for value, flag in zip(primals, perturbed, strict=True)]
+            result = user_fwd(*_merged(nondiff, static, tree_unflatten(in_tree, values)))
+            if not isinstance(result, (tuple, list)) or len(result) != 2:
+                raise TypeError(f"Custom VJP fwd rule {source.function_name(user_fwd)} for function {name} must produce a pair "
+                                f"(list or tuple of length two) where the first element represents the primal output and the "
+                                f"second element represents residuals; got {type(result)}.")
+            outs, tree = tree_flatten(result[0])
+            if tree != out_tree:
+                raise TypeError(f"Custom VJP fwd rule {source.function_name(user_fwd)} for function {name} must produce a pair "
+                                "whose first element has the container structure of the function's output, "
+                                f"{out_tree}; got {tree}.")
+            for out, aval in zip(outs, out_avals, strict=True):
+                given = aval_of(out)
+                if (given.shape, given.dtype) != (aval.shape, aval.dtype):
+                    raise TypeError(f"Custom VJP fwd rule {source.function_name(user_fwd)} for function {name} must produce "
+                                    f"outputs of the function's own types: got {given}, expected {aval}.")
+            residuals, residual_tree = tree_flatten(result[1])
+            return outs, residuals
+
+        def bwd(residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+            given = cotangents if symbolic else [instantiate(cotangent) for cotangent in cotangents]
+            result = user_bwd(*static, tree_unflatten(residual_tree, residuals), tree_unflatten(out_tree, given))
+            return _checked_cotangents(result, in_tree, in_avals, name, source.function_name(user_bwd))
+
+        fwd.__name__, bwd.__name__ = source.function_name(user_fwd), source.function_name(user_bwd)
+        return fwd, bwd
+
+
+def _checked_cotangents(result: Any, in_tree: Any, in_avals: list[Any], name: str, bwd_name: str) -> list[Any]:
+    if not isinstance(result, (tuple, list)):
+        raise TypeError(f"Custom VJP bwd rule {bwd_name} for function {name} must produce a tuple with one entry for each "
+                        f"differentiated argument, got {type(result)}.")
+    children = in_tree.children()
+    if len(children) != len(result):
+        raise TypeError(f"Custom VJP bwd rule {bwd_name} for function {name} must produce a tuple of length {len(children)}, "
+                        f"one entry for each differentiated argument, got length {len(result)}.")
+    outs: list[Any] = []
+    for index, (child, value) in enumerate(zip(children, result, strict=True)):
+        if value is None:
+            outs += [None] * child.num_leaves
+            continue
+        leaves, tree = tree_flatten(value, is_leaf=lambda leaf: leaf is None or type(leaf) is Zero)
+        if len(leaves) != child.num_leaves:
+            raise TypeError(f"Custom VJP bwd rule {bwd_name} for function {name} must produce for argument {index} a cotangent "
+                            f"of the structure {child}, got {tree}.")
+        outs += leaves
+    paths = [keystr(path) for path, _ in tree_flatten_with_path(tree_unflatten(in_tree, range(in_tree.num_leaves)))[0]]
+    checked: list[Any] = []
+    for out, aval, path in zip(outs, in_avals, paths, strict=True):
+        expected = tangent_aval(aval)
+        if out is None or type(out) is Zero or expected.dtype == dtypes.float0:
+            checked.append(None)
+            continue
+        given = aval_of(out)
+        if (given.shape, given.dtype) != (expected.shape, expected.dtype):
+            raise ValueError(f"Custom VJP bwd rule {bwd_name} for function {name} must produce cotangents of the types of the "
+                             f"arguments: at {path} it gave {given.str_short()}, expected {expected.str_short()}.")
+        checked.append(out)
+    return checked
+
+
+def custom_gradient(fun: Callable) -> Callable:
+    """A function that returns (output, function from the output's cotangent to those of the arguments) as one that
+    returns the output and is differentiated so."""
+
+    @custom_vjp
+    def wrapped(*args: Any) -> Any:
+        return fun(*args)[0]
+
+    def fwd(*args: Any) -> Any:
+        out, pull = fun(*args)
+        leaves, out_tree = tree_flatten(out)
+        in_tree: Any = None
+
+        def flat(*cotangents: Any) -> list[Any]:
+            nonlocal in_tree
+            result = pull(tree_unflatten(out_tree, cotangents))
+            result = result if isinstance(result, (tuple, list)) else (result,)
+            if len(result) != len(args):
+                raise TypeError(f"custom_gradient: the function of cotangents must give {len(args)} values, one for each "
+                                f"argument, got {len(result)}")
+            flattened, in_tree = tree_flatten(tuple(result))
+            return flattened
+
+        jaxpr, consts = trace_to_jaxpr(flat, [tangent_aval(aval_of(leaf)) for leaf in leaves])
+        return out, (consts, _Static((jaxpr, in_tree)))
+
+    def bwd(residuals: Any, cotangent: Any) -> Any:
+        consts, static = residuals
+        jaxpr, in_tree = static.value
+        return tree_unflatten(in_tree, eval_jaxpr(jaxpr, consts, *tree_flatten(cotangent)[0]))
+
+    wrapped.defvjp(fwd, bwd)
+    functools.update_wrapper(wrapped, fun)
+    return wrapped
+
+
+class _Static:
+    """A residual that is no array: a leafless tree node."""
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+register_pytree_node(_Static, lambda static: ((), static.value), lambda value, _: _Static(value))
+
+
+def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[Any]]:
+    """A function whose closed-over, differentiable tracers have become arguments: `converted(*args, *hoisted)`.
+
+    Returns: the function, and the values that it closed over.
+    """
+    leaves, in_tree = tree_flatten(example_args)
+    debug = DebugInfo("closure_convert", source.function_name(fun), None, source.function_location(fun))
+    out_tree: Any = None
+
+    def flat(*values: Any) -> list[Any]:
+        nonlocal out_tree
+        outs, out_tree = flatten_outputs(fun(*tree_unflatten(in_tree, values)), debug)
+        return outs
+
+    jaxpr, consts = trace_to_jaxpr(flat, [aval_of(leaf) for leaf in leaves], debug)
+    hoisted = [isinstance(const, Tracer) and dtypes.kind(aval_of(const).dtype) in "fc" for const in consts]
+    fixed = [None if flag else const for const, flag in zip(consts, hoisted, strict=True)]
+
+    def converted(*args: Any) -> Any:
+        count = sum(hoisted)
+        own, given = (args[:-count], args[-count:]) if count else (args, ())
+        rest = iter(given)
+        values = [next(rest) if flag else const for const, flag in zip(fixed, hoisted, strict=True)]
+        flat_args, tree = tree_flatten(tuple(own))
+        if tree != in_tree:
+            raise TypeError(f"closure_convert: the function was converted for arguments {in_tree}, called with {tree}")
+        return tree_unflatten(out_tree, eval_jaxpr(jaxpr, values, *flat_args))
+
+    return converted, [const for const, flag in zip(consts, hoisted, strict=True) if flag]
+
+
+# --- helpers for rules -------------------------------------------------------------------------------
+
+
+def custom_vjp_primal_tree_values(tree: Any) -> Any:
+    """The plain values of the arguments that a forward rule gets with `symbolic_zeros=True`."""
+    return tree_map(lambda leaf: leaf.value if isinstance(leaf, CustomVJPPrimal) else leaf, tree)
+
+
+def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
+    """The vanishing tangent of a value: zeros, or a `SymbolicZero`.
+
+    >>> import jaxlite.numpy as jnp
+    >>> zero_from_primal(jnp.arange(2.0))
+    Array([0., 0.], dtype=float32)
+    """
+    zero = Zero(tangent_aval(aval_of(val)))
+    return zero if symbolic_zeros else instantiate(zero)

@@ -1,0 +1,410 @@
+"""Derivatives of functions: jvp, linearize, vjp, grad, Jacobians and Hessians."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.compilation.jit import jit
+from jaxlite.compilation.options import check_callable
+from jaxlite.compilation.program import flatten_outputs
+from jaxlite.core import dtypes, source
+from jaxlite.core.aval import ShapedArray
+from jaxlite.core.filtering import boundary
+from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
+from jaxlite.core.staging import trace_to_jaxpr
+from jaxlite.core.tree import Partial, keystr, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy.api import as_array, is_array_like
+from jaxlite.traces.jvp import Zero, instantiate, jvp_flat, tangent_aval, zeros_of
+from jaxlite.traces.linearize import linearize_flat
+from jaxlite.traces.transpose import Linear, backward
+
+# --- shared ------------------------------------------------------------------------------------------
+
+
+def _debug(name: str, fun: Callable) -> DebugInfo:
+    return DebugInfo(name, source.function_name(fun), None, source.function_location(fun))
+
+
+class _Flat:
+    """A function of pytrees as one of flat values, which remembers the tree of its result and the auxiliary part."""
+
+    def __init__(self, fun: Callable, in_tree: Any, debug: DebugInfo, has_aux: bool = False):
+        self.fun, self.in_tree, self.debug, self.has_aux = fun, in_tree, debug, has_aux
+        self.out_tree: Any = None
+        self.aux_tree: Any = None
+        self.num_outs = 0
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        result = self.fun(*tree_unflatten(self.in_tree, leaves))
+        aux: list[Any] = []
+        if self.has_aux:
+            if not isinstance(result, (tuple, list)) or len(result) != 2:
+                raise TypeError(f"{self.debug.traced_for} with has_aux=True: expected the function to return a pair "
+                                f"(output, auxiliary data), got {type(result)}")
+            result, extra = result
+            aux, self.aux_tree = flatten_outputs(extra, self.debug)
+        outs, self.out_tree = flatten_outputs(result, self.debug)
+        self.num_outs = len(outs)
+        return outs + aux
+
+
+def _checked_tangent(name: str, primal: Any, tangent: Any, path: str) -> Any:
+    aval, given = aval_of(primal), tangent
+    expected = tangent_aval(aval)
+    if expected.dtype == dtypes.float0:
+        dtype = getattr(given, "dtype", None)
+        if dtype != dtypes.float0:
+            raise TypeError(f"primal and tangent arguments to {name} do not match; dtypes must be equal, or in case of "
+                            f"int/bool primal dtype the tangent dtype must be float0. Got primal dtype {aval.dtype} and "
+                            f"so expected tangent dtype float0, but got tangent dtype {dtype or type(given)} instead"
+                            f"{' at ' + path if path else ''}.")
+        return Zero(expected)
+    tangent_type = aval_of(tangent)
+    if tangent_type.dtype != expected.dtype:
+        raise TypeError(f"primal and tangent arguments to {name} do not match; dtypes must be equal. Got primal dtype "
+                        f"{aval.dtype} but tangent dtype {tangent_type.dtype}{' at ' + path if path else ''}.")
+    if tangent_type.shape != expected.shape:
+        raise ValueError(f"{name} called with different primal and tangent shapes; got primal shape {aval.shape} and "
+                         f"tangent shape {tangent_type.shape}{' at ' + path if path else ''}.")
+    return tangent
+
+
+def _typed_as(value: Any, aval: Any) -> Any:
+    """A tangent or cotangent, weakly typed if the real value that it belongs to is."""
+    if aval.weak_type and dtypes.kind(aval.dtype) == "f" and not aval_of(value).weak_type:
+        return shaping.convert(value, aval.dtype, True)
+    return value
+
+
+def _as_output(value: Any) -> Any:
+    return value if getattr(value, "dtype", None) == dtypes.float0 else as_array(value)  # float0 has no device arrays
+
+
+@boundary
+def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False) -> Any:
+    """The value of a function and its derivative along a direction.
+
+    Args:
+      fun: a function of pytrees of arrays.
+      primals, tangents: tuples of arguments and of directions, of equal trees, shapes and dtypes (float0 for integers).
+      has_aux: whether `fun` returns (output, auxiliary data), of which only the first is differentiated.
+    Returns: (output, its tangent), and the auxiliary data.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> jaxlite.jvp(lambda x: x ** 2, (3.0,), (1.0,))
+    (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
+    """
+    check_callable(fun)
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError("primal and tangent arguments to jaxlite.jvp must be tuples or lists; found "
+                        f"{type(primals).__name__} and {type(tangents).__name__}.")
+    leaves, tree = tree_flatten(tuple(primals))
+    directions, direction_tree = tree_flatten(tuple(tangents))
+    if tree != direction_tree:
+        raise TypeError("primal and tangent arguments to jaxlite.jvp must have the same tree structure; primals have "
+                        f"tree structure {tree} whereas tangents have tree structure {direction_tree}.")
+    paths = [keystr(path) for path, _ in tree_flatten_with_path(tuple(primals))[0]]
+    directions = [_checked_tangent("jaxlite.jvp", leaf, direction, path)
+                  for leaf, direction, path in zip(leaves, directions, paths, strict=True)]
+    flat = _Flat(fun, tree, _debug("jvp", fun), has_aux)
+    outs, tangents_out = jvp_flat(flat, leaves, directions, flat.debug)
+    count = flat.num_outs
+    out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
+    tangents_out = [_typed_as(instantiate(each), aval_of(value))
+                    for each, value in zip(tangents_out[:count], outs, strict=False)]
+    tangent = tree_unflatten(flat.out_tree, tangents_out)
+    return (out, tangent, tree_unflatten(flat.aux_tree, outs[count:])) if has_aux else (out, tangent)
+
+
+@boundary
+def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
+    """The value of a function at a point, and its linear map of tangents there.
+
+    Returns: (output, function of tangents), and the auxiliary data if `has_aux`. The function does not compute
+    `fun` again. It is a pytree of the values that it keeps, so it may go in and out of transformed functions.
+
+    >>> import jaxlite
+    >>> y, push = jaxlite.linearize(lambda x: x ** 2, 3.0)
+    >>> push(1.0)
+    Array(6., dtype=float32, weak_type=True)
+    """
+    leaves, tree = tree_flatten(primals)
+    flat = _Flat(fun, tree, _debug("linearize", fun), has_aux)
+    nonzero = [tangent_aval(aval_of(leaf)).dtype != dtypes.float0 for leaf in leaves]
+    outs, program = linearize_flat(flat, leaves, nonzero, flat.debug)
+    count = flat.num_outs
+    avals = [aval_of(leaf) for leaf in leaves]
+    jaxpr, nonzero_out, out_avals, out_tree = program.jaxpr, program.nonzero[:count], program.out_avals, flat.out_tree
+
+    @boundary
+    def push(residuals: list[Any], *tangents: Any) -> Any:
+        given, given_tree = tree_flatten(tangents)
+        if given_tree != tree:
+            raise TypeError(f"linearized function called on tangents of the structure {given_tree}, expected {tree}")
+        given = [each if flag else None for each, flag in zip(given, nonzero, strict=True)]
+        for aval, each, flag in zip(avals, given, nonzero, strict=True):
+            if flag and (aval_of(each).shape, aval_of(each).dtype) != (aval.shape, aval.dtype):
+                raise ValueError(f"linearized function called on tangent values inconsistent with the original primal "
+                                 f"values: got tangent aval {aval_of(each)} for primal aval {aval}")
+        results = iter(eval_jaxpr(jaxpr, residuals, *[each for each in given if each is not None]))
+        tangents_out = [_typed_as(next(results) if flag else zeros_of(tangent_aval(aval)), aval)
+                        for flag, aval in zip(nonzero_out, out_avals, strict=False)]
+        return tree_unflatten(out_tree, tangents_out)
+
+    apply = Partial(push, program.residuals)
+    out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
+    return (out, apply, tree_unflatten(flat.aux_tree, outs[count:])) if has_aux else (out, apply)
+
+
+# --- reverse mode ------------------------------------------------------------------------------------
+
+
+def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals: list[Any], in_tree: Any, out_tree: Any,
+               out_avals: list[Any], residuals: list[Any], cotangent: Any) -> Any:
+    given, given_tree = tree_flatten(cotangent)
+    if given_tree != out_tree:
+        raise ValueError(f"unexpected tree structure of argument to vjp function: got {given_tree}, but expected to match "
+                         f"{out_tree}")
+    cotangents = []
+    for each, aval in zip(given, out_avals, strict=True):
+        expected = tangent_aval(aval)
+        if type(each) is not Zero:
+            if expected.dtype == dtypes.float0:
+                each = Zero(expected)
+            else:
+                actual = aval_of(each)
+                if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
+                    raise ValueError("unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
+                                     f"{actual.str_short(short_dtypes=False)}, but expected "
+                                     f"{expected.str_short(short_dtypes=False)} because the corresponding output of the "
+                                     f"differentiated function had JAX type {aval.str_short(short_dtypes=False)}")
+        cotangents.append(each)
+    active = [each for each, flag in zip(cotangents, nonzero_out, strict=True) if flag]
+    linear = [Linear(var.aval) for var in jaxpr.invars]
+    results = iter(backward(jaxpr, residuals, linear, active))
+    outs = [_typed_as(instantiate(next(results)), aval) if flag else zeros_of(tangent_aval(aval))
+            for flag, aval in zip(nonzero, avals, strict=True)]
+    return tree_unflatten(in_tree, outs)
+
+
+def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> Any:
+    check_callable(fun)
+    leaves, tree = tree_flatten(primals)
+    flat = _Flat(fun, tree, _debug(name, fun), has_aux)
+    avals = [aval_of(leaf) for leaf in leaves]
+    nonzero = [tangent_aval(aval).dtype != dtypes.float0 for aval in avals]
+    outs, program = linearize_flat(flat, leaves, nonzero, flat.debug)
+    count = flat.num_outs
+    nonzero_out = program.nonzero[:count]
+    jaxpr = program.jaxpr.replace(outvars=program.jaxpr.outvars[:sum(nonzero_out)])
+    out_avals = [aval_of(out) for out in outs[:count]]
+    out_tree = flat.out_tree
+
+    @boundary
+    def pull_back(residuals: list[Any], cotangent: Any) -> Any:
+        return _pull_back(jaxpr, nonzero_out, nonzero, avals, tree, out_tree, out_avals, residuals, cotangent)
+
+    pull = Partial(pull_back, program.residuals)
+    out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
+    return out, pull, tree_unflatten(flat.aux_tree, outs[count:]) if has_aux else None
+
+
+@boundary
+def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = ()) -> Any:
+    """The value of a function, and the map from cotangents of its output to cotangents of its arguments.
+
+    Returns: (output, function of a cotangent that gives a tuple, one entry for each argument), and the auxiliary data
+    if `has_aux`. Cotangents of integer arguments are of dtype float0. The function is a pytree of the values that it
+    keeps, so it may go in and out of transformed functions.
+
+    >>> import jaxlite
+    >>> y, pull = jaxlite.vjp(lambda x, y: x * y, 3.0, 4.0)
+    >>> pull(1.0)
+    (Array(4., dtype=float32, weak_type=True), Array(3., dtype=float32, weak_type=True))
+    """
+    if reduce_axes:
+        raise NotImplementedError("reduce_axes argument to vjp is deprecated")
+    out, pull, aux = _vjp("vjp", fun, primals, has_aux)
+    return (out, pull, aux) if has_aux else (out, pull)
+
+
+def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True) -> tuple[Any, Any]:
+    """The forward and the backward pass of a function, as two functions that are compiled apart from each other.
+
+    Args:
+      argnums: with respect to which positional arguments: an int, or several for a tuple of cotangents.
+      has_aux: whether `fun` returns (output, auxiliary data).
+      jitted: whether both passes are compiled.
+    Returns: `fwd(*args)`, which gives (output, residuals), and the auxiliary data if `has_aux`; `bwd(residuals, cotangent)`,
+      which gives the cotangents of the chosen arguments.
+
+    >>> import jaxlite
+    >>> fwd, bwd = jaxlite.fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1))
+    >>> y, residuals = fwd(3.0, 4.0)
+    >>> bwd(residuals, 1.0)
+    (Array(4., dtype=float32, weak_type=True), Array(3., dtype=float32, weak_type=True))
+    """
+    check_callable(fun)
+
+    def fwd(*args: Any, **kwargs: Any) -> Any:
+        chosen_fun, chosen = of_chosen(fun, argnums, args, kwargs)
+        return vjp(chosen_fun, *chosen, has_aux=has_aux)
+
+    def bwd(residuals: Any, cotangent: Any) -> Any:
+        cotangents = residuals(cotangent)
+        return cotangents[0] if isinstance(argnums, (int, np.integer)) else cotangents
+
+    return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)
+
+
+def _argnums(argnums: Any, count: int) -> tuple[int, ...]:
+    nums = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
+    nums = tuple(operator.index(num) for num in nums)
+    for num in nums:
+        if not -count <= num < count:
+            raise TypeError(f"differentiating with respect to argnums={argnums} requires at least "
+                            f"{max(num + 1 if num >= 0 else -num for num in nums)} positional arguments to be passed by "
+                            f"the caller, but got only {count} positional arguments.")
+    return tuple(num % count for num in nums)
+
+
+def of_chosen(fun: Callable, argnums: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable, tuple[Any, ...]]:
+    """The function of the chosen positional arguments, the others fixed; and the chosen arguments."""
+    nums = _argnums(argnums, len(args))
+
+    def chosen(*values: Any) -> Any:
+        full = list(args)
+        for num, value in zip(nums, values, strict=True):
+            full[num] = value
+        return fun(*full, **kwargs)
+
+    functools.update_wrapper(chosen, fun)
+    return chosen, tuple(args[num] for num in nums)
+
+
+def _check_input(name: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
+    if not is_array_like(x):
+        raise TypeError(f"Argument '{x}' of type {type(x)} is not a valid JAX type")
+    kind = dtypes.kind(aval_of(x).dtype)
+    if holomorphic:
+        if kind != "c":
+            raise TypeError(f"{name} with holomorphic=True requires inputs with complex dtype, but got {aval_of(x).dtype}.")
+    elif kind in "biu":
+        if not allow_int:
+            raise TypeError(f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
+                            f"np.inexact), but got {aval_of(x).dtype}. If you want to use Boolean- or integer-valued inputs, "
+                            "use vjp or set allow_int to True.")
+    elif kind == "c" and name == "jacfwd":  # one real direction does not give the derivative along both parts
+        raise TypeError(f"{name} requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got "
+                        f"{aval_of(x).dtype}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
+                        "non-holomorphic functions involving complex inputs, use jvp or vjp directly.")
+
+
+def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+                   allow_int: bool = False, reduce_axes: Sequence[Any] = ()) -> Callable:
+    """A function that gives the value of a scalar function and its gradient; arguments are as in `grad`."""
+    if reduce_axes:
+        raise NotImplementedError("reduce_axes argument to grad is deprecated")
+    check_callable(fun)
+
+    @functools.wraps(fun)
+    @boundary
+    def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
+        chosen_fun, chosen = of_chosen(fun, argnums, args, kwargs)
+        for leaf in tree_leaves(chosen):
+            _check_input("grad", leaf, holomorphic, allow_int)
+        out, pull, aux = _vjp("grad", chosen_fun, chosen, has_aux)
+        aval = _scalar_output(out, holomorphic)
+        gradient = pull(shaping.convert(1, aval.dtype, aval.weak_type))
+        gradient = gradient[0] if isinstance(argnums, (int, np.integer)) else gradient
+        return ((out, aux), gradient) if has_aux else (out, gradient)
+
+    return value_and_grad_f
+
+
+def _scalar_output(out: Any, holomorphic: bool) -> Any:
+    if not is_array_like(out):
+        raise TypeError(f"Gradient only defined for scalar-output functions. Output was: {out}.")
+    aval = aval_of(out)
+    if aval.shape:
+        raise TypeError(f"Gradient only defined for scalar-output functions. Output had shape: {aval.shape}.")
+    _check_output("grad", aval.dtype, holomorphic)
+    return aval
+
+
+def _check_output(name: str, dtype: Any, holomorphic: bool) -> None:
+    kind = dtypes.kind(dtype)
+    if holomorphic and kind != "c":
+        raise TypeError(f"{name} with holomorphic=True requires outputs with complex dtype, but got {dtype}.")
+    if not holomorphic and kind != "f":
+        raise TypeError(f"{name} requires real-valued outputs (output dtype that is a sub-dtype of np.floating), but got "
+                        f"{dtype}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
+                        "functions with integer or complex outputs, use vjp directly.")
+
+
+def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
+         allow_int: bool = False, reduce_axes: Sequence[Any] = ()) -> Callable:
+    """A function that gives the gradient of a scalar function.
+
+    Args:
+      fun: a function whose output is a scalar; its arguments are pytrees.
+      argnums: with respect to which positional arguments: an int, or several for a tuple of gradients.
+      has_aux: whether `fun` returns (output, auxiliary data); then the result is (gradient, auxiliary data).
+      holomorphic: whether `fun` is a holomorphic function of complex arguments.
+      allow_int: whether integer arguments are allowed; their gradients are of dtype float0.
+    Raises: TypeError for outputs that are no real scalars, and for inputs that are not differentiable.
+
+    >>> import jaxlite
+    >>> jaxlite.grad(lambda x: x ** 3)(2.0)
+    Array(12., dtype=float32, weak_type=True)
+    """
+    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+
+    @functools.wraps(fun)
+    @boundary
+    def grad_f(*args: Any, **kwargs: Any) -> Any:
+        value, gradient = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
+
+    return grad_f
+
+
+def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Callable:
+    """The transpose of a linear function: from cotangents of its output to cotangents of its arguments.
+
+    Args:
+      primals: arguments, or things with a shape and a dtype; only their types matter.
+    """
+    leaves, tree = tree_flatten(primals)
+    avals = [_type_of(leaf) for leaf in leaves]
+    flat = _Flat(fun, tree, _debug("linear_transpose", fun))
+    jaxpr, consts = trace_to_jaxpr(flat, avals, flat.debug)
+    out_avals: list[Any] = [var.aval for var in jaxpr.outvars]
+
+    @boundary
+    def transposed(cotangent: Any) -> Any:
+        given, given_tree = tree_flatten(cotangent)
+        if given_tree != flat.out_tree:
+            raise TypeError(f"cotangent tree does not match function output, expected {flat.out_tree} but got {given_tree}")
+        for each, aval in zip(given, out_avals, strict=True):
+            if (aval_of(each).shape, aval_of(each).dtype) != (aval.shape, aval.dtype):
+                raise TypeError(f"cotangent type does not match function output, expected {aval} but got {aval_of(each)}")
+        outs = backward(jaxpr, consts, [Linear(aval) for aval in avals], given)
+        return tree_unflatten(tree, [instantiate(out) for out in outs])
+
+    return transposed
+
+
+def _type_of(leaf: Any) -> Any:
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
+        return ShapedArray(tuple(leaf.shape), dtypes.canonicalize_dtype(leaf.dtype), getattr(leaf, "weak_type", False))
+    return aval_of(leaf)
+
+

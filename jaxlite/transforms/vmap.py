@@ -1,0 +1,123 @@
+"""vmap: a function of single examples as one of batches."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite.compilation.options import check_callable
+from jaxlite.compilation.program import flatten_outputs
+from jaxlite.core import dtypes, source
+from jaxlite.core.filtering import boundary
+from jaxlite.core.jaxpr import DebugInfo
+from jaxlite.core.tree import flatten_axes, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.numpy.api import as_array
+from jaxlite.traces.batching import Axis, batch_flat, bring, move
+
+
+def _as_tuples(axes: Any) -> Any:
+    return tuple(map(_as_tuples, axes)) if isinstance(axes, list) else axes
+
+
+def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: int | None = None,
+         spmd_axis_name: Any = None) -> Callable:
+    """A function that maps `fun` over axes of its arguments, without a loop.
+
+    Args:
+      fun: a function of pytrees of arrays, written for one example.
+      in_axes: which axis of each positional argument is mapped: an int, None for arguments that all examples share, or
+        a tuple with an entry (an int, None, or a pytree prefix of them) for each. Keyword arguments are mapped over
+        their axis 0.
+      out_axes: where the mapped axis goes in the results; None for results that do not vary.
+      axis_name: a name for the axis, for collectives such as `lax.psum`.
+      axis_size: the number of examples, if no argument tells it.
+    Raises: ValueError for axes that do not exist or sizes that differ, naming the arguments.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> jaxlite.vmap(jnp.dot, in_axes=(0, None))(jnp.ones((2, 3)), jnp.arange(3.0))
+    Array([3., 3.], dtype=float32)
+    """
+    check_callable(fun)
+    in_axes, out_axes = _as_tuples(in_axes), _as_tuples(out_axes)
+    if not (in_axes is None or isinstance(in_axes, (int, tuple))):
+        raise TypeError("vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "
+                        f"passed to the function, but got {in_axes}.")
+    for leaf in tree_leaves(in_axes):
+        if not isinstance(leaf, int):
+            raise TypeError(f"vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got "
+                            f"{in_axes}.")
+    for leaf in tree_leaves(out_axes):
+        if not isinstance(leaf, int):
+            raise TypeError(f"vmap out_axes must be an int, None, or (nested) container with those types as leaves, but got "
+                            f"{out_axes}.")
+
+    @functools.wraps(fun)
+    @boundary
+    def vmap_f(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError("vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
+                             f"arguments passed to the function, but got {len(in_axes)=}, {len(args)=}")
+        leaves, tree = tree_flatten((args, kwargs))
+        flat_axes = flatten_axes("vmap in_axes", tree, (in_axes, 0))
+        avals = [aval_of(leaf) for leaf in leaves]
+        size = _mapped_size(args, kwargs, avals, flat_axes, axis_size)
+        dims = [None if axis is None else axis % aval.ndim for axis, aval in zip(flat_axes, avals, strict=True)]
+        debug = DebugInfo("vmap", source.function_name(fun), None, source.function_location(fun))
+        out_tree: Any = None
+
+        def flat(*values: Any) -> list[Any]:
+            nonlocal out_tree
+            inner_args, inner_kwargs = tree_unflatten(tree, values)
+            outs, out_tree = flatten_outputs(fun(*inner_args, **inner_kwargs), debug)
+            return outs
+
+        outs, out_dims = batch_flat(flat, leaves, dims, Axis(size, axis_name, spmd_axis_name), debug)
+        targets = flatten_axes("vmap out_axes", out_tree, out_axes)
+        results = [_place(out, dim, target, size) for out, dim, target in zip(outs, out_dims, targets, strict=True)]
+        return tree_unflatten(out_tree, results)
+
+    return vmap_f
+
+
+def _mapped_size(args: Any, kwargs: Any, avals: list[Any], axes: list[Any], axis_size: int | None) -> int:
+    sizes: dict[int, list[str]] = {}
+    paths = [path for path, _ in tree_flatten_with_path((args, kwargs))[0]]
+    for path, aval, axis in zip(paths, avals, axes, strict=True):
+        if axis is None:
+            continue
+        name = ("args" if path[0].idx == 0 else "kwargs") + "".join(map(str, path[1:]))
+        if not -aval.ndim <= axis < aval.ndim:
+            raise ValueError(f"vmap was requested to map its argument along axis {axis}, which implies that its rank should "
+                             f"be at least {axis + 1 if axis >= 0 else -axis}, but is only {aval.ndim} (its shape is "
+                             f"{aval.shape}): {name}")
+        sizes.setdefault(aval.shape[axis], []).append(f"{name} (axis {axis} of {aval.str_short()})")
+    if axis_size is not None:
+        axis_size = operator.index(axis_size)
+        if sizes and set(sizes) != {axis_size}:
+            raise ValueError(f"vmap got axis_size={axis_size}, but its arguments have the sizes {sorted(sizes)}")
+        return axis_size
+    if not sizes:
+        raise ValueError("vmap must have at least one non-None value in in_axes")
+    if len(sizes) > 1:
+        lines = "\n".join(f"  * size {size}: {', '.join(names)}" for size, names in sizes.items())
+        raise ValueError(f"vmap got inconsistent sizes for array axes to be mapped:\n{lines}")
+    return next(iter(sizes))
+
+
+def _place(out: Any, dim: int | None, target: int | None, size: int) -> Any:
+    if target is None:
+        if dim is not None:
+            raise ValueError("vmap has mapped output but out_axes is None; give the axis at which the results are stacked")
+        return out if aval_of(out).dtype == dtypes.float0 else as_array(out)
+    rank = aval_of(out).ndim + (dim is None)
+    if not -rank <= target < rank:
+        raise ValueError(f"vmap out_axes {target} is out of bounds for a result of {rank} axes")
+    target %= rank
+    if aval_of(out).dtype == dtypes.float0:  # has no device arrays, and is the same for all
+        return np.zeros((*out.shape[:target], size, *out.shape[target:]), dtypes.float0)
+    return bring(as_array(out), dim, size, target) if dim is None else move(out, dim, target)

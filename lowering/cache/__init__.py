@@ -1,0 +1,1 @@
+"""The persistent compile cache: entries on disk, their keys, and the index by jaxpr."""

@@ -1,0 +1,108 @@
+"""Shortcuts: from a jaxpr to its executable in the persistent cache, without making the module again.
+
+An executable's key is a hash of the module, so a process would have to lower each program only to find that it was compiled
+before. A shortcut is a small entry beside the executables, under a hash of the jaxpr's identity (`lowering.cache.identity`)
+and of all else that lowering and compiling depend on, the source files of jaxlite included. It holds the key of the
+executable, and what the caller has to know of the module: which inputs are its parameters, and which of them it takes the
+memory of.
+
+It is laid after an ordinary compile. Wherever it does not lead to a loaded executable, the ordinary way is taken: it only
+saves time. None is laid for programs with custom calls, whose libraries lowering makes known, nor for those where lowering
+has something to warn of.
+"""
+
+from __future__ import annotations
+
+import functools
+import marshal
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from lowering.cache import entries, keys
+from lowering.cache.identity import identity
+from lowering.executable import compile_options
+
+_settings: dict[str, Callable[[], Any]] = {"folders": lambda: ()}
+
+
+def configure(folders: Callable[[], tuple[str, ...]]) -> None:
+    """Say which folders hold sources that decide how a jaxpr is lowered, beside those of this package."""
+    _settings["folders"] = folders
+
+
+class Found(NamedTuple):
+    """An executable at the end of a shortcut, with what its caller otherwise asks a `Lowered` for."""
+
+    loaded: Any
+    load_seconds: float
+    name: str
+    kept: list[bool]
+    donated: list[int]
+    seconds: float = 0.0  # spent on lowering
+    host_functions: tuple[()] = ()
+    ordered: bool = False
+
+
+class Shortcut:
+    """The place of one program's shortcut, whether there is one or not.
+
+    Args: its key; the program's name; the device and the compile options by name.
+    """
+
+    __slots__ = ("_key", "_name", "_device", "_overrides")
+
+    def __init__(self, key: bytes, name: str, device: Any, overrides: dict[str, Any] | None):
+        self._key, self._name, self._device, self._overrides = key, name, device, overrides
+
+    def follow(self) -> Found | None:
+        """The executable that it leads to, loaded."""
+        start = time.perf_counter()
+        content = entries.folder("shortcuts").load(self._key)
+        if content is None:
+            return None
+        key, kept, donated, has_barriers, is_unrolled = marshal.loads(content)
+        options = compile_options(self._device, self._overrides, has_barriers, is_unrolled)
+        loaded = entries.load(key, self._device, options)
+        return None if loaded is None else Found(loaded, time.perf_counter() - start, self._name, kept, donated)
+
+    def lay(self, key: keys.Key, lowered: Any) -> None:
+        """Lead to the executable with this key, which was compiled from a `Lowered`."""
+        if not lowered.unusable and not key.has_custom_calls:
+            content = marshal.dumps((key.digest, lowered.kept, lowered.donated, bool(lowered.barriers), lowered.is_unrolled))
+            entries.folder("shortcuts").store(self._key, content, {"function": self._name}, entries.limit() // 16)
+
+
+def shortcut(jaxpr: Any, name: str, device: Any, overrides: dict[str, Any] | None, *wishes: Any) -> Shortcut | None:
+    """The shortcut of a program past `lower` and `compile_lowered`; None if it can have none, or the cache is off.
+
+    Args: `overrides` compile options by name; `wishes` what else the module depends on, with a `repr` that says all of it:
+    the arguments of `lower` and `Lowered.tuned`, and the state of options.
+    """
+    surroundings = keys.surroundings_of(device, compile_options(device, overrides), overrides or {})
+    sources = None if surroundings is None else _sources(_settings["folders"]())
+    program = None if sources is None else identity(jaxpr)
+    if surroundings is None or sources is None or program is None:
+        return None
+    return Shortcut(keys.digest(program, repr((name, wishes)).encode(), sources, *surroundings), name, device, overrides)
+
+
+@functools.cache
+def _sources(folders: tuple[str, ...]) -> bytes | None:
+    """Which source files there are, how large, and of when; None if they are not files."""
+    try:
+        return repr([list(_files(folder)) for folder in (os.path.dirname(os.path.dirname(__file__)), *folders)]).encode()
+    except OSError:
+        return None
+
+
+def _files(folder: str) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda each: each.name):
+            if entry.name.endswith(".py"):
+                status = entry.stat()
+                yield entry.name, status.st_size, status.st_mtime_ns
+            elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
+                yield entry.name, 0, 0
+                yield from _files(entry.path)

@@ -1,0 +1,65 @@
+"""What a program does not use is not loaded, and is there when it is used."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax
+
+pytestmark = pytest.mark.usefixtures("uncached")
+
+ROOT = Path(__file__).parents[2]
+START = "import gc, sys, jaxlite as jax, jaxlite.numpy as jnp\nassert gc.isenabled() and gc.get_freeze_count() < 1000\n"
+
+
+def loaded(program: str) -> set[str]:
+    """The modules that a fresh process has after running a program."""
+    done = subprocess.run([sys.executable, "-c", f"{START}{program}\nprint(*sys.modules)"], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=120, check=True)
+    return set(done.stdout.split())
+
+
+def test_an_import_loads_what_most_programs_need():
+    modules = loaded("")
+    assert modules.isdisjoint({
+        "logging", "dataclasses", "scipy", "jaxlib.xla_client", "jaxlib.mlir.ir", "jaxlib.lapack",
+        "jaxlite.random", "jaxlite.nn", "jaxlite.numpy.linalg", "jaxlite.numpy.sets", "jaxlite.numpy.statistics",
+        "jaxlite.lax.convolution", "jaxlite.lax.control_flow", "jaxlite.lax.elementwise_rules", "lowering.rules.elementwise",
+        "jaxlite.core.printer", "jaxlite.transforms.derivatives", "jaxlite.transforms.vmap"})
+
+
+def test_a_compile_loads_the_rules_of_its_primitives_and_no_classes_of_operations():
+    modules = loaded("assert jax.jit(lambda x: jnp.sin(x) @ x + 1)(jnp.ones(3)).shape == ()")
+    assert {"lowering.rules.elementwise", "lowering.rules.dot"} <= modules
+    assert modules.isdisjoint({"lowering.rules.linalg", "lowering.rules.control_flow", "jaxlite.lax.elementwise_rules",
+                               "jaxlib.mlir.dialects.stablehlo", "jaxlib.mlir.dialects.func"})
+
+
+def test_who_reads_the_module_finds_classes_of_operations():
+    (function,) = jax.jit(jnp.sin).lower(1.0).compiler_ir().body.operations
+    assert type(function).__name__ == "FuncOp" and function.name.value == "main"
+    assert [type(operation).__name__ for operation in function.body.blocks[0]] == ["SineOp", "ReturnOp"]
+
+
+@pytest.mark.parametrize("package", [jax, jnp, lax], ids=["jaxlite", "numpy", "lax"])
+def test_all_listed_names_are_there(package):
+    assert [name for name in dir(package) if not hasattr(package, name)] == []
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'no_such_name'"):
+        package.no_such_name  # noqa: B018
+
+
+def test_threads_that_compile_at_once_find_their_rules():
+    loaded("""
+from concurrent.futures import ThreadPoolExecutor
+x = jnp.arange(1.0, 5.0)
+programs = [jnp.sort, jnp.cumsum, jnp.diag, jnp.argmax, jnp.fft.rfft, lambda x: x @ x,
+            lambda x: jax.lax.fori_loop(0, 3, jnp.add, x), lambda x: jax.lax.cond(x[0] > 0, jnp.sin, jnp.cos, x),
+            lambda x: jnp.linalg.inv(jnp.diag(x)), jax.lax.lgamma]
+with ThreadPoolExecutor(len(programs)) as threads:
+    for out in threads.map(lambda f: jax.jit(f)(x), programs):
+        out.block_until_ready()""")

@@ -1,0 +1,164 @@
+"""Derivatives and batches of cond, switch, while, fori, scan, and what the derivatives of scan keep."""
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax
+from tests.rule_checks import check_batching, check_derivatives
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+STEPS = np.array([0.4, -0.9, 1.3])
+WEIGHTS = np.array([[0.3, 0.2], [-0.1, 0.5]])
+
+
+def counted(x):
+    def body(carry, a):
+        index, c = carry
+        return (index + 1, jnp.sin(c * x) + index * a), {"c": c * a, "index": index}
+
+    (index, c), ys = lax.scan(body, (0, x), STEPS)
+    return c + jnp.sum(ys["c"]) * x
+
+
+def several(x):
+    carry, ys = lax.scan(lambda c, a: ({"p": c["q"] * x, "q": jnp.tanh(c["p"] + a[0]) + a[1]["z"]}, None),
+                         {"p": x, "q": x * x}, (STEPS, {"z": STEPS * x}))
+    assert ys is None
+    return carry["p"] * carry["q"]
+
+
+def halley(x):
+    return lax.fori_loop(0, 3, lambda i, c: c - (c * c - x) / (2 * c), x + 1.0)
+
+
+SCANS = {
+    "carry and results": lambda x: (lambda c, ys: c + jnp.sum(ys))(
+        *lax.scan(lambda c, a: (jnp.tanh(c * x + a), c * c), 0.5, STEPS)),
+    "reverse": lambda x: jnp.sum(lax.scan(lambda c, a: (c * jnp.sin(a * x), c + a), x, STEPS, reverse=True)[1]),
+    "nested": lambda x: lax.scan(
+        lambda c, a: (lax.scan(lambda d, _: (jnp.sin(d * x), None), c, None, length=2)[0] + a, c), x, STEPS)[0],
+    "counter beside a float": counted,
+    "pytrees": several,
+    "unrolled": lambda x: lax.scan(lambda c, a: (jnp.sin(c * x) + a, None), x, STEPS, unroll=2)[0],
+    "zero length": lambda x: lax.scan(lambda c, a: (c * a * x, c), x * x, np.zeros(0))[0],
+    "matrices": lambda x: jnp.sum(lax.scan(lambda c, a: (jnp.tanh(WEIGHTS @ c * x) + a, c), np.ones(2), np.ones((3, 2)))[0]),
+    "results alone": lambda x: jnp.sum(lax.scan(lambda c, a: (None, jnp.sin(a * x)), None, STEPS)[1]),
+    "cond inside": lambda x: lax.scan(
+        lambda c, a: (lax.cond(c > a, lambda v: v * x, lambda v: jnp.sin(v) + x, c), c), x, STEPS)[0],
+    "jit inside": lambda x: lax.scan(lambda c, a: (jax.jit(lambda v: jnp.sin(v) * x + a)(c), None), x, STEPS)[0],
+    "checkpoint inside": lambda x: lax.scan(
+        jax.checkpoint(lambda c, a: (jnp.sin(c) * x + a, None)), x, STEPS)[0],
+    "fori": lambda x: lax.fori_loop(0, 4, lambda i, c: c * jnp.cos(x * i), x),
+    "fori of a division": halley,
+    "map": lambda x: jnp.sum(lax.map(lambda a: jnp.sin(a * x), STEPS)),
+    "associative": lambda x: jnp.sum(lax.associative_scan(jnp.multiply, STEPS * x)),
+}
+
+BRANCHES = {
+    "cond, true": lambda x: lax.cond(x > 0.5, lambda x: jnp.sin(x) * x, lambda x: jnp.cos(x) * x * x, x),
+    "cond, false": lambda x: lax.cond(x > 0.9, lambda x: jnp.sin(x) * x, lambda x: jnp.cos(x) * x * x, x),
+    "switch": lambda x: lax.switch(1, [lambda x: x, lambda x: jnp.exp(x) * x, lambda x: x ** 3], x),
+    "traced switch": lambda x: lax.switch((x * 3).astype(int), [lambda x: x, lambda x: jnp.exp(x), lambda x: x ** 3], x),
+    "closed over": lambda x: lax.cond(x > 0.5, lambda: jnp.sin(x), lambda: x),
+    "constant branch": lambda x: lax.cond(x > 0.5, lambda y: (y * 2, y * y), lambda y: (1.0, y), x)[1],
+}
+
+WHILES = {
+    "counter": lambda x: lax.while_loop(lambda c: c[0] < 4, lambda c: (c[0] + 1, jnp.sin(c[1]) * x), (0, x))[1],
+    "until large": lambda x: lax.while_loop(lambda c: c < 10.0, lambda c: c * (1 + x), x),
+    "traced bound": lambda x: lax.fori_loop(0, (x * 6).astype(int), lambda i, c: c * x + i, x),
+}
+
+
+@pytest.mark.parametrize("name", [*SCANS, *BRANCHES])
+def test_derivatives(name):
+    fun = {**SCANS, **BRANCHES}[name]
+    check_derivatives(fun, np.float64(0.7), orders=2 if name in ("nested", "carry and results", "cond inside") else 1)
+
+
+@pytest.mark.parametrize("name", WHILES)
+def test_forward_derivatives_of_while(name):
+    check_derivatives(WHILES[name], np.float64(0.7), orders=1, reverse=False)
+
+
+@pytest.mark.parametrize("name", ["carry and results", "counter beside a float", "cond inside", "matrices", "pytrees"])
+def test_gradients_of_batches(name):
+    check_batching(lambda x: list(jax.value_and_grad(SCANS[name])(x)), [np.array([0.3, 0.7])], [0], 1e-9)
+
+
+@pytest.mark.parametrize("name", WHILES)
+def test_batches_of_derivatives_of_while(name):
+    check_batching(lambda x: list(jax.jvp(WHILES[name], (x,), (x,))), [np.array([0.3, 0.7])], [0], 1e-9)
+
+
+def test_gradients_with_respect_to_the_scanned_arrays():
+    def fun(init, xs, scale):
+        return jnp.sum(lax.scan(lambda c, x: (c * scale + jnp.sin(x), c * x), init, xs)[1])
+
+    check_derivatives(fun, np.float64(0.5), STEPS, np.float64(1.1), orders=1)
+    check_batching(fun, [np.float64(0.5), np.stack([STEPS, -STEPS]), np.array([1.1, 0.3])], [None, 0, 0], 1e-9)
+    check_batching(fun, [np.array([0.5, 0.2]), np.stack([STEPS, -STEPS], 1), np.float64(1.0)], [0, 1, None], 1e-9)
+
+
+def test_reverse_mode_through_while_says_what_to_do():
+    with pytest.raises(ValueError, match="Reverse-mode differentiation does not work .*while_loop"):
+        jax.grad(WHILES["until large"])(0.7)
+    with pytest.raises(ValueError, match="scan"):
+        jax.jit(jax.grad(WHILES["traced bound"]))(0.7)
+
+
+def scans(jaxpr):
+    return [eqn for eqn in jaxpr.eqns if eqn.primitive.name == "scan"]
+
+
+def test_what_depends_on_constants_alone_is_not_stacked():
+    def fun(weight, xs):
+        return jnp.sum(lax.scan(lambda c, x: (c * jnp.sin(weight) + x, None), jnp.zeros(2), xs)[0])
+
+    jaxpr = jax.make_jaxpr(jax.grad(fun))(np.ones(2), np.ones((5, 2))).jaxpr
+    forward, backward = scans(jaxpr)
+    stacked = [var.aval.shape for var in forward.outvars if var.aval.shape[:1] == (5,)]
+    assert stacked == [(5, 2)], stacked  # the carries; sin(weight) and cos(weight) are kept once
+    assert backward.params["reverse"]
+    inside = [eqn.primitive.name for eqn in backward.params["jaxpr"].jaxpr.eqns]
+    assert "cos" not in inside and "sin" not in inside
+
+
+def test_gradient_of_a_linear_scan_keeps_nothing():
+    jaxpr = jax.make_jaxpr(jax.grad(lambda x: lax.scan(lambda c, _: (c * 2.0, None), x, None, length=5)[0]))(1.0).jaxpr
+    assert all(not var.aval.shape for eqn in scans(jaxpr) for var in eqn.outvars)
+
+
+def test_counter_gradients_have_no_integer_arithmetic_in_reverse():
+    jaxpr = jax.make_jaxpr(jax.grad(counted))(0.7).jaxpr
+    backward = scans(jaxpr)[-1]
+    assert backward.params["reverse"]
+    assert not [eqn for eqn in backward.params["jaxpr"].jaxpr.eqns
+                if eqn.primitive.name == "add" and eqn.outvars[0].aval.dtype.kind == "i"]
+
+
+def test_checkpointed_bodies_keep_the_carry_alone():
+    def fun(x, body):
+        return lax.scan(body, x, None, length=5)[0]
+
+    def body(c, _):
+        return jnp.sin(jnp.cos(jnp.tanh(c))), None
+
+    def stacked(body):
+        jaxpr = jax.make_jaxpr(jax.grad(lambda x: fun(x, body)))(1.0).jaxpr
+        return sum(var.aval.shape[:1] == (5,) for var in scans(jaxpr)[0].outvars)
+
+    assert stacked(jax.checkpoint(body)) == 1 < stacked(body)
+
+
+def test_long_scans_make_programs_of_the_same_size():
+    def size(length):
+        def fun(x):
+            return lax.scan(lambda c, a: (jnp.sin(c * x), None), x, None, length=length)[0]
+
+        return len(str(jax.make_jaxpr(jax.grad(fun))(1.0)).splitlines())
+
+    assert size(3) == size(1000)

@@ -9,6 +9,9 @@ import numpy as np
 from jaxlite.core import dtypes
 from jaxlite.numpy.creation import from_dlpack as from_dlpack
 
+__all__ = ["from_dlpack", "is_supported_dtype"]
+__dir__ = lambda: __all__
+
 
 def is_supported_dtype(dtype: Any) -> bool:
     """Whether arrays of a dtype can go through DLPack.

@@ -7,6 +7,12 @@ from typing import Any
 
 from jaxlite.core import tree as _tree
 
+__all__ = [
+    "all", "broadcast", "flatten", "flatten_with_path", "leaves", "leaves_with_path", "map", "map_with_path", "reduce",
+    "reduce_associative", "static", "structure", "transpose", "unflatten",
+]
+__dir__ = lambda: __all__
+
 all = _tree.tree_all
 broadcast = _tree.tree_broadcast
 flatten = _tree.tree_flatten

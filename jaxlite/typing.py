@@ -8,6 +8,9 @@ import numpy as np
 
 from jaxlite.core.array import Array
 
+__all__ = ["Array", "ArrayLike", "DTypeLike", "SupportsDType"]
+__dir__ = lambda: __all__
+
 
 class SupportsDType(Protocol):
     """Anything that says its dtype."""

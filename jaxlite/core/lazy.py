@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 
@@ -48,5 +49,7 @@ class Lazy:
         raise AttributeError(f"module {self._package!r} has no attribute {name!r}", name=name, obj=sys.modules[self._package])
 
     def names(self) -> list[str]:
-        """All names of the package, sorted."""
-        return sorted({*self._namespace, *self._home, *self._modules})
+        """The public names of the package, sorted: what it imports, and what it loads on use; of modules the latter alone."""
+        here = (name for name, value in self._namespace.items()
+                if not name.startswith("_") and name != "annotations" and not isinstance(value, ModuleType))
+        return sorted({*here, *self._home, *self._modules})

@@ -12,6 +12,13 @@ from jaxlite import numpy as jnp
 from jaxlite import random
 from jaxlite.core import dtypes
 
+__all__ = [
+    "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
+    "kaiming_normal", "kaiming_uniform", "lecun_normal", "lecun_uniform", "normal", "ones", "orthogonal",
+    "truncated_normal", "uniform", "variance_scaling", "xavier_normal", "xavier_uniform", "zeros",
+]
+__dir__ = lambda: __all__
+
 Initializer = Callable[..., Any]
 
 

@@ -20,6 +20,12 @@ from jaxlite.lax.fft import fft as transform
 from jaxlite.numpy import manipulation
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays
 
+__all__ = [
+    "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
+    "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq", "rfftn",
+]
+__dir__ = lambda: __all__
+
 _FFT, _IFFT, _RFFT, _IRFFT = FftType
 _OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
 

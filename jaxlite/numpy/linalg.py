@@ -49,6 +49,13 @@ from jaxlite.numpy.norms import norm as norm
 from jaxlite.numpy.norms import vector_norm as vector_norm
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
+__all__ = [
+    "cholesky", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "lstsq", "matmul",
+    "matrix_norm", "matrix_power", "matrix_rank", "matrix_transpose", "multi_dot", "norm", "outer", "pinv", "qr",
+    "slogdet", "solve", "svd", "svdvals", "tensordot", "tensorinv", "tensorsolve", "trace", "vecdot", "vector_norm",
+]
+__dir__ = lambda: __all__
+
 # --- determinants ------------------------------------------------------------------------------------
 
 

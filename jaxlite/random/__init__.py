@@ -9,6 +9,7 @@ with `split` and `fold_in` into new ones. The default generator, threefry2x32, g
 (2,)
 """
 
+from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.random.counts import binomial as binomial
 from jaxlite.random.counts import multinomial as multinomial
 from jaxlite.random.counts import poisson as poisson
@@ -57,3 +58,5 @@ from jaxlite.random.uniforms import truncated_normal as truncated_normal
 from jaxlite.random.uniforms import uniform as uniform
 from jaxlite.random.uniforms import wald as wald
 from jaxlite.random.uniforms import weibull_min as weibull_min
+
+__dir__ = _Lazy(__name__).names

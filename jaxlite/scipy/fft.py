@@ -21,6 +21,9 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
 
+__all__ = ["dct", "dctn", "idct", "idctn"]
+__dir__ = lambda: __all__
+
 _INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}
 
 

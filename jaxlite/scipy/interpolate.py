@@ -14,6 +14,9 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes_inexact
 
+__all__ = ["RegularGridInterpolator"]
+__dir__ = lambda: __all__
+
 
 class RegularGridInterpolator:
     """Interpolation in a grid whose lines need not be evenly spaced.

@@ -14,6 +14,9 @@ from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import api, as_array, check_arrays
 
+__all__ = ["map_coordinates"]
+__dir__ = lambda: __all__
+
 
 def _mirrored(index: Any, size: int) -> Any:
     """The index of an array that goes on as its mirror image around its first and its last element."""

@@ -16,6 +16,9 @@ from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import promote_dtypes_inexact
 from jaxlite.transforms.derivatives import value_and_grad
 
+__all__ = ["OptimizeResults", "minimize"]
+__dir__ = lambda: __all__
+
 
 class OptimizeResults(NamedTuple):
     """The result of a minimization.

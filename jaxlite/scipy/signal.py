@@ -17,6 +17,9 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
 
+__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "detrend", "fftconvolve"]
+__dir__ = lambda: __all__
+
 _PADDING = {"fill": "constant", "wrap": "wrap", "symm": "symmetric"}
 
 

@@ -1,6 +1,8 @@
 """The public names beside the numpy API: where they are, and small functions that have no other test."""
 
 import importlib
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -34,6 +36,27 @@ def test_names_exist_and_are_listed(module):
     assert [name for name in wanted if name not in dir(found)] == []
     with pytest.raises(AttributeError, match="no_such_name"):
         found.no_such_name  # noqa: B018
+
+
+PUBLIC = ["jaxlite"] + [f"jaxlite.{name}" for name in (
+    "numpy numpy.linalg numpy.fft lax lax.linalg random nn nn.initializers image ops typing dlpack tree tree_util core scipy "
+    "scipy.linalg scipy.special scipy.fft scipy.signal scipy.ndimage scipy.optimize scipy.interpolate scipy.integrate "
+    "scipy.cluster.vq scipy.sparse.linalg scipy.stats scipy.stats.norm scipy.stats.poisson flatten_util custom_derivatives "
+    "custom_batching ad_checkpoint test_util errors debug").split()]
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_dir_shows_public_names_and_nothing_else(module):
+    found = importlib.import_module(module)
+    names = [name for name in dir(found) if not name.startswith(("_", "@"))]  # pytest adds the latter to files test_*
+    assert [name for name in names if not hasattr(found, name)] == []
+    foreign = {"Any", "Callable", "Sequence", "annotations", "np", "jnp", "api", "aval_of", "as_array", "math"}
+    assert foreign & set(names) == set()
+    modules = [name for name in names if isinstance(getattr(found, name), types.ModuleType)]
+    assert [name for name in modules if f"{module}.{name}" not in sys.modules] == []
+    mine = {name for name, value in vars(found).items() if not name.startswith("_")
+            and isinstance(value, (types.FunctionType, type)) and value.__module__ == module}
+    assert mine <= set(names), "defined here without an underscore, so it is public: name it in __all__"
 
 
 def test_a_jaxpr_can_be_run_through_the_public_names():

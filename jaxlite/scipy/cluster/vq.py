@@ -9,6 +9,9 @@ from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
 
+__all__ = ["vq"]
+__dir__ = lambda: __all__
+
 
 @api("check_finite")
 def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:

@@ -1,5 +1,6 @@
 """jaxlite.scipy.linalg: SciPy's linear algebra. Factorizations and solvers, functions of matrices, special matrices."""
 
+from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.scipy.linalg.factorizations import (
     cho_factor,
     cholesky,
@@ -36,3 +37,5 @@ from jaxlite.scipy.linalg.special_matrices import (
     pascal,
     toeplitz,
 )
+
+__dir__ = _Lazy(__name__).names

@@ -19,6 +19,9 @@ from jaxlite.numpy.api import is_complex, promote_dtypes_inexact
 from jaxlite.transforms.ravel import ravel_pytree
 from jaxlite.tree_util import tree_leaves, tree_map, tree_structure
 
+__all__ = ["bicgstab", "cg", "gmres"]
+__dir__ = lambda: __all__
+
 Operator = Callable[[Any], Any]
 
 

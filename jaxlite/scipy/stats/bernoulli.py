@@ -10,6 +10,9 @@ from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import xlog1py, xlogy
 from jaxlite.scipy.stats.arguments import counted
 
+__all__ = ["cdf", "logpmf", "pmf", "ppf"]
+__dir__ = lambda: __all__
+
 
 @api()
 def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:

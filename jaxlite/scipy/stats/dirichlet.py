@@ -9,6 +9,9 @@ from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import gammaln, xlogy
 
+__all__ = ["logpdf", "pdf"]
+__dir__ = lambda: __all__
+
 
 @api()
 def logpdf(x: Any, alpha: Any) -> Any:

@@ -9,6 +9,9 @@ from jaxlite.numpy.api import api
 from jaxlite.scipy.special import gammainc, gammaincc, gammaln, xlogy
 from jaxlite.scipy.stats.arguments import standardized
 
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
+__dir__ = lambda: __all__
+
 
 @api()
 def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:

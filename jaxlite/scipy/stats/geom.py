@@ -9,6 +9,9 @@ from jaxlite.numpy.api import api
 from jaxlite.scipy.special import xlog1py
 from jaxlite.scipy.stats.arguments import counted
 
+__all__ = ["logpmf", "pmf"]
+__dir__ = lambda: __all__
+
 
 @api()
 def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:

@@ -8,6 +8,9 @@ from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.stats.arguments import standardized
 
+__all__ = ["cdf", "logpdf", "pdf"]
+__dir__ = lambda: __all__
+
 
 @api()
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -10,6 +10,9 @@ from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.linalg import cholesky, solve_triangular
 
+__all__ = ["logpdf", "pdf"]
+__dir__ = lambda: __all__
+
 
 @api()
 def _logpdf(x: Any, mean: Any, cov: Any) -> Any:

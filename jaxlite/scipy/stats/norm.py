@@ -11,6 +11,9 @@ from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import log_ndtr, ndtr, ndtri
 from jaxlite.scipy.stats.arguments import standardized
 
+__all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
+__dir__ = lambda: __all__
+
 
 @api()
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:

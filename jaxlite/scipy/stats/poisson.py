@@ -11,6 +11,9 @@ from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import gammaincc, gammaln, xlogy
 from jaxlite.scipy.stats.arguments import counted
 
+__all__ = ["cdf", "entropy", "logpmf", "pmf"]
+__dir__ = lambda: __all__
+
 
 @api()
 def logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:

@@ -9,6 +9,9 @@ from jaxlite.numpy.api import api
 from jaxlite.scipy.special import betaln
 from jaxlite.scipy.stats.arguments import standardized
 
+__all__ = ["logpdf", "pdf"]
+__dir__ = lambda: __all__
+
 
 @api()
 def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -10,6 +10,9 @@ from jaxlite.numpy.api import api
 from jaxlite.scipy.special import log_ndtr, ndtr
 from jaxlite.scipy.stats.arguments import standardized
 
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
+__dir__ = lambda: __all__
+
 
 def _log_mass(a: Any, b: Any) -> Any:
     """The logarithm of the probability of [a, b], by the tail that holds it."""

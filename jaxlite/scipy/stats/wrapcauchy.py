@@ -9,6 +9,9 @@ from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
 
+__all__ = ["logpdf", "pdf"]
+__dir__ = lambda: __all__
+
 
 @api()
 def logpdf(x: Any, c: Any) -> Any:

@@ -159,7 +159,7 @@ def prime(aval_class: type, device: Any) -> None:
     """
     names = ("jax", "jax.core", "jax._src.named_sharding", "jax._src.literals")
     saved = {name: sys.modules.get(name) for name in names}
-    if saved["jax"] is not None:
+    if getattr(saved["jax"], "__name__", None) == "jax":  # another module of this name is a stand-in for it
         raise RuntimeError("jaxlite and jax cannot share a process: both own jaxlib's global state")
     one = np.zeros(1, np.float32)
     sharding = SingleDeviceSharding(device)
@@ -181,8 +181,11 @@ def prime(aval_class: type, device: Any) -> None:
         if hasattr(_jax, "shard_args"):
             _jax.shard_args([sharding], [None], [_jax.ArrayCopySemantics.REUSE_INPUT], [one], None)
     finally:
-        for name in names:
-            sys.modules.pop(name, None)
+        for name, module in saved.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module
 
 
 # --- arrays ------------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from jaxlite.core.missing import missing
+
 
 def loader(module: str) -> Callable[[], Any]:
     """A function that gives a module, and loads it when it is called for the first time.
@@ -40,13 +42,13 @@ class Lazy:
         self._home = {name: module for module, text in names.items() for name in text.split()}
 
     def load(self, name: str) -> Any:
-        """The value of a name. Raises: AttributeError, if the package has no such name."""
+        """The value of a name. Raises: AttributeError, or ImportError to an import, if the package has no such name."""
         if name in self._home:
             value = self._namespace[name] = getattr(import_module(f"{self._package}.{self._home[name]}"), name)
             return value
         if name in self._modules:
             return import_module(f"{self._package}.{name}")
-        raise AttributeError(f"module {self._package!r} has no attribute {name!r}", name=name, obj=sys.modules[self._package])
+        raise missing(self._package, name)
 
     def names(self) -> list[str]:
         """The public names of the package, sorted: what it imports, and what it loads on use; of modules the latter alone."""

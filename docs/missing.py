@@ -1,0 +1,133 @@
+"""What of JAX's public API jaxlite lacks: makes `docs/missing.md`.
+
+    python docs/missing.py names    with a Python that has jax: write the list of JAX's public names
+    python docs/missing.py page     with a Python that has jaxlite: write the page from that list
+
+A name is public where JAX's documentation would look for it: a module outside of `_src` defines it, or imports it in
+order to pass it on (`from x import y as y`, `__all__`). Kernels and MLIR's own bindings are left out.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import pkgutil
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NAMES = ROOT / "jaxlite" / "core" / "jax_names.txt"
+PAGE = ROOT / "docs" / "missing.md"
+
+_NOT_OURS = (
+    "jax.tools", "jax.collect_profile", "jax.extend.mlir.dialects.", "jax.extend.mlir.ir", "jax.extend.mlir.passmanager",
+    "jax.extend.pallas", "jax.experimental.mosaic", "jax.experimental.pallas.", "jax.experimental.slab",
+    "jax.experimental.jax2tf", "jax.experimental.x64_context",
+)
+
+
+def public_names() -> dict[str, list[str]]:
+    """Of the installed JAX, by module."""
+    import jax  # what is listed; nothing of jaxlite is loaded here
+
+    warnings.simplefilter("ignore")
+    found = {}
+    for name in _modules(jax):
+        try:
+            module = importlib.import_module(name)
+        except ImportError:  # for a platform or a package that is not here
+            continue
+        found[name] = sorted(each for each in _exported(module) if _is_there(module, each))
+    return found
+
+
+def _modules(jax: types.ModuleType) -> Iterator[str]:
+    yield "jax"
+    for info in pkgutil.walk_packages(jax.__path__, "jax.", onerror=lambda name: None):
+        if not info.name.startswith(_NOT_OURS) and not any(part.startswith("_") for part in info.name.split(".")):
+            yield info.name
+
+
+def _exported(module: types.ModuleType) -> set[str]:
+    names = set(getattr(module, "__all__", ()))
+    for node in _statements(ast.parse(Path(module.__file__ or "").read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names.update(alias.asname for alias in node.names if alias.asname and alias.asname == alias.name.split(".")[-1])
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return {name for name in names if not name.startswith("_")}
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Those that stand in the module itself, under conditions too."""
+    for node in ast.iter_child_nodes(tree):
+        yield node
+        if isinstance(node, (ast.If, ast.Try)):
+            yield from _statements(node)
+
+
+def _is_there(module: types.ModuleType, name: str) -> bool:
+    try:
+        value = getattr(module, name)
+    except AttributeError:
+        return False
+    if isinstance(value, types.ModuleType):  # the module itself is listed, or it is none of JAX's
+        return False
+    return not repr(value).startswith("~") and type(value).__name__ != "TypeVar"
+
+
+def lacking() -> tuple[list[str], dict[str, list[str]]]:
+    """The modules that jaxlite has not, and the names that the others lack."""
+    from jaxlite.core.missing import jax_names
+
+    modules, names = [], {}
+    for module, listed in jax_names().items():
+        ours = "jaxlite" + module[len("jax"):]
+        try:
+            found = importlib.import_module(ours)
+        except ModuleNotFoundError:
+            modules.append(module)
+            continue
+        absent = sorted(name for name in listed if not hasattr(found, name))
+        if absent:
+            names[module] = absent
+    return modules, names
+
+
+def page() -> str:
+    """The text of `docs/missing.md`."""
+    from jaxlite.core.missing import jax_names
+
+    modules, names = lacking()
+    total = sum(map(len, jax_names().values()))
+    absent = sum(map(len, names.values())) + sum(len(jax_names()[module]) for module in modules)
+    lines = [
+        "# What JAX has and jaxlite has not yet", "",
+        "Made by `python docs/missing.py page` from the list of JAX's public names in `jaxlite/core/jax_names.txt`; the suite "
+        "checks that it is up to date. A program that asks for one of these fails at that name with a message that leads here.",
+        "", f"{total - absent} of {total} names are there.", "", "## Modules", "",
+    ]
+    lines += [f"- `{module}`" + (f" ({len(jax_names()[module])} names)" if jax_names()[module] else "") for module in modules]
+    lines += ["", "## Names in modules that exist", ""]
+    lines += [f"- `{module}`: " + ", ".join(f"`{name}`" for name in absent) for module, absent in names.items()]
+    return "\n".join(lines) + "\n"
+
+
+def main(command: str = "page") -> None:
+    if command == "names":
+        NAMES.write_text("".join(" ".join([module, *names]) + "\n" for module, names in public_names().items()))
+    else:
+        PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.path[:1] = [str(ROOT)]
+    main(*sys.argv[1:])

@@ -1,0 +1,122 @@
+"""`import jaxlite.as_jax`: from then on `import jax` and all of `jax.*` are jaxlite's modules, the same objects.
+
+It goes first: into the first line of a program, a conftest, or a sitecustomize. `python -m jaxlite program.py` does it for a
+program that cannot be edited. An installed jax is not imported; `importlib.metadata.version("jax")` and `jax.__version__`
+give the version of JAX whose API this jaxlib goes with. What jaxlite lacks fails at the name that is asked for, with a
+message that says so.
+
+>>> import subprocess, sys
+>>> program = "import jaxlite.as_jax; import jax.numpy as jnp, jaxlite; print(jnp is jaxlite.numpy)"
+>>> print(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip())
+True
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import sys
+import types
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from jaxlite.as_jax.private import private_module
+from jaxlite.core import missing
+from lowering.xla import VERSION_TEXT
+
+# JAX and jaxlib are released together, under one number.
+VERSION_INFO = tuple(int(part) for part in VERSION_TEXT.split(".")[:3])
+
+
+class _Loader(importlib.abc.Loader):
+    """Gives a module that exists already, with the attributes of its own that importing sets."""
+
+    def __init__(self, module: types.ModuleType):
+        self._module, self._own = module, getattr(module, "__spec__", None)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        return self._module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        if self._own is not None:
+            module.__spec__ = self._own
+
+
+class _Distribution(importlib.metadata.Distribution):
+    """What package metadata say of jax."""
+
+    def read_text(self, filename: str) -> str | None:
+        if filename in ("METADATA", "PKG-INFO"):
+            return f"Metadata-Version: 2.1\nName: jax\nVersion: {VERSION_TEXT}\n"
+        return None
+
+    def locate_file(self, path: Any) -> Any:
+        return path
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Leads `jax` and `jax.x` to the modules of jaxlite."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None,
+                  target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+        first, _, rest = fullname.partition(".")
+        if first != "jax":
+            return None
+        module = _module(rest)
+        if module is None:
+            if missing.is_in_jax(fullname):
+                raise ModuleNotFoundError(f"No module named {fullname!r}: {missing.not_yet(fullname)}", name=fullname)
+            return None
+        spec = importlib.machinery.ModuleSpec(fullname, _Loader(module), is_package=hasattr(module, "__path__"))
+        return spec
+
+    def find_distributions(self, context: Any = None) -> Iterable[importlib.metadata.Distribution]:
+        name = getattr(context, "name", None)
+        return [_Distribution()] if name is None or name.lower() == "jax" else []
+
+
+def _module(rest: str) -> types.ModuleType | None:
+    """The module of jaxlite that `jax.<rest>` means."""
+    if rest == "version":
+        return _version_module()
+    if rest == "_src" or rest.startswith("_src."):
+        return private_module(rest)
+    ours = f"jaxlite.{rest}" if rest else "jaxlite"
+    try:
+        module = importlib.import_module(ours)
+    except ModuleNotFoundError as error:
+        if error.name and (ours == error.name or ours.startswith(f"{error.name}.")):
+            return None
+        raise
+    if not hasattr(module, "__getattr__"):
+        vars(module)["__getattr__"] = _teller(ours)
+    return module
+
+
+def _teller(module: str) -> Callable[[str], Any]:
+    def __getattr__(name: str) -> Any:
+        raise missing.missing(module, name)
+
+    return __getattr__
+
+
+def _version_module() -> types.ModuleType:
+    module = types.ModuleType("jax.version", "The version of JAX whose API this is.")
+    vars(module).update(__version__=VERSION_TEXT, __version_info__=VERSION_INFO)
+    return module
+
+
+def _install() -> None:
+    if "jax" in sys.modules:
+        raise ImportError(
+            "jaxlite.as_jax: jax is imported already, so part of the program would use it and part jaxlite, and both own "
+            "jaxlib's global state. Import jaxlite.as_jax before anything that imports jax, or run the program with "
+            "`python -m jaxlite`.")
+    sys.meta_path.insert(0, _Finder())
+    top = importlib.import_module("jax")
+    vars(top).update(__version__=VERSION_TEXT, __version_info__=VERSION_INFO)
+
+
+_install()

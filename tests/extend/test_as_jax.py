@@ -1,0 +1,104 @@
+"""jaxlite in jax's place: `import jaxlite.as_jax`, `python -m jaxlite`, and what is missing."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jaxlite.core.missing import jax_names
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*arguments: str, path: tuple[Path, ...] = (), ok: bool = True) -> str:
+    """What a fresh interpreter prints; of one that shall fail, its errors."""
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, [*path, ROOT]))}
+    done = subprocess.run([sys.executable, *arguments], env=env, capture_output=True, text=True, timeout=120)
+    assert (done.returncode == 0) == ok, done.stderr
+    return done.stdout if ok else done.stderr
+
+
+PROGRAM = """
+import sys, importlib.metadata, pickle
+import jax, jax.numpy as jnp, jax.scipy.special
+from jax import lax, config
+from jax._src.core import ShapedArray
+import jaxlite
+assert jax is jaxlite and jnp is jaxlite.numpy and sys.modules["jax.numpy"] is jnp
+assert jnp.__name__ == jnp.__spec__.name == "jaxlite.numpy" and ShapedArray is jax.core.ShapedArray
+assert jax.__version__ == importlib.metadata.version("jax") == importlib.metadata.version("jaxlib") == jax.version.__version__
+assert jax.__version_info__ >= (0, 10, 2)
+assert "jax" in {each.name for each in importlib.metadata.distributions()}
+print(sys.argv[1:], __name__, float(jax.jit(lambda x: jnp.sin(x) + lax.exp(x))(0.0)))
+for statement, kind in {
+    "import jax.experimental.mosaic_of_nothing": "No module named",
+    "import jax.tpu_stub": "in JAX, not yet in jaxlite", "jax.tpu_name": "in JAX, not yet in jaxlite",
+    "from jax import tpu_name": "in JAX, not yet in jaxlite", "from jax.dlpack import tpu_name": "in JAX, not yet in jaxlite",
+    "jax._src.core.nothing": "it is private in JAX", "import jax._src.nothing": "No module named",
+}.items():
+    try:
+        exec(statement)
+    except (ImportError if statement[0] in "if" else AttributeError) as error:
+        assert kind in str(error), (statement, error)
+    else:
+        raise AssertionError(statement)
+"""
+
+
+def test_a_program_runs_unedited(tmp_path):
+    """With names that JAX is said to have, so that the test stays when the real ones come; and beside an installed jax."""
+    program = tmp_path / "program.py"
+    teach = "from jaxlite.core import missing\nmissing.jax_names().update({'jax.tpu_stub': frozenset(), " \
+            "'jax.dlpack': frozenset(['tpu_name']), 'jax': missing.jax_names()['jax'] | {'tpu_name'}})\n"
+    program.write_text(teach + PROGRAM)
+    installed = tmp_path / "site" / "jax"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").write_text("raise RuntimeError('the installed jax was imported')")
+    out = run("-m", "jaxlite", str(program), "a", "--b", path=(installed.parent,))
+    assert out == "['a', '--b'] __main__ 1.0\n"
+    (tmp_path / "a_module.py").write_text("import sys, jax\nprint(sys.argv[1:], __name__, jax.__name__)")
+    assert run("-m", "jaxlite", "-m", "a_module", "x", path=(tmp_path,)) == "['x'] __main__ jaxlite\n"
+
+
+def test_jaxlib_finds_our_classes_in_either_order():
+    first = "import jaxlite.numpy as jnp; jnp.ones(3); import jaxlite.as_jax, jax"
+    out = run("-c", f"{first}; print(jax.jit(jnp.sum)(jnp.ones(3)), jnp.ones(3).aval, jax.numpy is jnp)")
+    assert out == "3.0 f32[3] True\n"
+
+
+def test_it_does_not_share_a_process_with_jax(tmp_path):
+    (tmp_path / "jax.py").touch()
+    assert "jaxlite.as_jax: jax is imported already" in run("-c", "import jax, jaxlite.as_jax", path=(tmp_path,), ok=False)
+
+
+def documentation_tool():
+    spec = importlib.util.spec_from_file_location("missing_page", ROOT / "docs" / "missing.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_of_missing_names_is_up_to_date():
+    tool = documentation_tool()
+    if tool.PAGE.read_text(encoding="utf-8") != tool.page():
+        pytest.fail("docs/missing.md is not what jaxlite lacks now: run `python docs/missing.py page`")
+
+
+def test_the_list_of_jax_names_is_that_of_an_installed_jax():
+    """Where the environment for the benchmarks is present, and its JAX is the one that was listed."""
+    python = ROOT / ".venv-jax" / "bin" / "python"
+    if not python.exists():
+        pytest.skip("no environment with jax")
+    code = "import sys, json, jax; sys.path.insert(0, 'docs'); import missing; " \
+           "print(json.dumps([jax.__version__, missing.public_names()]))"
+    done = subprocess.run([python, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    version, names = json.loads(done.stdout.splitlines()[-1])
+    if not version.startswith("0.10."):
+        pytest.skip(f"the list is of JAX 0.10, here is {version}")
+    assert {module: sorted(listed) for module, listed in jax_names().items()} == names

@@ -116,7 +116,7 @@ def _install() -> None:
             "`python -m jaxlite`.")
     sys.meta_path.insert(0, _Finder())
     top = importlib.import_module("jax")
-    vars(top).update(__version__=VERSION_TEXT, __version_info__=VERSION_INFO)
+    vars(top).update(__version__=VERSION_TEXT, __version_info__=VERSION_INFO, version=importlib.import_module("jax.version"))
 
 
 _install()

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from lowering import xla
-from lowering.rules import DECOMPOSITIONS, ELEMENTWISE, EXTENDED, RULES, find_rule
+from lowering.rules import DECOMPOSITIONS, ELEMENTWISE, EXTENDED, FOREIGN, RULES, find_rule
 
 _ELEMENT_TYPE_TEXT = {
     "bool": "i1", "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16",
@@ -80,10 +80,7 @@ class ModuleBuilder:
             return self._element_types[dtype]
         except KeyError:
             pass
-        text = _ELEMENT_TYPE_TEXT.get(np.dtype(dtype).name)
-        if text is None:
-            raise LoweringError(f"dtype {dtype} has no type in StableHLO, or XLA cannot compile it")
-        result = self._element_types[dtype] = self.ir.Type.parse(text, self.context)
+        result = self._element_types[dtype] = self.ir.Type.parse(element_type_text(dtype), self.context)
         return result
 
     def tensor_type(self, shape: Sequence[int], dtype: Any) -> Any:
@@ -189,6 +186,14 @@ class ModuleBuilder:
 def is_ordered(program: Any) -> bool:
     """Whether a jaxpr or an equation has effects that happen in the order of the program."""
     return any(getattr(effect, "ordered", False) for effect in program.effects)
+
+
+def element_type_text(dtype: Any) -> str:
+    """How MLIR writes the type of one element. Raises: LoweringError if there is none."""
+    text = _ELEMENT_TYPE_TEXT.get(np.dtype(dtype).name)
+    if text is None:
+        raise LoweringError(f"dtype {dtype} has no type in StableHLO, or XLA cannot compile it")
+    return text
 
 
 def physical(aval: Any) -> tuple[tuple[int, ...], Any]:
@@ -400,6 +405,12 @@ class RuleContext:
         return found
 
     def _dense(self, array: np.ndarray) -> Any:
+        tensor = self.builder.tensor_type(array.shape, array.dtype)
+        return self._operation("stablehlo.constant", [tensor], [], {"value": self.dense(array)}, None, 0,
+                               self.loc, self.ip).result
+
+    def dense(self, array: np.ndarray) -> Any:
+        """The attribute with the elements of an array."""
         ir = self.ir
         dtype = array.dtype
         element = self.builder.element_type(dtype)
@@ -419,8 +430,7 @@ class RuleContext:
                 contiguous = contiguous.view(f"u{dtype.itemsize}")
             attribute = ir.DenseElementsAttr.get(contiguous, shape=list(array.shape), type=element,
                                                  context=self.builder.context)
-        return self._operation("stablehlo.constant", [tensor], [], {"value": attribute}, None, 0,
-                               self.loc, self.ip).result
+        return attribute
 
     def broadcast(self, x: Any, from_shape: Sequence[int], to_shape: Sequence[int], dtype: Any) -> Any:
         """Broadcast a scalar or a value of the same rank to a shape."""
@@ -500,7 +510,10 @@ class RuleContext:
                 named = locations.setdefault(traceback, {})
             self.loc = loc = named.get(name) or named.setdefault(name, location(name, traceback))
             operation = ELEMENTWISE.get(name)
-            if operation is None and name not in RULES:
+            foreign = FOREIGN and eqn.primitive in FOREIGN
+            if foreign:
+                operation = None
+            elif operation is None and name not in RULES:
                 find_rule(name)
                 operation = ELEMENTWISE.get(name)
             if operation is not None:
@@ -520,7 +533,9 @@ class RuleContext:
                 continue
             self.eqn = eqn
             values = [read(atom) for atom in eqn.invars]
-            rule = RULES.get(name)
+            rule = FOREIGN[eqn.primitive] if foreign else RULES.get(name)
+            if foreign and rule is None:
+                raise LoweringError(f"MLIR translation rule for primitive '{name}' not found for platform {builder.platform}")
             if builder.has_extended and name in EXTENDED and any(map(_is_extended, eqn.invars)):
                 results: Any = self.inline(EXTENDED[name](self.avals_in, eqn.params).jaxpr, values)
                 results = results if eqn.primitive.multiple_results else results[0]
@@ -563,7 +578,7 @@ def _lower_decomposed(ctx: RuleContext, eqn: Any, values: list[Any]) -> list[Any
     name = eqn.primitive.name
     decomposition = DECOMPOSITIONS.get(name)
     if decomposition is None:
-        raise LoweringError(f"no StableHLO rule for the primitive {name!r}")
+        raise LoweringError(f"MLIR translation rule for primitive '{name}' not found for platform {ctx.platform}")
     avals = tuple(atom.aval for atom in eqn.invars)
     for var in eqn.outvars:
         ctx.type_of(var.aval)  # an extended dtype may first appear here

@@ -85,6 +85,7 @@ jit_states = _jax.jax_jit
 Traceback = _jax.Traceback
 Array = _jax.Array
 ArrayImpl = _jax.ArrayImpl
+Client = _jax.Client
 Device = _jax.Device
 DeviceList = _jax.DeviceList
 Sharding = _jax.Sharding

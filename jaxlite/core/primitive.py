@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core.jaxpr import Effects, no_effects
 from jaxlite.core.tracing import state
+from lowering.rules import register_foreign
 
 PRIMITIVES: dict[str, Primitive] = {}
 
@@ -33,28 +34,31 @@ class NoRule:
 class Primitive:
     """An operation that traces know. `bind(*arrays, **static)` applies it under the current trace.
 
-    Arrays are positional, static facts are keywords: hashable and normalised. `is_own` tells primitives of jaxlite from
-    those that others add.
+    Arrays are positional, static facts are keywords: hashable and normalised. `is_own` tells primitives of jaxlite, with
+    the rules it gave them, from what others add or change; theirs may share a name, also with one of ours.
     """
 
     __slots__ = ("name", "multiple_results", "is_own", "jvp", "linearize", "transpose", "batching", "eager", "_abstract",
                  "_memo", "_memoised", "stage", "__dict__")
+    batches_always = False  # whether its batching rule is asked even where none of its operands is batched
 
     def __init__(self, name: str, multiple_results: bool = False, memoise: bool = True):
-        if name in PRIMITIVES:
-            raise ValueError(f"a primitive named {name!r} exists already")
         self.name, self.multiple_results = name, multiple_results
         self.is_own = sys._getframe(1).f_globals.get("__name__", "").startswith("jaxlite.")
+        if name in PRIMITIVES:
+            if self.is_own:
+                raise ValueError(f"a primitive named {name!r} exists already")
+            register_foreign(self, None)  # until it gets one, it has no rule: not that of its namesake
         self.jvp: Any = None
         self.linearize: Any = None
         self.transpose: Any = None
         self.batching: Any = None
         self.eager: Any = None
         self.stage: Any = None
-        self._abstract: Callable[..., Any] | None = None
+        self._abstract: Callable[..., Any] = self._no_abstract_eval
         self._memo: dict[Any, Any] = {}
         self._memoised = memoise
-        PRIMITIVES[name] = self
+        PRIMITIVES.setdefault(name, self)
 
     def __repr__(self) -> str:
         return self.name
@@ -63,7 +67,14 @@ class Primitive:
         """Apply to values: one result, or a list of results if `multiple_results`."""
         return state.trace.process(self, args, params)
 
+    def bind_with_trace(self, trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Apply to values under a trace that need not be the current one."""
+        return trace.apply(self, args, params)
+
     # --- abstract evaluation
+
+    def _no_abstract_eval(self, *avals: Any, **params: Any) -> Any:
+        raise NotImplementedError(f"Abstract evaluation for '{self.name}' not implemented")
 
     def def_abstract_eval(self, rule: Callable) -> Callable:
         """Set the typing rule: `rule(*avals, **params)` gives the output aval (or avals)."""
@@ -85,8 +96,8 @@ class Primitive:
         except KeyError:
             pass
         except TypeError:  # an unhashable param
-            return self._abstract(*avals, **params)  # type: ignore[misc]
-        result = self._abstract(*avals, **params)  # type: ignore[misc]
+            return self._abstract(*avals, **params)
+        result = self._abstract(*avals, **params)
         if self._memoised:
             if len(self._memo) >= _MEMO_LIMIT:
                 self._memo.clear()
@@ -111,6 +122,14 @@ class Primitive:
         """Set what an eager call does instead of compiling the one operation: `rule(*args, **params)`."""
         self.eager = rule
         return rule
+
+    def_impl = def_eager
+    impl = property(lambda self: self.eager, doc="What an eager call does, where it was given.")
+
+    def def_custom_bind(self, bind: Callable) -> Callable:
+        """Replace what `bind` does: `bind(*args, **params)`."""
+        self.bind = bind  # type: ignore[method-assign]
+        return bind
 
     def def_stage(self, rule: Callable) -> Callable:
         """Set how a staging trace records it instead of one equation: `rule(trace, args, params)`."""

@@ -87,7 +87,7 @@ class BatchTrace(Trace):
             else:
                 values.append(arg)
                 dims.append(None)
-        if not active and not uses_axis(primitive, params, self.axis.name):
+        if not active and not primitive.batches_always and not uses_axis(primitive, params, self.axis.name):
             return self.parent.apply(primitive, args, params)
         with set_trace(self.parent):
             out, dim = batching_rule(primitive)(self.axis, values, dims, **params)

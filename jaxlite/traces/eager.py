@@ -29,6 +29,10 @@ class EagerTrace(Trace):
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         if primitive.eager is not None:
             return primitive.eager(*args, **params)
+        return self.run_compiled(primitive, args, params)
+
+    def run_compiled(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Compile the one operation, and run it."""
         call = self._compiled_call(primitive, params)
         if not _disable_jit.value:
             return call(*args)
@@ -63,3 +67,8 @@ class EagerTrace(Trace):
 eager_trace = EagerTrace()
 set_eager_trace(eager_trace)
 clear_hooks.append(eager_trace.clear)
+
+
+def apply_primitive(primitive: Any, *args: Any, **params: Any) -> Any:
+    """Apply a primitive at once by compiling it: what `def_impl` gets for a primitive that is to be lowered."""
+    return eager_trace.run_compiled(primitive, args, params)

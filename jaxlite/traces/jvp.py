@@ -34,10 +34,17 @@ class Zero:
     dtype = property(lambda self: self.aval.dtype, doc="The dtype of the zeros.")
     ndim = property(lambda self: self.aval.ndim, doc="The number of axes of the zeros.")
 
+    @staticmethod
+    def from_primal_value(value: Any) -> Zero:
+        """The vanishing tangent of a value."""
+        return zero_for(value)
+
+    def instantiate(self) -> Any:
+        """An array of zeros."""
+        return zeros_of(self.aval)
+
     def __repr__(self) -> str:
         return f"Zero({self.aval})"
-
-
 
 
 def tangent_aval(aval: Any) -> Any:

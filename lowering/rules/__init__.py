@@ -21,6 +21,7 @@ ELEMENTWISE: dict[str, str] = {}
 DECOMPOSITIONS: dict[str, Callable] = {}
 EXTENDED: dict[str, Callable] = {}
 HOST_FUNCTIONS: dict[str, Callable] = {}
+FOREIGN: dict[Any, Callable | None] = {}  # by the primitive itself, whose name may be taken; None: it has no rule
 
 # The files not loaded yet, last the next one. What everyday programs need comes first; the others are looked for later.
 _waiting = ["jit", "dot", "reductions", "shaping", "elementwise"]
@@ -68,6 +69,11 @@ def register_host_function(name: str, maker: Callable[[list[Any], dict[str, Any]
     """Lower a primitive to a call of a Python function: `maker(avals_in, params)` gives one of NumPy arrays that
     returns a tuple of NumPy arrays, of the types of the results: nothing else checks them."""
     HOST_FUNCTIONS[name] = maker
+
+
+def register_foreign(primitive: Any, rule: Callable | None) -> None:
+    """Set the rule of a primitive that others define or change. It goes before what its name stands for."""
+    FOREIGN[primitive] = rule
 
 
 def find_rule(name: str) -> None:

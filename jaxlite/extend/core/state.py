@@ -1,0 +1,93 @@
+"""What a library may ask about the traces under way, and how it makes one of its own current."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from jaxlite.core.staging import StagingTrace
+from jaxlite.core.tracing import eager_execution, set_trace, state
+from jaxlite.traces.batching import BatchTrace
+
+
+class TraceTag:
+    """Tells the traces of one transformation from those of another: each tag is equal to itself alone."""
+
+    __slots__ = ()
+
+
+class OpaqueTraceState:
+    """Which trace was current: equal to another taken under the same one."""
+
+    __slots__ = ("_trace", "_axes")
+
+    def __init__(self) -> None:
+        self._trace, self._axes = weakref.ref(state.trace), tuple(state.axis_sizes.items())
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, OpaqueTraceState) and self._trace() is other._trace() and self._axes == other._axes
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"OpaqueTraceState({type(self._trace()).__name__})"
+
+
+def get_opaque_trace_state(convention: Any = None) -> OpaqueTraceState:
+    """What is being traced now, to be compared with what is at another time."""
+    return OpaqueTraceState()
+
+
+def find_top_trace(_: Any) -> Any:
+    """The trace that operations on any values are handed to: the current one."""
+    return state.trace
+
+
+@contextmanager
+def set_current_trace(trace: Any, check_leaks: bool = False) -> Iterator[None]:
+    """Make a trace current inside a `with` block; None: the one that runs operations at once."""
+    with eager_execution() if trace is None else set_trace(trace):
+        yield
+
+
+@contextmanager
+def take_current_trace() -> Iterator[Any]:
+    """The current trace; inside the `with` block, operations are run at once until another is made current."""
+    taken = state.trace
+    with eager_execution():
+        yield taken
+
+
+def trace_state_clean() -> bool:
+    """Whether nothing is being traced in this thread."""
+    trace = state.trace
+    with eager_execution():
+        return trace is state.trace and not state.axis_sizes
+
+
+def _around(trace: Any) -> Iterator[Any]:
+    while trace is not None:
+        yield trace
+        trace = getattr(trace, "parent", None) or getattr(trace, "parent_trace", None)
+
+
+def unsafe_am_i_under_a_jit_DO_NOT_USE() -> bool:
+    """Whether a program is being staged."""
+    return any(isinstance(trace, StagingTrace) for trace in _around(state.trace))
+
+
+def unsafe_am_i_under_a_vmap_DO_NOT_USE() -> bool:
+    """Whether a function is being batched."""
+    return any(isinstance(trace, BatchTrace) for trace in _around(state.trace))
+
+
+def unsafe_get_axis_names_DO_NOT_USE() -> list[Any]:
+    """The names of the axes that are bound."""
+    return list(state.axis_sizes)
+
+
+def nonempty_axis_env_DO_NOT_USE() -> bool:
+    """Whether a named axis is bound."""
+    return bool(state.axis_sizes)

@@ -1,0 +1,44 @@
+"""Lowering as `jax.interpreters.mlir` names it: a view; what is here is defined in `extend.lowering_rules`."""
+
+from typing import Any as _Any
+
+from jaxlite.core.missing import missing as _missing
+from jaxlite.extend.lowering_rules import (
+    LoweringRule,
+    LoweringRuleContext,
+    ModuleContext,
+    aval_to_ir_type,
+    aval_to_ir_types,
+    core_call_lowering,
+    custom_call,
+    dense_int_array,
+    dense_int_elements,
+    dtype_to_ir_type,
+    flatten_ir_types,
+    flatten_ir_values,
+    i32_attr,
+    i64_attr,
+    ir_attribute,
+    ir_constant,
+    ir_constants,
+    lower_fun,
+    register_lowering,
+    shape_tensor,
+)
+from lowering import xla as _xla
+from lowering.xla import make_context as make_ir_context
+
+__all__ = [
+    "LoweringRule", "LoweringRuleContext", "ModuleContext", "Value", "aval_to_ir_type", "aval_to_ir_types",
+    "core_call_lowering", "custom_call", "dense_int_array", "dense_int_elements", "dtype_to_ir_type", "flatten_ir_types",
+    "flatten_ir_values", "i32_attr", "i64_attr", "ir", "ir_attribute", "ir_constant", "ir_constants", "lower_fun",
+    "make_ir_context", "register_lowering", "shape_tensor",
+]
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "ir":  # MLIR's bindings load on use
+        return _xla.ir
+    if name == "Value":
+        return _xla.ir.Value
+    raise _missing(__name__, name)

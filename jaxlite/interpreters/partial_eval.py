@@ -1,0 +1,11 @@
+"""Partial evaluation as `jax.interpreters.partial_eval` names it: a view; what is here is defined in `traces.partial`."""
+
+from typing import Any as Val
+
+from jaxlite.core.staging import StagedTracer as DynamicJaxprTracer
+from jaxlite.core.staging import StagedTracer as JaxprTracer
+from jaxlite.traces.partial import PartialVal, dce_jaxpr, trace_to_jaxpr_dynamic, trace_to_jaxpr_nounits
+
+__all__ = [
+    "DynamicJaxprTracer", "JaxprTracer", "PartialVal", "Val", "dce_jaxpr", "trace_to_jaxpr_dynamic", "trace_to_jaxpr_nounits",
+]

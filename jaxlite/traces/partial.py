@@ -1,0 +1,139 @@
+"""Partial evaluation: run a function of which some arguments are known; stage what depends on the others.
+
+What depends on known values alone is computed under the trace around, and only what meets an unknown value goes into the
+program, which closes over the known values that it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr
+from jaxlite.core.primitive import load_rules
+from jaxlite.core.staging import StagedTracer, StagingTrace
+from jaxlite.core.tracing import Trace, set_trace, state
+from jaxlite.core.values import aval_of
+from lowering.passes.dce import live_parts
+
+
+class PartialVal(tuple):
+    """A value that is known, `(None, value)`, or of which only the type is, `(aval, None)`."""
+
+    __slots__ = ()
+
+    def __new__(cls, pair: tuple[Any, Any]) -> PartialVal:
+        aval, value = pair
+        if (aval is None) == (value is None):
+            raise ValueError(f"PartialVal takes (None, value) or (aval, None), got {pair}")
+        return tuple.__new__(cls, pair)
+
+    @classmethod
+    def known(cls, value: Any) -> PartialVal:
+        """A known value."""
+        return tuple.__new__(cls, (None, value))
+
+    @classmethod
+    def unknown(cls, aval: Any) -> PartialVal:
+        """An unknown value of a type."""
+        return tuple.__new__(cls, (aval, None))
+
+    def is_known(self) -> bool:
+        return self[0] is None
+
+    def get_known(self) -> Any:
+        """The value, or None if it is unknown."""
+        return self[1] if self[0] is None else None
+
+    def get_aval(self) -> Any:
+        """The type."""
+        return aval_of(self[1]) if self[0] is None else self[0]
+
+
+class _PartialTrace(Trace):
+    """Stages operations on tracers of `unknown`; hands the others to the trace around."""
+
+    __slots__ = ("parent", "unknown")
+
+    def __init__(self, parent: Trace, unknown: StagingTrace):
+        super().__init__(unknown.debug_info)
+        self.parent, self.unknown = parent, unknown
+
+    def _is_unknown(self, value: Any) -> bool:
+        return type(value) is StagedTracer and value._trace is self.unknown
+
+    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        flags = list(map(self._is_unknown, args))
+        if not any(flags):
+            return self.parent.apply(primitive, args, params)
+        program = params.get("jaxpr") if primitive.name == "jit" and primitive.is_own else None
+        if program is not None and _some_result_is_known(program.jaxpr, flags):
+            return eval_jaxpr(program.jaxpr, program.consts, *args)  # equation by equation
+        return self.unknown.process(primitive, args, params)
+
+
+def _some_result_is_known(jaxpr: Jaxpr, unknown: Sequence[bool]) -> bool:
+    reached = {var for var, flag in zip(jaxpr.invars, unknown, strict=True) if flag}
+    for eqn in jaxpr.eqns:
+        if not reached.isdisjoint(eqn.invars):
+            reached.update(eqn.outvars)
+    return any(var not in reached for var in jaxpr.outvars)
+
+
+def partial_evaluate(fun: Callable[..., Sequence[Any]], values: Sequence[PartialVal], instantiate: bool | Sequence[bool] = False,
+                     debug_info: DebugInfo | None = None) -> tuple[Jaxpr, list[PartialVal], list[Any]]:
+    """Run a function of flat values, of which some are known.
+
+    Args:
+      instantiate: whether results that turn out to be known are outputs of the program all the same: for all, or for each.
+    Returns: the program of the unknown values that gives the unknown results; the results; the values of its constvars.
+    """
+    load_rules()
+    unknown = StagingTrace(debug_info)
+    args = [value.get_known() if value.is_known() else unknown.new_arg(value.get_aval()) for value in values]
+    trace = _PartialTrace(state.trace, unknown)
+    try:
+        with set_trace(trace):
+            outs = list(fun(*args))
+        wanted = [instantiate] * len(outs) if isinstance(instantiate, bool) else list(instantiate)
+        flags = [flag or trace._is_unknown(out) for out, flag in zip(outs, wanted, strict=True)]
+        jaxpr, consts = unknown.finish([out for out, flag in zip(outs, flags, strict=True) if flag])
+    finally:
+        trace.alive = unknown.alive = False
+    results = [PartialVal.unknown(aval_of(out)) if flag else PartialVal.known(out)
+               for out, flag in zip(outs, flags, strict=True)]
+    return jaxpr, results, consts
+
+
+def dce_jaxpr(jaxpr: Jaxpr, used_outputs: bool | Sequence[bool], instantiate: bool | Sequence[bool] = False,
+              ) -> tuple[Jaxpr, list[bool]]:
+    """The program for some of its outputs, without what they do not need.
+
+    Args: `used_outputs` which outputs to keep; `instantiate` which inputs to keep in any case.
+    Returns: the program, and for each input whether it still has it.
+    """
+    used = [used_outputs] * len(jaxpr.outvars) if isinstance(used_outputs, bool) else list(used_outputs)
+    kept = [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else list(instantiate)
+    fewer = jaxpr.replace(outvars=[var for var, flag in zip(jaxpr.outvars, used, strict=True) if flag])
+    eqns, live = live_parts(fewer)
+    live = live[len(jaxpr.constvars):]
+    flags = [alive or keep for alive, keep in zip(live, kept, strict=True)]
+    invars = [var for var, flag in zip(jaxpr.invars, flags, strict=True) if flag]
+    return fewer.replace(eqns=eqns, invars=invars), flags
+
+
+def trace_to_jaxpr_nounits(fun: Any, pvals: Sequence[PartialVal], instantiate: bool | Sequence[bool] = False,
+                           ) -> tuple[Jaxpr, list[PartialVal], list[Any]]:
+    """`partial_evaluate` of a `linear_util.WrappedFun`."""
+    return partial_evaluate(fun.call_wrapped, pvals, instantiate, fun.debug_info)
+
+
+def trace_to_jaxpr_dynamic(fun: Any, in_avals: Sequence[Any], **_: Any) -> tuple[Jaxpr, list[Any], list[Any]]:
+    """Trace a `linear_util.WrappedFun` of flat values; gives the program, the types of its outputs, its consts."""
+    trace = StagingTrace(fun.debug_info)
+    try:
+        with set_trace(trace):
+            jaxpr, consts = trace.finish(fun.call_wrapped(*[trace.new_arg(aval) for aval in in_avals]))
+    finally:
+        trace.alive = False
+    return jaxpr, ClosedJaxpr(jaxpr, consts).out_avals, consts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 _events: list[Callable[..., None]] = []
 _durations: list[Callable[..., None]] = []

@@ -79,8 +79,6 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 def _module(rest: str) -> types.ModuleType | None:
     """The module of jaxlite that `jax.<rest>` means."""
-    if rest == "version":
-        return _version_module()
     if rest == "_src" or rest.startswith("_src."):
         return private_module(rest)
     ours = f"jaxlite.{rest}" if rest else "jaxlite"
@@ -115,8 +113,9 @@ def _install() -> None:
             "jaxlib's global state. Import jaxlite.as_jax before anything that imports jax, or run the program with "
             "`python -m jaxlite`.")
     sys.meta_path.insert(0, _Finder())
-    top = importlib.import_module("jax")
-    vars(top).update(__version__=VERSION_TEXT, __version_info__=VERSION_INFO, version=importlib.import_module("jax.version"))
+    top = sys.modules["jax"] = sys.modules["jaxlite"]
+    version = sys.modules["jax.version"] = _version_module()
+    vars(top).update(__version__=VERSION_TEXT, __version_info__=VERSION_INFO, version=version)
 
 
 _install()

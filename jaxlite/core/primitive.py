@@ -40,6 +40,7 @@ class Primitive:
 
     __slots__ = ("name", "multiple_results", "is_own", "jvp", "linearize", "transpose", "batching", "eager", "_abstract",
                  "_memo", "_memoised", "stage", "__dict__")
+    has_foreign_jvp = False  # whether its JVP rule is not one of jaxlite's
     batches_always = False  # whether its batching rule is asked even where none of its operands is batched
 
     def __init__(self, name: str, multiple_results: bool = False, memoise: bool = True):

@@ -1,3 +1,15 @@
-"""What libraries built on jaxlite may use, beyond what programs use."""
+"""What libraries that write transformations build on, beyond what programs use."""
 
-from jaxlite.extend import core as core
+from typing import Any as _Any
+
+from jaxlite.core.lazy import Lazy as _Lazy
+
+_lazy = _Lazy(__name__, modules=("core", "linear_util"))
+
+
+def __getattr__(name: str) -> _Any:
+    return _lazy.load(name)
+
+
+def __dir__() -> list[str]:
+    return _lazy.names()

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import array as arrays
 from jaxlite.core import dtypes, source
 from jaxlite.core.aval import AbstractToken, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer
-from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.core.values import aval_of
 from jaxlite.extend.rule_tables import RuleError
 from lowering import platforms, xla
 from lowering.module import LoweringError, ModuleBuilder, RuleContext, element_type_text, physical
@@ -47,7 +46,8 @@ class ModuleContext:
 
     def __init__(self, builder: ModuleBuilder):
         self._builder = builder
-        self.context, self.module, self.platforms = builder.context, builder.module, (_JAX_NAMES.get(builder.platform, builder.platform),)
+        self.context, self.module = builder.context, builder.module
+        self.platforms = (_JAX_NAMES.get(builder.platform, builder.platform),)
         self.ip = builder.module_ip
         self.keepalives = _kept
 
@@ -367,8 +367,9 @@ def custom_call(call_target_name: str, *, result_types: Sequence[Any], operands:
         "called_computations": ir.ArrayAttr.get([]),
     }
     aliases = [
-        ir.Attribute.parse(f"#stablehlo.output_operand_alias<output_tuple_indices = [{target if len(result_types) > 1 else ''}], "
-                           f"operand_index = {operand}, operand_tuple_indices = []>")
+        ir.Attribute.parse("#stablehlo.output_operand_alias<output_tuple_indices = "
+                           f"{[target] if len(result_types) > 1 else []}, operand_index = {operand}, "
+                           "operand_tuple_indices = []>")
         for operand, target in (operand_output_aliases or {}).items()]
     if aliases:
         attributes["output_operand_aliases"] = ir.ArrayAttr.get(aliases)

@@ -56,8 +56,8 @@ class RuleTable(MutableMapping):
     def __setitem__(self, primitive: Primitive, rule: Callable) -> None:
         if not isinstance(primitive, Primitive):
             where = source.function_location(rule) if callable(rule) else repr(rule)
-            raise TypeError(f"the {self._what} rule {where} is registered for {primitive!r} of type {type(primitive)}, which is "
-                            "no primitive: use jax.extend.core.Primitive, or one of jax.extend.core.primitives")
+            raise TypeError(f"the {self._what} rule {where} is registered for {primitive!r} of type {type(primitive)}, which "
+                            "is no primitive: use jax.extend.core.Primitive, or one of jax.extend.core.primitives")
         if not callable(rule):
             raise TypeError(f"the {self._what} rule of {primitive.name!r} is no function: {rule!r}")
         load_rules()  # ours, which would otherwise come later and replace it
@@ -147,7 +147,7 @@ def _call_transpose(rule: UserRule, cotangent: Any, *operands: Any, **params: An
     return outs
 
 
-primitive_jvps = RuleTable("JVP", "jvp", _call_jvp, _as_it_is)
+primitive_jvps = RuleTable("JVP", "jvp", _call_jvp, _as_it_is, mark="has_foreign_jvp")
 primitive_transposes = RuleTable("transpose", "transpose", _call_transpose, _as_it_is)
 
 

@@ -29,11 +29,15 @@ from lowering import xla as _xla
 from lowering.xla import make_context as make_ir_context
 
 __all__ = [
-    "LoweringRule", "LoweringRuleContext", "ModuleContext", "Value", "aval_to_ir_type", "aval_to_ir_types",
+    "LoweringRule", "LoweringRuleContext", "ModuleContext", "aval_to_ir_type", "aval_to_ir_types",
     "core_call_lowering", "custom_call", "dense_int_array", "dense_int_elements", "dtype_to_ir_type", "flatten_ir_types",
-    "flatten_ir_values", "i32_attr", "i64_attr", "ir", "ir_attribute", "ir_constant", "ir_constants", "lower_fun",
+    "flatten_ir_values", "i32_attr", "i64_attr", "ir_attribute", "ir_constant", "ir_constants", "lower_fun",
     "make_ir_context", "register_lowering", "shape_tensor",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "Value", "ir"])
 
 
 def __getattr__(name: str) -> _Any:

@@ -60,7 +60,7 @@ class _UserRuleTrace(_SplitTrace):
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         linear = [type(arg) is StagedTracer and arg._trace is self.tangents for arg in args]
-        if primitive.linearize is None or all(linear) or not any(linear):
+        if primitive.linearize is None or primitive.has_foreign_jvp or all(linear) or not any(linear):
             return super().process(primitive, args, params)
         zeros = [Zero(tangent_aval(aval_of(arg))) for arg in args]
         with set_trace(_SplitTrace(self.parent, self.tangents)):

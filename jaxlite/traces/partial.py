@@ -80,8 +80,9 @@ def _some_result_is_known(jaxpr: Jaxpr, unknown: Sequence[bool]) -> bool:
     return any(var not in reached for var in jaxpr.outvars)
 
 
-def partial_evaluate(fun: Callable[..., Sequence[Any]], values: Sequence[PartialVal], instantiate: bool | Sequence[bool] = False,
-                     debug_info: DebugInfo | None = None) -> tuple[Jaxpr, list[PartialVal], list[Any]]:
+def partial_evaluate(fun: Callable[..., Sequence[Any]], values: Sequence[PartialVal],
+                     instantiate: bool | Sequence[bool] = False, debug_info: DebugInfo | None = None,
+                     ) -> tuple[Jaxpr, list[PartialVal], list[Any]]:
     """Run a function of flat values, of which some are known.
 
     Args:

@@ -9,7 +9,7 @@ from jaxlite.core.missing import missing
 
 # Module -> which of its primitives: "name", or "theirs=ours".
 _HOMES = {
-    "jaxlite.lax.control_flow.__init__": "linear_solve_p scan_p while_p",
+    "jaxlite.lax.control_flow": "linear_solve_p scan_p while_p",
     "jaxlite.lax.control_flow.cond": "cond_p",
     "jaxlite.lax.convolution": "conv_general_dilated_p",
     "jaxlite.lax.dot": "dot_general_p",

@@ -1,0 +1,148 @@
+"""Primitives that libraries define, and the tables their rules go into: views on what our own rules stand in."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax
+from jaxlite.extend import core
+from jaxlite.extend.core import Primitive
+from jaxlite.extend.rule_tables import RuleError
+from jaxlite.interpreters import ad, batching, mlir, xla
+
+X = np.arange(3, dtype=np.float32)
+
+
+def multiply_add() -> Primitive:
+    """x * y + z, with all of its rules in JAX's calling conventions."""
+    from jaxlib.mlir.dialects import stablehlo
+
+    prim = Primitive("multiply_add")
+    prim.def_impl(partial(xla.apply_primitive, prim))
+    prim.def_abstract_eval(lambda x, y, z: jax.core.ShapedArray(x.shape, x.dtype))
+    mlir.register_lowering(prim, lambda ctx, x, y, z: [stablehlo.add(stablehlo.multiply(x, y), z)])
+
+    def jvp(primals, tangents):
+        (x, y, z), (dx, dy, dz) = primals, tangents
+        dy, dz, dx = map(ad.instantiate_zeros, (dy, dz, dx))
+        return prim.bind(x, y, z), prim.bind(dx, y, prim.bind(x, dy, dz))
+
+    def transpose(ct, x, y, z):
+        if ad.is_undefined_primal(x):
+            return prim.bind(ct, y, jnp.zeros_like(ct)), None, ct
+        return None, prim.bind(x, ct, jnp.zeros_like(ct)) if ad.is_undefined_primal(y) else None, ct
+
+    ad.primitive_jvps[prim] = jvp
+    ad.primitive_transposes[prim] = transpose
+    batching.primitive_batchers[prim] = lambda args, dims: (
+        prim.bind(*[batching.bdim_at_front(arg, dim, 3) for arg, dim in zip(args, dims, strict=True)]), 0)
+    return prim
+
+
+def test_a_primitive_with_rules_in_jax_conventions():
+    prim = multiply_add()
+
+    def f(x, y):
+        return prim.bind(x, y, jnp.float32(1))
+
+    assert prim.bind(X, X, X).tolist() == jax.jit(prim.bind)(X, X, X).tolist() == [0, 2, 6]
+    assert jax.grad(f, (0, 1))(2.0, 3.0) == (3, 2) == jax.jit(jax.grad(f, (0, 1)))(2.0, 3.0)
+    assert jax.vmap(f, (0, None))(X, np.float32(2)).tolist() == [1, 3, 5]
+    assert "multiply_add a b 1.0:f32[]" in str(jax.make_jaxpr(f)(1.0, 2.0))
+    assert prim in ad.primitive_jvps and prim in ad.primitive_transposes and prim in batching.primitive_batchers
+
+
+def test_our_own_rules_are_read_through_the_same_tables():
+    out, dim = batching.primitive_batchers[lax.add_p]((X, np.float32(1)), (0, None))
+    assert out.tolist() == [1, 2, 3] and dim == 0
+    out, tangent = ad.primitive_jvps[lax.sin_p]((0.0,), (2.0,))
+    assert (float(out), float(tangent)) == (0, 2)
+    assert lax.while_p not in ad.primitive_transposes
+    assert core.primitives.jit_p is jax.make_jaxpr(jax.jit(jnp.sin))(X).eqns[0].primitive
+    undefined = ad.UndefinedPrimal(jax.typeof(X))
+    assert [None if each is None else each.tolist() for each in ad.get_primitive_transpose(lax.mul_p)(X, undefined, X)] \
+        == [[0, 1, 4], None]
+
+
+def test_names_may_be_taken():
+    """A second primitive of a name has its own rules, also where the name is that of one of ours."""
+    prim = Primitive("sin")
+    prim.def_abstract_eval(lambda x: x)
+    with pytest.raises(NotImplementedError, match="MLIR translation rule for primitive 'sin' not found for platform cpu"):
+        jax.jit(prim.bind)(X)
+    with pytest.raises(NotImplementedError, match="Differentiation rule for 'sin' not implemented"):
+        jax.grad(prim.bind)(1.0)
+    mlir.register_lowering(prim, lambda ctx, x: [mlir.ir_constant(np.full(3, 7, np.float32))], platform="cuda")
+    with pytest.raises(NotImplementedError, match="there is one for cuda"):
+        jax.jit(lambda x: prim.bind(x))(X)
+    mlir.register_lowering(prim, mlir.lower_fun(lambda x: x * x + X, multiple_results=False))
+    ours, theirs = jax.jit(lambda x: (jnp.sin(x), prim.bind(x)))(X)
+    assert theirs.tolist() == [0, 2, 6]
+    np.testing.assert_allclose(ours, np.sin(X), rtol=1e-6)
+    bare = Primitive("without rules")
+    with pytest.raises(NotImplementedError, match="Abstract evaluation for 'without rules' not implemented"):
+        jax.jit(bare.bind)(X)
+
+
+def test_linear_vectorized_and_fancy_rules():
+    double = Primitive("double")
+    double.def_impl(lambda x: jnp.asarray(x) * 2)
+    double.def_abstract_eval(lambda x: x)
+    ad.deflinear(double, lambda ct: [double.bind(ct)])
+    batching.defvectorized(double)
+    mlir.register_lowering(double, mlir.lower_fun(lambda x: x * 2, multiple_results=False))
+    assert jax.grad(lambda x: double.bind(x) ** 2)(3.0) == 24
+    assert jax.vmap(jax.grad(lambda x: double.bind(x) ** 2))(X).tolist() == [0, 8, 16]
+    assert jax.linear_transpose(double.bind, 1.0)(1.0) == (2.0,)
+    asked = []
+
+    def everywhere(axis, args, dims):
+        asked.append((axis.size, axis.name, dims))
+        return double.bind(*args), dims[0]
+
+    batching.fancy_primitive_batchers[double] = everywhere
+    jax.vmap(lambda x: double.bind(x) + double.bind(1.0), axis_name="i")(X)
+    assert asked == [(3, "i", (0,)), (3, "i", (None,))]
+
+
+@pytest.mark.parametrize("table, rule, use, message", [
+    (batching.primitive_batchers, lambda args, dims: (args[0], 5), lambda f: jax.vmap(f)(X), "shape .3,. is 5"),
+    (batching.primitive_batchers, lambda args, dims: args[0], lambda f: jax.vmap(f)(X), "shall return a pair"),
+    (ad.primitive_jvps, lambda primals, tangents: (primals[0], X), lambda f: jax.grad(f)(1.0), r"float32\[3\]|f32\[3\]"),
+    (ad.primitive_jvps, lambda primals, tangents: primals[0], lambda f: jax.jvp(f, (1.0,), (1.0,)), "pair of primal and"),
+    (ad.primitive_transposes, lambda ct, x: (ct, ct), lambda f: jax.linear_transpose(f, 1.0)(1.0), "each of 1 operands"),
+])
+def test_a_rule_that_is_wrong_is_named(table, rule, use, message):
+    prim = Primitive("wrong")
+    prim.def_impl(lambda x: x)
+    prim.def_abstract_eval(lambda x: x)
+    table[prim] = rule
+    with pytest.raises(RuleError, match=rf"rule of 'wrong', <lambda> at .*test_foreign_primitives.py:\d+.*({message})"):
+        use(prim.bind)
+
+
+def test_a_lowering_of_the_wrong_type_is_named():
+    prim = Primitive("wrong lowering")
+    prim.def_abstract_eval(lambda x: x)
+    for rule, message in (
+        (lambda ctx, x: [mlir.ir_constant(np.int32(1))], r"tensor<i32> as result 0, which is of type tensor<3xf32>"),
+        (lambda ctx, x: [x, x], "returned 2 values for 1 results"),
+        (lambda ctx, x: ["text"], "'text' of type <class 'str'> as result 0, which is no MLIR value"),
+    ):
+        mlir.register_lowering(prim, rule)
+        with pytest.raises(RuleError, match=f"the lowering rule of 'wrong lowering', <lambda> at .*{message}"):
+            jax.jit(lambda x: prim.bind(x))(X)
+
+
+def test_tables_take_primitives_alone():
+    with pytest.raises(TypeError, match=r"registered for 'sin' of type <class 'str'>, which is no primitive"):
+        ad.primitive_jvps["sin"] = lambda primals, tangents: None
+    with pytest.raises(TypeError, match="register_lowering takes a primitive and a function"):
+        mlir.register_lowering("sin", lambda ctx: None)
+    with pytest.raises(KeyError):
+        batching.primitive_batchers[Primitive("unbatched")]

@@ -1,0 +1,121 @@
+"""linear_util, api_util, partial evaluation: what libraries write their own transformations with."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import api_util
+from jaxlite.extend import core, linear_util
+from jaxlite.interpreters import partial_eval
+
+
+def wrapped(fun, *args):
+    return linear_util.wrap_init(fun, debug_info=api_util.debug_info("test", fun, args, {}))
+
+
+def test_layers_and_what_they_leave_behind():
+    @linear_util.transformation_with_aux
+    def counted(extra, *args):
+        out = yield args, {}
+        yield out + extra, len(args)
+
+    @linear_util.transformation_with_aux2
+    def named(f, store, name, *args):
+        store.store(name)
+        return f(*args)
+
+    f, count = counted(wrapped(lambda x, y: x * y), 10)
+    f, name = named(f, "n")
+    with pytest.raises(linear_util.StoreException, match="Store empty"):
+        count()
+    assert (f.call_wrapped(3, 4), count(), name()) == (22, 2, "n")
+    assert linear_util.merge_linear_aux(count, lambda: linear_util.Store().val) == (True, 2)
+
+    calls = []
+    run = linear_util.cache(lambda fun, *args: calls.append(args) or fun.call_wrapped(*args))
+    base = wrapped(lambda x: {"a": x})
+    for _ in range(2):
+        flat, out_tree = api_util.flatten_fun_nokwargs(base, jax.tree.structure((0,)))
+        assert run(flat, 5) == [5] and out_tree() == jax.tree.structure({"a": 0})
+    assert len(calls) == 1
+
+
+def test_flat_functions_and_flags():
+    leaves, tree = jax.tree.flatten(((1, {"a": 2}), {"k": 3}))
+    flat, out_tree = api_util.flatten_fun(wrapped(lambda x, d, k: {"sum": x + d["a"], "k": k}), tree)
+    assert flat.call_wrapped(*leaves) == [3, 3] and out_tree() == jax.tree.structure({"sum": 0, "k": 0})
+    assert api_util.donation_vector((0,), ("k",), jax.tree.structure(((1, (2, 3)), {"k": 4, "z": 5}))) \
+        == (True, False, False, True, False)
+    assert api_util.rebase_donate_argnums((0, 3), (1, 2)) == (0, 1)
+    some, args = api_util.argnums_partial(wrapped(lambda x, y, z: (x, y, z)), (0, 2), (1, 2, 3))
+    assert some.call_wrapped(7, 8) == (7, 2, 8) and args == (1, 3)
+    with pytest.raises(ValueError, match=r"argument 1 is \[\] of type"):
+        api_util.argnums_partial(wrapped(max), 0, (1, []))
+    with pytest.raises(ValueError, match="different lengths"):
+        api_util.safe_map(max, [1], [1, 2])
+
+
+def test_partial_evaluation_computes_what_is_known():
+    seen = []
+
+    def fun(known, unknown):
+        seen.append(float(known * 2))  # a number, though the function is traced
+        both = jax.jit(lambda a, b: (jnp.sin(a), a + b))(known, unknown)
+        return [*both, unknown * 2]
+
+    aval = jax.typeof(np.float32(0))
+    values = [partial_eval.PartialVal.known(np.float32(3)), partial_eval.PartialVal.unknown(aval)]
+    jaxpr, outs, consts = partial_eval.trace_to_jaxpr_nounits(wrapped(fun, 0, 0), values)
+    assert seen == [6.0] and [out.is_known() for out in outs] == [True, False, False]
+    np.testing.assert_allclose(outs[0].get_known(), np.sin(3), rtol=1e-6)
+    assert core.check_jaxpr(jaxpr) is None and len(jaxpr.invars) == 1
+    assert [float(out) for out in jax.core.eval_jaxpr(jaxpr, consts, np.float32(1))] == [4, 2]
+    whole, _, _ = partial_eval.trace_to_jaxpr_nounits(wrapped(fun, 0, 0), values, instantiate=True)
+    assert len(whole.outvars) == 3
+    fewer, used = partial_eval.dce_jaxpr(jax.make_jaxpr(lambda a, b: (a + 1, b * 2))(1.0, 2.0).jaxpr, [False, True])
+    assert used == [False, True] and len(fewer.eqns) == 1
+
+
+def test_the_state_of_tracing():
+    outside = core.get_opaque_trace_state()
+    assert outside == core.get_opaque_trace_state()
+
+    @jax.jit
+    def f(x):
+        inside = core.get_opaque_trace_state()
+        assert inside == core.get_opaque_trace_state() and inside != outside
+        assert core.unsafe_am_i_under_a_jit_DO_NOT_USE()
+        with core.take_current_trace() as trace:
+            assert float(jnp.float32(1) + 1) == 2  # run at once
+            with core.set_current_trace(trace):
+                return jax.vmap(lambda y: y + 1 if core.unsafe_get_axis_names_DO_NOT_USE() == ["i"] else None, axis_name="i")(x)
+
+    assert f(np.zeros(2, np.float32)).tolist() == [1, 1]
+    aval = jax.core.ShapedArray((2, 3), np.dtype("float32"))
+    assert core.mapped_aval(3, 1, aval).shape == (2,) and core.unmapped_aval(4, 0, aval).shape == (4, 2, 3)
+    assert core.valid_jaxtype(1) and not core.valid_jaxtype("x")
+    with pytest.raises(jax.errors.ConcretizationTypeError):
+        jax.jit(lambda x: core.concrete_or_error(int, x, "for a test"))(1)
+
+
+def test_monitoring():
+    heard = []
+    listeners = [lambda *args, **kwargs: heard.append((args, kwargs)) for _ in range(4)]
+    monitoring = jax.monitoring
+    for register, listener in zip((monitoring.register_event_listener, monitoring.register_event_duration_secs_listener,
+                                   monitoring.register_scalar_listener, monitoring.register_event_time_span_listener),
+                                  listeners, strict=True):
+        register(listener)
+    monitoring.record_event("/a", n=1)
+    monitoring.record_event_duration_secs("/b", 2.0)
+    monitoring.record_scalar("/c", 3)
+    monitoring.record_event_time_span("/d", 1.0, 2.0)
+    assert heard == [(("/a",), {"n": 1}), (("/b", 2.0), {}), (("/c", 3), {}), (("/d", 1.0, 2.0), {})]
+    monitoring.unregister_event_listener(listeners[0])
+    monitoring.clear_event_listeners()
+    monitoring.record_event("/a")
+    monitoring.record_scalar("/c", 3)
+    assert len(heard) == 4

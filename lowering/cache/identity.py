@@ -19,11 +19,13 @@ import numpy as np
 # Version 2 writes each value by its type and content alone; later ones also by who else refers to it.
 _MARSHAL = 2
 _PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
-# What lowering reads of the primitives that carry rules for derivatives beside.
+# What lowering reads of the primitives that carry rules for derivatives beside, or names.
 _READ = {
     "custom_jvp_call": ("call_jaxpr",),
     "custom_vjp_call": ("call_jaxpr",),
     "checkpoint": ("jaxpr", "prevent_cse", "differentiated"),
+    "sow": ("count",),
+    "nest": ("jaxpr",),
 }
 _NAMED = ("Implementation", "KeyDType")
 

@@ -159,6 +159,14 @@ def test_char_gpt_refuses_a_text_that_is_too_short(example):
         example("char_gpt").train("too short " * 5)
 
 
+def test_unzip_network_tells_the_spirals_apart(example, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["unzip_network", "--steps", "150"])
+    example("unzip_network").main()
+    printed = capsys.readouterr().out
+    assert "layer 0: bias (32,), weights (2, 32)" in printed
+    assert float(re.search(r"accuracy on new points:" + NUMBER, printed)[1]) > 90
+
+
 def test_the_demos_programs_agree_with_numpy(example):
     demo = example("demo")
     rng = np.random.default_rng(0)

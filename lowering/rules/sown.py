@@ -1,0 +1,17 @@
+"""StableHLO rules of values and calls with names: the names are for those who read jaxprs, and lower to nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowering.rules import lowers
+
+
+@lowers("sow")
+def _sow(ctx: Any, *operands: Any, count: int, **params: Any) -> list[Any]:
+    return list(operands[:count])
+
+
+@lowers("nest")
+def _nest(ctx: Any, *operands: Any, jaxpr: Any, **params: Any) -> list[Any]:
+    return ctx.inline(jaxpr.jaxpr, operands)

@@ -154,11 +154,11 @@ def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | N
     start = time.perf_counter()
     options = compile_options(device, overrides, bool(lowered.barriers), lowered.is_unrolled)
     functions = lowered.host_functions  # of this process: nothing to keep on a disk
-    key = None if functions else keys.key_of(lowered.module, device, options, overrides or {})
+    key = None if functions or xla.is_compile_only(device) else keys.key_of(lowered.module, device, options, overrides or {})
     executable, cached, is_kept = None if key is None else entries.load(key.digest, device, options), "hit", True
     if executable is None:
         compiling = time.perf_counter()
-        executable = device.client.compile_and_load(lowered.module, xla.DeviceList((device,)), options, functions)
+        executable = xla.compile_module(lowered.module, xla.DeviceList((device,)), options, functions)
         if key is None:
             return executable, time.perf_counter() - start, "off"
         is_kept = entries.store(key.digest, executable, lowered.name, lowered.platform, time.perf_counter() - compiling)

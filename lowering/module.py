@@ -540,7 +540,9 @@ class RuleContext:
                 results: Any = self.inline(EXTENDED[name](self.avals_in, eqn.params).jaxpr, values)
                 results = results if eqn.primitive.multiple_results else results[0]
             else:
-                results = rule(self, *values, **eqn.params) if rule else _lower_decomposed(self, eqn, values)
+                results = rule(self, *values, **eqn.params) if rule else NotImplemented
+                if results is NotImplemented:  # there is no rule, or none for this platform
+                    results = _lower_decomposed(self, eqn, values)
             outvars = eqn.outvars
             if type(results) is list:
                 assert len(results) == len(outvars), f"the rule of {name} gave {len(results)} values"

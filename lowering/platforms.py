@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import os
+import functools
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lowering import xla
+from lowering import report, xla
+
+if TYPE_CHECKING:
+    from lowering import plugins
 
 _lock = threading.RLock()
 _clients: dict[str, Any] = {}
 _order: list[str] | None = None
 _settings: dict[str, Any] = {"platforms": None, "num_cpu_devices": None, "aval_class": None}
 _ALIASES = {"cuda": "gpu", "rocm": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu"}
+_WHEELS = {
+    "cuda": "pip install jaxlite[cuda13] (or [cuda12])", "gpu": "pip install jaxlite[cuda13] (or [cuda12], [rocm])",
+    "rocm": "pip install jaxlite[rocm]", "tpu": "pip install jaxlite[tpu]",
+}
 
 
 def configure(**settings: Any) -> None:
@@ -21,40 +28,34 @@ def configure(**settings: Any) -> None:
     _settings.update(settings)
 
 
-def _cuda_plugin() -> str | None:
-    import importlib.util  # here as it is not free, and a program that computes nothing does not get here
-
-    for version in ("13", "12"):
-        try:
-            spec = importlib.util.find_spec(f"jax_plugins.xla_cuda{version}")
-        except ModuleNotFoundError:
-            return None
-        if spec is not None and spec.origin:
-            library = os.path.join(os.path.dirname(spec.origin), "xla_cuda_plugin.so")
-            if os.path.exists(library):
-                return library
-    return None
-
-
 def platform_names() -> list[str]:
-    """The platforms in use, default first: those asked for by option, else an accelerator before the CPU."""
+    """The platforms in use, default first: those asked for by option, else accelerators before the CPU."""
     global _order
     if _order is None:
         asked = _settings["platforms"]() if _settings["platforms"] else None
         if asked:
-            _order = [name.strip() for name in asked.split(",") if name.strip()]
-            for name in _order:
-                if name not in _ALIASES:
-                    unknown, _order = _order, None
-                    raise RuntimeError(f"Unknown backend {name!r} in the platforms {unknown}; "
-                                       f"known are {sorted(_ALIASES)}")
+            names = [name.strip() for name in asked.split(",") if name.strip()]
+            known = {*_ALIASES, *installed()}
+            for name in names:
+                if name not in known:
+                    raise RuntimeError(f"Unknown backend {name!r} in the platforms {names}; known are {sorted(known)}")
+            _order = names
         else:
-            _order = (["cuda"] if _cuda_plugin() is not None else []) + ["cpu"]
+            _order = [*installed(), "cpu"]
     return _order
 
 
+@functools.cache
+def installed() -> dict[str, plugins.Plugin]:
+    """The plugins that are installed, by name."""
+    from lowering import plugins  # with what looks for files: only a program that asks for devices gets here
+
+    plugins.configure(**{name: _settings[name] for name in ("visible_devices", "nodes") if name in _settings})
+    return plugins.find()
+
+
 def client(platform: str | None = None) -> Any:
-    """The client of a platform (default: the first in use).
+    """The client of a platform (default: the first in use that starts).
 
     Raises: RuntimeError if there is no such platform here.
     """
@@ -62,32 +63,60 @@ def client(platform: str | None = None) -> Any:
     if found is not None:
         return found
     with _lock:
-        names = platform_names()
-        name = platform or names[0]
-        if name == "gpu":
-            name = next((each for each in names if _ALIASES[each] == "gpu"), name)
-        if name not in _clients:
-            if name not in names and name != "cpu":
-                raise RuntimeError(f"Unknown backend: '{platform}' requested, but no platforms that are "
-                                   f"instances of {platform} are present. Platforms present are: {','.join(names)}")
-            _clients[name] = _start(name, bool(platform), names)
-        _clients[platform or ""] = _clients[name]
-        return _clients[name]
+        if not platform:
+            found = _first_that_starts()
+        else:
+            names = platform_names()
+            name = next((each for each in names if _ALIASES.get(each, each) == platform), platform)
+            if name not in _clients:
+                if name not in names and name != "cpu":
+                    raise RuntimeError(f"Unknown backend: '{platform}' requested, but no platforms that are "
+                                       f"instances of {platform} are present. Platforms present are: {','.join(names)}")
+                _clients[name] = _start(name)
+            found = _clients[name]
+        _clients[platform or ""] = found
+        return found
 
 
-def _start(name: str, asked: bool, names: list[str]) -> Any:
+def _first_that_starts() -> Any:
+    """The client that is used by default. A plugin that fails is left out with one line in the log, unless it was asked for."""
+    names = platform_names()
+    asked = bool(_settings["platforms"] and _settings["platforms"]())
+    while names:
+        name = names[0]
+        try:
+            _clients[name] = _clients.get(name) or _start(name)
+            return _clients[name]
+        except Exception as error:
+            if asked or name == "cpu":
+                raise RuntimeError(f"Unable to initialize backend '{name}': {error} (set JAX_PLATFORMS='' to automatically "
+                                   "choose an available backend)") from error
+            report.complain(f"platform {name}", f"the platform {name} does not start and is left out: {error}")
+            names.pop(0)
+    raise RuntimeError("no platform is left to run on")
+
+
+def _start(name: str) -> Any:
     if name == "cpu":
         count = _settings["num_cpu_devices"]() if _settings["num_cpu_devices"] else -1
         started = xla.make_cpu_client(count if count and count > 0 else None)
-    elif _ALIASES.get(name) == "gpu":
-        library = _cuda_plugin()
-        if library is None:
-            raise RuntimeError(f"Backend {name!r} needs the package jax-cuda13-pjrt (or -cuda12-), which is not installed")
-        started = xla.load_plugin("cuda", library)
     else:
-        raise RuntimeError(f"Backend {name!r} is not available on this machine")
+        plugin = plugin_of(name)
+        if plugin is None:
+            raise RuntimeError(f"Backend {name!r} needs a plugin that is not installed: {_WHEELS.get(name, 'see its vendor')}")
+        started = plugin.start()
     xla.prime(_settings["aval_class"], started.local_devices()[0])
     return started
+
+
+def plugin_of(name: str) -> plugins.Plugin | None:
+    """The installed plugin of a platform: 'gpu' is the first of 'cuda' and 'rocm'."""
+    return next((plugin for plugin in installed().values() if name in (plugin.name, _ALIASES.get(plugin.name))), None)
+
+
+def gpu_prefix() -> str:
+    """How the names of the custom calls of the GPU's libraries begin: CUDA's, or AMD's where its plugin alone is installed."""
+    return "hip" if "rocm" in installed() and "cuda" not in installed() else "cu"
 
 
 def devices(platform: str | None = None) -> list[Any]:

@@ -423,13 +423,88 @@ def register_lapack() -> None:
     lapack._lapack.initialize()
 
 
+# --- accelerators ------------------------------------------------------------------------------------
+
+
 def load_plugin(name: str, library: str) -> Any:
-    """Load a PJRT plugin's library and return a client for it."""
+    """Load a PJRT plugin's library; its custom calls can be registered before it is initialized."""
+    from jaxlib import _profiler, xla_client
+
+    api = xla_client.load_pjrt_plugin_dynamically(name, library)
+    _profiler.register_plugin_profiler(api)
+    return api
+
+
+def initialize_plugin(name: str) -> None:
+    """Initialize a plugin that was loaded."""
     from jaxlib import xla_client
 
-    xla_client.load_pjrt_plugin_dynamically(name, library)
-    xla_client.initialize_pjrt_plugin(name)
-    return xla_client.make_c_api_client(name, {})
+    if not xla_client.pjrt_plugin_initialized(name):
+        xla_client.initialize_pjrt_plugin(name)
+
+
+def plugin_client(name: str, options: dict[str, Any]) -> Any:
+    """A client of an initialized plugin, for the devices of this machine."""
+    from jaxlib import xla_client
+
+    return xla_client.make_c_api_client(name, options)
+
+
+def gpu_client_options() -> dict[str, Any]:
+    """What the environment says of a GPU's allocator and memory (`XLA_PYTHON_CLIENT_*`)."""
+    from jaxlib import xla_client
+
+    return xla_client.generate_pjrt_gpu_plugin_options()
+
+
+def register_gpu_calls(package: str, name: str, api: Any) -> None:
+    """Make known what a GPU's own package has beside XLA: factorizations, threefry, callbacks of the host.
+
+    Args: `package` ('jax_cuda12_plugin'), without which there are none of them; the plugin's `name` and interface.
+    """
+    platform = {"cuda": "CUDA", "rocm": "ROCM"}[name]
+    try:
+        extension = importlib.import_module(f"{package}.{name}_plugin_extension")
+    except ImportError:
+        return
+    from jaxlib import gpu_linalg, gpu_prng, gpu_rnn, gpu_solver, gpu_sparse, gpu_triton, xla_client
+
+    xla_client.register_custom_call_handler(platform, functools.partial(extension.register_custom_call_target, api))
+    xla_client.register_custom_type_handler(platform, functools.partial(extension.register_custom_type, api))
+    for type_name, type_id in getattr(extension, "ffi_types", dict)().items():
+        xla_client.register_custom_type(type_name, type_id, platform=platform)
+    targets = [(target, capsule, 1) for target, capsule in extension.ffi_handlers().items()]
+    for kernels in (gpu_solver, gpu_linalg, gpu_prng, gpu_sparse, gpu_rnn, gpu_triton):
+        registrations = getattr(kernels, "registrations", None)
+        targets += registrations().get(platform, []) if registrations is not None else []
+    for target, capsule, api_version in targets:
+        xla_client.register_custom_call_target(target, capsule, platform=platform, api_version=api_version)
+
+
+def is_compile_only(device: Any) -> bool:
+    """Whether a device is only described (`topology_of`), so that programs can be compiled for it and not run."""
+    return type(device.client).__name__ == "CompileOnlyPyClient"
+
+
+def compile_module(module: Any, devices: Any, options: Any, host_functions: Sequence[Callable]) -> Any:
+    """XLA's executable of a module: loaded, unless its devices are only described.
+
+    Args: `devices` a `DeviceList`; `host_functions` what the module's callbacks name by their index.
+    """
+    first = devices[0]
+    if is_compile_only(first):
+        return first.client.compile(module, devices, options)
+    return first.client.compile_and_load(module, devices, options, host_functions)
+
+
+def topology_of(api: Any, name: str, description: str, options: dict[str, Any]) -> Any:
+    """The devices of a machine that is not here, as a plugin describes them.
+
+    Args: `api` from `load_plugin`, or None to ask for what the plugin `name` calls by the `description`.
+    """
+    if api is None:
+        return _jax.get_default_c_api_topology(name, description, options)
+    return _jax.get_c_api_topology(api, description, options)
 
 
 def __getattr__(name: str) -> Any:

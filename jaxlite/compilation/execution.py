@@ -47,6 +47,10 @@ class Executable:
         self.kept, self.donated = lowered.kept, lowered.donated
         self._has_effects, self._ordered = bool(lowered.host_functions), lowered.ordered
         self._sharding = arrays.single_device_sharding(device)
+        self._wrapped: list[tuple[int, Any]] = []
+        if xla.is_compile_only(device):  # to be looked at, not to be run
+            self.const_args, self._handlers, self._kept_arguments = [], None, []
+            return
         self._handlers = [xla.result_handler(_buffer_aval(aval), self._sharding, committed) for aval in self.out_avals]
         self._wrapped = [(index, aval.dtype) for index, aval in enumerate(self.out_avals)
                          if isinstance(aval.dtype, dtypes.ExtendedDType)]
@@ -59,6 +63,9 @@ class Executable:
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         """Run on flat arguments: arrays or anything that `aval_of` knows. Gives flat results."""
         device, avals = self.device, self.in_avals
+        if self._handlers is None:
+            raise RuntimeError(f"the program was compiled for {device.device_kind}, which is not on this machine: it can be "
+                               "looked at (memory_analysis, as_text), not run")
         inputs = list(self.const_args)
         for index in self._kept_arguments:
             arg = args[index]
@@ -107,7 +114,7 @@ def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Seque
 def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str, Any] | None, donated: Sequence[bool],
                   keep_unused: bool) -> shortcuts.Shortcut | None:
     """The shortcut of a program past lowering, if it may have one and nobody wants to see the module."""
-    if config.dump_ir_to.value is not None or any(isinstance(const, Tracer) for const in closed.consts):
+    if config.dump_ir_to.value is not None or xla.is_compile_only(device) or any(isinstance(const, Tracer) for const in closed.consts):
         return None
     # Decompositions may ask for options when they are lowered: the trace context has them.
     return shortcuts.shortcut(closed.jaxpr, name, device, options, tuple(donated), keep_unused, fusion_barriers(options),

@@ -778,3 +778,54 @@ def _qdwh(x: Any, is_hermitian: bool, limit: int, eps: float) -> tuple[Any, Any,
 def _identity(size: int, dtype: Any) -> Any:
     row, column = (shaping.broadcasted_iota(_i32, (size, size), axis) for axis in (0, 1))
     return shaping.convert(elementwise.eq(row, column), dtype)
+
+
+# --- singular values where a platform has eigenvalues alone ------------------------------------------
+
+
+@decomposes(svd_p)
+def _svd_by_eigh(x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any, algorithm: Any) -> list[Any]:
+    """The singular value decomposition on platforms whose libraries have QR and `eigh`.
+
+    With A = Q R, the eigenvalues of [[0, R], [R^H, 0]] are the singular values and their negatives, and the halves of its
+    eigenvectors are the singular vectors, up to a factor (G. Golub and W. Kahan, 1965). A QR decomposition of each half makes
+    them orthonormal where singular values are zero or equal.
+    """
+    *batch, rows, columns = aval_of(x).shape
+    if rows < columns:
+        out = _svd_by_eigh(_adjoint(x), full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=None,
+                           algorithm=algorithm)
+        return [out[0], _adjoint(out[2]), _adjoint(out[1])] if compute_uv else out
+    dtype, axis = aval_of(x).dtype, len(batch)
+    q, r = qr(x, full_matrices=full_matrices)
+    r = slicing.slice_in_dim(r, 0, columns, axis=axis)
+    none = shaping.full(aval_of(r).shape, 0, dtype)
+    both = shaping.concatenate([shaping.concatenate([none, r], axis + 1),
+                                shaping.concatenate([_adjoint(r), none], axis + 1)], axis)
+    vectors, values = eigh(both, symmetrize_input=False)
+    values = shaping.rev(slicing.slice_in_dim(values, columns, 2 * columns, axis=axis), (axis,))
+    values = elementwise.max(values, shaping.full_like(values, 0))
+    if not compute_uv:
+        return [values]
+    vectors = shaping.rev(slicing.slice_in_dim(vectors, columns, 2 * columns, axis=axis + 1), (axis + 1,))
+
+    def orthonormal(half: Any) -> Any:
+        basis, scales = qr(half, full_matrices=False)
+        spread = shaping.broadcast_in_dim(_identity(columns, dtype), aval_of(scales).shape, (axis, axis + 1))
+        diagonal = reductions.reduce_sum(elementwise.mul(scales, spread), (axis,))
+        size = elementwise.abs(diagonal)
+        phase = elementwise.select(elementwise.eq(size, shaping.full_like(size, 0)), shaping.full_like(diagonal, 1),
+                                   elementwise.sign(diagonal))
+        return elementwise.mul(basis, shaping.broadcast_in_dim(phase, aval_of(basis).shape, (*range(axis), axis + 1)))
+
+    left = orthonormal(slicing.slice_in_dim(vectors, 0, columns, axis=axis))
+    right = orthonormal(slicing.slice_in_dim(vectors, columns, 2 * columns, axis=axis))
+    batched = (tuple(range(axis)), tuple(range(axis)))
+
+    def product(a: Any, b: Any) -> Any:
+        return dot_general(a, b, (((axis + 1,), (axis,)), batched), precision=Precision.HIGHEST)
+
+    u = product(slicing.slice_in_dim(q, 0, columns, axis=axis + 1), left)
+    if full_matrices and rows > columns:
+        u = shaping.concatenate([u, slicing.slice_in_dim(q, columns, rows, axis=axis + 1)], axis + 1)
+    return [values, u, _adjoint(right)]

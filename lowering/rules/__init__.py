@@ -2,7 +2,8 @@
 
 A primitive that is one operation on elements is named so with `lowers_to`. Any other has a rule: a function
 `rule(ctx, *operands, **params)` that emits operations through `ctx` (a `lowering.module.RuleContext`) and returns one
-value, or a list of values if the primitive has several results. The files of this folder carry the names of the files
+value, a list of values if the primitive has several results, or NotImplemented if the platform has only a decomposition. The
+files of this folder carry the names of the files
 in `jaxlite/lax` that define the primitives. They load when a program has a primitive that is not known yet.
 
 A primitive that is easiest said in terms of others has no rule here but a decomposition, registered from

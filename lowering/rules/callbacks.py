@@ -12,8 +12,8 @@ from lowering.rules import HOST_FUNCTIONS, lowers
 @lowers("pure_callback", "io_callback", "debug_callback", "debug_print")
 def _callback(ctx: Any, *operands: Any, **params: Any) -> list[Any]:
     name = ctx.eqn.primitive.name
-    if ctx.platform != "cpu":
-        raise LoweringError(f"{name} runs on the CPU alone; this program is for the platform {ctx.platform!r}")
+    if ctx.platform not in ("cpu", "gpu"):
+        raise LoweringError(f"{name} runs on CPU and GPU; this program is for the platform {ctx.platform!r}")
     if ctx.in_computation:  # XLA would end the process
         raise LoweringError(f"{name} cannot run inside the function of a reduction, a scatter or the like: call it on what "
                             "goes in or comes out, or use lax.scan")
@@ -26,7 +26,7 @@ def _callback(ctx: Any, *operands: Any, **params: Any) -> list[Any]:
         operands, types = (ctx.token, *operands), [ctx.builder.token_type, *types]
         layouts_in, layouts_out = [_no_axes, *layouts_in], [_no_axes, *layouts_out]
     results = list(ctx.op("stablehlo.custom_call", operands, types, {
-        "call_target_name": ctx.string("xla_ffi_python_cpu_callback"), "api_version": ctx.i32(4),
+        "call_target_name": ctx.string(f"xla_ffi_python_{ctx.platform}_callback"), "api_version": ctx.i32(4),
         "has_side_effect": ctx.flag(bool(ctx.eqn.effects)),
         "backend_config": ctx.attribute(f"{{index = {len(functions) - 1} : ui64}}"),
         "operand_layouts": ctx.attribute(f"[{', '.join(layouts_in)}]"),

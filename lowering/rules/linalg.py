@@ -1,6 +1,6 @@
-"""StableHLO rules of the factorizations: calls of LAPACK on the CPU, XLA's own operations elsewhere.
+"""StableHLO rules of the factorizations: calls of LAPACK on the CPU, of cuSOLVER and its kin on a GPU, of XLA's own on a TPU.
 
-LAPACK works on column-major matrices, in place: operands and results that are matrices get such layouts, and
+LAPACK and cuSOLVER work on column-major matrices, in place: operands and results that are matrices get such layouts, and
 XLA copies where it must. A matrix that a routine could not handle (`info` says so) becomes NaN. What LAPACK
 would be given no elements of is made without it.
 """
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowering import xla
+from lowering import platforms, xla
 from lowering.module import LoweringError
 from lowering.rules import lowers
 
@@ -49,12 +49,28 @@ def _call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], results
     primitive = ctx.eqn.primitive.name
     dtype = operands[0][1].dtype
     if ctx.platform != "cpu":
-        raise LoweringError(f"{primitive} is implemented on the CPU alone (through LAPACK), not on {ctx.platform}. "
-                            "Compute it under jax.default_device(jax.devices('cpu')[0]).")
+        raise LoweringError(f"{primitive} is not implemented on {ctx.platform}. Compute it under "
+                            "jax.default_device(jax.devices('cpu')[0]).")
     if dtype.name not in _PREFIX:
         raise LoweringError(f"{primitive} has no implementation for {dtype.name}: LAPACK has "
                             f"{', '.join(_PREFIX)}. Convert the operand first.")
     xla.register_lapack()
+    target = routine.replace("?", f"lapack_{_PREFIX[dtype.name]}") + "_ffi"
+    return _custom_call(ctx, target, operands, results, aliases, attributes)
+
+
+def _gpu_call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], results: Sequence[_Type],
+              aliases: dict[int, int], **attributes: Any) -> list[Any]:
+    """One routine of a GPU's libraries, named without the letters of its vendor: 'solver_getrf' is cuSOLVER's or hipSOLVER's."""
+    dtype = operands[0][1].dtype
+    if dtype.name not in _PREFIX:
+        raise LoweringError(f"{ctx.eqn.primitive.name} has no implementation for {dtype.name}: a GPU's libraries have "
+                            f"{', '.join(_PREFIX)}. Convert the operand first.")
+    return _custom_call(ctx, platforms.gpu_prefix() + routine, operands, results, aliases, attributes)
+
+
+def _custom_call(ctx: Any, target: str, operands: Sequence[tuple[Any, _Type]], results: Sequence[_Type],
+                 aliases: dict[int, int], attributes: dict[str, Any]) -> list[Any]:
     ir = ctx.ir
     context = ctx.builder.context
     byte = ir.IntegerType.get_unsigned(8, context=context)
@@ -62,6 +78,10 @@ def _call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], results
     def encode(value: Any) -> Any:
         if isinstance(value, bool):
             return ctx.flag(value)
+        if isinstance(value, np.uint8):
+            return ir.IntegerAttr.get(byte, int(value))
+        if isinstance(value, str) and len(value) > 1:
+            return ctx.string(value)
         return ir.IntegerAttr.get(byte, ord(value)) if isinstance(value, str) else ctx.i32(value)
 
     def layouts(types: Sequence[_Type]) -> Any:
@@ -72,7 +92,6 @@ def _call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], results
         return (f"#stablehlo.output_operand_alias<output_tuple_indices = {position}, operand_index = {operand}, "
                 "operand_tuple_indices = []>")
 
-    target = routine.replace("?", f"lapack_{_PREFIX[dtype.name]}") + "_ffi"
     operation = ctx.op(
         "stablehlo.custom_call", [value for value, _ in operands],
         [ctx.tensor_type(each.shape, each.dtype) for each in results],
@@ -81,6 +100,14 @@ def _call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], results
          "operand_layouts": layouts([each for _, each in operands]), "result_layouts": layouts(results),
          "output_operand_aliases": ctx.attribute(f"[{', '.join(alias(*pair) for pair in aliases.items())}]")})
     return list(operation.results)
+
+
+def _tpu_call(ctx: Any, target: str, operands: Sequence[Any], results: Sequence[Any], config: str = "",
+              api_version: int = 1) -> list[Any]:
+    """One of the factorizations that XLA has for TPUs. Args: avals of the `results`, options as text."""
+    return list(ctx.op("stablehlo.custom_call", operands, [ctx.type_of(aval) for aval in results], {
+        "call_target_name": ctx.string(target), "api_version": ctx.i32(api_version),
+        "backend_config": ctx.string(config)}).results)
 
 
 def _layout(each: _Type) -> str:
@@ -165,10 +192,14 @@ def _cholesky(ctx: Any, x: Any) -> Any:
     aval = ctx.aval_out
     if _is_empty(aval):
         return _zeros(ctx, aval)
-    if ctx.platform != "cpu":
+    if ctx.platform == "tpu":
         return ctx.emit1("stablehlo.cholesky", x, lower=ctx.flag(True))
     matrix = _matrix(aval)
-    factor, info = _call(ctx, "?potrf", [(x, matrix)], [matrix, _Type(aval.shape[:-2], _i32)], {0: 0}, uplo="L")
+    types = [matrix, _Type(aval.shape[:-2], _i32)]
+    if ctx.platform == "gpu":
+        factor, info = _gpu_call(ctx, "solver_potrf_ffi", [(x, matrix)], types, {0: 0}, lower=True)
+    else:
+        factor, info = _call(ctx, "?potrf", [(x, matrix)], types, {0: 0}, uplo="L")
     return _nan_unless(ctx, _succeeded(ctx, info), factor, matrix)
 
 
@@ -202,9 +233,12 @@ def _lu(ctx: Any, x: Any) -> list[Any]:
     if _is_empty(aval):
         return [_zeros(ctx, aval), _zeros(ctx, pivots_aval),
                 _permutation(ctx, None, pivots_aval.shape, permutation_aval.shape)]
+    if ctx.platform == "tpu":
+        return _tpu_call(ctx, "LuDecomposition", [x], ctx.avals_out, api_version=2)
     matrix = _matrix(aval)
-    factors, pivots, info = _call(ctx, "?getrf", [(x, matrix)],
-                                  [matrix, _Type(pivots_aval.shape, _i32), _Type(batch, _i32)], {0: 0})
+    getrf = (_gpu_call, "solver_getrf_ffi") if ctx.platform == "gpu" else (_call, "?getrf")
+    factors, pivots, info = getrf[0](ctx, getrf[1], [(x, matrix)],
+                                     [matrix, _Type(pivots_aval.shape, _i32), _Type(batch, _i32)], {0: 0})
     # LAPACK counts rows from one. A positive `info` tells of an exact zero on the diagonal: the factors are good.
     one = ctx.constant(1, _i32, pivots_aval.shape)
     pivots = ctx.value("stablehlo.subtract", [pivots, one], pivots_aval.shape, _i32)
@@ -274,11 +308,13 @@ def _qr(ctx: Any, x: Any, *, pivoting: bool, full_matrices: bool, use_magma: boo
     order = []
     if pivoting:
         free = _Type((*batch, columns), _i32)
-        factored, order_found, taus = _call(ctx, "?geqp3", [(x, matrix), (ctx.constant(0, _i32, free.shape), free)],
-                                            [matrix, free, scales], {0: 0, 1: 1})
+        call, options = (_gpu_call, {"magma": "auto"}) if ctx.platform == "gpu" else (_call, {})
+        factored, order_found, taus = call(
+            ctx, "hybrid_geqp3" if ctx.platform == "gpu" else "?geqp3", [(x, matrix), (ctx.constant(0, _i32, free.shape), free)],
+            [matrix, free, scales], {0: 0, 1: 1}, **options)
         order = [ctx.value("stablehlo.subtract", [order_found, ctx.constant(1, _i32, free.shape)], free.shape, _i32)]
     else:
-        factored, taus = _call(ctx, "?geqrf", [(x, matrix)], [matrix, scales], {0: 0})
+        factored, taus = _reflected(ctx, x, matrix, scales)
     q = _householder_product(ctx, _columns(ctx, factored, q_aval.shape, dtype), _matrix(q_aval), taus, scales)
     return [q, _upper(ctx, _corner(ctx, factored, r_aval.shape, dtype), r_aval.shape, dtype), *order]
 
@@ -288,8 +324,16 @@ def _geqrf(ctx: Any, x: Any) -> list[Any]:
     aval, taus = ctx.avals_out
     if _is_empty(aval):
         return [x, _zeros(ctx, taus)]
-    matrix = _matrix(aval)
-    return _call(ctx, "?geqrf", [(x, matrix)], [matrix, _Type(taus.shape, taus.dtype)], {0: 0})
+    return _reflected(ctx, x, _matrix(aval), _Type(taus.shape, taus.dtype))
+
+
+def _reflected(ctx: Any, x: Any, matrix: _Type, scales: _Type) -> list[Any]:
+    """A matrix as Householder reflections below the diagonal and R on and above it, and the scales of the reflections."""
+    if ctx.platform == "tpu":
+        return _tpu_call(ctx, "Qr", [x], [matrix, scales])
+    if ctx.platform == "gpu":
+        return _gpu_call(ctx, "solver_geqrf_ffi", [(x, matrix)], [matrix, scales], {0: 0})
+    return _call(ctx, "?geqrf", [(x, matrix)], [matrix, scales], {0: 0})
 
 
 @lowers("householder_product")
@@ -303,6 +347,10 @@ def _householder(ctx: Any, a: Any, taus: Any) -> Any:
 
 
 def _householder_product(ctx: Any, a: Any, matrix: _Type, taus: Any, scales: _Type) -> Any:
+    if ctx.platform == "tpu":
+        return _tpu_call(ctx, "ProductOfElementaryHouseholderReflectors", [a, taus], [matrix])[0]
+    if ctx.platform == "gpu":
+        return _gpu_call(ctx, "solver_orgqr_ffi", [(a, matrix), (taus, scales)], [matrix], {0: 0})[0]
     return _call(ctx, _orthogonal(matrix.dtype, "orgqr", "ungqr"), [(a, matrix), (taus, scales)], [matrix], {0: 0})[0]
 
 
@@ -312,6 +360,8 @@ def _ormqr(ctx: Any, a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) 
     if _is_empty(c_aval) or _is_empty(scales):
         return c
     operands = [(a, _matrix(a_aval)), (taus, _Type(scales.shape, scales.dtype)), (c, _matrix(c_aval))]
+    if ctx.platform == "gpu":
+        return _gpu_call(ctx, "solver_ormqr_ffi", operands, [_matrix(c_aval)], {0: 2}, left=left, transpose=transpose)[0]
     return _call(ctx, _orthogonal(c_aval.dtype, "ormqr", "unmqr"), operands, [_matrix(c_aval)], {0: 2}, left=left,
                  transpose=transpose)[0]
 
@@ -334,8 +384,12 @@ def _tridiagonal(ctx: Any, a: Any, *, lower: bool) -> list[Any]:
     if _is_empty(aval):
         return [_zeros(ctx, each) for each in ctx.avals_out]
     types = [_matrix(aval), *(_Type(each.shape, each.dtype) for each in vectors)]
-    *results, info = _call(ctx, _orthogonal(aval.dtype, "sytrd", "hetrd"), [(a, types[0])],
-                           [*types, _Type(aval.shape[:-2], _i32)], {0: 0}, uplo="L" if lower else "U")
+    results_types = [*types, _Type(aval.shape[:-2], _i32)]
+    if ctx.platform == "gpu":
+        *results, info = _gpu_call(ctx, "solver_sytrd_ffi", [(a, types[0])], results_types, {0: 0}, lower=lower)
+    else:
+        *results, info = _call(ctx, _orthogonal(aval.dtype, "sytrd", "hetrd"), [(a, types[0])], results_types, {0: 0},
+                               uplo="L" if lower else "U")
     ok = _succeeded(ctx, info)
     return [_nan_unless(ctx, ok, x, each) for x, each in zip(results, types, strict=True)]
 
@@ -349,8 +403,12 @@ def _tridiagonal_solve(ctx: Any, dl: Any, d: Any, du: Any, b: Any, *, perturb_si
     vector, matrix = _Type(diagonal.shape, right.dtype), _matrix(right)
     if perturb_singular:
         operands = [*((x, vector) for x in (dl, d, du)), (b, matrix)]
+        if ctx.platform == "gpu":
+            return _gpu_call(ctx, "_tridiagonal_solve_perturbed", operands, [matrix], {})[0]
         return _call(ctx, "tridiagonal_solve_perturbed", operands, [matrix], {})[0]
     types = [vector, vector, vector, matrix]
+    if ctx.platform == "gpu":
+        return _gpu_call(ctx, "sparse_gtsv2_ffi", list(zip((dl, d, du, b), types, strict=True)), [matrix], {0: 3})[0]
     *_, solution, info = _call(ctx, "?gtsv", list(zip((dl, d, du, b), types, strict=True)),
                                [*types, _Type(batch, _i32)], {0: 0, 1: 1, 2: 2, 3: 3})
     return _nan_unless(ctx, _succeeded(ctx, info), solution, matrix)
@@ -359,20 +417,35 @@ def _tridiagonal_solve(ctx: Any, dl: Any, d: Any, du: Any, b: Any, *, perturb_si
 # --- eigenvalues and singular values -----------------------------------------------------------------
 
 
+# By platform, the names of `EighImplementation` that it has; for a GPU with the code of cuSOLVER's algorithm.
+_EIGH_ALGORITHMS: dict[str, dict[str | None, Any]] = {
+    "cpu": {None: None, "QR": None}, "tpu": {None: None, "JACOBI": None},
+    "gpu": {None: np.uint8(0), "QR": np.uint8(1), "JACOBI": np.uint8(2)},
+}
+
+
 @lowers("eigh")
 def _eigh(ctx: Any, x: Any, *, lower: bool, sort_eigenvalues: bool, subset_by_index: Any, algorithm: Any) -> list[Any]:
     vectors_aval, values_aval = ctx.avals_out
     (aval,) = ctx.avals_in
     if subset_by_index not in (None, (0, aval.shape[-1])):
-        raise LoweringError("eigh: subset_by_index is not supported on the CPU; compute all and slice")
-    if getattr(algorithm, "name", "QR") != "QR":
-        raise LoweringError(f"eigh: the CPU has no {algorithm}; leave `implementation` out, or ask for QR")
+        raise LoweringError(f"eigh: subset_by_index is not supported on the {ctx.platform.upper()}; compute all and slice")
+    name = getattr(algorithm, "name", None)
+    if name not in _EIGH_ALGORITHMS[ctx.platform]:
+        known = ", ".join(each for each in _EIGH_ALGORITHMS[ctx.platform] if each)
+        raise LoweringError(f"eigh: the {ctx.platform.upper()} has no {algorithm}; leave `implementation` out, or ask for {known}")
     if _is_empty(aval):
         return [_zeros(ctx, vectors_aval), _zeros(ctx, values_aval)]
     matrix, values_type = _matrix(vectors_aval), _Type(values_aval.shape, values_aval.dtype)
-    vectors, values, info = _call(ctx, _orthogonal(aval.dtype, "syevd", "heevd"), [(x, matrix)],
-                                  [matrix, values_type, _Type(aval.shape[:-2], _i32)], {0: 0}, mode="V",
-                                  uplo="L" if lower else "U")
+    if ctx.platform == "tpu":
+        return _tpu_call(ctx, "Eigh", [x], ctx.avals_out, f"{int(lower)},{int(sort_eigenvalues)},100,1e-6")
+    types = [matrix, values_type, _Type(aval.shape[:-2], _i32)]
+    if ctx.platform == "gpu":
+        vectors, values, info = _gpu_call(ctx, "solver_syevd_ffi", [(x, matrix)], types, {0: 0}, lower=lower,
+                                          algorithm=_EIGH_ALGORITHMS["gpu"][name])
+    else:
+        vectors, values, info = _call(ctx, _orthogonal(aval.dtype, "syevd", "heevd"), [(x, matrix)], types, {0: 0}, mode="V",
+                                      uplo="L" if lower else "U")
     ok = _succeeded(ctx, info)
     return [_nan_unless(ctx, ok, vectors, matrix), _nan_unless(ctx, ok, values, values_type)]
 
@@ -388,10 +461,15 @@ def _eig(ctx: Any, x: Any, *, compute_left_eigenvectors: bool, compute_right_eig
     dtype = ctx.avals_out[0].dtype
     values_type, vectors_type = _Type(aval.shape[:-1], dtype), _Type(aval.shape, dtype, True)
     parts = [values_type] if aval.dtype.kind == "c" else [_Type(aval.shape[:-1], aval.dtype)] * 2
-    *found, left, right, info = _call(ctx, "?geev", [(x, _matrix(aval))],
-                                      [*parts, vectors_type, vectors_type, _Type(aval.shape[:-2], _i32)], {},
-                                      compute_left="V" if compute_left_eigenvectors else "N",
-                                      compute_right="V" if compute_right_eigenvectors else "N")
+    types = [*parts, vectors_type, vectors_type, _Type(aval.shape[:-2], _i32)]
+    if ctx.platform == "gpu":
+        *found, left, right, info = _gpu_call(
+            ctx, "hybrid_eig_comp" if aval.dtype.kind == "c" else "hybrid_eig_real", [(x, _matrix(aval))], types, {},
+            magma="auto", left=compute_left_eigenvectors, right=compute_right_eigenvectors)
+    else:
+        *found, left, right, info = _call(ctx, "?geev", [(x, _matrix(aval))], types, {},
+                                          compute_left="V" if compute_left_eigenvectors else "N",
+                                          compute_right="V" if compute_right_eigenvectors else "N")
     ok = _succeeded(ctx, info)
     values = found[0] if len(found) == 1 else _complex_of(ctx, found[0], found[1], values_type)
     results = [_nan_unless(ctx, ok, values, values_type)]
@@ -417,14 +495,17 @@ def _schur(ctx: Any, x: Any, *, compute_schur_vectors: bool, sort_eig_vals: bool
 
 @lowers("svd")
 def _svd(ctx: Any, x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any,
-         algorithm: Any) -> list[Any]:
+         algorithm: Any) -> Any:
     (aval,) = ctx.avals_in
+    if ctx.platform == "tpu" and not _is_empty(aval):
+        return NotImplemented
     name = getattr(algorithm, "name", "DEFAULT")
     if subset_by_index not in (None, (0, min(aval.shape[-2:]))):
-        raise LoweringError("svd: subset_by_index is not supported on the CPU; compute all and slice")
-    if name not in ("DEFAULT", "QR", "DIVIDE_AND_CONQUER"):
-        raise LoweringError(f"svd: the CPU has no {algorithm}; leave `algorithm` out, or ask for QR or "
-                            "DIVIDE_AND_CONQUER")
+        raise LoweringError("svd: subset_by_index is not supported; compute all and slice")
+    known = ("DEFAULT", "QR", "JACOBI" if ctx.platform == "gpu" else "DIVIDE_AND_CONQUER")
+    if name not in known:
+        raise LoweringError(f"svd: the {ctx.platform.upper()} has no {algorithm}; leave `algorithm` out, or ask for "
+                            f"{' or '.join(known[1:])}")
     values_aval, *vectors = ctx.avals_out
     *batch, rows, columns = aval.shape
     if _is_empty(aval):
@@ -434,12 +515,46 @@ def _svd(ctx: Any, x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_i
     right = (*batch, columns if full_matrices else inner, columns)
     matrix, values_type = _matrix(aval), _Type(values_aval.shape, values_aval.dtype)
     left_type, right_type = _Type(left, aval.dtype, True), _Type(right, aval.dtype, True)
-    _, values, u, vt, info = _call(
-        ctx, "?gesvd" if name == "QR" else "?gesdd", [(x, matrix)],
-        [matrix, values_type, left_type, right_type, _Type(tuple(batch), _i32)], {0: 0},
-        mode="N" if not compute_uv else "A" if full_matrices else "S")
+    if ctx.platform == "gpu":
+        values, u, vt, info = _gpu_svd(ctx, x, matrix, values_type, left_type, right_type, full_matrices, compute_uv, name)
+    else:
+        _, values, u, vt, info = _call(
+            ctx, "?gesvd" if name == "QR" else "?gesdd", [(x, matrix)],
+            [matrix, values_type, left_type, right_type, _Type(tuple(batch), _i32)], {0: 0},
+            mode="N" if not compute_uv else "A" if full_matrices else "S")
     ok = _succeeded(ctx, info)
     results = [_nan_unless(ctx, ok, values, values_type)]
     if compute_uv:
         results += [_nan_unless(ctx, ok, u, left_type), _nan_unless(ctx, ok, vt, right_type)]
     return results
+
+
+_JACOBI_LIMIT = 1024  # rows and columns up to which the Jacobi method is the faster one on a GPU
+
+
+def _gpu_svd(ctx: Any, x: Any, matrix: _Type, values: _Type, left: _Type, right: _Type, full_matrices: bool,
+             compute_uv: bool, algorithm: str) -> list[Any]:
+    """Singular values, left vectors, right vectors (transposed, conjugated) and status, by cuSOLVER."""
+    *batch, rows, columns = matrix.shape
+    status = _Type(tuple(batch), _i32)
+    options = {"full_matrices": full_matrices, "compute_uv": compute_uv}
+    if algorithm == "JACOBI" or algorithm == "DEFAULT" and max(rows, columns) <= _JACOBI_LIMIT:
+        wide = _Type((*batch, columns, right.shape[-2]), matrix.dtype, True)
+        _, found, u, v, info = _gpu_call(ctx, "solver_gesvdj_ffi", [(x, matrix)], [matrix, values, left, wide, status], {0: 0},
+                                         **options)
+        order = (*range(len(batch)), len(batch) + 1, len(batch))
+        vt = ctx.value("stablehlo.transpose", [v], right.shape, right.dtype, permutation=ctx.i64s(order))
+        if matrix.dtype.kind == "c":
+            part = _real_of(matrix.dtype)
+            real, imag = (ctx.value(f"stablehlo.{name}", [vt], right.shape, part) for name in ("real", "imag"))
+            vt = _complex_of(ctx, real, ctx.value("stablehlo.negate", [imag], right.shape, part), right)
+        return [found, u, vt, info]
+    if rows >= columns:
+        _, found, u, vt, info = _gpu_call(ctx, "solver_gesvd_ffi", [(x, matrix)], [matrix, values, left, right, status], {0: 0},
+                                          transposed=False, **options)
+        return [found, u, vt, info]
+    # The routine wants no fewer rows than columns. A matrix in row-major order is its transpose to it, and so are the results.
+    flat, left, right = (each._replace(is_matrix=False) for each in (matrix, left, right))
+    _, found, vt, u, info = _gpu_call(ctx, "solver_gesvd_ffi", [(x, flat)], [flat, values, right, left, status], {0: 0},
+                                      transposed=True, **options)
+    return [found, u, vt, info]

@@ -1,0 +1,176 @@
+"""Accelerator plugins: which are installed, how each is started, and what its client is given.
+
+A plugin is a library with PJRT's C interface. Those of NVIDIA and AMD come as wheels in the namespace package `jax_plugins`,
+that of Google as the package `libtpu`. A package of another vendor names a module under the entry point group `jax_plugins`;
+its function `initialize()` calls `register`. Nothing of a plugin is loaded before its platform is started.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lowering import xla
+
+# Loaded in this order, so that each finds what it needs in the process already.
+_NVIDIA_LIBRARIES = ("cudart nvJitLink nvrtc cublasLt cublas cufft cusparse cusolver cudnn nccl cupti nvshmem_host").split()
+_GROUP = b"[jax_plugins]"
+
+
+class Plugin:
+    """One way to a platform that is no CPU.
+
+    Attributes: `name` as PJRT has it ('cuda', 'rocm', 'tpu', or a vendor's); `library` the path; `calls` the package with the
+    custom calls of a GPU, or ''; `options` gives what the client is made with; `priority` decides between plugins.
+    """
+
+    __slots__ = ("name", "library", "calls", "options", "priority", "_loaded")
+
+    def __init__(self, name: str, library: str, calls: str = "", options: Callable[[], dict[str, Any]] = dict,
+                 priority: int = 400):
+        self.name, self.library, self.calls, self.options, self.priority = name, library, calls, options, priority
+        self._loaded: Any = None
+
+    def load(self) -> Any:
+        """PJRT's interface of the library, which is loaded and initialized once."""
+        if self._loaded is None:
+            if self.name == "cuda":
+                load_nvidia_libraries()
+            if self.name == "tpu" and not _has_tpu():
+                os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # else it waits for a cloud service that is not there
+            self._loaded = xla.load_plugin(self.name, self.library)
+            if self.calls:
+                xla.register_gpu_calls(self.calls, self.name, self._loaded)
+            xla.initialize_plugin(self.name)
+        return self._loaded
+
+    def start(self) -> Any:
+        """A client for the devices of this machine. Raises: RuntimeError if there are none, or if the library fails."""
+        self.load()
+        return xla.plugin_client(self.name, self.options())
+
+
+_registered: dict[str, Plugin] = {}
+_settings: dict[str, Callable[[], Any]] = {"visible_devices": lambda name: None, "nodes": lambda: None}
+
+
+def configure(**settings: Callable[..., Any]) -> None:
+    """Say where wishes come from: `visible_devices(name)` gives the text of the option for a platform ('0,2', or None for
+    all), `nodes()` gives (id, number) of this process among those that run one program, or None."""
+    _settings.update(settings)
+
+
+def register(name: str, library: str, options: dict[str, Any] | None = None, priority: int = 400) -> None:
+    """Make a plugin known, as `initialize()` of a vendor's package does."""
+    _registered[name] = Plugin(name, library, "", lambda: dict(options or {}), priority)
+
+
+def find() -> dict[str, Plugin]:
+    """The plugins that are installed, by name, the preferred one first."""
+    found: dict[str, Plugin] = {}
+    for plugin in (_tpu(), *_gpus()):
+        if plugin is not None:
+            found.setdefault(plugin.name, plugin)
+    for module in _named_by_packages():
+        if not module.startswith(("jax_plugins.xla_cuda", "jax_plugins.xla_rocm")):
+            importlib.import_module(module).initialize()
+    found |= _registered
+    return dict(sorted(found.items(), key=lambda item: -item[1].priority))
+
+
+# --- where they are ----------------------------------------------------------------------------------
+
+
+def _tpu() -> Plugin | None:
+    library = os.environ.get("TPU_LIBRARY_PATH") or _file_in("libtpu", "libtpu.so")
+    return Plugin("tpu", library, priority=300) if library and os.path.exists(library) else None
+
+
+def _gpus() -> Iterator[Plugin]:
+    for kind, versions in (("cuda", ("13", "12")), ("rocm", ("7", "60"))):
+        for version in versions:
+            library = _file_in(f"jax_plugins.xla_{kind}{version}", f"xla_{kind}_plugin.so")
+            if library:
+                yield Plugin(kind, library, f"jax_{kind}{version}_plugin", lambda kind=kind: _gpu_options(kind), 200)
+
+
+def _file_in(package: str, name: str) -> str:
+    """The path of a file in a package, which is not imported: '' if there is none."""
+    try:
+        spec = importlib.util.find_spec(package)
+    except ModuleNotFoundError:
+        return ""
+    path = os.path.join(os.path.dirname(spec.origin), name) if spec is not None and spec.origin else ""
+    return path if os.path.exists(path) else ""
+
+
+def _named_by_packages() -> Iterator[str]:
+    """The modules that installed packages name in the group `jax_plugins`.
+
+    `importlib.metadata` would tell, and takes longer to load than all else that starts a program.
+    """
+    for folder in sys.path:
+        for file in glob.iglob(os.path.join(glob.escape(folder or "."), "*.dist-info", "entry_points.txt")):
+            try:
+                with open(file, "rb") as opened:
+                    _, there, text = opened.read().partition(_GROUP)
+            except OSError:
+                continue
+            if there:
+                for line in text.decode().split("[")[0].splitlines():
+                    _, equals, module = line.partition("=")
+                    if equals:
+                        yield module.partition(":")[0].strip()
+
+
+# --- what their clients are given --------------------------------------------------------------------
+
+
+def _gpu_options(kind: str) -> dict[str, Any]:
+    """Allocator and memory fraction from `XLA_PYTHON_CLIENT_*`, the devices to use, and this process among its peers."""
+    options = dict(xla.gpu_client_options())
+    visible = _settings["visible_devices"](kind)
+    if visible and visible != "all":
+        try:
+            options["visible_devices"] = [int(number) for number in visible.split(",")]
+        except ValueError:
+            raise ValueError(f"jax_{kind}_visible_devices is {visible!r}; it takes numbers, as in '0,2', or 'all'") from None
+    nodes = _settings["nodes"]()
+    if nodes is not None:
+        options["node_id"], options["num_nodes"] = nodes
+    return options
+
+
+def load_nvidia_libraries() -> None:
+    """Load CUDA's libraries from NVIDIA's wheels, where they are installed, so that the plugin finds them in the process."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = list(spec.submodule_search_locations or ()) if spec is not None else []
+    for name in _NVIDIA_LIBRARIES:
+        for folder in folders:
+            for library in sorted(glob.glob(os.path.join(glob.escape(folder), "*", "lib", f"lib{name}.so*")))[:1]:
+                try:
+                    ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+                except OSError:
+                    continue  # the system may have it: the plugin says what it misses
+
+
+def cuda_data_folder() -> str:
+    """Where NVIDIA's wheels keep `ptxas` and libdevice, for XLA's compiler: '' if they are not there."""
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for name in ("cuda_nvcc", "cu13"):
+            path = os.path.join(folder, name)
+            if os.path.isdir(os.path.join(path, "nvvm")):
+                return path
+    return ""
+
+
+def _has_tpu() -> bool:
+    """Whether this machine has a chip: its device files."""
+    return bool(glob.glob("/dev/accel*") or glob.glob("/dev/vfio/[0-9]*"))

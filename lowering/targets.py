@@ -1,0 +1,79 @@
+"""Accelerators by name, as XLA's compiler wants them described: programs compile for them on a machine that has none.
+
+The figures are the vendors' data sheets' and what the devices report of themselves; XLA's cost model reads them. A TPU needs no
+description: its plugin knows its own topologies ("v5e:2x2").
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Gpu(NamedTuple):
+    """What the compiler knows of a GPU. Memory in bytes, bandwidth in bytes a second, per core: of a multiprocessor."""
+
+    description: str
+    capability: tuple[int, int]
+    cores: int
+    memory: int
+    bandwidth: int
+    cache: int
+    clock_ghz: float
+    shared_memory: int
+    threads_per_core: int = 2048
+    fpus_per_core: int = 128
+
+
+GPUS = {
+    "t4": Gpu("Tesla T4", (7, 5), 40, 15843721216, 320064000000, 4194304, 1.59, 65536, 1024, 64),
+    "v100": Gpu("Tesla V100-SXM2-16GB", (7, 0), 80, 16945512448, 898048000000, 6291456, 1.53, 98304, 2048, 64),
+    "a100": Gpu("NVIDIA A100-SXM4-80GB", (8, 0), 108, 85028896768, 2039000000000, 41943040, 1.41, 167936, 2048, 64),
+    "a10": Gpu("NVIDIA A10", (8, 6), 72, 23836033024, 600096000000, 6291456, 1.695, 102400, 1536),
+    "l4": Gpu("NVIDIA L4", (8, 9), 58, 23669000000, 300096000000, 50331648, 2.04, 102400, 1536),
+    "l40s": Gpu("NVIDIA L40S", (8, 9), 142, 47810936832, 864096000000, 100663296, 2.52, 102400, 1536),
+    "h100": Gpu("NVIDIA H100 80GB HBM3", (9, 0), 132, 84978434048, 3352320000000, 52428800, 1.98, 233472),
+    "h200": Gpu("NVIDIA H200", (9, 0), 132, 150119153664, 4917504000000, 62914560, 1.98, 233472),
+    "b200": Gpu("NVIDIA B200", (10, 0), 148, 191514083328, 7672320000000, 132644864, 1.965, 233472),
+}
+
+
+def gpu_named(name: str) -> tuple[Gpu, int]:
+    """The GPU that a text names, and how many of them: 'h100', 'H100:8'.
+
+    >>> gpu_named("H100:8")[1]
+    8
+    """
+    found = re.fullmatch(r"([a-z0-9]+)(?::(\d+))?", name.lower())
+    if found is None or found[1] not in GPUS:
+        raise ValueError(f"no GPU is known by the name {name!r}; known are {', '.join(GPUS)}, with ':8' for eight of them")
+    return GPUS[found[1]], int(found[2] or 1)
+
+
+def target_config(gpu: Gpu) -> str:
+    """A GPU as the text of XLA's message `GpuTargetConfigProto`."""
+    major, minor = gpu.capability
+    optin = gpu.shared_memory - 1024
+    return f"""
+gpu_device_info {{
+  threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152
+  shared_memory_per_core: {gpu.shared_memory} threads_per_core_limit: {gpu.threads_per_core} core_count: {gpu.cores}
+  fpus_per_core: {gpu.fpus_per_core} block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+  memory_bandwidth: {gpu.bandwidth} l2_cache_size: {gpu.cache} clock_rate_ghz: {gpu.clock_ghz}
+  device_memory_size: {gpu.memory} shared_memory_per_block_optin: {optin}
+  cuda_compute_capability {{ major: {major} minor: {minor} }} registers_per_core_limit: 65536 registers_per_block_limit: 65536
+}}
+platform_name: "CUDA" dnn_version_info {{ major: 9 minor: 10 }} device_description_str: "{gpu.description}"
+"""
+
+
+def devices(description: str, platform: str, plugin: object) -> list[object]:
+    """The devices that a name describes, for compiling alone. `plugin` is that of the platform, from `lowering.plugins`."""
+    from lowering import xla  # this table can be read without jaxlib
+
+    api = plugin.load()  # type: ignore[attr-defined]
+    if platform == "tpu":
+        return xla.topology_of(None, "tpu", description, {})._make_compile_only_devices()
+    gpu, count = gpu_named(description)
+    return xla.topology_of(api, "cuda", description, {
+        "target_config": target_config(gpu), "topology": f"1x1x{count}"})._make_compile_only_devices()

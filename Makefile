@@ -2,6 +2,7 @@
 #   make demo         a small GPT learns, then programs through every stage, with times
 #   make test         the suite, on the oldest supported jaxlib that this Python can install
 #   make test-latest  the suite on the newest supported jaxlib, where a Python >= 3.12 is present
+#   make test-accelerators  compile for GPUs and TPUs that are not here; fetches their plugins, 300 MB; needs a Python >= 3.12
 #   make bench        jaxlite beside JAX, results written to benchmarks/RESULTS.md and docs/benchmarks.png
 #   make bench-quick  the same, coarsely and with fewer programs, in about three minutes; it writes nothing
 #   make bench-fusion the part of bench that measures fusion barriers, on the newest jaxlib; needs a Python >= 3.12
@@ -22,7 +23,7 @@ environment = $(1)/bin/python -m pip --version >/dev/null 2>&1 || $(2) -m venv -
 
 pip_install = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-latest bench bench-quick bench-fusion bench-fusion-quick lint clean distclean
+.PHONY: demo test test-latest test-accelerators bench bench-quick bench-fusion bench-fusion-quick lint clean distclean
 
 demo: .venv/.stamp
 	.venv/bin/python examples/demo.py
@@ -47,7 +48,7 @@ clean:
 	find . -path './.venv*' -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv .venv-latest .venv-jax .venv-jax-latest
+	rm -rf .venv .venv-latest .venv-accelerators .venv-jax .venv-jax-latest
 
 .venv/.stamp: pyproject.toml
 	@$(call usable,$(PYTHON),11) || { echo "jaxlite needs Python >= 3.11 with venv; '$(PYTHON)' is not; try make PYTHON=python3.12"; exit 1; }
@@ -64,19 +65,30 @@ distclean: clean
 	touch $@
 
 newer_pythons = $(PYTHON) python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[2-9]*/bin/python)
-ifneq ($(filter test-latest bench-fusion bench-fusion-quick .venv%latest/.stamp,$(MAKECMDGOALS)),)
+ifneq ($(filter test-latest test-accelerators bench-fusion bench-fusion-quick .venv%latest/.stamp .venv-accelerators/.stamp,$(MAKECMDGOALS)),)
 newer_python := $(shell for p in $(newer_pythons); do $(call usable,$$p,12) && { echo $$p; break; }; done)
 endif
 
 ifeq ($(newer_python),)
-test-latest:
-	@echo "test-latest: skipped, found no Python >= 3.12, which the newest jaxlib needs"
+test-latest test-accelerators:
+	@echo "$@: skipped, found no Python >= 3.12, which the newest jaxlib needs"
 
 bench-fusion bench-fusion-quick:
 	@echo "$@: skipped, found no Python >= 3.12, which the newest jaxlib needs"
 else
 test-latest: .venv-latest/.stamp
 	.venv-latest/bin/python -m pytest $(PYTEST_ARGS)
+
+test-accelerators: .venv-accelerators/.stamp
+	.venv-accelerators/bin/python -m pytest tests/accelerators
+
+# The plugins alone, without NVIDIA's libraries: compiling needs none of them.
+.venv-accelerators/.stamp: pyproject.toml
+	$(call environment,.venv-accelerators,$(newer_python))
+	.venv-accelerators/bin/python $(pip_install) -e . pytest hypothesis
+	jaxlib=$$(.venv-accelerators/bin/python -c 'from importlib.metadata import version; print(version("jaxlib"))') \
+	  && .venv-accelerators/bin/python $(pip_install) --no-deps "jax-cuda13-pjrt==$$jaxlib" "jax-cuda13-plugin==$$jaxlib" libtpu
+	touch $@
 
 fusion_run = .venv-latest/bin/python -m benchmarks.run --only fusion --jax-python .venv-jax-latest/bin/python
 

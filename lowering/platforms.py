@@ -103,7 +103,7 @@ def _start(name: str) -> Any:
     else:
         plugin = plugin_of(name)
         if plugin is None:
-            raise RuntimeError(f"Backend {name!r} needs a plugin that is not installed: {_WHEELS.get(name, 'see its vendor')}")
+            raise RuntimeError(f"Backend {name!r} needs a plugin that is not installed: {wheel_for(name)}")
         started = plugin.start()
     xla.prime(_settings["aval_class"], started.local_devices()[0])
     return started
@@ -112,6 +112,11 @@ def _start(name: str) -> Any:
 def plugin_of(name: str) -> plugins.Plugin | None:
     """The installed plugin of a platform: 'gpu' is the first of 'cuda' and 'rocm'."""
     return next((plugin for plugin in installed().values() if name in (plugin.name, _ALIASES.get(plugin.name))), None)
+
+
+def wheel_for(platform: str) -> str:
+    """How to install a platform's plugin."""
+    return _WHEELS.get(platform, "see its vendor")
 
 
 def gpu_prefix() -> str:

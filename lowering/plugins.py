@@ -44,6 +44,7 @@ class Plugin:
                 load_nvidia_libraries()
             if self.name == "tpu" and not _has_tpu():
                 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # else it waits for a cloud service that is not there
+                os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # without a chip, processes need not take turns
             self._loaded = xla.load_plugin(self.name, self.library)
             if self.calls:
                 xla.register_gpu_calls(self.calls, self.name, self._loaded)

@@ -7,7 +7,7 @@ description: its plugin knows its own topologies ("v5e:2x2").
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Gpu(NamedTuple):
@@ -67,13 +67,20 @@ platform_name: "CUDA" dnn_version_info {{ major: 9 minor: 10 }} device_descripti
 """
 
 
-def devices(description: str, platform: str, plugin: object) -> list[object]:
-    """The devices that a name describes, for compiling alone. `plugin` is that of the platform, from `lowering.plugins`."""
+# Bytes of a chip's memory, by the generation's name.
+TPU_MEMORY = {"v2": 8 << 30, "v3": 16 << 30, "v4": 32 << 30, "v5e": 16 << 30, "v5p": 95 << 30, "v6e": 32 << 30}
+
+
+def devices(description: str, platform: str, plugin: Any, options: dict[str, Any] | None = None) -> list[Any]:
+    """The devices that a name describes, for compiling alone.
+
+    Args: `plugin` that of the platform, from `lowering.plugins`; further `options` for it.
+    """
     from lowering import xla  # this table can be read without jaxlib
 
-    api = plugin.load()  # type: ignore[attr-defined]
+    api = plugin.load()
     if platform == "tpu":
-        return xla.topology_of(None, "tpu", description, {})._make_compile_only_devices()
+        return xla.topology_of(None, "tpu", description, options or {})._make_compile_only_devices()
     gpu, count = gpu_named(description)
     return xla.topology_of(api, "cuda", description, {
-        "target_config": target_config(gpu), "topology": f"1x1x{count}"})._make_compile_only_devices()
+        "target_config": target_config(gpu), "topology": f"1x1x{count}", **(options or {})})._make_compile_only_devices()

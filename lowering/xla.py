@@ -411,6 +411,14 @@ def cost_analysis(client: Any, computation: Any) -> dict[str, float]:
     return _jax.hlo_module_cost_analysis(client, computation.get_hlo_module())
 
 
+def executable_cost(executable: Any, client_of: Callable[[str], Any]) -> dict[str, float]:
+    """XLA's estimate of what an executable costs. A platform that has none is helped out by the CPU's client."""
+    try:
+        return executable.cost_analysis()
+    except (_jax.JaxRuntimeError, NotImplementedError):
+        return _jax.hlo_module_cost_analysis(client_of("cpu"), executable.hlo_modules()[0])
+
+
 @functools.cache
 def register_lapack() -> None:
     """Make LAPACK's custom calls known on the CPU; needed before the first of them runs."""

@@ -20,7 +20,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.tracing import Tracer
 from jaxlite.version import __version__
 from lowering import executable as backend
-from lowering import report, xla
+from lowering import platforms, report, xla
 from lowering.cache import keys, shortcuts
 from lowering.module import physical
 
@@ -81,6 +81,10 @@ class Executable:
             outs[index] = dtype.wrap(outs[index])
         return outs
 
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's estimate of the cost of the optimised program: "flops", "bytes accessed", ..."""
+        return xla.executable_cost(self.loaded, platforms.client)
+
     def fast_path(self, out_tree: Any) -> Any:
         """The description that lets C++ run later calls of this signature by itself, if it may."""
         if self._wrapped or self._has_effects:  # C++ keeps no tokens, and reports errors of callbacks as ValueError
@@ -114,7 +118,9 @@ def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Seque
 def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str, Any] | None, donated: Sequence[bool],
                   keep_unused: bool) -> shortcuts.Shortcut | None:
     """The shortcut of a program past lowering, if it may have one and nobody wants to see the module."""
-    if config.dump_ir_to.value is not None or xla.is_compile_only(device) or any(isinstance(const, Tracer) for const in closed.consts):
+    if config.dump_ir_to.value is not None or xla.is_compile_only(device):
+        return None
+    if any(isinstance(const, Tracer) for const in closed.consts):
         return None
     # Decompositions may ask for options when they are lowered: the trace context has them.
     return shortcuts.shortcut(closed.jaxpr, name, device, options, tuple(donated), keep_unused, fusion_barriers(options),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from jaxlite.compilation import compile_report, explain
@@ -116,6 +117,8 @@ class Program:
                          made.cached)
         self.reason = ""
         compile_report.record(self.name, location, self.closed.in_avals, self.static, device, seconds, made.cached, reason)
+        for watch in compile_watchers:
+            watch(self)
         return made
 
     def as_operand(self) -> tuple[ClosedJaxpr, list[Any]]:
@@ -123,6 +126,9 @@ class Program:
         if self.hoisted is None:
             self.hoisted = hoist_consts(self.closed.jaxpr)
         return self.hoisted, self.closed.consts
+
+
+compile_watchers: list[Callable[[Program], None]] = []  # called after each compile
 
 
 def _result_names(out_tree: Any) -> list[str]:

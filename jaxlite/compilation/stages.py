@@ -246,7 +246,7 @@ class Compiled(_Stage):
 
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimate of the cost of the optimised program: "flops", "bytes accessed", ..."""
-        return self._executable.loaded.cost_analysis()
+        return self._executable.cost_analysis()
 
     def memory_analysis(self) -> Any:
         """Bytes of code, arguments, results and temporaries, as attributes such as `temp_size_in_bytes`."""

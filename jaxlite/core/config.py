@@ -154,6 +154,8 @@ traceback_filtering = _option("traceback_filtering", "auto", _one_of("auto", "of
                               "Whether errors hide the frames of jaxlite itself.")
 platforms = _option("platforms", None, _parse_text, "Comma-separated platforms to use, the first by default.")
 num_cpu_devices = _option("num_cpu_devices", -1, lambda value, name: int(value), "How many CPU devices to make.")
+cuda_visible_devices = _option("cuda_visible_devices", "all", _parse_text, "The CUDA devices to use, by number: '0,2'.")
+rocm_visible_devices = _option("rocm_visible_devices", "all", _parse_text, "The ROCm devices to use, by number: '0,2'.")
 cpu_fusion_barriers = _option("cpu_fusion_barriers", True, _parse_bool,
                               "Whether CPU programs get the fusion barriers that keep compiles short.", affects_program=True)
 log_compiles = _option("log_compiles", False, _parse_bool, "Log one line for each compile.")

@@ -17,7 +17,8 @@ from jaxlite.devices import placement
 from jaxlite.numpy.api import as_array
 from lowering import platforms, xla
 
-platforms.configure(platforms=lambda: config.platforms.value, num_cpu_devices=lambda: config.num_cpu_devices.value)
+platforms.configure(platforms=lambda: config.platforms.value, num_cpu_devices=lambda: config.num_cpu_devices.value,
+                    visible_devices=lambda kind: config.config.values.get(f"jax_{kind}_visible_devices"))
 
 
 def devices(backend: str | None = None) -> list[Any]:

@@ -61,7 +61,7 @@ def _call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], results
 
 def _gpu_call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], results: Sequence[_Type],
               aliases: dict[int, int], **attributes: Any) -> list[Any]:
-    """One routine of a GPU's libraries, named without the letters of its vendor: 'solver_getrf' is cuSOLVER's or hipSOLVER's."""
+    """One routine of a GPU's libraries, named without the letters of its vendor: 'solver_getrf_ffi' is cuSOLVER's."""
     dtype = operands[0][1].dtype
     if dtype.name not in _PREFIX:
         raise LoweringError(f"{ctx.eqn.primitive.name} has no implementation for {dtype.name}: a GPU's libraries have "
@@ -310,7 +310,8 @@ def _qr(ctx: Any, x: Any, *, pivoting: bool, full_matrices: bool, use_magma: boo
         free = _Type((*batch, columns), _i32)
         call, options = (_gpu_call, {"magma": "auto"}) if ctx.platform == "gpu" else (_call, {})
         factored, order_found, taus = call(
-            ctx, "hybrid_geqp3" if ctx.platform == "gpu" else "?geqp3", [(x, matrix), (ctx.constant(0, _i32, free.shape), free)],
+            ctx, "hybrid_geqp3" if ctx.platform == "gpu" else "?geqp3",
+            [(x, matrix), (ctx.constant(0, _i32, free.shape), free)],
             [matrix, free, scales], {0: 0, 1: 1}, **options)
         order = [ctx.value("stablehlo.subtract", [order_found, ctx.constant(1, _i32, free.shape)], free.shape, _i32)]
     else:
@@ -433,7 +434,8 @@ def _eigh(ctx: Any, x: Any, *, lower: bool, sort_eigenvalues: bool, subset_by_in
     name = getattr(algorithm, "name", None)
     if name not in _EIGH_ALGORITHMS[ctx.platform]:
         known = ", ".join(each for each in _EIGH_ALGORITHMS[ctx.platform] if each)
-        raise LoweringError(f"eigh: the {ctx.platform.upper()} has no {algorithm}; leave `implementation` out, or ask for {known}")
+        raise LoweringError(f"eigh: the {ctx.platform.upper()} has no {algorithm}; leave `implementation` out, or ask for "
+                            f"{known}")
     if _is_empty(aval):
         return [_zeros(ctx, vectors_aval), _zeros(ctx, values_aval)]
     matrix, values_type = _matrix(vectors_aval), _Type(values_aval.shape, values_aval.dtype)

@@ -8,6 +8,7 @@ its function `initialize()` calls `register`. Nothing of a plugin is loaded befo
 from __future__ import annotations
 
 import ctypes
+import functools
 import glob
 import importlib
 import importlib.util
@@ -58,7 +59,7 @@ class Plugin:
 
 
 _registered: dict[str, Plugin] = {}
-_settings: dict[str, Callable[[], Any]] = {"visible_devices": lambda name: None, "nodes": lambda: None}
+_settings: dict[str, Callable[..., Any]] = {"visible_devices": lambda name: None, "nodes": lambda: None}
 
 
 def configure(**settings: Callable[..., Any]) -> None:
@@ -98,7 +99,7 @@ def _gpus() -> Iterator[Plugin]:
         for version in versions:
             library = _file_in(f"jax_plugins.xla_{kind}{version}", f"xla_{kind}_plugin.so")
             if library:
-                yield Plugin(kind, library, f"jax_{kind}{version}_plugin", lambda kind=kind: _gpu_options(kind), 200)
+                yield Plugin(kind, library, f"jax_{kind}{version}_plugin", functools.partial(_gpu_options, kind), 200)
 
 
 def _file_in(package: str, name: str) -> str:

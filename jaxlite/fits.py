@@ -56,7 +56,8 @@ def measure(compiled: program.Program, device: Any) -> Row:
 
 def table(rows: Sequence[Row], memory: int, most: int) -> str:
     """The rows as text, the largest first."""
-    lines: list[tuple[str, ...]] = [("function", "peak", "arguments", "results", "temporaries", "flops", "traffic", "fits", "arguments' types")]
+    lines: list[tuple[str, ...]] = [
+        ("function", "peak", "arguments", "results", "temporaries", "flops", "traffic", "fits", "arguments' types")]
     for row in sorted(rows, key=lambda each: -each.peak)[:most]:
         if row.error:
             lines.append((row.name, "", "", "", "", "", "", "no", row.error[:100]))

@@ -1,5 +1,6 @@
 """Functions with derivative rules of their own."""
 
+from jaxlite.traces.custom_rules import custom_jvp_call_p, custom_vjp_call_p
 from jaxlite.transforms.custom_derivatives import (
     CustomVJPPrimal,
     SymbolicZero,
@@ -17,7 +18,9 @@ __all__ = [
     "closure_convert",
     "custom_gradient",
     "custom_jvp",
+    "custom_jvp_call_p",
     "custom_vjp",
+    "custom_vjp_call_p",
     "custom_vjp_primal_tree_values",
     "zero_from_primal",
 ]

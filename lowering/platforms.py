@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lowering import plugins
 
 _lock = threading.RLock()
-_clients: dict[str, Any] = {}
+clients: dict[str, Any] = {}  # that have started, by name; "" for the default one
 _order: list[str] | None = None
 _settings: dict[str, Any] = {"platforms": None, "num_cpu_devices": None, "aval_class": None}
 _ALIASES = {"cuda": "gpu", "rocm": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu"}
@@ -59,7 +59,7 @@ def client(platform: str | None = None) -> Any:
 
     Raises: RuntimeError if there is no such platform here.
     """
-    found = _clients.get(platform or "")
+    found = clients.get(platform or "")
     if found is not None:
         return found
     with _lock:
@@ -68,13 +68,13 @@ def client(platform: str | None = None) -> Any:
         else:
             names = platform_names()
             name = next((each for each in names if _ALIASES.get(each, each) == platform), platform)
-            if name not in _clients:
+            if name not in clients:
                 if name not in names and name != "cpu":
                     raise RuntimeError(f"Unknown backend: '{platform}' requested, but no platforms that are "
                                        f"instances of {platform} are present. Platforms present are: {','.join(names)}")
-                _clients[name] = _start(name)
-            found = _clients[name]
-        _clients[platform or ""] = found
+                clients[name] = _start(name)
+            found = clients[name]
+        clients[platform or ""] = found
         return found
 
 
@@ -85,8 +85,8 @@ def _first_that_starts() -> Any:
     while names:
         name = names[0]
         try:
-            _clients[name] = _clients.get(name) or _start(name)
-            return _clients[name]
+            clients[name] = clients.get(name) or _start(name)
+            return clients[name]
         except Exception as error:
             if asked or name == "cpu":
                 raise RuntimeError(f"Unable to initialize backend '{name}': {error} (set JAX_PLATFORMS='' to automatically "

@@ -379,6 +379,11 @@ def location_cache(context: Any, is_hidden: Callable[[str], bool]) -> Any:
     return _jax_mlir_ext.TracebackToLocationCache(code_to_filename=filename, frame_limit=10, context=context)
 
 
+def backend_compile_and_load(client: Any, module: Any, devices: Any, options: Any, host_functions: Sequence[Callable]) -> Any:
+    """Compile a module for devices. Looked up in this module at each call: a program may replace it to watch compiles."""
+    return client.compile_and_load(module, devices, options, host_functions)
+
+
 def run_passes(module: Any, pipeline: str) -> None:
     """Run an MLIR pass pipeline on a module, in place."""
     from jaxlib.mlir import passmanager

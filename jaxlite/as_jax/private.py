@@ -10,27 +10,47 @@ import importlib
 import types
 from typing import Any
 
-# Module of jax._src -> module of ours, and which of its names: "theirs" or "theirs=ours".
+# Module of jax._src -> module of ours, and which of its names: "theirs" or "theirs=ours"; "*" for any.
 _ALIASES: dict[str, list[tuple[str, str]]] = {
+    "ad_util": [("jaxlite.lax.shaping", "stop_gradient_p")],  # lineax
+    "api_util": [("jaxlite.compilation.options", "infer_argnums_and_argnames")],  # keras
+    "checkify": [("jaxlite.experimental.checkify", "*")],  # flax
     "core": [
         ("jaxlite.core", "AbstractValue ShapedArray Tracer Trace"),  # equinox, jaxtyping, flax
-        ("jaxlite.extend.core", "Primitive jaxpr_as_fun"),  # equinox, tensorflow_probability
+        ("jaxlite.extend.core", "Primitive TraceTag jaxpr_as_fun set_current_trace take_current_trace"),  # equinox, TFP
+        ("jaxlite.extend.core.state", "trace_state_clean"),  # numpyro
+        ("lowering.module", "physical_aval=physical"),  # flax
     ],
-    "dtypes": [("jaxlite.dtypes", "TypePromotionError extended finfo")],
-    "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # older optimisers
-    "traceback_util": [("jaxlite.core.filtering", "register_exclusion api_boundary=boundary")],  # flax, haiku, chex
-    "tree_util": [("jaxlite.tree_util", "*")],
+    "dispatch": [("jaxlite.devices", "wait_for_tokens=effects_barrier")],  # equinox
+    "dtypes": [  # flax, haiku, equinox, chex
+        ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError extended finfo to_complex_dtype"),
+        ("numpy", "DType=dtype"),
+    ],
+    "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # blackjax
+    "mesh": [("jaxlite.sharding", "*")],  # flax
+    "pjit": [("jaxlite.compilation.jit", "jit_p")],  # older libraries of probabilistic programs
+    "state": [],
+    "state.types": [("jaxlite.ref", "AbstractRef")],  # flax
+    "traceback_util": [  # flax, haiku, chex, equinox
+        ("jaxlite.core.source", "register_exclusion _exclude_paths=excluded"),
+        ("jaxlite.core.filtering", "api_boundary=boundary"),
+    ],
+    "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("jaxlite.tree_util", "*")],  # flax
+    "xla_bridge": [("lowering.platforms", "_backends=clients"), ("jaxlite.extend.backend", "get_backend")],  # chex
 }
+# Those that libraries replace functions in, so it has to be the module itself that looks them up.
+_SAME = {"compiler": "lowering.xla"}  # chex: backend_compile_and_load
 
 
 def private_module(rest: str) -> types.ModuleType | None:
     """A module that stands for `jax._src` or `jax._src.x`; None if no name of it is in the table."""
     name = rest.partition(".")[2]
+    if name in _SAME:
+        return importlib.import_module(_SAME[name])
     if name and name not in _ALIASES:
         return None
     module = types.ModuleType(f"jax.{rest}", "Aliases of public names: see jaxlite.as_jax.private.")
-    if not name:
-        module.__path__ = []
+    module.__path__ = []
     found = {}
     for home, text in _ALIASES.get(name, ()):
         for each in text.split():
@@ -38,6 +58,8 @@ def private_module(rest: str) -> types.ModuleType | None:
             found[theirs] = home, ours or theirs
 
     def __getattr__(wanted: str) -> Any:
+        if not name and (wanted in _ALIASES or wanted in _SAME):
+            return importlib.import_module(f"{module.__name__}.{wanted}")
         home, ours = found.get(wanted) or (found["*"][0] if "*" in found else "", wanted)
         if home and not wanted.startswith("__"):
             return getattr(importlib.import_module(home), ours)

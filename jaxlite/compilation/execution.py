@@ -110,7 +110,7 @@ def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Seque
                 keep_unused: bool = False, result_names: Sequence[str] = (),
                 argument_names: Sequence[str] = ()) -> backend.Lowered:
     """Lower for a platform; equations keep the user's source lines."""
-    return backend.lower(closed.jaxpr, name, platform=platform, is_hidden=source.is_own_file,
+    return backend.lower(closed.jaxpr, name, platform=platform, is_hidden=source.is_hidden_file,
                          donated=donated, keep_unused=keep_unused, result_names=result_names,
                          argument_names=argument_names)
 

@@ -123,5 +123,5 @@ report.configure(
     folder=lambda: config.dump_ir_to.value,
     modes=lambda: config.dump_ir_modes.value,
     caller=lambda: source.summarize(source.current_traceback()),
-    is_hidden=source.is_own_file,
+    is_hidden=source.is_hidden_file,
 )

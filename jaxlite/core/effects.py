@@ -14,8 +14,8 @@ class Effect:
 
     __slots__ = ("name", "ordered", "harmless")
 
-    def __init__(self, name: str, ordered: bool, harmless: bool):
-        self.name, self.ordered, self.harmless = name, ordered, harmless
+    def __init__(self, name: str = "", ordered: bool = False, harmless: bool = False):
+        self.name, self.ordered, self.harmless = name or type(self).__name__, ordered, harmless
 
     def __repr__(self) -> str:
         return self.name

@@ -58,7 +58,7 @@ def _is_own(traceback: TracebackType) -> bool:
 def _filtered(traceback: TracebackType | None) -> TracebackType | None:
     kept = []
     while traceback is not None:
-        if not _is_own(traceback):
+        if not source.is_hidden_file(traceback.tb_frame.f_code.co_filename):
             kept.append(traceback)
         traceback = traceback.tb_next
     for each in reversed(kept):
@@ -68,7 +68,7 @@ def _filtered(traceback: TracebackType | None) -> TracebackType | None:
 
 def _mark(traceback: TracebackType | None) -> None:
     while traceback is not None:
-        if _is_own(traceback):
+        if source.is_hidden_file(traceback.tb_frame.f_code.co_filename):
             traceback.tb_frame.f_locals["__tracebackhide__"] = True
         traceback = traceback.tb_next
 

@@ -39,12 +39,26 @@ def is_own_file(filename: str) -> bool:
     return filename.startswith(_OWN_FOLDERS) or filename.startswith("<frozen")
 
 
+excluded: list[str] = []
+
+
+def register_exclusion(path: str) -> None:
+    """Count the frames of a library's files, by the beginning of their path, among those that users do not want to see."""
+    if path not in excluded:
+        excluded.append(path)
+
+
+def is_hidden_file(filename: str) -> bool:
+    """Whether a frame of this file is hidden: ours, or of a library that asked for it."""
+    return is_own_file(filename) or filename.startswith(tuple(excluded))
+
+
 def user_frames(traceback: Any) -> Iterator[Frame]:
     """The frames of a traceback handle that are not jaxlite's own, innermost first."""
     if traceback is None:
         return
     for frame in traceback.frames:
-        if not is_own_file(frame.file_name) and os.path.basename(frame.file_name) != "functools.py":
+        if not is_hidden_file(frame.file_name) and os.path.basename(frame.file_name) != "functools.py":
             yield Frame(frame.file_name, frame.line_num, frame.function_name)
 
 

@@ -289,6 +289,16 @@ def is_tree_node(typ: type) -> bool:
     return pytree_registry.is_node(typ)
 
 
+class _NodeTypes:
+    """The types of containers: `kind in node_types`."""
+
+    def __contains__(self, kind: Any) -> bool:
+        return isinstance(kind, type) and pytree_registry.is_node(kind)
+
+
+node_types = _NodeTypes()
+
+
 def treedef_children(treedef: Any) -> list[Any]:
     """The treedefs of the root's children; empty for a leaf."""
     return treedef.children()

@@ -77,7 +77,8 @@ def define_prng_impl(*, key_shape: tuple[int, ...], seed: Callable[[Any], Any], 
     def map_split(key: Any, shape: tuple[int, ...]) -> Any:
         return _over_batches(lambda each: split(each, shape))(key)
 
-    return _CustomImplementation(name, tag, key_shape[0], _over_batches(seed, True), map_split, _over_batches(fold_in), map_bits)
+    return _CustomImplementation(name, tag, key_shape[0], _over_batches(seed, True), map_split, _over_batches(fold_in),
+                                 map_bits)
 
 
 def random_seed(seeds: Any, impl: Any) -> Any:

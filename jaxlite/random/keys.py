@@ -89,7 +89,7 @@ def _seeded(name: str, seed: Any, impl: Implementation) -> Any:
                         "jax.vmap for batching")
     if dtypes.kind(aval.dtype) not in ("i", "u"):
         raise TypeError(f"PRNG key seed must be an integer; got {seed!r}")
-    if isinstance(seed, (np.generic, np.ndarray)) and is_eager():  # no need to compile anything
+    if isinstance(seed, (np.generic, np.ndarray)) and is_eager() and type(impl) is Implementation:  # no need to compile
         value = np.asarray(seed).astype(aval.dtype).item()
         pair = np.array([value >> 32 & 0xFFFFFFFF if aval.dtype.itemsize == 8 else 0, value & 0xFFFFFFFF], np.uint32)
         return impl.dtype.wrap(arrays.make_array(np.tile(pair, impl.words // 2)))

@@ -39,9 +39,10 @@ def identity(jaxpr: Any) -> bytes | None:
     writer = _Writer()
     try:
         writer.program(jaxpr)
+        types = [_type(aval) for aval in writer.types]
     except _Unknown:
         return None
-    return marshal.dumps([writer.programs, [_type(aval) for aval in writer.types]], _MARSHAL)
+    return marshal.dumps([writer.programs, types], _MARSHAL)
 
 
 class _Writer:

@@ -507,7 +507,7 @@ def compile_module(module: Any, devices: Any, options: Any, host_functions: Sequ
     first = devices[0]
     if is_compile_only(first):
         return first.client.compile(module, devices, options)
-    return first.client.compile_and_load(module, devices, options, host_functions)
+    return backend_compile_and_load(first.client, module, devices, options, host_functions)
 
 
 def topology_of(api: Any, name: str, description: str, options: dict[str, Any]) -> Any:

@@ -67,7 +67,7 @@ _lazy = _Lazy(
     modules=(
         "core", "dtypes", "errors", "lax", "numpy", "tree", "tree_util", "stages", "random", "nn", "scipy", "flatten_util",
         "test_util", "ad_checkpoint", "api_util", "custom_batching", "custom_derivatives", "debug", "dlpack", "experimental",
-        "extend", "image", "interpreters", "lib", "monitoring", "ops", "typing",
+        "extend", "image", "interpreters", "lib", "monitoring", "ops", "sharding", "typing",
     ),
     **{
         "transforms.derivatives": "jvp linearize vjp fwd_and_bwd grad value_and_grad linear_transpose",
@@ -75,6 +75,10 @@ _lazy = _Lazy(
         "transforms.custom_derivatives": "custom_jvp custom_vjp custom_gradient closure_convert",
         "transforms.checkpoint": "checkpoint remat checkpoint_policies",
         "transforms.vmap": "vmap",
+        "devices.mesh": "make_mesh set_mesh",
+        "devices.sharding": "NamedSharding P",
+        "devices.global_arrays": "make_array_from_callback make_array_from_process_local_data "
+                                 "make_array_from_single_device_arrays Shard",
         "core.scopes": "named_call named_scope",
         "lax.callbacks": "pure_callback",
     },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,9 @@ def _first_that_starts() -> Any:
 def _start(name: str) -> Any:
     if name == "cpu":
         count = _settings["num_cpu_devices"]() if _settings["num_cpu_devices"] else -1
+        if count and count > 0 and "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+            raise RuntimeError("the number of CPU devices is set twice: by the option jax_num_cpu_devices and by "
+                               "--xla_force_host_platform_device_count in XLA_FLAGS; set one of them")
         started = xla.make_cpu_client(count if count and count > 0 else None)
     else:
         plugin = plugin_of(name)
@@ -107,6 +111,11 @@ def _start(name: str) -> Any:
         started = plugin.start()
     xla.prime(_settings["aval_class"], started.local_devices()[0])
     return started
+
+
+def is_started(platform: str) -> bool:
+    """Whether the client of a platform has started."""
+    return platform in _clients
 
 
 def plugin_of(name: str) -> plugins.Plugin | None:

@@ -91,6 +91,8 @@ DeviceList = _jax.DeviceList
 Sharding = _jax.Sharding
 SingleDeviceSharding = _jax.SingleDeviceSharding
 GSPMDSharding = _jax.GSPMDSharding
+NamedSharding = _jax.NamedSharding
+HloSharding = _hlo.HloSharding
 PjitFunction = _jax.PjitFunction
 PjitFunctionCache = _jax.PjitFunctionCache
 CompileOptions = _jax.CompileOptions
@@ -114,6 +116,39 @@ FastPath = namedtuple(
 _REPLICATED = _hlo.HloSharding.replicate()
 SingleDeviceSharding._to_xla_hlo_sharding = lambda self, ndim: _REPLICATED  # type: ignore[attr-defined]
 SingleDeviceSharding.memory_kind = property(lambda self: self._memory_kind)  # type: ignore[attr-defined]
+
+
+def prime_named_sharding(check: Callable[[Any, Any], None], sharding_of: Callable[[Any, int], Any], mesh: Any) -> None:
+    """Teach C++ what a `NamedSharding` is made of: `check(mesh, spec)` is called for each new one and may raise.
+
+    C++ looks the check up in an installed `jax`, when the first one is made, and keeps what it finds.
+    Args: `sharding_of(sharding, ndim)` gives the `HloSharding`; `mesh` is any that has no devices.
+    """
+    names = ("jax", "jax._src", "jax._src.named_sharding")
+    saved = {name: sys.modules.get(name) for name in names}
+    NamedSharding._to_xla_hlo_sharding = sharding_of  # type: ignore[attr-defined]
+    NamedSharding.memory_kind = property(lambda self: self._memory_kind)  # type: ignore[attr-defined]
+    try:
+        for name in names:
+            sys.modules[name] = types.ModuleType(name)
+        sys.modules["jax._src.named_sharding"].check_pspec = check  # type: ignore[attr-defined]
+        NamedSharding(mesh, ())
+    finally:
+        for name, module in saved.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module
+
+
+def tiled_sharding(dims: Sequence[int], axis_sizes: Sequence[int], order: Sequence[int], left: int) -> Any:
+    """The `HloSharding` that cuts axis i of an array into `dims[i]` parts.
+
+    The devices are those of a grid of `axis_sizes` with its axes put in an `order`; `left` of them hold each part.
+    """
+    replicated = left > 1
+    return HloSharding.iota_tile([*dims, *[left] * replicated], list(axis_sizes), list(order),
+                                 [_hlo.OpSharding.Type.REPLICATED] * replicated)
 
 
 # --- clients and devices -----------------------------------------------------------------------------
@@ -158,7 +193,7 @@ def prime(aval_class: type, device: Any) -> None:
     A few entry points look up classes of an installed `jax` by module name and keep what they find for
     the life of the process. For the time of one call each, those names lead to our own objects.
     """
-    names = ("jax", "jax.core", "jax._src.named_sharding", "jax._src.literals")
+    names = ("jax", "jax.core", "jax._src.literals")
     saved = {name: sys.modules.get(name) for name in names}
     if getattr(saved["jax"], "__name__", None) == "jax":  # another module of this name is a stand-in for it
         raise RuntimeError("jaxlite and jax cannot share a process: both own jaxlib's global state")
@@ -168,16 +203,10 @@ def prime(aval_class: type, device: Any) -> None:
         for name in names:
             sys.modules[name] = types.ModuleType(name)
         sys.modules["jax.core"].ShapedArray = aval_class  # type: ignore[attr-defined]
-        sys.modules["jax._src.named_sharding"].check_pspec = lambda mesh, spec: None  # type: ignore[attr-defined]
         sys.modules["jax._src.literals"].TypedNdArray = type("TypedNdArray", (), {})  # type: ignore[attr-defined]
         # This one is looked up at every call; None makes the lookup fail at once instead of importing jax.
         sys.modules["jax._src.sharding_impls"] = None  # type: ignore[assignment]
 
-        class OneDeviceMesh:
-            size = 1
-            _internal_device_list = DeviceList((device,))
-
-        _jax.NamedSharding(OneDeviceMesh(), ())
         device_put(one, aval_class((1,), one.dtype, False), sharding, device, False)._fully_replicated_shard()
         if hasattr(_jax, "shard_args"):
             _jax.shard_args([sharding], [None], [_jax.ArrayCopySemantics.REUSE_INPUT], [one], None)
@@ -197,6 +226,19 @@ def device_put(value: Any, aval: Any, sharding: Any, device: Any, committed: boo
     Without `copy` a 64-byte aligned NumPy array is aliased, and later writes to it show.
     """
     return _jax.batched_device_put(aval, sharding, [value], [device], committed, copy)
+
+
+def put_shards(shards: Sequence[Any], aval: Any, sharding: Any, devices: Sequence[Any], committed: bool = True) -> Any:
+    """One array from its shards, host values or arrays on one device, in the order of the sharding's devices.
+
+    Aligned NumPy arrays are aliased: hand over ones that nobody writes to.
+    """
+    return _jax.batched_device_put(aval, sharding, list(shards), list(devices), committed)
+
+
+def assemble(aval: Any, sharding: Any, shards: Sequence[Any], committed: bool = True) -> Any:
+    """One array from arrays on single devices, in the order of the sharding's devices. Their types are trusted."""
+    return ArrayImpl(aval, sharding, list(shards), committed=committed, _skip_checks=True)
 
 
 if VERSION < (0, 11):

@@ -29,8 +29,14 @@ def single_device_sharding(device: Any) -> Any:
 
 
 def device_of(array: Any) -> Any:
-    """The device of a concrete array."""
-    return next(iter(array.sharding.device_set))
+    """The device of a concrete array; of one over several devices, the first."""
+    sharding = array._sharding
+    return sharding._device if type(sharding) is xla.SingleDeviceSharding else sharding._device_assignment[0]
+
+
+def is_spread(array: Any) -> bool:
+    """Whether a concrete array has another sharding than that of one device."""
+    return type(array._sharding) is not xla.SingleDeviceSharding
 
 
 def put_array(value: Any, device: Any, committed: bool, copy: bool = False, aval: Any = None) -> Any:
@@ -41,14 +47,21 @@ def put_array(value: Any, device: Any, committed: bool, copy: bool = False, aval
     if type(value) is ArrayImpl:
         if value.is_deleted():
             raise deleted_error(value)
+        if type(value._sharding) is not xla.SingleDeviceSharding:
+            value = _on_one_device(value, device)
         return xla.device_put(value, aval, sharding, device, committed, copy)
     if isinstance(aval.dtype, np.dtype):
-        array = np.asarray(value)
-        if array.dtype != aval.dtype or not array.dtype.isnative:
-            with np.errstate(over="ignore"):  # what is too large becomes infinite, as it does in XLA
-                array = array.astype(aval.dtype)
-        return xla.device_put(np.ascontiguousarray(array).reshape(array.shape), aval, sharding, device, committed, copy)
+        return xla.device_put(as_host_value(value, aval), aval, sharding, device, committed, copy)
     return aval.dtype.wrap(put_buffer(value, device, committed, copy))
+
+
+def as_host_value(value: Any, aval: Any) -> np.ndarray:
+    """A host value as the contiguous NumPy array of an aval."""
+    array = np.asarray(value)
+    if array.dtype != aval.dtype or not array.dtype.isnative:
+        with np.errstate(over="ignore"):  # what is too large becomes infinite, as it does in XLA
+            array = array.astype(aval.dtype)
+    return np.ascontiguousarray(array).reshape(array.shape)
 
 
 def put_buffer(value: Any, device: Any, committed: bool, copy: bool = False, aval: Any = None) -> Any:
@@ -70,10 +83,36 @@ def host_value(array: Any) -> np.ndarray:
         raise deleted_error(array)
     value = array._npy_value
     if value is None:
-        value = xla.to_numpy(array)
+        value = _gather(array) if is_spread(array) else xla.to_numpy(array)
         value.flags.writeable = False
         array._npy_value = value
     return value
+
+
+def _gather(array: Any) -> np.ndarray:
+    """The value of an array over several devices, put together from its shards."""
+    sharding = array._sharding
+    if sharding.is_fully_replicated:
+        return xla.to_numpy(array._arrays[0])
+    if not sharding.is_fully_addressable:
+        raise RuntimeError("Fetching value for `jax.Array` that spans non-addressable (non process local) devices is not "
+                           "possible. You can use `jax.experimental.multihost_utils.process_allgather` to print the global "
+                           "array or use `.addressable_shards` method of jax.Array to inspect the addressable (process "
+                           "local) shards.")
+    whole = np.empty(array.shape, array.dtype)
+    for shard in array._arrays:
+        shard._copy_single_device_array_to_host_async()
+    for index, shard in zip(sharding.devices_indices_map(array.shape).values(), array._arrays, strict=True):
+        whole[index] = xla.to_numpy(shard)
+    return whole
+
+
+def _on_one_device(array: Any, device: Any) -> Any:
+    """What one device can have of an array over several: a shard if each is the whole, else the value on the host."""
+    if array._sharding.is_fully_replicated:
+        here = [shard for shard in array._arrays if device_of(shard) == device]
+        return (here or array._arrays)[0]
+    return host_value(array)
 
 
 def make_array(value: Any) -> Any:
@@ -172,6 +211,9 @@ def _reduce(array: Any) -> Any:
 def _copy_of(array: Any) -> Any:
     if array.is_deleted():
         raise deleted_error(array)
+    if is_spread(array):
+        shards = [put_array(shard, device_of(shard), True, copy=True) for shard in array._arrays]
+        return xla.assemble(array.aval, array._sharding, shards, array._committed)
     return put_array(array, device_of(array), array._committed, copy=True)
 
 
@@ -179,6 +221,9 @@ def _dlpack(array: Any, *, stream: Any = None, max_version: Any = None, dl_devic
             copy: bool | None = None) -> Any:
     if array.is_deleted():
         raise deleted_error(array)
+    if is_spread(array) and len(array._arrays) > 1:
+        raise BufferError("__dlpack__ is for arrays on one device; take one shard, x.addressable_data(0), or device_put the "
+                          "array to one device first")
     return xla.to_dlpack(_copy_of(array) if copy else array, stream)
 
 
@@ -187,8 +232,9 @@ def _dlpack_device(array: Any) -> tuple[int, int]:
     return {"cpu": 1, "gpu": 2}.get(platforms.platform_of(device), 1), device.local_hardware_id or 0
 
 
-def _shape_property(name: str, get: Any, doc: str) -> property:
-    return property(get, doc=doc)
+def _copy_to_host_async(array: Any) -> None:
+    for shard in array._arrays if is_spread(array) else (array,):
+        shard._copy_single_device_array_to_host_async()
 
 
 def _install() -> None:
@@ -201,10 +247,13 @@ def _install() -> None:
     cls.itemsize = property(lambda self: self.aval.dtype.itemsize, doc="Bytes per element.")
     cls.nbytes = property(lambda self: self.aval.size * self.aval.dtype.itemsize, doc="Bytes of all elements.")
     cls.sharding = property(lambda self: self._sharding, doc="Where the data lives.")
-    cls.device = property(device_of, doc="The device that holds the array.")
+    cls.device = property(lambda self: self._sharding if is_spread(self) else device_of(self),
+                          doc="The device that holds the array; of one over several devices, its sharding.")
     cls.committed = property(lambda self: self._committed, doc="Whether the array is bound to its device.")
-    cls.is_fully_addressable = property(lambda self: True, doc="Whether this process holds all of the data.")
-    cls.is_fully_replicated = property(lambda self: True, doc="Whether each device holds all of the data.")
+    cls.is_fully_addressable = property(lambda self: self._sharding.is_fully_addressable,
+                                        doc="Whether this process holds all of the data.")
+    cls.is_fully_replicated = property(lambda self: self._sharding.is_fully_replicated,
+                                       doc="Whether each device holds all of the data.")
     cls.devices = lambda self: set(self.sharding.device_set)
     cls._value = property(host_value)
     cls.__bool__ = _bool
@@ -229,7 +278,7 @@ def _install() -> None:
     cls.item = _item
     cls.tolist = lambda self: host_value(self).tolist()
     cls.tobytes = lambda self, order="C": host_value(self).tobytes(order)
-    cls.copy_to_host_async = lambda self: self._copy_single_device_array_to_host_async()
+    cls.copy_to_host_async = _copy_to_host_async
     sharding: Any = xla.SingleDeviceSharding
     sharding.device_set = property(lambda self: {self._device})
     sharding.__repr__ = lambda self: f"SingleDeviceSharding(device={self._device!r}, memory_kind={self._memory_kind})"

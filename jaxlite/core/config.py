@@ -24,11 +24,12 @@ _UNSET = xla.config_unset
 class Option:
     """One option: its current value, a global setter, and a thread-local override as a context manager."""
 
-    __slots__ = ("name", "parse", "state", "doc")
+    __slots__ = ("name", "parse", "state", "doc", "checks")
 
     def __init__(self, name: str, default: Any, parse: Callable, doc: str, in_call_key: bool, in_trace_key: bool,
                  short_name: str = ""):
         self.name, self.parse, self.doc = name, parse, doc
+        self.checks: list[Callable[[Any], None]] = []  # that may refuse a value that is set for the process
         for variable in ("JAXLITE_" + (short_name or name).upper(), "JAXLITE_" + name.upper(), "JAX_" + name.upper()):
             text = os.environ.get(variable)
             if text is not None:
@@ -45,6 +46,8 @@ class Option:
 
     def set(self, value: Any) -> None:
         """Set the value for the whole process."""
+        for check in self.checks:
+            check(value)
         self.state.set_global(self.parse(value, self.name))
 
     @contextmanager
@@ -177,6 +180,11 @@ dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text, "Wh
 # Set while a trace is under way in this thread. In the call's key, so that a call with concrete arguments
 # inside a trace never takes the compiled path: it has to become part of the program.
 tracing = Option("tracing", False, _parse_bool, "A trace is under way.", in_call_key=True, in_trace_key=False)
+
+# The mesh of the context (`jaxlite.devices.mesh`): with its devices, and without where that says something else.
+context_mesh = xla.Config("context_mesh", None, include_in_jit_key=True, include_in_trace_context=True)
+context_abstract_mesh = xla.Config("context_abstract_mesh", None, include_in_jit_key=True, include_in_trace_context=True)
+PROGRAM_OPTIONS += ["context_mesh", "context_abstract_mesh"]
 
 # C++ reads these three by itself.
 _post_hook = xla.Config("post_hook", None)

@@ -21,6 +21,15 @@ platforms.configure(platforms=lambda: config.platforms.value, num_cpu_devices=la
                     visible_devices=lambda kind: config.config.values.get(f"jax_{kind}_visible_devices"))
 
 
+def _check_not_started(value: Any) -> None:
+    if platforms.is_started("cpu") and value != config.num_cpu_devices.value:
+        raise RuntimeError("jax_num_cpu_devices config should be updated before backends are initialized i.e. before any JAX "
+                           "operation is executed. You should initialize this config immediately after `import jax`.")
+
+
+config.num_cpu_devices.checks.append(_check_not_started)
+
+
 def devices(backend: str | None = None) -> list[Any]:
     """All devices of a platform ('cpu', 'gpu', 'tpu'); by default of the one in use."""
     return platforms.devices(backend)
@@ -64,47 +73,71 @@ def process_count(backend: str | None = None) -> int:
 
 
 @boundary
-def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: bool | None = None) -> Any:
-    """Put a pytree of arrays and scalars on a device.
+def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None) -> Any:
+    """Put a pytree of arrays and scalars on a device, or spread its arrays over several.
 
     Args:
-      device: a device, a sharding on one device, or a pytree prefix of those; None keeps arrays where they are and
-        puts the rest on the default device. With a device, the results are committed to it.
-      donate: whether the memory of the sources may be reused (they are deleted after the copy).
-      may_alias: whether a result may share memory with its source.
+      device: a device, a sharding, a `PartitionSpec` over the mesh of the context, or a pytree prefix of those; None keeps
+        arrays where they are and puts the rest on the default device. With a device, the results are committed to it.
+      donate: whether the memory of the sources may be reused (they are deleted after the copy); or a prefix of flags.
+      may_alias: whether a result may share memory with its source; or a prefix of flags.
     Returns: the same tree, of Arrays.
+    Raises: ValueError for what is no place, and for a sharding that does not cut an array evenly.
     """
     leaves, tree = tree_flatten(x)
     if device is None or isinstance(device, (xla.Device, xla.Sharding)):
         targets = [device] * len(leaves)
     else:
-        targets = broadcast_prefix(device, x, is_leaf=lambda leaf: leaf is None)
-        for target in targets:
-            if not (target is None or isinstance(target, (xla.Device, xla.Sharding))):
-                raise ValueError("device_put takes None, a device, a sharding on one device, or a pytree of these; got "
-                                 f"{target!r}")
-    return tree.unflatten([_put(leaf, target, bool(donate), may_alias) for leaf, target in zip(leaves, targets, strict=True)])
+        targets = [None if target is None else placement.as_target(target)
+                   for target in broadcast_prefix(device, x, is_leaf=_is_place)]
+    donates, aliases = ([flag] * len(leaves) if flag is None or isinstance(flag, bool) else
+                        broadcast_prefix(flag, x, is_leaf=lambda leaf: leaf is None) for flag in (donate, may_alias))
+    return tree.unflatten([_put(leaf, target, bool(gone), alias) for leaf, target, gone, alias in
+                           zip(leaves, targets, donates, aliases, strict=True)])
+
+
+def _is_place(leaf: Any) -> bool:
+    """Whether a node of a tree of places is one: formats are tuples."""
+    return leaf is None or type(leaf).__name__ == "Format"
 
 
 def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
     if isinstance(leaf, Tracer) or not is_eager():
         return as_array(leaf)
     aval_of(leaf)
+    if isinstance(target, xla.Sharding) and not (
+            type(target) is xla.SingleDeviceSharding and target == arrays.single_device_sharding(target._device)):
+        return _spread(leaf, target, donate, may_alias)
     if type(leaf) is ArrayImpl:
         if leaf.is_deleted():
             raise arrays.deleted_error(leaf)
+        if arrays.is_spread(leaf):
+            if target is None:
+                return leaf
+            return _release(leaf, arrays.put_array(leaf, placement.as_device(target), True, copy=may_alias is False), donate)
         where = arrays.device_of(leaf) if target is None else placement.as_device(target)
         committed = leaf._committed or target is not None
         if where == arrays.device_of(leaf) and committed == leaf._committed and may_alias is not False:
             return leaf
         result = arrays.put_array(leaf, where, committed, copy=may_alias is False)
-        if donate and where != arrays.device_of(leaf):
-            result.block_until_ready()
-            leaf.delete()
-        return result
+        return _release(leaf, result, donate and where != arrays.device_of(leaf))
     if target is None:
         return arrays.put_array(leaf, placement.default_device(), False, copy=may_alias is not True)
     return arrays.put_array(leaf, placement.as_device(target), True, copy=may_alias is not True)
+
+
+def _spread(leaf: Any, sharding: Any, donate: bool, may_alias: bool | None) -> Any:
+    """`_put` for a sharding."""
+    result = placement.put(leaf, sharding, copy=may_alias is False)
+    shares = result is leaf or (type(leaf) is ArrayImpl and leaf.sharding.device_set & sharding.device_set)
+    return _release(leaf, result, donate and not shares and type(leaf) is ArrayImpl)
+
+
+def _release(source: Any, result: Any, donate: bool) -> Any:
+    if donate:
+        result.block_until_ready()
+        source.delete()
+    return result
 
 
 def device_get(x: Any) -> Any:

@@ -7,10 +7,14 @@ from typing import Any
 
 from jaxlite.core import array as arrays
 from jaxlite.core import config
+from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
 from lowering import platforms, xla
 
 ArrayImpl = xla.ArrayImpl
+# What only arrays over several devices need.
+global_arrays = loader("jaxlite.devices.global_arrays")
+shardings = loader("jaxlite.devices.sharding")
 
 
 def target_device(args: Sequence[Any], asked: Any = None) -> tuple[Any, bool]:
@@ -60,5 +64,58 @@ def as_device(spec: Any) -> Any:
     if isinstance(spec, str):
         return platforms.devices(spec)[0]
     if isinstance(spec, xla.Sharding):
+        if spec.num_devices != 1:
+            raise ValueError(f"one device is wanted here, {spec} is over {spec.num_devices}")
         return next(iter(spec.device_set))
     return spec
+
+
+def put(value: Any, target: Any, copy: bool = False, aval: Any = None) -> Any:
+    """An Array, committed to a device, a platform's name, or a sharding, from a host value or another Array."""
+    if isinstance(target, xla.Device):
+        return arrays.put_array(value, target, True, copy, aval)
+    target = as_device(target) if isinstance(target, str) else as_target(target)
+    if isinstance(target, xla.Sharding):
+        return global_arrays().place(value, target, True, copy, aval)
+    return arrays.put_array(value, target, True, copy, aval)
+
+
+def as_target(spec: Any, what: str = "device_put") -> Any:
+    """A device or a sharding from what users name as the place of an array.
+
+    Raises: ValueError for a `PartitionSpec` without a mesh; TypeError for what is no place.
+    """
+    if isinstance(spec, (xla.Device, xla.Sharding)):
+        return spec
+    module = shardings()
+    if isinstance(spec, module.PartitionSpec):
+        return module.named_sharding(spec, f"Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to {what}",
+                                     ValueError)
+    if isinstance(spec, module.Format):
+        if spec.layout is not None and tuple(spec.layout.major_to_minor) != tuple(range(len(spec.layout.major_to_minor))):
+            raise ValueError(f"{what}: arrays are kept row-major; the layout {spec.layout} is not")
+        return as_target(spec.sharding, what)
+    raise ValueError(f"{what} takes None, a device, a sharding, a PartitionSpec, or a pytree of these; got {spec!r}")
+
+
+def replicated(sharding: Any) -> Any:
+    """The sharding with which each device of another has all of an array."""
+    return sharding if type(sharding) is xla.SingleDeviceSharding else sharding.update(spec=shardings().PartitionSpec())
+
+
+def _format_of(array: Any) -> Any:
+    module = shardings()
+    return module.Format(module.Layout(tuple(range(array.ndim)), (), 0), array.sharding)
+
+
+def _install() -> None:
+    cls: Any = ArrayImpl
+    cls.addressable_shards = property(lambda self: global_arrays().addressable_shards(self),
+                                      doc="The shards that this process holds, each with its data, index and device.")
+    cls.global_shards = property(lambda self: global_arrays().global_shards(self),
+                                 doc="All shards; those of other processes have no data.")
+    cls.addressable_data = lambda self, index: global_arrays().addressable_data(self, index)
+    cls.format = property(_format_of, doc="Layout and sharding.")
+
+
+_install()

@@ -154,8 +154,9 @@ def _place(object: Any, dtype: Any, copy: bool, device: Any) -> Any:
         object = np.asarray(object, target.dtype)
     if not is_eager():
         return shaping.convert_element_type_p.bind(object, new_dtype=target.dtype, weak_type=weak)
-    where = placement.as_device(device) if device is not None else None
-    return arrays.put_array(object, where or placement.default_device(), where is not None, copy=True, aval=target)
+    if device is None:
+        return arrays.put_array(object, placement.default_device(), False, copy=True, aval=target)
+    return placement.put(object, device, copy=True, aval=target)
 
 
 def copy(a: Any, order: Any = None) -> Any:
@@ -293,7 +294,7 @@ def device_put(x: Any, device: Any) -> Any:
     """An array on a device, committed to it; under a trace, the array itself."""
     if isinstance(x, Tracer) or not is_eager():
         return as_array(x)
-    return arrays.put_array(x, placement.as_device(device), True)
+    return placement.put(x, device)
 
 
 # --- from nothing ------------------------------------------------------------------------------------

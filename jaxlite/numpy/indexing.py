@@ -20,6 +20,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.devices import placement
 from jaxlite.lax import elementwise, gather_scatter, shaping
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode
 from jaxlite.numpy import creation, ufuncs
@@ -189,7 +190,10 @@ def _select_on_host(x: Any, mask: Any) -> Any:
         return None
     where = arrays.host_value(mask) if type(mask) is ArrayImpl else mask
     value = arrays.host_value(x)[where]
-    return arrays.put_array(value, device, x._committed, aval=x.aval.update(shape=value.shape))
+    aval = x.aval.update(shape=value.shape)
+    if arrays.is_spread(x):
+        return placement.put(value, placement.replicated(x.sharding), aval=aval)
+    return arrays.put_array(value, device, x._committed, aval=aval)
 
 
 def gather_at(x: Any, index: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False,

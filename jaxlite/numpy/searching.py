@@ -14,6 +14,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import indexing, manipulation, selection, ufuncs
 from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes, scalar
@@ -111,8 +112,10 @@ def put_beside(value: np.ndarray, like: Any, weak_type: bool = False) -> Any:
         made = arrays.make_array(value)
         return shaping.convert(made, None, True) if weak_type else made
     aval = aval_of(value)
-    return arrays.put_array(value, arrays.device_of(like), like._committed, copy=True,
-                            aval=aval.update(weak_type=True) if weak_type else aval)
+    aval = aval.update(weak_type=True) if weak_type else aval
+    if arrays.is_spread(like):
+        return placement.put(value, placement.replicated(like.sharding), copy=True, aval=aval)
+    return arrays.put_array(value, arrays.device_of(like), like._committed, copy=True, aval=aval)
 
 
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:

@@ -1,0 +1,297 @@
+"""Arrays over several devices: put together from shards, taken apart, moved from one sharding to another.
+
+`place` brings any value to any sharding. A host value is cut into shards; so is an array on one device; an array that has a
+sharding already is taken apart and put together again, on the host. jaxlib moves shards from device to device without asking
+whether they are the shards that the new sharding wants, so no array is ever only relabelled here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core import array as arrays
+from jaxlite.core import dtypes
+from jaxlite.core.aval import ShapedArray
+from jaxlite.core.values import aval_of
+from jaxlite.devices import sharding as shardings
+from lowering import xla
+
+ArrayImpl = xla.ArrayImpl
+
+
+def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False, aval: Any = None) -> Any:
+    """An Array with a sharding from a host value or from an Array with any other; the same object if it has it already.
+
+    Raises: ValueError if the sharding cannot be that of an array of this shape.
+    """
+    if aval is None:
+        aval = aval_of(value)
+    if hasattr(value, "_base_array"):
+        shardings.check_shape(sharding, aval.shape)
+        return aval.dtype.wrap(place(value._base_array, sharding, committed, copy))
+    if type(sharding) is xla.SingleDeviceSharding:
+        if sharding.memory_kind != arrays.single_device_sharding(sharding._device).memory_kind:
+            return xla.put_shards([arrays.put_array(value, sharding._device, committed, copy=True)], aval, sharding,
+                                  [sharding._device], committed)
+        return arrays.put_array(value, sharding._device, committed, copy, aval)
+    parts = shardings.slices(sharding, aval.shape)
+    devices = shardings.devices_of(sharding)
+    if type(value) is not ArrayImpl:
+        host = arrays.as_host_value(value, aval)
+        return _put_parts(np.array(host) if host is value or np.may_share_memory(host, value) else host, aval, sharding,
+                          parts, devices, committed)
+    if value.is_deleted():
+        raise arrays.deleted_error(value)
+    if value.sharding == sharding and value.aval is aval and not copy:
+        return value
+    if shardings.is_equivalent(value.sharding, sharding, len(aval.shape)):
+        shards = [arrays.put_array(shard, arrays.device_of(shard), True, copy=True) for shard in value._arrays] if copy \
+            else value._arrays
+        return xla.assemble(aval, sharding, shards, committed)
+    if type(value.sharding) is xla.SingleDeviceSharding and sharding.is_fully_replicated:
+        return xla.put_shards([arrays.put_array(value, device, True, copy=copy) for device in devices], aval, sharding, devices,
+                              committed)
+    return _put_parts(arrays.host_value(value), aval, sharding, parts, devices, committed)
+
+
+def _put_parts(host: np.ndarray, aval: Any, sharding: Any, parts: Any, devices: Any, committed: bool) -> Any:
+    """Cut a host value that nobody writes to, and put each part on its device."""
+    made: dict[Any, np.ndarray] = {}
+    shards = []
+    for index in parts:
+        key = tuple((each.start, each.stop) for each in index)
+        if key not in made:
+            part = host[index]
+            made[key] = part if part.flags.c_contiguous else np.ascontiguousarray(part).reshape(part.shape)
+        shards.append(made[key])
+    return xla.put_shards(shards, aval, sharding, devices, committed)
+
+
+# --- taken apart -------------------------------------------------------------------------------------
+
+
+class Shard:
+    """One shard of an array: the part that one device holds.
+
+    Attributes: `device`; `index`, which part it is; `replica_id`, how many devices before hold the same part; `data`, an Array
+    on this device alone, None if another process has it.
+    """
+
+    __slots__ = ("device", "index", "replica_id", "data")
+
+    def __init__(self, device: Any, index: tuple[slice, ...], replica_id: int, data: Any):
+        self.device, self.index, self.replica_id, self.data = device, index, replica_id, data
+
+    def __repr__(self) -> str:
+        return (f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}"
+                + (")" if self.data is None else f", data={self.data})"))
+
+
+@functools.lru_cache(1024)
+def _replicas(sharding: Any, shape: tuple[int, ...]) -> tuple[tuple[Any, tuple[slice, ...], int], ...]:
+    """For each device its part, and how many devices before it hold the same one."""
+    seen: dict[Any, int] = {}
+    found = []
+    for device, part in zip(shardings.devices_of(sharding), shardings.slices(sharding, shape), strict=True):
+        key = tuple((each.start, each.stop) for each in part)
+        found.append((device, part, seen.get(key, 0)))
+        seen[key] = seen.get(key, 0) + 1
+    return tuple(found)
+
+
+def addressable_shards(array: Any) -> list[Shard]:
+    """The shards that this process holds."""
+    return [shard for shard in global_shards(array) if shard.data is not None]
+
+
+def global_shards(array: Any) -> list[Shard]:
+    """All shards; those of other processes have no data."""
+    if array.is_deleted():
+        raise arrays.deleted_error(array)
+    if type(array.sharding) is xla.SingleDeviceSharding:
+        return [Shard(arrays.device_of(array), (slice(None),) * array.ndim, 0, array)]
+    data = {arrays.device_of(each): each for each in array._arrays}
+    return [Shard(device, part, replica, data.get(device)) for device, part, replica in _replicas(array.sharding, array.shape)]
+
+
+def addressable_data(array: Any, index: int) -> Any:
+    """What one of this process' devices holds, as an Array on it alone."""
+    if array.is_deleted():
+        raise arrays.deleted_error(array)
+    return array if type(array.sharding) is xla.SingleDeviceSharding else array._arrays[index]
+
+
+# --- put together ------------------------------------------------------------------------------------
+
+
+def _aval(shape: Any, dtype: Any) -> ShapedArray:
+    return ShapedArray(tuple(int(size) for size in shape), dtypes.canonicalize_dtype(dtype), False)
+
+
+def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback: Callable[[Any], Any],
+                             dtype: Any = None) -> Any:
+    """An array each of whose shards a function makes: it is called for the shards of this process alone.
+
+    Args:
+      shape: of the whole array.
+      sharding: how it is to be cut.
+      data_callback: gets the index of a shard (a tuple of slices) and gives its value, an array or scalar.
+      dtype: of the array; by default that of the first shard. Needed where this process holds none.
+    Returns: the Array.
+    Raises: ValueError for a shard of another shape; as `device_put` for a sharding that does not fit.
+
+    >>> import jaxlite as jax, numpy as np
+    >>> sharding = jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P("x"))
+    >>> jax.make_array_from_callback((4,), sharding, lambda index: np.arange(4.0)[index])
+    Array([0., 1., 2., 3.], dtype=float32)
+    """
+    shape = tuple(int(size) for size in shape)
+    if isinstance(sharding, shardings.Format):
+        sharding = sharding.sharding
+    _check_sharding(sharding)
+    made: dict[Any, Any] = {}
+    shards, devices = [], []
+    for device, part in sharding.addressable_devices_indices_map(shape).items():
+        key = tuple((each.start, each.stop) for each in part)
+        if key not in made:
+            made[key] = data_callback(part)
+        value, expected = made[key], tuple(len(range(*each.indices(size))) for each, size in zip(part, shape, strict=True))
+        if tuple(np.shape(value)) != expected:
+            raise ValueError(f"the shard {part} of an array of shape {shape} has the shape {expected}; data_callback gave a "
+                             f"value of shape {np.shape(value)}")
+        shards.append(value)
+        devices.append(device)
+    if dtype is None:
+        if not shards:
+            raise ValueError("this process holds no shard of the array, so its dtype must be given: pass dtype")
+        dtype = aval_of(shards[0]).dtype
+    if isinstance(dtype, dtypes.ExtendedDType):
+        base = xla_shape(shape, dtype)
+        return dtype.wrap(make_array_from_single_device_arrays(
+            base, sharding, [arrays.put_array(shard._base_array, device, True) for shard, device in
+                             zip(shards, devices, strict=True)]))
+    aval = _aval(shape, dtype)
+    local = aval.update(shape=sharding.shard_shape(shape))
+    values = [shard if type(shard) is ArrayImpl and shard.dtype == aval.dtype else
+              np.array(arrays.as_host_value(arrays.host_value(shard) if type(shard) is ArrayImpl else shard, local))
+              for shard in shards]
+    if type(sharding) is xla.SingleDeviceSharding:
+        return arrays.put_array(values[0], devices[0], True, copy=True, aval=aval)
+    return xla.put_shards(values, aval, sharding, devices)
+
+
+def xla_shape(shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
+    """The shape of the array behind one of an extended dtype."""
+    return (*shape, *dtype.physical_element().shape)
+
+
+def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, arrays_: Sequence[Any] = (), *,
+                                         dtype: Any = None, **renamed: Any) -> Any:
+    """An array from its shards, which lie on their devices already; nothing is copied.
+
+    Args:
+      shape: of the whole array.
+      sharding: how it is cut.
+      arrays: an Array on each device of this process, in any order.
+      dtype: of the array; needed where this process holds none.
+    Returns: the Array, committed.
+    Raises: ValueError if devices, shapes or dtypes of the shards are not those that the sharding wants.
+    """
+    given = list(renamed.pop("arrays", arrays_))
+    if renamed:
+        raise TypeError(f"make_array_from_single_device_arrays has no argument {next(iter(renamed))!r}")
+    shape = tuple(int(size) for size in shape)
+    _check_sharding(sharding)
+    if any(hasattr(each, "_base_array") for each in given):
+        kind = given[0].dtype
+        return kind.wrap(make_array_from_single_device_arrays(
+            xla_shape(shape, kind), sharding, [each._base_array for each in given]))
+    for each in given:
+        if type(each) is not ArrayImpl:
+            raise TypeError("When creating an array from single-device arrays, each of them must be an Array; got a "
+                            f"{type(each)}")
+        if each.is_deleted():
+            raise arrays.deleted_error(each)
+        if len(each._arrays) != 1 and type(each.sharding) is not xla.SingleDeviceSharding:
+            raise ValueError("When making an array from single-device arrays the input arrays must have one shard each. An "
+                             f"argument array had {len(each._arrays)} shard(s).")
+    if not given and dtype is None:
+        raise ValueError("dtype must be given if this process holds no shard of the array")
+    kind = given[0].dtype if dtype is None else dtypes.canonicalize_dtype(dtype)
+    local = sharding.shard_shape(shape)
+    for each in given:
+        if each.shape != local:
+            raise ValueError(f"the sharding cuts an array of shape {shape} into shards of shape {local}; got one of shape "
+                             f"{each.shape} on {arrays.device_of(each)}")
+        if each.dtype != kind:
+            raise ValueError(f"the shards of an array have one dtype; got {kind} and {each.dtype}")
+    by_device = {arrays.device_of(each): each for each in given}
+    wanted = [device for device in shardings.devices_of(sharding) if device.process_index == device.client.process_index()]
+    if len(given) != len(wanted) or any(device not in by_device for device in wanted):
+        raise ValueError(f"the sharding has one shard on each of the devices {wanted}; got arrays on "
+                         f"{[arrays.device_of(each) for each in given]}")
+    aval = _aval(shape, kind)
+    if type(sharding) is xla.SingleDeviceSharding:
+        return arrays.put_array(given[0], wanted[0], True)
+    return xla.assemble(aval, sharding, [by_device[device] for device in wanted])
+
+
+def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Sequence[int] | None = None) -> Any:
+    """An array from what each process holds of it.
+
+    Args:
+      sharding: how the array is cut.
+      local_data: this process' part, an array (or a pytree of them, by `jax.tree.map`).
+      global_shape: the shape of the whole; None inside it, or None: along each axis what the processes hold is joined.
+    Returns: the Array.
+    Raises: ValueError if the data is neither the whole nor this process' part of it.
+    """
+    local = np.asarray(local_data) if type(local_data) is not ArrayImpl else arrays.host_value(local_data)
+    spans = _local_spans(sharding, local.shape, global_shape)
+    shape = tuple(total for total, _, _ in spans)
+
+    def part(index: tuple[slice, ...]) -> Any:
+        inside = []
+        for each, (total, start, size) in zip(index, spans, strict=True):
+            first, last, _ = each.indices(total)
+            if first < start or last > start + size:
+                raise ValueError(f"the shard {index} of an array of shape {shape} is not part of this process' data of shape "
+                                 f"{local.shape}")
+            inside.append(slice(first - start, last - start))
+        return local[tuple(inside)]
+
+    return make_array_from_callback(shape, sharding, part, local.dtype)
+
+
+def _local_spans(sharding: Any, local: tuple[int, ...], shape: Any) -> list[tuple[int, int, int]]:
+    """For each axis: the size of the whole, where this process' part begins, and its size."""
+    wanted = (None,) * len(local) if shape is None else tuple(shape)
+    if len(wanted) != len(local):
+        raise ValueError(f"global_shape {shape} and the local data of shape {local} must have the same number of axes")
+    cut = shardings.tiling(sharding, len(local)) if type(sharding) is xla.NamedSharding else (1,) * len(local)
+    units = sharding.addressable_devices_indices_map(cut)  # of an array with one element for each part
+    spans = []
+    for axis, (size, total, parts) in enumerate(zip(local, wanted, cut, strict=True)):
+        own = sorted({part[axis].indices(parts)[0] if parts > 1 else 0 for part in units.values()})
+        if parts > 1 and own != list(range(own[0], own[-1] + 1)):
+            raise ValueError(f"this process' parts along axis {axis} do not follow each other")
+        count = len(own)
+        if total is None:
+            total = size * parts // count
+        if size == total:
+            spans.append((total, 0, size))
+        elif size * parts == total * count:
+            spans.append((total, own[0] * total // parts, size))
+        else:
+            raise ValueError(f"the local data has {size} elements along axis {axis}, the whole {total}, of which this process "
+                             f"has {count} parts of {parts}")
+    return spans
+
+
+def _check_sharding(sharding: Any) -> None:
+    if not isinstance(sharding, xla.Sharding):
+        raise TypeError(f"expected a sharding, got {sharding!r}")

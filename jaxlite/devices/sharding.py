@@ -1,0 +1,467 @@
+"""Shardings: how the axes of an array lie on the axes of a mesh.
+
+`PartitionSpec` (`P`) names for each axis of an array the mesh axes along which it is cut; `NamedSharding` is a mesh with such a
+spec. The class is jaxlib's (its C++ reads the mesh and the spec); what Python adds to it is here, with the checks that XLA does
+not make: axes cut unevenly are refused, for it would silently not cut them.
+
+`text` gives a sharding as Shardy writes it, `spec_of` reads the sharding that XLA has chosen.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, context_mesh
+from lowering import xla
+
+Sharding = xla.Sharding
+NamedSharding = xla.NamedSharding
+SingleDeviceSharding = xla.SingleDeviceSharding
+
+
+class DuplicateSpecError(Exception):
+    """A mesh axis stands for two axes of an array."""
+
+
+class IndivisibleError(ValueError):
+    """An axis of an array cannot be cut into equal parts."""
+
+
+class _Unconstrained:
+    def __repr__(self) -> str:
+        return "UNCONSTRAINED"
+
+    def __reduce__(self) -> Any:
+        return "UNCONSTRAINED"
+
+
+UNCONSTRAINED = _Unconstrained()
+
+
+class PartitionSpec:
+    """Along which mesh axes each axis of an array is cut. Also called `P`.
+
+    Args:
+      partitions: for each axis of the array a mesh axis, a tuple of them, None (not cut), or `P.UNCONSTRAINED` (XLA may
+        choose). Axes beyond the last one given are not cut.
+      unreduced: mesh axes over which the value is still to be summed.
+      reduced: mesh axes over which its cotangent will be.
+
+    >>> from jaxlite import P
+    >>> P(None, ("x", "y")), P(("x",)), len(P("x", None))
+    (P(None, ('x', 'y')), P('x',), 2)
+    """
+
+    __slots__ = ("_partitions", "unreduced", "reduced", "_hash")
+    UNCONSTRAINED = UNCONSTRAINED
+
+    def __init__(self, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()):
+        self._partitions = tuple(map(_canonical, partitions))
+        self.unreduced, self.reduced = frozenset(unreduced), frozenset(reduced)
+        self._hash = hash((self._partitions, self.unreduced, self.reduced))
+        if not isinstance(unreduced, (set, frozenset)) or not isinstance(reduced, (set, frozenset)):
+            raise TypeError(f"unreduced and reduced must be sets of names, got {unreduced!r} and {reduced!r}")
+        if unreduced or reduced:
+            for what, axes in (("unreduced", self.unreduced), ("reduced", self.reduced)):
+                if not axes.isdisjoint(used_axes(self)):
+                    raise ValueError(f"partitions cannot overlap with {what} axes passed to PartitionSpec. Got partitions: "
+                                     f"{self._partitions} and {what} axes: {axes}")
+            if self.unreduced & self.reduced:
+                raise ValueError("unreduced and reduced axes passed to PartitionSpec cannot overlap. Got "
+                                 f"{self.unreduced} and {self.reduced}")
+
+    @property
+    def partitions(self) -> tuple[Any, ...]:
+        """What was given for each axis."""
+        return self._partitions
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._partitions)
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._partitions[index]
+
+    def __eq__(self, other: Any) -> bool:
+        return self is other or (type(other) is PartitionSpec and self._partitions == other._partitions
+                                 and self.unreduced == other.unreduced and self.reduced == other.reduced)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __add__(self, other: Any) -> PartitionSpec:
+        if isinstance(other, PartitionSpec):
+            return PartitionSpec(*self, *other, unreduced=self.unreduced | other.unreduced,
+                                 reduced=self.reduced | other.reduced)
+        if not isinstance(other, tuple):
+            return NotImplemented
+        return self.update(partitions=(*self, *other))
+
+    def __radd__(self, other: Any) -> PartitionSpec:
+        return self.update(partitions=(*other, *self)) if isinstance(other, tuple) else NotImplemented
+
+    def index(self, value: Any) -> int:
+        return self._partitions.index(_canonical(value))
+
+    def count(self, value: Any) -> int:
+        return self._partitions.count(_canonical(value))
+
+    def update(self, *, partitions: Any = None, unreduced: Any = None, reduced: Any = None) -> PartitionSpec:
+        """A spec with some of its parts replaced."""
+        return PartitionSpec(*(self if partitions is None else partitions),
+                             unreduced=self.unreduced if unreduced is None else unreduced,
+                             reduced=self.reduced if reduced is None else reduced)
+
+    def __repr__(self) -> str:
+        comma = "," if len(self) == 1 and not (self.unreduced or self.reduced) else ""
+        parts = [", ".join(map(repr, self._partitions)) + comma] if self._partitions else []
+        parts += [f"{name}={set(axes)}" for name, axes in (("unreduced", self.unreduced), ("reduced", self.reduced)) if axes]
+        return f"P({', '.join(parts)})"
+
+    def __reduce__(self) -> Any:
+        return _restore_spec, (self._partitions, self.unreduced, self.reduced)
+
+
+def _restore_spec(partitions: Any, unreduced: Any, reduced: Any) -> PartitionSpec:
+    return PartitionSpec(*partitions, unreduced=unreduced, reduced=reduced)
+
+
+P = PartitionSpec
+
+
+def _canonical(partition: Any) -> Any:
+    """One mesh axis by itself rather than in a tuple, none of them as None."""
+    if isinstance(partition, (list, tuple)):
+        if any(isinstance(name, (list, tuple)) for name in partition):
+            raise ValueError(f"A tuple inside PartitionSpec cannot contain a nested tuple. Got partition: {partition}")
+        return None if not partition else partition[0] if len(partition) == 1 else tuple(partition)
+    return partition
+
+
+def axes_of(partition: Any) -> tuple[Any, ...]:
+    """The mesh axes that one entry of a spec names."""
+    if partition is None or partition is UNCONSTRAINED:
+        return ()
+    return partition if isinstance(partition, tuple) else (partition,)
+
+
+def used_axes(spec: PartitionSpec) -> list[Any]:
+    """All mesh axes along which a spec cuts, in order."""
+    return [name for partition in spec for name in axes_of(partition)]
+
+
+def _check(mesh: Any, spec: Any) -> None:
+    """What C++ calls for each new `NamedSharding`."""
+    if type(spec) is not PartitionSpec:
+        if mesh is _NO_MESH:
+            return
+        raise TypeError(f"NamedSharding takes a mesh and a PartitionSpec, got the spec {spec!r}: write P{spec!r}"
+                        if isinstance(spec, tuple) else f"NamedSharding takes a mesh and a PartitionSpec, got {spec!r}")
+    if not isinstance(mesh, (Mesh, AbstractMesh)):
+        raise TypeError(f"NamedSharding takes a Mesh or an AbstractMesh, got {mesh!r}")
+    seen = set()
+    for name in (*used_axes(spec), *spec.unreduced, *spec.reduced):
+        if name not in mesh.shape:
+            raise ValueError(f"Resource axis: {name} of {spec} is not found in mesh: {mesh.axis_names}.")
+        if name in seen:
+            raise DuplicateSpecError("A single NamedSharding spec specification can map every mesh axis to at most one "
+                                     f"positional dimension, but {spec} has duplicate entries for `{name}`")
+        seen.add(name)
+
+
+class _NoMesh:
+    size, _internal_device_list = 1, None
+
+
+_NO_MESH = _NoMesh()
+
+
+# --- what a sharding does to a shape -----------------------------------------------------------------
+
+
+def tiling(sharding: Any, ndim: int) -> tuple[int, ...]:
+    """Into how many parts each axis of an array is cut."""
+    sizes, spec = sharding.mesh.shape, sharding.spec
+    cut = [math.prod(sizes[name] for name in axes_of(partition)) for partition in spec]
+    return tuple(cut) + (1,) * (ndim - len(cut))
+
+
+@functools.lru_cache(4096)
+def _hlo_of(mesh: Any, spec: PartitionSpec, ndim: int) -> Any:
+    used = [axes_of(partition) for partition in (*spec, *[None] * (ndim - len(spec)))]
+    dims = [math.prod(mesh.shape[name] for name in names) for names in used]
+    if math.prod(dims) == 1:
+        return xla.HloSharding.replicate()
+    places = {name: index for index, name in enumerate(mesh.axis_names)}
+    order = [places[name] for names in used for name in names]
+    rest = [index for index in range(len(places)) if index not in order]
+    return xla.tiled_sharding(dims, mesh.axis_sizes, order + rest, mesh.size // math.prod(dims))
+
+
+def _to_hlo(sharding: Any, ndim: int) -> Any:
+    return _hlo_of(sharding.mesh, sharding.spec, ndim)
+
+
+xla.prime_named_sharding(_check, _to_hlo, _NO_MESH)
+
+
+def check_shape(sharding: Any, shape: tuple[int, ...]) -> None:
+    """Raises if an array of this shape cannot have the sharding: too few axes, or one that is not cut evenly."""
+    if type(sharding) is not NamedSharding:
+        return
+    spec = sharding.spec
+    if len(spec) > len(shape):
+        raise ValueError(f"Sharding {sharding} is only valid for values of rank at least {len(spec)}, but was applied to a "
+                         f"value of rank {len(shape)}")
+    cut = tiling(sharding, len(shape))
+    for axis, (size, parts) in enumerate(zip(shape, cut, strict=True)):
+        if size % parts:
+            shown = list(cut[:len(spec)])
+            raise IndivisibleError(f"Sharding {sharding} implies that array axis {axis} is partitioned {parts} times, but the "
+                                   f"dimension size is {size} (full shape: {shape}, per-dimension tiling factors: {shown} "
+                                   "should evenly divide the shape)")
+
+
+@functools.lru_cache(4096)
+def _slices(mesh: Mesh, spec: PartitionSpec, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], ...]:
+    """For each device of the mesh in order, the part of an array of this shape that it holds."""
+    sizes = dict(mesh.shape)
+    whole = slice(None)
+    found = []
+    for place in np.ndindex(*mesh.axis_sizes):
+        position = dict(zip(mesh.axis_names, place, strict=True))
+        part = []
+        for axis, size in enumerate(shape):
+            names = axes_of(spec[axis]) if axis < len(spec) else ()
+            parts = math.prod(sizes[name] for name in names)
+            if parts == 1:
+                part.append(whole)
+                continue
+            index = 0
+            for name in names:
+                index = index * sizes[name] + position[name]
+            step = size // parts
+            part.append(slice(index * step, (index + 1) * step))
+        found.append(tuple(part))
+    return tuple(found)
+
+
+def slices(sharding: Any, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], ...]:
+    """For each device in order, the part of an array of this shape that it holds: an index of the array.
+
+    Raises: as `check_shape`.
+    """
+    if type(sharding) is not NamedSharding:
+        return ((slice(None),) * len(shape),)
+    check_shape(sharding, shape)
+    return _slices(sharding.mesh, sharding.spec, shape)
+
+
+def devices_of(sharding: Any) -> tuple[Any, ...]:
+    """The devices of a sharding, in the order of its shards. Raises: ValueError for a mesh without devices."""
+    if type(sharding) is SingleDeviceSharding:
+        return (sharding._device,)
+    if isinstance(sharding.mesh, AbstractMesh):
+        raise ValueError(f"{sharding} is over a mesh without devices: arrays cannot be put there. Use a Mesh")
+    return tuple(sharding.mesh.devices.flat)
+
+
+def normalized(spec: PartitionSpec, mesh: Any) -> tuple[Any, ...]:
+    """A spec's partitions without what cuts nothing: axes of size one, and None at the end."""
+    kept = [_canonical([name for name in axes_of(partition) if mesh.shape[name] > 1]) for partition in spec]
+    while kept and kept[-1] is None:
+        kept.pop()
+    return tuple(kept)
+
+
+def is_equivalent(a: Any, b: Any, ndim: int) -> bool:
+    """Whether two shardings put the same parts of an array on the same devices."""
+    if a is b or a == b:
+        return True
+    if type(a) is SingleDeviceSharding or type(b) is SingleDeviceSharding:
+        one, other = (a, b) if type(a) is SingleDeviceSharding else (b, a)
+        return (other.memory_kind == one.memory_kind and other.num_devices == 1
+                and devices_of(other)[0] == one._device)
+    if a.mesh is b.mesh and a.memory_kind == b.memory_kind and normalized(a.spec, a.mesh) == normalized(b.spec, b.mesh):
+        return True
+    return (a.memory_kind == b.memory_kind and a._internal_device_list == b._internal_device_list
+            and a._to_xla_hlo_sharding(ndim) == b._to_xla_hlo_sharding(ndim))
+
+
+def spec_of(found: Any, mesh: Mesh, ndim: int) -> PartitionSpec | None:
+    """The spec over a mesh that says the same as an `HloSharding`; None if there is none."""
+    if found.is_replicated() or not ndim:
+        return PartitionSpec()
+    if not found.is_tiled():
+        return None
+    dims = found.tile_assignment_dimensions()[:ndim]
+    return _search(tuple(found.tile_assignment_devices()), tuple(dims), mesh)
+
+
+@functools.lru_cache(4096)
+def _search(assigned: tuple[int, ...], dims: tuple[int, ...], mesh: Mesh) -> PartitionSpec | None:
+    names = [name for name, size in mesh.shape.items() if size > 1]
+    ndim = len(dims)
+
+    def candidates(parts: int, left: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+        if parts == 1:
+            yield ()
+            return
+        for count in range(1, len(left) + 1):
+            for chosen in itertools.permutations(left, count):
+                if math.prod(mesh.shape[name] for name in chosen) == parts:
+                    yield chosen
+
+    def extend(axis: int, spec: list[Any], left: tuple[Any, ...]) -> PartitionSpec | None:
+        if axis == ndim:
+            made = PartitionSpec(*spec)
+            hlo = _hlo_of(mesh, made, ndim)
+            same = not hlo.is_replicated() and _same_parts(hlo, assigned, dims)
+            return PartitionSpec(*normalized(made, mesh)) if same else None
+        for chosen in candidates(dims[axis], left):
+            result = extend(axis + 1, [*spec, chosen], tuple(name for name in left if name not in chosen))
+            if result is not None:
+                return result
+        return None
+
+    return extend(0, [], tuple(names))
+
+
+def _same_parts(hlo: Any, assigned: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    """Whether each device holds the same part; those that hold one part may be listed in any order."""
+    if tuple(hlo.tile_assignment_dimensions()[:len(dims)]) != dims:
+        return False
+    parts = math.prod(dims)
+    here, there = (np.sort(np.array(ids).reshape(parts, -1), axis=1) for ids in (hlo.tile_assignment_devices(), assigned))
+    return here.shape == there.shape and bool((here == there).all())
+
+
+def text(sharding: Any, ndim: int, mesh_name: str = "mesh") -> str:
+    """A sharding as Shardy's attribute; `P.UNCONSTRAINED` leaves an axis open."""
+    spec = sharding.spec
+    entries = []
+    for axis in range(ndim):
+        partition = spec[axis] if axis < len(spec) else None
+        if partition is UNCONSTRAINED:
+            entries.append("{?}")
+        else:
+            entries.append("{" + ", ".join(f'"{name}"' for name in axes_of(partition)) + "}")
+    unreduced = sorted(map(str, spec.unreduced))
+    suffix = ", unreduced={" + ", ".join(f'"{name}"' for name in unreduced) + "}" if unreduced else ""
+    return f"<@{mesh_name}, [{', '.join(entries)}]{suffix}>"
+
+
+# --- what users see of a sharding --------------------------------------------------------------------
+
+
+def named_sharding(spec: Any, complaint: str, error: type[Exception] = RuntimeError) -> Any:
+    """A sharding from a sharding or, with the mesh of the context, from a spec. Raises `error` if there is no mesh."""
+    if isinstance(spec, PartitionSpec):
+        mesh = context_mesh()
+        if mesh.empty:
+            raise error(complaint)
+        return NamedSharding(mesh, spec)
+    return spec
+
+
+def _shard_shape(sharding: Any, shape: Any) -> tuple[int, ...]:
+    shape = tuple(shape)
+    if type(sharding) is SingleDeviceSharding:
+        return shape
+    check_shape(sharding, shape)
+    return tuple(size // parts for size, parts in zip(shape, tiling(sharding, len(shape)), strict=True))
+
+
+def _indices_map(sharding: Any, shape: Any) -> dict[Any, tuple[slice, ...]]:
+    return dict(zip(devices_of(sharding), slices(sharding, tuple(shape)), strict=True))
+
+
+def _is_local(device: Any) -> bool:
+    return device.process_index == device.client.process_index()
+
+
+def _addressable_indices_map(sharding: Any, shape: Any) -> dict[Any, tuple[slice, ...]]:
+    return {device: index for device, index in _indices_map(sharding, shape).items() if _is_local(device)}
+
+
+def _update(sharding: Any, **kwargs: Any) -> Any:
+    return NamedSharding(kwargs.pop("mesh", sharding.mesh), kwargs.pop("spec", sharding.spec),
+                         memory_kind=kwargs.pop("memory_kind", sharding.memory_kind), **kwargs)
+
+
+def _is_replicated(sharding: Any) -> bool:
+    return not sharding.spec.unreduced and all(sharding.mesh.shape[name] == 1 for name in used_axes(sharding.spec))
+
+
+def _restore_sharding(mesh: Any, spec: Any, memory_kind: Any) -> Any:
+    return NamedSharding(mesh, spec, memory_kind=memory_kind)
+
+
+def _install() -> None:
+    for cls in (NamedSharding, SingleDeviceSharding):
+        each: Any = cls
+        each.device_set = property(lambda self: set(devices_of(self)), doc="The devices that hold parts of an array.")
+        each.num_devices = property(lambda self: len(devices_of(self)), doc="How many devices there are.")
+        each.addressable_devices = property(lambda self: {device for device in devices_of(self) if _is_local(device)},
+                                            doc="Those devices that this process owns.")
+        each._device_assignment = property(devices_of)
+        each.shard_shape = _shard_shape
+        each.devices_indices_map = _indices_map
+        each.addressable_devices_indices_map = _addressable_indices_map
+        each.is_equivalent_to = is_equivalent
+        each.check_compatible_aval = lambda self, shape: check_shape(self, tuple(shape))
+        each.__copy__ = lambda self: self
+        each.__deepcopy__ = lambda self, memo: self
+    named: Any = NamedSharding
+    named.is_fully_replicated = property(_is_replicated, doc="Whether each device holds all of an array.")
+    named.is_fully_addressable = property(lambda self: all(map(_is_local, devices_of(self))),
+                                          doc="Whether this process owns all of the devices.")
+    named.replicated_axes = property(lambda self: frozenset(
+        name for name in self.mesh.axis_names if name not in used_axes(self.spec)))
+    named.with_memory_kind = lambda self, kind: NamedSharding(self.mesh, self.spec, memory_kind=kind)
+    named.with_spec = lambda self, spec: _update(self, spec=spec if isinstance(spec, PartitionSpec) else PartitionSpec(*spec))
+    named.update = _update
+    named.__repr__ = lambda self: (f"NamedSharding(mesh={self.mesh}, spec={self.spec}, memory_kind={self.memory_kind})")
+    named.__reduce__ = lambda self: (_restore_sharding, (self.mesh, self.spec, self.memory_kind))
+    single: Any = SingleDeviceSharding
+    single.with_memory_kind = lambda self, kind: SingleDeviceSharding(self._device, memory_kind=kind)
+
+
+_install()
+
+
+def make_single_device_sharding(device: Any, memory_kind: str | None = None) -> Any:
+    """The sharding of arrays that live on one device."""
+    return SingleDeviceSharding(device, memory_kind=memory_kind)
+
+
+def is_explicit(sharding: Any) -> bool:
+    """Whether a sharding is over a mesh with axes whose layout is part of the types."""
+    return type(sharding) is NamedSharding and AxisType.Explicit in sharding.mesh.axis_types
+
+
+class Layout(NamedTuple):
+    """How the elements of an array follow each other in memory: `major_to_minor` lists its axes, the slowest first."""
+
+    major_to_minor: tuple[int, ...]
+    tiling: tuple[tuple[int, ...], ...] | None = None
+    sub_byte_element_size_in_bits: int = 0
+
+    def __repr__(self) -> str:
+        return (f"Layout(major_to_minor={self.major_to_minor}, tiling={self.tiling}, "
+                f"sub_byte_element_size_in_bits={self.sub_byte_element_size_in_bits})")
+
+
+class Format(NamedTuple):
+    """A layout and a sharding: all that there is to say of where the elements of an array are."""
+
+    layout: Layout | None = None
+    sharding: Any = None

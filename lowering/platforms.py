@@ -115,7 +115,7 @@ def _start(name: str) -> Any:
 
 def is_started(platform: str) -> bool:
     """Whether the client of a platform has started."""
-    return platform in _clients
+    return platform in clients
 
 
 def plugin_of(name: str) -> plugins.Plugin | None:

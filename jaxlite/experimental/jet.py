@@ -1,0 +1,413 @@
+"""Taylor mode: higher derivatives along a curve, by arithmetic on truncated power series.
+
+`f` is traced to a jaxpr, which is evaluated on series x(t) = x0 + x1 t + ... instead of arrays. An operation on series of
+order n costs a few products for each pair of coefficients, n^2 in all, where nested forward mode costs 2^n. The recurrences are
+those of A. Griewank and A. Walther, "Evaluating Derivatives", chapter 13. What has no rule here (loops, branches, sorting) is
+differentiated by nested forward mode, alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite.core import dtypes
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
+from jaxlite.core.tree import tree_flatten, tree_structure, tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.transforms.derivatives import jvp
+from jaxlite.transforms.make_jaxpr import make_jaxpr
+
+__all__ = ["jet"]
+__dir__ = lambda: __all__
+
+Series = list[Any]  # the coefficients of t^0, t^1, ...; None stands for zeros
+
+
+def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], factorial_scaled: bool = True,
+        **_: Any) -> tuple[Any, Any]:
+    """The value of `fun` on a curve, and its derivatives along it.
+
+    Args:
+      fun: a function of arrays and pytrees of arrays.
+      primals: the arguments at t = 0.
+      series: for each argument, the derivatives of the curve at 0: as many for each.
+      factorial_scaled: derivatives, the default, or, if False, coefficients of t^k.
+    Returns: (fun(*primals), a list of the derivatives), each of the structure of fun's result.
+    Raises: ValueError if the series differ in length or structure from the primals.
+
+    >>> import jaxlite.numpy as jnp
+    >>> from jaxlite.experimental.jet import jet
+    >>> value, (first, second) = jet(jnp.sin, (0.0,), ((1.0, 0.0),))
+    >>> print(value, first, second)
+    0.0 1.0 -0.0
+    """
+    lengths = {len(terms) for terms in series}
+    if len(primals) != len(series) or len(lengths) > 1:
+        raise ValueError(f"jet: {len(primals)} primals need as many series of one length, got {[len(s) for s in series]}")
+    order = lengths.pop() if lengths else 0
+    leaves, tree = tree_flatten(tuple(primals))
+    scale = [1 / math.factorial(k) if factorial_scaled else 1.0 for k in range(order + 1)]
+    columns = []
+    for position in range(order):
+        column = tuple(argument[position] for argument in series)
+        for which, (primal, term) in enumerate(zip(primals, column, strict=True)):
+            if tree_structure(primal) != tree_structure(term):
+                raise ValueError(f"jet: term {position} of series {which} has the structure {tree_structure(term)}, its primal "
+                                 f"{tree_structure(primal)}")
+        columns.append(tree_flatten(column)[0])
+    inputs = [[leaf, *(_times(scale[k + 1], _like(column[index], leaf)) for k, column in enumerate(columns))]
+              for index, leaf in enumerate(leaves)]
+    out_tree: Any = None
+
+    def flat(*values: Any) -> list[Any]:
+        nonlocal out_tree
+        outs, out_tree = tree_flatten(fun(*tree_unflatten(tree, values)))
+        return outs
+
+    closed = make_jaxpr(flat)(*leaves)
+    outs = _evaluate(closed.jaxpr, closed.consts, inputs, order)
+    value = tree_unflatten(out_tree, [out[0] for out in outs])
+    terms = [tree_unflatten(out_tree, [_times(1 / scale[k], _dense(out, k)) for out in outs]) for k in range(1, order + 1)]
+    return value, terms
+
+
+def _like(term: Any, primal: Any) -> Any:
+    aval = aval_of(primal)
+    return lax.convert_element_type(term, aval.dtype)
+
+
+def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Series], order: int) -> list[Series]:
+    env: dict[Var, Series] = {}
+
+    def read(atom: Any) -> Series:
+        return [atom.val] if type(atom) is Literal else env[atom]
+
+    env.update(zip(jaxpr.constvars, ([const] for const in consts), strict=True))
+    env.update(zip(jaxpr.invars, inputs, strict=True))
+    for eqn in jaxpr.eqns:
+        operands = [read(atom) for atom in eqn.invars]
+        env.update(zip(eqn.outvars, _apply(eqn.primitive, operands, eqn.params, order), strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _apply(primitive: Any, operands: list[Series], params: dict[str, Any], order: int) -> list[Series]:
+    """One operation on series; each result as a series of its own."""
+    name = primitive.name
+    if all(_is_constant(operand) for operand in operands) or order == 0:
+        outs = primitive.bind(*[operand[0] for operand in operands], **params)
+        return [[out] for out in outs] if primitive.multiple_results else [[outs]]
+    if name in _INLINED:
+        closed = next(params[key] for key in _INLINED[name] if key in params)
+        jaxpr, consts = (closed.jaxpr, closed.consts) if isinstance(closed, ClosedJaxpr) else (closed, [])
+        return _evaluate(jaxpr, consts, operands, order)
+    operands = [[*operand, *[None] * (order + 1 - len(operand))] for operand in operands]
+    rule = _RULES.get(name)
+    apply = lambda *values: primitive.bind(*values, **params)
+    if rule is not None:
+        return [rule(order, apply, *operands)]
+    if name in _LINEAR and all(_is_constant(operand) for operand in operands[_LINEAR[name]:]):
+        outs = _linear(order, apply, operands, _LINEAR[name])
+        return outs if primitive.multiple_results else outs[:1]
+    return _nested(order, primitive, operands, params)
+
+
+def _is_constant(series: Series) -> bool:
+    return all(term is None for term in series[1:])
+
+
+# --- arithmetic on coefficients, of which None is zero -----------------------------------------------
+
+
+def _dense(series: Series, k: int) -> Any:
+    term = series[k] if k < len(series) else None
+    return lax.full_like(series[0], 0) if term is None else term
+
+
+def _times(factor: float, term: Any) -> Any:
+    if term is None or factor == 1:
+        return term
+    return lax.mul(term, lax.full_like(term, factor))
+
+
+def _plus(a: Any, b: Any) -> Any:
+    return b if a is None else a if b is None else lax.add(a, b)
+
+
+def _minus(a: Any) -> Any:
+    return None if a is None else lax.neg(a)
+
+
+def _product(a: Any, b: Any, apply: Callable = lax.mul) -> Any:
+    return None if a is None or b is None else apply(a, b)
+
+
+def _sum(terms: Any) -> Any:
+    total = None
+    for term in terms:
+        total = _plus(total, term)
+    return total
+
+
+def _convolve(order: int, a: Series, b: Series, apply: Callable = lax.mul) -> Series:
+    """The product of two series."""
+    return [_sum(_product(a[j], b[k - j], apply) for j in range(k + 1)) for k in range(order + 1)]
+
+
+def _add(a: Series, b: Series) -> Series:
+    return [_plus(x, y) for x, y in zip(a, b, strict=True)]
+
+
+def _shifted(a: Series, constant: float) -> Series:
+    return [lax.add(a[0], lax.full_like(a[0], constant)), *a[1:]]
+
+
+def _scaled(a: Series, factor: float) -> Series:
+    return [_times(factor, term) for term in a]
+
+
+def _integral(order: int, value: Any, slope: Series, x: Series) -> Series:
+    """The series y with y(0) = value and y' = slope * x'; `slope` may be known up to each coefficient only in turn."""
+    y = [value]
+    for k in range(1, order + 1):
+        y.append(_times(1 / k, _sum(_times(float(j), _product(x[j], slope[k - j])) for j in range(1, k + 1))))
+    return y
+
+
+# --- rules -------------------------------------------------------------------------------------------
+
+
+def _exp(order: int, apply: Callable, x: Series) -> Series:
+    y: Series = [apply(x[0])]
+    for k in range(1, order + 1):
+        y.append(_times(1 / k, _sum(_times(float(j), _product(x[j], y[k - j])) for j in range(1, k + 1))))
+    return y
+
+
+def _expm1(order: int, apply: Callable, x: Series) -> Series:
+    return [apply(x[0]), *_exp(order, lax.exp, x)[1:]]
+
+
+def _div(order: int, apply: Callable, a: Series, b: Series) -> Series:
+    q: Series = []
+    for k in range(order + 1):
+        rest = _plus(a[k], _minus(_sum(_product(b[j], q[k - j]) for j in range(1, k + 1))))
+        q.append(None if rest is None else lax.div(rest, b[0]))
+    return q
+
+
+def _log(order: int, apply: Callable, x: Series) -> Series:
+    return [apply(x[0]), *_integral(order, None, _reciprocal(order, x), x)[1:]]
+
+
+def _log1p(order: int, apply: Callable, x: Series) -> Series:
+    return [apply(x[0]), *_integral(order, None, _reciprocal(order, _shifted(x, 1)), x)[1:]]
+
+
+def _reciprocal(order: int, x: Series) -> Series:
+    one: Series = [lax.full_like(x[0], 1), *[None] * order]
+    return _div(order, lax.div, one, x)
+
+
+def _power(order: int, apply: Callable, x: Series, exponent: float) -> Series:
+    """x^p for a number p, from x y' = p x' y."""
+    y: Series = [apply(x[0])]
+    for k in range(1, order + 1):
+        total = _sum(_times(exponent * j - (k - j), _product(x[j], y[k - j])) for j in range(1, k + 1))
+        y.append(None if total is None else lax.div(_times(1 / k, total), x[0]))
+    return y
+
+
+def _integer_pow(order: int, apply: Callable, x: Series, y: int) -> Series:
+    """By repeated squaring: it is defined where x is 0."""
+    if y < 0:
+        return _reciprocal(order, _integer_pow(order, apply, x, -y))
+    result: Series | None = None
+    while y:
+        if y & 1:
+            result = x if result is None else _convolve(order, result, x)
+        y >>= 1
+        if y:
+            x = _convolve(order, x, x)
+    return [lax.full_like(x[0], 1), *[None] * order] if result is None else result
+
+
+def _pow(order: int, apply: Callable, x: Series, y: Series) -> Series:
+    if _is_constant(y) and not aval_of(y[0]).shape and not hasattr(y[0], "_trace"):
+        return _power(order, lambda value: apply(value, y[0]), x, float(y[0]))
+    return _exp(order, lambda _: apply(x[0], y[0]), _convolve(order, y, _log(order, lax.log, x)))
+
+
+def _circular(first: Callable, second: Callable, sign: float) -> Callable:
+    """The pair s' = c x', c' = sign * s x'; `first` is the one that is asked for."""
+
+    def rule(order: int, apply: Callable, x: Series) -> tuple[Series, Series]:
+        s, c = [first(x[0])], [second(x[0])]
+        for k in range(1, order + 1):
+            terms = [(_times(float(j), x[j]), k - j) for j in range(1, k + 1)]
+            s_k = _times(1 / k, _sum(_product(dx, c[rest]) for dx, rest in terms))
+            c_k = _times(sign / k, _sum(_product(dx, s[rest]) for dx, rest in terms))
+            s.append(s_k)
+            c.append(c_k)
+        return s, c
+
+    return rule
+
+
+_sin_cos, _sinh_cosh = _circular(lax.sin, lax.cos, -1.0), _circular(lax.sinh, lax.cosh, 1.0)
+
+
+def _by_slope(slope: Callable[[int, Series, Series], Series]) -> Callable:
+    """A function y of x with y' = slope x', where the slope is a series made from those of x and y.
+
+    The coefficient k of y needs those of the slope below k, and they need those of y below k: y grows by one each turn.
+    """
+
+    def rule(order: int, apply: Callable, x: Series) -> Series:
+        y: Series = [apply(x[0]), *[None] * order]
+        for k in range(1, order + 1):
+            known = slope(k - 1, x, y)
+            y[k] = _times(1 / k, _sum(_times(float(j), _product(x[j], known[k - j])) for j in range(1, k + 1)))
+        return y
+
+    return rule
+
+
+def _one_minus_square(order: int, y: Series, sign: float = -1.0) -> Series:
+    return _shifted(_scaled(_convolve(order, y[:order + 1], y[:order + 1]), sign), 1.0)
+
+
+def _inverse_root(order: int, x: Series) -> Series:
+    return _power(order, lax.rsqrt, x, -0.5)
+
+
+def _gauss(order: int, x: Series, sign: float) -> Series:
+    """exp(sign * x^2)."""
+    return _exp(order, lax.exp, _scaled(_convolve(order, x[:order + 1], x[:order + 1]), sign))
+
+
+def _abs(order: int, apply: Callable, x: Series) -> Series:
+    if dtypes.issubdtype(aval_of(x[0]).dtype, np.complexfloating):
+        real, imag = ([None if term is None else part(term) for term in x] for part in (lax.real, lax.imag))
+        square = _add(_convolve(order, real, real), _convolve(order, imag, imag))
+        return _power(order, lambda _: apply(x[0]), square, 0.5)
+    sign = lax.sign(x[0])
+    return [apply(x[0]), *(_product(sign, term) for term in x[1:])]
+
+
+def _extremum(compare: Callable) -> Callable:
+    def rule(order: int, apply: Callable, a: Series, b: Series) -> Series:
+        shape = aval_of(apply(a[0], b[0])).shape  # a scalar stands for an array of equal elements
+        a, b = ([None if term is None else lax.broadcast_in_dim(
+            term, shape, range(len(shape)) if aval_of(term).shape else ()) for term in series] for series in (a, b))
+        one, half = lax.full_like(a[0], 1), lax.full_like(a[0], 0.5)
+        share = lax.select(lax.eq(a[0], b[0]), half, lax.select(compare(a[0], b[0]), one, lax.full_like(a[0], 0)))
+        other = lax.sub(one, share)
+        return [apply(a[0], b[0]), *(_plus(_product(share, x), _product(other, y)) for x, y in zip(a[1:], b[1:], strict=True))]
+
+    return rule
+
+
+def _select_n(order: int, apply: Callable, which: Series, *cases: Series) -> Series:
+    return [apply(which[0], *(_dense(case, k) for case in cases)) for k in range(order + 1)]
+
+
+def _clamp(order: int, apply: Callable, low: Series, x: Series, high: Series) -> Series:
+    inside = lax.bitwise_and(lax.gt(x[0], lax.broadcast_like(low[0], x[0])), lax.lt(x[0], lax.broadcast_like(high[0], x[0])))
+    zero = lax.full_like(x[0], 0)
+    return [apply(low[0], x[0], high[0]), *(None if term is None else lax.select(inside, term, zero) for term in x[1:])]
+
+
+def _bilinear(order: int, apply: Callable, a: Series, b: Series) -> Series:
+    return _convolve(order, a, b, apply)
+
+
+def _sum_of(sign: float) -> Callable:
+    def rule(order: int, apply: Callable, a: Series, b: Series) -> Series:
+        return [apply(_dense(a, k), _dense(b, k)) for k in range(order + 1)]
+
+    return rule
+
+
+_TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
+_RULES: dict[str, Callable] = {
+    "exp": _exp, "expm1": _expm1, "log": _log, "log1p": _log1p, "div": _div, "pow": _pow, "abs": _abs, "clamp": _clamp,
+    "exp2": lambda order, apply, x: _exp(order, lambda _: apply(x[0]), _scaled(x, math.log(2))),
+    "sin": lambda *args: _sin_cos(*args)[0], "cos": lambda *args: _sin_cos(*args)[1],
+    "sinh": lambda *args: _sinh_cosh(*args)[0], "cosh": lambda *args: _sinh_cosh(*args)[1],
+    "tan": _by_slope(lambda order, x, y: _one_minus_square(order, y, 1.0)),
+    "tanh": _by_slope(lambda order, x, y: _one_minus_square(order, y)),
+    "logistic": _by_slope(lambda order, x, y: _add(y[:order + 1], _scaled(_convolve(order, y, y), -1.0))),
+    "atan": _by_slope(lambda order, x, y: _reciprocal(order, _one_minus_square(order, x, 1.0))),
+    "atanh": _by_slope(lambda order, x, y: _reciprocal(order, _one_minus_square(order, x))),
+    "asin": _by_slope(lambda order, x, y: _inverse_root(order, _one_minus_square(order, x))),
+    "acos": _by_slope(lambda order, x, y: _scaled(_inverse_root(order, _one_minus_square(order, x)), -1.0)),
+    "asinh": _by_slope(lambda order, x, y: _inverse_root(order, _one_minus_square(order, x, 1.0))),
+    "acosh": _by_slope(lambda order, x, y: _inverse_root(
+        order, _shifted(_convolve(order, x, x), -1.0))),
+    "erf": _by_slope(lambda order, x, y: _scaled(_gauss(order, x, -1.0), _TWO_OVER_ROOT_PI)),
+    "erfc": _by_slope(lambda order, x, y: _scaled(_gauss(order, x, -1.0), -_TWO_OVER_ROOT_PI)),
+    "erf_inv": _by_slope(lambda order, x, y: _scaled(_gauss(order, y, 1.0), 1 / _TWO_OVER_ROOT_PI)),
+    "square": lambda order, apply, x: _convolve(order, x, x),
+    "sqrt": lambda order, apply, x: _power(order, apply, x, 0.5),
+    "rsqrt": lambda order, apply, x: _power(order, apply, x, -0.5),
+    "cbrt": lambda order, apply, x: _power(order, apply, x, 1 / 3),
+    "max": _extremum(lax.gt), "min": _extremum(lax.lt), "select_n": _select_n, "add": _sum_of(1.0), "sub": _sum_of(-1.0),
+    "add_any": _sum_of(1.0), "mul": _bilinear, "dot_general": _bilinear, "conv_general_dilated": _bilinear,
+}
+# Linear in so many operands, the first ones, together; all if it is None. The others are constant: indices, say.
+_LINEAR: dict[str, int | None] = dict.fromkeys(
+    "neg real imag conj complex convert_element_type reduce_precision reshape broadcast_in_dim transpose squeeze expand_dims "
+    "rev slice reduce_sum cumsum copy copy_p fft concatenate pad psum tile reduce_window_sum split symmetric_product "
+    "optimization_barrier real_imag".split()) | dict.fromkeys(("dynamic_slice", "gather"), 1) | {"dynamic_update_slice": 2}
+# Calls: their parameter holds the program.
+_INLINED = {
+    "jit": ("jaxpr",), "closed_call": ("call_jaxpr",), "checkpoint": ("jaxpr",), "remat": ("jaxpr",),
+    "custom_jvp_call": ("call_jaxpr",), "custom_vjp_call": ("call_jaxpr",), "core_call": ("call_jaxpr",),
+}
+
+
+def _linear(order: int, apply: Callable, operands: list[Series], count: int | None) -> list[Series]:
+    moving, fixed = operands[:count], [] if count is None else operands[count:]
+    results: list[Series] = []
+    for k in range(order + 1):
+        outs = None
+        if any(series[k] is not None for series in moving):
+            outs = apply(*(_dense(series, k) for series in moving), *(series[0] for series in fixed))
+        values = outs if isinstance(outs, (list, tuple)) else [outs]
+        if not results:
+            results = [[] for _ in values]
+        for result, value in zip(results, values if outs is not None else [None] * len(results), strict=True):
+            result.append(value)
+    return results
+
+
+def _nested(order: int, primitive: Any, operands: list[Series], params: dict[str, Any]) -> list[Series]:
+    """An operation without a rule: its derivatives along the curve by nested forward mode."""
+
+    def on_curve(t: Any) -> list[Any]:
+        values = []
+        for series in operands:
+            value = series[0]
+            if not _is_constant(series):
+                for k in range(1, order + 1):
+                    if series[k] is not None:
+                        value = lax.add(value, lax.mul(series[k], lax.full_like(series[k], lax.integer_pow(t, k))))
+            values.append(value)
+        outs = primitive.bind(*values, **params)
+        return outs if primitive.multiple_results else [outs]
+
+    def derivative(fun: Callable) -> Callable:
+        return lambda t: jvp(fun, (t,), (lax.full_like(t, 1),))[1]
+
+    at = np.float32(0) if all(aval_of(series[0]).dtype != np.float64 for series in operands) else np.float64(0)
+    columns, fun = [on_curve(at)], on_curve
+    for k in range(1, order + 1):
+        fun = derivative(fun)
+        columns.append([_times(1 / math.factorial(k), term) if dtypes.issubdtype(aval_of(term).dtype, np.inexact) else None
+                        for term in fun(at)])
+    return [list(column) for column in zip(*columns, strict=True)]

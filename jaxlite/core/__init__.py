@@ -17,7 +17,8 @@ _lazy = _Lazy(
     tracing="Tracer Trace ensure_compile_time_eval",
     jaxpr="Atom ClosedJaxpr DebugInfo DropVar Effects Jaxpr JaxprEqn Literal Var check_jaxpr eval_jaxpr jaxpr_as_fun "
           "jaxprs_in_params no_effects subjaxprs",
-    errors="InconclusiveDimensionOperation JaxprTypeError",
+    errors="InconclusiveDimensionOperation JaxprSyntaxError JaxprTypeError",
+    parser="parse_jaxpr",
     primitive="Primitive",
 )
 

@@ -91,6 +91,10 @@ for _dtype in _KIND:
                       .replace("int", "i").replace("complex", "c"))
 _FROM_SHORT = {short: dtype for dtype, short in _SHORT.items()}
 
+# For those who read jaxprs: dtypes by name, long and short; and extended dtypes, which have one name, as they are made.
+NAMES = {"float0": float0} | {dtype.name: dtype for dtype in _KIND}, _FROM_SHORT
+EXTENDED_DTYPES: dict[str, ExtendedDType] = {}
+
 python_scalar_dtypes: dict[type, np.dtype] = {bool: bool_, int: int64, float: float64, complex: complex128}
 _WEAK_TYPES = frozenset((int, float, complex))
 _SCALAR_TYPE = {"b": bool, "i": int, "u": int, "f": float, "c": complex}

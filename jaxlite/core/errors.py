@@ -13,6 +13,17 @@ class JaxprTypeError(TypeError):
     """A jaxpr that is not well formed or not well typed; raised by `check_jaxpr`."""
 
 
+class JaxprSyntaxError(ValueError):
+    """A text that is no jaxpr, or an ill-typed one; raised by `parse_jaxpr`.
+
+    Attributes: `line` and `column`, from 1 on.
+    """
+
+    def __init__(self, message: str, line: int, column: int, text: str):
+        super().__init__(f"line {line}, column {column}: {message}\n  {text}\n  {' ' * (column - 1)}^")
+        self.line, self.column = line, column
+
+
 class JAXTypeError(TypeError):
     """The base of the errors about traced values that are TypeErrors."""
 

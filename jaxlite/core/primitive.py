@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxlite.core.jaxpr import Effects, no_effects
@@ -41,6 +41,7 @@ class Primitive:
     __slots__ = ("name", "multiple_results", "is_own", "jvp", "linearize", "transpose", "batching", "eager", "_abstract",
                  "_memo", "_memoised", "stage", "__dict__")
     has_foreign_jvp = False  # whether its JVP rule is not one of jaxlite's
+    param_readers: Mapping[str, Callable[[str], Any]] = {}  # for params that print as one word: the value from the word
     batches_always = False  # whether its batching rule is asked even where none of its operands is batched
 
     def __init__(self, name: str, multiple_results: bool = False, memoise: bool = True):
@@ -145,6 +146,23 @@ class Primitive:
 
     def no_batching(self, reason: str) -> None:
         self.batching = NoRule(reason)
+
+
+# --- primitives of modules that load on first use ----------------------------------------------------
+
+_primitive_modules: list[str] = []
+
+
+def register_primitive_modules(*names: str) -> None:
+    """Name modules that make primitives. They load when a primitive is asked for by a name that nothing has yet."""
+    _primitive_modules.extend(names)
+
+
+def find_primitive(name: str) -> Primitive | None:
+    """The primitive with a name, if there is one."""
+    while name not in PRIMITIVES and _primitive_modules:
+        importlib.import_module(_primitive_modules.pop(0))
+    return PRIMITIVES.get(name)
 
 
 # --- rules that load on first use --------------------------------------------------------------------

@@ -14,7 +14,7 @@ default stands there in full) and can be read back:
 - Dtypes and members of enums go by their names. A string stands bare if it is one word and cannot be taken for
   something else, otherwise in quotes. A function is its name.
 
-Weak types are not shown, unless asked for by `weak_types=True`: `a:~f32[]`.
+Weak types are not shown, unless asked for by `weak_types=True`: `a:~f32[]`. `jaxlite.core.parser` reads the text back.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def jaxpr_to_text(jaxpr: Jaxpr | ClosedJaxpr, *, source_info: bool = False, prin
       print_shapes: give each variable its type where it is bound.
       custom_pp_eqn_rules: leave out implied params, and let jaxprs of `jit` take over names. False shows all there is.
       print_effects: put the effects of each jaxpr after its outputs.
-      weak_types: mark weak types of variables with `~`.
+      weak_types: mark weak types with `~`.
       use_color: add ANSI colors.
       width: the column at which lines are broken where they can be.
     """
@@ -99,7 +99,7 @@ _IMPLIED: dict[str, dict[str, Callable[[Any], bool]]] = {
     "cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "logistic", "rsqrt", "sin", "sqrt", "tan", "tanh")}
 
 _WORD = re.compile(r"[A-Za-z_<][\w<>.\-]*")
-_OTHER_MEANING = {"None", "True", "False", "nan", "inf"}
+_OTHER_MEANING = {"None", "True", "False", "nan", "inf", *dtypes.NAMES[0]}
 
 
 def _value(value: Any) -> str:
@@ -169,6 +169,11 @@ def _variable_names(reserved: Any) -> Iterator[str]:
         index += 1
 
 
+def _sorted(params: dict[str, Any]) -> dict[str, Any]:
+    """Params in the order in which they are printed."""
+    return {name: params[name] for name in sorted(params)} if len(params) > 1 else params
+
+
 def _definitions(top: Jaxpr, inline_limit: float) -> dict[Jaxpr, str]:
     """The sub-jaxprs that get a name of their own, breadth first from the top."""
     parents: dict[Jaxpr, list[Jaxpr]] = {top: []}
@@ -176,7 +181,7 @@ def _definitions(top: Jaxpr, inline_limit: float) -> dict[Jaxpr, str]:
     order = [top]
     for jaxpr in order:  # grows on the way
         for eqn in jaxpr.eqns:
-            for sub in jaxprs_in_params(eqn.params):
+            for sub in jaxprs_in_params(_sorted(eqn.params)):
                 if sub not in parents:
                     parents[sub] = []
                     order.append(sub)
@@ -188,7 +193,7 @@ def _definitions(top: Jaxpr, inline_limit: float) -> dict[Jaxpr, str]:
     todo = list(often)
     while todo:
         for eqn in todo.pop().eqns:
-            for sub in jaxprs_in_params(eqn.params):
+            for sub in jaxprs_in_params(_sorted(eqn.params)):
                 if sub not in often:
                     often.add(sub)
                     todo.append(sub)
@@ -270,7 +275,7 @@ class _Printer:
             value = atom.val
             if isinstance(value, (np.generic, np.ndarray)):
                 value = value.item()
-            return self.text(f"{value}:{atom.aval.str_short()}")
+            return self.text(f"{value}:{atom.aval if self.weak_types else atom.aval.str_short()}")
         return self.text(self.name(atom, scope))  # type: ignore[arg-type]
 
     # --- programs

@@ -6,6 +6,7 @@ same name in `lowering.rules`.
 from typing import Any as _Any
 
 from jaxlite.core.lazy import Lazy as _Lazy
+from jaxlite.core.primitive import register_primitive_modules as _register_primitive_modules
 from jaxlite.core.primitive import register_rule_modules as _register_rule_modules
 from jaxlite.lax.accuracy import AccuracyMode, Tolerance
 from jaxlite.lax.dot import (
@@ -283,6 +284,30 @@ from jaxlite.lax.windows import (
     select_and_scatter_p,
 )
 
+_register_primitive_modules(
+    "jaxlite.lax.control_flow.scan",
+    "jaxlite.lax.control_flow.while_loop",
+    "jaxlite.lax.control_flow.cond",
+    "jaxlite.random.prng",
+    "jaxlite.transforms.checkpoint",
+    "jaxlite.transforms.custom_derivatives",
+    "jaxlite.lax.sorting",
+    "jaxlite.lax.special",
+    "jaxlite.lax.convolution",
+    "jaxlite.lax.linalg",
+    "jaxlite.lax.special_series",
+    "jaxlite.lax.fft",
+    "jaxlite.lax.rng",
+    "jaxlite.lax.parallel",
+    "jaxlite.lax.program",
+    "jaxlite.lax.ragged",
+    "jaxlite.lax.tokens",
+    "jaxlite.lax.callbacks",
+    "jaxlite.lax.control_flow.solves",
+    "jaxlite.random.gammas",
+    "jaxlite.transforms.custom_batching",
+    "jaxlite.traces.sown",
+)
 _register_rule_modules(
     "jaxlite.traces.call_rules",
     "jaxlite.lax.elementwise_rules",

@@ -59,6 +59,7 @@ class KeyDType(dtypes.ExtendedDType):
 
     def __init__(self, impl: Implementation):
         self.impl, self.name, self.itemsize = impl, f"key<{impl.tag}>", 4 * impl.words
+        dtypes.EXTENDED_DTYPES[self.name] = self
         self._element = shaped_array((impl.words,), _u32, False)
 
     def physical_element(self) -> ShapedArray:
@@ -199,6 +200,10 @@ def _rebuild(dtype: KeyDType, words: np.ndarray) -> KeyArray:
 AVAL_OF[KeyArray] = lambda key: key.aval
 
 
+def _by_tag(tag: str) -> Implementation:
+    return next(each for each in IMPLEMENTATIONS.values() if each.tag == tag)
+
+
 def words_aval(aval: ShapedArray) -> ShapedArray:
     """The type of the words behind an array of keys; other types are their own."""
     if not isinstance(aval.dtype, KeyDType):
@@ -219,6 +224,7 @@ random_split_p = Primitive("random_split")
 random_fold_in_p = Primitive("random_fold_in")
 random_bits_p = Primitive("random_bits")
 random_wrap_p = Primitive("random_wrap")
+random_seed_p.param_readers = random_wrap_p.param_readers = {"impl": _by_tag}
 random_unwrap_p = Primitive("random_unwrap")
 
 

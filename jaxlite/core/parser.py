@@ -1,0 +1,647 @@
+"""Jaxprs from text: what `jaxlite.core.printer` writes, read back.
+
+`parse_jaxpr` gives a program that is checked on the way: each equation is typed by its primitive, and what the text says of
+its results has to agree. The printer's docstring says what the text means; what the text leaves out is put back in here:
+params that are implied, and effects. Weak types are those that the text marks (`weak_types=True` prints them).
+
+What no text can hold, functions and objects of users among the params, is given by the name it prints as, or stands there
+as a `Printed`: such a program runs and lowers, and fails only where the function would be called.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from jaxlite.core import dtypes
+from jaxlite.core.aval import ShapedArray, abstract_token, typematch
+from jaxlite.core.errors import JaxprSyntaxError
+from jaxlite.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, no_effects
+from jaxlite.core.primitive import PRIMITIVES, find_primitive
+from jaxlite.core.values import aval_of
+
+_TOKEN = re.compile(r"""
+    (?P<space>\s+|\#[^\n]*)
+  | (?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
+  | (?P<number>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf\b|nan\b)j?(?![\w<]))
+  | (?P<word>[A-Za-z_<](?:[\w<>.]|-(?!\d))*)
+  | (?P<arrow><-)
+  | (?P<mark>[{}()\[\],;:.=~*@|!?/+&%$^`>\\-])
+""", re.VERBOSE)
+_COMPLEX = re.compile(r"\(([-+\w.]+j)\)")
+_ESCAPES = re.compile("\033\\[[0-9;]*m")
+
+# Params that the text may leave out, and their values then. `jit` and `broadcast_in_dim` have more.
+_IMPLIED: dict[str, dict[str, Any]] = {
+    "broadcast_in_dim": {"broadcast_dimensions": (), "sharding": None},
+    "dot_general": {"precision": None, "preferred_element_type": None, "out_sharding": None},
+    "jit": {"inline": False, "keep_unused": False},
+}
+# Params whose values are functions, or objects that print as one word.
+_OBJECTS = {("custom_jvp_call", "jvp"), ("custom_vjp_call", "fwd"), ("custom_vjp_call", "bwd"), ("custom_linear", "bwd"),
+            ("checkpoint", "policy"), ("custom_vmap_call", "rule")}
+
+
+class Printed:
+    """Stands for an object that a text shows but does not hold."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str):
+        self.text = text
+
+    @property
+    def __name__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Printed and other.text == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise TypeError(f"{self.text} is a function that the text of a jaxpr names but does not hold; give it to parse_jaxpr: "
+                        f"objects={{{self.text!r}: ...}}")
+
+
+def parse_jaxpr(text: str, consts: Mapping[str, Any] | Sequence[Any] = (), *,
+                objects: Mapping[str, Any] | None = None) -> ClosedJaxpr:
+    """The program that a text says.
+
+    Args:
+      text: what `str(jaxpr)` or `jaxpr.pretty_print(...)` gives, with types; or written by hand in the same way.
+      consts: the values of the constvars, by name or in order.
+      objects: values of params that the text names only: functions and objects of users, by the text they print as.
+
+    Returns: a `ClosedJaxpr`: to run with `eval_jaxpr` or `jaxpr_as_fun`, under any transformation. With
+      `weak_types=True`, what was printed and what is parsed are equal in all but weak types.
+    Raises: JaxprSyntaxError with the line and the column, and what was expected there: for a wrong text, an unknown primitive
+      or variable, an equation whose types do not fit; ValueError for consts that do not.
+
+    >>> from jaxlite.core import jaxpr_as_fun, parse_jaxpr
+    >>> closed = parse_jaxpr("{ lambda ; a:f32[3]. let b:f32[3] = sin a; c:f32[3] = mul b 2.0:f32[] in (c,) }")
+    >>> closed
+    { lambda ; a:f32[3]. let b:f32[3] = sin a; c:f32[3] = mul b 2.0:f32[] in (c,) }
+    >>> import numpy as np
+    >>> jaxpr_as_fun(closed)(np.zeros(3, np.float32))
+    [Array([0., 0., 0.], dtype=float32)]
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"parse_jaxpr: the text must be a string, got {type(text)}")
+    parser = _Parser(_ESCAPES.sub("", text), objects or {})
+    jaxpr, names = parser.whole()
+    if isinstance(consts, Mapping):
+        missing = [name for name in names if name not in consts]
+        if missing:
+            raise ValueError(f"parse_jaxpr: consts has no value for {', '.join(missing)}")
+        values = [consts[name] for name in names]
+    else:
+        values = list(consts)
+        if len(values) != len(names):
+            raise ValueError(f"parse_jaxpr: the program has {len(names)} constvars ({', '.join(names) or 'none'}), consts has "
+                             f"{len(values)} values")
+    for name, var, value in zip(names, jaxpr.constvars, values, strict=True):
+        if not typematch(aval_of(value), var.aval):
+            raise ValueError(f"parse_jaxpr: the value of {name} is {aval_of(value)}, the program says {var.aval}")
+    return ClosedJaxpr(jaxpr, values)
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return "the end of the text" if self.kind == "end" else repr(self.text)
+
+
+Scope = dict[str, Atom]
+
+
+class _Parser:
+    """Reads one text. `at` is the index of the next token."""
+
+    def __init__(self, text: str, objects: Mapping[str, Any]):
+        self.text, self.objects = text, objects
+        self.tokens: list[_Token] = []
+        self.at = 0
+        self.types: dict[tuple[int, str], Any] = {}
+        place = 0
+        while place < len(text):
+            match = _TOKEN.match(text, place)
+            if match is None:
+                self.fail("a word, a number or a mark", _Token("", text[place], place, place + 1))
+            if match.lastgroup != "space":
+                self.tokens.append(_Token(match.lastgroup or "", match[0], place, match.end()))
+            place = match.end()
+        self.tokens.append(_Token("end", "", len(text), len(text)))
+        self.definitions: dict[str, int] = {}  # name -> its first token
+        self.done: dict[str, ClosedJaxpr | None] = {}
+
+    # --- errors and tokens
+
+    def fail(self, expected: str, token: _Token | None = None, got: str | None = None) -> NoReturn:
+        token = token or self.tokens[self.at]
+        self.refuse(f"expected {expected}, got {token if got is None else got}", token)
+
+    def refuse(self, message: str, token: _Token, cause: Exception | None = None) -> NoReturn:
+        line = self.text.count("\n", 0, token.start) + 1
+        begin = self.text.rfind("\n", 0, token.start) + 1
+        end = self.text.find("\n", begin)
+        raise JaxprSyntaxError(message, line, token.start - begin + 1, self.text[begin:end if end >= 0 else None]) from cause
+
+    def peek(self, text: str) -> bool:
+        token = self.tokens[self.at]
+        return token.text == text and token.kind != "string"
+
+    def take(self, text: str) -> bool:
+        if self.peek(text):
+            self.at += 1
+            return True
+        return False
+
+    def expect(self, text: str, what: str = "") -> _Token:
+        if not self.peek(text):
+            self.fail(what or repr(text))
+        self.at += 1
+        return self.tokens[self.at - 1]
+
+    def word(self, what: str) -> _Token:
+        token = self.tokens[self.at]
+        if token.kind != "word" and token.text not in ("nan", "inf"):
+            self.fail(what)
+        self.at += 1
+        return token
+
+    # --- programs
+
+    def whole(self) -> tuple[Jaxpr, list[str]]:
+        """The program, and the names of its constvars."""
+        while self.take("let"):
+            name = self.word("the name of a jaxpr")
+            if name.text in self.definitions:
+                self.fail("a new name", name, f"{name.text!r}, which is defined above")
+            self.expect("=")
+            self.definitions[name.text] = self.at
+            self.skip_braces()
+            self.expect("in")
+        jaxpr, names = self.jaxpr()
+        if self.tokens[self.at].kind != "end":
+            self.fail("the end of the text")
+        return jaxpr, names
+
+    def skip_braces(self) -> None:
+        if not self.peek("{"):
+            self.fail("a jaxpr, '{ lambda'")
+        depth = 0
+        while True:
+            token = self.tokens[self.at]
+            depth += (self.peek("{") - self.peek("}")) if token.kind == "mark" else 0
+            if token.kind == "end":
+                self.fail("'}'")
+            self.at += 1
+            if depth == 0:
+                return
+
+    def defined(self, name: _Token) -> ClosedJaxpr:
+        """The program of a definition; it may use others, wherever they stand."""
+        if name.text not in self.done:
+            self.done[name.text] = None
+            at, self.at = self.at, self.definitions[name.text]
+            self.done[name.text] = self.closed()
+            self.at = at
+        found = self.done[name.text]
+        if found is None:
+            self.refuse(f"the jaxpr {name.text} contains itself", name)
+        return found
+
+    def closed(self) -> ClosedJaxpr:
+        token = self.tokens[self.at]
+        jaxpr, names = self.jaxpr()
+        if names:
+            self.fail("no constvars in the jaxpr of a param: what it needs are operands", token, ", ".join(names))
+        return ClosedJaxpr(jaxpr, [])
+
+    def jaxpr(self) -> tuple[Jaxpr, list[str]]:
+        self.expect("{", "a jaxpr, '{ lambda'")
+        self.expect("lambda")
+        scope: Scope = {}
+        constvars = self.binders(scope, ";")
+        self.expect(";")
+        names = list(scope)
+        invars = self.binders(scope, ".")
+        self.expect(".")
+        self.expect("let")
+        eqns: list[JaxprEqn] = []
+        while not self.at_outputs():
+            eqns.append(self.equation(scope))
+            self.take(";")
+        self.expect("in")
+        self.expect("(")
+        outvars = []
+        while not self.peek(")"):
+            outvars.append(self.atom(scope))
+            if not self.take(","):
+                break
+        self.expect(")", "',' or ')'")
+        effects = no_effects.union(*(eqn.effects for eqn in eqns))
+        if self.take(":"):
+            self.expect("{")
+            shown = []
+            token = self.tokens[self.at]
+            while not self.peek("}"):
+                shown.append(self.opaque())
+                self.take(",")
+            self.expect("}")
+            if sorted(shown) != sorted(map(str, effects)):
+                self.refuse(f"the equations have the effects {{{', '.join(sorted(map(str, effects)))}}}, the text says "
+                            f"{{{', '.join(shown)}}}", token)
+        self.expect("}", "'}'")
+        read = set(outvars).union(*(eqn.invars for eqn in eqns))
+        for eqn in eqns:
+            if not read.issuperset(eqn.outvars):
+                eqn.outvars = [var if var in read else DropVar(var.aval) for var in eqn.outvars]
+        return Jaxpr(constvars, invars, outvars, eqns, effects), names
+
+    def binders(self, scope: Scope, end: str) -> list[Var]:
+        variables = []
+        while not self.peek(end):
+            name, aval = self.binder(f"a variable or {end!r}")
+            if aval is None:
+                self.fail("':' and the type of the variable")
+            if name.text in scope:
+                self.fail("a new variable", name, f"{name.text!r}, which is bound already")
+            scope[name.text] = var = Var(aval)
+            variables.append(var)
+        return variables
+
+    def binder(self, what: str) -> tuple[_Token, Any]:
+        token = self.tokens[self.at]
+        if token.text.endswith(".") and token.kind == "word":  # `a.` of a text without types
+            self.fail("':' and the type of the variable", _Token("mark", ".", token.end - 1, token.end))
+        name = self.word(what)
+        return name, self.aval() if self.take(":") else None
+
+    def aval(self) -> Any:
+        start, weak = self.at, self.take("~")
+        name = self.word("a type such as f32[3]")
+        if name.text == "Token":
+            return abstract_token
+        dtype = self.dtype(name, short=True)
+        self.expect("[")
+        shape = []
+        while not self.peek("]"):
+            size = self.tokens[self.at]
+            if not size.text.isdigit():
+                self.fail("a size or ']'")
+            shape.append(int(size.text))
+            self.at += 1
+            self.take(",")
+        self.expect("]")
+        try:
+            return ShapedArray(tuple(shape), dtype, weak)
+        except (TypeError, ValueError) as error:
+            self.refuse(str(error), self.tokens[start])
+
+    def dtype(self, name: _Token, short: bool) -> Any:
+        found = _dtype(name.text, short)
+        if found is None:
+            self.fail("the name of a dtype", name)
+        return found
+
+    # --- equations
+
+    def at_outputs(self) -> bool:
+        """Whether `in (` stands here: `in` is also the name of the 222nd variable."""
+        following = self.tokens[self.at + 1]
+        return self.peek("in") and following.text == "(" and not _COMPLEX.match(self.text, following.start)
+
+    def equation(self, scope: Scope) -> JaxprEqn:
+        first = self.at
+        outs: list[tuple[_Token, Any]] = []
+        if not self.is_operation():
+            while not self.peek("="):
+                outs.append(self.binder("a variable, '=' or 'in'"))
+            self.expect("=")
+        name = self.word("the name of a primitive")
+        primitive = find_primitive(name.text)
+        if primitive is None:
+            near = difflib.get_close_matches(name.text, PRIMITIVES, 1)
+            self.fail("the name of a primitive", name, f"{name.text!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        params: dict[str, Any] = {}
+        if self.take("["):
+            while not self.take("]"):
+                param = self.word("a param, name=value, or ']'")
+                self.expect("=")
+                params[param.text] = self.param(primitive, param.text)
+        operands = self.tokens[self.at]
+        invars = []
+        while not (self.peek(";") or self.at_outputs() or self.begins_equation(first)):
+            invars.append(self.atom(scope))
+        self.imply(primitive, params, outs, invars, name)
+        avals = [atom.aval for atom in invars]
+        try:
+            made, effects = primitive.abstract_eval(avals, params)
+        except JaxprSyntaxError:
+            raise
+        except Exception as error:
+            self.refuse(f"{name.text} does not take such operands and params: {type(error).__name__}: {error}",
+                        operands if isinstance(error, ValueError) else name, error)
+        made = list(made) if primitive.multiple_results else [made]
+        if len(made) != len(outs):
+            self.refuse(f"{name.text} has {len(made)} results, the text binds {len(outs)} variables",
+                        outs[0][0] if outs else name)
+        outvars = []
+        for (token, said), aval in zip(outs, made, strict=True):
+            if said is not None and not typematch(said, aval):
+                self.refuse(f"the text says that {token.text} is {said.str_short()}, {name.text} gives "
+                            f"{aval.str_short()}", token)
+            if token.text != "_" and token.text in scope:
+                self.fail("a new variable", token, f"{token.text!r}, which is bound already")
+            var = Var(aval.strip_weak_type() if said is None else said)
+            scope[token.text] = var
+            outvars.append(var)
+        return JaxprEqn(primitive, invars, outvars, params, effects)
+
+    def is_operation(self) -> bool:
+        """Whether an equation begins with its primitive: it has no results."""
+        following = self.tokens[self.at + 1]
+        return following.text not in (":", "=") and not self.looks_bound(self.at)
+
+    def looks_bound(self, at: int) -> bool:
+        """Whether untyped binders and '=' stand here."""
+        while self.tokens[at].kind == "word":
+            at += 1
+        return self.tokens[at].text == "="
+
+    def begins_equation(self, first: int) -> bool:
+        """Whether the next token is the first of a new line, and so of a new equation or of the end."""
+        token, before = self.tokens[self.at], self.tokens[self.at - 1]
+        if token.kind == "end" or token.text in ("}", ")", "]", ","):
+            return True
+        if "\n" not in self.text[before.end:token.start]:
+            return False
+        if self.column(token) <= self.column(self.tokens[first]):
+            return True
+        return self.binds(self.at) if self.tokens[self.at + 1].text == ":" else self.looks_bound(self.at)
+
+    def binds(self, at: int) -> bool:
+        """Whether typed binders stand here: '=' comes before anything else."""
+        while self.tokens[at].kind == "word" and self.tokens[at + 1].text == ":":
+            at += 2
+            while self.tokens[at].text not in ("]", "Token") and self.tokens[at].kind != "end":
+                at += 1
+            at += 1
+        return self.tokens[at].text == "="
+
+    def column(self, token: _Token) -> int:
+        return token.start - self.text.rfind("\n", 0, token.start)
+
+    def imply(self, primitive: Any, params: dict[str, Any], outs: list[Any], invars: list[Any], name: _Token) -> None:
+        """Put in the params that the text leaves out."""
+        for param, value in _IMPLIED.get(primitive.name, {}).items():
+            params.setdefault(param, value)
+        if primitive.name == "broadcast_in_dim" and "shape" not in params:
+            if len(outs) != 1 or outs[0][1] is None:
+                self.fail("a type of the result, or the param shape", name)
+            params["shape"] = outs[0][1].shape
+        elif primitive.name == "jit":
+            params.setdefault("donated_invars", (False,) * len(invars))
+            params.setdefault("name", "jit")
+
+    def atom(self, scope: Scope) -> Atom:
+        token = self.tokens[self.at]
+        typed = self.tokens[self.at + 1].text == ":"
+        if token.kind == "word" and not (typed and token.text in ("True", "False")) or \
+                token.text in ("nan", "inf") and not typed:
+            self.at += 1
+            if token.text not in scope:
+                near = difflib.get_close_matches(token.text, scope, 1)
+                self.fail("a variable that is bound above, or a literal such as 1.0:f32[]", token,
+                          f"{token.text!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            return scope[token.text]
+        value = self.scalar()
+        self.expect(":", "':' and the type of the literal")
+        aval = self.aval()
+        try:
+            if not isinstance(aval, ShapedArray) or aval.shape:
+                raise ValueError("only scalars are literals")
+            kind = dtypes.kind(aval.dtype)
+            if type(value) is bool and kind != "b" or type(value) in (float, complex) and kind in "biu":
+                raise ValueError("it is of another kind")
+            if not aval.weak_type or kind == "b":
+                value = aval.dtype.type(value)
+            else:
+                value = {"i": int, "f": float, "c": complex}[kind](value)
+        except (ValueError, TypeError, KeyError, OverflowError) as error:
+            self.refuse(f"the literal {token.text} is no {aval.str_short()}: {error}", token)
+        return Literal(value, aval)
+
+    def scalar(self) -> Any:
+        token = self.tokens[self.at]
+        if token.text in ("True", "False"):
+            self.at += 1
+            return token.text == "True"
+        if token.kind == "number":
+            self.at += 1
+            if token.text.endswith("j"):
+                return complex(token.text)
+            return int(token.text) if token.text.lstrip("+-").isdigit() else float(token.text)
+        if token.text == "(":  # a complex number
+            match = _COMPLEX.match(self.text, token.start)
+            if match:
+                while self.tokens[self.at].start < match.end():
+                    self.at += 1
+                return complex(match[1])
+        self.fail("a variable or a literal")
+
+    # --- params
+
+    def param(self, primitive: Any, name: str) -> Any:
+        token = self.tokens[self.at]
+        if primitive.name == "dot_general" and name == "dimension_numbers":
+            return _as_tuples(self.value())
+        if token.kind == "word" and self.tokens[self.at + 1].text not in ("(", "."):
+            if name == "name":
+                self.at += 1
+                return token.text
+            if (primitive.name, name) in _OBJECTS and token.text != "None" or token.text in self.objects:
+                self.at += 1
+                return self.objects.get(token.text) or Printed(token.text)
+            reader = primitive.param_readers.get(name)
+            if reader is not None:
+                self.at += 1
+                try:
+                    return reader(token.text)
+                except (KeyError, ValueError) as error:
+                    self.refuse(str(error), token, error)
+        return self.value()
+
+    def value(self) -> Any:
+        token = self.tokens[self.at]
+        if token.kind == "string":
+            self.at += 1
+            return _unquoted(token.text)
+        if token.kind == "number":
+            return self.scalar()
+        if token.text == "(":
+            if _COMPLEX.match(self.text, token.start):
+                return self.scalar()
+            return tuple(self.items("(", ")"))
+        if token.text == "[":
+            return self.items("[", "]")
+        if token.text == "{":
+            return self.closed() if self.tokens[self.at + 1].text == "lambda" else self.braces()
+        if token.kind == "word":
+            return self.word_value(token)
+        return self.aval() if token.text == "~" else self.printed()
+
+    def items(self, left: str, right: str) -> list[Any]:
+        self.expect(left)
+        found = []
+        while not self.peek(right):
+            found.append(self.value())
+            self.take(",")  # jaxprs in a tuple stand without
+        self.expect(right, f"',' or {right!r}")
+        return found
+
+    def braces(self) -> Any:
+        """A dictionary or a set."""
+        self.expect("{")
+        entries: dict[Any, Any] = {}
+        is_set = False
+        while not self.peek("}"):
+            key = self.value()
+            is_set = is_set or not self.peek(":")
+            entries[key] = None if is_set else (self.expect(":"), self.value())[1]
+            if not self.take(","):
+                break
+        self.expect("}", "',' or '}'")
+        return frozenset(entries) if is_set else entries
+
+    def word_value(self, token: _Token) -> Any:
+        text, following = token.text, self.tokens[self.at + 1].text
+        if text in _CONSTANTS:
+            self.at += 1
+            return _CONSTANTS[text]
+        if following == "(" and self.tokens[self.at + 1].start == token.end:
+            if text == "array":
+                return self.array()
+            kind = _class_of(text, tuple)
+            if kind is not None:
+                return self.named_tuple(kind)
+            return self.printed()
+        if following == "[" and self.tokens[self.at + 1].start == token.end and _dtype(text, short=True) is not None:
+            return self.aval()
+        if text in self.definitions:
+            self.at += 1
+            return self.defined(token)
+        if text in self.objects:
+            self.at += 1
+            return self.objects[text]
+        if "." in text:
+            name, _, member = text.partition(".")
+            kind = _class_of(name, enum.Enum)
+            if kind is not None and member in kind.__members__:
+                self.at += 1
+                return kind[member]
+        found = _dtype(text, short=False)
+        if found is not None:
+            self.at += 1
+            return found
+        self.at += 1
+        return text
+
+    def named_tuple(self, kind: Any) -> Any:
+        self.at += 1
+        self.expect("(")
+        fields: dict[str, Any] = {}
+        while not self.peek(")"):
+            field = self.word("a field")
+            if field.text not in kind._fields:
+                self.fail(f"a field of {kind.__name__}: {', '.join(kind._fields)}", field)
+            self.expect("=")
+            fields[field.text] = self.value()
+            self.take(",")
+        token = self.expect(")")
+        missing = [field for field in kind._fields if field not in fields]
+        if missing:
+            self.fail(f"the field {missing[0]} of {kind.__name__}", token)
+        return kind(**fields)
+
+    def array(self) -> Any:
+        self.at += 1
+        self.expect("(")
+        values = self.value()
+        fields = {}
+        while self.take(","):
+            field = self.word("shape or dtype")
+            self.expect("=")
+            fields[field.text] = self.value()
+        token = self.expect(")")
+        try:
+            return np.asarray(values, fields["dtype"]).reshape(fields["shape"])
+        except (KeyError, TypeError, ValueError) as error:
+            self.refuse(f"no array: {error}", token, error)
+
+    def printed(self) -> Any:
+        text = self.opaque()
+        return self.objects[text] if text in self.objects else Printed(text)
+
+    def opaque(self) -> str:
+        """The text of an object of unknown kind: up to a space or a mark outside of brackets."""
+        start = self.tokens[self.at].start
+        depth = 0
+        while True:
+            token, before = self.tokens[self.at], self.tokens[self.at - 1]
+            if token.kind == "end":
+                self.fail("a value")
+            if depth == 0 and (token.text in ("]", ")", "}", ",") or self.text[before.end:token.start] and token.start > start):
+                break
+            depth += token.kind == "mark" and (token.text in "([{") - (token.text in ")]}")
+            self.at += 1
+        if self.tokens[self.at].start == start:
+            self.fail("a value")
+        return self.text[start:self.tokens[self.at - 1].end]
+
+
+_CONSTANTS = {"None": None, "True": True, "False": False}
+
+
+def _dtype(name: str, short: bool) -> Any:
+    """The dtype with a name: `f32` if short, else `float32`; extended ones have one name."""
+    if name in dtypes.EXTENDED_DTYPES:
+        return dtypes.EXTENDED_DTYPES[name]
+    if short:
+        return dtypes.NAMES[1].get(name)
+    return dtypes.NAMES[0].get(name)
+
+
+def _class_of(name: str, base: type) -> Any:
+    """The class below `base` with a name: a named tuple or an enumeration of jaxlite's, or of whoever else has one."""
+    found = [kind for kind in _below(base) if kind.__name__ == name and (base is not tuple or hasattr(kind, "_fields"))]
+    own = [kind for kind in found if kind.__module__.startswith("jaxlite")]
+    return next(iter(own or found), None)
+
+
+def _below(base: type) -> list[type]:
+    kinds: list[type] = type.__subclasses__(base)
+    return kinds + [each for kind in kinds for each in _below(kind)]
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, (tuple, list)) else value
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1].encode("latin-1", "backslashreplace").decode("unicode_escape")

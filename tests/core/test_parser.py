@@ -1,0 +1,137 @@
+"""What the printer prints parses back to an equal program; a wrong text gets its line, its column and what was expected."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax, random
+from jaxlite.core import check_jaxpr, eval_jaxpr, jaxpr_as_fun, parse_jaxpr
+from jaxlite.core.errors import JaxprSyntaxError
+from tests.random_programs import jaxlite_names, write
+
+
+def again(closed, **options):
+    """The program parsed from its text, which is checked to print the same."""
+    text = closed.pretty_print(**options)
+    parsed = parse_jaxpr(text, closed.consts)
+    assert parsed.pretty_print(**options) == text
+    check_jaxpr(parsed)
+    return parsed
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_random_programs_come_back(chunk, x64):
+    for seed in range(10 * chunk, 10 * chunk + 10):
+        program = write(seed)
+        closed = jax.make_jaxpr(program.run(jaxlite_names()))(**program.arguments())
+        again(closed)
+        again(closed, weak_types=True, custom_pp_eqn_rules=False, print_effects=True, width=40 + 20 * (seed % 5))
+
+
+def test_a_parsed_program_runs_lowers_and_is_differentiated():
+    table = np.linspace(0, 1, 200, dtype=np.float32)
+
+    def f(x, key):
+        y = lax.cond(x[0] > 0, jnp.sin, lambda x: x * 2, x)
+        total, ys = lax.scan(lambda c, a: (c + a, c * a), jnp.float32(0), y)
+        return total * jnp.asarray(table)[:3].sum() + jax.jit(jnp.max)(ys) * random.key_data(key)[1]
+
+    x, key = np.array([0.1, -0.2, 0.3], np.float32), random.key(0)
+    closed = jax.make_jaxpr(f)(x, key)
+    parsed = again(closed, weak_types=True)
+    run = lambda x: jaxpr_as_fun(parsed)(x, key)[0]
+    np.testing.assert_allclose(run(x), f(x, key), rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(run)(x), jax.grad(f)(x, key), rtol=1e-6)
+
+    def lowered(closed):
+        return jax.jit(lambda x, key: jaxpr_as_fun(closed)(x, key)[0]).lower(x, key).as_text()
+
+    assert lowered(closed) == lowered(parsed)
+
+
+def test_params_of_every_kind():
+    def f(x, image, i):
+        a = jnp.fft.rfft(x).real.sum() + lax.conv_general_dilated(image, image[:1, :1], (1, 1), "SAME").sum()
+        b = x.at[i].add(2.0, mode="drop").sum() + lax.reduce_window(x, -np.inf, lax.max, (2,), (1,), "VALID").sum()
+        c = jnp.dot(x, x, precision="highest") + lax.reduce(x, np.float32(0), lambda a, b: a + b * 1, (0,))
+        d = jnp.argsort(x)[0] + lax.reduce_precision(x, 5, 2)[0] + jnp.where(x > 0, np.nan, -np.inf)[0]
+        return a + b + c + d, (x[0] * (1 - 2j)).imag, jnp.linalg.solve(jnp.eye(3), x[:3]), jnp.zeros(3, jnp.bfloat16)
+
+    again(jax.make_jaxpr(lambda x: jax.pure_callback(np.sin, jax.ShapeDtypeStruct((), np.float32), x))(1.0))
+    again(jax.make_jaxpr(f)(np.ones(4, np.float32), np.ones((1, 1, 4, 4), np.float32), 1), weak_types=True)
+
+
+def test_texts_by_hand():
+    closed = parse_jaxpr("""
+    let twice = { lambda ; a:f32[2]. let b:f32[2] = helper_of a  # not yet known
+      in (b,) } in
+    { lambda ; x:f32[2]. let in (x,) }""".replace("helper_of", "neg"))
+    assert len(closed.eqns) == 0
+    closed = parse_jaxpr("""{ lambda w:f32[2]; x:f32[2] y:f32[]. let
+        z = mul w x; long_name:f32[2] = jit[jaxpr={ lambda ; a:f32[2] b:f32[]. let c = mul a b in (c,) }] z y
+        _ = sin z
+      in (long_name, 3:i32[]) }""", {"w": np.array([1, 2], np.float32)})
+    out = eval_jaxpr(closed.jaxpr, closed.consts, np.ones(2, np.float32), np.float32(3))
+    np.testing.assert_array_equal(out[0], [3, 6])
+    assert str(closed.jaxpr.eqns[-1]).startswith("_:f32[2]") or "sin" in str(closed)
+    call = "{ lambda ; a:f32[]. let b = jit[jaxpr=f] a in (b,) }"
+    with pytest.raises(JaxprSyntaxError, match="contains itself"):
+        parse_jaxpr(f"let f = {call} in {call}")
+
+
+def test_functions_are_given_by_name():
+    @jax.custom_jvp
+    def f(x):
+        return x * 2
+
+    f.defjvp(lambda primals, tangents: (f(*primals), tangents[0] * 5))
+    closed = jax.make_jaxpr(f)(1.0)
+    parsed = again(closed)
+    run = lambda parsed: lambda x: jaxpr_as_fun(parsed)(x)[0]
+    assert run(parsed)(3.0) == 6
+    rule = closed.eqns[0].params["jvp"]
+    with pytest.raises(TypeError, match=f"{rule.__name__} is a function that the text"):
+        jax.grad(run(parsed))(3.0)
+    assert jax.grad(run(parse_jaxpr(str(closed), objects={rule.__name__: rule})))(3.0) == 5
+
+
+ONE = "{ lambda ; a:f32[3]. let\n    b:f32[3] = sin a\n  in (b,) }"
+
+
+@pytest.mark.parametrize(("old", "new", "line", "column", "message"), [
+    ("sin a", "sni a", 2, 16, "expected the name of a primitive, got 'sni'; did you mean"),
+    ("sin a", "sin q", 2, 20, "expected a variable that is bound above, or a literal such as 1.0:f32[], got 'q'"),
+    ("sin a", "sin a a", 2, 16, "sin does not take such operands and params"),
+    ("b:f32[3]", "b:f32[4]", 2, 5, "the text says that b is f32[4], sin gives f32[3]"),
+    ("b:f32[3]", "b:g32[3]", 2, 7, "expected the name of a dtype, got 'g32'"),
+    ("b:f32[3]", "a:f32[3]", 2, 5, "expected a new variable, got 'a', which is bound already"),
+    ("a:f32[3].", "a:f32[3]", 2, 5, "expected ':' and the type of the variable, got 'b'"),
+    ("a:f32[3]", "a", 1, 13, "expected ':' and the type of the variable"),
+    ("(b,)", "(b", 3, 9, "expected ',' or ')', got '}'"),
+    ("(b,) }", "(b,)", 3, 10, "expected '}', got the end of the text"),
+    ("(b,) }", "(b,) } x", 3, 13, "expected the end of the text, got 'x'"),
+    ("sin a", "mul a 2.5:i32[]", 2, 22, "the literal 2.5 is no i32[]"),
+    ("sin a", "reduce_sum[axes=(0,] a", 2, 35, "expected a value, got ']'"),
+    ("lambda", "lambada", 1, 3, "expected 'lambda', got 'lambada'"),
+    ("sin a", "sin a §", 2, 22, "expected a word, a number or a mark, got '§'"),
+])  # fmt: skip
+def test_a_wrong_text_says_where_and_what(old, new, line, column, message):
+    text = ONE.replace(old, new)
+    assert text != ONE
+    with pytest.raises(JaxprSyntaxError) as error:
+        parse_jaxpr(text)
+    assert message in str(error.value)
+    assert (error.value.line, error.value.column) == (line, column)
+
+
+def test_consts_that_do_not_fit():
+    text = "{ lambda w:f32[2]; . let in (w,) }"
+    with pytest.raises(ValueError, match="consts has no value for w"):
+        parse_jaxpr(text, {"v": 1})
+    with pytest.raises(ValueError, match=r"has 1 constvars \(w\), consts has 0"):
+        parse_jaxpr(text)
+    with pytest.raises(ValueError, match="the value of w is f32.3., the program says f32.2."):
+        parse_jaxpr(text, [np.zeros(3, np.float32)])

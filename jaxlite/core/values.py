@@ -63,6 +63,10 @@ AVAL_OF: dict[type, Callable[[Any], Any]] = {
 }
 
 
+# What `typeof` says of values that libraries describe and traced functions do not take.
+TYPE_OF: dict[type, Callable[[Any], Any]] = {}
+
+
 def aval_of(value: Any) -> Any:
     """The abstract value of an array, tracer, NumPy array or Python scalar.
 
@@ -86,7 +90,8 @@ def typeof(x: Any, /) -> Any:
     ShapedArray(float32[3,2])
 
     Raises: TypeError if the object is no value."""
-    return aval_of(x)
+    type_of = TYPE_OF.get(type(x))
+    return aval_of(x) if type_of is None else type_of(x)
 
 
 def _inherited(kind: type) -> Callable[[Any], Any] | None:

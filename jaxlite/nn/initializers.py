@@ -113,7 +113,10 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Any = 
                 # The standard deviation of a standard normal cut at two standard deviations.
                 stddev = jnp.sqrt(variance) / jnp.array(0.87962566103423978, dtype)
                 return random.truncated_normal(key, -2, 2, shape, dtype) * stddev
-            raise ValueError("the truncated_normal distribution is for real dtypes")
+            # A complex number cut in modulus: of the Rayleigh distribution, up to two standard deviations of its parts.
+            real = jnp.array(0, dtype).real.dtype
+            stddev = jnp.sqrt(variance) / jnp.array(0.95311164380491208, dtype)
+            return _truncated_complex_normal(key, 2, shape, real) * stddev
         if distribution == "normal":
             return random.normal(key, shape, dtype) * jnp.sqrt(variance)
         if distribution == "uniform":
@@ -121,6 +124,15 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Any = 
         raise ValueError(f"invalid distribution for variance scaling initializer: {distribution}")
 
     return init
+
+
+def _truncated_complex_normal(key: Any, bound: float, shape: Any, real: Any) -> Any:
+    """Standard complex normal numbers of a modulus below a bound, from a uniform square of the modulus and an angle."""
+    moduli, angles = random.split(key)
+    area = (1 - jnp.exp(jnp.array(-bound ** 2, real))) * random.uniform(moduli, shape, real).astype(real)
+    modulus = jnp.sqrt(-jnp.log(1 - area))
+    angle = 2 * jnp.pi * random.uniform(angles, shape, real)
+    return modulus * jnp.exp(1j * angle)
 
 
 def _family(name: str, scale: float, mode: str, distribution: str, doc: str) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 @boundary
 def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: str | bool | list[tuple[int, ...]] = "auto",
-           precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+           precision: Any = None, preferred_element_type: Any = None, _dot_general: Callable[..., Any] = lax.dot_general,
+           out_sharding: Any = None) -> Any:
     """Sums of products of array elements, named by index letters.
 
     Args:
@@ -30,6 +32,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: str |
       optimize: the order of contraction of more than two operands: 'auto' or True finds a cheap one, 'greedy',
         'optimal', False takes them from left to right, or a path from `einsum_path`.
       precision, preferred_element_type: as in `lax.dot_general`.
+      _dot_general: what multiplies two operands, instead of `lax.dot_general`.
     Raises: ValueError for subscripts that do not fit the operands; TypeError for sizes that differ.
 
     >>> import jaxlite.numpy as jnp
@@ -45,8 +48,11 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: str |
         optimize = tuple(tuple(step) if isinstance(step, (tuple, list)) else step for step in optimize)  # type: ignore[assignment]
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "einsum")
-    return _einsum(*operands, inputs=tuple(inputs), output=output, optimize=optimize, precision=precision,
-                   preferred_element_type=preferred_element_type)
+    params = {"inputs": tuple(inputs), "output": output, "optimize": optimize, "precision": precision,
+              "preferred_element_type": preferred_element_type}
+    if _dot_general is not lax.dot_general:  # a function of the user's runs each time
+        return _contracted(*operands, dot_general=_dot_general, **params)
+    return _einsum(*operands, **params)
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[tuple[int, ...]], Any]:
@@ -143,8 +149,12 @@ def _strategy(optimize: Any, count: int) -> Any:
 
 
 @api("inputs", "output", "optimize", "precision", "preferred_element_type")
-def _einsum(*operands: Any, inputs: tuple[str, ...], output: str, optimize: Any, precision: Any,
-            preferred_element_type: Any) -> Any:
+def _einsum(*operands: Any, **params: Any) -> Any:
+    return _contracted(*operands, dot_general=lax.dot_general, **params)
+
+
+def _contracted(*operands: Any, inputs: tuple[str, ...], output: str, optimize: Any, precision: Any,
+                preferred_element_type: Any, dot_general: Callable[..., Any]) -> Any:
     values = promote_dtypes(*operands)
     dtype = preferred_element_type
     if dtype is None:
@@ -165,7 +175,8 @@ def _einsum(*operands: Any, inputs: tuple[str, ...], output: str, optimize: Any,
         text, value = chosen[0]
         for position, (other, other_value) in enumerate(chosen[1:], 1):
             keep = rest.union(*(later for later, _ in chosen[position + 1:]))
-            text, value = _contract(text, value, other, other_value, keep, output, sizes, precision, dtype)
+            text, value = _contract(text, value, other, other_value, keep, output, sizes, partial(
+                dot_general, preferred_element_type=dtype), precision)
         terms.append(_sum_out(text, value, rest))
     text, value = terms[0]
     text, value = _sum_out(text, value, set(output))
@@ -200,8 +211,8 @@ def _sum_out(text: str, value: Any, keep: set[str]) -> tuple[str, Any]:
     return "".join(letter for letter in text if letter in keep), value
 
 
-def _contract(left: str, a: Any, right: str, b: Any, keep: set[str], output: str, sizes: dict[str, int], precision: Any,
-              dtype: Any) -> tuple[str, Any]:
+def _contract(left: str, a: Any, right: str, b: Any, keep: set[str], output: str, sizes: dict[str, int],
+              dot_general: Callable[..., Any], precision: Any) -> tuple[str, Any]:
     """The product of two operands, summed over the letters that nobody needs any more."""
     left, a = _drop_ones(left, a, right, sizes)
     right, b = _drop_ones(right, b, left, sizes)
@@ -220,8 +231,8 @@ def _contract(left: str, a: Any, right: str, b: Any, keep: set[str], output: str
         swapped = "".join([*batch, *right_free, *left_free])
         if swapped == output:
             (lc, rc), (lb, rb) = numbers
-            return swapped, lax.dot_general(b, a, ((rc, lc), (rb, lb)), _swap(precision), dtype)
-    out = lax.dot_general(a, b, numbers, precision, dtype)
+            return swapped, dot_general(b, a, ((rc, lc), (rb, lb)), precision=_swap(precision))
+    out = dot_general(a, b, numbers, precision=precision)
     return "".join([*batch, *left_free, *right_free]), out
 
 

@@ -45,13 +45,13 @@ def full_shape(shape: Any, *params: Any) -> tuple[int, ...]:
     if shape is None:
         return lax.broadcast_shapes(*shapes)
     try:
-        found = np.broadcast_shapes(shape, *shapes)
+        found: tuple[int, ...] | None = np.broadcast_shapes(shape, *shapes)
     except ValueError:
         found = None
-    if found != shape:
+    if found is None or found != shape:
         raise ValueError(f"Incompatible shapes for broadcasting: shapes={[shape, *shapes]}; the parameters must "
                          f"broadcast to the shape of the result, {shape}")
-    return shape
+    return found  # of Python ints, whatever `shape` is made of
 
 
 def arrays_of(dtype: Any, *params: Any) -> Any:

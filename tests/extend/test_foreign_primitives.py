@@ -146,3 +146,16 @@ def test_tables_take_primitives_alone():
         mlir.register_lowering("sin", lambda ctx: None)
     with pytest.raises(KeyError):
         batching.primitive_batchers[Primitive("unbatched")]
+
+
+def test_what_libraries_ask_of_the_rest():
+    """einsum with a product of the caller's, keys compared, complex initial values, sizes that are NumPy's integers."""
+    twice = jnp.einsum("ij,jk,kl->il", *[jnp.ones((2, 2))] * 3, _dot_general=lambda *a, **k: 2 * lax.dot_general(*a, **k))
+    assert twice.tolist() == [[16, 16], [16, 16]]
+    key = jax.random.key(0)
+    assert jnp.allclose(key, key) and not jnp.allclose(key, jax.random.key(1))
+    init = jax.nn.initializers.lecun_normal()
+    assert jax.eval_shape(lambda k: init(k, (np.int64(3), 4)), key).shape == (3, 4)
+    values = init(key, (400, 50), jnp.complex64)
+    np.testing.assert_allclose(values.var(), 1 / 400, rtol=0.02)
+    assert abs(values).max() <= 2 / 0.953 / 20

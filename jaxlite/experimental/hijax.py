@@ -21,7 +21,8 @@ from jaxlite.traces.jvp import instantiate as instantiate_zeros
 from jaxlite.traces.transpose import is_linear as is_undefined_primal
 
 __all__ = [
-    "AbstractValue", "AvalMutableQDD", "AvalQDD", "HiPrimitive", "HiType", "MutableHiType", "ShapedArray", "Zero", "aval_method",
+    "AbstractValue", "AvalMutableQDD", "AvalQDD", "HiPrimitive", "HiType", "MutableHiType", "ShapedArray", "Zero",
+    "aval_method",
     "aval_property", "control_flow_allowed_effects", "instantiate_zeros", "is_undefined_primal", "register_hitype",
 ]
 
@@ -106,14 +107,14 @@ def register_hitype(value_class: type, type_of: Callable[[Any], HiType]) -> None
     TYPE_OF[value_class] = type_of
 
 
-class aval_method:  # noqa: N801  JAX's name
+class aval_method:
     """A method of a type that traced values of the type have."""
 
     def __init__(self, fun: Callable):
         self.fun = fun
 
 
-class aval_property:  # noqa: N801  JAX's name
+class aval_property:
     """A property of a type that traced values of the type have."""
 
     def __init__(self, fget: Callable):

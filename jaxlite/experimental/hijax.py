@@ -76,8 +76,8 @@ class HiPrimitive(Primitive):
         super().__init_subclass__(**options)
         cls._methods = dict(cls._methods)
         if "multiple_results" in vars(cls):
-            cls._has_many = cls.multiple_results
-            del cls.multiple_results
+            cls._has_many = vars(cls)["multiple_results"]
+            delattr(cls, "multiple_results")
         for name in _RULES:
             if name in vars(cls):
                 cls._methods[name] = vars(cls)[name]

@@ -67,7 +67,7 @@ _lazy = _Lazy(
     modules=(
         "core", "dtypes", "errors", "lax", "numpy", "tree", "tree_util", "stages", "random", "nn", "scipy", "flatten_util",
         "test_util", "ad_checkpoint", "api_util", "custom_batching", "custom_derivatives", "debug", "dlpack", "experimental",
-        "example_libraries", "extend", "image", "interpreters", "lib", "monitoring", "ops", "sharding", "typing",
+        "ad", "example_libraries", "extend", "image", "interpreters", "lib", "monitoring", "ops", "ref", "sharding", "typing",
     ),
     **{
         "transforms.derivatives": "jvp linearize vjp fwd_and_bwd grad value_and_grad linear_transpose",
@@ -79,6 +79,8 @@ _lazy = _Lazy(
         "devices.sharding": "NamedSharding P",
         "devices.global_arrays": "make_array_from_callback make_array_from_process_local_data "
                                  "make_array_from_single_device_arrays Shard",
+        "ref": "Ref new_ref empty_ref free_ref freeze",
+        "state.indexing": "ds",
         "core.scopes": "named_call named_scope",
         "lax.callbacks": "pure_callback",
     },

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from jaxlite.compilation import compile_report, explain
+from jaxlite.compilation import compile_report, explain, references
 from jaxlite.compilation.caches import PerFunction, clear_hooks
 from jaxlite.compilation.finite import check_finite
 from jaxlite.compilation.options import Options, argument_names, donated_leaves, parameter_names
@@ -105,6 +105,9 @@ class Jitted:
                 program = self.programs.setdefault(key, traced)
             else:
                 program = self.programs[key] = traced
+        if program.takes_refs:
+            references.check_distinct(leaves, avals, program.closed.consts, source.function_location(self.fun),
+                                      program.debug_info.arg_name)
         return program, leaves
 
     def _reason(self, key: tuple[Any, ...], in_tree: Any) -> str:
@@ -194,6 +197,8 @@ class Jitted:
             for leaf in leaves:
                 if isinstance(leaf, Tracer):
                     raise errors.UnexpectedTracerError(leaf)
+            if program.takes_refs:
+                return program.out_tree.unflatten(self.call_with_refs(program, leaves)), None
             device, committed = placement.target_device(leaves, self.options.device)
             executable = program.executable(device, committed)
             outs = executable(leaves)
@@ -208,6 +213,17 @@ class Jitted:
             check_finite(program, outs, leaves, _plain)
             return tree.unflatten(outs), None
         return tree.unflatten(outs), executable.fast_path(tree)
+
+    @staticmethod
+    def call_with_refs(program: Program, leaves: list[Any]) -> list[Any]:
+        """Run a program that takes Refs or closes over them; gives its flat results."""
+        if program.ref_call is None:
+            def make_call(run: Callable, options: Options, donated: tuple[int, ...]) -> Any:
+                return make_call_path(run, Options((), (), donated, (), options.keep_unused, options.device, False,
+                                                   options.compiler_options))
+
+            program.ref_call = references.RefCall(program, make_call)
+        return program.ref_call(leaves)
 
     def stage(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make the call part of the program being traced."""

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 from jaxlite.compilation import compile_report, explain
 from jaxlite.compilation.options import Options, check_compiler_options, leaf_paths
 from jaxlite.core import config, errors, source
+from jaxlite.core.aval import AbstractRef
 from jaxlite.core.collector import seldom_collecting
+from jaxlite.core.discharge import discharge_jaxpr
+from jaxlite.core.effects import REF
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
-from jaxlite.core.staging import hoist_consts
+from jaxlite.core.refs import Ref
+from jaxlite.core.staging import StagedTracer, hoist_consts
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from lowering import platforms, progress, xla
@@ -25,7 +29,7 @@ class Program:
     """One traced signature: its jaxpr, the output tree, and the executables made from it so far."""
 
     __slots__ = ("closed", "hoisted", "out_tree", "name", "donated", "options", "executables", "modules", "lock",
-                 "result_names", "trace_seconds", "debug_info", "in_tree", "static", "reason")
+                 "result_names", "trace_seconds", "debug_info", "in_tree", "static", "reason", "takes_refs", "ref_call")
 
     def __init__(self, closed: ClosedJaxpr, in_tree: Any, out_tree: Any, name: str, donated: tuple[bool, ...],
                  options: Options, trace_seconds: float, debug_info: DebugInfo, static: str):
@@ -37,10 +41,22 @@ class Program:
         self.executables: dict[Any, execution.Executable] = {}
         self.modules: dict[str, Any] = {}  # that users asked for, by platform
         self.lock = threading.Lock()
+        self.ref_call: Any = None
+        self.takes_refs = any(type(var.aval) is AbstractRef for var in (*closed.jaxpr.constvars, *closed.jaxpr.invars))
 
     def is_stale(self) -> bool:
         """Whether it closes over tracers of a trace that has ended."""
         return any(isinstance(const, Tracer) and not const._trace.alive for const in self.closed.consts)
+
+    @property
+    def runnable(self) -> ClosedJaxpr:
+        """The program without mutable arrays: their values are inputs, and outputs at the end."""
+        if not self.takes_refs:
+            return discharge_jaxpr(self.closed).closed if REF in self.closed.effects else self.closed
+        found = discharge_jaxpr(self.as_operand()[0]).closed.jaxpr
+        count = len(self.closed.consts)
+        values = [const.share() if type(const) is Ref else const for const in self.closed.consts]
+        return ClosedJaxpr(found.replace(constvars=found.invars[:count], invars=found.invars[count:]), values)
 
     def lower(self, platform: str) -> Any:
         """A module for a platform. Warns of donated arguments whose memory no result can take."""
@@ -50,8 +66,10 @@ class Program:
             if isinstance(const, Tracer):
                 raise errors.UnexpectedTracerError(const)
         with seldom_collecting:
-            lowered = execution.lower_jaxpr(self.closed, self.name, platform, donated=self.donated,
-                                            keep_unused=self.options.keep_unused, result_names=_result_names(self.out_tree),
+            runnable, names = self.runnable, _result_names(self.out_tree)
+            names += ["ref"] * (len(runnable.out_avals) - len(names))
+            lowered = execution.lower_jaxpr(runnable, self.name, platform, donated=self.donated,
+                                            keep_unused=self.options.keep_unused, result_names=names,
                                             argument_names=self.debug_info.arg_names)
         if lowered.unusable:
             _warn("Some donated buffers were not usable: " + ", ".join(aval.str_short() for aval in lowered.unusable)
@@ -91,14 +109,15 @@ class Program:
         from jaxlite.compilation import execution  # with all of lowering: not before something is compiled
 
         device, committed, *_ = key
+        closed = self.runnable
         seconds = {"trace": 0.0 if self.executables else self.trace_seconds, "lower": 0.0}
         made = shortcut = None
         if lowered is None:
             with seldom_collecting:
-                shortcut = execution.find_shortcut(self.closed, self.name, device, options, self.donated,
+                shortcut = execution.find_shortcut(closed, self.name, device, options, self.donated,
                                                    self.options.keep_unused)
             if shortcut is not None:
-                made = execution.follow(shortcut, self.closed, device, committed, self.trace_seconds)
+                made = execution.follow(shortcut, closed, device, committed, self.trace_seconds)
             if made is None:
                 with progress.Stage(self.name, "lowering", seconds["trace"]):
                     lowered = self.lower(platforms.platform_of(device))
@@ -107,7 +126,7 @@ class Program:
             seconds["lower"] = lowered.seconds
         if made is None:
             with progress.Stage(self.name, "compiling", sum(seconds.values())):
-                made = execution.compile_lowered(lowered, self.closed, device, committed, options, self.trace_seconds, shortcut)
+                made = execution.compile_lowered(lowered, closed, device, committed, options, self.trace_seconds, shortcut)
         seconds["compile"] = made.compile_seconds
         location, reason = self.debug_info.location, ""
         if config.explain_cache_misses.value:
@@ -141,10 +160,23 @@ def _warn(message: str) -> None:
     warnings.warn_explicit(message, UserWarning, *(frame[:2] if frame else ("jaxlite", 1)))
 
 
+def _returned_ref(ref: Any, debug: DebugInfo) -> str:
+    arguments, made = ([], "")
+    if isinstance(ref, StagedTracer):
+        arguments, made = ref._trace.origins(ref.atom)[0], ref.made_at()
+    origin = (f"\n\nThe returned mutable array was passed in as the argument {debug.arg_name(arguments[0])}."
+              if arguments and not made else
+              f"\n\nThe returned mutable array was created on line {made}." if made else "")
+    return (f"function {debug.location or debug.function} traced for {debug.traced_for} returned a mutable array reference of "
+            f"type {ref.aval!r}, but mutable array references cannot be returned.{origin}")
+
+
 def flatten_outputs(result: Any, debug: DebugInfo) -> tuple[list[Any], Any]:
     """The leaves of a traced function's result, checked to be values, and its tree."""
     outs, tree = xla.pytree_registry.flatten(result)
     for index, out in enumerate(outs):
+        if isinstance(out, Ref):
+            raise ValueError(_returned_ref(out, debug))
         if not isinstance(out, Tracer):
             try:
                 aval_of(out)

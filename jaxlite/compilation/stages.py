@@ -282,11 +282,14 @@ def _call_path(program: Program, executable: execution.Executable) -> Any:
     def run(*args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.tree_flatten((args, kwargs))
         _check_arguments(program, executable.device, leaves, in_tree)
+        if program.takes_refs:
+            return program.out_tree.unflatten(dispatch.Jitted.call_with_refs(program, leaves))
         return program.out_tree.unflatten(executable(leaves))
 
     def miss(*args: Any, **kwargs: Any) -> Any:
         try:
-            return run(*args, **kwargs), executable.fast_path(program.out_tree)
+            result = run(*args, **kwargs)
+            return result, None if program.takes_refs else executable.fast_path(program.out_tree)
         except BaseException as error:
             this._clear_cache()  # C++ would send this signature here for good
             hide_own_frames(error)

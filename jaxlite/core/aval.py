@@ -109,6 +109,81 @@ class AbstractToken(AbstractValue):
 abstract_token = AbstractToken()
 
 
+class AbstractRef(AbstractValue):
+    """The type of a mutable array: that of the arrays it holds, and the memory it lives in where that is not the usual one.
+
+    Equal ones are one object, as with `ShapedArray`. Args: `inner_aval` the type of its value; `memory_space` anything
+    hashable, printed as `Ref<vmem>{f32[8]}`; `kind` a word for what it is used for.
+    """
+
+    __slots__ = ("inner_aval", "memory_space", "kind")
+    inner_aval: Any
+    memory_space: Any
+    kind: Any
+    weak_type = False
+
+    def __new__(cls, inner_aval: Any, memory_space: Any = None, kind: Any = None) -> AbstractRef:
+        return _interned_refs(inner_aval, memory_space, kind)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.inner_aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.inner_aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return len(self.inner_aval.shape)
+
+    @property
+    def size(self) -> int:
+        return self.inner_aval.size
+
+    def update(self, inner_aval: Any = None, memory_space: Any = None, kind: Any = None, **inner: Any) -> AbstractRef:
+        """A copy with some fields replaced; `shape` and `dtype` are those of the value."""
+        value = self.inner_aval if inner_aval is None else inner_aval
+        return AbstractRef(value.update(**inner) if inner else value, memory_space or self.memory_space, kind or self.kind)
+
+    def strip_weak_type(self) -> AbstractRef:
+        return self
+
+    def str_short(self, short_dtypes: bool = True) -> str:
+        space = "" if self.memory_space is None else f"<{self.memory_space}>"
+        return f"Ref{space}{{{self.inner_aval.str_short(short_dtypes)}}}"
+
+    def __repr__(self) -> str:
+        return self.str_short(short_dtypes=False)
+
+    def __str__(self) -> str:
+        return self.str_short()
+
+    def __reduce__(self) -> Any:
+        return AbstractRef, (self.inner_aval, self.memory_space, self.kind)
+
+
+def _make_abstract_ref(inner_aval: Any, memory_space: Any, kind: Any) -> AbstractRef:
+    aval = object.__new__(AbstractRef)
+    aval.inner_aval, aval.memory_space, aval.kind = inner_aval.strip_weak_type(), memory_space, kind
+    return aval
+
+
+_interned_refs = xla.weak_value_interner(_make_abstract_ref)
+
+
+def with_axis(aval: Any, dim: int, size: int) -> Any:
+    """The type of a batch of values, or of a mutable array that holds one, with the batched axis at `dim`."""
+    shape = (*aval.shape[:dim], size, *aval.shape[dim:])
+    return aval.update(shape=shape) if type(aval) is AbstractRef else shaped_array(shape, aval.dtype, aval.weak_type)
+
+
+def without_axis(aval: Any, dim: int) -> Any:
+    """The type of one value of a batch whose axis is at `dim`."""
+    shape = aval.shape[:dim] + aval.shape[dim + 1:]
+    return aval.update(shape=shape) if type(aval) is AbstractRef else shaped_array(shape, aval.dtype, aval.weak_type)
+
+
 def typematch(a: Any, b: Any) -> bool:
     """Whether two avals are equal but for weak type."""
     return a is b or (

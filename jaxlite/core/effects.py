@@ -25,6 +25,9 @@ IO = {False: Effect("IO", False, False), True: Effect("OrderedIO", True, False)}
 DEBUG = {False: Effect("Debug", False, True), True: Effect("OrderedDebug", True, True)}
 
 
+REF = Effect("Ref", False, True)  # mutable arrays are made, read or written; discharged before lowering
+
+
 def check_harmless(effects: Any, where: str) -> None:
     """Raises NotImplementedError if a program that is run more often than it says has effects that count."""
     for effect in effects:

@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxlite.core.jaxpr import Effects, no_effects
+from jaxlite.core.aval import AbstractRef
+from jaxlite.core.jaxpr import Effects, jaxprs_in_params, no_effects
 from jaxlite.core.tracing import state
 from lowering.rules import register_foreign
 
@@ -43,6 +44,8 @@ class Primitive:
     has_foreign_jvp = False  # whether its JVP rule is not one of jaxlite's
     param_readers: Mapping[str, Callable[[str], Any]] = {}  # for params that print as one word: the value from the word
     batches_always = False  # whether its batching rule is asked even where none of its operands is batched
+    differentiates_always = False  # the same for derivatives
+    takes_refs = False  # whether operands may be mutable arrays; those with sub-programs pass them on in any case
 
     def __init__(self, name: str, multiple_results: bool = False, memoise: bool = True):
         self.name, self.multiple_results = name, multiple_results
@@ -99,12 +102,20 @@ class Primitive:
             pass
         except TypeError:  # an unhashable param
             return self._abstract(*avals, **params)
+        if not self.takes_refs and AbstractRef in map(type, avals):
+            self._check_no_refs(avals, params)
         result = self._abstract(*avals, **params)
         if self._memoised:
             if len(self._memo) >= _MEMO_LIMIT:
                 self._memo.clear()
             self._memo[key] = result
         return result
+
+    def _check_no_refs(self, avals: list[Any], params: dict[str, Any]) -> None:
+        if next(jaxprs_in_params(params), None) is None:
+            place = next(index for index, aval in enumerate(avals) if type(aval) is AbstractRef)
+            raise TypeError(f"{self.name} got a Ref of type {avals[place]!r} at position {place}, but a Ref can't be passed "
+                            "where an array is expected. Did you forget to read its value with `ref[...]`?")
 
     # --- rules of the other interpreters
 

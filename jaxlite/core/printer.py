@@ -146,6 +146,10 @@ def _dimension_numbers(value: Any) -> str:
 _FORMATS: dict[tuple[str, str], Callable[[Any], str]] = {("dot_general", "dimension_numbers"): _dimension_numbers}
 
 
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, (np.generic, np.ndarray)) else value
+
+
 def _is_jaxpr(value: Any) -> bool:
     return type(value) is ClosedJaxpr or type(value) is Jaxpr
 
@@ -272,10 +276,7 @@ class _Printer:
 
     def atom(self, atom: Atom, scope: Scope) -> Any:
         if type(atom) is Literal:
-            value = atom.val
-            if isinstance(value, (np.generic, np.ndarray)):
-                value = value.item()
-            return self.text(f"{value}:{atom.aval if self.weak_types else atom.aval.str_short()}")
+            return self.text(f"{_number(atom.val)}:{atom.aval if self.weak_types else atom.aval.str_short()}")
         return self.text(self.name(atom, scope))  # type: ignore[arg-type]
 
     # --- programs
@@ -313,6 +314,8 @@ class _Printer:
     def equation(self, eqn: JaxprEqn, scope: Scope) -> Any:
         docs: list[Any] = []
         inner = self.taken_over(eqn, scope) if self.short and eqn.primitive.name == "jit" else None
+        if self.short and eqn.primitive.name in ("get", "swap", "addupdate") and "tree" in eqn.params:
+            return self.reference(eqn, scope)
         if eqn.outvars:
             docs += [self.nest(2, self.binders(eqn.outvars, scope)), self.text(" = ")]
         line = eqn.source_line if self.source_info else None
@@ -320,6 +323,25 @@ class _Printer:
         if eqn.params:
             docs.append(self.params(eqn, inner))
         docs += [self.text(" "), self.nest(2, self.join([self.space], [self.atom(atom, scope) for atom in eqn.invars]))]
+        return self.concat(docs)
+
+    def reference(self, eqn: JaxprEqn, scope: Scope) -> Any:
+        """Reads and writes of a mutable array: `b <- a[0]`, `a[0] <- b`, `a[0] += b`, and `b, a[0] <- a[0], c`."""
+        kind = eqn.primitive.name
+        ref, *rest = eqn.invars
+        value = [] if kind == "get" else [self.atom(rest.pop(0), scope)]
+        leaves = [str(_number(atom.val)) if type(atom) is Literal else self.name(atom, scope)  # type: ignore[arg-type]
+                  for atom in rest]
+        transforms = eqn.params["tree"].unflatten(leaves)
+        name = self.name(ref, scope)  # type: ignore[arg-type]
+        part = self.text(name + "".join(f"[{each.text()}]" for each in transforms))
+        outs = self.nest(2, self.binders(eqn.outvars, scope))
+        if kind == "get":
+            docs = [outs, self.text(" <- "), part]
+        elif kind == "addupdate" or scope.get(eqn.outvars[0]) == "_":
+            docs = [part, self.text(" <- " if kind == "swap" else " += "), *value]
+        else:
+            docs = [outs, self.text(", "), part, self.text(" <- "), part, self.text(", "), *value]
         return self.concat(docs)
 
     def taken_over(self, eqn: JaxprEqn, scope: Scope) -> Scope | None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxlite.core import config, dtypes, errors
+from jaxlite.core.aval import AbstractRef
 from jaxlite.core.jaxpr import DebugInfo
 from lowering import xla
 
@@ -162,6 +163,18 @@ def unmapped_axis(name: Any) -> NameError:
     return NameError(f"unbound axis name: {name!r}. Names bound here: {bound}.")
 
 
+class RefMethods:
+    """What tracers that stand for mutable arrays do; set by `jaxlite.state`, which is there before the first of them."""
+
+    get: Any = None
+    set: Any = None
+    add: Any = None
+    at: Any = None
+
+
+ref_methods = RefMethods()
+
+
 class Tracer:
     """A value boxed by a trace. It has a type (`aval`) and no data.
 
@@ -303,6 +316,8 @@ class Tracer:
         raise errors.ConcretizationTypeError(self, "a traced array cannot be pickled")
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if type(self.aval) is AbstractRef:
+            return ref_methods.set(self, index, value)
         raise TypeError("JAX arrays are immutable and do not support in-place item assignment. Instead of "
                         "x[idx] = y, use x = x.at[idx].set(y).")
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from jaxlite.core.aval import AbstractRef
 from jaxlite.core.filtering import boundary
+from jaxlite.core.tracing import ref_methods
 from jaxlite.lax.gather_scatter import GatherScatterMode
 from jaxlite.numpy.indexing import gather_at, scatter_at
 
@@ -121,4 +123,6 @@ for _name, _op, _what in (
 
 def at_property(self: Any) -> _IndexUpdateHelper:
     """Updated copies of the array, and reads with a mode: `x.at[index].set(value)`, `.add(value)`, `.get(...)`."""
+    if type(self.aval) is AbstractRef:
+        return ref_methods.at(self)
     return _IndexUpdateHelper(self)

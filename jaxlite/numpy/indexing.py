@@ -17,8 +17,9 @@ from jaxlite.compilation.caches import clear_hooks
 from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
+from jaxlite.core.aval import AbstractRef
 from jaxlite.core.filtering import boundary, hide_own_frames
-from jaxlite.core.tracing import Tracer, state
+from jaxlite.core.tracing import Tracer, ref_methods, state
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import elementwise, gather_scatter, shaping
@@ -162,6 +163,8 @@ def getitem(self: Any, index: Any) -> Any:
     """
     try:
         if state.trace is not eager_trace or type(self) is not ArrayImpl:
+            if type(self.aval) is AbstractRef:
+                return ref_methods.get(self, index)
             return read(self, index)
         if type(index) is int:
             operand = _operand(index)

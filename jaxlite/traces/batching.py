@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import source
-from jaxlite.core.aval import shaped_array
+from jaxlite.core.aval import with_axis, without_axis
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
@@ -40,8 +40,7 @@ class BatchTracer(Tracer):
 
     def __init__(self, trace: BatchTrace, value: Any, dim: int):
         self._trace, self.value, self.dim = trace, value, dim
-        aval = aval_of(value)
-        self.aval = shaped_array(aval.shape[:dim] + aval.shape[dim + 1:], aval.dtype, aval.weak_type)
+        self.aval = without_axis(aval_of(value), dim)
 
     def history(self) -> Any:
         if isinstance(self.value, Tracer):
@@ -175,8 +174,7 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], bat
     found = _batched.get(key)
     if found is not None:
         return found[1:]
-    in_avals = [aval if dim is None else
-                shaped_array(aval.shape[:dim] + (axis.size,) + aval.shape[dim:], aval.dtype, aval.weak_type)
+    in_avals = [aval if dim is None else with_axis(aval, dim, axis.size)
                 for aval, dim in zip(closed.in_avals, dims, strict=True)]
     batched_out: list[bool] = []
 

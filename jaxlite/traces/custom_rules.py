@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxlite.core.aval import AbstractRef
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import state
@@ -22,6 +23,7 @@ from jaxlite.traces.transpose import is_linear
 custom_jvp_call_p = Primitive("custom_jvp_call", multiple_results=True)
 custom_vjp_call_p = Primitive("custom_vjp_call", multiple_results=True)
 custom_linear_p = Primitive("custom_linear", multiple_results=True)
+custom_linear_p.takes_refs = True
 
 
 def _no_sum(value: Any, axis: int) -> Any:
@@ -104,7 +106,8 @@ def _custom_vjp_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, ca
             raise TypeError("a custom_vjp function closes over a value that is differentiated; pass it as an argument")
     outs, residuals = fwd(primals[num_consts:], [type(tangent) is not Zero for tangent in tangents[num_consts:]])
     out_avals = tuple(tangent_aval(aval_of(out)) for out in outs)
-    own = [instantiate(tangent) for tangent in tangents[num_consts:]]
+    own = [instantiate(Zero(tangent.aval.inner_aval) if type(tangent.aval) is AbstractRef else tangent)
+           for tangent in tangents[num_consts:]]  # Refs are passed on, not differentiated
     tangents_out = custom_linear_p.bind(*residuals, *own, num_residuals=len(residuals), bwd=bwd, out_avals=out_avals)
     return outs, tangents_out
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import AbstractToken, shaped_array
+from jaxlite.core.aval import AbstractRef, AbstractToken, shaped_array
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
@@ -51,6 +51,8 @@ def tangent_aval(aval: Any) -> Any:
     """The type of a value's tangents: its own for inexact dtypes, float0 for the rest."""
     if isinstance(aval, AbstractToken):
         return aval
+    if type(aval) is AbstractRef:
+        return aval.update(inner_aval=tangent_aval(aval.inner_aval))
     if dtypes.kind(aval.dtype) in "fc":
         return aval.strip_weak_type()
     return shaped_array(aval.shape, dtypes.float0, False)
@@ -189,7 +191,7 @@ class JVPTrace(Trace):
                 passive.append(len(primals))
                 primals.append(arg)
                 tangents.append(None)
-        if len(passive) == len(primals):
+        if len(passive) == len(primals) and not primitive.differentiates_always:
             return self.parent.apply(primitive, args, params)
         for index in passive:
             tangents[index] = zero_for(primals[index])

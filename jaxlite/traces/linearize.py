@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jaxlite.core import source
+from jaxlite.core.discharge import without_local_refs
+from jaxlite.core.effects import REF
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var, eval_jaxpr
 from jaxlite.core.staging import StagedTracer, StagingTrace, hoist_consts
 from jaxlite.core.tracing import Recording, Trace, Tracer, set_trace, state
@@ -221,6 +223,8 @@ def linearize_flat(fun: Callable[..., Sequence[Any]], primals: Sequence[Any], no
     finally:
         trace.alive = trace.tangents.alive = False
     jaxpr, consts = prune(jaxpr, consts)
+    if REF in jaxpr.effects:
+        jaxpr, consts = prune(*without_local_refs(jaxpr, consts))
     flags = [type(each) is not Zero for each in tangents]
     return [primal for primal, _ in pairs], LinearProgram(jaxpr, consts, flags, [each.aval for each in tangents])
 

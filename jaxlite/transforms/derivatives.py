@@ -13,7 +13,7 @@ from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import check_callable
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import dtypes, source
-from jaxlite.core.aval import ShapedArray
+from jaxlite.core.aval import AbstractRef, ShapedArray
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
 from jaxlite.core.staging import trace_to_jaxpr
@@ -24,6 +24,7 @@ from jaxlite.numpy.api import as_array, is_array_like
 from jaxlite.traces.jvp import Zero, instantiate, jvp_flat, tangent_aval, zeros_of
 from jaxlite.traces.linearize import linearize_flat
 from jaxlite.traces.transpose import Linear, backward
+from jaxlite.transforms.gradient_targets import VJP
 
 # --- shared ------------------------------------------------------------------------------------------
 
@@ -199,6 +200,11 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
     leaves, tree = tree_flatten(primals)
     flat = _Flat(fun, tree, _debug(name, fun), has_aux)
     avals = [aval_of(leaf) for leaf in leaves]
+    for aval in avals:
+        if type(aval) is AbstractRef:
+            raise TypeError(f"{name} cannot differentiate with respect to a Ref-typed argument, here of type {aval!r}: a "
+                            "gradient is a value. Read the Ref outside and differentiate with respect to what it holds; "
+                            "close over the Ref, or choose other argnums, where the function only writes to it.")
     nonzero = [tangent_aval(aval).dtype != dtypes.float0 for aval in avals]
     outs, program = linearize_flat(flat, leaves, nonzero, flat.debug)
     count = flat.num_outs
@@ -211,7 +217,8 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
     def pull_back(residuals: list[Any], cotangent: Any) -> Any:
         return _pull_back(jaxpr, nonzero_out, nonzero, avals, tree, out_tree, out_avals, residuals, cotangent)
 
-    pull = Partial(pull_back, program.residuals)
+    pull_back.in_tree, pull_back.function = tree, flat.debug.location or flat.debug.function  # type: ignore[attr-defined]
+    pull = VJP(pull_back, program.residuals)
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     return out, pull, tree_unflatten(flat.aux_tree, outs[count:]) if has_aux else None
 

@@ -1,0 +1,188 @@
+"""The primitives of mutable arrays: `new_ref`, `get`, `swap`, `addupdate`, `freeze`.
+
+Operands of the middle three are the Ref, for `swap` and `addupdate` a value, and the leaves of the transforms (indices that are
+arrays); the param `tree` puts the transforms together again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxlite.compilation.caches import clear_hooks
+from jaxlite.compilation.jit import jit
+from jaxlite.core import discharge
+from jaxlite.core.aval import AbstractRef
+from jaxlite.core.discharge import discharges
+from jaxlite.core.effects import REF
+from jaxlite.core.jaxpr import JaxprEqn
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.refs import Ref
+from jaxlite.core.tree import tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.lax.shaping import convert
+from jaxlite.numpy.creation import asarray
+from jaxlite.state.indexing import NDIndexer, read_through, transformed_shape, write_through
+
+new_ref_p = Primitive("new_ref")
+get_p = Primitive("get")
+swap_p = Primitive("swap")
+addupdate_p = Primitive("addupdate", multiple_results=True)
+freeze_p = Primitive("freeze")
+for _p in (get_p, swap_p, addupdate_p, freeze_p):
+    _p.takes_refs = True
+new_ref_p.batches_always = new_ref_p.differentiates_always = True
+_EFFECTS = frozenset((REF,))
+
+# --- types -------------------------------------------------------------------------------------------
+
+
+@new_ref_p.def_effectful_abstract_eval
+def _new_ref_aval(init: Any, *, memory_space: Any, kind: Any) -> Any:
+    if type(init) is AbstractRef:
+        raise TypeError(f"new_ref got a Ref of type {init!r}: the value of a mutable array is an array")
+    return AbstractRef(init, memory_space, kind), _EFFECTS
+
+
+def _selected(ref: Any, leaves: Sequence[Any], tree: Any, name: str) -> tuple[int, ...]:
+    if type(ref) is not AbstractRef:
+        raise TypeError(f"`{name}` works on a Ref, got {ref!r}")
+    return transformed_shape(ref.shape, tree_unflatten(tree, leaves))
+
+
+@get_p.def_effectful_abstract_eval
+def _get_aval(ref: Any, *leaves: Any, tree: Any) -> Any:
+    return ref.inner_aval.update(shape=_selected(ref, leaves, tree, "get")), _EFFECTS
+
+
+def _check_value(ref: Any, value: Any, leaves: Sequence[Any], tree: Any, name: str) -> None:
+    shape = _selected(ref, leaves, tree, name)
+    if shape != value.shape:
+        raise ValueError(f"Invalid shape for `{name}`. Ref shape: {ref.shape}. Expected shape: {shape}. "
+                         f"Value shape: {value.shape}. Transforms: {tuple(tree_unflatten(tree, leaves))}. ")
+    if ref.dtype != value.dtype:
+        raise ValueError(f"Invalid dtype for `{name}`. Ref dtype: {ref.dtype}. Value dtype: {value.dtype}. ")
+
+
+@swap_p.def_effectful_abstract_eval
+def _swap_aval(ref: Any, value: Any, *leaves: Any, tree: Any) -> Any:
+    _check_value(ref, value, leaves, tree, "swap")
+    return ref.inner_aval.update(shape=value.shape), _EFFECTS
+
+
+@addupdate_p.def_effectful_abstract_eval
+def _addupdate_aval(ref: Any, value: Any, *leaves: Any, tree: Any) -> Any:
+    _check_value(ref, value, leaves, tree, "addupdate")
+    return [], _EFFECTS
+
+
+@freeze_p.def_effectful_abstract_eval
+def _freeze_aval(ref: Any) -> Any:
+    return ref.inner_aval, _EFFECTS
+
+
+# --- discharge ---------------------------------------------------------------------------------------
+
+
+@discharges(new_ref_p)
+def _discharge_new_ref(eqn: JaxprEqn, values: list[Any]) -> Any:
+    return [convert(values[0], aval_of(values[0]).dtype, False)], {}
+
+
+@discharges(freeze_p)
+def _discharge_freeze(eqn: JaxprEqn, values: list[Any]) -> Any:
+    return values, {}
+
+
+@discharges(get_p)
+def _discharge_get(eqn: JaxprEqn, values: list[Any]) -> Any:
+    return [read_through(values[0], tree_unflatten(eqn.params["tree"], values[1:]))], {}
+
+
+@discharges(swap_p)
+def _discharge_swap(eqn: JaxprEqn, values: list[Any]) -> Any:
+    array, value, *leaves = values
+    transforms = tree_unflatten(eqn.params["tree"], leaves)
+    value = convert(value, aval_of(array).dtype, False)
+    return [read_through(array, transforms)], {0: write_through(array, transforms, value)}
+
+
+@discharges(addupdate_p)
+def _discharge_addupdate(eqn: JaxprEqn, values: list[Any]) -> Any:
+    array, value, *leaves = values
+    return [], {0: write_through(array, tree_unflatten(eqn.params["tree"], leaves), convert(value, aval_of(array).dtype, False),
+                                 "add")}
+
+
+# --- eager calls: on the cell ------------------------------------------------------------------------
+
+
+@new_ref_p.def_eager
+def _new_cell(init: Any, *, memory_space: Any, kind: Any) -> Ref:
+    array = asarray(init)
+    ref = Ref(AbstractRef(aval_of(array), memory_space, kind), convert(array, array.dtype, False))
+    ref.share()  # it is the caller's array
+    return ref
+
+
+@freeze_p.def_eager
+def _freeze_cell(ref: Ref) -> Any:
+    return ref.share()
+
+
+def _is_whole(tree: Any, leaves: Sequence[Any]) -> bool:
+    return not leaves and all(type(each) is NDIndexer and each.is_whole for each in tree_unflatten(tree, ()))
+
+
+@get_p.def_eager
+def _read_cell(ref: Ref, *leaves: Any, tree: Any) -> Any:
+    if _is_whole(tree, leaves):
+        return ref.share()
+    return _compiled("get", tree)(ref.peek(), *leaves)
+
+
+@swap_p.def_eager
+def _swap_cell(ref: Ref, value: Any, *leaves: Any, tree: Any) -> Any:
+    out, array = _compiled("swap", tree)(ref.give(), value, *leaves)
+    ref.put(array)
+    return out
+
+
+@addupdate_p.def_eager
+def _add_to_cell(ref: Ref, value: Any, *leaves: Any, tree: Any) -> Any:
+    ref.put(_compiled("addupdate", tree)(ref.give(), value, *leaves))
+    return []
+
+
+def write_cell(ref: Ref, value: Any, leaves: Sequence[Any], tree: Any) -> None:
+    """A swap whose old value nobody wants."""
+    swap_p.abstract_eval([aval_of(each) for each in (ref, value, *leaves)], {"tree": tree})
+    ref.put(_compiled("set", tree)(ref.give(), value, *leaves))
+
+
+_calls: dict[Any, Any] = {}
+_CALL_LIMIT = 1024
+
+
+def _compiled(name: str, tree: Any) -> Any:
+    """The function of the array that an eager operation runs."""
+    found = _calls.get((name, tree))
+    if found is None:
+
+        def run(array: Any, *operands: Any) -> Any:
+            transforms = tree_unflatten(tree, operands[name != "get":])
+            if name == "get":
+                return read_through(array, transforms)
+            value = convert(operands[0], array.dtype, False)
+            if name == "swap":
+                return read_through(array, transforms), write_through(array, transforms, value)
+            return write_through(array, transforms, value, "add" if name == "addupdate" else "set")
+
+        run.__name__ = run.__qualname__ = name
+        if len(_calls) >= _CALL_LIMIT:
+            _calls.clear()
+        found = _calls[name, tree] = jit(run, donate_argnums=() if name == "get" else 0)
+    return found
+
+
+clear_hooks += [_calls.clear, discharge.forget]

@@ -49,6 +49,8 @@ class Ref(metaclass=_RefType):
     def put(self, array: Any) -> None:
         self._array, self._handed_out = array, False
 
+    _base_array = property(lambda self: self._array, doc="The array that stands for it where its place is asked for.")
+
     # --- for users
 
     shape = property(lambda self: self.aval.shape, doc="The shape of the value.")

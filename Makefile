@@ -6,6 +6,8 @@
 #   make bench        jaxlite beside JAX, results written to benchmarks/RESULTS.md and docs/benchmarks.png
 #   make bench-quick  the same, coarsely and with fewer programs, in about three minutes; it writes nothing
 #   make bench-fusion the part of bench that measures fusion barriers, on the newest jaxlib; needs a Python >= 3.12
+#   make test-libraries  optax, equinox, flax, numpyro and chex, unmodified: their examples and own tests beside JAX
+#   make bench-libraries  the time from the start of a process to its first training step with these libraries, beside JAX
 #   make lint         ruff and mypy
 #   make clean        remove caches and builds; make distclean removes the environments too
 
@@ -23,7 +25,7 @@ environment = $(1)/bin/python -m pip --version >/dev/null 2>&1 || $(2) -m venv -
 
 pip_install = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-latest test-accelerators bench bench-quick bench-fusion bench-fusion-quick lint clean distclean
+.PHONY: demo test test-latest test-accelerators bench bench-quick bench-fusion bench-fusion-quick test-libraries bench-libraries lint clean distclean
 
 demo: .venv/.stamp
 	.venv/bin/python examples/demo.py
@@ -38,6 +40,21 @@ bench: .venv/.stamp .venv-jax/.stamp
 bench-quick: .venv/.stamp .venv-jax/.stamp
 	.venv/bin/python -m benchmarks.run --quick
 	$(MAKE) bench-fusion-quick
+
+test-libraries: .venv-libraries/.stamp .venv-jax/.stamp
+	.venv-libraries/bin/python examples/libraries/check.py --tests --jax $(CURDIR)/.venv-jax/bin/python
+
+bench-libraries: .venv-libraries/.stamp .venv-jax/.stamp
+	.venv-libraries/bin/python -m benchmarks.libraries --jax $(CURDIR)/.venv-jax/bin/python
+
+# The libraries without jax, which they all depend on.
+.venv-libraries/.stamp: examples/libraries/requirements.txt .venv/.stamp
+	$(call environment,.venv-libraries,.venv/bin/python)
+	jaxlib=$$(.venv/bin/python -c 'from importlib.metadata import version; print(version("jaxlib"))') \
+	  && .venv-libraries/bin/python $(pip_install) "jaxlib==$$jaxlib"
+	.venv-libraries/bin/python $(pip_install) --no-deps -r examples/libraries/requirements.txt
+	.venv-libraries/bin/python $(pip_install) --no-deps -e .
+	touch $@
 
 lint: .venv/.stamp
 	.venv/bin/python -m ruff check .

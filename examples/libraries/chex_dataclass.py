@@ -1,5 +1,7 @@
 """chex: assertions about shapes while tracing, a dataclass that is a pytree, and the number of traces; prints a norm."""
 
+import sys
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -21,13 +23,13 @@ def step(particles, dt):
     return particles.replace(position=particles.position + dt * velocity, velocity=velocity)
 
 
-def main():
+def main(steps=100):
     particles = Particles(position=jnp.ones((4, 2)), velocity=jnp.zeros((4, 2)))
-    for _ in range(100):
+    for _ in range(steps):
         particles = step(particles, 0.01)
     chex.assert_tree_all_finite(particles)
     print(f"norm {float(jnp.linalg.norm(particles.position)):.4f}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

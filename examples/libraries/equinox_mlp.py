@@ -1,5 +1,7 @@
 """equinox: a module is a pytree; a convolutional classifier learns made-up images with filter_jit and filter_value_and_grad."""
 
+import sys
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -28,7 +30,7 @@ def images(key, count):
     labels = jax.random.randint(key, (count,), 0, 3)
     pattern = jnp.sin(jnp.arange(8) * (labels[:, None] + 1.0))
     noise = jax.random.normal(key, (count, 1, 8, 8))
-    return pattern[:, None, :, None] + 0.3 * noise, labels
+    return pattern[:, None, :, None] + 2.0 * noise, labels
 
 
 @eqx.filter_value_and_grad
@@ -37,7 +39,7 @@ def loss(model, x, y, key):
     return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean()
 
 
-def main():
+def main(steps=40):
     key = jax.random.key(0)
     model = Classifier(key)
     optimizer = optax.adam(1e-2)
@@ -50,10 +52,10 @@ def main():
         updates, state = optimizer.update(grads, state, model)
         return eqx.apply_updates(model, updates), state, value
 
-    for index in range(40):
+    for index in range(steps):
         model, state, value = step(model, state, jax.random.fold_in(key, index))
     print(f"loss {float(value):.3f}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

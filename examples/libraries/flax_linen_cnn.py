@@ -1,5 +1,7 @@
 """flax linen: a convolutional network with batch statistics and dropout learns made-up images."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -25,10 +27,10 @@ def images(key, count):
     labels = jax.random.randint(key, (count,), 0, 3)
     pattern = jnp.sin(jnp.arange(8) * (labels[:, None] + 1.0))
     noise = jax.random.normal(key, (count, 8, 8, 1))
-    return pattern[:, :, None, None] + 0.3 * noise, labels
+    return pattern[:, :, None, None] + 2.0 * noise, labels
 
 
-def main():
+def main(steps=30):
     key = jax.random.key(0)
     model = CNN()
     variables = model.init(key, jnp.ones((1, 8, 8, 1)), train=False)
@@ -47,10 +49,10 @@ def main():
         (value, updated), grads = jax.value_and_grad(loss, has_aux=True)(state.params)
         return state.apply_gradients(grads=grads, batch_stats=updated["batch_stats"]), value
 
-    for index in range(30):
+    for index in range(steps):
         state, value = step(state, jax.random.fold_in(key, index))
     print(f"loss {float(value):.3f}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

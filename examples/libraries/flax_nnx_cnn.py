@@ -1,5 +1,7 @@
 """flax nnx: modules that hold their state; a convolutional network learns made-up images."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -24,7 +26,7 @@ def images(key, count):
     labels = jax.random.randint(key, (count,), 0, 3)
     pattern = jnp.sin(jnp.arange(8) * (labels[:, None] + 1.0))
     noise = jax.random.normal(key, (count, 8, 8, 1))
-    return pattern[:, :, None, None] + 0.3 * noise, labels
+    return pattern[:, :, None, None] + 2.0 * noise, labels
 
 
 @nnx.jit
@@ -39,14 +41,14 @@ def step(model, optimizer, key):
     return value
 
 
-def main():
+def main(steps=30):
     key = jax.random.key(0)
     model = CNN(nnx.Rngs(0))
     optimizer = nnx.Optimizer(model, optax.adam(1e-2), wrt=nnx.Param)
-    for index in range(30):
+    for index in range(steps):
         value = step(model, optimizer, jax.random.fold_in(key, index))
     print(f"loss {float(value):.3f}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

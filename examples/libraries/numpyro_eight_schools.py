@@ -1,5 +1,7 @@
 """numpyro: the eight schools, sampled with the No-U-Turn Sampler; prints posterior means."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpyro
@@ -21,12 +23,12 @@ def eight_schools(errors, effects=None):
         numpyro.sample("obs", dist.Normal(theta, errors), obs=effects)
 
 
-def main():
-    sampler = MCMC(NUTS(eight_schools), num_warmup=200, num_samples=300, progress_bar=False)
+def main(draws=300):
+    sampler = MCMC(NUTS(eight_schools), num_warmup=min(200, draws), num_samples=draws, progress_bar=False)
     sampler.run(jax.random.key(0), ERRORS, effects=EFFECTS)
     samples = sampler.get_samples()
     print(f"mu {float(samples['mu'].mean()):.0f}, tau {float(samples['tau'].mean()):.0f}, draws {samples['theta'].shape}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

@@ -1,4 +1,6 @@
-"""optax: a small network fits a curve with Adam and a cosine schedule; prints the loss after 200 steps."""
+"""optax: a small network fits a curve with Adam and a cosine schedule; prints the loss at the end."""
+
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,7 @@ def loss(params, x, y):
     return jnp.mean((predict(params, x) - y) ** 2)
 
 
-def main():
+def main(steps=200):
     sizes = [1, 32, 32, 1]
     keys = jax.random.split(jax.random.key(0), len(sizes) - 1)
     params = [(jax.random.normal(key, (n, m)) / jnp.sqrt(n), jnp.zeros(m))
@@ -34,10 +36,10 @@ def main():
         updates, state = optimizer.update(grads, state, params)
         return optax.apply_updates(params, updates), state, value
 
-    for _ in range(200):
+    for _ in range(steps):
         params, state, value = step(params, state)
     print(f"loss {float(value):.4f}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(int, sys.argv[1:]))

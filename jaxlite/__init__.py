@@ -83,6 +83,7 @@ _lazy = _Lazy(
         "state.indexing": "ds",
         "core.scopes": "named_call named_scope",
         "lax.callbacks": "pure_callback",
+        "lax.sharding": "reshard",
     },
 )
 

@@ -16,6 +16,7 @@ import numpy as np
 from lowering import xla
 from lowering.cache import entries, keys
 from lowering.module import ModuleBuilder, is_ordered, physical
+from lowering.partitioning import Meshes, Partitioning, devices_of
 from lowering.passes import barriers, fusion, unrolling
 from lowering.passes.dce import live_parts
 
@@ -71,7 +72,7 @@ class Lowered:
 
 def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bool] = lambda file: False,
           donated: Sequence[bool] = (), keep_unused: bool = False, result_names: Sequence[str] = (),
-          argument_names: Sequence[str] = ()) -> Lowered:
+          argument_names: Sequence[str] = (), partitioning: Partitioning | None = None) -> Lowered:
     """Lower a jaxpr to a module with the entry function `main`.
 
     Args:
@@ -82,6 +83,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
       donated: for each invar, whether its buffer may be reused for a result.
       keep_unused: keep parameters that no equation reads.
       result_names, argument_names: names for the results and the invars, as pytree paths.
+      partitioning: the devices and shardings of a program over several devices.
     """
     start = time.perf_counter()
     eqns, used = live_parts(jaxpr)
@@ -96,15 +98,36 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     aliases = _aliases(parameters, jaxpr.outvars, offered)
     ir, i32 = builder.ir, builder.i32
     arg_attributes: list[dict[str, Any]] = [{} for _ in parameters]
+    result_attributes: list[dict[str, Any]] = [{} for _ in jaxpr.outvars]
+    if partitioning is not None:
+        _annotate(builder, partitioning, parameters, jaxpr.outvars, kept, arg_attributes, result_attributes)
     for index, output in aliases.items():
-        arg_attributes[index]["tf.aliasing_output"] = ir.IntegerAttr.get(i32, output)
+        if partitioning is None:
+            arg_attributes[index]["tf.aliasing_output"] = ir.IntegerAttr.get(i32, output)
+        else:  # whether the parts of both are alike, XLA knows
+            arg_attributes[index]["jax.buffer_donor"] = ir.BoolAttr.get(True, builder.context)
     names = [""] * len(jaxpr.constvars) + list(argument_names or [""] * len(jaxpr.invars))
     with builder.context:
-        builder.emit_function(program, "main", "public", arg_attributes if aliases else None, result_names or None,
+        builder.emit_function(program, "main", "public", arg_attributes if any(arg_attributes) else None,
+                              result_attributes if any(result_attributes) else None, result_names or None,
                               [name for name, keep in zip(names, kept, strict=True) if keep])
     unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
     return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
                    builder.scopes, builder.host_functions)
+
+
+def _annotate(builder: ModuleBuilder, partitioning: Partitioning, parameters: list[Any], results: list[Any],
+              kept: list[bool], arg_attributes: list[dict[str, Any]], result_attributes: list[dict[str, Any]]) -> None:
+    """Say in a module how many partitions there are, and how parameters and results are cut."""
+    meshes = builder.meshes = Meshes(builder, partitioning.devices)
+    builder.module.operation.attributes["mhlo.num_partitions"] = builder.ir.IntegerAttr.get(
+        builder.i32, len(partitioning.devices))
+    arguments = [sharding for sharding, keep in zip(partitioning.arguments, kept, strict=True) if keep]
+    for atoms, shardings, attributes in ((parameters, arguments, arg_attributes),
+                                         (results, partitioning.results, result_attributes)):
+        for atom, sharding, entry in zip(atoms, shardings, attributes, strict=True):
+            if sharding is not None and hasattr(atom.aval, "shape"):
+                entry["sdy.sharding"] = meshes.attribute(sharding, len(physical(atom.aval)[0]))
 
 
 def _identifier(name: str) -> str:
@@ -127,12 +150,16 @@ def _aliases(parameters: list[Any], outvars: list[Any], donated: list[bool]) -> 
 
 
 def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers: bool = False, unroll: bool = True) -> Any:
-    """XLA's options for one device, with debug-option overrides by flag name (`xla_...`)."""
+    """XLA's options for a device or a partitioning, with debug-option overrides by flag name (`xla_...`)."""
     options = xla.CompileOptions()
     if not unroll:
         options = xla.with_backend_option(options, _NO_UNROLLING)
-    options.num_replicas = options.num_partitions = 1
-    options.device_assignment = xla.DeviceAssignment.create(np.array([[device.id]]))
+    devices = devices_of(device)
+    options.num_replicas, options.num_partitions = 1, len(devices)
+    options.device_assignment = xla.DeviceAssignment.create(np.array([[each.id for each in devices]]))
+    if type(device) is Partitioning:
+        options.executable_build_options.use_spmd_partitioning = True
+        options.executable_build_options.use_shardy_partitioner = True
     overrides = dict(overrides or {})
     if keep_barriers and xla.BARRIER_DROPPER:
         disabled = overrides.get(_DISABLED, options.executable_build_options.debug_options.xla_disable_hlo_passes)
@@ -147,7 +174,7 @@ def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers
 
 def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | None = None,
                     shortcut: Any = None) -> tuple[Any, float, str]:
-    """Compile for one device, or find it in the persistent cache. A `shortcut` is laid to what is in the cache then.
+    """Compile for a device or a partitioning, or find it in the persistent cache, to which a `shortcut` is laid then.
 
     Returns: the loaded executable, the seconds it took, and what the cache said: "hit", "miss", or "off".
     """
@@ -158,7 +185,7 @@ def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | N
     executable, cached, is_kept = None if key is None else entries.load(key.digest, device, options), "hit", True
     if executable is None:
         compiling = time.perf_counter()
-        executable = xla.compile_module(lowered.module, xla.DeviceList((device,)), options, functions)
+        executable = xla.compile_module(lowered.module, xla.DeviceList(devices_of(device)), options, functions)
         if key is None:
             return executable, time.perf_counter() - start, "off"
         is_kept = entries.store(key.digest, executable, lowered.name, lowered.platform, time.perf_counter() - compiling)

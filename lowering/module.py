@@ -43,6 +43,7 @@ class ModuleBuilder:
 
     def __init__(self, name: str, is_hidden: Callable[[str], bool], platform: str):
         ir = self.ir = xla.ir
+        self.meshes: Any = None  # `lowering.partitioning.Meshes`, in a module for several devices
         self.has_extended = False  # whether a value of an extended dtype was met
         self.platform = platform
         self.context = xla.make_context()
@@ -145,6 +146,7 @@ class ModuleBuilder:
 
     def emit_function(self, jaxpr: Any, symbol: str, visibility: str,
                       arg_attributes: list[dict[str, Any]] | None = None,
+                      result_attributes: list[dict[str, Any]] | None = None,
                       result_names: Sequence[str] | None = None, names: Sequence[str] = ()) -> None:
         """Emit `func.func` with the jaxpr's constvars and invars as parameters; `names` become their locations.
 
@@ -168,8 +170,12 @@ class ModuleBuilder:
             if arg_attributes is not None:
                 attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in arg_attributes])
             if result_names is not None:
+                entries = result_attributes or [{}] * len(result_names)
                 attributes["res_attrs"] = ir.ArrayAttr.get(
-                    [ir.DictAttr.get({"jax.result_info": ir.StringAttr.get(text)}) for text in result_names])
+                    [ir.DictAttr.get({"jax.result_info": ir.StringAttr.get(text), **entry})
+                     for text, entry in zip(result_names, entries, strict=True)])
+            elif result_attributes is not None:
+                attributes["res_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in result_attributes])
         operation = self._operation("func.func", [], [], attributes, None, 1, loc, self.module_ip)
         arg_locs = [ir.Location.name(name, context=self.context) if name else loc for name in names]
         block = operation.regions[0].blocks.append(*in_types, arg_locs=arg_locs or [loc] * len(in_types))

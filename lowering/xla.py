@@ -372,14 +372,14 @@ def _load_mlir() -> Any:
 _DIALECTS = ("builtin", "func", "stablehlo", "chlo")
 
 
-def _leave_out_operation_classes() -> None:
+def _leave_out_operation_classes(*dialects: str) -> None:
     """Keep MLIR from importing its Python classes of operations, hundreds a dialect: we make operations by name.
 
     It imports a dialect's module when it first wraps one of its operations, and asks once. It finds an empty one.
     """
     from jaxlib.mlir._mlir_libs import _mlir
 
-    for dialect in _DIALECTS:
+    for dialect in dialects or _DIALECTS:
         name = f"jaxlib.mlir.dialects.{dialect}"
         if name not in sys.modules:
             sys.modules[name] = types.ModuleType(name)
@@ -398,7 +398,7 @@ def load_operation_classes() -> None:
 def make_context() -> Any:
     """A fresh MLIR context that knows StableHLO, CHLO and what XLA reads beside them.
 
-    Not Shardy, which no module of ours has: its Python classes would load with it.
+    Not Shardy, which only modules for several devices have: `load_shardy`.
     """
     ir = _load_mlir()
     from jaxlib.mlir._mlir_libs import _chlo, _stablehlo
@@ -409,6 +409,14 @@ def make_context() -> Any:
         register(context)
     context.get_dialect_descriptor("func")  # loads it: the parser would, building operations does not
     return context
+
+
+def load_shardy(context: Any) -> None:
+    """Let a context know Shardy, the language of shardings. Only modules for several devices need it."""
+    from jaxlib.mlir._mlir_libs import _sdy
+
+    _leave_out_operation_classes("sdy")
+    _sdy.register_dialect(context)
 
 
 def location_cache(context: Any, is_hidden: Callable[[str], bool]) -> Any:

@@ -12,20 +12,21 @@ from __future__ import annotations
 import functools
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.compilation import compile_report, explain, references
 from jaxlite.compilation.caches import PerFunction, clear_hooks
 from jaxlite.compilation.finite import check_finite
 from jaxlite.compilation.options import Options, argument_names, donated_leaves, parameter_names
-from jaxlite.compilation.program import Program, flatten_outputs
+from jaxlite.compilation.program import Program, flatten_outputs, spread
 from jaxlite.core import array as arrays
 from jaxlite.core import config, errors, source
 from jaxlite.core.aval import typematch
 from jaxlite.core.collector import seldom_collecting
 from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager, state
@@ -175,8 +176,12 @@ class Jitted:
         finally:
             state.scopes = scopes
         donated = donated_leaves(in_tree, options, static)
-        return Program(ClosedJaxpr(jaxpr, consts), in_tree, out_tree, self.name, donated, options,
-                       time.perf_counter() - start, debug, self._static_text(static, named))
+        program = Program(ClosedJaxpr(jaxpr, consts), in_tree, out_tree, self.name, donated, options,
+                          time.perf_counter() - start, debug, self._static_text(static, named))
+        if options.in_shardings is not None or options.out_shardings is not None:
+            program.in_shardings = options.flat_in_shardings(in_tree)
+            program.out_shardings = spread().flat_shardings(options.out_shardings, out_tree, "out_shardings")
+        return program
 
     def _static_text(self, static: tuple, named: tuple) -> str:
         """`n=3, mode='same'`: the static arguments of a signature."""
@@ -199,7 +204,7 @@ class Jitted:
                     raise errors.UnexpectedTracerError(leaf)
             if program.takes_refs:
                 return program.out_tree.unflatten(self.call_with_refs(program, leaves)), None
-            device, committed = placement.target_device(leaves, self.options.device)
+            device, committed = program.place(leaves)
             executable = program.executable(device, committed)
             outs = executable(leaves)
         except BaseException as error:
@@ -229,12 +234,16 @@ class Jitted:
         """Make the call part of the program being traced."""
         program, leaves = self.program(args, kwargs)
         closed, consts = program.as_operand()
+        if program.in_shardings is not None:
+            leaves = constrained(leaves, program.in_shardings)
         if self.options.inline:
             outs = eval_jaxpr(closed.jaxpr, [], *consts, *leaves)
         else:
             donated = (False,) * len(consts) + program.donated
             outs = jit_p.bind(*consts, *leaves, jaxpr=closed, name=self.name, donated_invars=donated,
                               keep_unused=self.options.keep_unused, inline=False)
+        if program.out_shardings is not None:
+            outs = constrained(outs, program.out_shardings)
         return program.out_tree.unflatten(outs)
 
 
@@ -277,7 +286,18 @@ def _plain(fun: Callable) -> Any:
 
 def put_argument(value: Any, sharding: Any, layout: Any) -> Any:
     """What C++ calls to bring an argument to the device of a sharding."""
-    return arrays.put_array(value, sharding._device, False)
+    if type(sharding) is xla.SingleDeviceSharding:
+        return arrays.put_array(value, sharding._device, False)
+    return placement.global_arrays().place(getattr(value, "_base_array", value), sharding)
+
+
+def constrained(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
+    """Values of a trace with the shardings that `jit` was given; None leaves a value as it is."""
+    constrain = _lax_sharding().constrain
+    return [value if each is None else constrain(value, each) for value, each in zip(values, shardings, strict=True)]
+
+
+_lax_sharding = loader("jaxlite.lax.sharding")  # what stands higher: primitives
 
 
 def jitted_of(path: Any) -> Jitted:

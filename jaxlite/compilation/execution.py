@@ -17,14 +17,17 @@ from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import AbstractToken, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
+from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
 from jaxlite.version import __version__
 from lowering import executable as backend
 from lowering import platforms, report, xla
 from lowering.cache import keys, shortcuts
 from lowering.module import physical
+from lowering.partitioning import Partitioning
 
 ArrayImpl = xla.ArrayImpl
+load_spread = loader("jaxlite.compilation.spread")
 
 
 class Executable:
@@ -108,11 +111,11 @@ def _buffer_aval(aval: Any) -> Any:
 
 def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Sequence[bool] = (),
                 keep_unused: bool = False, result_names: Sequence[str] = (),
-                argument_names: Sequence[str] = ()) -> backend.Lowered:
-    """Lower for a platform; equations keep the user's source lines."""
+                argument_names: Sequence[str] = (), place: Any = None) -> backend.Lowered:
+    """Lower for a platform, or for the devices of a `Partitioning`; equations keep the user's source lines."""
     return backend.lower(closed.jaxpr, name, platform=platform, is_hidden=source.is_hidden_file,
                          donated=donated, keep_unused=keep_unused, result_names=result_names,
-                         argument_names=argument_names)
+                         argument_names=argument_names, partitioning=place if type(place) is Partitioning else None)
 
 
 def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str, Any] | None, donated: Sequence[bool],
@@ -124,7 +127,7 @@ def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str
         return None
     # Decompositions may ask for options when they are lowered: the trace context has them.
     return shortcuts.shortcut(closed.jaxpr, name, device, options, tuple(donated), keep_unused, fusion_barriers(options),
-                              xla.trace_context())
+                              xla.trace_context(), device.text() if type(device) is Partitioning else "")
 
 
 def follow(shortcut: shortcuts.Shortcut, closed: ClosedJaxpr, device: Any, committed: bool,
@@ -134,7 +137,7 @@ def follow(shortcut: shortcuts.Shortcut, closed: ClosedJaxpr, device: Any, commi
     if found is None:
         return None
     report.compiled(found, closed, found.loaded, trace_seconds, found.load_seconds, "hit")
-    return Executable(found.loaded, found, closed, device, committed, found.load_seconds, "hit")
+    return _executable(found.loaded, found, closed, device, committed, found.load_seconds, "hit")
 
 
 def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
@@ -144,6 +147,13 @@ def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, 
     with lowered.tuned(fusion_barriers(options)):
         loaded, seconds, cached = backend.compile_lowered(lowered, device, options, shortcut)
         report.compiled(lowered, closed, loaded, trace_seconds, seconds, cached)
+    return _executable(loaded, lowered, closed, device, committed, seconds, cached)
+
+
+def _executable(loaded: Any, lowered: Any, closed: ClosedJaxpr, device: Any, committed: bool, seconds: float,
+                cached: str) -> Any:
+    if type(device) is Partitioning:
+        return load_spread().SpreadExecutable(loaded, lowered, closed, device, seconds, cached, _result_aval, _buffer_aval)
     return Executable(loaded, lowered, closed, device, committed, seconds, cached)
 
 

@@ -31,7 +31,7 @@ class Signature(NamedTuple):
     avals: tuple[Any, ...]
     static: tuple[tuple[int, Any], ...]  # by position; values are boxed
     named: tuple[tuple[str, Any], ...]
-    context: tuple[Any, ...]  # values of `config.PROGRAM_OPTIONS`
+    context: tuple[Any, ...]  # values of `config.PROGRAM_STATES`
     axes: tuple[tuple[Any, int], ...]
 
 
@@ -104,7 +104,7 @@ def differences(new: Signature, old: Signature, names: Names) -> list[str]:
             found.append(f"argument `{name}`: {argument}, was not given")
     found += [f"argument `{name}`: not given, was {argument}" for name, argument in theirs.items() if name not in ours]
     found += [f"changed option `jax_{name}`: {here!r} was {there!r}"
-              for name, here, there in zip(config.PROGRAM_OPTIONS, new.context, old.context, strict=False)
+              for name, here, there in zip(config.PROGRAM_STATES, new.context, old.context, strict=False)
               if here != there]
     if new.axes != old.axes:
         found.append(f"named axes: {_show_axes(new.axes)} were {_show_axes(old.axes)}")

@@ -21,7 +21,8 @@ from lowering import progress, report, xla
 _unset: Any = object()
 
 
-def jit(fun: Callable = _unset, /, *, static_argnums: int | Sequence[int] | None = None,
+def jit(fun: Callable = _unset, /, *, in_shardings: Any = None, out_shardings: Any = None,
+        static_argnums: int | Sequence[int] | None = None,
         static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
         donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False, device: Any = None,
         backend: str | None = None, inline: bool = False, compiler_options: dict[str, Any] | None = None) -> Any:
@@ -31,6 +32,9 @@ def jit(fun: Callable = _unset, /, *, static_argnums: int | Sequence[int] | None
       fun: a function of pytrees of arrays and scalars; pure: it is run once to see what it does, and what it
         does to anything but its result is not repeated by the compiled code. Without it, a decorator is
         returned: `@jit(static_argnums=0)`.
+      in_shardings: how arguments are spread over devices: a pytree prefix of the tuple of positional arguments (static ones
+        left out) of shardings, of `PartitionSpec`s over the mesh of the context, and of None for "as they are".
+      out_shardings: the same for the result; None leaves the choice to XLA.
       static_argnums, static_argnames: arguments that are part of the signature by value, and so may be used as
         Python values inside; hashable. Each is inferred from the other through the function's signature.
       donate_argnums, donate_argnames: arguments whose memory the results may take; they are gone after the call.
@@ -52,7 +56,8 @@ def jit(fun: Callable = _unset, /, *, static_argnums: int | Sequence[int] | None
     """
     if fun is _unset:
         return functools.partial(
-            jit, static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
+            jit, in_shardings=in_shardings, out_shardings=out_shardings,
+            static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,
             donate_argnames=donate_argnames, keep_unused=keep_unused, device=device, backend=backend, inline=inline,
             compiler_options=compiler_options)
     check_callable(fun)
@@ -73,7 +78,7 @@ def jit(fun: Callable = _unset, /, *, static_argnums: int | Sequence[int] | None
             raise ValueError("static_argnums and donate_argnums cannot intersect, "
                              f"static_argnums={static[0]} and donate_argnums={donate[0]}")
     options = Options(*static, *donate, keep_unused, device if device is not None else backend, inline,
-                      compiler_options)
+                      compiler_options, in_shardings, out_shardings)
     return make_call_path(fun, options)
 
 

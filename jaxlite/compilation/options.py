@@ -8,25 +8,40 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxlite.compilation import explain
+from jaxlite.core.lazy import loader
 from lowering import xla
+
+load_spread = loader("jaxlite.compilation.spread")
 
 
 class Options:
     """What `jit` was asked for, normalised; hashable, part of the key of shared caches."""
 
     __slots__ = ("static_argnums", "static_argnames", "donate_argnums", "donate_argnames", "keep_unused", "device",
-                 "inline", "compiler_options", "key")
+                 "inline", "compiler_options", "in_shardings", "out_shardings", "key")
 
     def __init__(self, static_argnums: tuple[int, ...], static_argnames: tuple[str, ...],
                  donate_argnums: tuple[int, ...], donate_argnames: tuple[str, ...], keep_unused: bool, device: Any,
-                 inline: bool, compiler_options: dict[str, Any] | None):
+                 inline: bool, compiler_options: dict[str, Any] | None, in_shardings: Any = None, out_shardings: Any = None):
         self.static_argnums, self.static_argnames = static_argnums, static_argnames
         self.donate_argnums, self.donate_argnames = donate_argnums, donate_argnames
         self.keep_unused, self.device, self.inline = keep_unused, device, inline
         self.compiler_options = compiler_options
         check_compiler_options(compiler_options)
+        self.in_shardings, self.out_shardings = in_shardings, out_shardings
         self.key = (static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, device, inline,
-                    tuple(sorted(compiler_options.items())) if compiler_options else None)
+                    tuple(sorted(compiler_options.items())) if compiler_options else None, *(
+                        None if given is None else load_spread().checked(given, what) for given, what in
+                        ((in_shardings, "in_shardings"), (out_shardings, "out_shardings"))))
+
+    def flat_in_shardings(self, in_tree: Any) -> tuple[Any, ...] | None:
+        """A sharding or None for each flat argument. Raises: ValueError if there are keyword arguments beside shardings."""
+        if self.in_shardings is None:
+            return None
+        args_tree, kwargs_tree = in_tree.children()
+        if kwargs_tree.num_leaves:
+            raise ValueError("pjit does not support kwargs when in_shardings is specified.")
+        return load_spread().flat_shardings(self.in_shardings, args_tree, "in_shardings")
 
 
 def check_compiler_options(options: dict[str, Any] | None) -> None:

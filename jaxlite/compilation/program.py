@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxlite.compilation import compile_report, explain
 from jaxlite.compilation.options import Options, check_compiler_options, leaf_paths
+from jaxlite.core import array as arrays
 from jaxlite.core import config, errors, source
 from jaxlite.core.aval import AbstractRef
 from jaxlite.core.collector import seldom_collecting
 from jaxlite.core.discharge import discharge_jaxpr
 from jaxlite.core.effects import REF
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
+from jaxlite.core.lazy import loader
 from jaxlite.core.refs import Ref
 from jaxlite.core.staging import StagedTracer, hoist_consts
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
+from jaxlite.devices import placement
 from lowering import platforms, progress, xla
 
 if TYPE_CHECKING:
     from jaxlite.compilation import execution
 
 
+spread = loader("jaxlite.compilation.spread")  # with what only programs over several devices need
+_unknown: Any = object()
+
+
 class Program:
     """One traced signature: its jaxpr, the output tree, and the executables made from it so far."""
 
     __slots__ = ("closed", "hoisted", "out_tree", "name", "donated", "options", "executables", "modules", "lock",
-                 "result_names", "trace_seconds", "debug_info", "in_tree", "static", "reason", "takes_refs", "ref_call")
+                 "in_shardings", "out_shardings", "_mesh", "result_names", "trace_seconds", "debug_info", "in_tree", "static",
+                 "reason", "takes_refs", "ref_call")
 
     def __init__(self, closed: ClosedJaxpr, in_tree: Any, out_tree: Any, name: str, donated: tuple[bool, ...],
                  options: Options, trace_seconds: float, debug_info: DebugInfo, static: str):
@@ -37,9 +46,12 @@ class Program:
         self.options, self.trace_seconds, self.debug_info = options, trace_seconds, debug_info
         self.static = static  # the static arguments, as text
         self.reason = ""  # why it was traced, if that was asked and not told yet
+        self.in_shardings: tuple[Any, ...] | None = None  # that jit was given, one or None for each argument and result
+        self.out_shardings: tuple[Any, ...] | None = None
+        self._mesh: Any = _unknown
         self.hoisted: ClosedJaxpr | None = None
         self.executables: dict[Any, execution.Executable] = {}
-        self.modules: dict[str, Any] = {}  # that users asked for, by platform
+        self.modules: dict[Any, Any] = {}  # that users asked for, by platform and partitioning
         self.lock = threading.Lock()
         self.ref_call: Any = None
         self.takes_refs = any(type(var.aval) is AbstractRef for var in (*closed.jaxpr.constvars, *closed.jaxpr.invars))
@@ -58,8 +70,32 @@ class Program:
         values = [const.share() if type(const) is Ref else const for const in self.closed.consts]
         return ClosedJaxpr(found.replace(constvars=found.invars[:count], invars=found.invars[count:]), values)
 
-    def lower(self, platform: str) -> Any:
-        """A module for a platform. Warns of donated arguments whose memory no result can take."""
+    @property
+    def mesh(self) -> Any:
+        """The mesh that the program itself names, if there is one."""
+        if self._mesh is _unknown:
+            # Meshes are the matter of a module that most programs never load.
+            self._mesh = spread().concrete(self) if "jaxlite.devices.mesh" in sys.modules else None
+        return self._mesh
+
+    def place(self, leaves: Sequence[Any]) -> tuple[Any, bool]:
+        """Where a call runs, a device or a `Partitioning`, and whether its results are bound to it."""
+        if self.in_shardings is None and self.out_shardings is None and self.mesh is None:
+            device, committed = placement.target_device(leaves, self.options.device)
+            if device is not None:
+                for const in self.closed.consts:
+                    if type(const) is xla.ArrayImpl and arrays.is_spread(const):
+                        break
+                else:
+                    return device, committed
+        found = spread().partitioning(self, leaves)
+        return placement.target_device(leaves, self.options.device) if found is None else (found, True)
+
+    def lower(self, platform: str, place: Any = None) -> Any:
+        """A module for a platform, or for the devices of a `Partitioning`.
+
+        Warns of donated arguments whose memory no result can take.
+        """
         from jaxlite.compilation import execution  # with all of lowering: not before something is compiled
 
         for const in self.closed.consts:
@@ -70,17 +106,18 @@ class Program:
             names += ["ref"] * (len(runnable.out_avals) - len(names))
             lowered = execution.lower_jaxpr(runnable, self.name, platform, donated=self.donated,
                                             keep_unused=self.options.keep_unused, result_names=names,
-                                            argument_names=self.debug_info.arg_names)
+                                            argument_names=self.debug_info.arg_names, place=place)
         if lowered.unusable:
             _warn("Some donated buffers were not usable: " + ", ".join(aval.str_short() for aval in lowered.unusable)
                   + ". No result has their type; do not donate them.")
         return lowered
 
-    def module(self, platform: str) -> Any:
+    def module(self, platform: str, place: Any = None) -> Any:
         """`lower`, remembered: for users who ask for the module itself."""
-        found = self.modules.get(platform)
+        key = (platform, None if isinstance(place, xla.Device) else place)
+        found = self.modules.get(key)
         if found is None:
-            found = self.modules.setdefault(platform, self.lower(platform))
+            found = self.modules.setdefault(key, self.lower(platform, place))
         return found
 
     def executable(self, device: Any, committed: bool, lowered: Any = None,
@@ -102,8 +139,16 @@ class Program:
             with self.lock:
                 found = self.executables.get(key)
                 if found is None:
-                    found = self.executables[key] = self._compile(key, lowered, options)
+                    found = self.executables[key] = self._settled(key, lowered, options)
         return found
+
+    def _settled(self, key: tuple[Any, ...], lowered: Any, options: dict[str, Any] | None) -> Any:
+        if isinstance(key[0], xla.Device):
+            return self._compile(key, lowered, options)
+        try:
+            return self._compile(key, lowered, options)
+        except spread().Unsettled as error:
+            return self._compile((error.partitioning, *key[1:]), None, options)
 
     def _compile(self, key: tuple[Any, ...], lowered: Any, options: dict[str, Any] | None) -> execution.Executable:
         from jaxlite.compilation import execution  # with all of lowering: not before something is compiled
@@ -120,7 +165,7 @@ class Program:
                 made = execution.follow(shortcut, closed, device, committed, self.trace_seconds)
             if made is None:
                 with progress.Stage(self.name, "lowering", seconds["trace"]):
-                    lowered = self.lower(platforms.platform_of(device))
+                    lowered = self.lower(platforms.platform_of(device), device)
                 seconds["lower"] = lowered.seconds
         elif not self.executables:
             seconds["lower"] = lowered.seconds

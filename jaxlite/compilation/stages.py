@@ -113,10 +113,11 @@ class _Stage:
         """A `ShapeDtypeStruct` for each leaf of the result."""
         return self._out_structs()
 
-    def _out_structs(self, sharding: Any = None) -> Any:
+    def _out_structs(self, shardings: Sequence[Any] | None = None) -> Any:
+        avals = self._program.closed.out_avals
         return self.out_tree.unflatten(
             ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
-            for aval in self._program.closed.out_avals)
+            for aval, sharding in zip(avals, shardings or [None] * len(avals), strict=True))
 
 
 class Traced(_Stage):
@@ -156,7 +157,7 @@ class Traced(_Stage):
             if len(lowering_platforms) != 1:
                 raise ValueError(f"lowering_platforms must name one platform, got {lowering_platforms!r}")
             platform = platforms.canonical_name(lowering_platforms[0])
-        return Lowered(self._program, self._program.module(platform), device, committed)
+        return Lowered(self._program, self._program.module(platform, device), device, committed)
 
 
 class Lowered(_Stage):
@@ -212,6 +213,8 @@ class Lowered(_Stage):
             if len(device_assignment) != 1:
                 raise ValueError(f"device_assignment must hold one device, got {len(device_assignment)}")
             device = device_assignment[0]
+        if not isinstance(self._device, xla.Device) and device is not self._device:
+            raise ValueError("device_assignment is for programs on one device; this one is spread over a mesh")
         if self._lowered.platform != platforms.platform_of(device):
             raise ValueError(f"{self._program.name} was lowered for {self._lowered.platform}; it cannot be compiled "
                              f"for {device}")
@@ -259,12 +262,16 @@ class Compiled(_Stage):
     @property
     def input_shardings(self) -> Any:
         """Where each argument lives, as `(args, kwargs)`."""
-        return self.in_tree.unflatten([self._sharding] * self.in_tree.num_leaves)
+        found = getattr(self._executable, "in_shardings", None) or [self._sharding] * self.in_tree.num_leaves
+        return self.in_tree.unflatten(found)
 
     @property
     def output_shardings(self) -> Any:
         """Where each result lives."""
-        return self.out_tree.unflatten([self._sharding] * self.out_tree.num_leaves)
+        return self.out_tree.unflatten(self._out_shardings())
+
+    def _out_shardings(self) -> list[Any]:
+        return getattr(self._executable, "out_shardings", None) or [self._sharding] * self.out_tree.num_leaves
 
     @property
     def _sharding(self) -> Any:
@@ -273,7 +280,7 @@ class Compiled(_Stage):
     @property
     def out_info(self) -> Any:
         """A `ShapeDtypeStruct` with its sharding for each leaf of the result."""
-        return self._out_structs(self._sharding)
+        return self._out_structs(self._out_shardings())
 
 
 def _call_path(program: Program, executable: execution.Executable) -> Any:
@@ -331,10 +338,24 @@ def _check_arguments(program: Program, device: Any, leaves: list[Any], in_tree: 
             "Argument types differ from the types for which this computation was compiled. Perhaps you are calling "
             "the compiled executable with a different enable_x64 mode than when it was AOT compiled? The mismatches "
             "are:\n" + "\n".join(wrong))
+    if not isinstance(device, xla.Device):
+        return _check_shardings(program, device, leaves)
     found, committed = placement.target_device(leaves, None)
     if committed and found != device:
         raise ValueError(f"{program.name} was compiled for {device} and called with arguments on {found}. Move them "
                          "with device_put, or lower with arguments on that device.")
+
+
+def _check_shardings(program: Program, place: Any, leaves: list[Any]) -> None:
+    """Raises ValueError if an argument is spread otherwise than the program was compiled for."""
+    wanted = place.arguments[len(place.arguments) - len(leaves):]
+    for index, (leaf, sharding) in enumerate(zip(leaves, wanted, strict=True)):
+        has = getattr(leaf, "sharding", None)
+        if sharding is not None and has is not None and leaf._committed and not sharding.is_equivalent_to(has, leaf.ndim):
+            raise ValueError(
+                "Computation was compiled for input shardings that disagree with the shardings of arguments passed to it. "
+                f"Argument {program.debug_info.arg_name(index)} with shape {leaf.aval.str_short(short_dtypes=False)}:\n"
+                f"  Passed sharding: {has}\n  Required sharding: {sharding}\nMove it with device_put.")
 
 
 def _shown(aval: Any) -> str:
@@ -368,7 +389,7 @@ def trace(self: Any, *args: Any, **kwargs: Any) -> Traced:
     Nothing runs on a device. What was traced is kept: calls of the same signature use it.
     """
     program, leaves = _program(self, args, kwargs)
-    return Traced(program, placement.target_device(leaves, program.options.device))
+    return Traced(program, program.place(leaves))
 
 
 @boundary

@@ -106,7 +106,7 @@ def _one_of(*choices: str | None) -> Callable:
 OPTIONS: dict[str, Option] = {}
 
 
-PROGRAM_OPTIONS: list[str] = []  # names of those that are part of a signature, in the order of `xla.trace_context()`
+PROGRAM_OPTIONS: list[str] = []  # names of those that are part of a signature
 
 
 def _option(name: str, default: Any, parse: Callable, doc: str, affects_program: bool = False,
@@ -184,7 +184,7 @@ tracing = Option("tracing", False, _parse_bool, "A trace is under way.", in_call
 # The mesh of the context (`jaxlite.devices.mesh`): with its devices, and without where that says something else.
 context_mesh = xla.Config("context_mesh", None, include_in_jit_key=True, include_in_trace_context=True)
 context_abstract_mesh = xla.Config("context_abstract_mesh", None, include_in_jit_key=True, include_in_trace_context=True)
-PROGRAM_OPTIONS += ["context_mesh", "context_abstract_mesh"]
+PROGRAM_STATES = [*PROGRAM_OPTIONS, "context_mesh", "context_abstract_mesh"]  # in the order of `xla.trace_context()`
 
 # C++ reads these three by itself.
 _post_hook = xla.Config("post_hook", None)

@@ -17,18 +17,26 @@ global_arrays = loader("jaxlite.devices.global_arrays")
 shardings = loader("jaxlite.devices.sharding")
 
 
+_SEVERAL = object()
+
+
 def target_device(args: Sequence[Any], asked: Any = None) -> tuple[Any, bool]:
     """Where a call runs: the device asked for, else that of its committed arguments, else the default one.
 
-    Returns: the device, and whether the results are committed to it.
+    Returns: the device, and whether the results are committed to it; None for the device if an argument lies on several.
     Raises: ValueError if arguments are committed to different devices.
     """
     if asked is not None:
+        if any(_bound_to(arg) is _SEVERAL for arg in args):
+            raise ValueError(f"the function is to run on {asked}, and an argument lies on several devices; move it with "
+                             "device_put")
         return as_device(asked), True
     found, first = None, 0
     for index, arg in enumerate(args):
         device = _bound_to(arg)
         if device is not None:
+            if device is _SEVERAL:
+                return None, True
             if found is None:
                 found, first = device, index
             elif device is not found and device != found:
@@ -43,6 +51,8 @@ def target_device(args: Sequence[Any], asked: Any = None) -> tuple[Any, bool]:
 def _bound_to(arg: Any) -> Any:
     """The device of a committed array, or of what stands for one; else None."""
     if type(arg) is ArrayImpl:
+        if type(arg._sharding) is not xla.SingleDeviceSharding:
+            return _SEVERAL
         return arrays.device_of(arg) if arg._committed else None
     if isinstance(arg, Tracer):
         return None
@@ -50,6 +60,8 @@ def _bound_to(arg: Any) -> Any:
     if type(arg) is ArrayImpl:
         return _bound_to(arg)
     sharding = getattr(arg, "sharding", None)
+    if type(sharding) is xla.NamedSharding:
+        return _SEVERAL
     return None if sharding is None else as_device(sharding)
 
 

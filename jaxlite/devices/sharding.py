@@ -4,7 +4,7 @@
 spec. The class is jaxlib's (its C++ reads the mesh and the spec); what Python adds to it is here, with the checks that XLA does
 not make: axes cut unevenly are refused, for it would silently not cut them.
 
-`text` gives a sharding as Shardy writes it, `spec_of` reads the sharding that XLA has chosen.
+`spec_of` reads the sharding that XLA has chosen; how Shardy writes one is known to `lowering.partitioning`.
 """
 
 from __future__ import annotations
@@ -342,21 +342,6 @@ def _same_parts(hlo: Any, assigned: tuple[int, ...], dims: tuple[int, ...]) -> b
     parts = math.prod(dims)
     here, there = (np.sort(np.array(ids).reshape(parts, -1), axis=1) for ids in (hlo.tile_assignment_devices(), assigned))
     return here.shape == there.shape and bool((here == there).all())
-
-
-def text(sharding: Any, ndim: int, mesh_name: str = "mesh") -> str:
-    """A sharding as Shardy's attribute; `P.UNCONSTRAINED` leaves an axis open."""
-    spec = sharding.spec
-    entries = []
-    for axis in range(ndim):
-        partition = spec[axis] if axis < len(spec) else None
-        if partition is UNCONSTRAINED:
-            entries.append("{?}")
-        else:
-            entries.append("{" + ", ".join(f'"{name}"' for name in axes_of(partition)) + "}")
-    unreduced = sorted(map(str, spec.unreduced))
-    suffix = ", unreduced={" + ", ".join(f'"{name}"' for name in unreduced) + "}" if unreduced else ""
-    return f"<@{mesh_name}, [{', '.join(entries)}]{suffix}>"
 
 
 # --- what users see of a sharding --------------------------------------------------------------------

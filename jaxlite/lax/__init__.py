@@ -342,7 +342,8 @@ _lazy = _Lazy(
                 "conv_with_general_padding",
     parallel="all_gather all_gather_p all_to_all all_to_all_p axis_index axis_index_p axis_size pbroadcast pmax pmean "
              "pmin ppermute ppermute_p pshuffle psum psum_scatter pswapaxes",
-    program="composite dce_sink dce_sink_p dtype shape_as_value stage with_sharding_constraint",
+    program="composite dce_sink dce_sink_p dtype shape_as_value stage",
+    sharding="reshard sharding_constraint_p with_sharding_constraint",
     ragged="RaggedDotDimensionNumbers ragged_dot ragged_dot_general scaled_dot",
     rng="RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p",
     sorting="approx_max_k approx_min_k approx_top_k_p sort sort_key_val sort_p top_k top_k_p",

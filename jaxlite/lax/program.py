@@ -13,7 +13,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import hoist_consts
 from jaxlite.core.tracing import Tracer
-from jaxlite.core.tree import tree_flatten, tree_leaves, tree_map
+from jaxlite.core.tree import tree_flatten, tree_leaves
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax.control_flow.bodies import Body, trace_body
 
@@ -120,11 +120,3 @@ def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
     """
     for leaf in tree_leaves(val):
         dce_sink_p.bind(leaf, prevent_mlir_dce=bool(prevent_mlir_dce))
-
-
-# --- hints -------------------------------------------------------------------------------------------
-
-
-def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """A pytree of arrays, kept where it is: programs run on one device."""
-    return tree_map(stage, x)

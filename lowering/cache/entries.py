@@ -44,6 +44,7 @@ from typing import Any, NamedTuple
 from lowering import report, xla
 from lowering.cache import keys
 from lowering.cache.keys import FORMAT, settings
+from lowering.partitioning import devices_of
 
 KINDS = ("executables", "shortcuts")  # of entries; each has a folder
 
@@ -279,7 +280,7 @@ def load(key: bytes, device: Any, options: Any) -> Any | None:
     if serialized is None:
         return None
     try:
-        return device.client.deserialize_executable(serialized, xla.DeviceList((device,)), options)
+        return device.client.deserialize_executable(serialized, xla.DeviceList(devices_of(device)), options)
     except xla.XlaRuntimeError:
         kept.drop(key)
         return None

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from lowering.partitioning import mesh_text, sharding_text
+
 # Version 2 writes each value by its type and content alone; later ones also by who else refers to it.
 _MARSHAL = 2
 _PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
@@ -115,6 +117,13 @@ class _Writer:
             return ["program", self.program(value)]
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return ["fields", kind.__qualname__, *map(self.param, value)]
+        if hasattr(value, "mesh") and hasattr(value, "spec"):
+            return ["sharding", *self.param(value.mesh), sharding_text(value, len(value.spec), "mesh")]
+        if hasattr(value, "axis_names") and hasattr(value, "axis_types"):
+            order = None if value._internal_device_list is None else tuple([device.id for device in value.devices.flat])
+            return ["mesh", mesh_text(value, None), order, tuple([each.name for each in value.axis_types])]
+        if kind is frozenset:
+            return ["set", sorted(map(repr, map(self.param, value)))]
         if kind is list:
             return ["list", *map(self.param, value)]
         return ["name", kind.__qualname__, _own_name(value)]

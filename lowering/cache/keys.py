@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from lowering import report, xla
+from lowering.partitioning import devices_of
 
 FORMAT = b"jaxlite1"  # of entries; a part of every key
 _MUCH = 1 << 18  # bytes to hash
@@ -65,7 +66,7 @@ def surroundings_of(device: Any, options: Any, overrides: dict[str, Any]) -> tup
     if not settings["folder"]() or "xla_dump" in os.environ.get("XLA_FLAGS", "") or any(
             name.startswith("xla_dump") for name in overrides):
         return None
-    machine = _machine(device)
+    machine = _machine(devices_of(device)[0])
     return None if machine is None else (options.SerializeAsString(), machine, settings["version"]().encode())
 
 

@@ -25,7 +25,10 @@ def _callback(ctx: Any, *operands: Any, **params: Any) -> list[Any]:
     if ordered:
         operands, types = (ctx.token, *operands), [ctx.builder.token_type, *types]
         layouts_in, layouts_out = [_no_axes, *layouts_in], [_no_axes, *layouts_out]
+    meshes = ctx.builder.meshes
+    place = {} if meshes is None or meshes.is_manual else {"sdy.sharding": meshes.on_one_device(len(types))}
     results = list(ctx.op("stablehlo.custom_call", operands, types, {
+        **place,
         "call_target_name": ctx.string(f"xla_ffi_python_{ctx.platform}_callback"), "api_version": ctx.i32(4),
         "has_side_effect": ctx.flag(bool(ctx.eqn.effects)),
         "backend_config": ctx.attribute(f"{{index = {len(functions) - 1} : ui64}}"),

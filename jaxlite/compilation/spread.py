@@ -1,0 +1,332 @@
+"""Programs over several devices: which devices and shardings a call has, and the executable that has them.
+
+A call is spread if one of its arguments is, if `jit` was given shardings, or if the program itself names a mesh.
+`partitioning` puts together what is known before the compile: the shardings of committed arguments and those that were
+asked for. What stays open XLA chooses; `SpreadExecutable` reads its choice back, for a result that is labelled with another
+sharding than the executable's has wrong values. A choice that cuts an array unevenly cannot be said of an Array: `Unsettled`
+asks for one more compile in which this array is not cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxlite.compilation import effects
+from jaxlite.core import array as arrays
+from jaxlite.core import dtypes
+from jaxlite.core.jaxpr import Jaxpr, jaxprs_in_params
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.tree import broadcast_prefix, tree_flatten
+from jaxlite.devices import global_arrays
+from jaxlite.devices import sharding as shardings
+from jaxlite.devices.mesh import AbstractMesh, Mesh, context_mesh
+from lowering import xla
+from lowering.module import physical
+from lowering.partitioning import Partitioning
+
+if TYPE_CHECKING:
+    from jaxlite.compilation.program import Program
+
+ArrayImpl = xla.ArrayImpl
+
+
+class Unsettled(Exception):
+    """XLA chose a sharding that no Array can have; compile for `partitioning` instead."""
+
+    def __init__(self, partitioning: Partitioning):
+        super().__init__()
+        self.partitioning = partitioning
+
+
+# --- what jit was given ------------------------------------------------------------------------------
+
+
+def flat_shardings(given: Any, tree: Any, what: str) -> tuple[Any, ...] | None:
+    """A sharding, or None for "as it comes", for each leaf of a tree, from a prefix of it.
+
+    Args: `given` the prefix, whose leaves are shardings, specs over the mesh of the context, and None; `what` its name.
+    """
+    if given is None:
+        return None
+    full = tree.unflatten(range(tree.num_leaves))
+    if what == "in_shardings" and isinstance(given, (tuple, list)) and len(given) != len(full):
+        raise ValueError(
+            f"pjit {what} specification must be a tree prefix of the positional arguments tuple. In particular, pjit {what} "
+            "must either be a Sharding, a PartitionSpec, or a tuple of length equal to the number of positional arguments. But "
+            f"pjit {what} is the wrong length: got a tuple or list of length {len(given)} for an args tuple of length "
+            f"{len(full)}.")
+    if what == "in_shardings" and isinstance(given, list):
+        given = tuple(given)
+    flat = [given] * tree.num_leaves if is_place(given) else broadcast_prefix(given, full, is_leaf=is_place)
+    return tuple(None if each is None else as_sharding(each, what, "jit") for each in flat)
+
+
+def is_place(leaf: Any) -> bool:
+    """Whether a node of a tree of shardings is one of its leaves."""
+    return leaf is None or isinstance(leaf, (shardings.Sharding, shardings.PartitionSpec, shardings.Format))
+
+
+def as_sharding(given: Any, what: str, who: str) -> Any:
+    """A sharding from a sharding, or from a spec over the mesh of the context.
+
+    Raises: RuntimeError for a spec without a mesh; ValueError or TypeError for anything else.
+    """
+    if isinstance(given, shardings.Format):
+        given = given.sharding
+    if isinstance(given, shardings.PartitionSpec):
+        return shardings.named_sharding(
+            given, f"{who} requires a non-empty mesh in context if you are passing `PartitionSpec`s to {what}. You can define "
+            "a context mesh via `jax.set_mesh(mesh)`. Alternatively, provide `Sharding`s to "
+            f"{what} and then the mesh context manager is not required.")
+    if not isinstance(given, shardings.Sharding):
+        raise ValueError(f"One of {what} leaf specifications got sharding {given!r}: expected a Sharding, a PartitionSpec or "
+                         "None")
+    return given
+
+
+def checked(given: Any, what: str) -> tuple[Any, ...]:
+    """A tree of shardings that `jit` was given, as a part of keys. Raises: ValueError for a leaf that is none."""
+    leaves, tree = tree_flatten(given, is_place)
+    for leaf in leaves:
+        if not is_place(leaf):
+            raise ValueError(f"One of pjit {what} leaf specifications got sharding {leaf!r} of type {type(leaf)}: expected a "
+                             "Sharding, a PartitionSpec or None")
+    return (*leaves, tree)
+
+
+# --- what a call comes to ----------------------------------------------------------------------------
+
+
+def meshes_in(jaxpr: Jaxpr) -> Iterator[Any]:
+    """The meshes that a program's equations name."""
+    for eqn in jaxpr.eqns:
+        params = eqn.params
+        if params:
+            sharding = params.get("sharding")
+            if sharding is not None and type(sharding) is xla.NamedSharding:
+                yield sharding.mesh
+            mesh = params.get("mesh")
+            if isinstance(mesh, (Mesh, AbstractMesh)):
+                yield mesh
+            for inner in jaxprs_in_params(params):
+                yield from meshes_in(inner)
+
+
+def concrete(program: Program) -> Mesh | None:
+    """The first mesh with devices that a program names; for an abstract one, that of the context."""
+    for mesh in meshes_in(program.closed.jaxpr):
+        if isinstance(mesh, Mesh):
+            return mesh
+        found = context_mesh()
+        if not found.empty and found.axis_sizes == mesh.axis_sizes:
+            return found
+    return None
+
+
+def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None:
+    """The devices and shardings of a call; None if it runs on one device after all.
+
+    Raises: ValueError if arguments and program are bound to different devices, or if an argument has another sharding than
+      `jit` was given; IndivisibleError for an axis that is not cut evenly.
+    """
+    values = [*program.closed.consts, *leaves]
+    num_consts = len(program.closed.consts)
+    asked = (None,) * num_consts + (program.in_shardings or (None,) * len(leaves))
+    results = program.out_shardings or (None,) * len(program.closed.out_avals)
+    bound: list[tuple[Any, int | None]] = [(each, None) for each in (*asked, *results) if each is not None]
+    own = [_sharding_of(value) for value in values]
+    bound += [(each, index) for index, each in enumerate(own) if each is not None]
+    mesh = program.mesh
+    devices: tuple[Any, ...] | None = None
+    for sharding, index in bound:
+        found = shardings.devices_of(sharding)
+        if devices is None:
+            devices, first = found, index
+        elif found != devices and set(found) != set(devices):
+            raise ValueError(_incompatible(program, devices, first, found, index, num_consts))
+    if mesh is not None:
+        found = tuple(mesh.devices.flat)
+        if devices is None or len(devices) == 1 and devices[0] in found and all(
+                type(each) is xla.SingleDeviceSharding for each, _ in bound):
+            devices = found if devices is None else devices
+        if set(found) != set(devices):
+            raise ValueError(_incompatible(program, devices, first, found, None, num_consts))
+    named = next((each.mesh for each, _ in bound if type(each) is xla.NamedSharding), mesh)
+    if named is None or devices is None:
+        return None
+    if not isinstance(named, AbstractMesh) and set(named.devices.flat) == set(devices):
+        devices = tuple(named.devices.flat)
+    arguments = []
+    for index, (value, wanted, has) in enumerate(zip(values, asked, own, strict=True)):
+        shape = program.closed.in_avals[index - num_consts].shape if index >= num_consts else value.shape
+        if wanted is None:
+            wanted = has
+        elif has is not None and not shardings.is_equivalent(has, wanted, len(shape)):
+            raise ValueError(f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: "
+                             f"{wanted},\narg sharding: {has} for arg type: "
+                             f"{program.closed.in_avals[index - num_consts].str_short(short_dtypes=False)}")
+        if type(wanted) is xla.SingleDeviceSharding or wanted is None and index < num_consts:
+            wanted = xla.NamedSharding(named, shardings.P())
+        if wanted is not None:
+            shardings.check_shape(wanted, shape)
+        arguments.append(wanted)
+    outs = []
+    for wanted, aval in zip(results, program.closed.out_avals, strict=True):
+        if type(wanted) is xla.SingleDeviceSharding:
+            wanted = xla.NamedSharding(named, shardings.P())
+        if wanted is not None:
+            shardings.check_shape(wanted, aval.shape)
+        outs.append(wanted)
+    return Partitioning(devices, tuple(arguments), tuple(outs), named)
+
+
+def _sharding_of(value: Any) -> Any:
+    """The sharding that an argument is bound to, if it is."""
+    if isinstance(value, Tracer):
+        return None
+    value = getattr(value, "_base_array", value)
+    if type(value) is ArrayImpl:
+        return value._sharding if value._committed or arrays.is_spread(value) else None
+    sharding = getattr(value, "sharding", None)  # of a ShapeDtypeStruct
+    return sharding if isinstance(sharding, xla.Sharding) else None
+
+
+def _incompatible(program: Program, devices: tuple[Any, ...], first: int | None, others: tuple[Any, ...],
+                  second: int | None, num_consts: int) -> str:
+    def what(index: int | None, where: tuple[Any, ...]) -> str:
+        ids = f"device ids {[device.id for device in where]} on platform {where[0].platform.upper()}"
+        if index is None:
+            return f"a sharding inside of {program.name} or given to jit, with {ids}"
+        if index < num_consts:
+            return f"an array that {program.name} closes over, with {ids}"
+        aval = program.closed.in_avals[index - num_consts]
+        return (f"argument {program.debug_info.arg_name(index - num_consts)} of {program.name} with shape "
+                f"{aval.str_short(short_dtypes=False)} and with {ids}")
+
+    return (f"Received incompatible devices for jitted computation. Got {what(first, devices)} and {what(second, others)}. "
+            "Move one with device_put.")
+
+
+# --- the executable ----------------------------------------------------------------------------------
+
+
+class SpreadExecutable:
+    """A compiled program over several devices; to its callers what `execution.Executable` is.
+
+    Attributes beside those: `in_shardings` of the arguments, None for those that are not read, and `out_shardings`.
+    """
+
+    __slots__ = ("loaded", "compile_seconds", "cached", "in_avals", "out_avals", "device", "committed", "kept", "const_args",
+                 "donated", "in_shardings", "out_shardings", "_handlers", "_kept_arguments", "_wrapped", "_has_effects",
+                 "_ordered", "__weakref__")
+
+    def __init__(self, loaded: Any, lowered: Any, closed: Any, place: Partitioning, compile_seconds: float, cached: str,
+                 result_aval: Any, buffer_aval: Any):
+        self.loaded, self.device, self.committed = loaded, place, True
+        self.compile_seconds, self.cached = compile_seconds, cached
+        self.in_avals, self.out_avals = closed.in_avals, [result_aval(aval) for aval in closed.out_avals]
+        self.donated = lowered.donated
+        self._has_effects, self._ordered = bool(lowered.host_functions), lowered.ordered
+        num_consts = len(closed.consts)
+        kept = lowered.kept
+        all_avals = [*[const.aval if hasattr(const, "aval") else None for const in closed.consts], *closed.in_avals]
+        inputs, outputs = _settle(loaded, place, kept, all_avals, self.out_avals, num_consts)
+        self.out_shardings = outputs
+        self.in_shardings = inputs[num_consts:]
+        self._wrapped = [(index, aval.dtype) for index, aval in enumerate(self.out_avals)
+                         if isinstance(aval.dtype, dtypes.ExtendedDType)]
+        if xla.is_compile_only(place):
+            self._handlers, self.const_args, self._kept_arguments, self.kept = None, [], [], kept
+            return
+        self._handlers = [xla.result_handler(buffer_aval(aval), sharding, True)
+                          for aval, sharding in zip(self.out_avals, outputs, strict=True)]
+        self.const_args = [_buffer(value, sharding) for value, sharding, keep in
+                           zip(closed.consts, inputs, kept, strict=False) if keep]
+        self.kept = [True] * len(self.const_args) + kept[num_consts:]
+        self._kept_arguments = [index for index, keep in enumerate(kept[num_consts:]) if keep]
+
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
+        """Run on flat arguments: arrays or anything that `aval_of` knows. Gives flat results."""
+        if self._handlers is None:
+            raise RuntimeError(f"the program was compiled for {self.device.device_kind}, which is not on this machine: it can "
+                               "be looked at (memory_analysis, as_text), not run")
+        inputs = list(self.const_args)
+        for index in self._kept_arguments:
+            arg, sharding = args[index], self.in_shardings[index]
+            if type(arg) is not ArrayImpl or arg._sharding is not sharding or arg.is_deleted():
+                arg = _buffer(arg, sharding, self.in_avals[index])
+            inputs.append(arg)
+        if self._has_effects:
+            outs = effects.execute(self.loaded, inputs, self._handlers, self._ordered)
+        else:
+            outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
+        for index, dtype in self._wrapped:
+            outs[index] = dtype.wrap(outs[index])
+        return outs
+
+    def cost_analysis(self) -> dict[str, float]:
+        """XLA's estimate of the cost of one partition of the optimised program."""
+        found = self.loaded.cost_analysis()
+        return found[0] if isinstance(found, list) else found
+
+    def fast_path(self, out_tree: Any) -> Any:
+        """The description that lets C++ run later calls of this signature by itself, if it may."""
+        if self._wrapped or self._has_effects:
+            return None
+        wanted = [self.in_shardings[index] for index in self._kept_arguments]
+        consts = [const._sharding for const in self.const_args]
+        return xla.FastPath(
+            self.loaded, out_tree, [*consts, *wanted], self.out_shardings, self.out_avals, [True] * len(self.out_avals),
+            self.kept, [None] * (len(consts) + len(wanted)), self.const_args)
+
+
+def _buffer(value: Any, sharding: Any, aval: Any = None) -> Any:
+    """The array behind a value, with a sharding."""
+    if hasattr(value, "_base_array"):
+        return global_arrays.place(value._base_array, sharding)
+    return global_arrays.place(value, sharding, aval=None if type(value) is ArrayImpl else aval)
+
+
+def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[Any], out_avals: list[Any],
+            num_consts: int) -> tuple[list[Any], list[Any]]:
+    """The shardings of all inputs and results, those that XLA has chosen among them.
+
+    Raises: Unsettled
+    """
+    mesh = next((each.mesh for each in (*place.arguments, *place.results) if each is not None), None)
+    if mesh is None or isinstance(mesh, AbstractMesh):  # what is inside alone names one
+        mesh = place.mesh
+    everywhere = xla.NamedSharding(mesh, shardings.P())
+    arguments, results = list(place.arguments), list(place.results)
+    is_settled = True
+
+    def choose(wanted: Any, found: Any, aval: Any) -> Any:
+        nonlocal is_settled
+        if wanted is not None and shardings.UNCONSTRAINED not in wanted.spec:
+            return wanted
+        if found is None or not hasattr(aval, "shape"):
+            return everywhere
+        spec = shardings.spec_of(xla.HloSharding.from_proto(found), mesh, len(physical(aval)[0]))
+        sharding = None if spec is None else xla.NamedSharding(mesh, spec)
+        try:
+            if sharding is not None and len(sharding.spec) <= len(aval.shape):
+                shardings.check_shape(sharding, aval.shape)
+                return sharding
+        except ValueError:
+            pass
+        is_settled = False
+        return everywhere
+
+    positions = [index for index, keep in enumerate(kept) if keep]
+    found = loaded.get_parameter_shardings() or [None] * len(positions) if any(
+        arguments[index] is None for index in positions) else [None] * len(positions)
+    for index, proto in zip(positions, found, strict=True):
+        arguments[index] = choose(arguments[index], proto, in_avals[index])
+    if any(each is None or shardings.UNCONSTRAINED in each.spec for each in results):
+        found = loaded.get_output_shardings() or [None] * len(results)
+        results = [choose(wanted, proto, aval) for wanted, proto, aval in zip(results, found, out_avals, strict=True)]
+    if not is_settled:
+        pinned = [given if keep else None for given, keep in zip(arguments, kept, strict=True)]
+        raise Unsettled(Partitioning(place.devices, tuple(pinned), tuple(results), place.mesh))
+    return arguments, results

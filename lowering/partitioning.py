@@ -1,0 +1,130 @@
+"""Programs over several devices: what XLA's partitioner is told about them.
+
+Wherever a program is compiled for a device, it may be compiled for a `Partitioning` instead: devices in an order, and for each
+parameter and result its sharding, or None to let XLA choose. The module says so in Shardy's words: a mesh as a symbol, and
+shardings as attributes that name its axes. A module for one device has none of it, and Shardy is not loaded.
+
+A sharding is known here by its shape alone: `mesh` (`axis_names`, `axis_sizes`, and `devices`, which may be missing) and
+`spec`, with an entry for each array axis: None, the name of a mesh axis, a tuple of names, or `spec.UNCONSTRAINED`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from lowering import xla
+
+
+class Partitioning:
+    """Several devices that run one program together; hashable, in place of a device.
+
+    Attributes: `devices`, in the order of the partitions; for each constvar and invar of the program `arguments`, and for each
+    result `results`: its sharding, or None; `mesh`, in whose terms those are told that XLA chooses.
+    """
+
+    __slots__ = ("devices", "arguments", "results", "mesh", "platform", "client", "device_kind", "_key", "_hash")
+
+    def __init__(self, devices: tuple[Any, ...], arguments: tuple[Any, ...], results: tuple[Any, ...],
+                 mesh: Any = None):
+        self.devices, self.arguments, self.results, self.mesh = devices, arguments, results, mesh
+        first = devices[0]
+        self.platform, self.client, self.device_kind = first.platform, first.client, first.device_kind
+        self._key = (devices, arguments, results, mesh)
+        self._hash = hash(self._key)
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is Partitioning and self._key == other._key
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return f"{len(self.devices)} devices, {self.devices[0]} ..."
+
+    def text(self) -> str:
+        """All that a module depends on: equal in two processes where the modules are."""
+        meshes = {id(each.mesh): mesh_text(each.mesh, self.devices) for each in (*self.arguments, *self.results) if each}
+        return repr([[None if each is None else (meshes[id(each.mesh)], sharding_text(each, len(each.spec), "mesh"))
+                      for each in group] for group in (self.arguments, self.results)] + [len(self.devices)])
+
+
+def devices_of(place: Any) -> tuple[Any, ...]:
+    """The devices of a partitioning, or the one device that stands in its place."""
+    return place.devices if type(place) is Partitioning else (place,)
+
+
+def _quoted(name: Any) -> str:
+    return json.dumps(str(name), ensure_ascii=False)
+
+
+def mesh_text(mesh: Any, devices: tuple[Any, ...] | None) -> str:
+    """A mesh as Shardy's attribute. Devices in another order than that of the partitions are numbered by those."""
+    axes = ", ".join(f"{_quoted(name)}={size}" for name, size in zip(mesh.axis_names, mesh.axis_sizes, strict=True))
+    order = ""
+    own = None if mesh._internal_device_list is None else tuple(mesh.devices.flat)
+    if devices is not None and own is not None and own != devices and set(own) == set(devices):
+        order = f", device_ids={[devices.index(device) for device in own]}"
+    return f"#sdy.mesh<[{axes}]{order}>"
+
+
+def sharding_text(sharding: Any, ndim: int, mesh_name: str, is_open: bool = False) -> str:
+    """A sharding of an array with `ndim` axes, `<@mesh, [{"x"}, {}]>`; if `is_open`, XLA may cut what it leaves whole."""
+    spec = sharding.spec
+    entries = []
+    for axis in range(ndim):
+        names = spec[axis] if axis < len(spec) else None
+        if names is spec.UNCONSTRAINED:
+            entries.append("{?}")
+            continue
+        names = () if names is None else names if isinstance(names, tuple) else (names,)
+        entries.append("{" + ", ".join([*map(_quoted, names), *["?"] * is_open]) + "}")
+    unreduced = ", ".join(map(_quoted, sorted(spec.unreduced, key=str)))
+    return f"<@{mesh_name}, [{', '.join(entries)}]{f', unreduced={{{unreduced}}}' if unreduced else ''}>"
+
+
+class Meshes:
+    """The meshes of one module, each a symbol of it.
+
+    Args: the module's builder, and the devices of its partitions in order; None if they are not known.
+    """
+
+    __slots__ = ("_builder", "_names", "devices", "is_manual")
+
+    def __init__(self, builder: Any, devices: tuple[Any, ...] | None):
+        xla.load_shardy(builder.context)
+        self._builder, self._names, self.devices = builder, dict[str, str](), devices
+        self.is_manual = False  # while what is emitted is written for one partition, with the types of its parts
+
+    def name(self, mesh: Any) -> str:
+        """The symbol of a mesh."""
+        return self._symbol(mesh_text(mesh, self.devices), "mesh")
+
+    def maximal(self) -> str:
+        """The symbol of the mesh that is the first partition alone."""
+        return self._symbol("#sdy.mesh<[], device_ids=[0]>", "maximal_mesh_0")
+
+    def _symbol(self, text: str, base: str) -> str:
+        found = self._names.get(text)
+        if found is None:
+            builder, ir = self._builder, self._builder.ir
+            found = base if base not in self._names.values() else f"{base}_{len(self._names)}"
+            self._names[text] = found
+            first = next(iter(builder.module.body.operations), None)
+            place = ir.InsertionPoint.at_block_begin(builder.module.body) if first is None else ir.InsertionPoint(first)
+            with builder.context:
+                ir.Operation.create("sdy.mesh", [], [], {
+                    "sym_name": ir.StringAttr.get(found), "mesh": ir.Attribute.parse(text, builder.context),
+                }, None, 0, builder.unknown_location, place)
+        return found
+
+    def attribute(self, sharding: Any, ndim: int, is_open: bool = False) -> Any:
+        """A sharding as the attribute of a value with `ndim` axes."""
+        text = f"#sdy.sharding{sharding_text(sharding, ndim, self.name(sharding.mesh), is_open)}"
+        return self._builder.ir.Attribute.parse(text, self._builder.context)
+
+    def on_one_device(self, results: int) -> Any:
+        """The attribute of an operation that runs on the first partition alone."""
+        each = f"<@{self.maximal()}, []>"
+        text = f"#sdy.sharding_per_value<[{', '.join([each] * max(results, 1))}]>"
+        return self._builder.ir.Attribute.parse(text, self._builder.context)

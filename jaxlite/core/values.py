@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,17 @@ def _inherited(kind: type) -> Callable[[Any], Any] | None:
         if base in AVAL_OF:
             return AVAL_OF[base]
     return None
+
+
+def with_arrays(args: Sequence[Any]) -> list[Any] | None:
+    """Operands with arrays for those that only stand for one (`__jax_array__`), which may be tracers; None if none does.
+
+    A trace asks before it takes an operand for a value from outside of it.
+    """
+    if all(type(arg) in AVAL_OF or isinstance(arg, Tracer) or not hasattr(arg, "__jax_array__") for arg in args):
+        return None
+    return [arg if type(arg) in AVAL_OF or isinstance(arg, Tracer) or not hasattr(arg, "__jax_array__")
+            else arg.__jax_array__() for arg in args]
 
 
 def is_array_like(value: Any) -> bool:

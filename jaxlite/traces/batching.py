@@ -17,7 +17,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
-from jaxlite.core.values import aval_of
+from jaxlite.core.values import AVAL_OF, aval_of, with_arrays
 from jaxlite.traces.jvp import add_any_p
 from lowering import xla
 
@@ -84,6 +84,10 @@ class BatchTrace(Trace):
                 dims.append(arg.dim)
                 active = True
             else:
+                if type(arg) not in AVAL_OF and not isinstance(arg, Tracer):
+                    arrays = with_arrays(args)
+                    if arrays is not None:
+                        return self.process(primitive, arrays, params)
                 values.append(arg)
                 dims.append(None)
         if not active and not primitive.batches_always and not uses_axis(primitive, params, self.axis.name):

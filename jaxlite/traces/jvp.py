@@ -17,7 +17,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
-from jaxlite.core.values import aval_of
+from jaxlite.core.values import AVAL_OF, aval_of, with_arrays
 
 # --- tangents ----------------------------------------------------------------------------------------
 
@@ -188,6 +188,10 @@ class JVPTrace(Trace):
                 primals.append(arg.primal)
                 tangents.append(arg.tangent)
             else:
+                if type(arg) not in AVAL_OF and not isinstance(arg, Tracer):
+                    arrays = with_arrays(args)
+                    if arrays is not None:
+                        return self.process(primitive, arrays, params)
                 passive.append(len(primals))
                 primals.append(arg)
                 tangents.append(None)

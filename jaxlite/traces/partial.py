@@ -13,7 +13,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr
 from jaxlite.core.primitive import load_rules
 from jaxlite.core.staging import StagedTracer, StagingTrace
 from jaxlite.core.tracing import Trace, set_trace, state
-from jaxlite.core.values import aval_of
+from jaxlite.core.values import aval_of, with_arrays
 from lowering.passes.dce import live_parts
 
 
@@ -63,6 +63,7 @@ class _PartialTrace(Trace):
         return type(value) is StagedTracer and value._trace is self.unknown
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        args = with_arrays(args) or args
         flags = list(map(self._is_unknown, args))
         if not any(flags):
             return self.parent.apply(primitive, args, params)

@@ -159,3 +159,21 @@ def test_what_libraries_ask_of_the_rest():
     values = init(key, (400, 50), jnp.complex64)
     np.testing.assert_allclose(values.var(), 1 / 400, rtol=0.02)
     assert abs(values).max() <= 2 / 0.953 / 20
+
+
+def test_objects_that_stand_for_arrays_under_derivatives_and_batching():
+    """Parameters of a module that are traced are found by the trace whose tracers they hold."""
+
+    class Parameter:
+        def __init__(self, value):
+            self.value = value
+
+        def __jax_array__(self):
+            return self.value
+
+    def f(w):
+        return jnp.dot(X, Parameter(w)) + lax.mul(Parameter(w), w).sum()
+
+    assert jax.grad(f)(X).tolist() == [0, 3, 6]
+    assert jax.jit(jax.vmap(jax.grad(f)))(np.ones((2, 3), np.float32)).tolist() == [[2, 3, 4]] * 2
+    assert float(jax.jvp(f, (X,), (X,))[1]) == 15

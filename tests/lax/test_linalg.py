@@ -563,14 +563,20 @@ def test_errors(number):
         function()
 
 
-def test_other_platforms_have_the_triangular_solvers():
-    def lowered(fun, *args):
-        return jaxlite.jit(fun).trace(*args).lower(lowering_platforms=("cuda",)).as_text()
+def test_other_platforms_have_their_own_solvers():
+    def lowered(platform, fun, *args):
+        text = jaxlite.jit(fun).trace(*args).lower(lowering_platforms=(platform,)).as_text()
+        assert "lapack" not in text
+        return text
 
-    text = lowered(lambda a, b: lax_linalg.triangular_solve(lax_linalg.cholesky(a), b, transpose_a=True), A, A)
-    assert "stablehlo.cholesky" in text and "stablehlo.triangular_solve" in text and "lapack" not in text
-    with pytest.raises(LoweringError, match="eigh is implemented on the CPU alone"):
-        lowered(lax_linalg.eigh, A)
+    solve = lambda a, b: lax_linalg.triangular_solve(lax_linalg.cholesky(a), b, transpose_a=True)
+    text = lowered("cuda", solve, A, A)
+    assert "@cusolver_potrf_ffi" in text and "stablehlo.triangular_solve" in text
+    assert "@cusolver_syevd_ffi" in lowered("cuda", lax_linalg.eigh, A)
+    assert "stablehlo.cholesky" in lowered("tpu", solve, A, A)
+    assert '@Eigh(' in lowered("tpu", lax_linalg.svd, A)
+    with pytest.raises(LoweringError, match="schur is not implemented on gpu"):
+        lowered("cuda", lax_linalg.schur, A)
 
 
 def test_lapack_is_loaded_by_the_first_factorization_alone():

@@ -1,0 +1,100 @@
+"""What all sparse formats share: their base class, warnings, and operators written on a few methods of each."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxlite.core.array import Array
+
+
+class SparseEfficiencyError(ValueError):
+    """An operation whose result would be as large as a dense array."""
+
+
+class SparseEfficiencyWarning(UserWarning):
+    """An operation that does more work than its dense counterpart."""
+
+
+class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
+    """An operation that cuSPARSE cannot do in this form."""
+
+
+class JAXSparse:
+    """Base of the sparse formats. A format holds arrays of its elements and of their places, and the shape of the whole.
+
+    Attributes: `shape`, `dtype`, `ndim`, `size` as of a dense array, `nse` the number of elements that are specified.
+    """
+
+    shape: tuple[int, ...]
+    data: Any
+    __hash__ = None  # type: ignore[assignment]
+    __array_priority__ = 2000  # above arrays, so that x @ sparse comes here
+
+    def __init__(self, args: tuple[Any, ...], *, shape: Any):
+        self.shape = tuple(int(size) for size in shape)
+
+    size = property(lambda self: math.prod(self.shape))
+    ndim = property(lambda self: len(self.shape))
+    dtype = property(lambda self: self.data.dtype)
+    nse: Any = property(lambda self: self.data.shape[-1])
+    T = property(lambda self: self.transpose())
+
+    def __repr__(self) -> str:
+        try:
+            return f"{type(self).__name__}({self.dtype.name}[{', '.join(map(str, self.shape))}], nse={self.nse})"
+        except Exception:  # its leaves are no arrays
+            return f"{type(self).__name__}(<invalid>)"
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def todense(self) -> Any:
+        """The array with zeros where nothing is specified."""
+        raise TypeError(f"{type(self).__name__} has no todense")
+
+    def transpose(self, axes: Any = None) -> Any:
+        """The array with its axes in another order."""
+        raise TypeError(f"{type(self).__name__} has no transpose")
+
+    def block_until_ready(self) -> Any:
+        """Wait until the elements are computed."""
+        for leaf in self.tree_flatten()[0]:  # type: ignore[attr-defined]
+            leaf.block_until_ready()
+        return self
+
+    def _refuse(self, name: str) -> Any:
+        raise TypeError(f"{name} of {type(self).__name__} with a dense array gives a dense array: use todense() first")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise TypeError(f"a {type(self).__name__} does not become a NumPy array by itself: use todense()")
+
+    def __neg__(self) -> Any:
+        return self._with_data(-self.data)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self.sum_duplicates()._with_data(abs(self.sum_duplicates().data))
+
+    def astype(self, dtype: Any) -> Any:
+        """The array with elements of another dtype."""
+        return self._with_data(self.data.astype(dtype))
+
+    def _with_data(self, data: Any) -> Any:
+        raise TypeError(f"{type(self).__name__} is read only")
+
+    def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> Any:
+        """Each place once."""
+        return self
+
+    def __truediv__(self, other: Any) -> Any:
+        return self * (1 / other)
+
+
+def is_dense(value: Any) -> bool:
+    """Whether a value is an array or a scalar, and no sparse array."""
+    return isinstance(value, (Array, np.ndarray, np.generic, bool, int, float, complex))

@@ -1,0 +1,846 @@
+"""BCOO: a batch of arrays, each as a list of elements with their coordinates.
+
+`data` has the shape (*batch, nse, *dense), `indices` (*batch, nse, n_sparse): the axes of the array are batch axes, then sparse
+ones, then dense ones. An element whose coordinates are out of bounds does not count: so arrays of a batch, and of a compiled
+program, have one `nse`. Places may occur several times; their elements are summed.
+
+The functions are written with ordinary indexing, so derivatives and batching follow from its rules.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.tree import register_pytree_node_class
+from jaxlite.experimental.sparse.base import JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, is_dense
+from jaxlite.transforms.vmap import vmap
+
+
+@register_pytree_node_class
+class BCOO(JAXSparse):
+    """A sparse array in batched coordinate format.
+
+    Args:
+      args: (data, indices).
+      shape: of the whole array.
+      indices_sorted, unique_indices: promises about each list of coordinates.
+
+    >>> import jaxlite.numpy as jnp
+    >>> from jaxlite.experimental.sparse import BCOO
+    >>> m = BCOO.fromdense(jnp.array([[1.0, 0.0, 2.0], [0.0, 3.0, 0.0]]))
+    >>> m
+    BCOO(float32[2, 3], nse=3)
+    >>> print(m @ jnp.ones(3))
+    [3. 3.]
+    """
+
+    def __init__(self, args: tuple[Any, Any], *, shape: Sequence[int], indices_sorted: bool = False,
+                 unique_indices: bool = False):
+        self.data, self.indices = map(jnp.asarray, args)
+        self.indices_sorted, self.unique_indices = indices_sorted, unique_indices
+        super().__init__(args, shape=shape)
+        _check(self)
+
+    n_batch = property(lambda self: self.indices.ndim - 2)
+    n_sparse = property(lambda self: self.indices.shape[-1])
+    n_dense = property(lambda self: self.data.ndim - 1 - self.n_batch)
+    nse = property(lambda self: self.indices.shape[-2])
+
+    @classmethod
+    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32, n_dense: int = 0,
+                  n_batch: int = 0) -> BCOO:
+        """The elements of a dense array that are not zero; see `bcoo_fromdense`."""
+        return bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch)
+
+    @classmethod
+    def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCOO:
+        """From a matrix of scipy.sparse."""
+        if n_dense or n_batch:
+            raise ValueError("BCOO.from_scipy_sparse with nonzero n_dense/n_batch is not supported")
+        mat = mat.tocoo()
+        indices = jnp.column_stack((mat.row, mat.col)).astype(index_dtype or np.int32)
+        return cls((jnp.asarray(mat.data), indices), shape=mat.shape)
+
+    @classmethod
+    def _empty(cls, shape: Sequence[int], *, dtype: Any = None, index_dtype: Any = np.int32, n_dense: int = 0,
+               n_batch: int = 0, nse: int = 0) -> BCOO:
+        shape = tuple(shape)
+        n_sparse = len(shape) - n_dense - n_batch
+        if n_sparse < 0 or n_dense < 0 or n_batch < 0 or nse < 0:
+            raise ValueError(f"Invalid inputs: shape={shape}, n_dense={n_dense}, n_batch={n_batch}, nse={nse}")
+        batch, sparse, dense = shape[:n_batch], shape[n_batch:n_batch + n_sparse], shape[n_batch + n_sparse:]
+        indices = jnp.broadcast_to(jnp.array(sparse, index_dtype), (*batch, nse, n_sparse))
+        return cls((jnp.zeros((*batch, nse, *dense), dtype), indices), shape=shape, indices_sorted=True, unique_indices=True)
+
+    @classmethod
+    def _eye(cls, N: int, M: int, k: int, *, dtype: Any = None, index_dtype: Any = np.int32, n_batch: int = 0,
+             n_dense: int = 0) -> BCOO:
+        dense = jnp.eye(N, M, k, dtype=dtype)
+        return cls.fromdense(dense, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
+
+    # --- as a pytree: transformations that add or take a leading axis of the leaves do so with the shape
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any], Any]:
+        return (self.data, self.indices), (self.shape, self.indices_sorted, self.unique_indices)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> BCOO:
+        new = object.__new__(cls)
+        new.data, new.indices = children
+        shape, new.indices_sorted, new.unique_indices = aux
+        if all(hasattr(child, "shape") for child in children) and len(new.indices.shape) >= 2:
+            extra = len(new.data.shape) - 1 + new.indices.shape[-1] - len(shape)
+            shape = shape[-extra:] if extra < 0 else (*new.data.shape[:extra], *shape)
+        new.shape = shape
+        return new
+
+    # --- methods
+
+    def _with_data(self, data: Any) -> BCOO:
+        return BCOO((data, self.indices), shape=self.shape, indices_sorted=self.indices_sorted,
+                    unique_indices=self.unique_indices)
+
+    def todense(self) -> Any:
+        """The dense array."""
+        return bcoo_todense(self)
+
+    def transpose(self, axes: Sequence[int] | None = None) -> BCOO:
+        """Axes in another order; see `bcoo_transpose`."""
+        if axes is None:
+            axes = [*reversed(range(self.ndim))]
+        return bcoo_transpose(self, permutation=[operator.index(axis) % self.ndim for axis in axes])
+
+    def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
+        """Each place once, in order; see `bcoo_sum_duplicates`."""
+        return bcoo_sum_duplicates(self, nse=nse, remove_zeros=remove_zeros)
+
+    def sort_indices(self) -> BCOO:
+        """The elements in the order of their places."""
+        return bcoo_sort_indices(self)
+
+    def update_layout(self, *, n_batch: int | None = None, n_dense: int | None = None, on_inefficient: str | None = "error",
+                      ) -> BCOO:
+        """The same array with other numbers of batch and dense axes; see `bcoo_update_layout`."""
+        return bcoo_update_layout(self, n_batch=n_batch, n_dense=n_dense, on_inefficient=on_inefficient)
+
+    def sum(self, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False) -> BCOO:
+        """Sums along axes, all of them by default."""
+        axes = range(self.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
+        result = bcoo_reduce_sum(self, axes=[each % self.ndim for each in axes])
+        if keepdims:
+            kept = [index for index in range(self.ndim) if index not in {each % self.ndim for each in axes}]
+            result = bcoo_broadcast_in_dim(result, shape=[self.shape[index] if index in kept else 1
+                                                          for index in range(self.ndim)], broadcast_dimensions=kept)
+        return result if dtype is None else result.astype(dtype)
+
+    def reshape(self, *shape: Any) -> BCOO:
+        """Another shape for the same elements."""
+        new = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        missing = [index for index, size in enumerate(new) if size == -1]
+        if missing:
+            known = math.prod(size for size in new if size != -1)
+            new = [self.size // known if size == -1 else size for size in new]
+        return bcoo_reshape(self, new_sizes=tuple(new))
+
+    def __getitem__(self, index: Any) -> Any:
+        return _indexed(self, index)
+
+    def __iter__(self) -> Any:
+        return (self[row] for row in range(self.shape[0]))
+
+    def __matmul__(self, other: Any) -> Any:
+        return _matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return _matmul(other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, BCOO):
+            return bcoo_multiply_sparse(self, other)
+        if is_dense(other):
+            other = jnp.asarray(other)
+            return self._with_data(self.data * other) if other.ndim == 0 else self._with_data(bcoo_multiply_dense(self, other))
+        return NotImplemented
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, BCOO):
+            return _add(self, other)
+        if not is_dense(other):
+            return NotImplemented
+        return self.todense() + other if np.ndim(other) else self._refuse("addition")
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return self + (-other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return (-self) + other
+
+
+def _check(mat: BCOO) -> None:
+    data, indices, shape = mat.data, mat.indices, mat.shape
+    if indices.ndim < 2 or data.ndim < indices.ndim - 1:
+        raise ValueError(f"BCOO: indices need the axes (*batch, nse, n_sparse), got shape {indices.shape} for data of shape "
+                         f"{data.shape}")
+    n_batch = indices.ndim - 2
+    if not dtypes.issubdtype(indices.dtype, np.integer):
+        raise ValueError(f"BCOO: indices must be integers, got {indices.dtype}")
+    if data.shape[n_batch] not in (1, indices.shape[-2]):
+        raise ValueError(f"BCOO: data of shape {data.shape} and indices of shape {indices.shape} differ in nse")
+    if len(shape) != n_batch + indices.shape[-1] + data.ndim - n_batch - 1:
+        raise ValueError(f"BCOO: shape {shape} has {len(shape)} axes; data of shape {data.shape} and indices of shape "
+                         f"{indices.shape} make {indices.shape[-1] + data.ndim - 1}")
+    dense = data.shape[n_batch + 1:]
+    if dense and shape[len(shape) - len(dense):] != dense:
+        raise ValueError(f"BCOO: the dense axes of data of shape {data.shape} do not fit the shape {shape}")
+    for have in (data.shape[:n_batch], indices.shape[:n_batch]):
+        if any(size not in (1, want) for size, want in zip(have, shape, strict=False)):
+            raise ValueError(f"BCOO: batch axes {have} do not fit the shape {shape}")
+
+
+def _parts(mat: BCOO) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The shapes of the batch, sparse and dense axes."""
+    split = mat.n_batch + mat.n_sparse
+    return mat.shape[:mat.n_batch], mat.shape[mat.n_batch:split], mat.shape[split:]
+
+
+def _full(mat: BCOO) -> tuple[Any, Any]:
+    """Data and indices with every batch axis of its full size."""
+    batch, _, dense = _parts(mat)
+    return (jnp.broadcast_to(mat.data, (*batch, mat.nse, *dense)),
+            jnp.broadcast_to(mat.indices, (*batch, mat.nse, mat.n_sparse)))
+
+
+def _over_batch(function: Callable, count: int) -> Callable:
+    for _ in range(count):
+        function = vmap(function)
+    return function
+
+
+def _columns(indices: Any) -> tuple[Any, ...]:
+    return tuple(indices[..., axis] for axis in range(indices.shape[-1]))
+
+
+# --- to and from dense arrays ------------------------------------------------------------------------
+
+
+def bcoo_todense(mat: BCOO) -> Any:
+    """The dense array of a sparse one; elements at one place are summed."""
+    batch, sparse, dense = _parts(mat)
+    data, indices = _full(mat)
+
+    def one(data: Any, indices: Any) -> Any:
+        if not sparse:
+            return data.sum(0)
+        if 0 in sparse:
+            return jnp.zeros((*sparse, *dense), data.dtype)
+        return jnp.zeros((*sparse, *dense), data.dtype).at[_columns(indices)].add(
+            data, mode="drop", indices_are_sorted=mat.indices_sorted, unique_indices=mat.unique_indices)
+
+    return _over_batch(one, len(batch))(data, indices)
+
+
+def bcoo_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0,
+                   index_dtype: Any = np.int32) -> BCOO:
+    """A sparse array of the elements of a dense one that are not zero.
+
+    Args:
+      mat: the array.
+      nse: how many elements each array of the batch has room for; needed under jit. Too few: the last ones are left out.
+      n_batch, n_dense: how many of the first axes are batch axes, of the last ones dense.
+      index_dtype: of the coordinates.
+    Raises: ValueError if the axes are more than there are.
+    """
+    mat = jnp.asarray(mat)
+    n_sparse = mat.ndim - n_batch - n_dense
+    if n_sparse < 0 or n_batch < 0 or n_dense < 0:
+        raise ValueError(f"bcoo_fromdense: n_batch={n_batch} and n_dense={n_dense} are too many for shape {mat.shape}")
+    mask = mat != 0
+    if n_dense:
+        mask = mask.any(tuple(range(-n_dense, 0)))
+    if nse is None:
+        if isinstance(mat, Tracer):
+            raise ValueError("bcoo_fromdense needs the argument nse inside of a traced function: the number of elements is not "
+                             "known there")
+        counts = mask.sum(tuple(range(n_batch, mask.ndim)))
+        nse = int(counts.max()) if counts.size else 0
+    sparse = mat.shape[n_batch:n_batch + n_sparse]
+
+    def one(array: Any, mask: Any) -> tuple[Any, Any]:
+        if not sparse:
+            return array[None][:nse], jnp.zeros((min(1, nse), 0), index_dtype)
+        places = jnp.nonzero(mask, size=nse, fill_value=sparse)
+        return array.at[places].get(mode="fill", fill_value=0), jnp.stack(places, -1).astype(index_dtype)
+
+    data, indices = _over_batch(one, n_batch)(mat, mask)
+    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
+
+
+def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) -> BCOO:
+    """The elements of a dense array at the places of a sparse one. Of a place that occurs again, the first has all."""
+    unique = sparr.unique_indices if assume_unique is None else assume_unique
+    if sparr.shape != arr.shape:
+        raise ValueError(f"bcoo_extract: the shapes differ, {sparr.shape} and {arr.shape}")
+    if not unique:
+        sparr = bcoo_sum_duplicates(sparr, nse=sparr.nse)
+    return sparr._with_data(_taken(sparr, arr))
+
+
+def _taken(mat: BCOO, dense: Any) -> Any:
+    """The elements of a dense array of the same shape at the places of `mat`; 0 for places out of bounds."""
+    _, indices = _full(mat)
+    _, sparse, _ = _parts(mat)
+
+    def one(array: Any, indices: Any) -> Any:
+        if not sparse:
+            return jnp.broadcast_to(array, (indices.shape[0], *array.shape))
+        if 0 in sparse:
+            return jnp.zeros((indices.shape[0], *array.shape[len(sparse):]), array.dtype)
+        return array.at[_columns(indices)].get(mode="fill", fill_value=0)
+
+    return _over_batch(one, mat.n_batch)(jnp.asarray(dense), indices)
+
+
+# --- the list of elements ----------------------------------------------------------------------------
+
+
+def bcoo_sort_indices(mat: BCOO) -> BCOO:
+    """The elements in the order of their places."""
+    data, indices = _full(mat)
+
+    def one(data: Any, indices: Any) -> tuple[Any, Any]:
+        order = jnp.lexsort(_columns(indices)[::-1]) if indices.shape[-1] else jnp.arange(indices.shape[0])
+        return data[order], indices[order]
+
+    data, indices = _over_batch(one, mat.n_batch)(data, indices)
+    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=mat.unique_indices)
+
+
+def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
+    """Each place once, in order, with the sum of its elements.
+
+    Args:
+      nse: room for so many; without it as many as there are, or under jit as many as before.
+      remove_zeros: leave out places with a sum of zero, where the number of elements may change.
+    """
+    data, indices = _full(mat)
+    sparse = jnp.array(_parts(mat)[1], indices.dtype)
+    traced = isinstance(data, Tracer) or isinstance(indices, Tracer)
+
+    def distinct(data: Any, indices: Any) -> tuple[Any, Any, Any]:
+        """Sums at the first occurrence of each place, the places, and how many there are."""
+        indices = jnp.where((indices >= sparse).any(-1, keepdims=True), sparse, indices)
+        order = jnp.lexsort(_columns(indices)[::-1]) if indices.shape[-1] else jnp.arange(indices.shape[0])
+        data, indices = data[order], indices[order]
+        first = jnp.concatenate([jnp.ones((min(1, len(indices)),), bool), (indices[1:] != indices[:-1]).any(-1)])
+        group = jnp.cumsum(first) - 1
+        sums = jnp.zeros_like(data).at[group].add(data)
+        places = jnp.broadcast_to(sparse, indices.shape).at[group].set(indices)
+        if remove_zeros and not traced and nse is None:
+            empty = ~(sums != 0).reshape(len(sums), -1).any(-1)
+            places = jnp.where(empty[:, None], sparse, places)
+        count = (places < sparse).all(-1).sum() if indices.shape[-1] else jnp.array(min(1, len(indices)))
+        keep = jnp.argsort(~(places < sparse).all(-1), stable=True) if indices.shape[-1] else jnp.arange(len(indices))
+        inside = (places[keep] < sparse).all(-1) if indices.shape[-1] else jnp.arange(len(indices)) < 1
+        sums = jnp.where(inside.reshape(-1, *[1] * (sums.ndim - 1)), sums[keep], 0)
+        return sums, places[keep], count
+
+    data, indices, counts = _over_batch(distinct, mat.n_batch)(data, indices)
+    size = nse if nse is not None else mat.nse if traced else int(counts.max()) if counts.size else 0
+    axis = mat.n_batch
+    if size > data.shape[axis]:
+        grow = size - data.shape[axis]
+        data = jnp.concatenate([data, jnp.zeros((*data.shape[:axis], grow, *data.shape[axis + 1:]), data.dtype)], axis)
+        indices = jnp.concatenate([indices, jnp.broadcast_to(sparse, (*indices.shape[:axis], grow, mat.n_sparse))], axis)
+    else:
+        data, indices = lax.slice_in_dim(data, 0, size, axis=axis), lax.slice_in_dim(indices, 0, size, axis=axis)
+    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
+
+
+def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | None = None,
+                       on_inefficient: str | None = "error") -> BCOO:
+    """The same array with other numbers of batch and dense axes.
+
+    Args: `on_inefficient`: what to do where the new layout holds more elements than the old one: 'error', 'warn' or None.
+    Raises: SparseEfficiencyError; ValueError for numbers of axes that the array has not.
+    """
+    n_batch = mat.n_batch if n_batch is None else operator.index(n_batch)
+    n_dense = mat.n_dense if n_dense is None else operator.index(n_dense)
+    if n_batch < 0 or n_dense < 0 or n_batch + n_dense > mat.ndim:
+        raise ValueError(f"bcoo_update_layout: n_batch={n_batch}, n_dense={n_dense} for an array with {mat.ndim} axes")
+    if on_inefficient not in ("error", "warn", None):
+        raise ValueError(f"on_inefficient={on_inefficient!r}; expected one of ['error', 'warn', None].")
+    if n_dense > mat.n_dense or n_batch > mat.n_batch:
+        message = (f"bcoo_update_layout: from n_batch={mat.n_batch}, n_dense={mat.n_dense} to n_batch={n_batch}, "
+                   f"n_dense={n_dense} stores zeros.")
+        if on_inefficient == "error":
+            raise SparseEfficiencyError(message)
+        if on_inefficient == "warn":
+            warnings.warn(message, SparseEfficiencyWarning, stacklevel=3)
+    while mat.n_dense > n_dense:
+        mat = _dense_axis_to_sparse(mat)
+    while mat.n_batch > n_batch:
+        mat = _batch_axis_to_sparse(mat)
+    if mat.n_dense < n_dense:
+        mat = _sparse_axes_to_dense(mat, n_dense - mat.n_dense)
+    if mat.n_batch < n_batch:
+        mat = _sparse_axes_to_batch(mat, n_batch - mat.n_batch)
+    return mat
+
+
+def _dense_axis_to_sparse(mat: BCOO) -> BCOO:
+    """The first dense axis becomes the last sparse one."""
+    data, indices = _full(mat)
+    size, axis = data.shape[mat.n_batch + 1], mat.n_batch
+    position = jnp.broadcast_to(jnp.arange(size, dtype=indices.dtype)[:, None], (*indices.shape[:-1], size, 1))
+    spread = jnp.broadcast_to(indices[..., None, :], (*indices.shape[:-1], size, mat.n_sparse))
+    joined = jnp.concatenate([spread, position], -1)
+    # A place out of bounds stays so.
+    shape = (*data.shape[:axis], mat.nse * size, *data.shape[axis + 2:])
+    return BCOO((data.reshape(shape), joined.reshape(*indices.shape[:-2], mat.nse * size, mat.n_sparse + 1)), shape=mat.shape,
+                indices_sorted=mat.indices_sorted, unique_indices=mat.unique_indices)
+
+
+def _batch_axis_to_sparse(mat: BCOO) -> BCOO:
+    """The last batch axis becomes the first sparse one."""
+    data, indices = _full(mat)
+    axis = mat.n_batch - 1
+    size = mat.shape[axis]
+    position = jnp.broadcast_to(jnp.arange(size, dtype=indices.dtype)[:, None, None], (*indices.shape[:-1], 1))
+    joined = jnp.concatenate([position, indices], -1)
+    return BCOO((data.reshape(*data.shape[:axis], size * mat.nse, *data.shape[axis + 2:]),
+                 joined.reshape(*indices.shape[:axis], size * mat.nse, mat.n_sparse + 1)), shape=mat.shape,
+                unique_indices=mat.unique_indices)
+
+
+def _sparse_axes_to_dense(mat: BCOO, count: int) -> BCOO:
+    """The last sparse axes become dense ones."""
+    data, indices = _full(mat)
+    sizes = _parts(mat)[1][mat.n_sparse - count:]
+
+    def one(element: Any, place: Any) -> Any:
+        return jnp.zeros((*sizes, *element.shape), element.dtype).at[tuple(place)].set(element, mode="drop")
+
+    rows = _over_batch(one, mat.n_batch + 1)(data, indices[..., mat.n_sparse - count:])
+    return BCOO((rows, indices[..., :mat.n_sparse - count]), shape=mat.shape)
+
+
+def _sparse_axes_to_batch(mat: BCOO, count: int) -> BCOO:
+    """The first sparse axes become batch ones: each array of the new batch has room for all elements."""
+    data, indices = _full(mat)
+    sizes, outside = _parts(mat)[1][:count], jnp.array(_parts(mat)[1][count:], indices.dtype)
+
+    def one(data: Any, indices: Any) -> tuple[Any, Any]:
+        where = jnp.moveaxis(jnp.indices(sizes, indices.dtype), 0, -1)  # (*sizes, count)
+        mine = (indices[..., :count] == where[..., None, :]).all(-1)  # (*sizes, nse)
+        elements = jnp.where(mine.reshape(*mine.shape, *[1] * (data.ndim - 1)), data, 0)
+        return elements, jnp.where(mine[..., None], indices[..., count:], outside)
+
+    data, indices = _over_batch(one, mat.n_batch)(data, indices)
+    return BCOO((data, indices), shape=mat.shape)
+
+
+def _flat(mat: BCOO) -> BCOO:
+    """With sparse axes alone."""
+    return bcoo_update_layout(mat, n_batch=0, n_dense=0)
+
+
+# --- shapes ------------------------------------------------------------------------------------------
+
+
+def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
+    """Axes in another order: batch axes among themselves, and so the sparse and the dense ones.
+
+    Raises: ValueError for a permutation that is none, NotImplementedError for one between the kinds.
+    """
+    order = tuple(permutation)
+    if sorted(order) != [*range(mat.ndim)]:
+        raise ValueError(f"bcoo_transpose: {order} is no permutation of {mat.ndim} axes")
+    first, last = mat.n_batch, mat.n_batch + mat.n_sparse
+    batch, sparse, dense = order[:first], order[first:last], order[last:]
+    if sorted(batch) != [*range(first)] or sorted(dense) != [*range(last, mat.ndim)]:
+        raise NotImplementedError(f"bcoo_transpose: {order} mixes batch, sparse and dense axes; update_layout(n_batch=0, "
+                                  "n_dense=0) makes all of them sparse")
+    data, indices = _full(mat)
+    indices = indices[..., [axis - first for axis in sparse]].transpose(*batch, first, first + 1)
+    data = data.transpose(*batch, first, *(axis - mat.n_sparse + 1 for axis in dense))
+    return BCOO((data, indices), shape=[mat.shape[axis] for axis in order], unique_indices=mat.unique_indices)
+
+
+def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None,
+                 sharding: Any = None) -> BCOO:
+    """Another shape for the same elements, in row-major order. Batch and dense axes become sparse if they change."""
+    shape = tuple(new_sizes)
+    if math.prod(shape) != mat.size:
+        raise ValueError(f"cannot reshape a sparse array of shape {mat.shape} into {shape}")
+    if dimensions is not None:
+        mat = bcoo_transpose(mat, permutation=dimensions)
+    batch, _, dense = _parts(mat)
+    if shape[:len(batch)] != batch or (dense and shape[len(shape) - len(dense):] != dense):
+        mat = _flat(mat)
+        batch, dense = (), ()
+    sparse = _parts(mat)[1]
+    new = shape[len(batch):len(shape) - len(dense)]
+    data, indices = _full(mat)
+    inside = (indices < jnp.array(sparse, indices.dtype)).all(-1)
+    strides = [math.prod(sparse[axis + 1:]) for axis in range(len(sparse))]
+    linear = sum((indices[..., axis] * stride for axis, stride in enumerate(strides)), jnp.zeros(inside.shape, indices.dtype))
+    columns = []
+    for axis, size in enumerate(new):
+        column = linear // math.prod(new[axis + 1:]) % max(size, 1)
+        columns.append(jnp.where(inside, column, size))
+    joined = jnp.stack(columns, -1) if columns else jnp.zeros((*inside.shape, 0), indices.dtype)
+    return BCOO((data, joined), shape=shape, indices_sorted=mat.indices_sorted, unique_indices=mat.unique_indices)
+
+
+def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
+    """Without some axes of size 1."""
+    gone = {operator.index(axis) % arr.ndim for axis in dimensions}
+    if any(arr.shape[axis] != 1 for axis in gone):
+        raise ValueError(f"cannot select an axis to squeeze out which has size not equal to one, got shape={arr.shape} and "
+                         f"dimensions={tuple(dimensions)}")
+    return bcoo_reduce_sum(arr, axes=sorted(gone))
+
+
+def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
+                          sharding: Any = None) -> BCOO:
+    """In a larger shape: axis i goes to `broadcast_dimensions[i]`, the others repeat the array. All axes become sparse but
+    leading new ones, which are batch axes."""
+    shape, places = tuple(shape), tuple(broadcast_dimensions)
+    if len(places) != mat.ndim:
+        raise ValueError(f"bcoo_broadcast_in_dim: {places} for an array with {mat.ndim} axes")
+    mat = _flat(mat)
+    data, indices = mat.data, mat.indices
+    repeated = [axis for axis, size in enumerate(shape) if axis not in places or mat.shape[places.index(axis)] != size]
+    counts = [shape[axis] for axis in repeated]
+    total = math.prod(counts)
+    copies = jnp.stack(jnp.unravel_index(jnp.arange(total), counts), -1) if counts else jnp.zeros((1, 0), indices.dtype)
+    outside = (indices >= jnp.array(mat.shape, indices.dtype)).any(-1)
+    columns = []
+    for axis, size in enumerate(shape):
+        column = (copies[:, repeated.index(axis)][:, None] if axis in repeated
+                  else indices[:, places.index(axis)][None]).astype(indices.dtype)
+        columns.append(jnp.where(outside[None], size, jnp.broadcast_to(column, (len(copies), mat.nse))))
+    joined = jnp.stack(columns, -1) if columns else jnp.zeros((len(copies), mat.nse, 0), indices.dtype)
+    data = jnp.broadcast_to(data, (len(copies), *data.shape))
+    return BCOO((data.reshape(-1), joined.reshape(-1, len(shape))), shape=shape, unique_indices=mat.unique_indices)
+
+
+def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
+    """Sparse arrays one after the other along an axis; all have the same layout."""
+    if not operands:
+        raise ValueError("bcoo_concatenate: operands must not be empty")
+    first = operands[0]
+    if len({(each.n_batch, each.n_sparse, each.n_dense) for each in operands}) > 1:
+        raise ValueError("bcoo_concatenate: the operands have different layouts")
+    dimension = dimension % first.ndim
+    shape = list(first.shape)
+    shape[dimension] = sum(each.shape[dimension] for each in operands)
+    pairs = [_full(each) for each in operands]
+    if first.n_batch <= dimension < first.n_batch + first.n_sparse:
+        axis, offset, moved = dimension - first.n_batch, 0, []
+        for each, (_, indices) in zip(operands, pairs, strict=True):
+            outside = (indices >= jnp.array(_parts(each)[1], indices.dtype)).any(-1)
+            column = jnp.where(outside, shape[dimension], indices[..., axis] + offset)
+            moved.append(indices.at[..., axis].set(column))
+            offset += each.shape[dimension]
+        return BCOO((jnp.concatenate([data for data, _ in pairs], first.n_batch),
+                     jnp.concatenate(moved, first.n_batch)), shape=shape)
+    if dimension >= first.n_batch:
+        raise NotImplementedError("bcoo_concatenate along a dense axis: make it sparse with update_layout")
+    most = max(each.nse for each in operands)
+    padded = [bcoo_sum_duplicates(each, nse=most) for each in operands]
+    pairs = [_full(each) for each in padded]
+    return BCOO((jnp.concatenate([data for data, _ in pairs], dimension),
+                 jnp.concatenate([indices for _, indices in pairs], dimension)), shape=shape)
+
+
+def bcoo_slice(mat: BCOO, *, start_indices: Sequence[int], limit_indices: Sequence[int],
+               strides: Sequence[int] | None = None) -> BCOO:
+    """Every `strides`-th element of a range of each axis."""
+    steps = tuple(strides) if strides is not None else (1,) * mat.ndim
+    ranges = [range(start, limit, step) for start, limit, step in zip(start_indices, limit_indices, steps, strict=True)]
+    data, indices = _full(mat)
+    shape = tuple(map(len, ranges))
+    first = mat.n_batch
+    for axis in range(first):
+        data, indices = (lax.slice_in_dim(x, ranges[axis].start, ranges[axis].stop, ranges[axis].step, axis)
+                         for x in (data, indices))
+    for axis in range(first + mat.n_sparse, mat.ndim):
+        place = axis - mat.n_sparse + 1
+        data = lax.slice_in_dim(data, ranges[axis].start, ranges[axis].stop, ranges[axis].step, place)
+    columns, inside = [], jnp.ones(indices.shape[:-1], bool)
+    for axis in range(mat.n_sparse):
+        each = ranges[first + axis]
+        column = indices[..., axis] - each.start
+        inside &= (column >= 0) & (indices[..., axis] < each.stop) & (column % each.step == 0)
+        inside &= indices[..., axis] < mat.shape[first + axis]
+        columns.append(column // each.step)
+    joined = [jnp.where(inside, column, shape[first + axis]) for axis, column in enumerate(columns)]
+    indices = jnp.stack(joined, -1) if joined else indices
+    data = jnp.where(inside.reshape(*inside.shape, *[1] * mat.n_dense), data, 0)
+    return BCOO((data, indices), shape=shape, unique_indices=mat.unique_indices)
+
+
+def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> BCOO:
+    """A block of a static size at a place that may be traced, moved inside where it would reach out."""
+    mat = _flat(mat)
+    starts = [jnp.clip(jnp.asarray(start), 0, size - width).astype(mat.indices.dtype)
+              for start, size, width in zip(start_indices, mat.shape, slice_sizes, strict=True)]
+    moved = mat.indices - jnp.stack(starts)
+    inside = ((moved >= 0) & (moved < jnp.array(tuple(slice_sizes), moved.dtype))).all(-1)
+    inside &= (mat.indices < jnp.array(mat.shape, moved.dtype)).all(-1)
+    indices = jnp.where(inside[:, None], moved, jnp.array(tuple(slice_sizes), moved.dtype))
+    return BCOO((jnp.where(inside, mat.data, 0), indices), shape=tuple(slice_sizes), unique_indices=mat.unique_indices)
+
+
+def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
+    """With the order of the elements along some axes turned round."""
+    data, indices = _full(operand)
+    first, sparse = operand.n_batch, _parts(operand)[1]
+    outside = (indices >= jnp.array(sparse, indices.dtype)).any(-1)
+    for axis in (operator.index(each) % operand.ndim for each in dimensions):
+        if axis < first:
+            data, indices = lax.rev(data, (axis,)), lax.rev(indices, (axis,))
+            outside = lax.rev(outside, (axis,))
+        elif axis < first + operand.n_sparse:
+            column = indices[..., axis - first]
+            indices = indices.at[..., axis - first].set(jnp.where(outside, column, operand.shape[axis] - 1 - column))
+        else:
+            data = lax.rev(data, (axis - operand.n_sparse + 1,))
+    return BCOO((data, indices), shape=operand.shape, unique_indices=operand.unique_indices)
+
+
+def _indexed(mat: BCOO, index: Any) -> Any:
+    """`mat[index]` with integers, slices, None and Ellipsis."""
+    keys = list(index) if isinstance(index, tuple) else [index]
+    used = sum(key is not None and key is not Ellipsis for key in keys)
+    if used > mat.ndim:
+        raise IndexError(f"Too many indices: array is {mat.ndim}-dimensional, but {used} were indexed")
+    rest = [slice(None)] * (mat.ndim - used)
+    place = next((position for position, key in enumerate(keys) if key is Ellipsis), len(keys))
+    keys[place:place + 1] = rest
+    ranges: list[range] = []
+    gone, turned, layout = [], [], []
+    for key in keys:
+        axis = len(ranges)
+        if key is None:
+            layout.append(True)
+            continue
+        size = mat.shape[axis]
+        if isinstance(key, slice):
+            chosen = range(*key.indices(size))
+            if chosen.step < 0:
+                turned.append(axis)
+                chosen = chosen[::-1]
+            layout.append(False)
+        else:
+            try:
+                start = operator.index(key)
+            except TypeError:
+                raise NotImplementedError(f"indexing of a BCOO with {type(key)}; it takes integers, slices, None and "
+                                          "Ellipsis") from None
+            if not -size <= start < size:
+                raise IndexError(f"index {start} is out of bounds for axis {axis} with size {size}")
+            chosen = range(start % size, start % size + 1)
+            gone.append(axis)
+        ranges.append(chosen)
+    result = bcoo_slice(mat, start_indices=[each.start for each in ranges], strides=[each.step for each in ranges],
+                        limit_indices=[each[-1] + 1 if each else each.start for each in ranges])
+    if turned:
+        result = bcoo_rev(result, turned)
+    if gone:
+        result = bcoo_reduce_sum(result, axes=gone)
+    if any(layout):
+        sizes = iter(result.shape)
+        result = bcoo_reshape(result, new_sizes=[1 if is_new else next(sizes) for is_new in layout])
+    return result
+
+
+# --- arithmetic --------------------------------------------------------------------------------------
+
+
+def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
+    """Sums along axes."""
+    gone = {operator.index(axis) % mat.ndim for axis in axes}
+    first, last = mat.n_batch, mat.n_batch + mat.n_sparse
+    data, indices = _full(mat)
+    outside = (indices >= jnp.array(_parts(mat)[1], indices.dtype)).any(-1)
+    data = jnp.where(outside.reshape(*outside.shape, *[1] * mat.n_dense), 0, data)  # its coordinates may go
+    dense = tuple(axis - mat.n_sparse + 1 for axis in gone if axis >= last)
+    data = data.sum(dense) if dense else data
+    kept = [axis - first for axis in range(first, last) if axis not in gone]
+    indices = indices[..., kept]
+    batch = [axis for axis in range(first) if axis in gone]
+    if batch:
+        # The arrays of the batch become one with all their elements.
+        rest = [axis for axis in range(first) if axis not in gone]
+        data = data.transpose(*rest, *batch, *range(first, data.ndim))
+        indices = indices.transpose(*rest, *batch, first, first + 1)
+        sizes = [mat.shape[axis] for axis in rest]
+        count = math.prod(mat.shape[axis] for axis in batch) * mat.nse
+        data = data.reshape(*sizes, count, *data.shape[first + 1:])
+        indices = indices.reshape(*sizes, count, len(kept))
+    return BCOO((data, indices), shape=[size for axis, size in enumerate(mat.shape) if axis not in gone])
+
+
+def _add(a: BCOO, b: BCOO) -> BCOO:
+    if a.shape != b.shape:
+        raise ValueError(f"addition of sparse arrays needs equal shapes, got {a.shape} and {b.shape}")
+    if (a.n_batch, a.n_dense) != (b.n_batch, b.n_dense):
+        a, b = _flat(a), _flat(b)
+    (data_a, indices_a), (data_b, indices_b) = _full(a), _full(b)
+    dtype = jnp.promote_types(data_a.dtype, data_b.dtype)
+    joined = BCOO((jnp.concatenate([data_a.astype(dtype), data_b.astype(dtype)], a.n_batch),
+                   jnp.concatenate([indices_a, indices_b.astype(indices_a.dtype)], a.n_batch)), shape=a.shape)
+    return joined if isinstance(data_a, Tracer) or isinstance(data_b, Tracer) else bcoo_sum_duplicates(
+        joined, remove_zeros=False)
+
+
+def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
+    """The data of the product, element by element, with a dense array that is broadcast to the sparse one."""
+    v = jnp.asarray(v)
+    fits = all(size in (1, full) for size, full in zip(v.shape[::-1], sp_mat.shape[::-1], strict=False))
+    if v.ndim > sp_mat.ndim or not fits:
+        raise ValueError(f"bcoo_multiply_dense: {v.shape} is not broadcast to {sp_mat.shape}")
+    return _full(sp_mat)[0] * _taken(sp_mat, jnp.broadcast_to(v, sp_mat.shape))
+
+
+def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
+    """The product of two sparse arrays, element by element: at the places of the first one."""
+    if lhs.shape != rhs.shape:
+        raise ValueError(f"bcoo_multiply_sparse: the shapes differ, {lhs.shape} and {rhs.shape}")
+    lhs, rhs = _flat(lhs), _flat(rhs)
+    same = (lhs.indices[:, None] == rhs.indices[None]).all(-1) & (rhs.indices < jnp.array(rhs.shape)).all(-1)[None]
+    dtype = jnp.promote_types(lhs.dtype, rhs.dtype)
+    factor = jnp.where(same, rhs.data.astype(dtype)[None], 0).sum(1)
+    return BCOO((lhs.data.astype(dtype) * factor, lhs.indices), shape=lhs.shape, indices_sorted=lhs.indices_sorted,
+                unique_indices=lhs.unique_indices)
+
+
+def _matmul(a: Any, b: Any) -> Any:
+    """`a @ b` with at least one sparse operand, by NumPy's rules."""
+    if not all(isinstance(each, BCOO) or is_dense(each) for each in (a, b)):
+        return NotImplemented
+    a, b = (each if isinstance(each, BCOO) else jnp.asarray(each) for each in (a, b))
+    if a.ndim == 0 or b.ndim == 0:
+        raise ValueError("matmul inputs must be at least one-dimensional.")
+    batch = tuple(range(a.ndim - 2)) if a.ndim == b.ndim > 2 else ()
+    if a.ndim > 2 and b.ndim > 2 and a.ndim != b.ndim:
+        raise NotImplementedError(f"matmul of shapes {a.shape} and {b.shape}: use bcoo_dot_general")
+    product = bcoo_dot_general(a, b, dimension_numbers=(((a.ndim - 1,), (max(b.ndim - 2, 0),)), (batch, batch)))
+    if a.ndim == 2 and b.ndim > 2:  # the rows of `a` belong before the last axis
+        order = (*range(1, product.ndim - 1), 0, product.ndim - 1)
+        product = product.transpose(order)
+    return product
+
+
+def bcoo_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None,
+                     out_sharding: Any = None) -> Any:
+    """The products of `lax.dot_general`, with one or two sparse operands.
+
+    Args: `dimension_numbers` ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch)).
+    Returns: a dense array; of two sparse operands, a sparse one.
+    Raises: TypeError if sizes do not fit.
+    """
+    (left_contract, right_contract), (left_batch, right_batch) = (tuple(map(tuple, pair)) for pair in dimension_numbers)
+    for a, b in (*zip(left_contract, right_contract, strict=True), *zip(left_batch, right_batch, strict=True)):
+        if lhs.shape[a] != rhs.shape[b]:
+            raise TypeError(f"dot_general requires contracting dimensions to have the same shape, got {lhs.shape} and "
+                            f"{rhs.shape} with dimension_numbers {dimension_numbers}.")
+    dtype = preferred_element_type or jnp.promote_types(lhs.dtype, rhs.dtype)
+    if isinstance(lhs, BCOO) and isinstance(rhs, BCOO):
+        return _sparse_times_sparse(lhs, rhs, left_contract, right_contract, left_batch, right_batch, dtype)
+    if isinstance(lhs, BCOO):
+        return _sparse_times_dense(lhs, rhs, left_contract, right_contract, left_batch, right_batch, dtype, precision)
+    swapped = _sparse_times_dense(rhs, lhs, right_contract, left_contract, right_batch, left_batch, dtype, precision)
+    count, free = len(left_batch), rhs.ndim - len(right_contract) - len(right_batch)
+    order = (*range(count), *range(count + free, swapped.ndim), *range(count, count + free))
+    return swapped.transpose(order)
+
+
+def _sparse_times_dense(mat: BCOO, dense: Any, contract: tuple[int, ...], dense_contract: tuple[int, ...],
+                        batch: tuple[int, ...], dense_batch: tuple[int, ...], dtype: Any, precision: Any) -> Any:
+    """Each element meets the row of the dense operand at its coordinates; rows are added up where they belong."""
+    aligned = batch == tuple(range(len(batch))) and mat.n_batch == len(batch) and mat.n_dense == 0
+    dense_free = [axis for axis in range(jnp.ndim(dense)) if axis not in dense_contract + dense_batch]
+    dense = jnp.asarray(dense).transpose(*dense_batch, *dense_contract, *dense_free)
+    if aligned and batch:
+        def one(data: Any, indices: Any, dense: Any) -> Any:
+            part = BCOO((data, indices), shape=mat.shape[mat.n_batch:])
+            own = tuple(axis - mat.n_batch for axis in contract)
+            return _sparse_times_dense(part, dense, own, tuple(range(len(own))), (), (), dtype, precision)
+
+        return _over_batch(one, mat.n_batch)(*_full(mat), dense)
+    mat = _flat(mat)
+    free = [axis for axis in range(mat.ndim) if axis not in contract + batch]
+    columns = _columns(mat.indices)
+    place = tuple(columns[axis] for axis in (*batch, *contract))
+    rows = dense.at[place].get(mode="fill", fill_value=0) if place else jnp.broadcast_to(dense, (mat.nse, *dense.shape))
+    rows = mat.data.astype(dtype).reshape(-1, *[1] * len(dense_free)) * rows.astype(dtype)
+    target = tuple(columns[axis] for axis in (*batch, *free))
+    shape = [mat.shape[axis] for axis in (*batch, *free)]
+    outside = (mat.indices >= jnp.array(mat.shape, mat.indices.dtype)).any(-1)
+    rows = jnp.where(outside.reshape(-1, *[1] * len(dense_free)), 0, rows)
+    if not target:
+        return rows.sum(0)
+    return jnp.zeros((*shape, *rows.shape[1:]), dtype).at[target].add(rows, mode="drop")
+
+
+def _sparse_times_sparse(lhs: BCOO, rhs: BCOO, left_contract: Any, right_contract: Any, left_batch: Any, right_batch: Any,
+                         dtype: Any) -> BCOO:
+    """All pairs of elements whose coordinates meet."""
+    lhs, rhs = _flat(lhs), _flat(rhs)
+    shared_left, shared_right = [*left_batch, *left_contract], [*right_batch, *right_contract]
+    meet = (lhs.indices[:, None, shared_left] == rhs.indices[None][..., shared_right]).all(-1)
+    for mat, axis in ((lhs, 1), (rhs, 0)):
+        meet &= jnp.expand_dims((mat.indices < jnp.array(mat.shape, mat.indices.dtype)).all(-1), axis)
+    left_free = [axis for axis in range(lhs.ndim) if axis not in shared_left]
+    right_free = [axis for axis in range(rhs.ndim) if axis not in shared_right]
+    shape = [lhs.shape[axis] for axis in (*left_batch, *left_free)] + [rhs.shape[axis] for axis in right_free]
+    pairs = (lhs.nse, rhs.nse)
+    left = jnp.broadcast_to(lhs.indices[:, None, [*left_batch, *left_free]], (*pairs, len(left_batch) + len(left_free)))
+    right = jnp.broadcast_to(rhs.indices[None][..., right_free], (*pairs, len(right_free)))
+    indices = jnp.concatenate([left, right.astype(left.dtype)], -1)
+    indices = jnp.where(meet[..., None], indices, jnp.array(shape, indices.dtype))
+    data = jnp.where(meet, lhs.data.astype(dtype)[:, None] * rhs.data.astype(dtype)[None], 0)
+    result = BCOO((data.reshape(-1), indices.reshape(-1, len(shape))), shape=shape)
+    traced = isinstance(data, Tracer)
+    most = min(lhs.nse * rhs.nse, math.prod(shape)) if shape else 1
+    return bcoo_sum_duplicates(result, nse=most if traced else None)
+
+
+def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
+    """The elements of a dense product at some places alone: `indices` (nse, rank of the product)."""
+    product = lax.dot_general(A, B, dimension_numbers)
+    return product.at[_columns(indices)].get(mode="fill", fill_value=0)
+
+
+def bcoo_gather(operand: BCOO, start_indices: Any, dimension_numbers: Any, slice_sizes: Sequence[int], **options: Any) -> BCOO:
+    """`lax.gather` of a sparse array; the result has the layout of its dense counterpart, made sparse again."""
+    dense = lax.gather(bcoo_todense(operand), start_indices, dimension_numbers, slice_sizes, **options)
+    return bcoo_fromdense(dense, nse=min(operand.nse * max(1, math.prod(np.shape(start_indices)[:-1])), dense.size))
+
+
+def bcoo_conv_general_dilated(lhs: BCOO, rhs: Any, *, window_strides: Any, padding: Any, lhs_dilation: Any = None,
+                              rhs_dilation: Any = None, dimension_numbers: Any = None, feature_group_count: int = 1,
+                              batch_group_count: int = 1, precision: Any = None, preferred_element_type: Any = None) -> BCOO:
+    """A convolution of a sparse array."""
+    kernel = rhs.todense() if isinstance(rhs, JAXSparse) else rhs
+    dense = lax.conv_general_dilated(
+        bcoo_todense(lhs), kernel, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers, feature_group_count,
+        batch_group_count, precision, preferred_element_type)
+    return bcoo_fromdense(dense, nse=min(lhs.nse * kernel.size, dense.size))

@@ -1,0 +1,336 @@
+"""Matrices in the older formats: COO (rows, columns), CSR and CSC (one of them compressed), and BCSR, batches of CSR.
+
+Each is a BCOO in other clothes: what computes goes there.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite import numpy as jnp
+from jaxlite.core.tree import register_pytree_node_class
+from jaxlite.experimental.sparse import bcoo
+from jaxlite.experimental.sparse.base import JAXSparse, is_dense
+from jaxlite.experimental.sparse.bcoo import BCOO
+from jaxlite.transforms.vmap import vmap
+
+
+class _Converted(JAXSparse):
+    """What follows from `to_bcoo`."""
+
+    def to_bcoo(self) -> BCOO:
+        """The same matrix as BCOO, with the same elements in the same order."""
+        raise TypeError(f"{type(self).__name__} has no to_bcoo")
+
+    def todense(self) -> Any:
+        """The dense array."""
+        return self.to_bcoo().todense()
+
+    def __matmul__(self, other: Any) -> Any:
+        other = other.to_bcoo() if isinstance(other, _Converted) else other
+        result = self.to_bcoo() @ other
+        return type(self).fromdense(result.todense()) if isinstance(result, BCOO) else result  # type: ignore[attr-defined]
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return other @ self.to_bcoo() if is_dense(other) else NotImplemented
+
+    def __mul__(self, other: Any) -> Any:
+        if is_dense(other) and np.ndim(other) == 0:
+            return self._with_data(self.data * other)
+        if is_dense(other):
+            return self._with_data(bcoo.bcoo_multiply_dense(self.to_bcoo(), other))
+        return NotImplemented
+
+    __rmul__ = __mul__
+
+
+@register_pytree_node_class
+class COO(_Converted):
+    """A matrix as elements with their rows and columns: `COO((data, row, col), shape=)`.
+
+    >>> import jaxlite.numpy as jnp
+    >>> from jaxlite.experimental.sparse import COO
+    >>> print(COO.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]])) @ jnp.ones(2))
+    [2. 3.]
+    """
+
+    def __init__(self, args: tuple[Any, Any, Any], *, shape: Sequence[int], rows_sorted: bool = False,
+                 cols_sorted: bool = False):
+        self.data, self.row, self.col = map(jnp.asarray, args)
+        self._rows_sorted, self._cols_sorted = rows_sorted, cols_sorted
+        super().__init__(args, shape=shape)
+
+    @classmethod
+    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
+        """The elements of a dense matrix that are not zero."""
+        return cls._of(bcoo.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype))
+
+    @classmethod
+    def _of(cls, mat: BCOO) -> COO:
+        return cls((mat.data, mat.indices[:, 0], mat.indices[:, 1]), shape=mat.shape, rows_sorted=mat.indices_sorted)
+
+    def to_bcoo(self) -> BCOO:
+        return BCOO((self.data, jnp.stack([self.row, self.col], -1)), shape=self.shape, indices_sorted=self._rows_sorted)
+
+    def transpose(self, axes: Any = None) -> COO:
+        """The transposed matrix."""
+        if axes is not None:
+            raise NotImplementedError("axes argument to transpose()")
+        return COO((self.data, self.col, self.row), shape=self.shape[::-1], rows_sorted=self._cols_sorted,
+                   cols_sorted=self._rows_sorted)
+
+    def _with_data(self, data: Any) -> COO:
+        return COO((data, self.row, self.col), shape=self.shape, rows_sorted=self._rows_sorted, cols_sorted=self._cols_sorted)
+
+    def tree_flatten(self) -> Any:
+        return (self.data, self.row, self.col), (self.shape, self._rows_sorted, self._cols_sorted)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> COO:
+        new = object.__new__(cls)
+        new.data, new.row, new.col = children
+        new.shape, new._rows_sorted, new._cols_sorted = aux
+        return new
+
+
+def _starts(rows: Any, count: int) -> Any:
+    """Where each row begins among sorted rows, and where the last one ends."""
+    return jnp.searchsorted(rows, jnp.arange(count + 1, dtype=rows.dtype)).astype(rows.dtype)
+
+
+def _rows(starts: Any, nse: int) -> Any:
+    """The row of each element; the number of rows for those past the end."""
+    return jnp.searchsorted(starts[1:], jnp.arange(nse, dtype=starts.dtype), side="right").astype(starts.dtype)
+
+
+@register_pytree_node_class
+class CSR(_Converted):
+    """A matrix in compressed rows: `CSR((data, indices, indptr), shape=)`, columns and the start of each row."""
+
+    def __init__(self, args: tuple[Any, Any, Any], *, shape: Sequence[int]):
+        self.data, self.indices, self.indptr = map(jnp.asarray, args)
+        super().__init__(args, shape=shape)
+
+    @classmethod
+    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
+        """The elements of a dense matrix that are not zero."""
+        sparse = bcoo.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype)
+        return cls((sparse.data, sparse.indices[:, 1], _starts(sparse.indices[:, 0], sparse.shape[0])), shape=sparse.shape)
+
+    def to_bcoo(self) -> BCOO:
+        return BCOO((self.data, jnp.stack([_rows(self.indptr, self.nse), self.indices], -1)), shape=self.shape,
+                    indices_sorted=False)
+
+    def transpose(self, axes: Any = None) -> CSC:
+        """The transposed matrix, in compressed columns."""
+        if axes is not None:
+            raise NotImplementedError("axes argument to transpose()")
+        return CSC((self.data, self.indices, self.indptr), shape=self.shape[::-1])
+
+    def _with_data(self, data: Any) -> Any:
+        return type(self)((data, self.indices, self.indptr), shape=self.shape)
+
+    def tree_flatten(self) -> Any:
+        return (self.data, self.indices, self.indptr), (self.shape,)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        new = object.__new__(cls)
+        new.data, new.indices, new.indptr = children
+        (new.shape,) = aux
+        return new
+
+
+@register_pytree_node_class
+class CSC(CSR):
+    """A matrix in compressed columns: `CSC((data, indices, indptr), shape=)`, rows and the start of each column."""
+
+    @classmethod
+    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSC:
+        """The elements of a dense matrix that are not zero."""
+        turned = CSR.fromdense(jnp.asarray(mat).T, nse=nse, index_dtype=index_dtype)
+        return cls((turned.data, turned.indices, turned.indptr), shape=turned.shape[::-1])
+
+    def to_bcoo(self) -> BCOO:
+        return BCOO((self.data, jnp.stack([self.indices, _rows(self.indptr, self.nse)], -1)), shape=self.shape)
+
+    def transpose(self, axes: Any = None) -> CSR:  # type: ignore[override]
+        """The transposed matrix, in compressed rows."""
+        if axes is not None:
+            raise NotImplementedError("axes argument to transpose()")
+        return CSR((self.data, self.indices, self.indptr), shape=self.shape[::-1])
+
+
+@register_pytree_node_class
+class BCSR(_Converted):
+    """A batch of arrays in compressed rows.
+
+    Args:
+      args: data (*batch, nse, *dense), indices (*batch, nse), indptr (*batch, rows + 1).
+      shape: of the whole: batch axes, rows and columns, dense axes.
+
+    >>> import jaxlite.numpy as jnp
+    >>> from jaxlite.experimental.sparse import BCSR
+    >>> print(BCSR.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]])).indptr)
+    [0 1 2]
+    """
+
+    def __init__(self, args: tuple[Any, Any, Any], *, shape: Sequence[int], indices_sorted: bool = False,
+                 unique_indices: bool = False):
+        self.data, self.indices, self.indptr = map(jnp.asarray, args)
+        self.indices_sorted, self.unique_indices = indices_sorted, unique_indices
+        super().__init__(args, shape=shape)
+        if self.indptr.shape[-1] != self.shape[self.n_batch] + 1 or self.indices.ndim != self.indptr.ndim:
+            raise ValueError(f"BCSR: indices of shape {self.indices.shape} and indptr of shape {self.indptr.shape} do not make "
+                             f"an array of shape {self.shape}")
+
+    n_batch = property(lambda self: self.indices.ndim - 1)
+    n_sparse = 2
+    n_dense = property(lambda self: self.data.ndim - self.indices.ndim)
+    nse = property(lambda self: self.indices.shape[-1])
+
+    @classmethod
+    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32, n_dense: int = 0,
+                  n_batch: int = 0) -> BCSR:
+        """The elements of a dense array that are not zero."""
+        return cls.from_bcoo(bcoo.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch))
+
+    @classmethod
+    def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
+        """From a matrix of scipy.sparse."""
+        if n_dense or n_batch:
+            raise ValueError("BCSR from_scipy_sparse with nonzero n_dense/n_batch is not supported.")
+        mat = mat.tocsr()
+        kind = index_dtype or np.int32
+        return cls((jnp.asarray(mat.data), jnp.asarray(mat.indices, kind), jnp.asarray(mat.indptr, kind)), shape=mat.shape)
+
+    @classmethod
+    def from_bcoo(cls, arr: BCOO) -> BCSR:
+        """From a BCOO with two sparse axes."""
+        if arr.n_sparse != 2:
+            raise NotImplementedError(f"BCSR.from_bcoo requires n_sparse=2; got {arr.n_sparse}")
+        if not arr.indices_sorted:
+            arr = arr.sort_indices()
+        data, indices = bcoo._full(arr)
+        starts = lambda rows: _starts(rows, arr.shape[arr.n_batch])
+        for _ in range(arr.n_batch):
+            starts = vmap(starts)
+        return cls((data, indices[..., 1], starts(indices[..., 0])), shape=arr.shape, indices_sorted=True,
+                   unique_indices=arr.unique_indices)
+
+    def to_bcoo(self) -> BCOO:
+        rows = lambda starts: _rows(starts, self.nse)
+        for _ in range(self.n_batch):
+            rows = vmap(rows)
+        return BCOO((self.data, jnp.stack([rows(self.indptr), self.indices], -1)), shape=self.shape,
+                    unique_indices=self.unique_indices)
+
+    def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
+        """Each place once, in order."""
+        return BCSR.from_bcoo(self.to_bcoo().sum_duplicates(nse, remove_zeros))
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.to_bcoo()[index]
+
+    def _with_data(self, data: Any) -> BCSR:
+        return BCSR((data, self.indices, self.indptr), shape=self.shape, indices_sorted=self.indices_sorted,
+                    unique_indices=self.unique_indices)
+
+    def tree_flatten(self) -> Any:
+        return (self.data, self.indices, self.indptr), (self.shape, self.indices_sorted, self.unique_indices)
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> BCSR:
+        new = object.__new__(cls)
+        new.data, new.indices, new.indptr = children
+        new.shape, new.indices_sorted, new.unique_indices = aux
+        return new
+
+
+# --- as functions ------------------------------------------------------------------------------------
+
+
+def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
+    """A COO matrix of the elements that are not zero."""
+    return COO.fromdense(mat, nse=nse, index_dtype=index_dtype)
+
+
+def coo_todense(mat: COO) -> Any:
+    """The dense matrix."""
+    return mat.todense()
+
+
+def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
+    """mat @ v, or mat.T @ v."""
+    return (mat.T if transpose else mat) @ v
+
+
+def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
+    """mat @ B, or mat.T @ B."""
+    return (mat.T if transpose else mat) @ B
+
+
+def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
+    """A CSR matrix of the elements that are not zero."""
+    return CSR.fromdense(mat, nse=nse, index_dtype=index_dtype)
+
+
+def csr_todense(mat: CSR) -> Any:
+    """The dense matrix."""
+    return mat.todense()
+
+
+def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Any:
+    """mat @ v, or mat.T @ v."""
+    return (mat.T if transpose else mat) @ v
+
+
+def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
+    """mat @ B, or mat.T @ B."""
+    return (mat.T if transpose else mat) @ B
+
+
+def bcsr_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0,
+                   index_dtype: Any = np.int32) -> BCSR:
+    """A BCSR array of the elements that are not zero."""
+    return BCSR.fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
+
+
+def bcsr_todense(mat: BCSR) -> Any:
+    """The dense array."""
+    return mat.todense()
+
+
+def bcsr_extract(mat: BCSR, dense: Any) -> BCSR:
+    """The elements of a dense array at the places of `mat`."""
+    return mat._with_data(bcoo._taken(mat.to_bcoo(), dense))
+
+
+def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
+    """Each place once, in order."""
+    return mat.sum_duplicates(nse, remove_zeros)
+
+
+def bcsr_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None,
+                     out_sharding: Any = None) -> Any:
+    """The products of `lax.dot_general` with a BCSR operand."""
+    plain = (each.to_bcoo() if isinstance(each, BCSR) else each for each in (lhs, rhs))
+    return bcoo.bcoo_dot_general(*plain, dimension_numbers=dimension_numbers, precision=precision,
+                                 preferred_element_type=preferred_element_type)
+
+
+def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
+    """One after the other along an axis."""
+    return BCSR.from_bcoo(bcoo.bcoo_concatenate([each.to_bcoo() for each in operands], dimension=operator.index(dimension)))
+
+
+def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
+                          sharding: Any = None) -> BCSR:
+    """In a larger shape; the result must have two sparse axes."""
+    wide = bcoo.bcoo_broadcast_in_dim(mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions)
+    extra = wide.n_sparse - 2
+    return BCSR.from_bcoo(wide.update_layout(n_batch=extra, on_inefficient=None) if extra else wide)

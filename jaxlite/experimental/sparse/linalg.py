@@ -1,0 +1,118 @@
+"""Linear algebra of sparse matrices: eigenvalues by LOBPCG, and direct solution of linear systems on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core.shape_dtype import ShapeDtypeStruct
+from jaxlite.experimental.sparse.base import JAXSparse
+from jaxlite.experimental.sparse.compressed import BCSR
+from jaxlite.lax.callbacks import pure_callback
+
+__all__ = ["lobpcg_standard", "spsolve"]
+__dir__ = lambda: __all__
+
+
+def lobpcg_standard(A: Any, X: Any, m: int = 100, tol: float | None = None) -> tuple[Any, Any, Any]:
+    """The largest eigenvalues of a symmetric matrix, by the locally optimal block preconditioned conjugate gradient method.
+
+    Args:
+      A: (n, n), dense or sparse, or a function that gives A @ X.
+      X: (n, k), the start, with 5 k < n.
+      m: the most iterations.
+      tol: the relative size of residuals at which an eigenpair is found; the dtype's precision by default.
+    Returns: k eigenvalues, the largest first; their eigenvectors (n, k), orthonormal; the number of iterations.
+    Raises: ValueError for shapes that do not fit.
+
+    The method is A. V. Knyazev's (2001), with the orthogonal basis of U. Hetmaniuk and R. Lehoucq (2006).
+    """
+    X = jnp.asarray(X)
+    if X.ndim != 2:
+        raise ValueError(f"eigenvectors in X must be a matrix, got shape {X.shape}")
+    n, k = X.shape
+    if k * 5 >= n:
+        raise ValueError(f"expected search dim * 5 < matrix dim (got {k * 5}, {n})")
+    product: Callable = A if callable(A) and not isinstance(A, JAXSparse) and not hasattr(A, "shape") else lambda x: A @ x
+    precision = float(jnp.finfo(X.dtype).eps) if tol is None else tol
+    high = lax.Precision.HIGHEST
+
+    def dot(a: Any, b: Any) -> Any:
+        return jnp.matmul(a, b, precision=high)
+
+    def orthonormal(x: Any) -> Any:
+        return jnp.linalg.qr(jnp.linalg.qr(x)[0])[0]
+
+    def outside(x: Any, basis: Any) -> Any:
+        """The part of x that is orthogonal to a basis; twice is enough."""
+        for _ in range(2):
+            x = x - dot(basis, dot(basis.T, x))
+        return x
+
+    def scaled(x: Any) -> Any:
+        size = jnp.linalg.norm(x, axis=0, keepdims=True)
+        return x / jnp.where(size == 0, 1, size)
+
+    def unfinished(state: Any) -> Any:
+        count, _, _, _, _, converged = state
+        return (count < m) & (converged < k)
+
+    def iterate(state: Any) -> Any:
+        count, x, p, values, residual, _ = state
+        directions = orthonormal(jnp.concatenate([x, scaled(outside(scaled(residual), x)), p], 1))
+        small = dot(directions.T, product(directions))
+        found, vectors = jnp.linalg.eigh((small + small.T) / 2)
+        order = jnp.argsort(-found)[:k]
+        values, chosen = found[order], vectors[:, order]
+        new = orthonormal(dot(directions, chosen))
+        image = product(new)
+        values = (new * image).sum(0)
+        p = scaled(outside(dot(directions, chosen.at[:k].set(0)), new))
+        residual = image - new * values
+        size = jnp.linalg.norm(residual, axis=0)
+        reference = 10 * n * (jnp.abs(values) + jnp.abs(values[0]))
+        return count + 1, new, p, values, residual, (size < precision * reference).sum()
+
+    x = orthonormal(X)
+    image = product(x)
+    values = (x * image).sum(0)
+    start = (0, x, jnp.zeros_like(x), values, image - x * values, 0)
+    count, x, _, values, _, _ = lax.while_loop(unfinished, iterate, start)
+    order = jnp.argsort(-values)
+    return values[order], x[:, order], count
+
+
+def spsolve(data: Any, indices: Any, indptr: Any, b: Any, tol: float = 1e-6, reorder: int = 1) -> Any:
+    """Solve A x = b for a matrix in compressed rows, by a direct method on the host.
+
+    Args: `data`, `indices`, `indptr` of the (n, n) matrix; `b` (n,); `tol` and `reorder` are for GPUs.
+    Returns: x (n,).
+    """
+    del tol, reorder
+
+    def on_host(data: Any, indices: Any, indptr: Any, b: Any) -> np.ndarray:
+        from scipy.sparse import csr_matrix  # jaxlib brings it
+        from scipy.sparse.linalg import spsolve as solve
+
+        matrix = csr_matrix((np.asarray(data), np.asarray(indices), np.asarray(indptr)), shape=(b.size, b.size))
+        return solve(matrix, np.asarray(b)).astype(b.dtype)
+
+    b = jnp.asarray(b)
+    arguments = (jnp.asarray(data), jnp.asarray(indices), jnp.asarray(indptr))
+    shape = ShapeDtypeStruct(b.shape, b.dtype)
+
+    def matvec(x: Any) -> Any:
+        return BCSR(arguments, shape=(b.size, b.size)) @ x
+
+    def solve(_: Any, rhs: Any) -> Any:
+        return pure_callback(on_host, shape, *arguments, rhs)
+
+    def transpose_solve(_: Any, rhs: Any) -> Any:
+        dense = BCSR(arguments, shape=(b.size, b.size)).todense()
+        return jnp.linalg.solve(dense.T, rhs)
+
+    return lax.custom_linear_solve(matvec, b, solve, transpose_solve)

@@ -1,0 +1,152 @@
+"""sparsify: a function written for dense arrays, on sparse ones.
+
+The function is traced on the types of its dense counterparts; then its jaxpr is evaluated, and an operation with sparse
+operands is done by the rule below. There is none where the result would be dense everywhere, cos of a sparse array for example:
+that is an error, not a silent conversion.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from jaxlite import lax
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from jaxlite.core.shape_dtype import ShapeDtypeStruct
+from jaxlite.core.tree import tree_flatten, tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.experimental.sparse import bcoo
+from jaxlite.experimental.sparse.base import JAXSparse
+from jaxlite.experimental.sparse.bcoo import BCOO
+from jaxlite.experimental.sparse.compressed import _Converted
+from jaxlite.transforms.make_jaxpr import make_jaxpr
+
+
+def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
+    """A version of `f` that takes and gives sparse arrays.
+
+    Args: `use_tracer` is accepted.
+    Raises: NotImplementedError at the call, for an operation that has no sparse rule.
+
+    >>> import jaxlite.numpy as jnp
+    >>> from jaxlite.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.eye(3))
+    >>> sparse.sparsify(lambda m: (2 * m + m.T).sum())(m).todense()
+    Array(9., dtype=float32)
+    """
+
+    @functools.wraps(f)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = tree_flatten((args, kwargs), is_leaf=_is_sparse)
+        leaves = [leaf.to_bcoo() if isinstance(leaf, _Converted) else leaf for leaf in leaves]
+        stand_ins = [ShapeDtypeStruct(leaf.shape, leaf.dtype) if _is_sparse(leaf) else leaf for leaf in leaves]
+        out_tree: Any = None
+
+        def flat(*values: Any) -> list[Any]:
+            nonlocal out_tree
+            args, kwargs = tree_unflatten(tree, values)
+            outs, out_tree = tree_flatten(f(*args, **kwargs))
+            return outs
+
+        closed = make_jaxpr(flat)(*stand_ins)
+        return tree_unflatten(out_tree, _evaluate(closed.jaxpr, closed.consts, leaves))
+
+    return wrapped
+
+
+def _is_sparse(value: Any) -> bool:
+    return isinstance(value, JAXSparse)
+
+
+def _evaluate(jaxpr: Jaxpr, consts: Any, args: Any) -> list[Any]:
+    env: dict[Any, Any] = {}
+    read = lambda atom: atom.val if type(atom) is Literal else env[atom]
+    env.update(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+    for eqn in jaxpr.eqns:
+        values = [read(atom) for atom in eqn.invars]
+        if not any(map(_is_sparse, values)):
+            outs = eqn.primitive.bind(*values, **eqn.params)
+        else:
+            outs = _apply(eqn, values)
+        env.update(zip(eqn.outvars, outs if isinstance(outs, (list, tuple)) else [outs], strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _apply(eqn: Any, values: list[Any]) -> Any:
+    name, params = eqn.primitive.name, eqn.params
+    inner = params.get("jaxpr", params.get("call_jaxpr"))
+    if name in _CALLS and inner is not None:
+        jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, [])
+        return _evaluate(jaxpr, consts, values)
+    if name in _ON_ELEMENTS:
+        mat = values[0] if name in _LINEAR else values[0].sum_duplicates(nse=values[0].nse)
+        return mat._with_data(eqn.primitive.bind(mat.data, **params))
+    rule = _RULES.get(name)
+    if rule is None:
+        raise NotImplementedError(f"sparse rule for {name} is not implemented because it would result in dense output. If this "
+                                  "is your intent, use sparse.todense() to convert your arguments to dense matrices.")
+    return rule(eqn, *values)
+
+
+def _mul(eqn: Any, a: Any, b: Any) -> Any:
+    if _is_sparse(a) and _is_sparse(b):
+        return bcoo.bcoo_multiply_sparse(a, b)
+    mat, other = (a, b) if _is_sparse(a) else (b, a)
+    return mat * other if aval_of(other).shape == () else mat._with_data(bcoo.bcoo_multiply_dense(mat, other))
+
+
+def _div(eqn: Any, a: Any, b: Any) -> Any:
+    if _is_sparse(b):
+        raise NotImplementedError("sparse rule for div: division by a sparse array divides by zero")
+    return _mul(eqn, a, 1 / b)
+
+
+def _add(eqn: Any, a: Any, b: Any) -> Any:
+    if _is_sparse(a) and _is_sparse(b):
+        return a + b
+    raise NotImplementedError("Addition between a sparse array X and a dense array Y is not implemented because it would "
+                              "result in dense output. If this is your intent, use sparse.todense(X) + Y.")
+
+
+def _concatenate(eqn: Any, *operands: Any) -> Any:
+    if not all(map(_is_sparse, operands)):
+        raise NotImplementedError("concatenate: all of the arrays must be sparse")
+    return bcoo.bcoo_concatenate(operands, dimension=eqn.params["dimension"])
+
+
+def _integer_pow(eqn: Any, mat: BCOO) -> BCOO:
+    if eqn.params["y"] <= 0:
+        raise NotImplementedError("sparse rule for integer_pow with non-positive exponent: it would result in dense output")
+    mat = mat.sum_duplicates(nse=mat.nse)
+    return mat._with_data(lax.integer_pow(mat.data, eqn.params["y"]))
+
+
+def _dynamic_slice(eqn: Any, mat: BCOO, *starts: Any) -> BCOO:
+    return bcoo.bcoo_dynamic_slice(mat, starts, eqn.params["slice_sizes"])
+
+
+_CALLS = frozenset("jit custom_jvp_call custom_vjp_call closed_call checkpoint core_call".split())
+_LINEAR = frozenset("neg real imag convert_element_type copy reduce_precision".split())
+# Functions of one element that are 0 at 0; those that are not linear see the sum of a place's elements.
+_ON_ELEMENTS = _LINEAR | frozenset("abs asin asinh atan atanh cbrt ceil expm1 floor log1p round sign sin sinh sqrt square tan "
+                                   "tanh erf erf_inv bessel_i1e".split())
+_RULES: dict[str, Callable] = {
+    "mul": _mul, "div": _div, "add": _add, "add_any": _add, "sub": lambda eqn, a, b: _add(eqn, a, -b),
+    "integer_pow": _integer_pow, "concatenate": _concatenate, "dynamic_slice": _dynamic_slice,
+    "transpose": lambda eqn, mat: bcoo.bcoo_transpose(mat, permutation=eqn.params["permutation"]),
+    "reshape": lambda eqn, mat: bcoo.bcoo_reshape(mat, new_sizes=eqn.params["new_sizes"]),
+    "squeeze": lambda eqn, mat: bcoo.bcoo_squeeze(mat, dimensions=eqn.params["dimensions"]),
+    "expand_dims": lambda eqn, mat: bcoo.bcoo_reshape(mat, new_sizes=eqn.outvars[0].aval.shape),
+    "reduce_sum": lambda eqn, mat: bcoo.bcoo_reduce_sum(mat, axes=eqn.params["axes"]),
+    "rev": lambda eqn, mat: bcoo.bcoo_rev(mat, eqn.params["dimensions"]),
+    "slice": lambda eqn, mat: bcoo.bcoo_slice(mat, start_indices=eqn.params["start_indices"], strides=eqn.params["strides"],
+                                              limit_indices=eqn.params["limit_indices"]),
+    "broadcast_in_dim": lambda eqn, mat, *rest: bcoo.bcoo_broadcast_in_dim(
+        mat, shape=eqn.params["shape"], broadcast_dimensions=eqn.params["broadcast_dimensions"]),
+    "dot_general": lambda eqn, a, b: bcoo.bcoo_dot_general(
+        a, b, dimension_numbers=eqn.params["dimension_numbers"],
+        preferred_element_type=eqn.params.get("preferred_element_type")),
+    "optimization_barrier": lambda eqn, *mats: list(mats),
+}

@@ -1,0 +1,133 @@
+"""Sparse arrays against their dense counterparts, in every layout."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite.experimental import sparse
+from jaxlite.experimental.sparse import BCOO
+
+LAYOUTS = [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0)]
+
+
+def some(*shape, share=0.4, seed=0):
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=shape) * (rng.random(shape) < share)).astype(np.float32)
+
+
+E, F, D = some(3, 4, 5), some(3, 5, 2, share=1), some(4, 5, seed=1)
+
+
+def check(found, expected):
+    np.testing.assert_allclose(sparse.todense(found), expected, atol=1e-5)
+
+
+# What is done with a sparse array and its dense counterpart alike.
+ALIKE = {
+    "sums": lambda m: [m.sum(0), m.sum((0, 2)), m.sum(), m.sum(1, keepdims=True)],
+    "shapes": lambda m: [m.reshape(12, 5), m.reshape(3, -1)],
+    "indexing": lambda m: [m[1], m[:, 1:3], m[..., ::-2], m[None, :, 2], m[2, 1, None, 3], m[1:1]],
+    "arithmetic": lambda m: [m * 2, m * E[:, :1], -m + m, m + m, m / 2, abs(m)],
+    "products": lambda m: [m @ F, m @ np.ones(5, np.float32), np.ones(4, np.float32) @ m],
+}
+
+
+@pytest.mark.parametrize(("n_batch", "n_dense"), [(0, 0), (1, 1)])
+def test_every_layout_does_what_the_dense_array_does(n_batch, n_dense):
+    m = BCOO.fromdense(E, n_batch=n_batch, n_dense=n_dense)
+    assert (m.n_batch, m.n_dense, m.shape) == (n_batch, n_dense, E.shape)
+    for name, fun in ALIKE.items():
+        for found, expected in zip(jax.jit(fun)(m), fun(E), strict=True):
+            check(found, expected), name
+    others = jax.jit(lambda m: [m.sum_duplicates(), m.sort_indices(), *(
+        m.update_layout(n_batch=batch, n_dense=dense, on_inefficient=None) for batch, dense in LAYOUTS)])(m)
+    for other in others:
+        check(other, E)
+    check(sparse.bcoo_concatenate([m, m], dimension=0), np.concatenate([E, E]))
+    check(sparse.bcoo_rev(m, (0, 2)), E[::-1, :, ::-1])
+    check(sparse.bcoo_multiply_sparse(m, BCOO.fromdense(np.roll(E, 1))), E * np.roll(E, 1))
+    check(sparse.bcoo_broadcast_in_dim(m, shape=(2, 3, 4, 5), broadcast_dimensions=(1, 2, 3)), np.broadcast_to(E, (2, 3, 4, 5)))
+    check(sparse.bcoo_dot_general(m, F, dimension_numbers=(((2,), (1,)), ((0,), (0,)))), E @ F)
+
+
+def test_two_sparse_operands_and_duplicates():
+    m = BCOO.fromdense(D)
+    check(m.T @ m, D.T @ D)
+    check(D.T @ m, D.T @ D)
+    twice = BCOO((jnp.array([1.0, 2, 3]), jnp.array([[0, 0], [0, 0], [9, 9]])), shape=(2, 2))  # the last is out of bounds
+    check(twice, [[3, 0], [0, 0]])
+    check(twice.sum(0), [3, 0])
+    assert twice.sum_duplicates().nse == 1
+    check(sparse.bcoo_dynamic_slice(m, (1, 3), (2, 4)), D[1:3, 1:5])
+
+
+def test_transformations():
+    batch = BCOO.fromdense(E, n_batch=1)
+    check(jax.vmap(lambda m: m @ jnp.ones(5))(batch), E.sum(-1))
+    check(jax.vmap(lambda m: m.T * 2)(batch), 2 * E.transpose(0, 2, 1))
+    m = BCOO.fromdense(D)
+    gradient = sparse.grad(lambda m, v: ((m @ v) ** 2).sum())(m, jnp.arange(5.0))
+    expected = 2 * np.outer(D @ np.arange(5), np.arange(5))
+    check(gradient, np.where(D != 0, expected, 0))
+    value, (gradient, other) = sparse.value_and_grad(lambda m, v: (m @ v).sum(), (0, 1))(m, jnp.arange(5.0))
+    check(other, D.sum(0))
+    for jacobian in (sparse.jacfwd, sparse.jacrev):
+        found = jacobian(lambda m: m @ jnp.arange(5.0))(m)
+        assert found.shape == (4, 4, 5)
+        check(found, np.where(D != 0, np.eye(4)[:, :, None] * np.arange(5), 0))
+
+
+def test_sparsify():
+    f = lambda a, b: (jnp.sin(a) @ b, (2 * a + a[::-1]).sum(0), jnp.tanh(a).T.reshape(-1), (a * a)[1:3] ** 2, a @ a.T)
+    found = jax.jit(sparse.sparsify(f))(BCOO.fromdense(D), D.T)
+    for one, expected in zip(found, f(D, D.T), strict=True):
+        check(one, expected)
+    with pytest.raises(NotImplementedError, match="sparse rule for cos is not implemented because it would result in dense"):
+        sparse.sparsify(jnp.cos)(BCOO.fromdense(D))
+    with pytest.raises(NotImplementedError, match="Addition between a sparse array X and a dense array Y"):
+        sparse.sparsify(lambda a, b: a + b)(BCOO.fromdense(D), D)
+
+
+@pytest.mark.parametrize("kind", [sparse.COO, sparse.CSR, sparse.CSC, sparse.BCSR])
+def test_compressed_matrices(kind):
+    m = kind.fromdense(D)
+    check(m, D)
+    found = jax.jit(lambda m: [m @ jnp.ones(5), m @ D.T, D.T @ m, m * 3, -m])(m)
+    for one, expected in zip(found, [D.sum(1), D @ D.T, D.T @ D, 3 * D, -D], strict=True):
+        check(one, expected)
+    if kind is not sparse.BCSR:
+        check(m.T, D.T)
+
+
+def test_linear_algebra():
+    a = np.diag(np.arange(1.0, 41)).astype(np.float32) + 0.01
+    values, vectors, count = sparse.linalg.lobpcg_standard(BCOO.fromdense(a), some(40, 3, share=1))
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(a)[::-1][:3], rtol=1e-5)
+    np.testing.assert_allclose(a @ vectors, vectors * values, atol=2e-3)
+    assert 1 < int(count) < 100
+    square = some(6, 6) + 3 * np.eye(6, dtype=np.float32)
+    m = sparse.BCSR.fromdense(square)
+    solve = lambda b: sparse.linalg.spsolve(m.data, m.indices, m.indptr, b)
+    np.testing.assert_allclose(solve(jnp.arange(6.0)), np.linalg.solve(square, np.arange(6)), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(jax.grad(lambda b: solve(b).sum())(jnp.arange(6.0)), np.linalg.solve(square.T, np.ones(6)),
+                               rtol=1e-4, atol=1e-5)
+
+
+def test_makers_and_bad_input():
+    m = sparse.random_bcoo(jax.random.key(0), (2, 4, 5), n_batch=1, nse=0.3)
+    assert m.nse == 6 and m.shape == (2, 4, 5) and m.sum_duplicates().nse == 6
+    check(sparse.eye(3), np.eye(3))
+    check(sparse.empty((2, 3), sparse_format="csr"), np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="sparse_format='abc' not recognized"):
+        sparse.eye(3, sparse_format="abc")
+    with pytest.raises(ValueError, match="needs the argument nse inside of a traced function"):
+        jax.jit(BCOO.fromdense)(D)
+    with pytest.raises(ValueError, match="differ in nse"):
+        BCOO((jnp.ones(3), jnp.zeros((2, 1), int)), shape=(4,))
+    with pytest.raises(sparse.SparseEfficiencyError, match="stores zeros"):
+        BCOO.fromdense(D).update_layout(n_dense=1)
+    with pytest.raises(TypeError, match="dot_general requires contracting dimensions to have the same shape"):
+        BCOO.fromdense(D) @ np.ones(4)

@@ -1,0 +1,529 @@
+"""checkify: errors that depend on values, in traced functions, as values.
+
+`checkify(f)` traces `f` and runs its program again with, beside each value, one number: which check failed first. Checks
+are those of the user (`check`), and on demand those of operations: a NaN, a division by zero, an index out of bounds. A
+program's checks are counted beforehand (`_Plan`), so that loops and branches know what they carry: the number, and for
+each check what its message needs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.compilation.jit import jit
+from jaxlite.compilation.program import flatten_outputs
+from jaxlite.core import dtypes, source
+from jaxlite.core.aval import ShapedArray
+from jaxlite.core.filtering import boundary
+from jaxlite.core.jaxpr import DebugInfo, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
+from jaxlite.core.staging import trace_to_jaxpr
+from jaxlite.core.tracing import Tracer, is_eager
+from jaxlite.core.tree import register_pytree_node, tree_flatten
+from jaxlite.core.values import aval_of
+from jaxlite.lax.checks import Site, check_p, zeros_of
+from jaxlite.lax.control_flow.cond import switch
+from jaxlite.lax.control_flow.scan import scan
+from jaxlite.lax.control_flow.while_loop import while_loop
+from jaxlite.lax.elementwise import bitwise_or, eq, gt, lt, ne, select
+from jaxlite.lax.reductions import argmax, reduce_or
+from jaxlite.lax.shaping import broadcast_in_dim, concatenate, convert_element_type, reshape, stop_gradient
+from jaxlite.lax.slicing import dynamic_index_in_dim
+from jaxlite.transforms.checkpoint import checkpoint
+
+__all__ = ["Error", "ErrorCategory", "JaxRuntimeError", "all_checks", "automatic_checks", "check", "check_error", "checkify",
+           "debug_check", "div_checks", "float_checks", "index_checks", "init_error", "nan_checks", "user_checks"]
+
+_i32 = np.dtype(np.int32)
+
+# --- what failed -------------------------------------------------------------------------------------
+
+
+class JaxRuntimeError(ValueError):
+    """A check failed."""
+
+
+class JaxException(Exception):
+    """The base of the kinds of errors that `checkify` finds."""
+
+
+class NaNError(JaxException):
+    """An operation gave a NaN."""
+
+
+class DivisionByZeroError(JaxException):
+    """A division by zero."""
+
+
+class OOBError(JaxException):
+    """An index out of bounds."""
+
+
+class FailedCheckError(JaxException):
+    """A `check` of the user's failed."""
+
+
+ErrorCategory = type[JaxException]
+_KINDS: dict[str, ErrorCategory] = {"user": FailedCheckError, "nan": NaNError, "div": DivisionByZeroError, "oob": OOBError}
+
+user_checks = frozenset({FailedCheckError})
+nan_checks = frozenset({NaNError})
+index_checks = frozenset({OOBError})
+div_checks = frozenset({DivisionByZeroError})
+float_checks = nan_checks | div_checks
+automatic_checks = float_checks | index_checks
+all_checks = automatic_checks | user_checks
+
+
+class Error:
+    """Whether a check failed, which, and what it says; a pytree.
+
+    It comes from `checkify`. Batched by `vmap` it holds an error for each example.
+    """
+
+    __slots__ = ("_code", "_payload", "_sites")
+
+    def __init__(self, _code: Any, _payload: Sequence[Any], _sites: tuple[Site, ...]):
+        self._code, self._payload, self._sites = _code, list(_payload), _sites
+
+    def _failures(self) -> list[tuple[str, ErrorCategory]]:
+        if isinstance(self._code, Tracer):
+            raise ValueError("a traced error has no message yet: return it from the traced function, or hand it to "
+                             "checkify.check_error")
+        codes = np.asarray(self._code)
+        found = []
+        for index in zip(*np.nonzero(np.atleast_1d(codes)), strict=True):
+            place = index if codes.shape else ()
+            number = int(codes[place]) - 1
+            site = self._sites[number]
+            first = sum(len(each.avals) for each in self._sites[:number])
+            values = [np.asarray(value)[place] for value in self._payload[first:first + len(site.avals)]]
+            where = f"at mapped index {', '.join(map(str, index))}: " if codes.shape else ""
+            found.append((where + _message(site, values), _KINDS[site.kind]))
+        return found
+
+    def get(self) -> str | None:
+        """The message of the first check that failed, or None; of a batch, one line or more for each failure."""
+        return "\n".join(message for message, _ in self._failures()) or None
+
+    def get_exception(self) -> JaxException | None:
+        """An exception of the kind of error that was found, or None."""
+        failures = self._failures()
+        return failures[0][1](self.get()) if failures else None
+
+    def throw(self) -> None:
+        """Raises JaxRuntimeError if a check failed."""
+        message = self.get()
+        if message is not None:
+            raise JaxRuntimeError(message)
+
+    def __repr__(self) -> str:
+        return f"Error({'traced' if isinstance(self._code, Tracer) else self.get()})"
+
+
+def _message(site: Site, values: list[Any]) -> str:
+    if site.kind == "user":
+        args, kwargs = site.tree.unflatten(values)
+        text = f"{site.text.format(*args, **kwargs)} (`check` failed)"
+    elif site.kind == "oob":
+        shape = site.tree
+        index, axis = map(int, values)
+        text = f"out-of-bounds indexing for array of shape {shape}: index {index} is out of bounds for axis {axis} with size " \
+               f"{shape[axis]}. "
+    else:
+        text = site.text
+    return f"{text}\nat {site.location}" if site.location else text
+
+
+register_pytree_node(Error, lambda error: ((error._code, *error._payload), error._sites),
+                     lambda sites, children: Error(children[0], children[1:], sites))
+
+init_error = Error(np.int32(0), [], ())
+
+
+# --- what users call ---------------------------------------------------------------------------------
+
+
+def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:
+    """State that a condition holds.
+
+    Args:
+      pred: a scalar bool.
+      msg: what is said if it does not; with fields, as for `str.format`.
+      fmt_args, fmt_kwargs: pytrees of arrays for the fields.
+
+    With a concrete `pred` it raises JaxRuntimeError at once. In a traced function it becomes part of the program, which has to
+    go through `checkify` before it is compiled.
+    Raises: TypeError if `pred` is no scalar bool, or an argument no array.
+    """
+    if not isinstance(msg, str):
+        raise TypeError(f"check takes a string as message, got {msg!r}")
+    aval = aval_of(pred)
+    if aval.shape or aval.dtype != np.dtype(bool):
+        raise TypeError(f"check takes a scalar pred as argument, got {pred}")
+    leaves, tree = tree_flatten((fmt_args, fmt_kwargs))
+    try:
+        avals = tuple(aval_of(leaf).strip_weak_type() for leaf in leaves)
+    except TypeError as error:
+        raise TypeError(f"Formatting arguments to checkify.check need to be PyTrees of arrays: {error}") from None
+    site = Site("user", msg, tree, avals, source.summarize(source.here()))
+    msg.format(*fmt_args, **fmt_kwargs) if not leaves else None  # a wrong field shows here
+    if not is_eager():
+        check_p.bind(pred, np.int32(1), *leaves, sites=(site,), debug=debug)
+    elif not debug:
+        Error(np.int32(0 if pred else 1), leaves, (site._replace(location=""),)).throw()
+
+
+def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
+    """A `check` that counts only under `checkify`: elsewhere it does nothing."""
+    check(pred, msg, *fmt_args, debug=True, **fmt_kwargs)
+
+
+def check_error(error: Error) -> None:
+    """Raise what an error holds: at once, or inside of a traced function as a check that an outer `checkify` finds."""
+    if not isinstance(error, Error):
+        raise ValueError(f"check_error takes an Error from checkify, got {error!r}")
+    code = error._code
+    if is_eager() and not isinstance(code, Tracer):
+        error.throw()
+    elif error._sites:
+        if aval_of(code).shape:
+            raise ValueError("check_error takes one error inside a traced function, not a batch; call it under the same vmap")
+        check_p.bind(eq(code, np.int32(0)), code, *error._payload, sites=error._sites, debug=False)
+
+
+def checkify(f: Callable, errors: Iterable[ErrorCategory] = user_checks) -> Callable[..., tuple[Error, Any]]:
+    """A function that gives an error beside the result of `f`.
+
+    Args:
+      f: a function of pytrees.
+      errors: which errors are looked for: one of `user_checks` (the default), `nan_checks`, `div_checks`, `index_checks`,
+        `float_checks`, `automatic_checks`, `all_checks`, or a union of them.
+
+    Returns: `checked(*args, **kwargs) -> (error, result)`, a function for `jit`, `vmap`, `grad` as any other. The error is
+      that of the first check that failed; the computation goes on after it.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> from jaxlite.experimental import checkify
+    >>> def f(x, i):
+    ...     checkify.check(i >= 0, "i is negative: {i}", i=i)
+    ...     return jnp.log(x[i])
+    >>> checked = jaxlite.jit(checkify.checkify(f, errors=checkify.all_checks))
+    >>> error, y = checked(jnp.array([1.0, -1.0]), 1)
+    >>> print(error.get().splitlines()[0])
+    nan generated by primitive: log.
+    >>> print(checked(jnp.array([1.0, -1.0]), -1)[0].get().splitlines()[0])
+    i is negative: -1 (`check` failed)
+    """
+    if not callable(f):
+        raise TypeError(f"checkify takes a function, got {f!r}")
+    enabled = frozenset(errors)
+    unknown = enabled - all_checks
+    if unknown:
+        raise ValueError(f"checkify: errors must be sets of checks such as checkify.all_checks, got {unknown}")
+
+    @functools.wraps(f)
+    @boundary
+    def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
+        leaves, in_tree = tree_flatten((args, kwargs))
+        debug = DebugInfo("checkify", source.function_name(f), None, source.function_location(f))
+        out_tree: Any = None
+
+        def flat(*tracers: Any) -> list[Any]:
+            nonlocal out_tree
+            inner, inner_kwargs = in_tree.unflatten(tracers)
+            outs, out_tree = flatten_outputs(f(*inner, **inner_kwargs), debug)
+            return outs
+
+        jaxpr, consts = trace_to_jaxpr(flat, [aval_of(leaf) for leaf in leaves], debug)
+        plan = _Plan(jaxpr, enabled)
+        outs, code, payload = _run(plan, consts, leaves)
+        return Error(code, payload, tuple(plan.sites)), out_tree.unflatten(outs)
+
+    return checked
+
+
+# --- the plan: the checks of a program ---------------------------------------------------------------
+
+# Operations that move values and make none: where they give a NaN, there was one.
+_MOVES = frozenset(
+    "broadcast_in_dim reshape squeeze transpose rev slice dynamic_slice dynamic_update_slice gather scatter concatenate "
+    "pad select_n copy convert_element_type bitcast_convert_type reduce_precision split stack unstack tile iota empty "
+    "stop_gradient sort optimization_barrier name sow real imag complex conj device_put reduce_max reduce_min argmax "
+    "argmin top_k rng_bit_generator random_bits all_gather ppermute all_to_all pure_callback io_callback while scan cond "
+    "jit nest checkpoint custom_jvp_call custom_vjp_call".split())
+_LOOPS = frozenset("jit nest checkpoint scan while cond custom_jvp_call custom_vjp_call".split())
+
+
+class _Plan:
+    """The checks of a program in their order: for each equation its own sites, and the plans of the programs in it."""
+
+    def __init__(self, jaxpr: Jaxpr, enabled: frozenset[Any]):
+        self.jaxpr = jaxpr
+        self.own: list[list[Site]] = []
+        self.inner: list[list[_Plan]] = []
+        self.sites: list[Site] = []
+        for eqn in jaxpr.eqns:
+            own = _sites_of(eqn, enabled)
+            inner = []
+            if eqn.primitive.name in _LOOPS:
+                inner = [_Plan(sub, enabled) for sub in jaxprs_in_params(_in_order(eqn))]
+                if not any(plan.sites for plan in inner):
+                    inner = []
+            self.own.append(own)
+            self.inner.append(inner)
+            self.sites += own
+            for plan in inner:
+                self.sites += plan.sites
+
+
+def _in_order(eqn: JaxprEqn) -> dict[str, Any]:
+    """The params, those of a `while` with the condition first."""
+    if eqn.primitive.name == "while":
+        return {name: eqn.params[name] for name in ("cond_jaxpr", "body_jaxpr")}
+    return {name: value for name, value in eqn.params.items() if name in ("jaxpr", "branches", "call_jaxpr")}
+
+
+def _sites_of(eqn: JaxprEqn, enabled: frozenset[Any]) -> list[Site]:
+    name = eqn.primitive.name
+    if eqn.primitive is check_p:
+        return [site for site in eqn.params["sites"]] if FailedCheckError in enabled or any(
+            _KINDS[site.kind] in enabled for site in eqn.params["sites"]) else []
+    sites = []
+    if OOBError in enabled and name in _INDEXED:
+        sites.append(Site("oob", "", eqn.invars[0].aval.shape, (ShapedArray((), _i32), ShapedArray((), _i32)), eqn.source_line))
+    if DivisionByZeroError in enabled and name == "div":
+        sites.append(Site("div", "division by zero", None, (), eqn.source_line))
+    if NaNError in enabled and name not in _MOVES and any(
+            isinstance(var.aval, ShapedArray) and dtypes.issubdtype(var.aval.dtype, np.inexact) for var in eqn.outvars):
+        sites.append(Site("nan", f"nan generated by primitive: {name}.", None, (), eqn.source_line))
+    return sites
+
+
+# --- running a program with its checks ---------------------------------------------------------------
+
+State = tuple[list[Any], Any, list[Any]]  # results, code, payload
+
+
+def _first(code: Any, other: Any) -> Any:
+    """The code that came first: 0 is none."""
+    return other if code is None else select(ne(code, np.int32(0)), code, other)
+
+
+def _run(plan: _Plan, consts: Sequence[Any], args: Sequence[Any]) -> State:
+    """Run a program. The code is 0, or the number of the first site that failed, from 1 on."""
+    jaxpr = plan.jaxpr
+    env: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
+    code: Any = None
+    payload: list[Any] = []
+    count = 0
+    for eqn, own, inner in zip(jaxpr.eqns, plan.own, plan.inner, strict=True):
+        values = [atom.val if type(atom) is Literal else env[atom] for atom in eqn.invars]
+        found: list[tuple[Any, list[Any]]] = []  # codes, counted from this equation on, and payloads
+        if eqn.primitive is check_p:
+            outs: Any = []
+            if own:
+                found.append(_check_of(values, own))
+        else:
+            found += [_fail(_RULES[site.kind], number, eqn, values) for number, site in enumerate(own, 1) if site.kind != "nan"]
+            if inner:
+                outs, inside, data = _ON_CALLS[eqn.primitive.name](eqn, values, inner)
+                found.append((inside, data))
+            else:
+                outs = eqn.primitive.bind(*values, **eqn.params)
+                outs = outs if eqn.primitive.multiple_results else [outs]
+            found += [_fail(_has_nan, number, eqn, outs) for number, site in enumerate(own, 1) if site.kind == "nan"]
+        for each, data in found:
+            shifted = each if count == 0 else select(ne(each, np.int32(0)), each + np.int32(count), each)
+            code = _first(code, shifted)
+            payload += data
+        count += len(own) + sum(len(sub.sites) for sub in inner)
+        env.update(zip(eqn.outvars, outs, strict=True))
+    return ([atom.val if type(atom) is Literal else env[atom] for atom in jaxpr.outvars],
+            broadcast_in_dim(np.int32(0), (), ()) if code is None else code, payload)
+
+
+def _fail(rule: Callable, number: int, eqn: JaxprEqn, values: list[Any]) -> tuple[Any, list[Any]]:
+    failed, data = rule(eqn, values)
+    return convert_element_type(failed, _i32) * np.int32(number), data
+
+
+def _check_of(values: list[Any], own: list[Site]) -> tuple[Any, list[Any]]:
+    """A `check`: of a batch, the first example that fails."""
+    ok, code, *payload = values
+    if aval_of(ok).shape:
+        size = aval_of(ok).size
+        flat = reshape(ok, (size,))
+        if size == 0:
+            return broadcast_in_dim(np.int32(0), (), ()), [zeros_of(aval) for site in own for aval in site.avals]
+        at = argmax(~flat, 0, _i32)
+        rank = len(aval_of(ok).shape)
+        ok, code, *payload = [
+            dynamic_index_in_dim(reshape(value, (size, *aval_of(value).shape[rank:])), at, 0, keepdims=False)
+            if aval_of(value).shape[:rank] == aval_of(flat).shape or aval_of(value).shape else value
+            for value in (ok, code, *payload)]
+    return select(ok, broadcast_in_dim(np.int32(0), (), ()), convert_element_type(code, _i32)), payload
+
+
+def _any(flags: Any) -> Any:
+    return reduce_or(flags, tuple(range(len(aval_of(flags).shape)))) if aval_of(flags).shape else flags
+
+
+def _has_nan(eqn: JaxprEqn, outs: list[Any]) -> tuple[Any, list[Any]]:
+    flags = [_any(ne(out, out)) for out in outs if dtypes.issubdtype(getattr(aval_of(out), "dtype", bool), np.inexact)]
+    return functools.reduce(bitwise_or, flags), []
+
+
+def _divides_by_zero(eqn: JaxprEqn, values: list[Any]) -> tuple[Any, list[Any]]:
+    divisor = values[1]
+    aval = aval_of(divisor)
+    return _any(eq(divisor, broadcast_in_dim(np.zeros((), aval.dtype)[()], aval.shape, ()))), []
+
+
+def _gathered(eqn: JaxprEqn, values: list[Any]) -> tuple[Any, list[int], list[int]]:
+    numbers, sizes, shape = eqn.params["dimension_numbers"], eqn.params["slice_sizes"], aval_of(values[0]).shape
+    axes = list(numbers.start_index_map)
+    return values[1], axes, [shape[axis] - sizes[axis] for axis in axes]
+
+
+def _scattered(eqn: JaxprEqn, values: list[Any]) -> tuple[Any, list[int], list[int]]:
+    numbers, shape, updates = eqn.params["dimension_numbers"], aval_of(values[0]).shape, aval_of(values[2]).shape
+    fixed = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+    windows = iter(numbers.update_window_dims)
+    sizes = [1 if axis in fixed else updates[next(windows)] for axis in range(len(shape))]
+    axes = list(numbers.scatter_dims_to_operand_dims)
+    return values[1], axes, [shape[axis] - sizes[axis] for axis in axes]
+
+
+def _sliced(eqn: JaxprEqn, values: list[Any]) -> tuple[Any, list[int], list[int]]:
+    shape = aval_of(values[0]).shape
+    taken = eqn.params["slice_sizes"] if eqn.primitive.name == "dynamic_slice" else aval_of(values[1]).shape
+    starts = values[len(values) - len(shape):]
+    if not starts:
+        return np.zeros((0,), np.int32), [], []
+    joined = [broadcast_in_dim(convert_element_type(start, _i32), (1,), ()) for start in starts]
+    return concatenate(joined, 0), list(range(len(shape))), [size - width for size, width in zip(shape, taken, strict=True)]
+
+
+_INDEXED: dict[str, Callable] = {
+    "gather": _gathered, "dynamic_slice": _sliced, "dynamic_update_slice": _sliced,
+} | dict.fromkeys(("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max"), _scattered)
+
+
+def _out_of_bounds(eqn: JaxprEqn, values: list[Any]) -> tuple[Any, list[Any]]:
+    indices, axes, bounds = _INDEXED[eqn.primitive.name](eqn, values)
+    shape = aval_of(indices).shape
+    if 0 in shape:
+        return broadcast_in_dim(np.False_, (), ()), [broadcast_in_dim(np.int32(0), (), ())] * 2
+    indices = convert_element_type(indices, _i32)
+    limit = broadcast_in_dim(np.array(bounds, np.int32), shape, (len(shape) - 1,))
+    bad = bitwise_or(lt(indices, broadcast_in_dim(np.int32(0), shape, ())), gt(indices, limit))
+    flat = reshape(bad, (aval_of(bad).size,))
+    at = argmax(flat, 0, _i32)
+    pick = lambda array: dynamic_index_in_dim(reshape(array, aval_of(flat).shape), at, 0, keepdims=False)
+    return _any(flat), [pick(indices), pick(broadcast_in_dim(np.array(axes, np.int32), shape, (len(shape) - 1,)))]
+
+
+_RULES: dict[str, Callable] = {"oob": _out_of_bounds, "div": _divides_by_zero}
+
+
+# --- calls, loops, branches: each gives results, a code that counts from its first site on, and the payload of all
+
+
+def _plain(plan: _Plan) -> Callable:
+    return lambda *args: _run(plan, [], args)
+
+
+def _on_jit(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
+    run = _plain(inner[0])
+    run.__name__ = str(eqn.params["name"])
+    return jit(run)(*values)
+
+
+def _on_checkpoint(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
+    return checkpoint(_plain(inner[0]), prevent_cse=eqn.params["prevent_cse"], policy=eqn.params["policy"])(*values)
+
+
+def _zeros(plan: _Plan) -> list[Any]:
+    return [zeros_of(aval) for site in plan.sites for aval in site.avals]
+
+
+def _keep(code: Any, old: list[Any], new: list[Any]) -> list[Any]:
+    """Payloads: the old ones where a check had failed before."""
+    failed = ne(code, np.int32(0))
+    return [select(broadcast_in_dim(failed, aval_of(before).shape, ()), before,
+                   convert_element_type(after, aval_of(before).dtype))
+            for before, after in zip(old, new, strict=True)]
+
+
+def _step(plan: _Plan, code: Any, payload: list[Any], args: Sequence[Any]) -> State:
+    outs, new, data = _run(plan, [], args)
+    return outs, _first(code, new), _keep(code, payload, data)
+
+
+def _on_scan(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
+    params, plan = eqn.params, inner[0]
+    num_consts, num_carry = params["num_consts"], params["num_carry"]
+    consts, init, xs = values[:num_consts], values[num_consts:num_consts + num_carry], values[num_consts + num_carry:]
+
+    def body(carry: Any, x: Any) -> Any:
+        current, code, payload = carry
+        outs, code, payload = _step(plan, code, payload, [*consts, *current, *x])
+        return (outs[:num_carry], code, payload), outs[num_carry:]
+
+    (carry, code, payload), ys = scan(body, (init, np.int32(0), _zeros(plan)), xs, params["length"], params["reverse"],
+                                      params["unroll"])
+    return [*carry, *ys], code, payload
+
+
+def _on_while(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
+    params = eqn.params
+    test, body = inner
+    split = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    test_consts, consts, init = values[:split[0]], values[split[0]:split[1]], values[split[1]:]
+    (going,), code, payload = _run(test, [], [*test_consts, *init])
+
+    def step(carry: Any) -> Any:
+        _, current, code, test_payload, body_payload = carry
+        shift = len(test.sites)
+        outs, new, data = _run(body, [], [*consts, *current])
+        body_payload = _keep(code, body_payload, data)
+        code = _first(code, select(ne(new, np.int32(0)), new + np.int32(shift), new))
+        (going,), code, test_payload = _step(test, code, test_payload, [*test_consts, *outs])
+        return going, outs, code, test_payload, body_payload
+
+    _, outs, code, payload, body_payload = while_loop(lambda carry: carry[0], step,
+                                                      (going, init, code, payload, _zeros(body)))
+    return outs, code, [*payload, *body_payload]
+
+
+def _on_cond(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
+    def branch(number: int) -> Callable:
+        def run(*args: Any) -> State:
+            outs, code, payload = _run(inner[number], [], args)
+            shift = sum(len(plan.sites) for plan in inner[:number])
+            data = [payload if place == number else _zeros(plan) for place, plan in enumerate(inner)]
+            payload = [convert_element_type(value, aval.dtype) for value, aval in zip(
+                sum(data, []), [aval for plan in inner for site in plan.sites for aval in site.avals], strict=True)]
+            return outs, select(ne(code, np.int32(0)), code + np.int32(shift), code), payload
+
+        return run
+
+    index, *operands = values
+    return switch(convert_element_type(index, _i32), [branch(number) for number in range(len(inner))], *operands)
+
+
+def _on_custom_rule(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
+    """The call as it was, so that its rule stays; the checks beside it, with nothing to differentiate."""
+    outs = eqn.primitive.bind(*values, **eqn.params)
+    _, code, payload = _run(inner[0], [], [stop_gradient(value) for value in values])
+    return outs, code, payload
+
+
+_ON_CALLS: dict[str, Callable] = {
+    "jit": _on_jit, "nest": _on_jit, "checkpoint": _on_checkpoint, "scan": _on_scan, "while": _on_while, "cond": _on_cond,
+    "custom_jvp_call": _on_custom_rule, "custom_vjp_call": _on_custom_rule,
+}

@@ -294,7 +294,8 @@ def _sites_of(eqn: JaxprEqn, enabled: frozenset[Any]) -> list[Site]:
             _KINDS[site.kind] in enabled for site in eqn.params["sites"]) else []
     sites = []
     if OOBError in enabled and name in _INDEXED:
-        sites.append(Site("oob", "", eqn.invars[0].aval.shape, (ShapedArray((), _i32), ShapedArray((), _i32)), eqn.source_line))
+        shape = getattr(eqn.invars[0].aval, "shape", ())
+        sites.append(Site("oob", "", shape, (ShapedArray((), _i32), ShapedArray((), _i32)), eqn.source_line))
     if DivisionByZeroError in enabled and name == "div":
         sites.append(Site("div", "division by zero", None, (), eqn.source_line))
     if NaNError in enabled and name not in _MOVES and any(

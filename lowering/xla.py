@@ -94,6 +94,7 @@ GSPMDSharding = _jax.GSPMDSharding
 NamedSharding = _jax.NamedSharding
 HloSharding = _hlo.HloSharding
 PjitFunction = _jax.PjitFunction
+Buffer, ExecutionContext = _jax.ffi.Buffer, _jax.ffi.ExecutionContext
 PjitFunctionCache = _jax.PjitFunctionCache
 CompileOptions = _jax.CompileOptions
 DeviceAssignment = _jax.DeviceAssignment
@@ -484,6 +485,26 @@ def register_lapack() -> None:
         for name, capsule, api_version in targets:
             xla_client.register_custom_call_target(name, capsule, platform=platform, api_version=api_version)
     lapack._lapack.initialize()
+
+
+def include_folder() -> str:
+    """Where the headers of the interface for native code are."""
+    return os.path.join(os.path.dirname(_jax.__file__), "include")
+
+
+def register_foreign_target(name: str, function: Any, platform: str, api_version: int, options: dict[str, Any]) -> None:
+    """Make a handler in native code known."""
+    _load_custom_calls().register_custom_call_target(name, function, platform=platform, api_version=api_version, **options)
+
+
+def register_batch_partitionable(name: str) -> None:
+    """Say that a handler's leading axes are a batch."""
+    _load_custom_calls().register_custom_call_as_batch_partitionable(name)
+
+
+def register_foreign_type(name: str, registration: Any, platform: str) -> None:
+    """Make a type of handlers' state known."""
+    _load_custom_calls().register_custom_type(name, registration, platform=platform)
 
 
 # --- accelerators ------------------------------------------------------------------------------------

@@ -101,6 +101,16 @@ def _changed(context: Any, changes: dict[str, Any]) -> Any:
     return copy
 
 
+def emit_foreign_call(context: LoweringRuleContext, operands: Sequence[Any], target: str, has_side_effect: bool,
+                      attributes: Any, layouts_in: Any, layouts_out: Any, aliases: Any, version: int) -> list[Any]:
+    """Emit a call of native code for the equation of a context."""
+    from lowering.rules import foreign  # a file of rules: with the first program that has such a call
+
+    inner = context._inner
+    return foreign.custom_call(inner, operands, target, has_side_effect, foreign.attribute(inner, attributes), layouts_in,
+                               layouts_out, aliases, version)
+
+
 # --- registration ------------------------------------------------------------------------------------
 
 

@@ -303,6 +303,7 @@ _register_primitive_modules(
     "jaxlite.lax.ragged",
     "jaxlite.lax.tokens",
     "jaxlite.lax.callbacks",
+    "jaxlite.lax.foreign",
     "jaxlite.lax.control_flow.solves",
     "jaxlite.random.gammas",
     "jaxlite.transforms.custom_batching",

@@ -37,7 +37,7 @@ io_callback_p = Primitive("io_callback", multiple_results=True, memoise=False)
 debug_callback_p = Primitive("debug_callback", multiple_results=True, memoise=False)
 debug_print_p = Primitive("debug_print", multiple_results=True, memoise=False)
 
-_VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
+VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
 
 
 # --- functions of flat arguments ---------------------------------------------------------------------
@@ -135,8 +135,8 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
     >>> print(median(np.array([3.0, 9.0, 4.0], np.float32)))
     5.0
     """
-    if vmap_method not in _VMAP_METHODS:
-        raise ValueError(f"vmap_method must be one of {list(_VMAP_METHODS)}, got: {vmap_method}")
+    if vmap_method not in VMAP_METHODS:
+        raise ValueError(f"vmap_method must be one of {list(VMAP_METHODS)}, got: {vmap_method}")
     leaves, flat = _flat_callback("pure_callback", callback, args, kwargs)
     avals, tree = _result_types(result_shape_dtypes)
     return tree.unflatten(pure_callback_p.bind(
@@ -236,14 +236,16 @@ def _one_by_one(primitive: Primitive, axis: Axis, args: Sequence[Any], dims: Seq
     return outs, [0] * len(outs)
 
 
-@pure_callback_p.def_batching
-def _pure_callback_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+def batch_by_method(primitive: Primitive, axis: Axis, args: Sequence[Any], dims: Sequence[int | None], params: dict[str, Any],
+                    changed: dict[str, Any]) -> tuple[list[Any], list[int]]:
+    """The batching rule of what calls foreign code, by its param `vmap_method`; `changed` are params of a call with whole
+    batches."""
     method = params["vmap_method"]
     if method is None:
-        raise NotImplementedError("vmap is only supported for pure_callback when vmap_method is one of "
-                                  + ", ".join(map(repr, _VMAP_METHODS[:-1])))
+        raise NotImplementedError(f"vmap is only supported for {primitive} when vmap_method is one of "
+                                  + ", ".join(map(repr, VMAP_METHODS[:-1])))
     if method.startswith("sequential"):
-        return _one_by_one(pure_callback_p, axis, args, dims, params,
+        return _one_by_one(primitive, axis, args, dims, params,
                            unroll=max(axis.size, 1) if method == "sequential_unrolled" else 1)
     whole = []
     for arg, dim in zip(args, dims, strict=True):
@@ -253,8 +255,13 @@ def _pure_callback_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | N
             arg = shaping.expand_dims(arg, (0,))
         whole.append(arg)
     avals = tuple(aval.update(shape=(axis.size, *aval.shape)) for aval in params["result_avals"])
-    outs = pure_callback_p.bind(*whole, **{**params, "result_avals": avals})
+    outs = primitive.bind(*whole, **{**params, **changed, "result_avals": avals})
     return outs, [0] * len(outs)
+
+
+@pure_callback_p.def_batching
+def _pure_callback_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    return batch_by_method(pure_callback_p, axis, args, dims, params, {})
 
 
 @io_callback_p.def_batching

@@ -229,12 +229,14 @@ def device_put(value: Any, aval: Any, sharding: Any, device: Any, committed: boo
     return _jax.batched_device_put(aval, sharding, [value], [device], committed, copy)
 
 
-def put_shards(shards: Sequence[Any], aval: Any, sharding: Any, devices: Sequence[Any], committed: bool = True) -> Any:
+def put_shards(shards: Sequence[Any], aval: Any, sharding: Any, devices: Sequence[Any], committed: bool = True,
+               copy: bool = False) -> Any:
     """One array from its shards, host values or arrays on one device, in the order of the sharding's devices.
 
-    Aligned NumPy arrays are aliased: hand over ones that nobody writes to.
+    Without `copy`, aligned NumPy arrays are aliased: hand over ones that nobody writes to. With it, each shard has to be an
+    object of its own.
     """
-    return _jax.batched_device_put(aval, sharding, list(shards), list(devices), committed)
+    return _jax.batched_device_put(aval, sharding, list(shards), list(devices), committed, copy)
 
 
 def assemble(aval: Any, sharding: Any, shards: Sequence[Any], committed: bool = True) -> Any:

@@ -42,8 +42,8 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
     devices = shardings.devices_of(sharding)
     if type(value) is not ArrayImpl:
         host = arrays.as_host_value(value, aval)
-        return _put_parts(np.array(host) if host is value or np.may_share_memory(host, value) else host, aval, sharding,
-                          parts, devices, committed)
+        is_own = host is not value and isinstance(value, np.ndarray) and not np.may_share_memory(host, value)
+        return _put_parts(host, aval, sharding, parts, devices, committed, is_own)
     if value.is_deleted():
         raise arrays.deleted_error(value)
     if value.sharding == sharding and value.aval is aval and not copy:
@@ -55,11 +55,11 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
     if type(value.sharding) is xla.SingleDeviceSharding and sharding.is_fully_replicated:
         return xla.put_shards([arrays.put_array(value, device, True, copy=copy) for device in devices], aval, sharding, devices,
                               committed)
-    return _put_parts(arrays.host_value(value), aval, sharding, parts, devices, committed)
+    return _put_parts(arrays.host_value(value), aval, sharding, parts, devices, committed, True)
 
 
-def _put_parts(host: np.ndarray, aval: Any, sharding: Any, parts: Any, devices: Any, committed: bool) -> Any:
-    """Cut a host value that nobody writes to, and put each part on its device."""
+def _put_parts(host: np.ndarray, aval: Any, sharding: Any, parts: Any, devices: Any, committed: bool, is_own: bool) -> Any:
+    """Cut a host value, and put each part on its device; nobody writes to the value if it `is_own`."""
     made: dict[Any, np.ndarray] = {}
     shards = []
     for index in parts:
@@ -68,7 +68,11 @@ def _put_parts(host: np.ndarray, aval: Any, sharding: Any, parts: Any, devices: 
             part = host[index]
             made[key] = part if part.flags.c_contiguous else np.ascontiguousarray(part).reshape(part.shape)
         shards.append(made[key])
-    return xla.put_shards(shards, aval, sharding, devices, committed)
+    are_distinct = len(made) == len(parts)
+    if not is_own and not are_distinct:
+        copies = {key: np.array(part) for key, part in made.items()}
+        shards = [copies[tuple((each.start, each.stop) for each in index)] for index in parts]
+    return xla.put_shards(shards, aval, sharding, devices, committed, not is_own and are_distinct)
 
 
 # --- taken apart -------------------------------------------------------------------------------------

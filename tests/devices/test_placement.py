@@ -1,0 +1,157 @@
+"""Meshes, specs, shardings; arrays over eight devices: putting, taking apart, converting, refusing."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from tests.devices.eight import own_process
+
+if (test_on_eight_devices := own_process(__file__)) is None:
+    del test_on_eight_devices
+    import jaxlite as jax
+    import jaxlite.numpy as jnp
+    from jaxlite.devices import sharding as shardings
+    from jaxlite.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
+    from jaxlite.sharding import PartitionSpec as P
+
+    MESH = Mesh(np.array(jax.devices()).reshape(2, 4), ("x", "y"))
+    X = np.arange(64.0, dtype=np.float32).reshape(8, 8)
+    SPECS = [P(), P("x"), P("y"), P("x", "y"), P("y", "x"), P(("x", "y")), P(("y", "x")), P(None, "x"), P(None, ("y", "x"))]
+
+    def on(*spec):
+        return NamedSharding(MESH, P(*spec))
+
+    def test_equal_meshes_are_one_object():
+        again = jax.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+        assert again is MESH and pickle.loads(pickle.dumps(MESH)) is MESH and copy.deepcopy(MESH) is MESH
+        assert MESH.shape == {"x": 2, "y": 4} and MESH.size == 8 and MESH.axis_sizes == (2, 4)
+        assert str(MESH) == "Mesh('x': 2, 'y': 4, axis_types=(Auto, Auto))"
+        assert repr(MESH) == "Mesh(axis_sizes=(2, 4), axis_names=('x', 'y'), axis_types=(Auto, Auto))"
+        assert MESH.abstract_mesh is MESH.abstract_mesh and MESH.abstract_mesh.shape == MESH.shape
+        assert jax.make_mesh((8,), ("x",)).axis_types == (AxisType.Explicit,)
+        manual = AbstractMesh((2, 4), ("x", "y")).update_axis_types({"x": AxisType.Manual})
+        assert manual.manual_axes == ("x",) and manual.auto_axes == ("y",)
+
+    def test_what_no_mesh_is():
+        devices = np.array(jax.devices())
+        for arguments in ((devices, ("x", "y")), (devices.reshape(2, 4), ("x", "x")), (devices[[0, 0]], ("x",))):
+            with pytest.raises(ValueError):
+                Mesh(*arguments)
+        with pytest.raises(ValueError, match="Number of devices 8"):
+            jax.make_mesh((3, 5), ("x", "y"))
+        with pytest.raises(TypeError, match="AxisType"):
+            Mesh(devices, ("x",), axis_types=(1,))
+
+    def test_specs_are_values():
+        assert P("x") == P(("x",)) and P("x") != P("x", None) and P([]) == P(None)
+        assert hash(P("x")) == hash(P(("x",))) and P("x") + P("y") == P("x", "y")
+        assert [*P("x", ("y", "z"))] == ["x", ("y", "z")] and P("x")[0:1] == ("x",)
+        assert repr(P(P.UNCONSTRAINED, None)) == "P(UNCONSTRAINED, None)"
+        assert pickle.loads(pickle.dumps(P(P.UNCONSTRAINED, "x"))) == P(P.UNCONSTRAINED, "x")
+        with pytest.raises(ValueError, match="cannot overlap"):
+            P("x", unreduced={"x"})
+
+    def test_what_no_sharding_is():
+        with pytest.raises(ValueError, match="z of P.*not found in mesh"):
+            NamedSharding(MESH, P("z"))
+        with pytest.raises(shardings.DuplicateSpecError):
+            NamedSharding(MESH, P("x", "x"))
+        with pytest.raises(TypeError):
+            NamedSharding(MESH, ("x",))
+        with pytest.raises(ValueError, match="memory"):
+            NamedSharding(MESH, P(), memory_kind="nowhere")
+
+    @pytest.mark.parametrize("spec", SPECS, ids=str)
+    def test_there_and_back(spec):
+        sharding = NamedSharding(MESH, spec)
+        x = jax.device_put(X, sharding)
+        np.testing.assert_array_equal(x, X)
+        assert x.sharding == sharding and x.committed and x.is_fully_addressable
+        assert x.is_fully_replicated == (spec == P())
+        seen = {}
+        for shard in x.addressable_shards:
+            np.testing.assert_array_equal(shard.data, X[shard.index])
+            assert shard.data.devices() == {shard.device} and shard.data.shape == sharding.shard_shape((8, 8))
+            assert shard.replica_id == seen.setdefault(str(shard.index), 0)
+            seen[str(shard.index)] += 1
+        hlo = sharding._to_xla_hlo_sharding(2)
+        assert shardings.spec_of(hlo, MESH, 2) == P(*shardings.normalized(spec, MESH))
+        assert pickle.loads(pickle.dumps(sharding)) == sharding
+        for other in (on("y", "x"), on(), jax.devices()[3]):  # to any other sharding, and to one device
+            moved = jax.device_put(x, other)
+            np.testing.assert_array_equal(moved, X)
+            np.testing.assert_array_equal(jax.device_put(moved, sharding), X)
+
+    def test_arrays_over_devices_are_arrays():
+        x = jax.device_put(X, on("x", "y"))
+        assert repr(x) == repr(jnp.asarray(X)) and float(x[1, 2]) == 10.0
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(x)), X)
+        np.testing.assert_array_equal(copy.copy(x), X)
+        assert [float(row.sum()) for row in x] == X.sum(1).tolist()
+        assert isinstance(x.device, NamedSharding) and x.devices() == set(jax.devices())
+        assert x.format.sharding == x.sharding and x.is_ready() in (True, False)
+        with pytest.raises(BufferError):
+            np.from_dlpack(x)
+        x.delete()
+        for use in (lambda: x.addressable_shards, lambda: jax.device_put(x, on()), lambda: np.asarray(x), lambda: x + 1):
+            with pytest.raises(RuntimeError, match="deleted"):
+                use()
+
+    def test_the_source_of_device_put_may_change_afterwards():
+        for spec in (P("x", "y"), P("x"), P()):
+            source = X.copy()
+            x = jax.device_put(source, NamedSharding(MESH, spec))
+            source[:] = -1
+            np.testing.assert_array_equal(x, X)
+
+    def test_trees_donation_and_the_mesh_of_the_context():
+        tree = {"w": X, "b": np.ones(4)}
+        put = jax.device_put(tree, {"w": on("x"), "b": on()})
+        assert put["w"].sharding == on("x") and put["b"].sharding == on()
+        with jax.set_mesh(MESH):
+            assert jax.sharding.get_mesh() is MESH and jax.device_put(X, P("y")).sharding == on("y")
+            assert jax.sharding.get_abstract_mesh() is MESH.abstract_mesh
+        assert jax.sharding.get_mesh().empty
+        with pytest.raises(ValueError, match="set a mesh"):
+            jax.device_put(X, P("x"))
+        single = jax.device_put(X, jax.devices()[5])
+        jax.device_put(single, on("x"), donate=True)
+        np.testing.assert_array_equal(jax.device_put(put["w"], on("x"), donate=True), X)
+
+    def test_what_does_not_fit_is_refused():
+        with pytest.raises(shardings.IndivisibleError, match="axis 0 is partitioned 2 times, but the dimension size is 3"):
+            jax.device_put(np.zeros((3, 4)), on("x"))
+        with pytest.raises(ValueError, match="rank at least 1"):
+            jax.device_put(1.0, on("x"))
+        with pytest.raises(ValueError, match="without devices"):
+            jax.device_put(X, NamedSharding(MESH.abstract_mesh, P("x")))
+        with pytest.raises(RuntimeError, match="before backends are initialized"):
+            jax.config.update("jax_num_cpu_devices", 4)
+
+    def test_arrays_from_their_parts():
+        sharding, calls = on("x", "y"), []
+        made = jax.make_array_from_callback((8, 8), sharding, lambda index: (calls.append(index), X[index])[1])
+        np.testing.assert_array_equal(made, X)
+        assert len(calls) == 8 and made.sharding == sharding
+        calls.clear()
+        jax.make_array_from_callback((8, 8), on("x"), lambda index: (calls.append(index), X[index])[1])
+        assert len(calls) == 2  # what several devices hold is made once
+        shards = [shard.data for shard in made.addressable_shards]
+        np.testing.assert_array_equal(jax.make_array_from_single_device_arrays((8, 8), sharding, shards[::-1]), X)
+        np.testing.assert_array_equal(jax.make_array_from_process_local_data(sharding, X), X)
+        for wrong in (shards[:3], [shards[0]] * 8, [jax.device_put(np.zeros((4, 4), np.float32), d) for d in jax.devices()],
+                      [jax.device_put(np.zeros((4, 2), np.int32), jax.devices()[0]), *shards[1:]]):
+            with pytest.raises(ValueError):
+                jax.make_array_from_single_device_arrays((8, 8), sharding, wrong)
+        with pytest.raises(ValueError, match="shape"):
+            jax.make_array_from_callback((8, 8), sharding, lambda index: X)
+
+    def test_keys_are_spread_too():
+        keys = jax.random.split(jax.random.key(0), 8)
+        spread = jax.device_put(keys, on("x"))
+        assert spread.sharding.spec == P("x")
+        np.testing.assert_array_equal(jax.vmap(jax.random.normal)(spread), jax.vmap(jax.random.normal)(keys))

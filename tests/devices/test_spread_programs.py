@@ -1,0 +1,187 @@
+"""Programs over eight devices agree with the same programs on one, and are laid out as asked."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.devices.eight import own_process
+
+if (test_on_eight_devices := own_process(__file__)) is None:
+    del test_on_eight_devices
+    import jaxlite as jax
+    import jaxlite.numpy as jnp
+    from jaxlite import lax
+    from jaxlite.sharding import Mesh, NamedSharding
+    from jaxlite.sharding import PartitionSpec as P
+    from tests import random_programs
+
+    MESH = Mesh(np.array(jax.devices()).reshape(2, 4), ("x", "y"))
+    X = np.random.default_rng(0).normal(size=(8, 8)).astype(np.float32)
+
+    def on(*spec):
+        return NamedSharding(MESH, P(*spec))
+
+    SPREAD = jax.device_put(X, on("x", "y"))
+
+    @pytest.mark.parametrize("fun, spec", [
+        (lambda x: x + 1, P("x", "y")), (lambda x: x @ x, P("x", "y")), (lambda x: x.sum(0), P("y")), (lambda x: x.T, P("y", "x")),
+        (lambda x: x[0], P("y")), (lambda x: x[:3], P(None, "y")), (lambda x: x[:7] + 1, P(None, "y")), (lambda x: x[1, 2], P()),
+        (lambda x: x.reshape(4, 16), P("x")), (lambda x: jnp.where(x > 0, x, 0), P("x", "y")), (lambda x: x[x > 0], P()),
+        (lambda x: jnp.linalg.cholesky(x @ x.T + 9 * jnp.eye(8)), None), (lambda x: jnp.sort(x, 0), P("x", "y")),
+        (lambda x: jnp.unique(jnp.round(x)), None), (lambda x: x.at[jnp.array([1, 2])].set(0.0), None),
+        (lambda x: x[jnp.array([1, 2])], None), (lambda x: jnp.concatenate([x, np.ones((8, 8), np.float32)]), None),
+    ])  # fmt: skip
+    def test_eager_operations(fun, spec):
+        out = fun(SPREAD)
+        np.testing.assert_allclose(out, fun(jnp.asarray(X)), rtol=1e-5, atol=1e-5)
+        assert spec is None or out.sharding.spec == spec
+
+    def test_what_jit_is_asked_for():
+        double = jax.jit(lambda x: (x * 2, x.sum()), in_shardings=on("y"), out_shardings=(on("x"), None))
+        for x in (X, jax.device_put(X, on("y")), jnp.asarray(X)):
+            out, total = double(x)
+            np.testing.assert_array_equal(out, X * 2)
+            np.testing.assert_allclose(total, X.sum(), rtol=1e-5)
+            assert out.sharding == on("x") and total.sharding == on()
+        with jax.set_mesh(MESH):
+            named = jax.jit(lambda x: lax.with_sharding_constraint(x + 1, P(None, "y")), in_shardings=P("x"))
+            assert named(X).sharding == on(None, "y")
+            assert jax.jit(named)(X).sharding == on(None, "y")  # inside another program
+
+    @pytest.mark.parametrize("call, message", [
+        (lambda: jax.jit(jnp.sin, in_shardings=on("y"))(SPREAD), "does not match the sharding on the respective arg"),
+        (lambda: jax.jit(jnp.sin, out_shardings=on("x"))(np.zeros(3)), "axis 0 is partitioned 2 times"),
+        (lambda: jax.jit(jnp.sin, in_shardings=on("x"))(np.zeros(3)), "axis 0 is partitioned 2 times"),
+        (lambda: jax.jit(jnp.sin, in_shardings=(on(), on()))(X), "got a tuple or list of length 2"),
+        (lambda: jax.jit(lambda x: x, in_shardings=on())(x=X), "does not support kwargs"),
+        (lambda: jax.jit(jnp.sin, in_shardings=3), "One of pjit in_shardings leaf"),
+        (lambda: lax.with_sharding_constraint(np.zeros(3), on("x")), "axis 0 is partitioned 2 times"),
+        (lambda: SPREAD + jax.device_put(X, jax.devices()[1]), "Received incompatible devices for jitted computation"),
+        (lambda: SPREAD + jax.device_put(X, NamedSharding(Mesh(jax.devices()[:2], ("x",)), P())), "incompatible devices"),
+    ])  # fmt: skip
+    def test_what_cannot_be_is_said(call, message):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+    def test_a_spec_without_a_mesh():
+        for call in (lambda: jax.jit(jnp.sin, in_shardings=P("x"))(X), lambda: lax.with_sharding_constraint(X, P("x"))):
+            with pytest.raises(RuntimeError, match="requires a non-empty mesh in context"):
+                call()
+
+    def test_called_again_nothing_is_traced_or_missed(count_traces):
+        fun = count_traces(lambda x, y: x @ y)
+        jitted = jax.jit(fun)
+        args = SPREAD, jax.device_put(X, on("y"))
+        misses = jitted._cache_size()
+        for _ in range(3):
+            jitted(*args)
+        assert fun.count == 1 and jitted._cache_size() == misses + 1
+        before = len(jax.compile_report())
+        jitted(jax.device_put(X, on("x", "y")), args[1])
+        assert len(jax.compile_report()) == before
+        jitted(X, args[1])  # another layout: compiled, not traced
+        assert fun.count == 1 and len(jax.compile_report()) == before + 1
+
+    def loss(params, x):
+        for w in params:
+            x = jnp.tanh(x @ w)
+        return (x**2).mean()
+
+    def test_a_training_step_is_that_of_one_device():
+        params = [X * 0.3, X.T * 0.3]
+        batch = np.random.default_rng(1).normal(size=(16, 8)).astype(np.float32)
+
+        @jax.jit
+        def step(params, x):
+            return [w - 0.1 * g for w, g in zip(params, jax.grad(loss)(params, x), strict=True)]
+
+        expected = step(params, batch)
+        for weights, data in ((on(), on(("x", "y"))), (on(None, "y"), on("x")), (on("x", "y"), on())):
+            found = step(jax.device_put(params, weights), jax.device_put(batch, data))
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+    def test_transformations_of_constraints():
+        def constrained(x):
+            return jnp.sin(lax.with_sharding_constraint(x, on("x")))
+
+        text = str(jax.make_jaxpr(jax.vmap(constrained, spmd_axis_name="y"))(X))
+        assert "spec=P('y', 'x')" in text
+        assert "spec=P(UNCONSTRAINED, 'x')" in str(jax.make_jaxpr(jax.vmap(constrained))(X))
+        np.testing.assert_allclose(jax.jit(jax.vmap(constrained))(X), np.sin(X), rtol=1e-5)
+        np.testing.assert_allclose(jax.jit(jax.grad(lambda x: constrained(x).sum()))(X), np.cos(X), rtol=1e-5)
+        np.testing.assert_allclose(jax.grad(lambda x: constrained(x).sum())(SPREAD), np.cos(X), rtol=1e-5)
+        assert jax.jit(jax.checkpoint(constrained))(X).sharding.spec == P("x")
+        total, rows = jax.jit(lambda x: lax.scan(lambda c, row: (c + row, jnp.sin(c)), x[0], x))(SPREAD)
+        np.testing.assert_allclose(total, X[0] + X.sum(0), rtol=1e-4, atol=1e-5)
+        assert rows.shape == (8, 8)
+        np.testing.assert_allclose(jax.jit(lambda x: lax.cond(x[0, 0] > 9, jnp.sin, jnp.cos, x))(SPREAD), np.cos(X), rtol=1e-5)
+        np.testing.assert_allclose(jax.jit(lambda y: y + SPREAD)(X), 2 * X)  # closed over
+
+    def test_the_same_random_bits_under_any_sharding():
+        expected = jax.random.normal(jax.random.key(3), (8, 8))
+        for spec in (P("x", "y"), P(None, ("y", "x"))):
+            made = jax.jit(lambda key: jax.random.normal(key, (8, 8)), out_shardings=NamedSharding(MESH, spec))
+            np.testing.assert_array_equal(made(jax.random.key(3)), expected)
+
+    def test_callbacks_run_once_on_the_whole_value(capsys):
+        seen = []
+
+        def host(x):
+            seen.append(x.shape)
+            return np.sin(x)
+
+        @jax.jit
+        def program(x):
+            jax.debug.print("sum {}", (x * 0).sum())
+            return jax.pure_callback(host, jax.ShapeDtypeStruct((8, 8), np.float32), x)
+
+        np.testing.assert_allclose(program(SPREAD), np.sin(X), rtol=1e-5)
+        jax.effects_barrier()
+        assert seen == [(8, 8)] and capsys.readouterr().out == "sum 0.0\n"
+
+    def test_stages_and_donation():
+        lowered = jax.jit(lambda x: (x.T, x.sum()), donate_argnums=0).lower(
+            jax.ShapeDtypeStruct((8, 8), np.float32, sharding=on("x", "y")))
+        assert 'sdy.sharding = #sdy.sharding<@mesh, [{"x"}, {"y"}]>' in lowered.as_text()
+        compiled = lowered.compile()
+        assert compiled.input_shardings == ((on("x", "y"),), {})
+        assert compiled.output_shardings == (on("y", "x"), on())
+        with pytest.raises(ValueError, match="input shardings that disagree"):
+            compiled(jax.device_put(X, on("x")))
+        given = jax.device_put(X, on("x", "y"))
+        np.testing.assert_array_equal(compiled(given)[0], X.T)
+        assert given.is_deleted()
+        assert "sdy" not in jax.jit(jnp.sin).lower(X).as_text()  # on one device as ever
+
+    def test_the_persistent_cache_tells_layouts_apart():
+        def results(*shardings):
+            return [jax.jit(lambda x: x @ x + 1)(jax.device_put(X, each)) for each in shardings]
+
+        layouts = on("x"), on(None, "y"), on(), jax.devices()[0], on("x")
+        first = results(*layouts)
+        with jax.log_compiles():
+            again = results(*layouts)
+        assert {each.cache for each in jax.compile_report()[-4:]} <= {"hit", "miss"}
+        for one, other in zip(first, again, strict=True):
+            assert one.sharding == other.sharding
+            np.testing.assert_allclose(one, X @ X + 1, rtol=1e-4, atol=1e-5)
+            np.testing.assert_array_equal(one, other)
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_random_programs(seed):
+        program = random_programs.write(seed)
+        run = jax.jit(program.run(random_programs.jaxlite_names()))
+        arguments = program.arguments()
+        expected = jax.tree.leaves(run(*arguments.values()))
+        rng = np.random.default_rng(seed)
+
+        def somewhere(x):
+            axes = [axis for axis, size in enumerate(x.shape) if size % 2 == 0 and size]
+            return on(*[None] * int(rng.choice(axes)), "x") if axes else on()
+
+        found = jax.tree.leaves(run(*[jax.device_put(x, somewhere(x)) for x in arguments.values()]))
+        for one, other in zip(found, expected, strict=True):
+            assert one.dtype == other.dtype and len(one.devices()) == 8
+            np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3)

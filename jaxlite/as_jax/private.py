@@ -30,7 +30,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "mesh": [("jaxlite.sharding", "*")],  # flax
     "pjit": [("jaxlite.compilation.jit", "jit_p")],  # older libraries of probabilistic programs
     "state": [],
-    "state.types": [("jaxlite.ref", "AbstractRef")],  # flax
+    "state.types": [("jaxlite.core.aval", "AbstractRef")],  # flax
     "traceback_util": [  # flax, haiku, chex, equinox
         ("jaxlite.core.source", "register_exclusion _exclude_paths=excluded"),
         ("jaxlite.core.filtering", "api_boundary=boundary"),

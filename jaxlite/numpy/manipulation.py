@@ -39,13 +39,17 @@ def concrete(name: str, argument: str, value: Any) -> np.ndarray:
 
 
 def shape(a: Any) -> tuple[int, ...]:
-    """The sizes of an array's axes."""
+    """The sizes of an array's axes; also of NumPy arrays that jaxlite has no dtype for."""
+    if isinstance(a, np.ndarray):
+        return a.shape
     check_arrays("shape", a)
     return aval_of(a).shape
 
 
 def ndim(a: Any) -> int:
-    """How many axes an array has."""
+    """How many axes an array has; also of NumPy arrays that jaxlite has no dtype for."""
+    if isinstance(a, np.ndarray):
+        return a.ndim
     check_arrays("ndim", a)
     return aval_of(a).ndim
 

@@ -23,7 +23,8 @@ class AbstractValue:
 class ShapedArray(AbstractValue):
     """An array's shape and dtype. `weak_type` marks values made from Python scalars, which yield in promotion.
 
-    Args to the constructor: `shape` a tuple of ints, `dtype` a NumPy dtype or an extended dtype.
+    Args to the constructor: `shape` a tuple of ints, `dtype` a NumPy dtype or an extended dtype; `sharding` one that says
+    nothing of the array, as `sharding` of another aval.
     """
 
     __slots__ = ("shape", "dtype", "weak_type")
@@ -31,7 +32,9 @@ class ShapedArray(AbstractValue):
     dtype: Any
     weak_type: bool
 
-    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
+    def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None) -> ShapedArray:
+        if sharding is not None:
+            _check_says_nothing(sharding)
         try:
             return _interned(shape, dtype, weak_type)
         except TypeError:  # a list as shape, a string as dtype: the slow way in
@@ -51,8 +54,11 @@ class ShapedArray(AbstractValue):
             size *= extent
         return size
 
-    def update(self, shape: Any = None, dtype: Any = None, weak_type: bool | None = None) -> ShapedArray:
+    def update(self, shape: Any = None, dtype: Any = None, weak_type: bool | None = None, *,
+               sharding: Any = None) -> ShapedArray:
         """A copy with some fields replaced."""
+        if sharding is not None:
+            _check_says_nothing(sharding)
         return ShapedArray(
             self.shape if shape is None else shape,
             self.dtype if dtype is None else dtype,
@@ -61,6 +67,12 @@ class ShapedArray(AbstractValue):
 
     def strip_weak_type(self) -> ShapedArray:
         return _interned(self.shape, self.dtype, False) if self.weak_type else self
+
+    def to_tangent_aval(self) -> ShapedArray:
+        """The type of the tangents of values of this type: its own for inexact dtypes, float0 for the rest."""
+        if dtypes.kind(self.dtype) in "fc":
+            return self.strip_weak_type()
+        return _interned(self.shape, dtypes.float0, False)
 
     def str_short(self, short_dtypes: bool = True) -> str:
         """`f32[2,3]`, as jaxprs print it, or `float32[2,3]`."""
@@ -76,6 +88,12 @@ class ShapedArray(AbstractValue):
 
     def __reduce__(self) -> Any:
         return ShapedArray, (self.shape, self.dtype, self.weak_type)
+
+
+def _check_says_nothing(sharding: Any) -> None:
+    mesh = getattr(sharding, "mesh", None)
+    if any(getattr(kind, "name", "") == "Explicit" for kind in getattr(mesh, "axis_types", None) or ()):
+        raise NotImplementedError(f"a type with the sharding {sharding}: types do not say how arrays lie on explicit axes")
 
 
 def _make_shaped_array(shape: tuple[int, ...], dtype: Any, weak_type: bool) -> ShapedArray:

@@ -7,6 +7,7 @@ from typing import Any
 
 from jaxlite.core import array as arrays
 from jaxlite.core import config
+from jaxlite.core.aval import ShapedArray
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
 from lowering import platforms, xla
@@ -120,7 +121,14 @@ def _format_of(array: Any) -> Any:
     return module.Format(module.Layout(tuple(range(array.ndim)), (), 0), array.sharding)
 
 
+def _sharding_of_type(aval: Any) -> Any:
+    module = shardings()
+    return module.NamedSharding(module.AbstractMesh((), ()), module.PartitionSpec(*[None] * aval.ndim))
+
+
 def _install() -> None:
+    types: Any = ShapedArray
+    types.sharding = property(_sharding_of_type, doc="How the array lies on a mesh's explicit axes: it has none.")
     cls: Any = ArrayImpl
     cls.addressable_shards = property(lambda self: global_arrays().addressable_shards(self),
                                       doc="The shards that this process holds, each with its data, index and device.")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import AbstractRef, AbstractToken, shaped_array
+from jaxlite.core.aval import AbstractRef, AbstractToken
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
@@ -53,9 +53,7 @@ def tangent_aval(aval: Any) -> Any:
         return aval
     if type(aval) is AbstractRef:
         return aval.update(inner_aval=tangent_aval(aval.inner_aval))
-    if dtypes.kind(aval.dtype) in "fc":
-        return aval.strip_weak_type()
-    return shaped_array(aval.shape, dtypes.float0, False)
+    return aval.to_tangent_aval()
 
 
 def zero_for(value: Any) -> Zero:

@@ -177,3 +177,14 @@ def test_objects_that_stand_for_arrays_under_derivatives_and_batching():
     assert jax.grad(f)(X).tolist() == [0, 3, 6]
     assert jax.jit(jax.vmap(jax.grad(f)))(np.ones((2, 3), np.float32)).tolist() == [[2, 3, 4]] * 2
     assert float(jax.jvp(f, (X,), (X,))[1]) == 15
+
+
+def test_types_have_a_sharding_that_says_nothing():
+    aval = jax.typeof(X)
+    assert aval.sharding.mesh.empty and aval.sharding.spec == jax.sharding.PartitionSpec(None)
+    assert jax.core.ShapedArray((3,), np.float32, sharding=aval.sharding) is aval is aval.to_tangent_aval()
+    assert jax.core.ShapedArray((), np.int32).to_tangent_aval().dtype == jax.dtypes.float0
+    mesh = jax.sharding.AbstractMesh((1,), "x", axis_types=(jax.sharding.AxisType.Explicit,))
+    with pytest.raises(NotImplementedError, match="explicit axes"):
+        aval.update(sharding=jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x")))
+    assert jnp.shape(np.array(["a", "b"])) == (2,)

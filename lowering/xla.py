@@ -489,6 +489,20 @@ def register_lapack() -> None:
     lapack._lapack.initialize()
 
 
+def load_profiler() -> Any:
+    """jaxlib's profiler."""
+    from jaxlib import _profiler
+
+    return _profiler
+
+
+def load_profile_data() -> Any:
+    """What reads its profiles."""
+    from jaxlib import _profile_data
+
+    return _profile_data
+
+
 def include_folder() -> str:
     """Where the headers of the interface for native code are."""
     return os.path.join(os.path.dirname(_jax.__file__), "include")

@@ -75,6 +75,7 @@ _lazy = _Lazy(
         "transforms.jacobians": "jacfwd jacrev jacobian hessian",
         "transforms.custom_derivatives": "custom_jvp custom_vjp custom_gradient closure_convert",
         "transforms.checkpoint": "checkpoint remat checkpoint_policies",
+        "transforms.pmap": "pmap",
         "transforms.vmap": "vmap",
         "devices.mesh": "make_mesh set_mesh",
         "devices.sharding": "NamedSharding P",

@@ -1,0 +1,60 @@
+"""pmap: on the one device there is, and on eight in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax
+
+X = np.arange(3, dtype=np.float32)[None]
+
+EIGHT = """
+import numpy as np, jaxlite as jax, jaxlite.numpy as jnp
+from jaxlite import lax
+x = jnp.arange(24.).reshape(8, 3)
+f = jax.pmap(lambda x: (x - lax.pmean(x, 'i'), lax.axis_index('i'), lax.all_gather(x, 'i').sum()), 'i')
+centred, index, total = f(x)
+assert np.allclose(centred, x - x.mean(0)) and index.tolist() == [*range(8)] and total.tolist() == [276] * 8
+assert len(centred.sharding.device_set) == 8 and not centred.sharding.is_fully_replicated
+assert jax.pmap(lambda x, y: x * y, in_axes=(1, None), out_axes=1)(x.T, 2.).shape == (3, 8)
+assert jax.pmap(lambda x: x.sum(), devices=jax.devices()[:4])(x[:4]).tolist() == [3, 12, 21, 30]
+shifted = jax.pmap(lambda x: lax.ppermute(x, 'i', [(i, (i + 1) % 8) for i in range(8)]), 'i')(jnp.arange(8))
+assert shifted.tolist() == [7, 0, 1, 2, 3, 4, 5, 6]
+"""
+
+
+def test_arguments_and_results():
+    assert jax.pmap(lambda x: lax.psum(x, "i"), "i")(X).tolist() == [[0, 1, 2]]
+    assert jax.pmap(lambda x, n, *, k: x * n * k, static_broadcasted_argnums=1)(X, 2, k=np.ones(1)).tolist() == [[0, 2, 4]]
+    first = jax.pmap(lambda d, y: (d["a"] * y, y), in_axes=({"a": 1}, None), out_axes=(None, 0))({"a": X.T}, 2.0)
+    assert first[0].tolist() == [0, 2, 4] and first[1].tolist() == [2]
+    assert jax.grad(lambda x: jax.pmap(lambda x: x ** 2)(x).sum())(X).tolist() == [[0, 2, 4]]
+    assert "sine" in jax.pmap(jnp.sin).lower(X).as_text()
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda: jax.pmap(jnp.sin)(np.ones((2, 3))), "requires 2 logical devices, but only 1 XLA devices are available"),
+    (lambda: jax.pmap(jnp.add)(X, np.ones((2, 3))), r"inconsistent sizes for array axes to be mapped: 1 in f32\[1,3\], 2 in"),
+    (lambda: jax.pmap(jnp.sin, in_axes=None)(1.0), "requires at least one argument with a mapped axis"),
+    (lambda: jax.pmap(jnp.sin)(1.0), "map the axis 0 of an argument of type"),
+    (lambda: jax.pmap(jnp.sin, in_axes=(0, 0))(X), "an entry for each of 1 positional arguments"),
+    (lambda: jax.pmap(jnp.sin, axis_size=2)(X), "axis_size is 2, but the mapped axes have the size 1"),
+])
+def test_what_does_not_fit(call, message):
+    if jax.device_count() > 1:
+        pytest.skip("for one device")
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_eight_devices():
+    done = subprocess.run([sys.executable, "-c", EIGHT], env=os.environ | {"JAX_NUM_CPU_DEVICES": "8"}, capture_output=True,
+                          text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -8,6 +8,7 @@ from statistics import geometric_mean
 
 from benchmarks import fresh
 from benchmarks.programs import CURVE, EAGER_SHORT, curve_row
+from benchmarks.sharded import STEP
 from benchmarks.sides import Measured, aligned, same, seconds
 
 Pair = tuple[Measured, Measured]  # jaxlite's side and JAX's
@@ -25,6 +26,7 @@ GROUPS: dict[str, tuple[str, float | None]] = {
     "first call": ("first call of a jitted function: trace, lower, compile, run", 1.05),
     "warm call": ("warm call of a jitted function", 1.05),
     "eager": ("eager operations on small arrays", 1.1),
+    "sharded": ("programs over eight CPU devices", 1.05),
     "operation compile": ("`.compile()` of single operations", 1.05),
     "operation run": ("run time of single operations", 1.05),
 }
@@ -41,6 +43,9 @@ ROW_BARS: dict[tuple[str, str], float | None] = {
     **{("import", name): None for name in fresh.WHOLE_PROCESS},
     ("trace", "training step, 12 layers"): 0.12,
     ("lower", "training step, 12 layers"): 0.2,
+    ("sharded", f"trace, {STEP}"): 0.2,
+    ("sharded", f"lower, {STEP}"): 0.3,
+    **{("sharded", name): 1.0 for name in ("call, 1 array", "call, 10 arrays", "call, 100 arrays")},
     **{("warm call", name): 1.0 for name in PLAIN_CALLS},
     **{("eager", name): 0.5 for name in EAGER_SHORT},
 }

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks import latency_programs, operations, programs
+from benchmarks import latency_programs, operations, programs, sharded
 from benchmarks.programs import Frontend, Program
 
 
@@ -303,6 +303,36 @@ def eager_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
         yield text, expression_row(ns, effort, environment, text)
 
 
+def sharded_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
+    wait = ns.jax.block_until_ready
+
+    def single(call: Callable[[], Any]) -> dict[str, Any]:
+        return {"times": time_calls(lambda: wait(call()), effort, lambda _: None), "check": digest(call())}
+
+    for name, call in sharded.calls(ns).items():
+        yield name, functools.partial(single, call)
+
+    def stage(number: int) -> dict[str, Any]:
+        """Times of one stage of the training step; what comes before it is not timed."""
+
+        def prepare() -> Callable[[], Any]:
+            function, arguments = sharded.training_step(ns)
+            jitted = ns.jax.jit(function)
+            if number == 0:
+                return lambda: jitted.trace(*arguments)
+            traced = jitted.trace(*arguments)
+            return traced.lower if number == 1 else traced.lower().compile
+
+        if number < 3:
+            return {"times": time_once(prepare, effort)[0]}
+        function, arguments = sharded.training_step(ns)
+        compiled = ns.jax.jit(function).lower(*arguments).compile()
+        return single(lambda: compiled(*arguments))
+
+    for number, name in enumerate(sharded.STAGES):
+        yield f"{name}, {sharded.STEP}", functools.partial(stage, number)
+
+
 def fusion_rows(ns: Frontend, effort: Effort) -> Iterator[Row]:
     """Of each program the CPU seconds of compiles, the seconds of single calls, and the bytes of temporaries.
 
@@ -346,6 +376,7 @@ GROUPS = {
     "first call": first_rows,
     "warm call": call_rows,
     "eager": eager_rows,
+    "sharded": sharded_rows,
     "fusion": fusion_rows,
     "operation compile": functools.partial(operation_rows, compiles=True),
     "operation run": functools.partial(operation_rows, compiles=False),
@@ -361,6 +392,8 @@ def main() -> None:
     options = parser.parse_args()
     module = options.module
     ns = Frontend(*map(importlib.import_module, (module, f"{module}.numpy", f"{module}.lax")))
+    if options.group == "sharded":
+        sharded.prepare(ns)
     gc.freeze()  # what the imports made stays; collecting between rows is then cheap
     for name, measure in GROUPS[options.group](ns, EFFORTS[options.effort]):
         if not re.search(options.rows, name):

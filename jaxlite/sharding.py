@@ -7,6 +7,9 @@
 P('data',)
 """
 
+from typing import Any as _Any
+
+from jaxlite.core.lazy import loader as _loader
 from jaxlite.devices.mesh import (
     AbstractDevice,
     AbstractMesh,
@@ -26,7 +29,15 @@ from jaxlite.devices.sharding import (
     make_single_device_sharding,
 )
 
+
+def reshard(xs: _Any, out_shardings: _Any) -> _Any:
+    """Values as they are, with other shardings: `jaxlite.reshard`."""
+    return _constraints().reshard(xs, out_shardings)
+
+
+_constraints = _loader("jaxlite.lax.sharding")  # with what compiles: not for who only makes meshes
+
 __all__ = [
     "AbstractDevice", "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "PartitionSpec", "Sharding", "SingleDeviceSharding",
-    "get_abstract_mesh", "get_mesh", "make_single_device_sharding", "set_mesh", "use_abstract_mesh", "use_mesh",
+    "get_abstract_mesh", "get_mesh", "make_single_device_sharding", "reshard", "set_mesh", "use_abstract_mesh", "use_mesh",
 ]

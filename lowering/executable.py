@@ -119,7 +119,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
 def _annotate(builder: ModuleBuilder, partitioning: Partitioning, parameters: list[Any], results: list[Any],
               kept: list[bool], arg_attributes: list[dict[str, Any]], result_attributes: list[dict[str, Any]]) -> None:
     """Say in a module how many partitions there are, and how parameters and results are cut."""
-    meshes = builder.meshes = Meshes(builder, partitioning.devices)
+    meshes = builder.meshes = Meshes(builder, partitioning.devices, partitioning.mesh)
     builder.module.operation.attributes["mhlo.num_partitions"] = builder.ir.IntegerAttr.get(
         builder.i32, len(partitioning.devices))
     arguments = [sharding for sharding, keep in zip(partitioning.arguments, kept, strict=True) if keep]

@@ -372,7 +372,7 @@ class RuleContext:
         """`true` or `false`."""
         return self.ir.BoolAttr.get(bool(value), self.builder.context)
 
-    def string(self, text: str) -> Any:
+    def string(self, text: str | bytes) -> Any:
         return self.ir.StringAttr.get(text, self.builder.context)
 
     def dense_i64(self, values: Any) -> Any:

@@ -19,15 +19,18 @@ from lowering import xla
 class Partitioning:
     """Several devices that run one program together; hashable, in place of a device.
 
-    Attributes: `devices`, in the order of the partitions; for each constvar and invar of the program `arguments`, and for each
+    Attributes: `devices`, in the order of the partitions; for each constvar and invar of the program `arguments` (the last
+    `num_arguments` are not constants), and for each
     result `results`: its sharding, or None; `mesh`, in whose terms those are told that XLA chooses.
     """
 
-    __slots__ = ("devices", "arguments", "results", "mesh", "platform", "client", "device_kind", "_key", "_hash")
+    __slots__ = ("devices", "arguments", "results", "mesh", "num_arguments", "platform", "client", "device_kind",
+                 "_key", "_hash")
 
     def __init__(self, devices: tuple[Any, ...], arguments: tuple[Any, ...], results: tuple[Any, ...],
-                 mesh: Any = None):
+                 mesh: Any = None, num_arguments: int = 0):
         self.devices, self.arguments, self.results, self.mesh = devices, arguments, results, mesh
+        self.num_arguments = num_arguments
         first = devices[0]
         self.platform, self.client, self.device_kind = first.platform, first.client, first.device_kind
         self._key = (devices, arguments, results, mesh)
@@ -86,14 +89,15 @@ def sharding_text(sharding: Any, ndim: int, mesh_name: str, is_open: bool = Fals
 class Meshes:
     """The meshes of one module, each a symbol of it.
 
-    Args: the module's builder, and the devices of its partitions in order; None if they are not known.
+    Args: the module's builder, the devices of its partitions in order (None if they are not known), and their mesh.
     """
 
-    __slots__ = ("_builder", "_names", "devices", "is_manual")
+    __slots__ = ("_builder", "_names", "devices", "mesh", "is_manual")
 
-    def __init__(self, builder: Any, devices: tuple[Any, ...] | None):
+    def __init__(self, builder: Any, devices: tuple[Any, ...] | None, mesh: Any = None):
         xla.load_shardy(builder.context)
         self._builder, self._names, self.devices = builder, dict[str, str](), devices
+        self.mesh = mesh  # of the `Partitioning`
         self.is_manual = False  # while what is emitted is written for one partition, with the types of its parts
 
     def name(self, mesh: Any) -> str:

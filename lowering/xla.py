@@ -422,6 +422,11 @@ def load_shardy(context: Any) -> None:
     _sdy.register_dialect(context)
 
 
+def inspection_key(function: Callable[[Any], None]) -> bytes:
+    """What a custom call `InspectSharding` has for its configuration; the function must live until it is compiled."""
+    return _jax.encode_inspect_sharding_callback(function)
+
+
 def location_cache(context: Any, is_hidden: Callable[[str], bool]) -> Any:
     """Turns tracebacks into MLIR locations; frames of files for which `is_hidden` holds are left out."""
     from jaxlib.mlir._mlir_libs import _jax_mlir_ext

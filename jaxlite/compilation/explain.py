@@ -218,12 +218,34 @@ def _reason(fun: Callable, key: tuple[Any, ...], earlier: Sequence[tuple[Any, ..
 _PLACE = ("device", "results bound to their device", "compiler options", "fusion barriers")
 
 
-def other_executable(key: tuple[Any, ...], earlier: Sequence[tuple[Any, ...]]) -> str:
-    """Why a program that was compiled before is compiled for the key of one more executable."""
-    changes = [[f"{name}: {here} was {there}" for name, here, there in zip(_PLACE, key, old, strict=True) if here != there]
-               for old in reversed(earlier)]
+def other_executable(key: tuple[Any, ...], earlier: Sequence[tuple[Any, ...]],
+                     argument: Callable[[int], str] = lambda index: f"#{index}") -> str:
+    """Why a program that was compiled before is compiled for the key of one more executable.
+
+    Args: `argument` gives the name of a flat argument.
+    """
+    changes = [[told for name, here, there in zip(_PLACE, key, old, strict=True) if here != there
+                for told in _place_changes(name, here, there, argument)] for old in reversed(earlier)]
     nearest: list[str] = min(changes, key=len)
     return "traced before, compiled once more: " + "; ".join(nearest)
+
+
+def _place_changes(name: str, here: Any, there: Any, argument: Callable[[int], str]) -> list[str]:
+    """The changes of one part of an executable's key; of shardings, those of each argument and result."""
+    if not (hasattr(here, "arguments") and hasattr(there, "arguments") and here.devices == there.devices):
+        return [f"{name}: {here} was {there}"]
+
+    def shown(sharding: Any) -> str:
+        return "open" if sharding is None else str(sharding.spec)
+
+    told, offset = [], len(here.arguments) - here.num_arguments
+    for index, (new, old) in enumerate(zip(here.arguments, there.arguments, strict=False)):
+        if new != old:
+            told.append(f"argument `{argument(index - offset)}`: {shown(new)} was {shown(old)}")
+    for index, (new, old) in enumerate(zip(here.results, there.results, strict=False)):
+        if new != old:
+            told.append(f"result {index}: {shown(new)} was {shown(old)}")
+    return told or [f"mesh: {here.mesh} was {there.mesh}"]
 
 
 def tell(verb: str, location: str, seconds: dict[str, float], why: str, cache: str = "off") -> None:

@@ -175,8 +175,9 @@ class Program:
         seconds["compile"] = made.compile_seconds
         location, reason = self.debug_info.location, ""
         if config.explain_cache_misses.value:
-            reason = self.reason or (explain.other_executable(key, list(self.executables)) if self.executables else
-                                     "traced before, compiled now")
+            reason = self.reason or "traced before, compiled now"
+            if not self.reason and self.executables:
+                reason = explain.other_executable(key, list(self.executables), self.debug_info.arg_name)
             explain.tell("compiled", location, {stage: time for stage, time in seconds.items() if time}, reason,
                          made.cached)
         self.reason = ""

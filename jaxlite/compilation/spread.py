@@ -143,7 +143,7 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
         found = shardings.devices_of(sharding)
         if devices is None:
             devices, first = found, index
-        elif found != devices and set(found) != set(devices):
+        elif found != devices:  # also in another order: XLA would end the process
             raise ValueError(_incompatible(program, devices, first, found, index, num_consts))
     if mesh is not None:
         found = tuple(mesh.devices.flat)
@@ -155,8 +155,6 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
     named = next((each.mesh for each, _ in bound if type(each) is xla.NamedSharding), mesh)
     if named is None or devices is None:
         return None
-    if not isinstance(named, AbstractMesh) and set(named.devices.flat) == set(devices):
-        devices = tuple(named.devices.flat)
     arguments = []
     for index, (value, wanted, has) in enumerate(zip(values, asked, own, strict=True)):
         shape = program.closed.in_avals[index - num_consts].shape if index >= num_consts else value.shape
@@ -178,7 +176,7 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
         if wanted is not None:
             shardings.check_shape(wanted, aval.shape)
         outs.append(wanted)
-    return Partitioning(devices, tuple(arguments), tuple(outs), named)
+    return Partitioning(devices, tuple(arguments), tuple(outs), named, len(leaves))
 
 
 def _sharding_of(value: Any) -> Any:
@@ -297,6 +295,8 @@ def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[A
     mesh = next((each.mesh for each in (*place.arguments, *place.results) if each is not None), None)
     if mesh is None or isinstance(mesh, AbstractMesh):  # what is inside alone names one
         mesh = place.mesh
+    meshes = dict.fromkeys([mesh, *(each.mesh for each in (*place.arguments, *place.results) if each is not None
+                                    and isinstance(each.mesh, Mesh))])
     everywhere = xla.NamedSharding(mesh, shardings.P())
     arguments, results = list(place.arguments), list(place.results)
     is_settled = True
@@ -307,8 +307,12 @@ def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[A
             return wanted
         if found is None or not hasattr(aval, "shape"):
             return everywhere
-        spec = shardings.spec_of(xla.HloSharding.from_proto(found), mesh, len(physical(aval)[0]))
-        sharding = None if spec is None else xla.NamedSharding(mesh, spec)
+        sharding = None
+        for each in meshes:
+            spec = shardings.spec_of(xla.HloSharding.from_proto(found), each, len(physical(aval)[0]))
+            if spec is not None:
+                sharding = xla.NamedSharding(each, spec)
+                break
         try:
             if sharding is not None and len(sharding.spec) <= len(aval.shape):
                 shardings.check_shape(sharding, aval.shape)
@@ -328,5 +332,6 @@ def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[A
         results = [choose(wanted, proto, aval) for wanted, proto, aval in zip(results, found, out_avals, strict=True)]
     if not is_settled:
         pinned = [given if keep else None for given, keep in zip(arguments, kept, strict=True)]
-        raise Unsettled(Partitioning(place.devices, tuple(pinned), tuple(results), place.mesh))
+        raise Unsettled(Partitioning(place.devices, tuple(pinned), tuple(results), place.mesh,
+                                     place.num_arguments))
     return arguments, results

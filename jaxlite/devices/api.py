@@ -10,6 +10,7 @@ from jaxlite.compilation import effects
 from jaxlite.core import array as arrays
 from jaxlite.core import config
 from jaxlite.core.filtering import boundary
+from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_leaves, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
@@ -19,6 +20,8 @@ from lowering import platforms, xla
 
 platforms.configure(platforms=lambda: config.platforms.value, num_cpu_devices=lambda: config.num_cpu_devices.value,
                     visible_devices=lambda kind: config.config.values.get(f"jax_{kind}_visible_devices"))
+
+_constraints = loader("jaxlite.lax.sharding")
 
 
 def _check_not_started(value: Any) -> None:
@@ -103,7 +106,7 @@ def _is_place(leaf: Any) -> bool:
 
 def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
     if isinstance(leaf, Tracer) or not is_eager():
-        return as_array(leaf)
+        return _constraints().constrain(as_array(leaf), target) if type(target) is xla.NamedSharding else as_array(leaf)
     aval_of(leaf)
     if isinstance(target, xla.Sharding) and not (
             type(target) is xla.SingleDeviceSharding and target == arrays.single_device_sharding(target._device)):

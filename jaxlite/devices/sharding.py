@@ -175,6 +175,10 @@ def _check(mesh: Any, spec: Any) -> None:
             raise DuplicateSpecError("A single NamedSharding spec specification can map every mesh axis to at most one "
                                      f"positional dimension, but {spec} has duplicate entries for `{name}`")
         seen.add(name)
+    for what, axes in (("Unreduced", spec.unreduced), ("Reduced", spec.reduced)):
+        if any(mesh.axis_types[mesh.axis_names.index(name)] is not AxisType.Explicit for name in axes):
+            raise ValueError(f"{what} axes can only refer to mesh axes that is of type `Explicit`. Got {what.lower()} axes: "
+                             f"{axes} and mesh: {mesh}")
 
 
 class _NoMesh:
@@ -218,6 +222,8 @@ def check_shape(sharding: Any, shape: tuple[int, ...]) -> None:
     if type(sharding) is not NamedSharding:
         return
     spec = sharding.spec
+    if spec.unreduced:
+        raise ValueError(f"{sharding} is of values that are still to be summed; an Array cannot have it")
     if len(spec) > len(shape):
         raise ValueError(f"Sharding {sharding} is only valid for values of rank at least {len(spec)}, but was applied to a "
                          f"value of rank {len(shape)}")

@@ -142,6 +142,38 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         jax.effects_barrier()
         assert seen == [(8, 8)] and capsys.readouterr().out == "sum 0.0\n"
 
+    def test_what_xla_chose_is_shown(capsys):
+        def fun(x):
+            y = x @ x.T
+            jax.debug.inspect_array_sharding(y, callback=lambda found: print(found.spec))
+            return y.sum()
+
+        jax.jit(fun)(SPREAD)
+        jax.jit(jax.grad(fun))(SPREAD)
+        assert capsys.readouterr().out == "P('x',)\nP('x',)\n"
+        jax.debug.visualize_array_sharding(jax.device_put(X[0], on("y")))
+        assert capsys.readouterr().out.splitlines()[1] == "│" + "│".join(f"  CPU {i},{i + 4}  " for i in range(4)) + "│"
+
+    def test_a_new_layout_is_the_reason_of_a_compile(caplog):
+        with jax.explain_cache_misses():
+            fun = jax.jit(lambda batch: batch * 3)
+            fun(SPREAD)
+            fun(jax.device_put(X, on()))
+        assert "argument `batch`: P() was P('x', 'y')" in caplog.text
+
+    def test_no_call_runs_on_other_devices_than_its_arguments():
+        turned = NamedSharding(Mesh(MESH.devices[::-1], ("x", "y")), P("x"))
+        with pytest.raises(ValueError, match="incompatible devices"):
+            SPREAD + jax.device_put(X, turned)
+        np.testing.assert_array_equal(jax.device_put(X, turned) + 1, X + 1)
+        other = Mesh(MESH.devices.reshape(4, 2), ("p", "q"))  # the same devices, in the same order
+        product = jax.jit(lambda x, y: x @ y)(SPREAD, jax.device_put(X, NamedSharding(other, P("p"))))
+        np.testing.assert_allclose(product, X @ X, rtol=1e-4, atol=1e-5)
+        kept = jax.device_put(X, NamedSharding(MESH, P("x"), memory_kind="pinned_host"))
+        np.testing.assert_array_equal(kept + 1, X + 1)
+        with pytest.raises(ValueError, match="still to be summed"):
+            jax.device_put(X, NamedSharding(jax.make_mesh((8,), ("e",)), P(unreduced={"e"})))
+
     def test_stages_and_donation():
         lowered = jax.jit(lambda x: (x.T, x.sum()), donate_argnums=0).lower(
             jax.ShapeDtypeStruct((8, 8), np.float32, sharding=on("x", "y")))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -141,6 +143,15 @@ def test_char_gpt_learns_a_text_that_repeats_itself(example, capsys):
     ]  # fmt: skip
     seconds = [float(each) for _, each in rows]
     assert sum(seconds[:-1]) == pytest.approx(seconds[-1], abs=0.05)
+
+
+def test_data_parallel_curves_agree():
+    command = [sys.executable, str(ROOT / "examples" / "data_parallel.py"), "--steps", "3", "--layers", "1"]
+    printed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
+                             timeout=120).stdout
+    differences = re.findall(r"^(.*): largest difference to one device (\S+)", printed, re.M)
+    assert len(differences) == 3
+    assert all(float(each) < 1e-4 for _, each in differences)
 
 
 def test_char_gpt_sees_no_character_of_the_future(example):

@@ -19,6 +19,7 @@ import io
 import os
 import sys
 import types
+import warnings
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -501,10 +502,33 @@ def load_profiler() -> Any:
     return _profiler
 
 
+_kept_iterators: list[Any] = []
+
+
+@functools.cache
 def load_profile_data() -> Any:
-    """What reads its profiles."""
+    """What reads its profiles.
+
+    jaxlib makes the classes for iterators over their parts when there are none, with a warning; where warnings are errors,
+    that would end the process. So the smallest profile is read here, with warnings off, and its iterators are kept.
+    """
     from jaxlib import _profile_data
 
+    def field(number: int, content: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(content)]) + content
+
+    first = b"\x08\x01"  # an id: field 1 is 1
+    named = field(2, first + field(2, b"x"))
+    event = first + field(4, first + b"\x20\x05")  # with one value
+    plane = field(2, b"x") + field(3, field(4, event)) + field(4, first + named) + field(5, first + named)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data = _profile_data.ProfileData.from_serialized_xspace(field(1, plane))
+        planes = list(data.planes)
+        lines = [line for each in planes for line in each.lines]
+        events = [event for line in lines for event in line.events]
+        _kept_iterators[:] = [data.planes, *(each.stats for each in (*planes, *events)), *(each.lines for each in planes),
+                              *(line.events for line in lines)]
     return _profile_data
 
 

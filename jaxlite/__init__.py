@@ -66,9 +66,9 @@ _lazy = _Lazy(
     __name__,
     modules=(
         "core", "dtypes", "errors", "lax", "numpy", "tree", "tree_util", "stages", "random", "nn", "scipy", "flatten_util",
-        "test_util", "ad_checkpoint", "api_util", "custom_batching", "custom_derivatives", "debug", "dlpack", "experimental",
-        "ad", "example_libraries", "extend", "ffi", "image", "interpreters", "lib", "monitoring", "ops", "profiler", "ref",
-        "sharding", "typing",
+        "test_util", "ad_checkpoint", "api_util", "custom_batching", "custom_derivatives", "debug", "dlpack",
+        "experimental", "ad", "example_libraries", "explore", "extend", "ffi", "image", "interpreters", "lib", "monitoring",
+        "ops", "profiler", "ref", "sharding", "typing",
     ),
     **{
         "transforms.derivatives": "jvp linearize vjp fwd_and_bwd grad value_and_grad linear_transpose",

@@ -81,6 +81,8 @@ def parse(text: str) -> Module:
 
 def _stack(tables: dict[str, dict[int, str]], frame: int) -> tuple[tuple[str, int], ...]:
     frames = []
+    # Where the first frame names itself as its parent, 1 stands for none, and 2 for the first.
+    shift = int("parent_frame_id=1}" in tables.get("StackFrames", {}).get(1, "") + "}")
     seen: set[int] = set()
     while frame and frame not in seen:
         seen.add(frame)
@@ -89,5 +91,5 @@ def _stack(tables: dict[str, dict[int, str]], frame: int) -> tuple[tuple[str, in
         file = tables.get("FileNames", {}).get(int(place.get("file_name_id", 0)), "").strip('"')
         if file:
             frames.append((file, int(place.get("line", 0))))
-        frame = int(fields.get("parent_frame_id", 0))
+        frame = int(fields.get("parent_frame_id", 0)) - shift
     return tuple(frames)

@@ -40,6 +40,10 @@ _call_cache = xla.PjitFunctionCache(capacity=16384)
 clear_hooks.append(_programs.clear)
 
 
+# Called with (jitted, args, kwargs) before a call that C++ does not answer.
+observers: list[Callable[[Any, Any, Any], None]] = []
+
+
 class Jitted:
     """The Python side of one jitted function."""
 
@@ -197,6 +201,8 @@ class Jitted:
         """Do one call; give its result and, if later calls may skip Python, the fast path's data."""
         if not is_eager():
             return self.stage(args, kwargs), None
+        for observe in observers:
+            observe(self, args, kwargs)
         try:
             program, leaves = self.program(args, kwargs)
             for leaf in leaves:

@@ -36,6 +36,25 @@ def _of_int(value: int) -> ShapedArray:
     return _scalar_avals[int, x64]
 
 
+def fitted(value: Any, dtype: Any) -> Any:
+    """A Python int that the default integer type cannot hold, as a scalar of a dtype; any other value as it is.
+
+    Integer dtypes take the bits that they have room for.
+
+    >>> fitted(2**31, np.dtype("uint32"))
+    np.uint32(2147483648)
+    """
+    if type(value) is not int or -(1 << 31) <= value < 1 << 31 or not isinstance(dtype, np.dtype):
+        return value
+    if dtypes.kind(dtype) in "iu":
+        bits = dtypes.itemsize_bits(dtype)
+        value &= (1 << bits) - 1
+        if dtypes.kind(dtype) == "i" and value >> (bits - 1):
+            value -= 1 << bits
+        return np.asarray(value).astype(dtype)[()]
+    return np.asarray(value != 0 if dtypes.kind(dtype) == "b" else float(value)).astype(dtype)[()]
+
+
 def _of_numpy(value: Any) -> ShapedArray:
     dtype = dtypes.canonicalize_dtype(value.dtype)
     return shaped_array(value.shape, dtype, False)
@@ -48,8 +67,8 @@ def _of_scalar_type(dtype: Any) -> Callable[[Any], Any]:
 
 
 def _of_masked(value: Any) -> ShapedArray:
-    raise ValueError("numpy masked arrays are not supported as direct inputs to jaxlite functions; "
-                     "use jaxlite.numpy.where with the mask, or np.ma.filled")
+    raise ValueError("numpy masked arrays are not supported as direct inputs to JAX functions. Use arr.filled() to convert the "
+                     "value to a standard numpy array.")
 
 
 AVAL_OF: dict[type, Callable[[Any], Any]] = {

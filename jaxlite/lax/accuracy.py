@@ -16,14 +16,12 @@ class AccuracyMode(enum.Enum):
 class Tolerance:
     """Bounds for the error of elementwise functions: absolute, relative, in units of the last place.
 
-    Raises: ValueError for negative bounds, or relative ones together with units of the last place.
+    Raises: ValueError for negative bounds.
     """
 
     def __init__(self, atol: float = 0.0, rtol: float = 0.0, ulps: int = 0):
         if min(atol, rtol, ulps) < 0:
             raise ValueError(f"Tolerances must be non-negative, got atol={atol}, rtol={rtol}, ulps={ulps}")
-        if rtol and ulps:
-            raise ValueError(f"Give atol and rtol, or atol and ulps; got rtol={rtol} and ulps={ulps}")
         self.atol, self.rtol, self.ulps = atol, rtol, ulps
 
     def __repr__(self) -> str:

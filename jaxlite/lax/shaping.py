@@ -20,7 +20,7 @@ from jaxlite.core.jaxpr import Literal
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
-from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.core.values import ArrayImpl, aval_of, fitted
 from jaxlite.lax.elementwise import require_equal_dtypes
 
 # --- checking static arguments -----------------------------------------------------------------------
@@ -110,6 +110,8 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool | None = None) 
         if aval.dtype is new_dtype and (weak_type is None or aval.weak_type is weak_type):
             return operand  # the common case, at the price of a few comparisons
     else:
+        if type(operand) is int and new_dtype is not None:
+            operand = fitted(operand, new_dtype if isinstance(new_dtype, np.dtype) else dtypes.canonicalize_dtype(new_dtype))
         aval = aval_of(operand)
     if new_dtype is None:
         dtype = aval.dtype
@@ -123,7 +125,7 @@ def convert(operand: Any, new_dtype: Any = None, weak_type: bool | None = None) 
     if isinstance(dtype, dtypes.ExtendedDType) or isinstance(aval.dtype, dtypes.ExtendedDType):
         if aval.dtype == dtype:
             return operand
-        raise TypeError(f"cannot convert dtype {aval.dtype} to {dtype}")
+        raise ValueError(f"Cannot convert_element_type from {aval.dtype} to {dtype}")
     return convert_element_type_p.bind(operand, new_dtype=dtype, weak_type=weak)
 
 
@@ -564,6 +566,8 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
     """An array of one value. Its dtype is that of the value unless given."""
     shape = canonical_shape(shape)
+    if dtype is not None and not isinstance(dtype, dtypes.ExtendedDType):
+        fill_value = fitted(fill_value, dtypes.canonicalize_dtype(dtype))
     aval = aval_of(fill_value)
     if aval.shape:
         raise TypeError(f"full must be called with scalar fill_value, got fill_value.shape {aval.shape}.")
@@ -587,6 +591,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sha
     full_shape = full_shape if shape is None else canonical_shape(shape)
     if dtype is not None:
         full_dtype = dtypes.canonicalize_dtype(dtype)
+    fill_value = fitted(fill_value, full_dtype)
     if aval_of(fill_value).shape:
         raise TypeError(f"full_like takes a scalar fill_value, got shape {aval_of(fill_value).shape}.")
     return broadcast_in_dim(convert(fill_value, full_dtype, weak), full_shape, ())

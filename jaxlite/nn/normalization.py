@@ -36,6 +36,8 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     real = a.real if dtypes.kind(aval_of(a).dtype) == "c" else a
     peak = jnp.max(real, axis=axes, keepdims=True, initial=-np.inf, where=where)
     peak = lax.stop_gradient(jnp.where(jnp.isfinite(peak), peak, shaping.full_like(peak, 0)))
+    if where is not None:  # what takes no part must not overflow either: its derivative would not be zero
+        a = jnp.where(where, a, peak)
     scaled = jnp.exp(a - peak)
     if b is not None:
         scaled = scaled * b
@@ -69,10 +71,13 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     (x,) = promote_inexact("softmax", x)
     x = as_array(x)
     peak = jnp.max(x, axis=axis, keepdims=True, initial=-np.inf, where=where)
-    unnormalized = jnp.exp(x - lax.stop_gradient(peak))
-    if where is not None:
-        unnormalized = jnp.where(where, unnormalized, 0.0)
-    return unnormalized / jnp.sum(unnormalized, axis=axis, keepdims=True, where=where)
+    if where is None:
+        unnormalized = jnp.exp(x - lax.stop_gradient(peak))
+        return unnormalized / jnp.sum(unnormalized, axis=axis, keepdims=True)
+    peak = lax.stop_gradient(jnp.where(jnp.isfinite(peak), peak, 0))
+    unnormalized = jnp.where(where, jnp.exp(jnp.where(where, x, peak) - peak), 0.0)
+    total = jnp.sum(unnormalized, axis=axis, keepdims=True, where=where)
+    return unnormalized / jnp.where(total == 0, 1, total)  # zeros where all elements are left out
 
 
 @api("axis")
@@ -81,6 +86,8 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     (x,) = promote_inexact("log_softmax", x)
     x = as_array(x)
     peak = jnp.max(x, axis=axis, keepdims=True, initial=-np.inf, where=where)
+    if where is not None:
+        x = jnp.where(where, x, lax.stop_gradient(jnp.where(jnp.isfinite(peak), peak, 0)))
     shifted = x - lax.stop_gradient(peak)
     result = shifted - jnp.log(jnp.sum(jnp.exp(shifted), axis=axis, keepdims=True, where=where))
     return result if where is None else jnp.where(where, result, -jnp.inf)

@@ -50,7 +50,8 @@ class _IndexUpdateRef:
         'clip' takes the nearest element, 'promise_in_bounds' (default for `get`) says there are none.
       wrap_negative_indices: whether negative positions count from the end; if not, they are out of bounds.
       out_sharding: accepted for one device, where it changes nothing.
-    Values are converted to the array's dtype and broadcast to the shape of `x[index]`.
+    An operation is done in the dtype that the array and the values promote to, and its result converted to the array's.
+    Values are broadcast to the shape of `x[index]`.
     """
 
     __slots__ = ("array", "index")

@@ -14,7 +14,7 @@ from jaxlite.core import dtypes, source
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_leaves
-from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
+from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, fitted
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, scalar
@@ -65,6 +65,8 @@ def _from_other(object: Any, dtype: Any) -> Any:
     """A NumPy array, or an array joined from parts, for lists and for objects of other kinds."""
     if isinstance(object, (list, tuple, range)):
         return _from_sequence(object, dtype)
+    if isinstance(object, (int, float, complex)) and not isinstance(object, np.generic):  # IntEnum and other subclasses
+        return next(kind(object) for kind in (int, float, complex) if isinstance(object, kind))
     if object is None:
         raise ValueError("None is not a valid value for jnp.array")
     if hasattr(object, "__jax_array__"):
@@ -72,6 +74,8 @@ def _from_other(object: Any, dtype: Any) -> Any:
     if isinstance(object, (str, bytes)):
         raise TypeError(f"JAX arrays hold numbers and booleans; got {object!r}")
     if isinstance(object, (np.ndarray, np.generic)) or hasattr(object, "__array__"):
+        if type(object) is not np.ndarray and isinstance(object, np.ndarray):
+            aval_of(object)  # refuses masked arrays
         found = np.asarray(object)
     else:
         try:
@@ -236,6 +240,10 @@ def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
                              "the last axis of the array.")
     if a.dtype == target:
         return a
+    if dtypes.bool_ in (a.dtype, target) and old != new:  # booleans are bytes
+        if target == dtypes.bool_:
+            return shaping.convert(view(a, np.uint8), target, False)
+        a = shaping.convert(a, np.uint8, False)
     return _bitcast(a, target)
 
 
@@ -362,7 +370,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
         dtype, weak = aval.dtype, aval.weak_type
     else:
         dtype, weak = dtypes.check_user_dtype_supported(dtype, "full"), False
-    return _on(_full(fill_value, shape_of(shape), dtype, weak), device)
+    return _on(_full(fitted(fill_value, dtype), shape_of(shape), dtype, weak), device)
 
 
 def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[tuple[int, ...], Any, bool]:
@@ -397,7 +405,8 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
               out_sharding: Any = None) -> Any:
     """One value in the shape and dtype of another array."""
     check_arrays("full_like", fill_value)
-    return _on(_full(fill_value, *_like(a, dtype, shape, "full_like")), device)
+    full_shape, full_dtype, weak = _like(a, dtype, shape, "full_like")
+    return _on(_full(fitted(fill_value, full_dtype), full_shape, full_dtype, weak), device)
 
 
 # --- ranges ------------------------------------------------------------------------------------------

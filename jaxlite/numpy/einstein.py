@@ -196,8 +196,9 @@ def _diagonals(text: str, value: Any) -> tuple[str, Any]:
             columns = shaping.broadcasted_iota(dtypes.uint32, pair, 1)
             mask = shaping.broadcast_in_dim(lax.eq(rows, columns), shape, (first, second))
             value = lax.select(mask, value, shaping.full_like(value, 0))
-            value = (lax.reduce_or if dtypes.kind(aval_of(value).dtype) == "b" else lax.reduce_sum)(value, (second,))
-            text = text[:second] + text[second + 1:]
+            gone = first if pair[0] == 1 else second  # an axis of size 1 stands for one of any size
+            value = (lax.reduce_or if dtypes.kind(aval_of(value).dtype) == "b" else lax.reduce_sum)(value, (gone,))
+            text = text[:gone] + text[gone + 1:]
     return text, value
 
 

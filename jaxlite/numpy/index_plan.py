@@ -17,7 +17,7 @@ import numpy as np
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, errors, source
 from jaxlite.core.tracing import Tracer
-from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.core.values import ArrayImpl, aval_of, fitted
 from jaxlite.lax import elementwise, gather_scatter, shaping, slicing
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from jaxlite.numpy import creation, ufuncs
@@ -416,7 +416,8 @@ def write(x: Any, index: Any, value: Any, op: Any, mode: str | GatherScatterMode
     """x with x[index] replaced by its combination with a value.
 
     Args:
-      value: array of x[index]'s shape, or one that broadcasts to it; converted to x's dtype.
+      value: array of x[index]'s shape, or one that broadcasts to it. The operation is done in the dtype that both promote
+        to, the result has that of x.
       op: 'set', 'add', 'subtract', 'multiply', 'divide', 'power', 'min', 'max', or a function of one scalar, which
         is applied to each element; then `value` is not used.
     """
@@ -437,18 +438,22 @@ def write(x: Any, index: Any, value: Any, op: Any, mode: str | GatherScatterMode
         result = gather_scatter.scatter_apply(target, indices, op, numbers, update_shape=boxes.shape, **options)
         return shaping.squeeze(result, expanded) if expanded else result
     GatherScatterMode.from_any(mode)
-    value = _as_update(value, aval, boxes)
     if 0 in boxes.shape:
         return x
+    value, dtype = _as_update(value, aval, boxes, op)
+    if dtype != aval.dtype:
+        x, target = shaping.convert(x, dtype, False), shaping.convert(target, dtype, False)
     if boxes.indices is None:
         return shaping.convert(_ELEMENTWISE[op](x, value), aval.dtype, aval.weak_type)
     result = _SCATTERS[op](target, indices, value, numbers, **options)
+    if dtype != aval.dtype:
+        result = shaping.convert(result, aval.dtype, aval.weak_type)
     return shaping.squeeze(result, expanded) if expanded else result
 
 
-def _as_update(value: Any, aval: Any, boxes: Boxes) -> Any:
-    """A value in the dtype of the array and in the shape of the updates."""
-    value = _converted(value, aval)
+def _as_update(value: Any, aval: Any, boxes: Boxes, op: str) -> tuple[Any, Any]:
+    """A value in the shape of the updates, and its dtype, in which the operation is done."""
+    value, dtype = _converted(value, aval, op)
     full = list(boxes.shape)
     for axis in boxes.new_axes:
         full.insert(axis, 1)
@@ -463,12 +468,14 @@ def _as_update(value: Any, aval: Any, boxes: Boxes) -> Any:
         value = shaping.broadcast_in_dim(value, full, range(lead, len(full)))
     if boxes.new_axes:
         value = shaping.squeeze(value, boxes.new_axes)
-    return shaping.rev(value, boxes.reversed_axes) if boxes.reversed_axes else value
+    return shaping.rev(value, boxes.reversed_axes) if boxes.reversed_axes else value, dtype
 
 
-def _converted(value: Any, aval: Any) -> Any:
+def _converted(value: Any, aval: Any, op: str) -> tuple[Any, Any]:
+    """A value in the dtype that it and the array promote to; one that takes an element's place, in that of the array."""
     if not isinstance(value, (Tracer, ArrayImpl, bool, int, float, complex, np.ndarray, np.generic)):
         value = creation.asarray(value)
+    value = fitted(value, aval.dtype)
     given = aval_of(value)
     joined, _ = dtypes.lattice_result(aval.dtype, aval.weak_type, given.dtype, given.weak_type)
     if joined != aval.dtype:
@@ -476,4 +483,5 @@ def _converted(value: Any, aval: Any) -> Any:
             f"scatter inputs have incompatible types: cannot safely cast value from dtype={given.dtype} to dtype="
             f"{aval.dtype} with jax_numpy_dtype_promotion={config.numpy_dtype_promotion.value}. In future JAX releases "
             "this will result in an error.", FutureWarning)
-    return shaping.convert(value, aval.dtype, False)
+    dtype = aval.dtype if op == "set" else joined
+    return shaping.convert(value, dtype, False), dtype

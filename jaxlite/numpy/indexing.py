@@ -20,7 +20,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.aval import AbstractRef
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.tracing import Tracer, ref_methods, state
-from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.core.values import ArrayImpl, aval_of, fitted
 from jaxlite.devices import placement
 from jaxlite.lax import elementwise, gather_scatter, shaping
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode
@@ -227,7 +227,9 @@ def scatter_at(x: Any, index: Any, value: Any, op: Any, *, indices_are_sorted: b
     if state.trace is not eager_trace or type(x) is not ArrayImpl:
         return write(x, index, value, op, *options)
     kind = type(value)
-    if kind is not ArrayImpl and kind is not float and kind is not int:
+    if kind is int:
+        value = fitted(value, x.aval.dtype)
+    elif kind is not ArrayImpl and kind is not float:
         value = _concrete(value)
     if type(index) in (ArrayImpl, np.ndarray) and index.dtype == bool and not np.shape(value) and \
             isinstance(op, str) and index.ndim and index.shape == x.shape[:index.ndim]:

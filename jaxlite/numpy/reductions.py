@@ -528,7 +528,9 @@ def _running(name: str, a: Any, axis: Any, dtype: Any, operation: Callable, fill
     else:
         dtype = dtypes.check_user_dtype_supported(dtype, name)
     if dtype == dtypes.bool_:
-        return shaping.convert(operation(shaping.convert(a, dtypes.int32, False), axis), bool)
+        # Whether a running sum of ones and zeros is nonzero, or a running product of them.
+        ones = shaping.convert(shaping.convert(a, dtypes.bool_, False), dtypes.int32, False)
+        return shaping.convert(operation(ones, axis), bool)
     return operation(shaping.convert(a, dtype, False), axis)
 
 

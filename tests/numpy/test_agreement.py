@@ -1,0 +1,96 @@
+"""Values that JAX gives and that a simpler rule would get wrong."""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax
+
+KINDS = ["bool", "uint8", "int32", "float16", "float32", "complex64"]
+
+
+@pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types", "ignore:.*imaginary part")
+@pytest.mark.parametrize("op", ["add", "multiply", "min", "max"])
+def test_updates_are_computed_in_the_promoted_dtype(op):
+    """x.at[i].op(v) is what x[i] op v gives in the dtype of both, converted back, for each pair of dtypes."""
+    function = {"add": jnp.add, "multiply": jnp.multiply, "min": jnp.minimum, "max": jnp.maximum}[op]
+
+    @jax.jit
+    def both():
+        found, expected = [], []
+        for own in KINDS:
+            for other in KINDS:
+                if op in ("min", "max") and "complex64" in (own, other) or own == other == "bool":
+                    continue
+                x, value = jnp.array([3, 1, 250]).astype(own), jnp.array([1.75, -1]).astype(other)
+                for index in (jnp.array([0, 2]), slice(1, 3)):
+                    found.append(getattr(x.at[index], op)(value))
+                    expected.append(x.at[index].set(function(x[index], value).astype(own)))
+        return found, expected
+
+    for found, expected in zip(*both(), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types")
+def test_sums_of_many_updates_do_not_stop_at_the_precision_of_the_array():
+    many = jnp.zeros(1, jnp.bfloat16).at[jnp.zeros(3000, int)].add(jnp.ones(3000, jnp.float32))
+    assert many.dtype == jnp.bfloat16 and many.astype(float) == 3008
+    assert jnp.ones(3).at[5:1].add(jnp.ones(3)).tolist() == [1, 1, 1]  # nothing is selected
+
+
+def test_running_totals_of_booleans():
+    x = jnp.array([0.0, 0.5, 2.0])
+    assert jnp.cumsum(x, dtype=bool).tolist() == [False, True, True]
+    assert jnp.cumulative_sum(x, dtype=bool).tolist() == [False, True, True]
+    assert jnp.cumprod(x[::-1], dtype=bool).tolist() == [True, True, False]
+
+
+def test_python_ints_that_only_the_target_can_hold():
+    big = 0x85A308D3
+    for made in (jnp.full(2, big, jnp.uint32), jnp.full_like(jnp.ones(2, jnp.uint32), big), lax.full((2,), big, jnp.uint32),
+                 jnp.zeros(2, jnp.uint32).at[:].set(big), jnp.array([big, big], jnp.uint32)):
+        assert made.dtype == np.uint32 and made.tolist() == [big, big]
+    assert lax.convert_element_type(2**32 + 5, "int32") == 5 and lax.convert_element_type(2**31, "int32") == -(2**31)
+    assert float(lax.convert_element_type(2**100, jnp.float32)) == 2.0**100 and float(jnp.full((), 2**40, jnp.float32)) == 2**40
+    assert jnp.min(jnp.array([7, 9], jnp.uint32), where=jnp.array([True, False]), initial=8) == 7
+    with pytest.raises(OverflowError):
+        jnp.add(jnp.ones(2, int), 2**31)
+
+
+def test_bits_as_booleans():
+    wide = np.array([[1, 256]], np.int32)
+    assert jnp.asarray(wide).view(bool).tolist() == wide.view(bool).tolist()
+    assert jnp.array([True, False, False, False]).view(np.int32).tolist() == [1]
+
+
+def test_what_becomes_an_array():
+    kind = enum.IntEnum("kind", "first second")
+    made = jnp.array(kind.second)
+    assert made == 2 and made.dtype == np.int32 and made.weak_type
+    with pytest.raises(ValueError, match=r"numpy masked arrays are not supported as direct inputs to JAX functions\. Use arr"):
+        jnp.asarray(np.ma.array([1, 2], mask=[0, 1]))
+    assert jnp.einsum("ii->i", jnp.ones((1, 3))).tolist() == [1, 0, 0]
+
+
+def test_what_a_mask_leaves_out_has_no_derivative():
+    """The element that takes no part is so large that it would overflow if it were computed."""
+    x, mask = jnp.array([0.0, 1.0, 2.0, 3e4]), jnp.arange(4) < 3
+
+    @jax.jit
+    def run(x):
+        functions = (lambda x: jax.nn.logsumexp(x, where=mask), lambda x: jax.nn.softmax(x, where=mask)[1],
+                     lambda x: jax.nn.log_softmax(x, where=mask)[1], lambda x: jax.nn.softmax(x, where=mask & False).sum())
+        return [jax.value_and_grad(f)(x) for f in functions], jax.nn.softmax(x, where=mask & False)
+
+    (lse, soft, log, none), zeros = run(x)
+    p = np.exp([0, 1, 2]) / np.exp([0, 1, 2]).sum()
+    np.testing.assert_allclose(lse[1], [*p, 0], rtol=1e-5)
+    np.testing.assert_allclose(soft[1], [*(p[1] * (np.eye(3)[1] - p)), 0], rtol=1e-5)
+    np.testing.assert_allclose(log[1], [*(np.eye(3)[1] - p), 0], rtol=1e-5)
+    assert zeros.tolist() == [0, 0, 0, 0] and none[1].tolist() == [0, 0, 0, 0]

@@ -66,7 +66,7 @@ def _from_other(object: Any, dtype: Any) -> Any:
     if isinstance(object, (list, tuple, range)):
         return _from_sequence(object, dtype)
     if isinstance(object, (int, float, complex)) and not isinstance(object, np.generic):  # IntEnum and other subclasses
-        return next(kind(object) for kind in (int, float, complex) if isinstance(object, kind))
+        return int(object) if isinstance(object, int) else float(object) if isinstance(object, float) else complex(object)
     if object is None:
         raise ValueError("None is not a valid value for jnp.array")
     if hasattr(object, "__jax_array__"):

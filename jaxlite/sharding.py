@@ -3,7 +3,7 @@
 >>> import jaxlite as jax
 >>> from jaxlite.sharding import Mesh, NamedSharding, PartitionSpec as P
 >>> mesh = Mesh(jax.devices()[:1], ("data",))
->>> jax.device_put([1.0, 2.0], NamedSharding(mesh, P("data"))).sharding.spec
+>>> jax.device_put(jax.numpy.ones(2), NamedSharding(mesh, P("data"))).sharding.spec
 P('data',)
 """
 

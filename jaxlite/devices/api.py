@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
 from jaxlite.compilation import effects
+from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import config
 from jaxlite.core.filtering import boundary
@@ -21,6 +23,21 @@ from lowering import platforms, xla
 platforms.configure(platforms=lambda: config.platforms.value, num_cpu_devices=lambda: config.num_cpu_devices.value,
                     visible_devices=lambda kind: config.config.values.get(f"jax_{kind}_visible_devices"))
 
+
+
+def _reshard(array: Any, sharding: Any) -> Any:
+    return _identity(sharding)(array)
+
+
+@functools.lru_cache(256)
+def _identity(sharding: Any) -> Any:
+    def reshard(x: Any) -> Any:
+        return x
+
+    return jit(reshard, out_shardings=sharding)
+
+
+placement.reshard = _reshard
 _constraints = loader("jaxlite.lax.sharding")
 
 

@@ -1,7 +1,8 @@
 """Arrays over several devices: put together from shards, taken apart, moved from one sharding to another.
 
 `place` brings any value to any sharding. A host value is cut into shards; so is an array on one device; an array that has a
-sharding already is taken apart and put together again, on the host. jaxlib moves shards from device to device without asking
+sharding already is taken apart and put together again on the host, or by a program if its devices have memories of their own or
+belong to several processes. jaxlib moves shards from device to device without asking
 whether they are the shards that the new sharding wants, so no array is ever only relabelled here.
 """
 
@@ -17,6 +18,7 @@ from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.values import aval_of
+from jaxlite.devices import placement
 from jaxlite.devices import sharding as shardings
 from lowering import xla
 
@@ -53,13 +55,25 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
             else value._arrays
         return xla.assemble(aval, sharding, shards, committed)
     if type(value.sharding) is xla.SingleDeviceSharding and sharding.is_fully_replicated:
-        return xla.put_shards([arrays.put_array(value, device, True, copy=copy) for device in devices], aval, sharding, devices,
+        local = [device for device in devices if shardings.is_local(device)]
+        return xla.put_shards([arrays.put_array(value, device, True, copy=copy) for device in local], aval, sharding, local,
                               committed)
+    if _by_program(value, devices):
+        return placement.reshard(value, sharding)
     return _put_parts(arrays.host_value(value), aval, sharding, parts, devices, committed, True)
 
 
+def _by_program(value: Any, devices: tuple[Any, ...]) -> bool:
+    """Whether to let the devices exchange their parts: a program has to be compiled for it, so not within one processor."""
+    return (shardings.devices_of(value.sharding) == devices
+            and (devices[0].platform != "cpu" or not value.is_fully_addressable))
+
+
 def _put_parts(host: np.ndarray, aval: Any, sharding: Any, parts: Any, devices: Any, committed: bool, is_own: bool) -> Any:
-    """Cut a host value, and put each part on its device; nobody writes to the value if it `is_own`."""
+    """Cut a host value, and put each part of this process on its device; nobody writes to the value if it `is_own`."""
+    local = [place for place, device in enumerate(devices) if shardings.is_local(device)]
+    if len(local) < len(devices):
+        parts, devices = [parts[place] for place in local], [devices[place] for place in local]
     made: dict[Any, np.ndarray] = {}
     shards = []
     for index in parts:
@@ -234,7 +248,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
         if each.dtype != kind:
             raise ValueError(f"the shards of an array have one dtype; got {kind} and {each.dtype}")
     by_device = {arrays.device_of(each): each for each in given}
-    wanted = [device for device in shardings.devices_of(sharding) if device.process_index == device.client.process_index()]
+    wanted = [device for device in shardings.devices_of(sharding) if shardings.is_local(device)]
     if len(given) != len(wanted) or any(device not in by_device for device in wanted):
         raise ValueError(f"the sharding has one shard on each of the devices {wanted}; got arrays on "
                          f"{[arrays.device_of(each) for each in given]}")

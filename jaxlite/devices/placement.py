@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core import array as arrays
@@ -114,6 +114,13 @@ def as_target(spec: Any, what: str = "device_put") -> Any:
 def replicated(sharding: Any) -> Any:
     """The sharding with which each device of another has all of an array."""
     return sharding if type(sharding) is xla.SingleDeviceSharding else sharding.update(spec=shardings().PartitionSpec())
+
+
+def _no_reshard(array: Any, sharding: Any) -> Any:
+    raise RuntimeError("jaxlite.devices.api has not been imported")
+
+
+reshard: Callable[[Any, Any], Any] = _no_reshard  # by a program; `jaxlite.devices.api` has one
 
 
 def _format_of(array: Any) -> Any:

@@ -375,12 +375,13 @@ def _indices_map(sharding: Any, shape: Any) -> dict[Any, tuple[slice, ...]]:
     return dict(zip(devices_of(sharding), slices(sharding, tuple(shape)), strict=True))
 
 
-def _is_local(device: Any) -> bool:
+def is_local(device: Any) -> bool:
+    """Whether this process owns a device."""
     return device.process_index == device.client.process_index()
 
 
 def _addressable_indices_map(sharding: Any, shape: Any) -> dict[Any, tuple[slice, ...]]:
-    return {device: index for device, index in _indices_map(sharding, shape).items() if _is_local(device)}
+    return {device: index for device, index in _indices_map(sharding, shape).items() if is_local(device)}
 
 
 def _update(sharding: Any, **kwargs: Any) -> Any:
@@ -401,7 +402,7 @@ def _install() -> None:
         each: Any = cls
         each.device_set = property(lambda self: set(devices_of(self)), doc="The devices that hold parts of an array.")
         each.num_devices = property(lambda self: len(devices_of(self)), doc="How many devices there are.")
-        each.addressable_devices = property(lambda self: {device for device in devices_of(self) if _is_local(device)},
+        each.addressable_devices = property(lambda self: {device for device in devices_of(self) if is_local(device)},
                                             doc="Those devices that this process owns.")
         each._device_assignment = property(devices_of)
         each.shard_shape = _shard_shape
@@ -413,7 +414,7 @@ def _install() -> None:
         each.__deepcopy__ = lambda self, memo: self
     named: Any = NamedSharding
     named.is_fully_replicated = property(_is_replicated, doc="Whether each device holds all of an array.")
-    named.is_fully_addressable = property(lambda self: all(map(_is_local, devices_of(self))),
+    named.is_fully_addressable = property(lambda self: all(map(is_local, devices_of(self))),
                                           doc="Whether this process owns all of the devices.")
     named.replicated_axes = property(lambda self: frozenset(
         name for name in self.mesh.axis_names if name not in used_axes(self.spec)))

@@ -57,6 +57,7 @@ class ModuleBuilder:
         self.types_by_aval: dict[Any, Any] = {}
         self._functions: dict[Any, str] = {}
         self._keep_alive: list[Any] = []
+        self.merged: dict[Any, Any] = {}  # functions of exported modules, by what they were merged for
         self.host_functions: list[Callable] = []  # that the module calls, by their index
         self.scopes: list[dict[Any, Any]] = []  # variable -> its MLIR value, for each emission of a jaxpr
         self._function_names: dict[str, int] = {}
@@ -147,14 +148,17 @@ class ModuleBuilder:
     def emit_function(self, jaxpr: Any, symbol: str, visibility: str,
                       arg_attributes: list[dict[str, Any]] | None = None,
                       result_attributes: list[dict[str, Any]] | None = None,
-                      result_names: Sequence[str] | None = None, names: Sequence[str] = ()) -> None:
+                      result_names: Sequence[str] | None = None, names: Sequence[str] = (),
+                      constants: Sequence[np.ndarray] = ()) -> None:
         """Emit `func.func` with the jaxpr's constvars and invars as parameters; `names` become their locations.
+
+        With `constants`, the values of the constvars, those are constants of the function and not parameters.
 
         A private function with ordered effects takes and gives the token of those before it, behind all else.
         """
         ir = self.ir
         loc = self.unknown_location
-        inputs = [*jaxpr.constvars, *jaxpr.invars]
+        inputs = jaxpr.invars if constants else [*jaxpr.constvars, *jaxpr.invars]
         in_types = [self.type_of(var.aval) for var in inputs]
         out_types = [self.type_of(var.aval) for var in jaxpr.outvars]
         ordered = visibility == "private" and is_ordered(jaxpr)
@@ -183,7 +187,7 @@ class ModuleBuilder:
         arguments = scope.arguments
         if ordered:
             scope.token = arguments.pop()
-        results = scope.emit(jaxpr, arguments)
+        results = scope.emit(jaxpr, [*map(scope.dense_constant, constants), *arguments])
         if ordered:
             results.append(scope.token)
         scope.op("func.return", results, [])
@@ -401,16 +405,17 @@ class RuleContext:
             if array.dtype != dtype:
                 array = array.astype(dtype)
             if array.ndim and array.shape == shape:
-                return self._dense(array)
+                return self.dense_constant(array)
             mark, value = array.tobytes(), array[()]
         key = (mark, dtype, shape)
         found = self._constants.get(key)
         if found is None:
             found = self._constants[key] = (
-                self.broadcast(self.constant(value, dtype), (), shape, dtype) if shape else self._dense(np.asarray(value)))
+                self.broadcast(self.constant(value, dtype), (), shape, dtype) if shape
+                else self.dense_constant(np.asarray(value)))
         return found
 
-    def _dense(self, array: np.ndarray) -> Any:
+    def dense_constant(self, array: np.ndarray) -> Any:
         tensor = self.builder.tensor_type(array.shape, array.dtype)
         return self._operation("stablehlo.constant", [tensor], [], {"value": self.dense(array)}, None, 0,
                                self.loc, self.ip).result

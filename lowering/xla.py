@@ -465,6 +465,43 @@ def canonical_bytecode(module: Any) -> bytes:
     return buffer.getvalue()
 
 
+def to_portable(module: Any) -> bytes:
+    """A module as a portable artifact that readers of the last four weeks understand, and all later ones."""
+    from jaxlib.mlir._mlir_libs import _stablehlo
+
+    weeks = _stablehlo.StablehloCompatibilityRequirement.WEEK_4
+    return _jax.mlir.serialize_portable_artifact(module, _stablehlo.get_version_from_compatibility_requirement(weeks))
+
+
+def from_portable(data: bytes, context: Any) -> Any:
+    """The module of a portable artifact. Raises: ValueError for what is none, or is of a newer version."""
+    try:
+        return _jax.mlir.deserialize_portable_artifact(data, context)
+    except Exception as error:
+        raise ValueError(f"the program is no StableHLO artifact that this version of jaxlib reads: {error}") from None
+
+
+def register_shardy(context: Any) -> None:
+    """Let a context know Shardy's operations, which artifacts of programs for several devices have."""
+    from jaxlib.mlir._mlir_libs import _sdy
+
+    _sdy.register_dialect(context)
+
+
+def refine(module: Any) -> bytes:
+    """A module whose `main` has static types as bytecode in which all types are static, its shape assertions checked.
+
+    Raises: ValueError with the text of an assertion that does not hold.
+    """
+    buffer = io.BytesIO()
+    module.operation.write_bytecode(buffer)
+    try:
+        return _jax.mlir.refine_polymorphic_shapes(buffer.getvalue(), enable_shape_assertions=True, validate_static_shapes=True,
+                                                   enable_shardy=True)
+    except Exception as error:
+        raise ValueError(str(error)) from None
+
+
 def to_hlo(module: Any) -> Any:
     """A StableHLO module as an `XlaComputation`: HLO before any optimisation."""
     return _jax.mlir.mlir_module_to_xla_computation(module.operation.get_asm(binary=False, enable_debug_info=True))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
+from jaxlite.core.symbolic import Dim
 from lowering import xla
 
 
@@ -41,7 +42,7 @@ class ShapedArray(AbstractValue):
             pass
         if not isinstance(dtype, dtypes.ExtendedDType):
             dtype = np.dtype(dtype)
-        return _interned(tuple(int(size) for size in shape), dtype, bool(weak_type))
+        return _interned(tuple(size if type(size) is Dim else int(size) for size in shape), dtype, bool(weak_type))
 
     @property
     def ndim(self) -> int:
@@ -99,7 +100,7 @@ def _check_says_nothing(sharding: Any) -> None:
 def _make_shaped_array(shape: tuple[int, ...], dtype: Any, weak_type: bool) -> ShapedArray:
     if type(shape) is not tuple or not isinstance(dtype, (np.dtype, dtypes.ExtendedDType)):
         raise TypeError
-    if type(weak_type) is not bool or any(type(size) is not int for size in shape):
+    if type(weak_type) is not bool or any(type(size) is not int and type(size) is not Dim for size in shape):
         raise TypeError
     aval = object.__new__(ShapedArray)
     aval.shape, aval.dtype, aval.weak_type = shape, dtype, weak_type

@@ -1,0 +1,536 @@
+"""Symbolic dimensions: sizes that are known when a program runs. `Dim` is a polynomial in named variables with integer
+coefficients.
+
+A variable is at least 1. Arithmetic gives normalised polynomials: equal ones are equal values. `floordiv`, `mod`, `max` and
+`min` of
+dimensions are factors like variables are. A comparison is decided from the bounds of the difference, which a scope's
+constraints
+tighten; where it may go either way it raises `InconclusiveDimensionOperation`.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from jaxlite.core.errors import InconclusiveDimensionOperation
+
+_INFINITY = math.inf
+_GUIDE = "https://docs.jax.dev/en/latest/export/shape_poly.html"
+Factor = tuple[Any, ...]  # ("var", name), or (operation, Dim, Dim)
+Term = tuple[tuple[Factor, int], ...]  # factors with their powers, sorted
+
+
+class SymbolicScope:
+    """Where variables belong to: dimensions of one program are of one scope. `constraints` are texts such as "a >= b", "a +
+    b == 10".
+    """
+
+    def __init__(self, constraints: Sequence[str] = ()):
+        if isinstance(constraints, str):
+            raise ValueError(f"The `constraints` parameter must be a sequence of strings, got {constraints!r}")
+        self.texts: list[str] = []
+        self.at_least_zero: list[tuple[Dim, str]] = []
+        self.equal: dict[Term, Any] = {}  # a term and the dimension that it is equal to
+        self.equations: list[tuple[Dim, str]] = []
+        self._bounds: dict[Any, tuple[float, float]] = {}
+        for text in constraints:
+            self._constrain(text)
+
+    def _constrain(self, text: str) -> None:
+        found = re.fullmatch(r"(.*?)(>=|<=|==|>|<|=)(.*)", text)
+        if not found:
+            raise ValueError(f"Constraint parsing error: must contain one of '==' or '>=' or '<=', got {text!r}")
+        left, relation, right = parse(found[1], self), found[2], parse(found[3], self)
+        if relation in ("==", "="):
+            difference = left - right
+            if isinstance(difference, int):
+                if difference:
+                    raise ValueError(f"Unsatisfiable constraint: {text}")
+                return
+            self.equations.append((difference, text))
+            if isinstance(left, Dim) and len(left.terms) == 1 and next(iter(left.terms.values())) == 1 and () not in left.terms:
+                self.equal[next(iter(left.terms))] = right
+        else:
+            less, more = (right, left) if relation[0] == ">" else (left, right)
+            difference = more - less - int(len(relation) == 1)
+            if isinstance(difference, int):
+                if difference < 0:
+                    raise ValueError(f"Unsatisfiable constraint: {text}")
+                return
+            self.at_least_zero.append((difference, text))
+        self.texts.append(text.strip())
+        self._bounds.clear()
+
+    def __str__(self) -> str:
+        return "" if not self.texts else f" where {', '.join(self.texts)}"
+
+    # --- bounds
+
+    def bounds(self, value: Any) -> tuple[float, float]:
+        """The least and the greatest value that a dimension may have."""
+        if not isinstance(value, Dim):
+            return value, value
+        found = self._bounds.get(value)
+        if found is None:
+            found = self._bounds[value] = self._tightened(value, 2)
+        return found
+
+    def _plain(self, value: Any) -> tuple[float, float]:
+        """From the bounds of its terms alone."""
+        if not isinstance(value, Dim):
+            return value, value
+        low = high = 0.0
+        for term, coefficient in value.terms.items():
+            a, b = self._of_term(term)
+            if coefficient < 0:
+                a, b = b, a
+            low += coefficient * a
+            high += coefficient * b
+        return low, high
+
+    def _tightened(self, value: Any, depth: int) -> tuple[float, float]:
+        """With constraints added such that a term cancels."""
+        low, high = self._plain(value)
+        if not depth or not isinstance(value, Dim):
+            return low, high
+        facts = [(fact, True) for fact, _ in self.at_least_zero]
+        facts += [(each, flag) for fact, _ in self.equations for each in (fact, -fact) for flag in (True,)]
+        for fact, _ in facts:
+            for term, coefficient in fact.terms.items():
+                own = value.terms.get(term)
+                if not term or own is None or own % coefficient:
+                    continue
+                # value = rest + times * fact: the rest bounds it from below or from above.
+                times = own // coefficient
+                a, b = self._tightened(value - fact * times, depth - 1)
+                if times > 0:
+                    low = max(low, a)
+                else:
+                    high = min(high, b)
+        return low, high
+
+    def _of_term(self, term: Term) -> tuple[float, float]:
+        low, high = 1.0, 1.0
+        for factor, power in term:
+            a, b = self._of_factor(factor)
+            for _ in range(power):
+                ends = [x * y if x and y else 0.0 for x in (low, high) for y in (a, b)]
+                low, high = min(ends), max(ends)
+        return low, high
+
+    def _of_factor(self, factor: Factor) -> tuple[float, float]:
+        kind, *operands = factor
+        if kind == "var":
+            return self._of_variable(factor)
+        (a, b), (c, d) = map(self.bounds, operands)
+        if kind == "max":
+            return max(a, c), max(b, d)
+        if kind == "min":
+            return min(a, c), min(b, d)
+        if kind == "mod":
+            return (0.0, min(d - 1, b) if a >= 0 else d - 1) if c > 0 else (c + 1, 0.0)
+        if c <= 0 <= d:
+            return -_INFINITY, _INFINITY
+        ends = [_floor(x, y) for x in (a, b) for y in (c, d)]
+        return min(ends), max(ends)
+
+    def _of_variable(self, factor: Factor) -> tuple[float, float]:
+        low, high = 1.0, _INFINITY
+        for fact, _ in self.at_least_zero:  # c * v + k >= 0
+            terms = {term: coefficient for term, coefficient in fact.terms.items() if term}
+            if list(terms) == [((factor, 1),)]:
+                coefficient, rest = terms[((factor, 1),)], fact.terms.get((), 0)
+                if coefficient > 0:
+                    low = max(low, -(rest // coefficient))
+                else:
+                    high = min(high, rest // -coefficient)
+        return low, high
+
+
+def _floor(x: float, y: float) -> float:
+    if abs(y) == _INFINITY:
+        return 0.0 if x * y >= 0 else -1.0
+    return x / y if abs(x) == _INFINITY else float(x // y)
+
+
+class Dim:
+    """A symbolic dimension. It works as an int does in shapes, as far as what it stands for decides the outcome."""
+
+    __slots__ = ("terms", "scope", "_hash")
+
+    def __init__(self, terms: dict[Term, int], scope: SymbolicScope):
+        self.terms, self.scope = terms, scope
+        self._hash: int | None = None
+
+    # --- arithmetic
+
+    def _other(self, other: Any) -> dict[Term, int] | None:
+        if isinstance(other, Dim):
+            if other.scope is not self.scope:
+                raise ValueError(f"Invalid mixing of symbolic scopes: {self} and {other} were made by different calls of "
+                                 "symbolic_shape. Pass the scope of the first to the second (scope=...), or make both in one "
+                                 "call.")
+            return other.terms
+        if isinstance(other, bool) or not hasattr(other, "__index__") or hasattr(other, "aval"):
+            return None
+        value = operator.index(other)
+        return {(): value} if value else {}
+
+    def __add__(self, other: Any) -> Any:
+        terms = self._other(other)
+        if terms is None:
+            return _as_array(operator.add, self, other)
+        total = dict(self.terms)
+        for term, coefficient in terms.items():
+            total[term] = total.get(term, 0) + coefficient
+        return _dim(total, self.scope)
+
+    def __radd__(self, other: Any) -> Any:
+        return self + other
+
+    def __neg__(self) -> Any:
+        return _dim({term: -coefficient for term, coefficient in self.terms.items()}, self.scope)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __sub__(self, other: Any) -> Any:
+        if self._other(other) is None:
+            return _as_array(operator.sub, self, other)
+        return self + -other
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    def __mul__(self, other: Any) -> Any:
+        terms = self._other(other)
+        if terms is None:
+            return _as_array(operator.mul, self, other)
+        total: dict[Term, int] = {}
+        for one, a in self.terms.items():
+            for two, b in terms.items():
+                powers: dict[Factor, int] = dict(one)
+                for factor, power in two:
+                    powers[factor] = powers.get(factor, 0) + power
+                term = tuple(sorted(powers.items(), key=_order))
+                total[term] = total.get(term, 0) + a * b
+        return _dim(total, self.scope)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self * other
+
+    def __pow__(self, power: Any) -> Any:
+        result: Any = 1
+        for _ in range(operator.index(power)):
+            result = self * result
+        return result
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _as_array(operator.floordiv, self, other) if self._other(other) is None else divide(self, other, self.scope)[0]
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return divide(other, self, self.scope)[0]
+
+    def __mod__(self, other: Any) -> Any:
+        return _as_array(operator.mod, self, other) if self._other(other) is None else divide(self, other, self.scope)[1]
+
+    def __rmod__(self, other: Any) -> Any:
+        return divide(other, self, self.scope)[1]
+
+    def __divmod__(self, other: Any) -> Any:
+        return divide(self, other, self.scope)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return divide(other, self, self.scope)
+
+    def __truediv__(self, other: Any) -> Any:
+        quotient, rest = divide(self, other, self.scope) if self._other(other) is not None else (0, 1)
+        return quotient if isinstance(rest, int) and rest == 0 else _as_array(operator.truediv, self, other)
+
+    # --- comparison
+
+    def _compare(self, other: Any, relation: str) -> bool:
+        difference = self - other
+        low, high = self.scope.bounds(difference)
+        strict = int(relation in (">", "<"))
+        if relation[0] == "<":
+            low, high = -high, -low
+        if low >= strict:
+            return True
+        if high < strict:
+            return False
+        raise InconclusiveDimensionOperation(
+            f"Symbolic dimension comparison '{self}' {relation} '{other}' is inconclusive{self.scope}.\n\nThis error arises "
+            f"for "
+            "comparison operations with shapes that are non-constant, and the result of the operation cannot be represented "
+            "as a "
+            "boolean value for all values of the symbolic dimensions involved. Add a constraint to symbolic_shape, or write "
+            "the "
+            f"function such that it does not depend on the outcome.\n\nPlease see "
+            f"{_GUIDE}#comparison-of-symbolic-dimensions-is-"
+            "partially-supported for more details.")
+
+    def __ge__(self, other: Any) -> bool:
+        return self._compare(other, ">=")
+
+    def __gt__(self, other: Any) -> bool:
+        return self._compare(other, ">")
+
+    def __le__(self, other: Any) -> bool:
+        return self._compare(other, "<=")
+
+    def __lt__(self, other: Any) -> bool:
+        return self._compare(other, "<")
+
+    def __eq__(self, other: Any) -> bool:
+        if isinstance(other, Dim):
+            return self.scope is other.scope and self.terms == other.terms
+        return False
+
+    def __ne__(self, other: Any) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = hash(frozenset(self.terms.items()))
+        return self._hash
+
+    def __bool__(self) -> bool:
+        low, high = self.scope.bounds(self)
+        if low > 0 or high < 0:
+            return True
+        return self._compare(0, ">") or self._compare(0, "<")
+
+    def __index__(self) -> int:
+        raise InconclusiveDimensionOperation(
+            f"Symbolic dimension '{self}' used in a context that requires a constant: its value is not known while tracing.")
+
+    __int__ = __index__
+
+    def __jax_array__(self) -> Any:
+        return _dimension_value(self)
+
+    # --- text and value
+
+    def __str__(self) -> str:
+        parts = []
+        for term, coefficient in sorted(self.terms.items(), key=lambda item: (-_degree(item[0])[0], _text(item[0]))):
+            body = _text(term)
+            number = abs(coefficient)
+            part = str(number) if not body else body if number == 1 else f"{number}*{body}"
+            parts.append((" - " if coefficient < 0 else " + ") + part)
+        text = "".join(parts)
+        return "-" + text[3:] if parts[0].startswith(" - ") else text[3:]
+
+    __repr__ = __str__
+
+    def variables(self) -> set[str]:
+        """The names in it."""
+        found: set[str] = set()
+        for term in self.terms:
+            for factor, _ in term:
+                if factor[0] == "var":
+                    found.add(factor[1])
+                else:
+                    found.update(*(each.variables() for each in factor[1:] if isinstance(each, Dim)))
+        return found
+
+    def evaluate(self, values: dict[str, Any], operations: Any = None) -> Any:
+        """Its value for values of its variables: ints, or what `operations` (by name, on two values) and `+`, `*` work on."""
+        total: Any = 0
+        for term, coefficient in self.terms.items():
+            product: Any = coefficient
+            for factor, power in term:
+                value = _value(factor, values)
+                for _ in range(power):
+                    product = value * product
+            total = product + total
+        return total
+
+
+def _value(factor: Factor, values: dict[str, Any]) -> Any:
+    if factor[0] == "var":
+        return values[factor[1]]
+    one, two = (each.evaluate(values) if isinstance(each, Dim) else each for each in factor[1:])
+    return APPLY[factor[0]](one, two)
+
+
+APPLY: dict[str, Any] = {"floordiv": operator.floordiv, "mod": operator.mod, "max": max, "min": min}
+
+
+def _order(item: tuple[Factor, int]) -> Any:
+    return item[0][0] != "var", str(item[0])
+
+
+def _text(term: Term) -> str:
+    parts = []
+    for factor, power in term:
+        body = factor[1] if factor[0] == "var" else f"{factor[0]}({factor[1]}, {factor[2]})"
+        parts.append(body if power == 1 else f"{body}^{power}")
+    return "*".join(parts)
+
+
+def _dim(terms: dict[Term, int], scope: SymbolicScope) -> Any:
+    """An int where nothing is symbolic. Terms that a constraint equates with something else are replaced by that."""
+    for term in terms if scope.equal else ():
+        if term in scope.equal and terms[term]:
+            rest = _dim({each: coefficient for each, coefficient in terms.items() if each != term}, scope)
+            return rest + scope.equal[term] * terms[term]
+    terms = {term: coefficient for term, coefficient in terms.items() if coefficient}
+    if not terms or set(terms) == {()}:
+        return terms.get((), 0)
+    return Dim(terms, scope)
+
+
+def variable(name: str, scope: SymbolicScope) -> Any:
+    """The dimension that is one variable."""
+    return _dim({((("var", name), 1),): 1}, scope)
+
+
+def _operation(kind: str, one: Any, two: Any, scope: SymbolicScope) -> Any:
+    return _dim({(((kind, one, two), 1),): 1}, scope)
+
+
+def divide(one: Any, two: Any, scope: SymbolicScope) -> tuple[Any, Any]:
+    """Quotient and remainder, rounded as Python does. Raises: InconclusiveDimensionOperation for a divisor that may be zero."""
+    if isinstance(two, int) and two == 0:
+        raise ZeroDivisionError("a symbolic dimension is divided by zero")
+    exact = _exact(one, two)
+    if exact is not None:
+        return exact, 0
+    if isinstance(two, int) and isinstance(one, Dim):  # the terms that it divides leave no remainder
+        whole = {term: coefficient // two for term, coefficient in one.terms.items() if coefficient % two == 0}
+        rest = _dim({term: coefficient for term, coefficient in one.terms.items() if coefficient % two}, scope)
+        if whole:
+            quotient, remainder = divide(rest, two, scope) if isinstance(rest, Dim) else divmod(rest, two)
+            return _dim(whole, scope) + quotient, remainder
+    low, high = scope.bounds(one)
+    least, most = scope.bounds(two)
+    if least > 0 and low >= 0 and scope.bounds(one - two)[1] < 0:
+        return 0, one
+    quotient = _operation("floordiv", one, two, scope)
+    return quotient, _operation("mod", one, two, scope)
+
+
+def _exact(one: Any, two: Any) -> Any:
+    """The quotient of polynomials, if there is one."""
+    if isinstance(one, int):
+        return 0 if one == 0 else None
+    if isinstance(two, int):
+        if any(coefficient % two for coefficient in one.terms.values()):
+            return None
+        return _dim({term: coefficient // two for term, coefficient in one.terms.items()}, one.scope)
+    scope, quotient, rest = one.scope, 0, one
+    lead = max(two.terms, key=_degree)
+    for _ in range(len(one.terms) + 2):
+        if isinstance(rest, int):
+            return quotient if rest == 0 else None
+        top = max(rest.terms, key=_degree)
+        powers = dict(top)
+        for factor, power in lead:
+            powers[factor] = powers.get(factor, 0) - power
+        if any(power < 0 for power in powers.values()) or rest.terms[top] % two.terms[lead]:
+            return None
+        term = tuple(item for item in sorted(powers.items(), key=_order) if item[1])
+        step = _dim({term: rest.terms[top] // two.terms[lead]}, scope)
+        quotient, rest = quotient + step, rest - step * two
+    return None
+
+
+def _degree(term: Term) -> Any:
+    return sum(power for _, power in term), _text(term)
+
+
+def largest(one: Any, two: Any) -> Any:
+    """The greater of two dimensions."""
+    return _extreme("max", one, two)
+
+
+def smallest(one: Any, two: Any) -> Any:
+    """The smaller of two dimensions."""
+    return _extreme("min", one, two)
+
+
+def _extreme(kind: str, one: Any, two: Any) -> Any:
+    try:
+        one_is_more = one >= two
+    except InconclusiveDimensionOperation:
+        return _operation(kind, one, two, (one if isinstance(one, Dim) else two).scope)
+    return one if one_is_more == (kind == "max") else two
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether a size is a symbolic dimension."""
+    return isinstance(value, Dim)
+
+
+def _no_values(dim: Dim) -> Any:
+    raise InconclusiveDimensionOperation(f"the value of the symbolic dimension '{dim}' is not known here")
+
+
+_dimension_value = _no_values
+
+
+def set_dimension_value(function: Any) -> None:
+    """Say how a dimension becomes an array in a program."""
+    global _dimension_value
+    _dimension_value = function
+
+
+def _as_array(apply: Any, dim: Dim, other: Any) -> Any:
+    """Arithmetic with what is no size: with arrays."""
+    if isinstance(other, Dim) or not hasattr(other, "dtype") and not isinstance(other, (float, complex)):
+        return NotImplemented
+    return apply(_dimension_value(dim), other)
+
+
+# --- text --------------------------------------------------------------------------------------------
+
+
+def parse(text: str, scope: SymbolicScope) -> Any:
+    """A dimension from its text: names, ints, `+ - * ^`, and `floordiv`, `mod`, `max`, `min`.
+
+    Raises: ValueError for anything else.
+    """
+    try:
+        return _built(ast.parse(text.strip().replace("^", "**"), mode="eval").body, scope)
+    except (SyntaxError, TypeError, KeyError):
+        raise ValueError(f"syntax error in symbolic shape {text!r}: a dimension is written with names, ints, '+', '-', '*', "
+                         f"'^', "
+                         "'floordiv', 'mod', 'max' and 'min'") from None
+
+
+_BINARY: dict[type, Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Pow: operator.pow,
+                            ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod}
+_CALLS: dict[str, Any] = {"floordiv": operator.floordiv, "mod": operator.mod, "max": largest, "min": smallest}
+
+
+def _built(node: Any, scope: SymbolicScope) -> Any:
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return value
+        case ast.Name(id=name):
+            return variable(name, scope)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_built(operand, scope)
+        case ast.BinOp(left=left, op=op, right=right):
+            return _BINARY[type(op)](_built(left, scope), _built(right, scope))
+        case ast.Call(func=ast.Name(id="non_negative"), args=[operand]):
+            return largest(_built(operand, scope), 0)
+        case ast.Call(func=ast.Name(id=name), args=[one, two]):
+            return _CALLS[name](_built(one, scope), _built(two, scope))
+    raise KeyError(node)
+
+
+def names_in(dims: Iterable[Any]) -> list[str]:
+    """The variables of dimensions, sorted."""
+    found: set[str] = set()
+    for dim in dims:
+        if isinstance(dim, Dim):
+            found |= dim.variables()
+    return sorted(found)

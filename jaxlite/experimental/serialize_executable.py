@@ -1,0 +1,72 @@
+"""Compiled functions as bytes, for processes on machines of the same kind with the same version of jaxlib.
+
+`jaxlite.export` keeps programs that any later version compiles again; this keeps what was compiled.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxlite.compilation import execution
+from jaxlite.compilation.options import Options
+from jaxlite.compilation.program import Program
+from jaxlite.compilation.stages import Compiled
+from jaxlite.core import array as arrays
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
+from jaxlite.devices.placement import default_device
+from lowering import platforms, xla
+from lowering.cache.shortcuts import Found
+from lowering.executable import compile_options
+
+_FORMAT = 1
+
+
+def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
+    """A compiled function as bytes, and the trees of its (args, kwargs) and of its result.
+
+    Raises: ValueError for one that calls Python functions or runs on several devices.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> from jaxlite.experimental.serialize_executable import deserialize_and_load, serialize
+    >>> compiled = jaxlite.jit(lambda x: x * 2).lower(jnp.ones(3)).compile()
+    >>> deserialize_and_load(*serialize(compiled))(jnp.arange(3.0))
+    Array([0., 2., 4.], dtype=float32)
+    """
+    executable, program = compiled._executable, compiled._program
+    if type(executable) is not execution.Executable or executable._has_effects:
+        raise ValueError(f"{program.name} cannot be serialized: it calls Python functions, or runs on several devices")
+    consts = [np.asarray(arrays.host_value(const)) for const in executable.const_args]
+    fields = (_FORMAT, program.name, executable.loaded.serialize(), list(executable.in_avals),
+              [var.aval for var in program.runnable.jaxpr.outvars], executable.kept, executable.donated, program.donated,
+              consts, executable.device.platform)
+    return pickle.dumps(fields), compiled.in_tree, compiled.out_tree
+
+
+def deserialize_and_load(serialized: bytes, in_tree: Any, out_tree: Any, backend: str | None = None,
+                         execution_devices: Sequence[Any] | None = None) -> Compiled:
+    """The compiled function that `serialize` kept, ready to be called.
+
+    Args: the three values that `serialize` gave; the platform or the one device to run on instead of the default.
+    Raises: ValueError for bytes of another format or platform. Only load what you trust: it is a pickle, and code.
+    """
+    version, name, code, in_avals, out_avals, kept, donated, flags, consts, platform = pickle.loads(serialized)
+    if version != _FORMAT:
+        raise ValueError(f"the executable is of format {version}, this version of jaxlite reads {_FORMAT}")
+    if execution_devices is not None and len(execution_devices) != 1:
+        raise ValueError(f"the executable runs on one device, got {len(execution_devices)}")
+    device = (execution_devices[0] if execution_devices is not None else
+              platforms.devices(backend)[0] if backend is not None else default_device())
+    if device.platform != platform:
+        raise ValueError(f"{name} was compiled for {platform}; it cannot run on {device}")
+    loaded = device.client.deserialize_executable(code, xla.DeviceList((device,)), compile_options(device, None))
+    variables = [Var(aval) for aval in in_avals]
+    shape = Jaxpr([Var(arrays.aval_of(const)) for const in consts], variables, [Var(aval) for aval in out_avals], [])
+    closed = ClosedJaxpr(shape, consts)
+    program = Program(closed, in_tree, out_tree, name, flags, Options((), (), (), (), False, None, False, None), 0.0,
+                      DebugInfo("jit", name), "")
+    found = Found(loaded, 0.0, name, kept, donated)
+    return Compiled(program, execution.Executable(loaded, found, closed, device, False, 0.0, "off"))

@@ -1,0 +1,376 @@
+"""Exported functions: lowered once, kept as portable StableHLO, called from other programs and by other processes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxlite.compilation import stages
+from jaxlite.compilation.dispatch import jitted_of
+from jaxlite.compilation.jit import jit
+from jaxlite.core import array as arrays
+from jaxlite.core import dtypes, source
+from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.effects import IO
+from jaxlite.core.filtering import boundary
+from jaxlite.core.jaxpr import Jaxpr
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from jaxlite.core.values import aval_of
+from jaxlite.devices.api import default_backend
+from jaxlite.export import serialization
+from jaxlite.export.symbolic_shapes import solve
+from jaxlite.traces.jvp import tangent_aval
+from jaxlite.transforms.custom_derivatives import custom_vjp
+from jaxlite.transforms.derivatives import vjp
+from lowering import xla
+
+minimum_supported_calling_convention_version = 9
+maximum_supported_calling_convention_version = 10
+_PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+
+call_exported_p = Primitive("call_exported", multiple_results=True, memoise=False)
+
+
+class DisabledSafetyCheck:
+    """A check of exports that is switched off: that of the platform at calls, or that of one custom call at export."""
+
+    def __init__(self, _impl: str):
+        self._impl = _impl
+
+    @classmethod
+    def platform(cls) -> DisabledSafetyCheck:
+        """Allow calls on platforms that the function was not exported for."""
+        return cls("platform")
+
+    @classmethod
+    def custom_call(cls, target_name: str) -> DisabledSafetyCheck:
+        """Allow a custom call that nobody promises to keep."""
+        return cls(f"custom_call:{target_name}")
+
+    def is_custom_call(self) -> str | None:
+        """The custom call that is allowed, if it is that."""
+        return self._impl.removeprefix("custom_call:") if self._impl.startswith("custom_call:") else None
+
+    def __str__(self) -> str:
+        return self._impl
+
+    __repr__ = __str__
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, DisabledSafetyCheck) and self._impl == other._impl
+
+    def __hash__(self) -> int:
+        return hash(self._impl)
+
+
+class ShardingTables(NamedTuple):
+    """Shardings as the file has them: tables of meshes and shardings, and for each value the number of its own, or 0."""
+
+    meshes: tuple[Any, ...] = ()
+    shardings: tuple[Any, ...] = ()
+    of_inputs: tuple[int, ...] = ()
+    of_outputs: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Exported:
+    """A function lowered to StableHLO, with its signature.
+
+    Attributes: `fun_name`; `in_tree` and `out_tree`, the trees of (args, kwargs) and of the result; `in_avals` and
+      `out_avals`, the
+      types of their leaves, whose dimensions may be symbolic; `platforms`; `nr_devices`; `mlir_module_serialized`, the portable
+      artifact; `module_kept_var_idx`, which arguments the module takes; `uses_global_constants`, whether it has to be made
+      static
+      before it is compiled: for symbolic dimensions or several platforms; `calling_convention_version`;
+      `disabled_safety_checks`; `ordered_effects` and `unordered_effects`.
+    """
+
+    fun_name: str
+    in_tree: Any
+    in_avals: tuple[Any, ...]
+    out_tree: Any
+    out_avals: tuple[Any, ...]
+    nr_devices: int
+    platforms: tuple[str, ...]
+    ordered_effects: tuple[str, ...]
+    unordered_effects: tuple[str, ...]
+    disabled_safety_checks: tuple[DisabledSafetyCheck, ...]
+    mlir_module_serialized: bytes
+    calling_convention_version: int
+    module_kept_var_idx: tuple[int, ...]
+    uses_global_constants: bool
+    _get_vjp: Callable[[Exported], Exported] | None = None
+    _shardings_file: ShardingTables = ShardingTables()
+
+    def __repr__(self) -> str:
+        return f"Exported(fun_name={self.fun_name}, ...)"
+
+    in_shardings_hlo = property(lambda self: (None,) * len(self.in_avals), doc="Of files before 2026.")
+    out_shardings_hlo = property(lambda self: (None,) * len(self.out_avals), doc="Of files before 2026.")
+
+    def mlir_module(self) -> str:
+        """The module as StableHLO text."""
+        from lowering import portable  # with all of lowering
+
+        return portable.text_of(self.mlir_module_serialized)
+
+    def has_vjp(self) -> bool:
+        """Whether there is a function of its derivative."""
+        return self._get_vjp is not None
+
+    def vjp(self) -> Exported:
+        """The exported function that takes the flat arguments and a cotangent for each result, and gives one for each argument.
+
+        Raises: ValueError if the file was written without.
+        """
+        if self._get_vjp is None:
+            raise ValueError("No VJP is available")
+        return self._get_vjp(self)
+
+    def serialize(self, vjp_order: int = 0) -> bytearray:
+        """The function as bytes, in JAX's format: `deserialize` here and JAX's read them.
+
+        Args: `vjp_order` how many times the function can be differentiated in reverse mode after it is read.
+        """
+        return bytearray(serialization.write(self, vjp_order))
+
+    @boundary
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it, also from traced functions. It can be differentiated in reverse mode; it cannot be batched.
+
+        Raises: ValueError for arguments of another tree, shape or dtype than it was exported for, and at the compile for
+          another
+          platform or number of devices.
+        """
+        leaves, tree = tree_flatten((args, kwargs))
+        if tree != self.in_tree:
+            raise ValueError(self._tree_error(tree))
+        avals = tuple(aval_of(leaf) for leaf in leaves)
+        self.result_avals(avals)
+
+        @custom_vjp
+        def flat(*values: Any) -> tuple[Any, ...]:
+            kept = [values[index] for index in self.module_kept_var_idx]
+            types = [avals[index] for index in range(len(avals))]
+            outs = iter(call_exported_p.bind(*kept, exported=_Bound(self, tuple(types))))
+            return tuple(next(outs) if aval.dtype != dtypes.float0 else np.zeros(aval.shape, bool) for aval in self.out_avals)
+
+        flat.defvjp(lambda *values: (flat(*values), values), self._pull_back)
+        outs = flat(*leaves)
+        return tree_unflatten(self.out_tree, list(outs))
+
+    def _pull_back(self, values: tuple[Any, ...], cotangents: Sequence[Any]) -> tuple[Any, ...]:
+        exported = self.vjp()
+        given = [np.zeros(np.shape(ct), dtypes.float0) if aval.dtype == dtypes.float0 else ct
+                 for ct, aval in zip(cotangents, exported.in_avals[len(values):], strict=True)]
+        flat = exported._call_flat([*values, *given])
+        return tuple(None if aval.dtype == dtypes.float0 else ct
+                     for ct, aval in zip(flat, exported.out_avals, strict=True))
+
+    def _call_flat(self, leaves: list[Any]) -> Any:
+        args, kwargs = tree_unflatten(self.in_tree, leaves)
+        return tree_flatten(self.call(*args, **kwargs))[0]
+
+    def _tree_error(self, tree: Any) -> str:
+        wanted = tree_unflatten(self.in_tree, [0] * self.in_tree.num_leaves)
+        given = tree_unflatten(tree, [0] * tree.num_leaves)
+        lines = []
+        for path, one, two, why in equality_errors(wanted, given):
+            place = ("args", "kwargs")[path[0].idx] + keystr(path[1:])
+            lines.append(f"   - {place} is {two} in the invocation and {one} when exported, so {why}.\n")
+        return ("The invocation args and kwargs must have the same pytree structure as when the function "
+                f"'{self.fun_name}' was exported, but they have the following structural differences:\n" + "".join(lines))
+
+    def argument_names(self) -> list[str]:
+        """`args[0]['x']` and the like, for messages."""
+        paths = tree_flatten_with_path(tree_unflatten(self.in_tree, [0] * self.in_tree.num_leaves))[0]
+        return [("args", "kwargs")[path[0].idx] + keystr(path[1:]) for path, _ in paths]
+
+    def result_avals(self, avals: Sequence[Any]) -> tuple[Any, ...]:
+        """The types of the results for arguments of these types. Raises: ValueError if they do not fit."""
+        names = self.argument_names()
+        for name, aval, wanted in zip(names, avals, self.in_avals, strict=True):
+            if len(aval.shape) != len(wanted.shape):
+                raise ValueError(f"Rank mismatch for {name}: expected {_text(wanted.shape)} and called with "
+                                 f"{_text(aval.shape)}")
+            if aval.dtype != wanted.dtype:
+                raise ValueError(f"Dtype mismatch for {name}: expected {wanted.dtype} and called with {aval.dtype}")
+            for axis, (size, expected) in enumerate(zip(aval.shape, wanted.shape, strict=True)):
+                if type(expected) is int and size != expected:
+                    raise ValueError(f"Shape mismatch for {name}.shape[{axis}] (expected same constant): expected "
+                                     f"{_text(wanted.shape)} and called with {_text(aval.shape)}")
+        if all(type(size) is int for aval in (*self.in_avals, *self.out_avals) for size in aval.shape):
+            return self.out_avals
+        values = solve([aval.shape for aval in self.in_avals], [aval.shape for aval in avals], names)
+        return tuple(ShapedArray(tuple(size if type(size) is int else size.evaluate(values) for size in aval.shape), aval.dtype)
+                     for aval in self.out_avals)
+
+    def platform_index(self, platform: str, canonical: Callable[[str], str]) -> int:
+        """Which of its platforms a program for this one is. Raises: ValueError if it is none of them."""
+        names = [canonical(each) for each in self.platforms]
+        if platform in names:
+            return names.index(platform)
+        if DisabledSafetyCheck.platform() in self.disabled_safety_checks:
+            return 0
+        shown = platform if platform != "gpu" else "cuda"
+        raise ValueError(f"Function '{self.fun_name}' was exported for platforms '{self.platforms}' but it is used on "
+                         f"'{(shown,)}'.")
+
+
+def _text(shape: tuple[Any, ...]) -> str:
+    return f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+
+
+class _Bound:
+    """An exported function with the types of all arguments of a call: the param of `call_exported`."""
+
+    __slots__ = ("exported", "avals")
+
+    def __init__(self, exported: Exported, avals: tuple[Any, ...]):
+        self.exported, self.avals = exported, avals
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.exported, name)
+
+    @property
+    def results(self) -> list[int]:
+        """Which results have data: those of dtype float0 have none."""
+        return [index for index, aval in enumerate(self.exported.out_avals) if aval.dtype != dtypes.float0]
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, _Bound) and self.exported is other.exported and self.avals == other.avals
+
+    def __hash__(self) -> int:
+        return hash((id(self.exported), self.avals))
+
+    def __repr__(self) -> str:
+        return repr(self.exported)
+
+
+@call_exported_p.def_effectful_abstract_eval
+def _call_exported_aval(*avals: Any, exported: _Bound) -> Any:
+    if exported.nr_devices != 1:
+        raise ValueError(f"Function {exported.fun_name} was exported for {exported.nr_devices} devices and is called in a "
+                         "context with 1 devices. Call it where it finds as many.")
+    outs = [shaped_array(aval.shape, aval.dtype, False) for aval in exported.result_avals(exported.avals)
+            if aval.dtype != dtypes.float0]
+    effects = frozenset([IO[False]]) if exported.unordered_effects else frozenset()
+    return outs, effects
+
+
+def deserialize(blob: bytes) -> Exported:
+    """The exported function in a file, which jaxlite or JAX wrote.
+
+    Raises: ValueError for what is no such file; NotImplementedError for one of a version that is not known.
+
+    >>> import jaxlite
+    >>> from jaxlite import export
+    >>> file = export.export(jaxlite.jit(lambda x: x * 2))(1.0).serialize()
+    >>> export.deserialize(file).call(3.0)
+    Array(6., dtype=float32)
+    """
+    return serialization.read(blob, Exported, DisabledSafetyCheck)
+
+
+# --- making them -------------------------------------------------------------------------------------
+
+
+def default_export_platform() -> str:
+    """The platform of arrays that nobody placed: 'cpu', 'cuda', 'rocm' or 'tpu'."""
+    name = default_backend()
+    if name == "gpu":
+        return "rocm" if "rocm" in str(getattr(xla, "platform_version", "")) else "cuda"
+    return name
+
+
+def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
+           disabled_checks: Sequence[DisabledSafetyCheck] = ()) -> Callable[..., Exported]:
+    """Lower a jitted function to a portable form.
+
+    Args:
+      fun_jit: what `jit` gave.
+      platforms: among 'cpu', 'cuda', 'rocm' and 'tpu'; the program then runs on each of them. Default: where arrays live.
+      disabled_checks: safety checks to leave out.
+    Returns: a function of arguments, or of objects with `shape` and `dtype`, that gives an `Exported`.
+    Raises: ValueError for a function that is not jitted, and for custom calls that nobody promises to keep;
+      NotImplementedError for host callbacks.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> from jaxlite import export
+    >>> exported = export.export(jaxlite.jit(jnp.sin))(jaxlite.ShapeDtypeStruct((3,), jnp.float32))
+    >>> exported.platforms, exported.out_avals
+    (('cpu',), (ShapedArray(float32[3]),))
+    >>> exported.call(jnp.zeros(3))
+    Array([0., 0., 0.], dtype=float32)
+    """
+    if not isinstance(fun_jit, xla.PjitFunction):
+        raise ValueError(f"Function to be exported must be the result of `jit` but is: {fun_jit}")
+    targets = (default_export_platform(),) if platforms is None else tuple(platforms)
+    for target in targets:
+        if target not in _PLATFORMS:
+            raise ValueError(f"unknown platform {target!r} to export for; the platforms are {', '.join(_PLATFORMS)}")
+
+    @boundary
+    def do_export(*args: Any, **kwargs: Any) -> Exported:
+        program, _ = jitted_of(fun_jit).program(args, kwargs, stages.abstract)
+        closed = program.runnable
+        in_avals, out_avals = tuple(closed.in_avals), tuple(closed.out_avals)
+        module, kept, is_polymorphic = _module(closed.jaxpr, closed.consts, program, targets, disabled_checks)
+        return Exported(
+            fun_name=program.name, in_tree=program.in_tree, in_avals=in_avals, out_tree=program.out_tree, out_avals=out_avals,
+            nr_devices=1, platforms=targets, ordered_effects=(), unordered_effects=(),
+            disabled_safety_checks=tuple(disabled_checks), mlir_module_serialized=xla.to_portable(module),
+            calling_convention_version=maximum_supported_calling_convention_version, module_kept_var_idx=tuple(kept),
+            uses_global_constants=is_polymorphic or len(targets) > 1, _get_vjp=lambda exported: _export_vjp(fun_jit, exported))
+
+    return do_export
+
+
+def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence[str],
+            disabled: Sequence[DisabledSafetyCheck]) -> tuple[Any, list[int], bool]:
+    from lowering import portable  # with all of lowering
+
+    constants = [const if isinstance(const, np.ndarray) else arrays.host_value(getattr(const, "_base_array", const))
+                 for const in consts]
+    names = list(program.debug_info.arg_names)
+    names += [""] * (len(jaxpr.invars) - len(names))
+    results = ["result" + "".join(map(str, path)) for path in stages_paths(program.out_tree)]
+    allowed = [target for check in disabled if (target := check.is_custom_call())]
+    module, kept = portable.export_module(jaxpr, constants, f"jit_{program.name}", targets, source.is_own_file, names, results,
+                                          allowed)
+    return module, kept, False
+
+
+def stages_paths(tree: Any) -> list[Any]:
+    """The paths of a tree's leaves."""
+    return [path for path, _ in tree_flatten_with_path(tree_unflatten(tree, [0] * tree.num_leaves))[0]]
+
+
+def _export_vjp(fun_jit: Any, primal: Exported) -> Exported:
+    """The exported function of the flat arguments and the cotangents of the results."""
+    count = len(primal.in_avals)
+    moving = [tangent_aval(aval).dtype != dtypes.float0 for aval in primal.in_avals]
+    ct_avals = [tangent_aval(aval) for aval in primal.out_avals]
+
+    def fun_vjp_jax(*values: Any) -> tuple[Any, ...]:
+        def flat(*leaves: Any) -> list[Any]:
+            args, kwargs = tree_unflatten(primal.in_tree, leaves)
+            return tree_flatten(fun_jit(*args, **kwargs))[0]
+
+        _, pull = vjp(flat, *values[:count])
+        cts = pull([np.zeros(aval.shape, dtypes.float0) if aval.dtype == dtypes.float0 else ct
+                    for ct, aval in zip(values[count:], ct_avals, strict=True)])
+        return tuple(ct if flag else np.zeros(aval.shape, bool)
+                     for ct, flag, aval in zip(cts, moving, primal.in_avals, strict=True))
+
+    def no_float0(aval: Any) -> Any:
+        return ShapedArray(aval.shape, np.dtype(bool)) if aval.dtype == dtypes.float0 else aval
+
+    made = export(jit(fun_vjp_jax), platforms=primal.platforms, disabled_checks=primal.disabled_safety_checks)(
+        *primal.in_avals, *map(no_float0, ct_avals))
+    return dataclasses.replace(
+        made, in_avals=(*primal.in_avals, *ct_avals), out_avals=tuple(tangent_aval(aval) for aval in primal.in_avals))

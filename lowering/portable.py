@@ -1,0 +1,205 @@
+"""Programs that leave the process: modules for one or several platforms, and modules that came from elsewhere.
+
+A module for several platforms takes the index of its platform as first parameter, an i32, and branches on it. What comes from
+elsewhere is made static for the types at hand, and its functions join those of the module that calls it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lowering import platforms, xla
+from lowering.module import ModuleBuilder, RuleContext, physical
+from lowering.passes.dce import live_parts
+
+# Custom calls whose meaning stays what it is.
+_STABLE_CALLS = ("lapack_", "cu_", "cusolver_", "cublas_", "hipsolver_", "hip_", "mhlo.", "Sharding", "SPMD", "shape_assertion",
+                 "annotate_device_placement", "tpu_custom_call", "__gpu$xla.gpu.triton", "Eigh", "Qr", "ProductOfElementary",
+                 "LuDecomposition", "ApproxTopK", "PartialReduce", "TopK", "dynamic_", "stablehlo.", "xla.",
+                 "householder_product", "eigh_", "lu_pivots", "CompactWyHelper", "InspectSharding")
+
+
+def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, targets: Sequence[str],
+                  is_hidden: Callable[[str], bool], argument_names: Sequence[str], result_names: Sequence[str],
+                  allowed_calls: Sequence[str] = ()) -> tuple[Any, list[int]]:
+    """A module by JAX's calling convention for exported programs, and which of the invars it takes.
+
+    Args: `constants` the values of the constvars, which the module contains; `targets` the platforms, 'cpu', 'cuda', 'rocm',
+      'tpu'.
+    Raises: ValueError for custom calls that nobody promises to keep, NotImplementedError for calls of Python functions.
+    """
+    eqns, used = live_parts(jaxpr)
+    consts = [(var, value) for var, value, keep in zip(jaxpr.constvars, constants, used, strict=False) if keep]
+    kept = [index for index, keep in enumerate(used[len(jaxpr.constvars):]) if keep]
+    program = jaxpr.replace(constvars=[var for var, _ in consts], invars=[jaxpr.invars[index] for index in kept], eqns=eqns)
+    values = [value for _, value in consts]
+    names = [argument_names[index] for index in kept]
+    builder = ModuleBuilder(name, is_hidden, platforms.canonical_name(targets[0]))
+    with builder.context:
+        if len(targets) == 1:
+            builder.emit_function(program, "main", "public", result_names=result_names, names=names, constants=values)
+        else:
+            _emit_choice(builder, program, values, targets, result_names, names)
+        flag = builder.ir.BoolAttr.get(len(targets) > 1)
+        builder.module.operation.attributes["jax.uses_shape_polymorphism"] = flag
+    if builder.host_functions:
+        raise NotImplementedError("serialization of host_callbacks is not yet implemented")
+    _check_calls(builder.module, allowed_calls)
+    return builder.module, kept
+
+
+def _emit_choice(builder: ModuleBuilder, program: Any, values: Sequence[np.ndarray], targets: Sequence[str],
+                 result_names: Sequence[str], names: Sequence[str]) -> None:
+    """`main` with a branch for each platform, which calls the program lowered for it."""
+    ir = builder.ir
+    symbols = []
+    for target in targets:
+        builder.platform = platforms.canonical_name(target)
+        builder._functions.clear()
+        symbols.append(builder._unique_symbol(f"main_{target}"))
+        builder.emit_function(program, symbols[-1], "private", names=names, constants=values)
+    in_types = [builder.i32, *(builder.type_of(var.aval) for var in program.invars)]
+    in_types[0] = builder.tensor_type((), np.dtype(np.int32))
+    out_types = [builder.type_of(var.aval) for var in program.outvars]
+    index = ir.DictAttr.get({"jax.global_constant": ir.StringAttr.get("_platform_index")})
+    operation = ir.Operation.create("func.func", [], [], {
+        "sym_name": ir.StringAttr.get("main"), "sym_visibility": ir.StringAttr.get("public"),
+        "function_type": ir.TypeAttr.get(ir.FunctionType.get(in_types, out_types)),
+        "arg_attrs": ir.ArrayAttr.get([index, *[ir.DictAttr.get({})] * len(program.invars)]),
+        "res_attrs": ir.ArrayAttr.get([ir.DictAttr.get({"jax.result_info": ir.StringAttr.get(text)}) for text in result_names]),
+    }, None, 1, builder.unknown_location, builder.module_ip)
+    block = operation.regions[0].blocks.append(*in_types, arg_locs=[builder.unknown_location] * len(in_types))
+    scope = RuleContext(builder, block)
+    choice, *arguments = scope.arguments
+    branch = scope.op("stablehlo.case", [choice], out_types, {}, regions=len(symbols))
+    for place, symbol in enumerate(symbols):
+        inside = scope.region(branch, place, [])
+        callee = {"callee": ir.FlatSymbolRefAttr.get(symbol, builder.context)}
+        inside.op("stablehlo.return", list(inside.op("func.call", arguments, out_types, callee).results), [])
+    scope.op("func.return", list(branch.results), [])
+
+
+def _operations(operation: Any) -> Any:
+    """An operation and all in it."""
+    yield operation
+    for region in operation.regions:
+        for block in region:
+            for each in block:
+                yield from _operations(each.operation)
+
+
+def _check_calls(module: Any, allowed: Sequence[str]) -> None:
+    found = []
+    for operation in _operations(module.operation):
+        if operation.name == "stablehlo.custom_call":
+            target = operation.attributes["call_target_name"].value
+            if not target.startswith(_STABLE_CALLS) and target not in allowed:
+                found.append(target)
+    if found:
+        raise ValueError("Cannot serialize code with custom calls whose targets have no compatibility guarantees. See "
+                         "https://docs.jax.dev/en/latest/export/export.html#compatibility-guarantees-for-custom-calls. "
+                         f"Examples are:\n{', '.join(sorted(set(found)))}. Where you keep the promise yourself, export with "
+                         "disabled_checks=[DisabledSafetyCheck.custom_call(name)].")
+
+
+# --- modules from elsewhere --------------------------------------------------------------------------
+
+
+def text_of(artifact: bytes) -> str:
+    """A portable artifact as StableHLO text."""
+    return str(from_artifact(artifact, None))
+
+
+def from_artifact(artifact: bytes, context: Any) -> Any:
+    """The module of a portable artifact, in a context or in one of its own."""
+    context = context or xla.make_context()
+    xla.register_shardy(context)
+    return xla.from_portable(artifact, context)
+
+
+def specialise(artifact: bytes, context: Any, types: Sequence[Any]) -> Any:
+    """The module of an artifact, its `main` made to take operands of these static types. Constraints on shapes are checked.
+
+    Raises: ValueError that says which constraint does not hold.
+    """
+    module = from_artifact(artifact, context)
+    ir = xla.ir
+    main = _function(module, "main")
+    with module.context, ir.Location.unknown():
+        main.attributes["sym_name"] = ir.StringAttr.get("_exported_main")
+        main.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+        entry = ir.Operation.create("func.func", [], [], {
+            "sym_name": ir.StringAttr.get("main"), "sym_visibility": ir.StringAttr.get("public"),
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(list(types), kind.results))}, None, 1,
+            ip=ir.InsertionPoint(module.body))
+        block = entry.regions[0].blocks.append(*types)
+        with ir.InsertionPoint(block):
+            operands = [value if value.type == wanted else
+                        ir.Operation.create("stablehlo.convert", [wanted], [value]).result
+                        for value, wanted in zip(block.arguments, kind.inputs, strict=True)]
+            call = ir.Operation.create("func.call", kind.results, operands,
+                                       {"callee": ir.FlatSymbolRefAttr.get("_exported_main")})
+            ir.Operation.create("func.return", [], list(call.results))
+    return ir.Module.parse(xla.refine(module), module.context)
+
+
+def _function(module: Any, name: str) -> Any:
+    for operation in module.body:
+        if operation.operation.name == "func.func" and operation.operation.attributes["sym_name"].value == name:
+            return operation.operation
+    raise ValueError(f"the program has no function {name!r}")
+
+
+def merge(builder: ModuleBuilder, module: Any) -> tuple[str, Any]:
+    """Copy all functions of a module of the same context into the one under construction, under names of their own.
+
+    Returns: the symbol and the type of its `main`.
+    """
+    ir = builder.ir
+    functions = [each.operation for each in module.body if each.operation.name == "func.func"]
+    for operation in [each for function in functions for each in _operations(function)]:
+        if operation.name == "sdy.sharding_constraint":  # of a program for one device
+            operation.result.replace_all_uses_with(operation.operands[0])
+            operation.erase()
+        elif "sdy.sharding" in operation.attributes:
+            del operation.attributes["sdy.sharding"]
+    names = {each.attributes["sym_name"].value: builder._unique_symbol(each.attributes["sym_name"].value) for each in functions}
+    kind = None
+    for function in functions:
+        own = function.attributes["sym_name"].value
+        if own == "main":
+            kind = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+        copy = function.clone(builder.module_ip)
+        copy.attributes["sym_name"] = ir.StringAttr.get(names[own], builder.context)
+        copy.attributes["sym_visibility"] = ir.StringAttr.get("private", builder.context)
+        for attribute in ("arg_attrs", "res_attrs"):
+            if attribute in copy.attributes:
+                del copy.attributes[attribute]
+        for operation in _operations(copy):
+            for each in list(operation.attributes):
+                name, value = (each.name, each.attr) if hasattr(each, "attr") else (each, operation.attributes[each])
+                renamed = _renamed(ir, value, names, builder.context)
+                if renamed is not None:
+                    operation.attributes[name] = renamed
+    return names["main"], kind
+
+
+def _renamed(ir: Any, value: Any, names: dict[str, str], context: Any) -> Any:
+    """An attribute that names functions with their new names; None for others."""
+    if isinstance(value, ir.FlatSymbolRefAttr):
+        new = names.get(ir.FlatSymbolRefAttr(value).value)
+        return None if new is None else ir.FlatSymbolRefAttr.get(new, context)
+    if isinstance(value, ir.ArrayAttr):
+        items = [_renamed(ir, item, names, context) for item in ir.ArrayAttr(value)]
+        if items and all(item is not None for item in items):
+            return ir.ArrayAttr.get(items, context)
+    return None
+
+
+def static_types(builder: ModuleBuilder, avals: Sequence[Any]) -> list[Any]:
+    """The MLIR types of values."""
+    return [builder.tensor_type(*physical(aval)) for aval in avals]

@@ -1,0 +1,154 @@
+"""Export: files in JAX's format, written and read; calls, derivatives, platforms, errors."""
+
+from __future__ import annotations
+
+import collections
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jaxlite
+import jaxlite.numpy as jnp
+from jaxlite import aot, export
+from jaxlite.experimental import serialize_executable
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "export"  # written by JAX, of the version in the file's name
+VERSIONS = ["jax010", "jax012"]
+S = jaxlite.ShapeDtypeStruct
+
+
+def read(name):
+    return export.deserialize((DATA / f"{name}.bin").read_bytes())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_files_of_jax_load_and_run(version):
+    f = read(f"{version}_vjp")
+    x, n, unused = {"k": np.arange(3, dtype=np.float32)}, np.int32(2), np.zeros(2, np.float32)
+    out = jaxlite.jit(f.call)(x, n, unused)
+    np.testing.assert_allclose(out["a"], 2 * np.sin(x["k"]), rtol=1e-6)
+    assert (out["b"][0], out["b"][1], f.module_kept_var_idx) == (3, 3, (0, 1))
+    slope = jaxlite.grad(lambda k: f.call({"k": k}, n, unused)["a"].sum())(x["k"])
+    np.testing.assert_allclose(slope, 2 * np.cos(x["k"]), rtol=1e-6)
+    many = read(f"{version}_platforms")
+    out = many.call(jnp.ones((2, 3), jnp.bfloat16))
+    assert type(out) is collections.OrderedDict and out["y"].tolist() == [[3, 3]] * 2
+    assert many.platforms == ("cpu", "cuda", "tpu")
+    key = jaxlite.random.key(7)
+    np.testing.assert_array_equal(read(f"{version}_key").call(key), jaxlite.random.normal(key, (2,)))
+
+
+TABLE = np.arange(100, dtype=np.float32)
+
+
+def model(params, n):
+    scale = jnp.asarray(TABLE)[n]  # a large constant: part of the file
+    return [jnp.tanh(params["w"] @ params["x"]) * scale, jnp.argmax(params["x"])], None, n + 1
+
+
+@pytest.mark.parametrize("platforms", [None, ("cuda", "cpu", "tpu")])
+def test_round_trip(platforms):
+    params = {"w": jnp.ones((2, 3)), "x": jnp.arange(3.0)}
+    exported = export.export(jaxlite.jit(model), platforms=platforms)(params, 5)
+    again = export.deserialize(exported.serialize(vjp_order=1))
+    for name in ("fun_name", "in_tree", "out_tree", "platforms", "module_kept_var_idx", "calling_convention_version",
+                 "uses_global_constants", "mlir_module_serialized", "nr_devices"):
+        assert getattr(again, name) == getattr(exported, name), name
+    for each in (exported.call, again.call, jaxlite.jit(again.call)):
+        for one, two in zip(jaxlite.tree.leaves(each(params, 5)), jaxlite.tree.leaves(model(params, 5)), strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-6)
+    loss = lambda call: jaxlite.grad(lambda params: call(params, 5)[0][0].sum())(params)
+    for one, two in zip(jaxlite.tree.leaves(loss(again.call)), jaxlite.tree.leaves(loss(model)), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-5)
+    assert "stablehlo.tanh" in again.mlir_module() and again.vjp().in_avals[-1].dtype == jaxlite.float0
+
+
+def test_what_is_in_a_file_may_be_any_tree_and_dtype():
+    point = export.register_namedtuple_serialization(collections.namedtuple("Spot", "x y"), serialized_name="test.Spot")
+    values = [np.zeros((2,), dtype) for dtype in (bool, np.int8, np.uint16, np.float16, jnp.bfloat16, jnp.float8_e4m3fn)]
+    exported = export.export(jaxlite.jit(lambda *args: args))(point(values, None), [], {}, jaxlite.random.key(0))
+    again = export.deserialize(exported.serialize())
+    assert (again.in_tree, again.out_tree) == (exported.in_tree, exported.out_tree)
+    assert again.in_avals == exported.in_avals and again.out_avals == exported.out_avals
+    with pytest.raises(ValueError, match="Duplicate serialization registration"):
+        export.register_namedtuple_serialization(point, serialized_name="test.Other")
+
+
+def test_custom_calls_and_callbacks():
+    calls = jaxlite.jit(lambda x: jaxlite.pure_callback(lambda x: x, x, x))
+    with pytest.raises(NotImplementedError, match="serialization of host_callbacks is not yet implemented"):
+        export.export(calls)(1.0)
+    linalg = export.export(jaxlite.jit(jnp.linalg.cholesky), platforms=["cpu"])(jnp.eye(3))
+    np.testing.assert_allclose(linalg.call(4 * np.eye(3, dtype=np.float32)), 2 * np.eye(3))
+
+
+def exported(**options):
+    return export.export(jaxlite.jit(lambda x, n: x * n), **options)(np.ones(3, np.float32), 2)
+
+
+@pytest.mark.parametrize("call, error, text", [
+    (lambda: exported().call(np.ones(3, np.float32)), ValueError, "same pytree structure as when the function '<lambda>'"),
+    (lambda: exported().call(np.ones(4, np.float32), 2), ValueError,
+     r"Shape mismatch for args\[0\].shape\[0\] \(expected same constant\): expected \(3,\) and called with \(4,\)"),
+    (lambda: exported().call(np.ones((), np.float32), 2), ValueError, r"Rank mismatch for args\[0\]"),
+    (lambda: exported().call(np.ones(3, np.float32), 2.0), ValueError, r"Dtype mismatch for args\[1\]: expected int32"),
+    (lambda: exported(platforms=["tpu"]).call(np.ones(3, np.float32), 2), ValueError,
+     r"was exported for platforms '\('tpu',\)' but it is used on '\('cpu',\)'"),
+    (lambda: exported(platforms=["xyz"]), ValueError, "unknown platform 'xyz'"),
+    (lambda: export.export(lambda x: x)(1.0), ValueError, "must be the result of `jit`"),
+    (lambda: export.deserialize(b"abc"), ValueError, "no file of an exported function"),
+    (lambda: export.deserialize(b"\x04" + bytes(40)), (ValueError, NotImplementedError), "."),
+    (lambda: export.deserialize(exported().serialize()).vjp(), ValueError, "No VJP is available"),
+    (lambda: jaxlite.vmap(exported().call)(np.ones((2, 3), np.float32), np.ones(2, int)), NotImplementedError,
+     "Batching rule for 'call_exported' not implemented"),
+    (lambda: export.export(jaxlite.jit(lambda x: x))({1: 2.0}).serialize(), TypeError, "dictionaries with string keys"),
+])
+def test_errors(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_disabled_platform_check():
+    check = export.DisabledSafetyCheck.platform()
+    out = exported(platforms=["tpu"], disabled_checks=[check]).call(np.ones(3, np.float32), 2)
+    assert out.tolist() == [2, 2, 2] and str(export.DisabledSafetyCheck.custom_call("foo")) == "custom_call:foo"
+
+
+def test_damaged_files_raise():
+    data = bytes(exported().serialize())
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, len(data), 200):
+        damaged = bytearray(data)
+        damaged[place] ^= 0xFF
+        try:
+            export.deserialize(damaged)
+        except (ValueError, NotImplementedError):
+            pass
+
+
+def test_executables_are_kept():
+    key = jaxlite.random.key(0)
+    table = jnp.asarray(TABLE)
+    compiled = jaxlite.jit(lambda x, unused, key: {"y": x + table, "key": key}).lower(TABLE, 1.0, key).compile()
+    again = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))
+    out = again(TABLE, 2.0, key)
+    np.testing.assert_array_equal(out["y"], 2 * TABLE)
+    assert out["key"] == key and again.runtime_executable() is not None
+    with pytest.raises(TypeError, match="Argument types differ"):
+        again(TABLE[1:], 2.0, key)
+
+
+def test_command_line(tmp_path, capsys):
+    (tmp_path / "prog_for_aot.py").write_text("import jaxlite.numpy as jnp\ndef f(x, n):\n    return {'y': jnp.sin(x) * n}\n")
+    file = str(tmp_path / "f.bin")
+    assert aot.main([f"{tmp_path}/prog_for_aot.py:f", "f32[3]", "i32[]", "--platforms", "cpu,cuda", "-o", file]) == 0
+    assert "args[0]: f32[3]" in capsys.readouterr().out
+    assert aot.main(["show", file]) == 0
+    shown = capsys.readouterr().out
+    assert "f for cpu, cuda" in shown and "result['y']: f32[3]" in shown and "stablehlo.sine" in shown
+    np.save(tmp_path / "x.npy", np.zeros(3, np.float32))
+    assert aot.main(["run", file, str(tmp_path / "x.npy"), "3"]) == 0
+    assert "result['y']: [0. 0. 0.]" in capsys.readouterr().out
+    assert aot.main(["run", file, "1"]) == 1 and "takes 2 arrays" in capsys.readouterr().err
+    assert aot.main([f"{tmp_path}/prog_for_aot.py:f", "f32"]) == 1 and "is no specification" in capsys.readouterr().err

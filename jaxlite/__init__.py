@@ -67,7 +67,8 @@ _lazy = _Lazy(
     modules=(
         "core", "dtypes", "errors", "lax", "numpy", "tree", "tree_util", "stages", "random", "nn", "scipy", "flatten_util",
         "test_util", "ad_checkpoint", "api_util", "custom_batching", "custom_derivatives", "debug", "dlpack",
-        "experimental", "ad", "example_libraries", "explore", "export", "extend", "ffi", "image", "interpreters", "lib", "monitoring",
+        "experimental", "ad", "example_libraries", "explore", "export", "extend", "ffi", "image", "interpreters", "lib",
+        "monitoring",
         "ops", "profiler", "ref", "sharding", "typing",
     ),
     **{

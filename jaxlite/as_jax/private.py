@@ -32,7 +32,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "state": [],
     "state.types": [("jaxlite.core.aval", "AbstractRef")],  # flax
     "traceback_util": [  # flax, haiku, chex, equinox
-        ("jaxlite.core.source", "register_exclusion _exclude_paths=excluded"),
+        ("jaxlite.core.source", "register_exclusion include_frame _exclude_paths=excluded"),
         ("jaxlite.core.filtering", "api_boundary=boundary"),
     ],
     "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("jaxlite.tree_util", "*")],  # flax

@@ -19,6 +19,7 @@ from jaxlite.core.effects import REF
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.lazy import loader
 from jaxlite.core.refs import Ref
+from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.core.staging import StagedTracer, hoist_consts
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
@@ -217,6 +218,10 @@ def _returned_ref(ref: Any, debug: DebugInfo) -> str:
             f"type {ref.aval!r}, but mutable array references cannot be returned.{origin}")
 
 
+class DescribedResult(TypeError):
+    """A traced function returned a `ShapeDtypeStruct`, which describes a value and is none."""
+
+
 def flatten_outputs(result: Any, debug: DebugInfo) -> tuple[list[Any], Any]:
     """The leaves of a traced function's result, checked to be values, and its tree."""
     outs, tree = xla.pytree_registry.flatten(result)
@@ -228,7 +233,7 @@ def flatten_outputs(result: Any, debug: DebugInfo) -> tuple[list[Any], Any]:
                 aval_of(out)
             except TypeError as error:
                 path = "".join(map(str, xla.pytree_registry.flatten_with_path(result)[0][index][0]))
-                raise TypeError(
+                raise (DescribedResult if isinstance(out, ShapeDtypeStruct) else TypeError)(
                     f"function {debug.location or debug.function} traced for {debug.traced_for} returned a value of "
                     f"type {type(out)}{path and f' at output component {path}'}, which is not a valid JAX type. "
                     f"({error})") from None

@@ -20,6 +20,7 @@ _lazy = _Lazy(
     errors="InconclusiveDimensionOperation JaxprSyntaxError JaxprTypeError",
     parser="parse_jaxpr",
     primitive="Primitive",
+    values="pytype_aval_mappings",
 )
 
 

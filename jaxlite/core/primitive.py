@@ -41,6 +41,7 @@ class Primitive:
 
     __slots__ = ("name", "multiple_results", "is_own", "jvp", "linearize", "transpose", "batching", "eager", "_abstract",
                  "_memo", "_memoised", "stage", "__dict__")
+    call_primitive = map_primitive = False  # whether its operand is a function
     has_foreign_jvp = False  # whether its JVP rule is not one of jaxlite's
     param_readers: Mapping[str, Callable[[str], Any]] = {}  # for params that print as one word: the value from the word
     batches_always = False  # whether its batching rule is asked even where none of its operands is batched

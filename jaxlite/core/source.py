@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any, NamedTuple
 
 from lowering import xla
@@ -51,6 +52,11 @@ def register_exclusion(path: str) -> None:
 def is_hidden_file(filename: str) -> bool:
     """Whether a frame of this file is hidden: ours, or of a library that asked for it."""
     return is_own_file(filename) or filename.startswith(tuple(excluded))
+
+
+def include_frame(frame: FrameType) -> bool:
+    """Whether a frame of the Python stack is one that users want to see."""
+    return not is_hidden_file(frame.f_code.co_filename)
 
 
 def user_frames(traceback: Any) -> Iterator[Frame]:

@@ -51,8 +51,19 @@ class Trace:
         self.debug_info = debug_info
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Apply a primitive to values, some of them this trace's tracers."""
-        raise NotImplementedError(type(self))
+        """Apply a primitive to values, some of them this trace's tracers. Traces of libraries call it `process_primitive`."""
+        return self.process_primitive(primitive, args, params)
+
+    def process_primitive(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        """`process`, as libraries name it."""
+        if type(self).process is Trace.process:
+            raise NotImplementedError(f"{type(self).__name__} does not say what applying a primitive means")
+        return self.process(primitive, args, params)
+
+    @property
+    def main(self) -> Trace:
+        """What all tracers of one transformation share: the trace itself."""
+        return self
 
     def apply(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         """`process` while another trace is current."""
@@ -187,6 +198,11 @@ class Tracer:
     __hash__ = None  # type: ignore[assignment]
     _trace: Any
     aval: Any
+
+    def __init__(self, trace: Trace, aval: Any = None):
+        self._trace = trace
+        if aval is not None:
+            self.aval = aval
 
     def _is_traced_array(self) -> bool:  # asked by C++ in isinstance(x, Array)
         return True

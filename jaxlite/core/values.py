@@ -82,6 +82,8 @@ AVAL_OF: dict[type, Callable[[Any], Any]] = {
 }
 
 
+pytype_aval_mappings = AVAL_OF  # as `jax.core` names it
+
 # What `typeof` says of values that libraries describe and traced functions do not take.
 TYPE_OF: dict[type, Callable[[Any], Any]] = {}
 

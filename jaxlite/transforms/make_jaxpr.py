@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.compilation.jit import jit
+from jaxlite.compilation.program import DescribedResult
 from jaxlite.compilation.stages import Traced
 from jaxlite.core import source
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.shape_dtype import ShapeDtypeStruct as ShapeDtypeStruct
 from jaxlite.core.tracing import state
+from jaxlite.core.tree import tree_flatten
 
 
 def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (),
@@ -74,4 +76,21 @@ def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
     >>> jaxlite.eval_shape(lambda x: x @ x.T, x)
     ShapeDtypeStruct(shape=(1000, 1000), dtype=float32)
     """
-    return jit(fun).eval_shape(*args, **kwargs)
+    try:
+        return jit(fun).eval_shape(*args, **kwargs)
+    except DescribedResult:
+        return _with_descriptions(fun, args, kwargs)
+
+
+def _with_descriptions(fun: Callable, args: Any, kwargs: Any) -> Any:
+    """`eval_shape` of a function that returns some `ShapeDtypeStruct`s itself: these are results as they are."""
+    leaves: list[Any] = []
+    tree: Any = None
+
+    def values(args: Any, kwargs: Any) -> list[Any]:
+        nonlocal tree
+        leaves[:], tree = tree_flatten(fun(*args, **kwargs))
+        return [leaf for leaf in leaves if not isinstance(leaf, ShapeDtypeStruct)]
+
+    found = iter(jit(values).eval_shape(args, kwargs))
+    return tree.unflatten([leaf if isinstance(leaf, ShapeDtypeStruct) else next(found) for leaf in leaves])

@@ -119,3 +119,42 @@ def test_monitoring():
     monitoring.record_event("/a")
     monitoring.record_scalar("/c", 3)
     assert len(heard) == 4
+
+
+def test_a_trace_of_a_library():
+    """Made of the names in `extend.core`: it counts operations, and hands them on."""
+
+    class Counted(jax.core.Tracer):
+        def __init__(self, trace, value):
+            super().__init__(trace, jax.typeof(value))
+            self.value = value
+
+    class Counting(jax.core.Trace):
+        def __init__(self, parent):
+            super().__init__()
+            self.parent_trace, self.names = parent, []
+
+        def process_primitive(self, primitive, tracers, params):
+            self.names.append(primitive.name)
+            values = [each.value if isinstance(each, Counted) and each._trace.main is self else each for each in tracers]
+            out = primitive.bind_with_trace(self.parent_trace, values, params)
+            return [Counted(self, each) for each in out] if primitive.multiple_results else Counted(self, out)
+
+    def count(fun, x):
+        with core.take_current_trace() as parent:
+            trace = Counting(parent)
+            with core.set_current_trace(trace):
+                return fun(Counted(trace, x)).value, trace.names
+
+    out, names = count(lambda x: jnp.sin(x) * 2, np.ones(2, np.float32))
+    assert names == ["sin", "mul"]
+    np.testing.assert_allclose(jax.jit(lambda x: count(lambda y: jnp.sin(y) * 2, x)[0])(np.ones(2)), out, rtol=1e-6)
+
+
+def test_eval_shape_of_functions_that_return_descriptions():
+    described = jax.ShapeDtypeStruct((2,), np.float32)
+    assert jax.eval_shape(lambda: described) == described
+    out = jax.eval_shape(lambda x, k: {"a": described, "b": jnp.sum(x) + k}, described, k=1)
+    assert out == {"a": described, "b": jax.ShapeDtypeStruct((), np.float32)}
+    with pytest.raises(TypeError, match="not a valid JAX type"):
+        jax.jit(lambda: described)()

@@ -73,9 +73,9 @@ class Primitive:
         """Apply to values: one result, or a list of results if `multiple_results`."""
         return state.trace.process(self, args, params)
 
-    def bind_with_trace(self, trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        """Apply to values under a trace that need not be the current one."""
-        return trace.apply(self, args, params)
+    def bind_with_trace(self, trace: Any, args: Sequence[Any], *avals_and_params: Any) -> Any:
+        """Apply to values under a trace that need not be the current one: `(trace, args, [avals,] params)`."""
+        return trace.apply(self, args, avals_and_params[-1])
 
     # --- abstract evaluation
 

@@ -40,12 +40,16 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
             return xla.put_shards([arrays.put_array(value, sharding._device, committed, copy=True)], aval, sharding,
                                   [sharding._device], committed)
         return arrays.put_array(value, sharding._device, committed, copy, aval)
-    parts = shardings.slices(sharding, aval.shape)
+    shardings.check_shape(sharding, aval.shape)
     devices = shardings.devices_of(sharding)
     if type(value) is not ArrayImpl:
         host = arrays.as_host_value(value, aval)
-        is_own = host is not value and isinstance(value, np.ndarray) and not np.may_share_memory(host, value)
-        return _put_parts(host, aval, sharding, parts, devices, committed, is_own)
+        is_own = host is not value and (type(value) in (int, float, bool, complex) or isinstance(value, np.ndarray)
+                                        and not np.may_share_memory(host, value))
+        if sharding.is_fully_replicated:
+            local = shardings.local_devices(sharding)
+            return xla.put_shards([host] * len(local), aval, sharding, local, committed, not is_own)
+        return _put_parts(host, aval, sharding, devices, committed, is_own)
     if value.is_deleted():
         raise arrays.deleted_error(value)
     if value.sharding == sharding and value.aval is aval and not copy:
@@ -55,12 +59,12 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
             else value._arrays
         return xla.assemble(aval, sharding, shards, committed)
     if type(value.sharding) is xla.SingleDeviceSharding and sharding.is_fully_replicated:
-        local = [device for device in devices if shardings.is_local(device)]
+        local = shardings.local_devices(sharding)
         return xla.put_shards([arrays.put_array(value, device, True, copy=copy) for device in local], aval, sharding, local,
                               committed)
     if _by_program(value, devices):
         return placement.reshard(value, sharding)
-    return _put_parts(arrays.host_value(value), aval, sharding, parts, devices, committed, True)
+    return _put_parts(arrays.host_value(value), aval, sharding, devices, committed, True)
 
 
 def _by_program(value: Any, devices: tuple[Any, ...]) -> bool:
@@ -69,8 +73,9 @@ def _by_program(value: Any, devices: tuple[Any, ...]) -> bool:
             and (devices[0].platform != "cpu" or not value.is_fully_addressable))
 
 
-def _put_parts(host: np.ndarray, aval: Any, sharding: Any, parts: Any, devices: Any, committed: bool, is_own: bool) -> Any:
+def _put_parts(host: np.ndarray, aval: Any, sharding: Any, devices: Sequence[Any], committed: bool, is_own: bool) -> Any:
     """Cut a host value, and put each part of this process on its device; nobody writes to the value if it `is_own`."""
+    parts: Sequence[Any] = shardings.slices(sharding, aval.shape)
     local = [place for place, device in enumerate(devices) if shardings.is_local(device)]
     if len(local) < len(devices):
         parts, devices = [parts[place] for place in local], [devices[place] for place in local]

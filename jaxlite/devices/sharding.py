@@ -277,7 +277,22 @@ def devices_of(sharding: Any) -> tuple[Any, ...]:
         return (sharding._device,)
     if isinstance(sharding.mesh, AbstractMesh):
         raise ValueError(f"{sharding} is over a mesh without devices: arrays cannot be put there. Use a Mesh")
-    return tuple(sharding.mesh.devices.flat)
+    return _flat(sharding.mesh)
+
+
+@functools.lru_cache(64)
+def _flat(mesh: Mesh) -> tuple[Any, ...]:
+    return tuple(mesh.devices.flat)
+
+
+@functools.lru_cache(64)
+def _local(mesh: Mesh) -> tuple[Any, ...]:
+    return tuple(filter(is_local, _flat(mesh)))
+
+
+def local_devices(sharding: Any) -> tuple[Any, ...]:
+    """Those of a sharding's devices that this process owns, in order."""
+    return tuple(filter(is_local, devices_of(sharding))) if type(sharding) is SingleDeviceSharding else _local(sharding.mesh)
 
 
 def normalized(spec: PartitionSpec, mesh: Any) -> tuple[Any, ...]:

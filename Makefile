@@ -9,6 +9,7 @@
 #   make test-libraries  optax, equinox, flax, numpyro and chex, unmodified: their examples and own tests beside JAX
 #   make bench-libraries  the time from the start of a process to its first training step with these libraries, beside JAX
 #   make lint         ruff and mypy
+#   make docs         build the documentation site in docs/_build
 #   make clean        remove caches and builds; make distclean removes the environments too
 
 PYTHON ?= python3
@@ -25,7 +26,7 @@ environment = $(1)/bin/python -m pip --version >/dev/null 2>&1 || $(2) -m venv -
 
 pip_install = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-latest test-accelerators bench bench-quick bench-fusion bench-fusion-quick test-libraries bench-libraries lint clean distclean
+.PHONY: docs demo test test-latest test-accelerators bench bench-quick bench-fusion bench-fusion-quick test-libraries bench-libraries lint clean distclean
 
 demo: .venv/.stamp
 	.venv/bin/python examples/demo.py
@@ -60,12 +61,22 @@ lint: .venv/.stamp
 	.venv/bin/python -m ruff check .
 	.venv/bin/python -m mypy
 
+docs: .venv-docs/.stamp
+	.venv-docs/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build
+	@echo "docs/_build/index.html"
+
+.venv-docs/.stamp: pyproject.toml
+	@$(call usable,$(PYTHON),11) || { echo "the documentation needs Python >= 3.11 with venv"; exit 1; }
+	$(call environment,.venv-docs,$(PYTHON))
+	.venv-docs/bin/python $(pip_install) -e '.[docs]'
+	touch $@
+
 clean:
-	rm -rf build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf build dist docs/_build docs/reference *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -path './.venv*' -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv .venv-latest .venv-accelerators .venv-jax .venv-jax-latest
+	rm -rf .venv .venv-docs .venv-latest .venv-accelerators .venv-jax .venv-jax-latest
 
 .venv/.stamp: pyproject.toml
 	@$(call usable,$(PYTHON),11) || { echo "jaxlite needs Python >= 3.11 with venv; '$(PYTHON)' is not; try make PYTHON=python3.12"; exit 1; }

@@ -17,7 +17,7 @@ def with_examples(files: list[Path]) -> list[str]:
 
 
 MODULES = with_examples([file for package in ("jaxlite", "lowering") for file in (ROOT / package).rglob("*.py")])
-TEXTS = with_examples([*ROOT.glob("README.md"), *(ROOT / "docs").rglob("*.md")])
+TEXTS = with_examples([*ROOT.glob("README.md"), *(ROOT / "docs").glob("*.md")])
 
 
 def module_name(file: str) -> str:

@@ -21,7 +21,8 @@ exclude_patterns = ["_build"]
 root_doc = "index"
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]
-suppress_warnings = ["myst.xref_missing", "myst.header", "misc.highlighting_failure"]  # links to files of the repository that are no pages
+# Links to files of the repository that are no pages, and headings that begin below the first level.
+suppress_warnings = ["myst.xref_missing", "myst.header", "misc.highlighting_failure"]
 
 MODULES = (
     "jaxlite jaxlite.numpy jaxlite.numpy.linalg jaxlite.numpy.fft jaxlite.lax jaxlite.lax.linalg jaxlite.random jaxlite.nn "

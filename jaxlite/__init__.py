@@ -33,6 +33,8 @@ with _seldom_collecting:
         enable_x64,
         explain_cache_misses,
         log_compiles,
+        no_execution,
+        no_tracing,
         numpy_dtype_promotion,
         numpy_rank_promotion,
         threefry_partitionable,
@@ -72,6 +74,9 @@ _lazy = _Lazy(
         "ops", "profiler", "ref", "sharding", "typing",
     ),
     **{
+        "compilation.guards": "array_garbage_collection_guard thread_guard transfer_guard transfer_guard_device_to_device "
+                              "transfer_guard_device_to_host transfer_guard_host_to_device",
+        "compilation.environment": "print_environment_info",
         "transforms.derivatives": "jvp linearize vjp fwd_and_bwd grad value_and_grad linear_transpose",
         "transforms.jacobians": "jacfwd jacrev jacobian hessian",
         "transforms.custom_derivatives": "custom_jvp custom_vjp custom_gradient closure_convert",

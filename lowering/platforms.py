@@ -109,7 +109,8 @@ def _start(name: str) -> Any:
         if plugin is None:
             raise RuntimeError(f"Backend {name!r} needs a plugin that is not installed: {wheel_for(name)}")
         started = plugin.start()
-    xla.prime(_settings["aval_class"], started.local_devices()[0])
+    with xla.unguarded():
+        xla.prime(_settings["aval_class"], started.local_devices()[0])
     return started
 
 

@@ -532,6 +532,50 @@ def register_lapack() -> None:
     lapack._lapack.initialize()
 
 
+def transfer_guard_level(name: str | None) -> Any:
+    """One of C++'s levels, from its name in small letters."""
+    return None if name is None else getattr(_jax.guard_lib.TransferGuardLevel, name.upper())
+
+
+def set_transfer_guards(levels: dict[str, Any], everywhere: bool = False) -> dict[str, Any]:
+    """Set the levels of some directions, in this thread or for all; gives those before."""
+    state = _jax.guard_lib.global_state() if everywhere else _jax.guard_lib.thread_local_state()
+    before = {name: getattr(state, name) for name in levels}
+    for name, level in levels.items():
+        setattr(state, name, level)
+    return before
+
+
+@contextlib.contextmanager
+def unguarded() -> Iterator[None]:
+    """Allow copies in a `with` block: those that no user's program asked for."""
+    before = set_transfer_guards(dict.fromkeys(("host_to_device", "device_to_device"), transfer_guard_level("allow")))
+    try:
+        yield
+    finally:
+        set_transfer_guards(before)
+
+
+def guards() -> Any:
+    """This thread's guards, with the flags `explicit_device_put` and `explicit_device_get`."""
+    return _jax.guard_lib.thread_local_state()
+
+
+def set_collection_guard(level: Any) -> Any:
+    """Set what happens when the search for cycles frees an array, by a name or what this gave before."""
+    state = _jax.guard_lib.thread_local_state()
+    before = state.garbage_collect_array
+    if isinstance(level, str):
+        level = getattr(_jax.guard_lib.GarbageCollectionGuardLevel, level.upper())
+    state.garbage_collect_array = level
+    return before
+
+
+def set_thread_guard(on: bool) -> None:
+    """Whether this thread alone may run programs of several processes."""
+    _jax.guard_lib.update_thread_guard_global_state(on)
+
+
 def load_profiler() -> Any:
     """jaxlib's profiler."""
     from jaxlib import _profiler

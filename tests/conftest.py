@@ -20,6 +20,7 @@ import pytest
 
 for _name in [name for name in os.environ if name.startswith(("JAXLITE_", "JAX_"))]:
     del os.environ[_name]
+os.environ["JAXLITE_RECOMPILATION_LIMIT"] = "0"  # tests compile one line for many cases
 
 # No test reads or writes the user's compile cache. All processes of a run share one that ends with it: what is compiled is
 # most of what the tests take, and much of it is compiled more than once.

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxlite.compilation import compile_report, explain, references
+from jaxlite.compilation import compile_report, explain, recompilation, references
 from jaxlite.compilation.caches import PerFunction, clear_hooks
 from jaxlite.compilation.finite import check_finite
 from jaxlite.compilation.options import Options, argument_names, donated_leaves, parameter_names
@@ -97,6 +97,9 @@ class Jitted:
             self._check_hashable(static, named)
             raise
         if program is None or program.is_stale():
+            if config.no_tracing.value:
+                raise RuntimeError(f"re-tracing function {source.function_location(self.fun)} for `jit`, "
+                                   "but 'no_tracing' is set")
             reason = self._reason(key, in_tree) if config.explain_cache_misses.value else ""
             traced = self._trace(in_tree, avals, static, named)
             if not self.programs:
@@ -115,10 +118,10 @@ class Jitted:
                                       program.debug_info.arg_name)
         return program, leaves
 
-    def _reason(self, key: tuple[Any, ...], in_tree: Any) -> str:
+    def _reason(self, key: tuple[Any, ...], in_tree: Any, earlier: list[Any] | None = None) -> str:
         leaves = functools.cache(argument_names(self.fun, in_tree, self.options))
         names = explain.Names(*parameter_names(self.fun), leaves, Options.__slots__)
-        return explain.reason(self.fun, key, list(self.programs), names)
+        return explain.reason(self.fun, key, list(self.programs) if earlier is None else earlier, names)
 
     def _check_hashable(self, static: tuple, named: tuple) -> None:
         for which, box in (*static, *named):
@@ -210,8 +213,14 @@ class Jitted:
                     raise errors.UnexpectedTracerError(leaf)
             if program.takes_refs:
                 return program.out_tree.unflatten(self.call_with_refs(program, leaves)), None
+            if config.no_execution.value:
+                raise RuntimeError(f"JAX tried to execute function jit({self.name}), but the no_execution config option "
+                                   "is set")
             device, committed = program.place(leaves)
+            before = len(program.executables)
             executable = program.executable(device, committed)
+            if len(program.executables) > before:
+                self._count_compile(program, executable.compile_seconds)
             outs = executable(leaves)
         except BaseException as error:
             # C++ would send this signature here for good.
@@ -221,9 +230,24 @@ class Jitted:
             raise
         tree = program.out_tree
         if config.debug_nans.value or config.debug_infs.value:
-            check_finite(program, outs, leaves, _plain)
+            check_finite(program, outs, leaves)
             return tree.unflatten(outs), None
         return tree.unflatten(outs), executable.fast_path(tree)
+
+    def _count_compile(self, program: Program, seconds: float) -> None:
+        """Warn if this function is compiled again and again."""
+
+        def why() -> str:
+            key = next(key for key, each in self.programs.items() if each is program)
+            earlier = [each for each in self.programs if each is not key]
+            if not earlier:
+                return ("it is a new function each time, and what is compiled belongs to the function; define it once, outside "
+                        "of what is called again and again, and call `jit` once")
+            return self._reason(key, program.in_tree, earlier)
+
+        message = recompilation.note(program.debug_info.location, program.trace_seconds + seconds, why)
+        if message:
+            source.warn(message, recompilation.RecompilationWarning)
 
     @staticmethod
     def call_with_refs(program: Program, leaves: list[Any]) -> list[Any]:
@@ -284,10 +308,6 @@ def make_call_path(fun: Callable, options: Options) -> Any:
     path.__wrapped__ = fun
     path._jitted = jitted
     return path
-
-
-def _plain(fun: Callable) -> Any:
-    return make_call_path(fun, Options((), (), (), (), False, None, False, None))
 
 
 def put_argument(value: Any, sharding: Any, layout: Any) -> Any:

@@ -58,8 +58,9 @@ class Executable:
         self._wrapped = [(index, aval.dtype) for index, aval in enumerate(self.out_avals)
                          if isinstance(aval.dtype, dtypes.ExtendedDType)]
         num_consts = len(closed.consts)
-        self.const_args = [arrays.put_buffer(value, device, False, copy=type(value) is not ArrayImpl) for value, keep
-                           in zip(closed.consts, self.kept, strict=False) if keep]
+        with xla.unguarded():  # they are part of the program
+            self.const_args = [arrays.put_buffer(value, device, False, copy=type(value) is not ArrayImpl) for value, keep
+                               in zip(closed.consts, self.kept, strict=False) if keep]
         self.kept = [True] * len(self.const_args) + self.kept[num_consts:]
         self._kept_arguments = [index for index, keep in enumerate(self.kept[len(self.const_args):]) if keep]
 

@@ -10,43 +10,109 @@ import numpy as np
 from jaxlite.compilation.program import Program
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes
-from jaxlite.core.jaxpr import DropVar, eval_jaxpr
+from jaxlite.core.jaxpr import Jaxpr, JaxprEqn, Literal, eval_jaxpr
 from lowering import xla
 
 
-def check_finite(program: Program, outs: Sequence[Any], leaves: Sequence[Any],
-                 compiled: Callable[[Callable], Callable]) -> None:
-    """Raises FloatingPointError if a result holds what an option forbids, with the first operation that made it.
-
-    `compiled` is `jit` without options.
-    """
+def check_finite(program: Program, outs: Sequence[Any], leaves: Sequence[Any]) -> None:
+    """Raises FloatingPointError if a result holds what an option forbids: with the first operation that made it, its line
+    and its operands, and the arguments that had it before."""
     checked = [name for name, option in (("nan", config.debug_nans), ("inf", config.debug_infs)) if option.value]
     kind = next((name for out in outs for name in checked if _FORBIDDEN[name](out)), None)
     if kind is None:
         return
-    jaxpr, consts = program.closed.jaxpr, program.closed.consts
-    if not any(type(leaf) is xla.ArrayImpl and leaf.is_deleted() for leaf in leaves):
-        steps = [(eqn, var) for eqn in jaxpr.eqns for var in eqn.outvars if type(var) is not DropVar]
-        spread = jaxpr.replace(outvars=[var for _, var in steps])
-        with config.debug_nans(False), config.debug_infs(False):
-            values = compiled(lambda *args: eval_jaxpr(spread, consts, *args))(*leaves)
-        for (eqn, _), value in zip(steps, values, strict=True):
-            if _FORBIDDEN[kind](value):
-                what = eqn.params.get("name", eqn.primitive.name)
-                raise FloatingPointError(f"invalid value ({kind}) encountered in {what} at {eqn.source_line}; found in "
-                                         f"the result of {program.name}")
-    raise FloatingPointError(f"invalid value ({kind}) encountered in {program.name}")
+    what = f"invalid value ({kind}) encountered in"
+    if any(type(leaf) is xla.ArrayImpl and leaf.is_deleted() for leaf in leaves):
+        raise FloatingPointError(f"{what} {program.name}; its arguments were donated, so the operation cannot be looked for")
+    has = _FORBIDDEN[kind]
+    given = [program.debug_info.arg_name(index) for index, leaf in enumerate(leaves) if _is_array(leaf) and has(leaf)]
+    origin = f"; the argument{'s' * (len(given) > 1)} {', '.join(given)} had it already" if given else ""
+    with config.debug_nans(False), config.debug_infs(False):
+        args = [_typed(leaf, aval) for leaf, aval in zip(leaves, program.closed.in_avals, strict=True)]
+        found = _first(program.closed.jaxpr, program.closed.consts, args, has)
+    if found is None:
+        raise FloatingPointError(f"{what} {program.name}{origin}")
+    eqn, values, step = found
+    operands = ", ".join(_shown(value, has(value), kind) for value in values if _is_array(value))
+    raise FloatingPointError(
+        f"{what} {eqn.params.get('name', eqn.primitive.name)} at {eqn.source_line}{step}; found in the result of {program.name}"
+        f"{origin}" + (f"\nIts operands are {operands}." if operands else ""))
+
+
+def _typed(value: Any, aval: Any) -> Any:
+    """A Python scalar as one of NumPy's, of its type in the program."""
+    return np.asarray(value, aval.dtype)[()] if type(value) in (bool, int, float, complex) else value
+
+
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "dtype") or isinstance(value, (float, complex))
+
+
+def _shown(value: Any, bad: bool, kind: str) -> str:
+    array = np.asarray(value) if not hasattr(value, "aval") else arrays.host_value(value)
+    text = f"{dtypes.short_name(array.dtype)}[{','.join(map(str, array.shape))}]"
+    if array.size == 1:
+        return f"{text} {array.item()}"
+    return f"{text} with {kind}" if bad else text
+
+
+def _first(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], has: Callable[[Any], bool]) -> Any:
+    """Run a program operation by operation: the first equation that gives what `has` finds, its operands, and a text that
+    says in which step of which loop; None if there is none."""
+    env = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
+    for eqn in jaxpr.eqns:
+        values = [_typed(atom.val, atom.aval) if type(atom) is Literal else env[atom] for atom in eqn.invars]
+        outs = eqn.primitive.bind(*values, **eqn.params)
+        outs = outs if eqn.primitive.multiple_results else [outs]
+        if any(map(has, outs)):
+            return _inside(eqn, values, has) or (eqn, values, "")
+        env.update(zip(eqn.outvars, outs, strict=True))
+    return None
+
+
+def _inside(eqn: JaxprEqn, values: list[Any], has: Callable[[Any], bool]) -> Any:
+    """The same in the program of a call, a branch, or a loop, step by step."""
+    name, params = eqn.primitive.name, eqn.params
+    if name in ("jit", "checkpoint", "nest", "custom_jvp_call", "custom_vjp_call"):
+        return _first(params["jaxpr" if "jaxpr" in params else "call_jaxpr"].jaxpr, [], values, has)
+    if name == "cond":
+        return _first(params["branches"][int(values[0])].jaxpr, [], values[1:], has)
+    if name == "scan":
+        jaxpr, fixed, split = params["jaxpr"].jaxpr, params["num_consts"], params["num_consts"] + params["num_carry"]
+        carry = values[fixed:split]
+        order = range(params["length"])
+        for step in reversed(order) if params["reverse"] else order:
+            args = [*values[:fixed], *carry, *[each[step] for each in values[split:]]]
+            found = _first(jaxpr, [], args, has)
+            if found:
+                return (*found[:2], found[2] or f", in step {step} of the loop")
+            carry = eval_jaxpr(jaxpr, [], *args)[:params["num_carry"]]
+    if name == "while":
+        test, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
+        first, second = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+        carry, step = values[second:], 0
+        while bool(eval_jaxpr(test, [], *values[:first], *carry)[0]):
+            args = [*values[first:second], *carry]
+            found = _first(body, [], args, has)
+            if found:
+                return (*found[:2], found[2] or f", in step {step} of the loop")
+            carry, step = eval_jaxpr(body, [], *args), step + 1
+    return None
+
+
+def _values(array: Any) -> np.ndarray:
+    return arrays.host_value(array) if isinstance(array, xla.ArrayImpl) else np.asarray(array)
 
 
 def _has_nan(array: Any) -> bool:
-    if not dtypes.issubdtype(array.dtype, np.inexact):
+    if not dtypes.issubdtype(getattr(array, "dtype", type(array)), np.inexact):
         return False
-    value = arrays.host_value(array)
+    value = _values(array)
     return bool((value != value).any())
 
 
 def _has_inf(array: Any) -> bool:
-    return dtypes.issubdtype(array.dtype, np.inexact) and bool(np.isinf(arrays.host_value(array)).any())
+    return dtypes.issubdtype(getattr(array, "dtype", type(array)), np.inexact) and bool(np.isinf(_values(array)).any())
 
 
 _FORBIDDEN = {"nan": _has_nan, "inf": _has_inf}

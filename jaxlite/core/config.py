@@ -177,6 +177,35 @@ progress = _option("progress", None, _parse_switch,
 dump_ir_to = _option("dump_ir_to", None, _parse_any, "Folder that receives every stage of every compile.")
 dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text, "Which stages are dumped.")
 
+recompilation_limit = _option("recompilation_limit", 10, lambda value, name: int(value),
+                              "How often a function may be compiled before there is a warning; 0: as often as it likes.")
+no_tracing = _option("no_tracing", False, _parse_bool, "Raise where a function would have to be traced.")
+OPTIONS["no_execution"] = no_execution = Option("no_execution", False, _parse_bool, "Raise where a program would be run.",
+                                                in_call_key=True, in_trace_key=False)
+GUARD_LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
+
+
+class _GuardOption(Option):
+    """An option that C++ keeps: the level of the guard of some directions of copies."""
+
+    __slots__ = ("directions",)
+    directions: tuple[str, ...]
+
+    def set(self, value: Any) -> None:
+        super().set(value)
+        xla.set_transfer_guards(dict.fromkeys(self.directions, xla.transfer_guard_level(self.value)), everywhere=True)
+
+
+for _name, _directions in (
+        ("transfer_guard", ("host_to_device", "device_to_device", "device_to_host")),
+        ("transfer_guard_host_to_device", ("host_to_device",)),
+        ("transfer_guard_device_to_device", ("device_to_device",)),
+        ("transfer_guard_device_to_host", ("device_to_host",))):
+    _guard = OPTIONS[_name] = _GuardOption(_name, None, _one_of(None, *GUARD_LEVELS), "What such copies do.", False, False)
+    _guard.directions = _directions
+    if _guard.value is not None:  # from the environment
+        _guard.set(_guard.value)
+
 # Set while a trace is under way in this thread. In the call's key, so that a call with concrete arguments
 # inside a trace never takes the compiled path: it has to become part of the program.
 tracing = Option("tracing", False, _parse_bool, "A trace is under way.", in_call_key=True, in_trace_key=False)

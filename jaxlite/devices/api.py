@@ -112,8 +112,13 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
                    for target in broadcast_prefix(device, x, is_leaf=_is_place)]
     donates, aliases = ([flag] * len(leaves) if flag is None or isinstance(flag, bool) else
                         broadcast_prefix(flag, x, is_leaf=lambda leaf: leaf is None) for flag in (donate, may_alias))
-    return tree.unflatten([_put(leaf, target, bool(gone), alias) for leaf, target, gone, alias in
-                           zip(leaves, targets, donates, aliases, strict=True)])
+    guards = xla.guards()
+    guards.explicit_device_put = True
+    try:
+        return tree.unflatten([_put(leaf, target, bool(gone), alias) for leaf, target, gone, alias in
+                               zip(leaves, targets, donates, aliases, strict=True)])
+    finally:
+        guards.explicit_device_put = False
 
 
 def _is_place(leaf: Any) -> bool:
@@ -168,10 +173,15 @@ def device_get(x: Any) -> Any:
             return leaf
         return np.asarray(leaf)
 
-    for leaf in tree_leaves(x):
-        if type(leaf) is ArrayImpl and not leaf.is_deleted():
-            leaf.copy_to_host_async()
-    return tree_map(get, x)
+    guards = xla.guards()
+    guards.explicit_device_get = True
+    try:
+        for leaf in tree_leaves(x):
+            if type(leaf) is ArrayImpl and not leaf.is_deleted():
+                leaf.copy_to_host_async()
+        return tree_map(get, x)
+    finally:
+        guards.explicit_device_get = False
 
 
 def block_until_ready(x: Any) -> Any:

@@ -1,0 +1,57 @@
+"""A warning, once for each function, when it is compiled again and again: most programs that do are slow by mistake.
+
+What counts is the place of the function's text: a lambda that is made anew for each call is one function here.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from jaxlite.core import config, source
+
+_SLOW_COMPILES, _SLOW_SECONDS = 4, 20.0  # or this often, if so much time went into it
+
+_lock = threading.Lock()
+_compiles: dict[str, list[float]] = {}  # location -> [number, seconds]
+_silent: set[str] = set()
+
+
+class RecompilationWarning(UserWarning):
+    """A function was compiled many times."""
+
+
+def note(location: str, seconds: float, why: Callable[[], str]) -> str:
+    """Count a compile. Gives a message if it is time to warn, '' otherwise.
+
+    Args: `location` is `name at file:line`, what is not of the user has no line; `why` gives the reason of this compile.
+    """
+    limit = config.recompilation_limit.value
+    if not limit or " at " not in location:
+        return ""
+    with _lock:
+        count = _compiles.setdefault(location, [0, 0.0])
+        count[0] += 1
+        count[1] += seconds
+        often, spent = int(count[0]), count[1]
+        if location in _silent or often < limit and (often < _SLOW_COMPILES or spent < _SLOW_SECONDS):
+            return ""
+        _silent.add(location)
+    return (f"{location} was compiled {often} times, which took {spent:.1f} s. Why, the last time:\n  {why()}\n"
+            "JAXLITE_EXPLAIN=1 tells the reason of each compile, jaxlite.compile_report() lists them. If this is meant, "
+            "jaxlite.debug.expect_recompilations(f) or JAXLITE_RECOMPILATION_LIMIT=0 silences this warning.")
+
+
+def expect_recompilations(fun: Any) -> Any:
+    """Say that a function is meant to be compiled many times: there is no warning. Gives the function.
+
+    >>> import jaxlite
+    >>> @jaxlite.jit
+    ... @jaxlite.debug.expect_recompilations
+    ... def f(x):
+    ...     return x
+    """
+    with _lock:
+        _silent.add(source.function_location(fun))
+    return fun

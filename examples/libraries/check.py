@@ -29,7 +29,8 @@ TESTS = {
     "optax": "optax/losses optax/transforms optax/tree_utils optax/projections optax/_src/base_test.py "
              "optax/_src/combine_test.py optax/_src/numerics_test.py optax/_src/transform_test.py optax/_src/update_test.py "
              "optax/_src/utils_test.py",
-    "flax": "tests/core tests/linen/linen_linear_test.py tests/linen/linen_module_test.py "
+    "flax": "tests/core/core_lift_test.py tests/core/core_scope_test.py tests/core/design "
+            "tests/linen/linen_linear_test.py tests/linen/linen_module_test.py "
             "tests/linen/linen_combinators_test.py tests/linen/linen_transforms_test.py tests/nnx/module_test.py "
             "tests/nnx/rngs_test.py tests/nnx/state_test.py tests/nnx/optimizer_test.py "
             "tests/nnx/graph_utils_test.py tests/nnx/nn/linear_test.py tests/nnx/nn/conv_test.py",
@@ -72,7 +73,7 @@ def source_of(library: str, folder: Path) -> Path:
 def tests(library: str, jax: str | None, folder: Path) -> bool:
     """Run a library's own tests on both sides. Gives whether none fails here that passes there."""
     place = source_of(library, folder)
-    pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", "--tb=no", *TESTS[library].split()]
+    pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-rfE", "--tb=no", "--color=no", *TESTS[library].split()]
     results = []
     for command, with_jax in (([sys.executable, "-m", "jaxlite"], False), ([jax], True)):
         if command[0] is None:

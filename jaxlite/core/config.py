@@ -238,6 +238,15 @@ class Configuration:
         """Set an option for the whole process; `name` may carry the prefix `jax_` or `jaxlite_`."""
         self._find(name).set(value)
 
+    def parse_flags_with_absl(self) -> None:
+        """Set the options that the command line of the process names, `--jax_enable_x64=1`; absl itself is not needed."""
+        for argument in sys.argv[1:]:
+            if argument == "--":
+                break
+            if argument.startswith("--jax_"):
+                name, equals, value = argument[2:].partition("=")
+                self.update(name, value if equals else "1")
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

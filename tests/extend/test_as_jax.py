@@ -102,3 +102,8 @@ def test_the_list_of_jax_names_is_that_of_an_installed_jax():
     if not version.startswith("0.10."):
         pytest.skip(f"the list is of JAX 0.10, here is {version}")
     assert {module: sorted(listed) for module, listed in jax_names().items()} == names
+
+
+def test_options_of_the_command_line():
+    code = "from jaxlite import config; config.parse_flags_with_absl(); print(config.jax_enable_x64, config.jax_debug_nans)"
+    assert run("-c", code, "--jax_enable_x64", "--other", "--", "--jax_debug_nans=1") == "True False\n"

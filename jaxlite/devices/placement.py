@@ -123,6 +123,14 @@ def _no_reshard(array: Any, sharding: Any) -> Any:
 reshard: Callable[[Any, Any], Any] = _no_reshard  # by a program; `jaxlite.devices.api` has one
 
 
+def laid_out(x: Any, out_sharding: Any) -> Any:
+    """A result with the sharding that it was asked to have, if it was."""
+    return x if out_sharding is None else _constraints().laid_out(x, out_sharding)
+
+
+_constraints = loader("jaxlite.lax.sharding")  # what stands higher: a primitive
+
+
 def _format_of(array: Any) -> Any:
     module = shardings()
     return module.Format(module.Layout(tuple(range(array.ndim)), (), 0), array.sharding)

@@ -11,6 +11,7 @@ from jaxlite.core import config, dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
+from jaxlite.devices import placement
 
 DotDimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
 
@@ -183,7 +184,7 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: DotDimensionNumbers, prec
       precision: None, 'default', 'high', 'highest', a pair of those, or an algorithm: a `DotAlgorithmPreset`, its
         name, or a `DotAlgorithm`. On the CPU the first three are one.
       preferred_element_type: the dtype to accumulate in and return; default that of the operands.
-      out_sharding: ignored; programs run on one device.
+      out_sharding: how the result is laid out over devices.
     Returns: an array of the batch axes, then the other axes of lhs, then those of rhs.
     Raises: TypeError for axes out of range, sizes that do not match, or a preferred dtype narrower than integer
       operands; ValueError for the precision.
@@ -195,9 +196,10 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: DotDimensionNumbers, prec
     """
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "dot_general")
-    return dot_general_p.bind(lhs, rhs, dimension_numbers=canonical_dimension_numbers(dimension_numbers),
-                              precision=canonicalize_precision(precision),
-                              preferred_element_type=preferred_element_type, out_sharding=None)
+    out = dot_general_p.bind(lhs, rhs, dimension_numbers=canonical_dimension_numbers(dimension_numbers),
+                             precision=canonicalize_precision(precision),
+                             preferred_element_type=preferred_element_type, out_sharding=None)
+    return placement.laid_out(out, out_sharding)
 
 
 def canonical_dimension_numbers(dimension_numbers: Any) -> Any:

@@ -114,6 +114,11 @@ def constrain(x: Any, sharding: Any) -> Any:
                                       unconstrained_dims=open_axes)
 
 
+def laid_out(x: Any, out_sharding: Any) -> Any:
+    """One array with what a function got as its argument `out_sharding`."""
+    return constrain(x, spread.as_sharding(out_sharding, "out_sharding", "the function"))
+
+
 @boundary
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """Values as they are, laid out over a mesh as said.

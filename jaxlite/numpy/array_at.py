@@ -8,6 +8,7 @@ from typing import Any
 from jaxlite.core.aval import AbstractRef
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import ref_methods
+from jaxlite.devices import placement
 from jaxlite.lax.gather_scatter import GatherScatterMode
 from jaxlite.numpy.indexing import gather_at, scatter_at
 
@@ -49,7 +50,7 @@ class _IndexUpdateRef:
       mode: what to do out of bounds. 'drop' (default for updates) leaves such updates out, 'fill' reads `fill_value`,
         'clip' takes the nearest element, 'promise_in_bounds' (default for `get`) says there are none.
       wrap_negative_indices: whether negative positions count from the end; if not, they are out of bounds.
-      out_sharding: accepted for one device, where it changes nothing.
+      out_sharding: how the result is laid out over devices.
     An operation is done in the dtype that the array and the values promote to, and its result converted to the array's.
     Values are broadcast to the shape of `x[index]`.
     """
@@ -75,8 +76,9 @@ class _IndexUpdateRef:
         >>> jnp.arange(3.0).at[jnp.array([1, 7])].get(mode="fill", fill_value=-1)
         Array([ 1., -1.], dtype=float32)
         """
-        return gather_at(self.array, self.index, indices_are_sorted=indices_are_sorted, unique_indices=unique_indices,
-                         mode=mode, fill_value=fill_value, wrap_negative_indices=wrap_negative_indices)
+        return placement.laid_out(
+            gather_at(self.array, self.index, indices_are_sorted=indices_are_sorted, unique_indices=unique_indices,
+                      mode=mode, fill_value=fill_value, wrap_negative_indices=wrap_negative_indices), out_sharding)
 
     @boundary
     def apply(self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False, unique_indices: bool = False,
@@ -95,8 +97,9 @@ def _updating(name: str, op: str, doc: str) -> Callable[..., Any]:
     @boundary
     def method(self: _IndexUpdateRef, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False,
                mode: Mode = None, out_sharding: Any = None, wrap_negative_indices: bool = True) -> Any:
-        return scatter_at(self.array, self.index, values, op, indices_are_sorted=indices_are_sorted,
-                          unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices)
+        return placement.laid_out(
+            scatter_at(self.array, self.index, values, op, indices_are_sorted=indices_are_sorted,
+                       unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices), out_sharding)
 
     method.__name__, method.__qualname__ = name, f"_IndexUpdateRef.{name}"
     method.__doc__ = doc

@@ -50,15 +50,15 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
     result = _place(object, dtype, copy, device)
     if ndmin > result.ndim:
         result = shaping.expand_dims(result, range(ndmin - result.ndim))
-    return result
+    return placement.laid_out(result, out_sharding)
 
 
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None, device: Any = None,
             out_sharding: Any = None) -> Any:
     """`array`, without a copy where none is needed. NumPy arrays are always copied."""
-    if type(a) is ArrayImpl and dtype is None and not copy and device is None and order in (None, "K", "C"):
+    if type(a) is ArrayImpl and dtype is None and not copy and device is out_sharding is None and order in (None, "K", "C"):
         return a
-    return array(a, dtype, bool(copy), order, device=device)
+    return array(a, dtype, bool(copy), order, device=device, out_sharding=out_sharding)
 
 
 def _from_other(object: Any, dtype: Any) -> Any:
@@ -301,7 +301,7 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
 def device_put(x: Any, device: Any) -> Any:
     """An array on a device, committed to it; under a trace, the array itself."""
     if isinstance(x, Tracer) or not is_eager():
-        return as_array(x)
+        return placement.laid_out(as_array(x), device) if type(device) is xla.NamedSharding else as_array(x)
     return placement.put(x, device)
 
 
@@ -319,8 +319,8 @@ def shape_of(shape: Any, name: str = "shape") -> tuple[int, ...]:
     return shaping.canonical_shape(shape, name)
 
 
-def _on(result: Any, device: Any) -> Any:
-    return result if device is None else device_put(result, device)
+def _on(result: Any, device: Any, out_sharding: Any = None) -> Any:
+    return placement.laid_out(result if device is None else device_put(result, device), out_sharding)
 
 
 def _dtype_of(dtype: Any, name: str) -> Any:
@@ -340,17 +340,17 @@ def _constant(value: int, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of zeros; floating by default."""
-    return _on(_constant(0, shape_of(shape), _dtype_of(dtype, "zeros"), False), device)
+    return _on(_constant(0, shape_of(shape), _dtype_of(dtype, "zeros"), False), device, out_sharding)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of ones; floating by default."""
-    return _on(_constant(1, shape_of(shape), _dtype_of(dtype, "ones"), False), device)
+    return _on(_constant(1, shape_of(shape), _dtype_of(dtype, "ones"), False), device, out_sharding)
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array whose values do not matter (zeros)."""
-    return zeros(shape, dtype, device=device)
+    return zeros(shape, dtype, device=device, out_sharding=out_sharding)
 
 
 @api("shape", "dtype", "weak")
@@ -370,7 +370,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
         dtype, weak = aval.dtype, aval.weak_type
     else:
         dtype, weak = dtypes.check_user_dtype_supported(dtype, "full"), False
-    return _on(_full(fitted(fill_value, dtype), shape_of(shape), dtype, weak), device)
+    return _on(_full(fitted(fill_value, dtype), shape_of(shape), dtype, weak), device, out_sharding)
 
 
 def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[tuple[int, ...], Any, bool]:
@@ -388,12 +388,12 @@ def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[tuple[int, ...], A
 
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Zeros of the shape and dtype of another array."""
-    return _on(_constant(0, *_like(a, dtype, shape, "zeros_like")), device)
+    return _on(_constant(0, *_like(a, dtype, shape, "zeros_like")), device, out_sharding)
 
 
 def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Ones of the shape and dtype of another array."""
-    return _on(_constant(1, *_like(a, dtype, shape, "ones_like")), device)
+    return _on(_constant(1, *_like(a, dtype, shape, "ones_like")), device, out_sharding)
 
 
 def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
@@ -406,7 +406,7 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
     """One value in the shape and dtype of another array."""
     check_arrays("full_like", fill_value)
     full_shape, full_dtype, weak = _like(a, dtype, shape, "full_like")
-    return _on(_full(fitted(fill_value, full_dtype), full_shape, full_dtype, weak), device)
+    return _on(_full(fitted(fill_value, full_dtype), full_shape, full_dtype, weak), device, out_sharding)
 
 
 # --- ranges ------------------------------------------------------------------------------------------

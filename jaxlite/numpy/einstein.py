@@ -13,6 +13,7 @@ from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
+from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import reductions
 from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes
@@ -51,8 +52,8 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: str |
     params = {"inputs": tuple(inputs), "output": output, "optimize": optimize, "precision": precision,
               "preferred_element_type": preferred_element_type}
     if _dot_general is not lax.dot_general:  # a function of the user's runs each time
-        return _contracted(*operands, dot_general=_dot_general, **params)
-    return _einsum(*operands, **params)
+        return placement.laid_out(_contracted(*operands, dot_general=_dot_general, **params), out_sharding)
+    return placement.laid_out(_einsum(*operands, **params), out_sharding)
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[tuple[int, ...]], Any]:

@@ -18,6 +18,7 @@ from jaxlite.core import dtypes, errors
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import joining, ufuncs
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays
@@ -123,18 +124,20 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
     if order not in ("C", "F"):
         raise ValueError(f"Unexpected value for 'order' argument: {order}.")
     if order == "C" and isinstance(a, Tracer):  # what _reshape comes to
-        return a if new == old else shaping.reshape_p.bind(a, new_sizes=new, dimensions=None, sharding=None)
-    return _reshape(a, new_sizes=new, order=order)
+        out = a if new == old else shaping.reshape_p.bind(a, new_sizes=new, dimensions=None, sharding=None)
+    else:
+        out = _reshape(a, new_sizes=new, order=order)
+    return placement.laid_out(out, out_sharding)
 
 
 def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     """All elements in one axis."""
     if order == "C":
-        return _ravel(a)
+        return placement.laid_out(_ravel(a), out_sharding)
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'.")
     check_arrays("ravel", a)
-    return reshape(a, (math.prod(aval_of(a).shape),), order)
+    return reshape(a, (math.prod(aval_of(a).shape),), order, out_sharding=out_sharding)
 
 
 @api()
@@ -192,7 +195,7 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
 
     Raises: ValueError if it does not fit.
     """
-    return _broadcast_to(array, shape=shape_of(shape))
+    return placement.laid_out(_broadcast_to(array, shape=shape_of(shape)), out_sharding)
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:

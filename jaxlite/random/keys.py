@@ -20,6 +20,7 @@ from jaxlite.core import config, dtypes
 from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.values import aval_of
+from jaxlite.devices.placement import laid_out
 from jaxlite.lax.shaping import canonical_shape
 from jaxlite.numpy import array_methods
 from jaxlite.random import words as words  # registers how operations on keys run
@@ -263,10 +264,11 @@ def sampler(*static: str) -> Callable[[F], F]:
                 shape = kwargs.get("shape")
                 if shape is not None and type(shape) is not tuple:
                     kwargs["shape"] = canonical_shape(shape)
+                out_sharding = kwargs.pop("out_sharding", None)
                 if not is_eager():
-                    return fun(_as_typed(key, impl, typed), **kwargs)
+                    return laid_out(fun(_as_typed(key, impl, typed), **kwargs), out_sharding)
                 options = {each: kwargs.pop(each) for each in static if each in kwargs}
-                return compiled(_words_of(key, typed), kwargs, impl=impl, **options)
+                return laid_out(compiled(_words_of(key, typed), kwargs, impl=impl, **options), out_sharding)
             except Exception as error:
                 hide_own_frames(error)
                 raise

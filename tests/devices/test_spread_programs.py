@@ -65,6 +65,21 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         with pytest.raises(ValueError, match=message):
             call()
 
+    @pytest.mark.parametrize("fun", [
+        lambda x, out: jnp.zeros((8, 8), out_sharding=out), lambda x, out: jnp.full((8, 8), 2.0, out_sharding=out),
+        lambda x, out: jnp.asarray(x, out_sharding=out), lambda x, out: jnp.dot(x, x, out_sharding=out),
+        lambda x, out: jnp.matmul(x, x, out_sharding=out), lambda x, out: jnp.einsum("ij,jk", x, x, out_sharding=out),
+        lambda x, out: jnp.reshape(x, (16, 4), out_sharding=out), lambda x, out: x.at[:4].get(out_sharding=out),
+        lambda x, out: jax.random.normal(jax.random.key(0), (8, 8), out_sharding=out),
+    ])  # fmt: skip
+    def test_out_sharding_is_heard(fun):
+        out = on("y")
+        for x in (SPREAD, jnp.asarray(X)):
+            eager, compiled = fun(x, out), jax.jit(fun, static_argnums=1)(x, out)
+            assert eager.sharding == out
+            assert compiled.sharding == out
+            np.testing.assert_allclose(eager, fun(jnp.asarray(X), None), rtol=1e-4, atol=1e-5)
+
     def test_a_spec_without_a_mesh():
         for call in (lambda: jax.jit(jnp.sin, in_shardings=P("x"))(X), lambda: lax.with_sharding_constraint(X, P("x"))):
             with pytest.raises(RuntimeError, match="requires a non-empty mesh in context"):

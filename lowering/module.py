@@ -57,6 +57,8 @@ class ModuleBuilder:
         self.types_by_aval: dict[Any, Any] = {}
         self._functions: dict[Any, str] = {}
         self._keep_alive: list[Any] = []
+        self.context_class: Any = RuleContext  # what rules see
+        self.prologue: Callable[[Any, list[Any]], None] | None = None  # emits what comes first in a public function
         self.merged: dict[Any, Any] = {}  # functions of exported modules, by what they were merged for
         self.host_functions: list[Callable] = []  # that the module calls, by their index
         self.scopes: list[dict[Any, Any]] = []  # variable -> its MLIR value, for each emission of a jaxpr
@@ -183,10 +185,12 @@ class ModuleBuilder:
         operation = self._operation("func.func", [], [], attributes, None, 1, loc, self.module_ip)
         arg_locs = [ir.Location.name(name, context=self.context) if name else loc for name in names]
         block = operation.regions[0].blocks.append(*in_types, arg_locs=arg_locs or [loc] * len(in_types))
-        scope = RuleContext(self, block)
+        scope = self.context_class(self, block)
         arguments = scope.arguments
         if ordered:
             scope.token = arguments.pop()
+        if self.prologue is not None:
+            self.prologue(scope, arguments)
         results = scope.emit(jaxpr, [*map(scope.dense_constant, constants), *arguments])
         if ordered:
             results.append(scope.token)
@@ -397,6 +401,10 @@ class RuleContext:
             found = self._constants[value, dtype, shape] = self._constant(value, dtype, shape)
         return found
 
+    def count(self, size: Any, dtype: Any) -> Any:
+        """A size as a scalar; where sizes are symbolic, one of the program."""
+        return self.constant(size, dtype)
+
     def _constant(self, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
         if type(value) is dtype.type:
             mark = value.tobytes()
@@ -470,7 +478,7 @@ class RuleContext:
     def region(self, operation: Any, index: int, arg_types: Sequence[Any]) -> RuleContext:
         """Append a block with these arguments to one of an operation's regions; emit into what is returned."""
         block = operation.regions[index].blocks.append(*arg_types, arg_locs=[self.loc] * len(arg_types))
-        inside = RuleContext(self.builder, block, self)
+        inside = self.builder.context_class(self.builder, block, self)
         inside.in_computation |= operation.name not in _LOOPS_AND_BRANCHES
         return inside
 

@@ -14,6 +14,7 @@ import numpy as np
 from lowering import platforms, xla
 from lowering.module import ModuleBuilder, RuleContext, physical
 from lowering.passes.dce import live_parts
+from lowering.symbolic import SymbolicBuilder, bind_variables
 
 # Custom calls whose meaning stays what it is.
 _STABLE_CALLS = ("lapack_", "cu_", "cusolver_", "cublas_", "hipsolver_", "hip_", "mhlo.", "Sharding", "SPMD", "shape_assertion",
@@ -24,26 +25,34 @@ _STABLE_CALLS = ("lapack_", "cu_", "cusolver_", "cublas_", "hipsolver_", "hip_",
 
 def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, targets: Sequence[str],
                   is_hidden: Callable[[str], bool], argument_names: Sequence[str], result_names: Sequence[str],
-                  allowed_calls: Sequence[str] = ()) -> tuple[Any, list[int]]:
+                  allowed_calls: Sequence[str] = (), solve: Any = None) -> tuple[Any, list[int]]:
     """A module by JAX's calling convention for exported programs, and which of the invars it takes.
 
     Args: `constants` the values of the constvars, which the module contains; `targets` the platforms, 'cpu', 'cuda', 'rocm',
       'tpu'.
+      With `solve(sizes, require)` the program has symbolic dimensions: it gives the values of variables for the sizes of all
+      invars.
     Raises: ValueError for custom calls that nobody promises to keep, NotImplementedError for calls of Python functions.
     """
     eqns, used = live_parts(jaxpr)
+    if solve is not None:  # the sizes of all of them count
+        used = [*used[:len(jaxpr.constvars)], *[True] * len(jaxpr.invars)]
     consts = [(var, value) for var, value, keep in zip(jaxpr.constvars, constants, used, strict=False) if keep]
     kept = [index for index, keep in enumerate(used[len(jaxpr.constvars):]) if keep]
     program = jaxpr.replace(constvars=[var for var, _ in consts], invars=[jaxpr.invars[index] for index in kept], eqns=eqns)
     values = [value for _, value in consts]
     names = [argument_names[index] for index in kept]
-    builder = ModuleBuilder(name, is_hidden, platforms.canonical_name(targets[0]))
+    kind = ModuleBuilder if solve is None else SymbolicBuilder
+    builder = kind(name, is_hidden, platforms.canonical_name(targets[0]))
+    if solve is not None:
+        shapes = [physical(var.aval)[0] for var in program.invars]
+        builder.prologue = lambda ctx, arguments: bind_variables(ctx, arguments, shapes, solve)
     with builder.context:
         if len(targets) == 1:
             builder.emit_function(program, "main", "public", result_names=result_names, names=names, constants=values)
         else:
             _emit_choice(builder, program, values, targets, result_names, names)
-        flag = builder.ir.BoolAttr.get(len(targets) > 1)
+        flag = builder.ir.BoolAttr.get(len(targets) > 1 or solve is not None)
         builder.module.operation.attributes["jax.uses_shape_polymorphism"] = flag
     if builder.host_functions:
         raise NotImplementedError("serialization of host_callbacks is not yet implemented")

@@ -7,7 +7,6 @@ jaxlib's type, so that making one costs nothing more.
 
 from __future__ import annotations
 
-import operator
 import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -22,6 +21,7 @@ from jaxlite.core.aval import ShapedArray, typematch
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
+from jaxlite.core.symbolic import as_size
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.devices import placement
@@ -372,7 +372,7 @@ def abstract(value: Any) -> Any:
     dtype = value.dtype
     if not isinstance(dtype, dtypes.ExtendedDType):
         dtype = dtypes.canonicalize_dtype(np.dtype(dtype))
-    shape = tuple(operator.index(size) for size in value.shape)
+    shape = tuple(map(as_size, value.shape))
     if any(size < 0 for size in shape):
         raise TypeError(f"shape {shape} has a negative size")
     return ShapedArray(shape, dtype, bool(getattr(value, "weak_type", False)))

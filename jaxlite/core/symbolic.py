@@ -98,9 +98,9 @@ class SymbolicScope:
         low, high = self._plain(value)
         if not depth or not isinstance(value, Dim):
             return low, high
-        facts = [(fact, True) for fact, _ in self.at_least_zero]
-        facts += [(each, flag) for fact, _ in self.equations for each in (fact, -fact) for flag in (True,)]
-        for fact, _ in facts:
+        facts = [fact for fact, _ in self.at_least_zero]
+        facts += [each for fact, _ in self.equations for each in (fact, -fact) if isinstance(each, Dim)]
+        for fact in facts:
             for term, coefficient in fact.terms.items():
                 own = value.terms.get(term)
                 if not term or own is None or own % coefficient:
@@ -340,24 +340,24 @@ class Dim:
                     found.update(*(each.variables() for each in factor[1:] if isinstance(each, Dim)))
         return found
 
-    def evaluate(self, values: dict[str, Any], operations: Any = None) -> Any:
+    def evaluate(self, values: dict[str, Any], operations: dict[str, Any] | None = None) -> Any:
         """Its value for values of its variables: ints, or what `operations` (by name, on two values) and `+`, `*` work on."""
         total: Any = 0
         for term, coefficient in self.terms.items():
             product: Any = coefficient
             for factor, power in term:
-                value = _value(factor, values)
+                value = _value(factor, values, operations or APPLY)
                 for _ in range(power):
                     product = value * product
             total = product + total
         return total
 
 
-def _value(factor: Factor, values: dict[str, Any]) -> Any:
+def _value(factor: Factor, values: dict[str, Any], operations: dict[str, Any]) -> Any:
     if factor[0] == "var":
         return values[factor[1]]
-    one, two = (each.evaluate(values) if isinstance(each, Dim) else each for each in factor[1:])
-    return APPLY[factor[0]](one, two)
+    one, two = (each.evaluate(values, operations) if isinstance(each, Dim) else each for each in factor[1:])
+    return operations[factor[0]](one, two)
 
 
 APPLY: dict[str, Any] = {"floordiv": operator.floordiv, "mod": operator.mod, "max": max, "min": min}
@@ -443,7 +443,8 @@ def _exact(one: Any, two: Any) -> Any:
 
 
 def _degree(term: Term) -> Any:
-    return sum(power for _, power in term), _text(term)
+    """Orders terms by degree, then by their factors, in a way that multiplication keeps."""
+    return sum(power for _, power in term), sorted((str(factor) for factor, power in term for _ in range(power)), reverse=True)
 
 
 def largest(one: Any, two: Any) -> Any:
@@ -457,11 +458,53 @@ def smallest(one: Any, two: Any) -> Any:
 
 
 def _extreme(kind: str, one: Any, two: Any) -> Any:
+    if isinstance(one, int) and isinstance(two, int):
+        return max(one, two) if kind == "max" else min(one, two)
+    for more, less in ((one, two), (two, one)):
+        try:
+            if more >= less:
+                return more if kind == "max" else less
+            return less if kind == "max" else more
+        except InconclusiveDimensionOperation:
+            continue
+    return _operation(kind, one, two, (one if isinstance(one, Dim) else two).scope)
+
+
+def as_size(value: Any) -> Any:
+    """A size: an int, or a symbolic dimension as it is. Raises: TypeError for anything else."""
+    return value if type(value) is Dim else operator.index(value)
+
+
+def exceeds(shape: Sequence[Any], limit: int) -> bool:
+    """Whether the known sizes of a shape, or their product, are greater than a limit."""
     try:
-        one_is_more = one >= two
+        return max(shape, default=0) > limit or math.prod(shape) > limit
     except InconclusiveDimensionOperation:
-        return _operation(kind, one, two, (one if isinstance(one, Dim) else two).scope)
-    return one if one_is_more == (kind == "max") else two
+        known = [size for size in shape if type(size) is not Dim]
+        return max(known, default=0) > limit or math.prod(known) > limit
+
+
+def slice_bounds(item: slice, size: Any) -> tuple[Any, Any, int]:
+    """Start, number of elements and step of a slice of an axis of symbolic size, or with symbolic bounds."""
+    step = 1 if item.step is None else operator.index(item.step)
+    if step == 0:
+        raise ValueError("slice step cannot be zero")
+
+    def bound(value: Any, default: Any, low: Any, high: Any) -> Any:
+        if value is None:
+            return default
+        value = as_size(value)
+        if value < 0:
+            value = value + size
+        return smallest(largest(value, low), high)
+
+    if step > 0:
+        start, stop = bound(item.start, 0, 0, size), bound(item.stop, size, 0, size)
+        count = largest(stop - start, 0) if step == 1 else (largest(stop - start, 0) + (step - 1)) // step
+    else:
+        start, stop = bound(item.start, size - 1, -1, size - 1), bound(item.stop, -1, -1, size - 1)
+        count = (largest(start - stop, 0) + (-step - 1)) // -step
+    return start, count, step
 
 
 def is_symbolic(value: Any) -> bool:

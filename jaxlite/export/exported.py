@@ -18,6 +18,7 @@ from jaxlite.core.effects import IO
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Jaxpr
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.devices.api import default_backend
@@ -187,8 +188,7 @@ class Exported:
 
     def argument_names(self) -> list[str]:
         """`args[0]['x']` and the like, for messages."""
-        paths = tree_flatten_with_path(tree_unflatten(self.in_tree, [0] * self.in_tree.num_leaves))[0]
-        return [("args", "kwargs")[path[0].idx] + keystr(path[1:]) for path, _ in paths]
+        return _argument_names(self.in_tree)
 
     def result_avals(self, avals: Sequence[Any]) -> tuple[Any, ...]:
         """The types of the results for arguments of these types. Raises: ValueError if they do not fit."""
@@ -219,6 +219,11 @@ class Exported:
         shown = platform if platform != "gpu" else "cuda"
         raise ValueError(f"Function '{self.fun_name}' was exported for platforms '{self.platforms}' but it is used on "
                          f"'{(shown,)}'.")
+
+
+def _argument_names(in_tree: Any) -> list[str]:
+    paths = tree_flatten_with_path(tree_unflatten(in_tree, [0] * in_tree.num_leaves))[0]
+    return [("args", "kwargs")[path[0].idx] + keystr(path[1:]) for path, _ in paths]
 
 
 def _text(shape: tuple[Any, ...]) -> str:
@@ -333,6 +338,7 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
 def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence[str],
             disabled: Sequence[DisabledSafetyCheck]) -> tuple[Any, list[int], bool]:
     from lowering import portable  # with all of lowering
+    from lowering.symbolic import OPERATIONS
 
     constants = [const if isinstance(const, np.ndarray) else arrays.host_value(getattr(const, "_base_array", const))
                  for const in consts]
@@ -340,9 +346,17 @@ def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence
     names += [""] * (len(jaxpr.invars) - len(names))
     results = ["result" + "".join(map(str, path)) for path in stages_paths(program.out_tree)]
     allowed = [target for check in disabled if (target := check.is_custom_call())]
+    shapes = [aval.shape for aval in jaxpr.in_avals]
+    solver = None
+    if any(map(is_symbolic, (size for shape in shapes for size in shape))):
+        paths = _argument_names(program.in_tree)
+
+        def solver(sizes: Sequence[Any], require: Callable[..., None]) -> dict[str, Any]:
+            return solve(shapes, sizes, paths, require, OPERATIONS)
+
     module, kept = portable.export_module(jaxpr, constants, f"jit_{program.name}", targets, source.is_own_file, names, results,
-                                          allowed)
-    return module, kept, False
+                                          allowed, solver)
+    return module, kept, solver is not None
 
 
 def stages_paths(tree: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
@@ -10,6 +10,7 @@ from jaxlite.core.symbolic import Dim, SymbolicScope, is_symbolic, parse
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of, is_array_like
 
+_SPECIFICATION = "polymorphic shapes specification."
 _GUIDE = "Please see https://docs.jax.dev/en/latest/export/shape_poly.html#shape-assertion-errors for more details."
 
 
@@ -106,20 +107,26 @@ def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Sequence[str]
 # --- calls -------------------------------------------------------------------------------------------
 
 
-def solve(wanted: Sequence[tuple[Any, ...]], given: Sequence[tuple[Any, ...]], names: Sequence[str]) -> dict[str, Any]:
+def solve(wanted: Sequence[tuple[Any, ...]], given: Sequence[tuple[Any, ...]], names: Sequence[str],
+          require: Callable[[Any, str, str], None] | None = None, operations: dict[str, Any] | None = None) -> dict[str, Any]:
     """The values of variables, from shapes with symbolic dimensions and shapes of the same ranks.
 
+    Args: `given` may have values of a program under construction, with `operations` to compute with them; `require(value,
+      relation,
+      message)` then checks them: `relation` is EQ or GE, to zero. Without it:
     Raises: ValueError that says which dimension or constraint does not fit.
     """
     texts = ", ".join(f"{name}.shape = ({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
                       for name, shape in zip(names, wanted, strict=True) if any(map(is_symbolic, shape)))
-    obtained: dict[str, str] = {}
+    obtained: list[str] = []
 
-    def error(what: str) -> ValueError:
-        values_text = "".join(each + ", " for each in obtained.values())
-        return ValueError(f"Input shapes do not match the polymorphic shapes specification. {what} Using the following "
-                          f"polymorphic "
-                          f"shapes specifications: {texts}. Obtained dimension variables: {values_text or '.'} {_GUIDE}")
+    def check(value: Any, relation: str, what: str, shown: Any = None) -> None:
+        message = (f"Input shapes do not match the {what} Using the following polymorphic "
+                   f"shapes specifications: {texts}. Obtained dimension variables: {''.join(obtained) or '.'} {_GUIDE}")
+        if require is not None and not isinstance(value, int):
+            require(value, relation, message)
+        elif (value != 0) if relation == "EQ" else (value < 0):
+            raise ValueError(message.replace("{0}", str(value if shown is None else shown)))
 
     open_dims = [(dim, size, f"{name}.shape[{axis}]") for name, shape, sizes in zip(names, wanted, given, strict=True)
                  for axis, (dim, size) in enumerate(zip(shape, sizes, strict=True)) if is_symbolic(dim)]
@@ -131,46 +138,37 @@ def solve(wanted: Sequence[tuple[Any, ...]], given: Sequence[tuple[Any, ...]], n
         for dim, size, place in waiting:
             unknown = dim.variables() - set(values)
             if not unknown:
-                if dim.evaluate(values) != size:
-                    raise error(f"Found inconsistency between dimension size {place} (= {size}) and the specification '{dim}' "
-                                f"(= {dim.evaluate(values)}).")
+                check(size - dim.evaluate(values, operations), "EQ",
+                      f"{_SPECIFICATION} Found inconsistency between dimension size {place} and the specification '{dim}'.")
                 continue
-            found = _solve_one(dim, size, values, unknown)
+            found = _solve_one(dim, size, values, unknown, operations)
             if found is None:
                 rest.append((dim, size, place))
                 continue
             name, value, remainder = found
-            if isinstance(remainder, int) and remainder != 0:
-                raise error(f"Division had remainder {remainder} when computing the value of '{name}'.")
+            if remainder is not None:
+                check(remainder, "EQ", f"{_SPECIFICATION} Division had remainder {{0}} when computing the value of '{name}'.")
             values[name] = value
-            obtained[name] = f"'{name}' = {value} from specification '{dim}' for dimension {place} (= {size})"
-            if isinstance(value, int) and value < 1:
-                raise error(f"Expected value >= 1 for dimension variable '{name}'.")
+            shown = f" = {value}" if isinstance(value, int) else ""
+            obtained.append(f"'{name}'{shown} from specification '{dim}' for dimension {place}, ")
+            check(value - 1, "GE", f"{_SPECIFICATION} Expected value >= 1 for dimension variable '{name}'.")
         if len(rest) == len(waiting):
-            raise ValueError("Cannot solve for values of dimension variables "
-                             f"{sorted(set().union(*(dim.variables() for dim, _, _ in rest)) - set(values))}. We can only "
-                             f"solve "
-                             f"linear uni-variate constraints. Using the following polymorphic shapes specifications: {texts}.")
+            unsolved = sorted(set().union(*(dim.variables() for dim, _, _ in rest)) - set(values))
+            raise ValueError(f"Cannot solve for values of dimension variables {unsolved}. We can only solve linear uni-variate "
+                             f"constraints. Using the following polymorphic shapes specifications: {texts}.")
         waiting = rest
-    for fact, text in (scope.at_least_zero if scope else ()):
-        if fact.variables() <= set(values):
-            value = fact.evaluate(values)
-            if isinstance(value, int) and value < 0:
-                raise error(f"Input shapes do not match the symbolic shape constraint {text}. Expected '{fact}' to be "
-                            f"greater or "
-                            f"equal to 0, but found {value}.")
-    for fact, text in (scope.equations if scope else ()):
-        if fact.variables() <= set(values):
-            value = fact.evaluate(values)
-            if isinstance(value, int) and value:
-                raise error(f"Input shapes do not match the symbolic shape constraint {text}. Expected '{fact}' to be equal "
-                            f"to 0, "
-                            f"but found {value}.")
+    for facts, relation, words in ((scope.at_least_zero, "GE", "greater or equal to"), (scope.equations, "EQ", "equal to")) \
+            if scope else ():
+        for fact, text in facts:
+            if fact.variables() <= set(values):
+                check(fact.evaluate(values, operations), relation, f"symbolic shape constraint {text}."
+                      f" Expected '{fact}' to be {words} 0, but found {{0}}.")
     return values
 
 
-def _solve_one(dim: Dim, size: Any, values: dict[str, Any], unknown: set[str]) -> tuple[str, Any, Any] | None:
-    """The value of the one unknown of a dimension that is linear in it, and what a division leaves."""
+def _solve_one(dim: Dim, size: Any, values: dict[str, Any], unknown: set[str],
+               operations: dict[str, Any] | None) -> tuple[str, Any, Any] | None:
+    """The value of the one unknown of a dimension that is linear in it, and what a division leaves, if there is one."""
     if len(unknown) != 1:
         return None
     (name,) = unknown
@@ -181,8 +179,10 @@ def _solve_one(dim: Dim, size: Any, values: dict[str, Any], unknown: set[str]) -
         elif any(name in Dim({((part, 1),): 1}, dim.scope).variables() for part, _ in term):
             return None
         else:
-            total = total + Dim({term: factor}, dim.scope).evaluate(values)
+            total = total + Dim({term: factor}, dim.scope).evaluate(values, operations)
     if coefficient is None:
         return None
-    quotient, remainder = divmod(size - total, coefficient)
+    if coefficient == 1:
+        return name, size - total if not (isinstance(total, int) and total == 0) else size, None
+    quotient, remainder = divmod(size - total if not (isinstance(total, int) and total == 0) else size, coefficient)
     return name, quotient, remainder

@@ -21,6 +21,7 @@ from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.core.symbolic import as_size
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax import elementwise, shaping
@@ -237,7 +238,7 @@ def gather(operand: Any, start_indices: Any, dimension_numbers: GatherDimensionN
     else:
         fill_value = default_fill_value(aval_of(operand).dtype) if fill_value is None else static_scalar(fill_value)
     return gather_p.bind(operand, start_indices, dimension_numbers=_as_axes(dimension_numbers),
-                         slice_sizes=tuple(map(operator.index, slice_sizes)), unique_indices=bool(unique_indices),
+                         slice_sizes=tuple(map(as_size, slice_sizes)), unique_indices=bool(unique_indices),
                          indices_are_sorted=bool(indices_are_sorted), mode=parsed, fill_value=fill_value)
 
 

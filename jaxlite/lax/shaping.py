@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import dtypes, errors
+from jaxlite.core import config, dtypes, errors
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.symbolic import Dim, as_size, exceeds, set_dimension_value
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
@@ -34,7 +35,7 @@ def canonical_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
     if not isinstance(shape, (tuple, list)):
         shape = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
     try:
-        sizes = tuple(map(operator.index, shape))
+        sizes = tuple(map(as_size, shape))
     except TypeError:
         for size in shape:
             if isinstance(size, Tracer):
@@ -55,7 +56,7 @@ _SIZE_LIMIT = 1 << 58  # elements; their bytes are to fit an int64 in any dtype
 
 
 def _check_size(shape: tuple[int, ...]) -> None:
-    if max(shape, default=0) > _SIZE_LIMIT or math.prod(shape) > _SIZE_LIMIT:
+    if exceeds(shape, _SIZE_LIMIT):
         raise ValueError(f"an array of shape {shape} has too many elements to address")
 
 
@@ -71,7 +72,7 @@ def canonical_axis(axis: Any, rank: int, name: str = "axis") -> int:
 
 
 def _as_ints(values: Any) -> tuple[int, ...]:
-    return tuple(map(operator.index, values))
+    return tuple(map(as_size, values))
 
 
 def _check_permutation(name: str, permutation: tuple[int, ...], rank: int) -> None:
@@ -443,7 +444,7 @@ def _pad_aval(x: Any, value: Any, *, padding_config: tuple[tuple[int, int, int],
         raise ValueError(f"interior padding in padding_config must be nonnegative, got padding_config {padding_config}")
     sizes = []
     for size, (low, high, inner) in zip(x.shape, padding_config, strict=True):
-        sizes.append(low + high + size + builtins.max(0, size - 1) * inner)
+        sizes.append(low + high + size + (builtins.max(0, size - 1) * inner if inner else 0))
     if any(size < 0 for size in sizes):
         raise ValueError(f"Dimension size after padding is not at least 0, got result shape {tuple(sizes)}, for "
                          f"padding_config {padding_config} and operand shape {x.shape}")
@@ -459,7 +460,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
       padding_config: for each axis how many before, after, and between neighbours; negative before and after
         cut elements off.
     """
-    config = tuple(tuple(map(operator.index, each)) for each in padding_config)
+    config = tuple(tuple(map(as_size, each)) for each in padding_config)
     if any(len(each) != 3 for each in config):
         raise ValueError(f"padding_config has a (low, high, interior) triple for each axis, got {padding_config}")
     return pad_p.bind(operand, padding_value, padding_config=config)
@@ -606,6 +607,17 @@ optimization_barrier_p = Primitive("optimization_barrier", multiple_results=True
 copy_p.def_abstract_eval(lambda x: x)
 stop_gradient_p.def_abstract_eval(lambda x: x)
 optimization_barrier_p.def_abstract_eval(lambda *avals: list(avals))
+
+
+dimension_value_p = Primitive("dim_as_value")
+
+
+@dimension_value_p.def_abstract_eval
+def _dimension_value_aval(*, dim: Dim) -> ShapedArray:
+    return shaped_array((), np.dtype(np.int64 if config.enable_x64.value else np.int32), True)
+
+
+set_dimension_value(lambda dim: dimension_value_p.bind(dim=dim))
 
 
 def stop_gradient(x: Any) -> Any:

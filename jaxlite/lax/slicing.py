@@ -17,6 +17,7 @@ from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.symbolic import Dim, as_size
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax import elementwise, shaping
@@ -29,7 +30,7 @@ slice_p = Primitive("slice")
 
 def _are_ints(name: str, what: str, values: Any) -> tuple[int, ...]:
     try:
-        return tuple(map(operator.index, values))
+        return tuple(map(as_size, values))
     except TypeError:
         for value in values:
             if isinstance(value, Tracer):
@@ -96,7 +97,7 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
     bounds = [0, size]
     for which, given in enumerate((start_index, limit_index)):
         if given is not None:
-            position = operator.index(given)
+            position = as_size(given)
             bounds[which] = position + size if position < 0 else position
     starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
     starts[axis], limits[axis], strides[axis] = bounds[0], bounds[1], operator.index(stride)
@@ -181,7 +182,8 @@ def wrap_negative(index: Any, size: int) -> Any:
     if dtypes.kind(dtype) != "i":
         return index
     negative = elementwise.lt(index, dtype.type(0))
-    from_end = elementwise.add(shaping.convert(index, dtype, False), dtype.type(size))
+    extent = shaping.convert(size.__jax_array__(), dtype, False) if type(size) is Dim else dtype.type(size)
+    from_end = elementwise.add(shaping.convert(index, dtype, False), extent)
     return elementwise.select_n(negative, index, from_end)
 
 
@@ -278,7 +280,7 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
     axis = shaping.canonical_axis(axis, len(shape))
     starts: list[Any] = [0] * len(shape)
     sizes = list(shape)
-    starts[axis], sizes[axis] = start_index, operator.index(slice_size)
+    starts[axis], sizes[axis] = start_index, as_size(slice_size)
     return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 

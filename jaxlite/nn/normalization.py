@@ -9,6 +9,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
+from jaxlite.core.symbolic import as_size
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, promote_inexact
@@ -129,4 +130,4 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> A
     """Vectors that are 1 at the class that `x` names, and 0 elsewhere (everywhere, for classes out of range)."""
     check_arrays("one_hot", x)
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "one_hot")
-    return _one_hot(x, num_classes=int(num_classes), dtype=dtype, axis=axis)
+    return _one_hot(x, num_classes=as_size(num_classes), dtype=dtype, axis=axis)

@@ -12,11 +12,12 @@ from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes, source
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_leaves
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, fitted
 from jaxlite.devices import placement
-from jaxlite.lax import shaping
+from jaxlite.lax import elementwise, shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, scalar
 from lowering import xla
 
@@ -424,6 +425,8 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
     """
     if start is None:
         raise TypeError("jnp.arange: start must be a number, got None")
+    if any(map(is_symbolic, (start, stop, step))):
+        return _symbolic_range(start, stop, step, dtype)
     given = [_bound(value) for value in (start, stop, step) if value is not None]
     target = dtypes.result_type(*given) if dtype is None else dtypes.check_user_dtype_supported(dtype, "arange")
     if dtypes.kind(target) == "b":
@@ -440,6 +443,19 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
     first = np.asarray(scalar(low, target))
     return _on(_ramp(first, size[0]) if step is None else _spaced(first, np.asarray(scalar(jump, target)), size[0]),
                device)
+
+
+def _symbolic_range(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
+    low, high = (0, start) if stop is None else (start, stop)
+    by = 1 if step is None else step
+    target = dtypes.result_type(int) if dtype is None else dtypes.check_user_dtype_supported(dtype, "arange")
+    size = largest(high - low, 0) if is_symbolic(by) or by > 0 else largest(low - high, 0)
+    steps = shaping.iota(target, size if isinstance(by, int) and abs(by) == 1 else -(-size // abs(by)))
+    if not (isinstance(by, int) and by == 1):
+        steps = elementwise.mul(steps, shaping.broadcast_in_dim(asarray(by, dtype=target), steps.shape, ()))
+    if not (isinstance(low, int) and low == 0):
+        steps = elementwise.add(steps, shaping.broadcast_in_dim(asarray(low, dtype=target), steps.shape, ()))
+    return steps
 
 
 def _bound(value: Any) -> Any:

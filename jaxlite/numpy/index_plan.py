@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, errors, source
+from jaxlite.core.symbolic import Dim, slice_bounds, smallest
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
 from jaxlite.lax import elementwise, gather_scatter, shaping, slicing
@@ -134,6 +135,8 @@ def span(item: Any, size: int) -> Span:
     """A slice of an axis as a span."""
     if type(item) is Span:
         return item
+    if type(size) is Dim or type(item.start) is Dim or type(item.stop) is Dim:
+        return Span(*slice_bounds(item, size))
     start, stop, step = item.indices(size)
     count = len(range(start, stop, step))
     return Span(start, count, step) if count or step > 0 else Span(0, 0, 1)
@@ -198,7 +201,7 @@ def _read_box(x: Any, items: tuple[Any, ...], mode: Any, fill_value: Any, wrap: 
             if step < 0:
                 reversed_axes.append(axis)
                 start, step = start + (count - 1) * step, -step
-            if type(start) is not int:
+            if type(start) is not int and type(start) is not Dim:
                 traced.append(axis)
             strided |= step > 1
             starts[axis], sizes[axis], steps[axis] = start, count, step
@@ -215,8 +218,9 @@ def _read_box(x: Any, items: tuple[Any, ...], mode: Any, fill_value: Any, wrap: 
         shape = tuple([full if step > 1 else size for full, step, size in zip(shape, steps, sizes)])
         x = slicing.dynamic_slice_p.bind(x, *positions, slice_sizes=shape)
         starts = [start if step > 1 else 0 for start, step in zip(starts, steps)]
-    limits = tuple([min(start + size * step, full) for start, size, step, full in zip(starts, sizes, steps, shape)])
-    if limits != shape or strided or any(starts):
+    limits = tuple([smallest(start + size * step, full) if type(full) is Dim else min(start + size * step, full)
+                    for start, size, step, full in zip(starts, sizes, steps, shape)])
+    if limits != shape or strided or any([type(start) is not int or start for start in starts]):
         x = slicing.slice_p.bind(x, start_indices=tuple(starts), limit_indices=limits,
                                  strides=tuple(steps) if strided else None)
     if reversed_axes:
@@ -240,7 +244,7 @@ def filled(aval: Any, fill_value: Any) -> Any:
 
 def index_dtype(indices: list[Any], shape: tuple[int, ...]) -> Any:
     """The integer type in which to count: 32 bits wide unless the index arrays or the sizes are wider."""
-    wide = max(shape, default=0) > _MAX_INT32
+    wide = not any([type(size) is Dim for size in shape]) and max(shape, default=0) > _MAX_INT32
     wide |= any([type(each) is not int and aval_of(each).dtype.itemsize == 8 for each in indices])
     return _INT64 if wide else _INT32
 

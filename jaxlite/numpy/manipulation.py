@@ -16,6 +16,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes, errors
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.symbolic import as_size
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
@@ -78,7 +79,7 @@ def _new_shape(shape: Any, total: int, old: tuple[int, ...]) -> tuple[int, ...]:
     """A shape with its one -1 filled in."""
     if type(shape) is not tuple or builtins.any(type(each) is not int for each in shape):
         try:
-            shape = tuple(map(operator.index, shape)) if hasattr(shape, "__iter__") else (operator.index(shape),)
+            shape = tuple(map(as_size, shape)) if hasattr(shape, "__iter__") else (as_size(shape),)
         except errors.TracerIntegerConversionError:
             raise
         except TypeError:

@@ -118,20 +118,22 @@ class _Scan:
                  unroll: int):
         self.jaxpr, self.consts, self.xs, self.num_carry = jaxpr, consts, xs, num_carry
         self.length, self.reverse, self.unroll = length, reverse, unroll
+        if type(length) is not int:
+            self.unroll = unroll = 1
         self.looped = length // unroll * unroll  # the steps inside the loop
-        if self.looped <= unroll:
+        if type(length) is int and self.looped <= unroll:
             self.looped = 0
         self.copies = (unroll if self.looped else 0) + length - self.looped
         self.x_types = [physical(var.aval) for var in jaxpr.invars[len(consts) + num_carry:]]
         self.y_types = [physical(atom.aval) for atom in jaxpr.outvars[num_carry:]]
-        self.index_dtype = _i64 if length > np.iinfo(_i32).max else _i32
+        self.index_dtype = _i64 if type(length) is int and length > np.iinfo(_i32).max else _i32
 
     def lower(self, ctx: Any, carry: list[Any]) -> list[Any]:
         rest = self.length - self.looped
         ys: list[Any] = []
-        if self.looped or not self.length:
+        if type(self.looped) is not int or self.looped or not self.length:
             ys = [ctx.constant(0, _kept(ctx, dtype), (self.length, *shape)) for shape, dtype in self.y_types]
-        if self.looped:
+        if type(self.looped) is not int or self.looped:
             carry, ys = self.loop(ctx, carry, ys)
         if rest:
             # What the loop leaves over is at the end, in reverse at the beginning.
@@ -157,7 +159,7 @@ class _Scan:
         operation = ctx.op("stablehlo.while", state, types, regions=2)
 
         test = ctx.region(operation, 0, types)
-        limit = test.constant(self.looped, self.index_dtype)
+        limit = test.count(self.looped, self.index_dtype)
         test.op("stablehlo.return", [test.compare(test.arguments[0], limit, "LT", "SIGNED")], [])
 
         body = ctx.region(operation, 1, types)
@@ -167,7 +169,7 @@ class _Scan:
         carry, ys = rest[: self.num_carry], rest[self.num_carry:]
         start = index
         if self.reverse:
-            last = body.constant(self.length - self.unroll, self.index_dtype)
+            last = body.count(self.length - self.unroll, self.index_dtype)
             start = body.value("stablehlo.subtract", [last, index], (), self.index_dtype)
         xs = [self.get(body, x, start, *kind) for x, kind in zip(whole, self.x_types, strict=True)]
         carry, chunks = self.steps(body, carry, xs, self.unroll)

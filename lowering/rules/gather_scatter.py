@@ -17,6 +17,7 @@ from lowering.rules import lowers
 
 def _wide_enough(ctx: Any, indices: Any, aval: Any, limits: Sequence[int]) -> tuple[Any, Any]:
     """Indices in a type that holds all limits, and that type."""
+    limits = [limit for limit in limits if type(limit) is int]  # 32 bits hold those that are symbolic
     if all(limit <= np.iinfo(aval.dtype).max for limit in limits):
         return indices, aval.dtype
     dtype = np.dtype(np.int32 if max(limits) <= np.iinfo(np.int32).max else np.int64)
@@ -25,9 +26,12 @@ def _wide_enough(ctx: Any, indices: Any, aval: Any, limits: Sequence[int]) -> tu
 
 def _per_component(ctx: Any, values: Sequence[int], shape: tuple[int, ...], dtype: Any) -> Any:
     """One value for each component of a position, in the indices' shape."""
-    if len(set(values)) == 1:
+    if any(type(value) is not int for value in values):  # where sizes are symbolic
+        row = ctx.convert(ctx.vector(values), (len(values),), dtype)
+    elif len(set(values)) == 1:
         return ctx.constant(values[0], dtype, shape)
-    row = ctx.constant(np.array(values, dtype), dtype, (len(values),))
+    else:
+        row = ctx.constant(np.array(values, dtype), dtype, (len(values),))
     return ctx.value("stablehlo.broadcast_in_dim", [row], shape, dtype,
                      broadcast_dimensions=ctx.i64s([len(shape) - 1]))
 

@@ -90,8 +90,8 @@ def _index_of_extreme(name: str, monoid: str, direction: str) -> None:
     def rule(ctx: Any, x: Any, *, axes: tuple[int, ...], index_dtype: Any) -> Any:
         (aval,), out = ctx.avals_in, ctx.aval_out
         # The index is found as int32 whatever dtype it is asked in: a narrow one would wrap, and ties with it.
-        wide = np.dtype(np.int64 if aval.shape[axes[0]] > np.iinfo(np.int32).max else np.int32)
-        is_large = aval.size >= _TWO_PASS_SIZE and aval.shape[axes[0]] >= _TWO_PASS_LENGTH
+        wide = np.dtype(np.int64 if type(size := aval.shape[axes[0]]) is int and size > np.iinfo(np.int32).max else np.int32)
+        is_large = type(aval.size) is int and aval.size >= _TWO_PASS_SIZE and aval.shape[axes[0]] >= _TWO_PASS_LENGTH
         find = _two_passes if is_large and ctx.platform == "cpu" else _one_pass
         index = find(ctx, x, aval, axes[0], monoid, direction, wide)
         return index if wide == index_dtype else ctx.convert(index, out.shape, out.dtype)

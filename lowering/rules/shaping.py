@@ -128,7 +128,8 @@ _IOTA_LIMIT = 1 << 33  # XLA:CPU of jaxlib 0.12 divides by zero beyond 2**35 or 
 
 @lowers("iota")
 def _iota(ctx: Any, *, dtype: Any, shape: Any, dimension: int, sharding: Any = None) -> Any:
-    if math.prod(shape) > _IOTA_LIMIT:
+    total = math.prod(shape)
+    if isinstance(total, int) and total > _IOTA_LIMIT:
         raise ValueError(f"iota of shape {shape}: more than {_IOTA_LIMIT} elements cannot be compiled")
     return ctx.emit1("stablehlo.iota", iota_dimension=ctx.i64(dimension))
 
@@ -147,3 +148,9 @@ def _identity(ctx: Any, x: Any) -> Any:
 def _optimization_barrier(ctx: Any, *operands: Any) -> list[Any]:
     types = [ctx.type_of(aval) for aval in ctx.avals_in]
     return list(ctx.op("stablehlo.optimization_barrier", operands, types).results)
+
+
+@lowers("dim_as_value")
+def _dim_as_value(ctx: Any, *, dim: Any) -> Any:
+    value, dtype = ctx.size(dim).value, ctx.aval_out.dtype
+    return value if dtype == np.int32 else ctx.convert(value, (), dtype)

@@ -81,7 +81,7 @@ _BITS: dict[int, tuple[Any, Any]] = {
 
 
 def _fits_in_word(key: Any, dimension: int) -> bool:
-    return (key.dtype.name in _KEY_BITS and _PACKED_SIZE <= key.size <= np.iinfo(np.int32).max
+    return (type(key.size) is int and key.dtype.name in _KEY_BITS and _PACKED_SIZE <= key.size <= np.iinfo(np.int32).max
             and key.shape[dimension] >= 64)
 
 

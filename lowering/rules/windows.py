@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowering import xla
+from lowering.module import LoweringError
 from lowering.monoids import identity
 from lowering.rules import lowers
 from lowering.rules.reductions import combine, jaxpr_region, monoid_region
@@ -163,6 +164,9 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
     def rule(ctx: Any, x: Any, *, axis: int, reverse: bool) -> Any:
         aval = ctx.aval_out
         size, shape, dtype = aval.shape[axis], aval.shape, aval.dtype
+        if type(aval.size) is not int:
+            raise LoweringError(f"{name} along or beside symbolic dimensions is not supported; use lax.scan or "
+                                f"associative_scan")
         if aval.size == 0 or size == 1:
             return x
         rows = aval.size // size

@@ -15,6 +15,7 @@ from jaxlite.core import dtypes, source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, Var
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.symbolic import Dim
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
@@ -153,6 +154,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
     """
     if not callable(body_fun):
         raise TypeError("lax.fori_loop: body_fun argument should be callable.")
+    lower, upper = (bound.__jax_array__() if type(bound) is Dim else bound for bound in (lower, upper))
     bounds = [lower, upper]
     if type(lower) is not int or type(upper) is not int:
         bounds = _common_bounds(bounds)

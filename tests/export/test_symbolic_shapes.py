@@ -1,0 +1,96 @@
+"""Symbolic dimensions: their algebra, programs traced and lowered with them, calls that make them static."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jaxlite
+import jaxlite.numpy as jnp
+from jaxlite import export, lax
+from jaxlite.errors import InconclusiveDimensionOperation
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "export"
+S = jaxlite.ShapeDtypeStruct
+
+
+def test_algebra():
+    a, b = export.symbolic_shape("a, b", constraints=["a >= b + 2", "mod(b, 4) == 0"])
+    values = {"a": 14, "b": 4}
+    for dim, text in [(a * b + 2 * a - 1, "a*b + 2*a - 1"), (a // 2, "floordiv(a, 2)"), ((2 * a + 5) // 2, "a + 2"),
+                      ((a * a - b * b) // (a + b), "a - b"), (a % 3, "mod(a, 3)"), (3 * a - (a + 2 * a), "0"), (b % 4, "0"),
+                      (-a, "-a"), ((a + 1) ** 2, "a^2 + 2*a + 1"), (10 - a, "-a + 10"), (divmod(4 * a + 2, 4)[1], "2")]:
+        assert str(dim) == text
+        again, = export.symbolic_shape(text, scope=a.scope)
+        assert again == dim and hash(again) == hash(dim)
+        if not isinstance(dim, int):
+            assert dim.evaluate(values) == eval(text.replace("^", "**"), {
+                **values, "floordiv": lambda x, y: x // y, "mod": lambda x, y: x % y})
+    assert a >= b and a > b + 1 and b < a and a - b >= 2 and a * b >= 1 and not a <= b and a != b and a == a + 0
+    assert export.is_symbolic_dim(a) and not export.is_symbolic_dim(3)
+    for unknown in (lambda: a >= 5, lambda: bool(a - 4), lambda: int(a), lambda: range(b)):
+        with pytest.raises(InconclusiveDimensionOperation):
+            unknown()
+    with pytest.raises(ValueError, match="Invalid mixing of symbolic scopes"):
+        a + export.symbolic_shape("a")[0]
+    for wrong in ("a b", "a,,b", "2.5", "f(a)", "a//"):
+        with pytest.raises(ValueError, match="syntax error in symbolic shape"):
+            export.symbolic_shape(wrong)
+
+
+def program(x):
+    """Many operations whose shapes depend on dimensions, in one compile."""
+    n, m = x.shape
+    scaled = jnp.concatenate([x, 2 * x], axis=1) * n + jnp.arange(2 * m)
+    window = lax.dynamic_slice_in_dim(x, 1, n - 1)
+    last, total = lax.scan(lambda carry, row: (carry + row.sum(), row * carry), 0.0, x)
+    looped = lax.fori_loop(0, n, lambda i, value: value + x[i, 0], 0.0)
+    grown = lax.while_loop(lambda value: value.sum() < 100, lambda value: value + 1, x)
+    return {
+        "scaled": scaled, "flat": x.reshape(-1), "split": x.reshape(n, 2, -1).sum(1),
+        "slices": (x[1:], x[:, ::2], x[-1], x[::-1]),
+        "product": x @ x.T, "softmax": jaxlite.nn.softmax(x), "moments": (x - x.mean(0)) / (1 + x.std(0)), "window": window,
+        "scan": (last, total), "loop": looped, "while": grown, "pad": jnp.pad(x, ((1, 2), (0, 0))), "at": x.at[0].set(0.0),
+        "order": (jnp.argmax(x, 1), jnp.sort(x, 0)), "take": x[jnp.array([0, 2])], "eye": jnp.eye(n) + jnp.ones((n, n)),
+        "vmap": jaxlite.vmap(lambda row: row / (1 + row.sum()))(x), "tile": jnp.tile(x, (2, 1)),
+        "grad": jaxlite.grad(lambda w: (jnp.tanh(x @ w) ** 2).mean())(jnp.ones((m,))), "jit": jaxlite.jit(lambda y: y + 1)(x),
+        "one_hot": jaxlite.nn.one_hot(jnp.argmax(x, 1), m), "stack": jnp.stack([x, x]), "einsum": jnp.einsum("ij,kj->ik", x, x)}
+
+
+def test_programs_are_right_for_each_shape():
+    shape = export.symbolic_shape("b, 2*h", constraints=["b >= 3"])
+    exported = export.deserialize(export.export(jaxlite.jit(program))(S(shape, np.float32)).serialize())
+    assert str(exported.out_avals[-1].shape) == "(b - 1, 2*h)" and exported.uses_global_constants
+    for size in ((3, 4), (5, 2)):
+        x = jnp.asarray(np.random.default_rng(0).normal(size=size).astype(np.float32))
+        got, want = exported.call(x), jaxlite.jit(program)(x)
+        for path, leaf in jaxlite.tree.leaves_with_path(want):
+            found = dict(jaxlite.tree.leaves_with_path(got))[path]
+            np.testing.assert_allclose(found, leaf, rtol=1e-4, atol=1e-5, err_msg=str(path))
+    for wrong, text in [((2, 4), "symbolic shape constraint b >= 3. Expected 'b - 3'"), ((4, 3), "Division had remainder 1"),
+                        ((4,), "Rank mismatch")]:
+        with pytest.raises(ValueError, match=text):
+            exported.call(np.ones(wrong, np.float32))
+
+
+def test_derivatives_platforms_and_files_of_jax():
+    a, b = export.symbolic_shape("a, b")
+    exported = export.export(jaxlite.jit(lambda x: (x[:, :1] * x).sum()), platforms=("tpu", "cpu"))(S((a, b), np.float32))
+    again = export.deserialize(exported.serialize(vjp_order=1))
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_allclose(jaxlite.grad(lambda x: again.call(x))(x), jaxlite.grad(lambda x: (x[:, :1] * x).sum())(x))
+    files = export.deserialize((DATA / "jax010_shapes.bin").read_bytes())
+    flat, total = files.call(np.ones((4, 3), np.float32))
+    assert flat.shape == (12,) and total.tolist() == [8, 8, 8] and str(files.in_avals[0].shape) == "(2*b, c)"
+    with pytest.raises(ValueError, match="Division had remainder 1 when computing the value of 'b'"):
+        files.call(np.ones((3, 3), np.float32))
+
+
+def test_specs_from_arguments():
+    args = (np.ones((4, 3), np.float32), {"n": np.ones(3, np.int32)})
+    x, named = export.symbolic_args_specs(args, ("b, ...", {"n": None}))
+    assert str(x.shape) == "(b, 3)" and named["n"].shape == (3,)
+    with pytest.raises(ValueError, match="has 2 dimensions"):
+        export.symbolic_shape("a, b", like=(1, 2, 3))

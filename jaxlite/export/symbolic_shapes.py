@@ -39,10 +39,10 @@ def symbolic_shape(shape_spec: str | None, *, constraints: Sequence[str] = (), s
         scope = SymbolicScope(constraints)
     elif constraints:
         raise ValueError("Cannot specify both a `scope` and `constraints`.")
-    text = "..." if shape_spec is None else str(shape_spec).replace(" ", "")
+    text = "..." if shape_spec is None else str(shape_spec).strip()
     if text.startswith("(") and text.endswith(")"):
         text = text[1:-1]
-    parts = [part for part in _split(text)]
+    parts = [part.strip() for part in _split(text)]
     if parts and not parts[-1]:
         parts.pop()
     if "..." in parts:

@@ -109,6 +109,32 @@ def _dump(folder: str, lowered: Any, closed: Any, loaded: Any, seconds: dict[str
         for ending, text in texts.items():
             with open(os.path.join(folder, f"{stem}.{ending}"), "w", encoding="utf-8") as file:
                 file.write(text)
+        _index(folder, number, facts)
+
+
+def _index(folder: str, number: int, facts: dict[str, Any]) -> None:
+    """Add a row to the folder's `index.html`; tables need no end."""
+    import html
+
+    path = os.path.join(folder, "index.html")
+    start = "" if os.path.exists(path) else _INDEX
+    seconds = facts["seconds"]
+    stem = os.path.commonprefix(facts["files"] or [f"{number:04d}_{_file_name(facts['function'])}."])
+    links = " ".join(f'<a href="{html.escape(name)}">{html.escape(name.rpartition(".")[0].rpartition(".")[2] or name)}</a>'
+                     for name in [*facts["files"], f"{stem.partition('.')[0]}.compile.json"])
+    cells = [str(number), facts["function"], facts["location"], str(facts["equations"]),
+             *(_duration(seconds[stage]) for stage in ("trace", "lower", "compile") if stage in seconds), facts["cache"]]
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(start + "<tr>" + "".join(f"<td>{html.escape(cell)}" for cell in cells) + f"<td>{links}\n")
+
+
+_INDEX = """<!doctype html><meta charset="utf-8"><title>compiles</title><style>
+:root{color-scheme:light dark}body{font:13px/1.5 system-ui,sans-serif;margin:1em}table{border-collapse:collapse}
+td,th{padding:2px 10px;text-align:left;border-bottom:1px solid color-mix(in srgb,currentColor 20%,transparent)}
+td:nth-child(n+4):nth-child(-n+7){text-align:right;font-variant-numeric:tabular-nums}</style>
+<h1>Compiles, in their order</h1>
+<table><tr><th>#<th>function<th>defined at<th>equations<th>trace<th>lower<th>compile<th>cache<th>files
+"""
 
 
 def _modes(text: str | None) -> set[str]:

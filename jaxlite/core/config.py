@@ -206,6 +206,40 @@ for _name, _directions in (
     if _guard.value is not None:  # from the environment
         _guard.set(_guard.value)
 
+
+
+class _LogOption(Option):
+    """An option of logging: which of jaxlite's loggers say how much."""
+
+    __slots__ = ()
+
+    def set(self, value: Any) -> None:
+        super().set(value)
+        self.apply()
+
+    def apply(self) -> None:
+        """Set the levels of the loggers, and print what they say."""
+        import logging  # few programs ask
+
+        names = [each.strip().replace("jax.", "jaxlite.", 1) for each in (debug_log_modules.value or "").split(",")]
+        for name in filter(None, names):
+            logging.getLogger("jaxlite" if name == "jax" else name).setLevel(logging.DEBUG)
+        if logging_level.value:
+            logging.getLogger("jaxlite").setLevel(logging_level.value)
+        if (any(names) or logging_level.value) and not logging.getLogger("jaxlite").handlers and not logging.root.handlers:
+            logging.getLogger("jaxlite").addHandler(logging.StreamHandler())
+
+
+_LOG_LEVELS = ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+OPTIONS["logging_level"] = logging_level = _LogOption(
+    "logging_level", None, lambda value, name: _one_of(None, *_LOG_LEVELS)(value.upper() if value else None, name),
+    "The least level that jaxlite's loggers print.", False, False)
+OPTIONS["debug_log_modules"] = debug_log_modules = _LogOption(
+    "debug_log_modules", "", _parse_text, "Comma-separated loggers that print everything: 'jaxlite', or one below it.",
+    False, False)
+if logging_level.value or debug_log_modules.value:
+    logging_level.apply()
+
 # Set while a trace is under way in this thread. In the call's key, so that a call with concrete arguments
 # inside a trace never takes the compiled path: it has to become part of the program.
 tracing = Option("tracing", False, _parse_bool, "A trace is under way.", in_call_key=True, in_trace_key=False)

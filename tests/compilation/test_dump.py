@@ -17,6 +17,7 @@ import pytest
 
 import jaxlite
 from jaxlite import jit, lax
+from jaxlite.core import config as core_config
 
 pytestmark = pytest.mark.usefixtures("uncached")
 
@@ -36,7 +37,7 @@ def dump(tmp_path):
 
 
 def names(folder):
-    return sorted(file.name for file in folder.iterdir() if not file.name.startswith("."))
+    return sorted(file.name for file in folder.iterdir() if not file.name.startswith((".", "index")))
 
 
 def train_step(params, batch, unused):
@@ -212,3 +213,15 @@ def test_silence_by_default(caplog, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     jit(lambda x: x)(F32(1))
     assert caplog.records == [] and list(tmp_path.iterdir()) == []
+
+
+def test_the_index_has_a_row_for_each_compile(tmp_path):
+    with core_config.dump_ir_to(str(tmp_path)):
+        jit(lambda x: lax.add(x, F32(1)))(F32(1))
+        jit(lambda x: lax.mul(x, F32(2)))(F32(1))
+    text = (tmp_path / "index.html").read_text()
+    assert text.count("<tr><td>") == 2
+    assert "test_dump.py:" in text
+    links = re.findall('href="(.*?)"', text)
+    assert len(links) == 8
+    assert all((tmp_path / link).exists() for link in links)

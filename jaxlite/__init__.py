@@ -25,6 +25,7 @@ with _seldom_collecting:
         check_tracer_leaks,
         config,
         debug_infs,
+        debug_key_reuse,
         debug_nans,
         default_device,
         default_matmul_precision,

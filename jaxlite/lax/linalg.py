@@ -20,10 +20,11 @@ from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
-from jaxlite.lax import elementwise, reductions, shaping, slicing
+from jaxlite.lax import elementwise, reductions, shaping, slicing, sorting
 from jaxlite.lax.control_flow import fori_loop, while_loop
 from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.elementwise import INEXACT, require_kind
+from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
 from jaxlite.traces.decompose import decomposes
 from jaxlite.traces.eager import eager_trace
 
@@ -391,6 +392,63 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
     Returns: int32 (..., permutation_size).
     """
     return lu_pivots_to_permutation_p.bind(pivots, permutation_size=int(permutation_size))
+
+
+# --- LU systems --------------------------------------------------------------------------------------
+
+lu_solve_p = Primitive("lu_solve")
+
+
+@_typed(lu_solve_p)
+def _lu_solve_aval(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: bool) -> ShapedArray:
+    batch = _check("lu_solve", (a, factors, b), (2, 2, 2))
+    _check_square("lu_solve", a.shape, "first input")
+    if factors.shape != a.shape or permutation.shape != (*batch, a.shape[-1]) or b.shape[-2] != a.shape[-1]:
+        raise ValueError("Incompatible shapes for arguments to lu_solve: "
+                         f"{a.shape}, {factors.shape}, {permutation.shape} and {b.shape}.")
+    return _strong(b.shape, b.dtype)
+
+
+def lu_solve(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: bool = False) -> Any:
+    """The x with a @ x = b, or a^T @ x = b, given the factors and the permutation that `lu(a)` returned.
+
+    The factorization is a means: x is a function of a and b, and its derivatives are solves with the same factors.
+
+    Args:
+      a: (..., n, n). Its values are not read, its tangents are.
+      factors: (..., n, n).
+      permutation: int32 (..., n).
+      b: (..., n, k).
+      transpose_a: whether to solve with a^T.
+    Returns: x, shaped as b. Infinite or NaN where a is singular.
+    """
+    return lu_solve_p.bind(a, factors, permutation, b, transpose_a=bool(transpose_a))
+
+
+@decomposes(lu_solve_p)
+def _lu_solve(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: bool) -> Any:
+    upper = functools.partial(triangular_solve, left_side=True, transpose_a=transpose_a)
+    lower = functools.partial(upper, lower=True, unit_diagonal=True)
+    if not transpose_a:
+        return upper(factors, lower(factors, _rows_in_order(b, permutation)))
+    shape, last = aval_of(permutation).shape, aval_of(permutation).ndim - 1
+    rows = shaping.broadcasted_iota(_i32, shape, last)
+    _, inverse = sorting.sort_key_val(permutation, rows)
+    return _rows_in_order(lower(factors, upper(factors, b)), inverse)
+
+
+def _rows_in_order(x: Any, permutation: Any) -> Any:
+    """The rows of each matrix in the order of its permutation."""
+    rank = aval_of(x).ndim
+    if not aval_of(x).size:
+        return x
+    batch = tuple(range(rank - 2))
+    numbers = GatherDimensionNumbers(
+        offset_dims=(rank - 1,), collapsed_slice_dims=(rank - 2,), start_index_map=(rank - 2,),
+        operand_batching_dims=batch, start_indices_batching_dims=batch)
+    sizes = (*[1] * (rank - 1), aval_of(x).shape[-1])
+    return gather(x, shaping.expand_dims(permutation, (rank - 1,)), numbers, sizes, unique_indices=True,
+                  mode="promise_in_bounds")
 
 
 # --- QR and Householder reflectors -------------------------------------------------------------------

@@ -15,6 +15,7 @@ differentiable (equal eigenvalues or singular values, singular matrices), deriva
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.elementwise_rules import const, filled
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
 from jaxlite.lax.reductions import reduce_max, reduce_sum
-from jaxlite.traces.batching import Axis, bring_to_front
+from jaxlite.traces.batching import Axis, bring, bring_to_front
 from jaxlite.traces.decompose import rules_by_parts
 from jaxlite.traces.jvp import Zero, add_tangents, def_zero, zero_for
 from jaxlite.traces.transpose import is_linear
@@ -47,10 +48,29 @@ def _batch_in_front(primitive: Primitive) -> None:
         return (out, [0] * len(out)) if primitive.multiple_results else (out, 0)
 
 
-for _p in (la.cholesky_p, la.triangular_solve_p, la.lu_p, la.lu_pivots_to_permutation_p, la.qr_p, la.geqrf_p,
+for _p in (la.cholesky_p, la.lu_p, la.lu_pivots_to_permutation_p, la.qr_p, la.geqrf_p,
            la.householder_product_p, la.ormqr_p, la.hessenberg_p, la.tridiagonal_p, la.tridiagonal_solve_p, la.eig_p,
            la.eigh_p, la.schur_p, la.svd_p):
     _batch_in_front(_p)
+
+
+def _batch_right_sides(primitive: Primitive) -> None:
+    """Solvers whose last operand is the right side. If only that is batched, the examples are more columns (or rows) of one
+    right side, and the matrix is not repeated."""
+
+    @primitive.def_batching
+    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, int]:
+        if any(dim is not None for dim in dims[:-1]):
+            return primitive.bind(*map(bring_to_front, args, dims, repeat(axis.size)), **params), 0
+        where = aval_of(args[-1]).ndim - (2 if params.get("left_side", True) else 3)
+        b = bring(args[-1], dims[-1], axis.size, where)
+        shape = aval_of(b).shape
+        merged = (*shape[:where], shape[where] * shape[where + 1], *shape[where + 2:])
+        return shaping.reshape(primitive.bind(*args[:-1], shaping.reshape(b, merged), **params), shape), where
+
+
+_batch_right_sides(la.triangular_solve_p)
+_batch_right_sides(la.lu_solve_p)
 
 for _p in (la.cholesky_update_p, la.symmetric_product_p):
     rules_by_parts(_p)
@@ -159,9 +179,8 @@ def _permuted(x: Any, permutation: Any, axis: int) -> Any:
 
 def _solve(a: Any, b: Any) -> Any:
     """a^-1 b for general square matrices."""
-    factors, _, permutation = la.lu_p.bind(a)
-    y = _solve_triangular(factors, _permuted(b, permutation, -2), left_side=True, lower=True, unit_diagonal=True)
-    return _solve_triangular(factors, y, left_side=True)
+    factors, _, permutation = la.lu_p.bind(shaping.stop_gradient(a))
+    return la.lu_solve(a, factors, permutation, b)
 
 
 def _inverse_gaps(values: Any, like: Any) -> Any:
@@ -282,6 +301,22 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     z = _solve_triangular(right, z)
     tangent = e.add(_mm(left, _triangle(z, lower=True, offset=1)), _mm(_triangle(z, lower=False), right))
     return outs, [tangent, zero_for(pivots), zero_for(permutation)]
+
+
+@la.lu_solve_p.def_jvp
+def _lu_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, transpose_a: bool) -> tuple[Any, Any]:
+    """dX = A^-1 (dB - dA X), with the factors at hand: those have tangents of their own, which A's stands for."""
+    (a, factors, permutation, b), (da, _, _, db) = primals, tangents
+    x = la.lu_solve(a, factors, permutation, b, transpose_a=transpose_a)
+    if type(da) is not Zero:
+        db = add_tangents(e.neg(_mm(_t(da) if transpose_a else da, x)), db)
+    return x, zero_for(x) if type(db) is Zero else la.lu_solve(a, factors, permutation, db, transpose_a=transpose_a)
+
+
+@la.lu_solve_p.def_transpose
+def _lu_solve_transpose(ct: Any, a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: bool) -> list[Any]:
+    assert is_linear(b) and not is_linear(a), "lu_solve is linear in its last operand"
+    return [None, None, None, la.lu_solve(a, factors, permutation, ct, transpose_a=not transpose_a)]
 
 
 @la.qr_p.def_jvp

@@ -19,7 +19,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.lax import shaping
-from jaxlite.numpy import arithmetic, indexing, linear, manipulation, norms, reductions, selection, ufuncs
+from jaxlite.numpy import arithmetic, linear, manipulation, norms, reductions, selection, ufuncs
 from jaxlite.numpy import matrix_parts as parts
 from jaxlite.numpy.api import (
     api,
@@ -153,12 +153,39 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
         # A reflector has determinant -1, one with tau = 0 is the identity.
         signs = selection.where(arithmetic.not_equal(taus, 0), -1, 1)
         sign = shaping.convert(reductions.prod(signs, axis=-1), aval_of(a).dtype, aval_of(a).weak_type)
-    else:
-        factors, pivots, _ = lax_linalg.lu(a)
-        sign = _swaps_sign(pivots, a)
-    diagonal = parts.diagonal_of(factors)
+        return SlogdetResult(*_sign_and_log(sign, factors))
+    return SlogdetResult(*_slogdet_by_lu(a, *lax_linalg.lu(shaping.stop_gradient(a))))
+
+
+def _sign_and_log(sign: Any, triangles: Any) -> tuple[Any, Any]:
+    """Of the determinants of triangular matrices, with a sign besides."""
+    diagonal = parts.diagonal_of(triangles)
     sign = lax.mul(sign, reductions.prod(lax.sign(diagonal), axis=-1))
-    return SlogdetResult(sign, reductions.sum(lax.log(lax.abs(diagonal)), axis=-1))
+    return sign, reductions.sum(lax.log(lax.abs(diagonal)), axis=-1)
+
+
+@custom_jvp
+def _slogdet_by_lu(a: Any, factors: Any, pivots: Any, permutation: Any) -> tuple[Any, Any]:
+    """Given what `lu(a)` is: a function of a alone to derivatives, which use the factors again."""
+    return _sign_and_log(_swaps_sign(pivots, a), factors)
+
+
+@_slogdet_by_lu.defjvp
+def _slogdet_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The logarithm of the determinant moves by trace(a^-1 g): its real part is that of the size, the rest turns the sign."""
+    (a, factors, _, permutation), g = primals, tangents[0]
+    sign, log = outs = _slogdet_by_lu(*primals)
+    inverse = lax_linalg.lu_solve(a, factors, permutation, _identities(a))
+    change = reductions.sum(lax.mul(manipulation.matrix_transpose(inverse), g), axis=(-2, -1))
+    if not is_complex(a):
+        return outs, (shaping.full_like(sign, 0), change)
+    turn = lax.complex(shaping.full_like(log, 0), lax.imag(change))
+    return outs, (lax.mul(sign, turn), lax.real(change))
+
+
+def _identities(a: Any) -> Any:
+    shape, dtype = aval_of(a).shape, aval_of(a).dtype
+    return manipulation.broadcast_to(parts.eye(shape[-1], dtype), shape)
 
 
 # --- systems of equations ----------------------------------------------------------------------------
@@ -196,7 +223,7 @@ def solve(a: Any, b: Any) -> Any:
 
 def _solve(a: Any, b: Any) -> Any:
     """The same for matrices that fit."""
-    factors, _, permutation = lax_linalg.lu(a)
+    factors, _, permutation = lax_linalg.lu(shaping.stop_gradient(a))
     left, right = aval_of(a).shape, aval_of(b).shape
     if len(left) == 2 and len(right) > 2:
         # One matrix: all right sides are its columns.
@@ -204,21 +231,12 @@ def _solve(a: Any, b: Any) -> Any:
         order = (rank - 2, *range(rank - 2), rank - 1)
         columns = shaping.transpose(b, order)
         wide = shaping.reshape(columns, (right[-2], math.prod(right[:-2]) * right[-1]))
-        x = shaping.reshape(_substitute(factors, permutation, wide), aval_of(columns).shape)
+        x = shaping.reshape(lax_linalg.lu_solve(a, factors, permutation, wide), aval_of(columns).shape)
         return shaping.transpose(x, (*range(1, rank - 1), 0, rank - 1))
     batch = shaping.broadcast_shapes(left[:-2], right[:-2])
-    factors = manipulation.broadcast_to(factors, (*batch, *left[-2:]))
+    a, factors = (manipulation.broadcast_to(each, (*batch, *left[-2:])) for each in (a, factors))
     permutation = manipulation.broadcast_to(permutation, (*batch, left[-1]))
-    return _substitute(factors, permutation, manipulation.broadcast_to(b, (*batch, *right[-2:])))
-
-
-def _substitute(factors: Any, permutation: Any, b: Any) -> Any:
-    if aval_of(permutation).ndim == 1:
-        b = indexing.take(b, permutation, axis=0, mode="clip")
-    else:
-        b = indexing.take_along_axis(b, parts.expand(permutation, -1), axis=-2, mode="clip")
-    b = lax_linalg.triangular_solve(factors, b, left_side=True, lower=True, unit_diagonal=True)
-    return lax_linalg.triangular_solve(factors, b, left_side=True)
+    return lax_linalg.lu_solve(a, factors, permutation, manipulation.broadcast_to(b, (*batch, *right[-2:])))
 
 
 @api()
@@ -231,8 +249,7 @@ def inv(a: Any) -> Any:
      [0.   0.25]]
     """
     a = parts.square("inv", a)
-    shape, dtype = aval_of(a).shape, aval_of(a).dtype
-    return _solve(a, manipulation.broadcast_to(parts.eye(shape[-1], dtype), shape))
+    return _solve(a, _identities(a))
 
 
 @api()

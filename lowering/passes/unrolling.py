@@ -6,7 +6,8 @@ results, and only once it is unrolled is the outer one vectorized; so it is with
 rows of sixteen elements and more it is the inner loop that is vectorized, unless it is unrolled. Library reductions have no
 such loops, and the small ones that the library leaves to XLA count only where there are many. Transposes gain where short rows
 are turned, those before and after a convolution too, and so does what does little but read or write many bytes, or elements
-in another order. Other code runs as fast without, or faster: what XLA compiles in one piece, such as a small scan, outgrows
+in another order. An update of one position of a large array is a loop that stores each element where it was: LLVM drops
+that loop where it may unroll. Other code runs as fast without, or faster: what XLA compiles in one piece, such as a small scan, outgrows
 the processor's caches when it is unrolled.
 docs/fusion.md has the measurements.
 """
@@ -23,6 +24,7 @@ _OTHERS = frozenset("reduce_prod reduce_and reduce_or reduce_xor argmax argmin r
 _PICKS = ("argmax", "argmin", "reduce")  # of several values at a time, which LLVM does not vectorize
 _WINDOWS = frozenset("reduce_window select_and_scatter select_and_gather_add cummax cummin cumlogsumexp".split())
 _WINDOW_FAMILIES = ("reduce_window_", "select_and_scatter_")
+_COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max", "scatter_apply")
 _LOOPS = ("while", "scan")
 _SHORT, _TINY = 64, 4  # turns of a loop that LLVM unrolls; that are hardly a loop
 _SHORT_ROW, _SHORT_PICK = 8, 32  # elements of a row, as long as which reducing it is faster unrolled
@@ -39,7 +41,8 @@ def gains(jaxpr: Any) -> bool:
             return True
     in_tiny_rows = 0
     for eqn, in_loop in _equations(jaxpr, False, set()):
-        if any(gains_in(eqn, in_loop) for gains_in in (_is_short_reduction, _is_slow_convolution, _turns_short_rows)):
+        if any(gains_in(eqn, in_loop) for gains_in in (_is_short_reduction, _is_slow_convolution, _turns_short_rows,
+                                                            _updates_one_position)):
             return True
         # A reduction that is too small for the library takes little time; a program can be made of such.
         if not in_loop and eqn.primitive.name in _IN_LIBRARY and eqn.invars[0].aval.size < LIBRARY_REDUCTION and (
@@ -92,6 +95,14 @@ def _is_slow_convolution(eqn: Any, in_loop: bool) -> bool:
     is_turned = not numbers.lhs_spec[1] == numbers.out_spec[1] == operand.ndim - 1
     return operand.dtype != "float32" or max(eqn.params["lhs_dilation"], default=1) > 1 or (
         is_turned and operand.size >= _LARGE)
+
+
+def _updates_one_position(eqn: Any, in_loop: bool) -> bool:
+    """Whether it combines a value with one position of a large array."""
+    if eqn.primitive.name not in _COMBINING:
+        return False
+    operand, position = eqn.invars[0].aval, eqn.invars[1].aval
+    return operand.size >= _LARGE and position.size == position.shape[-1]
 
 
 def _turns_short_rows(eqn: Any, in_loop: bool) -> bool:

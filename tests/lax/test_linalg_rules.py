@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from jaxlite.lax import linalg
 from tests.rule_checks import check_batching, check_derivatives, missing_rules, spread_axes
 
 RULES = dict.fromkeys("cholesky lu lu_pivots_to_permutation qr eig eigh svd".split(), "jb")
-RULES |= dict.fromkeys("triangular_solve tridiagonal_solve".split(), "jtb")
+RULES |= dict.fromkeys("triangular_solve lu_solve tridiagonal_solve".split(), "jtb")
 RULES |= dict.fromkeys("cholesky_update symmetric_product".split(), "jTb")
 RULES |= dict.fromkeys("geqrf householder_product ormqr hessenberg tridiagonal schur".split(), "Jb")
 
@@ -157,6 +158,16 @@ def test_products_and_updates(x64):
     check_derivatives(linalg.cholesky_update, np.linalg.cholesky(positive(3, 3)).T.copy(), draw(3), orders=1)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_systems_and_determinants(x64, dtype):
+    def both(a, b):
+        return [jnp.linalg.solve(a, b), *jnp.linalg.slogdet(a)]
+
+    check_derivatives(both, draw(2, 3, 3, dtype=dtype), draw(2, 3, 2, dtype=dtype), orders=2 if dtype == np.float64 else 1)
+    program = str(jaxlite.make_jaxpr(jaxlite.jacrev(jaxlite.grad(lambda a: jnp.linalg.slogdet(a)[1])))(np.eye(3)))
+    assert len(re.findall(r"= lu\b", program)) == 1, "the factors serve all derivatives"
+
+
 @pytest.mark.parametrize("name", ["hessenberg", "schur", "tridiagonal", "geqrf"])
 def test_forms_without_derivatives_say_so(name):
     with pytest.raises(NotImplementedError, match=f"'{name}' has no derivative"):
@@ -180,6 +191,9 @@ BATCHED = {  # a function and its arguments' shapes
     "schur": (lambda x: linalg.schur(x), [(3, 3)]),
     "svd": (lambda x: linalg.svd(x), [(3, 2)]),
     "triangular_solve": (lambda a, b: linalg.triangular_solve(a + 3 * jnp.eye(3), b), [(3, 3), (2, 3)]),
+    "lu_solve": (lambda b, a: linalg.lu_solve(a, *linalg.lu(a)[::2], b), [(3, 2), (3, 3)]),
+    "lu_solve transposed": (lambda a, b: linalg.lu_solve(a, *linalg.lu(a)[::2], b, transpose_a=True), [(3, 3), (3, 2)]),
+    "triangular_solve right sides": (lambda b, a: linalg.triangular_solve(a + 3 * jnp.eye(3), b), [(2, 3), (3, 3)]),
     "tridiagonal_solve": (lambda d, b: linalg.tridiagonal_solve(d, d + 5, d, b), [(3,), (3, 2)]),
     "symmetric_product": (lambda a, c: linalg.symmetric_product(a, c, beta=1.), [(3, 2), (3, 3)]),
     "cholesky_update": (lambda r, w: linalg.cholesky_update(jnp.triu(r) + 4 * jnp.eye(3), w), [(3, 3), (3,)]),

@@ -43,6 +43,7 @@ def repeat(f):
     (repeat(lambda c: c + jnp.sum(c, axis=0)), X[:300]),
     (lambda x: jnp.argmax(x, axis=1), WIDE),
     (jnp.isnan, LARGE),
+    (lambda x: x.at[5].add(1), LARGE),
     (jnp.transpose, LARGE.reshape(256, 256)),
     (lambda x: jnp.kron(x, x), LARGE[:256].reshape(16, 16)),
     (lambda x: jnp.tile(x, (4, 4)), LARGE[:4096].reshape(64, 64)),

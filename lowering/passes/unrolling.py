@@ -7,8 +7,8 @@ rows of sixteen elements and more it is the inner loop that is vectorized, unles
 such loops, and the small ones that the library leaves to XLA count only where there are many. Transposes gain where short rows
 are turned, those before and after a convolution too, and so does what does little but read or write many bytes, or elements
 in another order. An update of one position of a large array is a loop that stores each element where it was: LLVM drops
-that loop where it may unroll. Other code runs as fast without, or faster: what XLA compiles in one piece, such as a small scan, outgrows
-the processor's caches when it is unrolled.
+that loop where it may unroll. Other code runs as fast without, or faster: what XLA compiles in one piece, such as a small
+scan, outgrows the processor's caches when it is unrolled.
 docs/fusion.md has the measurements.
 """
 

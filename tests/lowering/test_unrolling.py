@@ -61,7 +61,8 @@ def repeat(f):
     (lambda x: x.swapaxes(1, 2), CUBES),
     (repeat(lambda c: jnp.sin(c).swapaxes(1, 2)), CUBES[:2]),
 ], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
-        "argmax of longer rows", "to bytes", "one position", "matrix turned", "other rows", "tiles", "from bytes", "argmin", "in a branch",
+        "argmax of longer rows", "to bytes", "one position", "matrix turned", "other rows", "tiles", "from bytes", "argmin",
+        "in a branch",
         "reduce", "window", "cummax", "scan", "dilated", "half", "many", "features first", "turned", "turned in a loop"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)

@@ -143,7 +143,6 @@ def _working_dtype(image: Any) -> Any:
     return dtypes.float64 if aval_of(image).dtype in (dtypes.float64, dtypes.complex128) else dtypes.float32
 
 
-@api("shape", "method", "antialias", "precision")
 def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True,
            precision: Any = lax.Precision.HIGHEST) -> Any:
     """An image in another size. Axes whose size stays are left alone.
@@ -164,7 +163,12 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
     [0. 1. 3. 4.]
     """
     check_arrays("resize", image)
-    shape, method, image = _new_shape(image, shape), _method(method), as_array(image)
+    return _resize(image, _new_shape(image, shape), _method(method), antialias, precision)
+
+
+@api("shape", "method", "antialias", "precision")
+def _resize(image: Any, shape: tuple[int, ...], method: ResizeMethod, antialias: bool, precision: Any) -> Any:
+    image = as_array(image)
     changed = [axis for axis, size in enumerate(aval_of(image).shape) if size != shape[axis]]
     if any(not aval_of(image).shape[axis] for axis in changed):
         raise ValueError(f"resize: cannot make {shape} of an array without elements, of shape {aval_of(image).shape}")

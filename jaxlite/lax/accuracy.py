@@ -16,12 +16,14 @@ class AccuracyMode(enum.Enum):
 class Tolerance:
     """Bounds for the error of elementwise functions: absolute, relative, in units of the last place.
 
-    Raises: ValueError for negative bounds.
+    Raises: ValueError for negative bounds, and where all are zero.
     """
 
     def __init__(self, atol: float = 0.0, rtol: float = 0.0, ulps: int = 0):
         if min(atol, rtol, ulps) < 0:
-            raise ValueError(f"Tolerances must be non-negative, got atol={atol}, rtol={rtol}, ulps={ulps}")
+            raise ValueError("Tolerances must be non-negative.")
+        if not (atol or rtol or ulps):
+            raise ValueError("At least one of atol, rtol, or ulps must be set.")
         self.atol, self.rtol, self.ulps = atol, rtol, ulps
 
     def __repr__(self) -> str:

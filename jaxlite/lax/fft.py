@@ -58,7 +58,7 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
       x: an array; for RFFT real, for the others complex or made so. For IRFFT its last axis holds the half of the
         spectrum that is not redundant: `fft_lengths[-1] // 2 + 1` elements.
       fft_type: a `FftType` or its name. Inverse transforms divide by the number of elements.
-      fft_lengths: the sizes of the transformed axes, 1 to 3 of them; of the real side for RFFT and IRFFT.
+      fft_lengths: the sizes of the transformed axes, up to 3 of them; of the real side for RFFT and IRFFT.
     Raises: ValueError for sizes and dtypes that do not fit.
     """
     names = FftType.__members__
@@ -71,6 +71,8 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
     else:
         raise TypeError(f"fft_type must be a FftType or one of {', '.join(names)}, got {fft_type!r}")
     dtype = aval_of(x).dtype
+    if not len(fft_lengths):
+        return x
     if kind == FftType.RFFT:
         if dtypes.kind(dtype) == "c":
             raise ValueError(f"only real valued inputs supported for rfft, got {dtype}")

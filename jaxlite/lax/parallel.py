@@ -119,6 +119,8 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     Array([0.25, 0.75], dtype=float32)
     """
     names = _names(axis_name)
+    if not names:
+        return x  # of no axes: nothing is counted
     size = _group_size(names, _groups(axis_index_groups, _size(names)))
 
     def countable(leaf: Any) -> Any:

@@ -226,14 +226,17 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Sequence[in
 
     Args:
       shape: the result's shape.
-      broadcast_dimensions: for each axis of the operand, the result's axis it becomes, in increasing order. Sizes
-        are equal, or 1 and stretched.
+      broadcast_dimensions: for each axis of the operand, the result's axis it becomes. Sizes are
+        equal, or 1 and stretched.
     """
     shape = canonical_shape(shape)
     dimensions = _as_ints(broadcast_dimensions)
     aval = aval_of(operand)
     if aval.shape == shape and dimensions == tuple(range(len(shape))) and not isinstance(operand, _HOST_TYPES):
         return operand
+    if sorted(dimensions) != list(dimensions):
+        order = sorted(range(len(dimensions)), key=dimensions.__getitem__)
+        operand, dimensions = transpose(operand, order), tuple(sorted(dimensions))
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dimensions, sharding=None)
 
 
@@ -436,7 +439,7 @@ def _pad_aval(x: Any, value: Any, *, padding_config: tuple[tuple[int, int, int],
     if x.dtype != value.dtype:
         raise TypeError(f"pad operand and padding_value must be same dtype: got {x.dtype} and {value.dtype}.")
     if value.shape:
-        raise TypeError(f"pad padding_value must be a scalar; got shape {value.shape}")
+        raise ValueError(f"padding_value must be a scalar; got np.shape(padding_value)={value.shape}")
     if len(padding_config) != len(x.shape):
         raise ValueError(f"length of padding_config must equal the number of axes of operand, got padding_config "
                          f"{padding_config} for operand shape {x.shape}")
@@ -469,7 +472,8 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
 @split_p.def_abstract_eval
 def _split_aval(x: Any, *, sizes: tuple[int, ...], axis: int) -> list[ShapedArray]:
     if sum(sizes) != x.shape[axis]:
-        raise ValueError(f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape {x.shape}")
+        raise ValueError(f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape "
+                         f"{list(x.shape)}")
     return [shaped_array((*x.shape[:axis], size, *x.shape[axis + 1:]), x.dtype, x.weak_type) for size in sizes]
 
 

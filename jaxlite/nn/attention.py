@@ -76,7 +76,7 @@ def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, ma
     result = encoded[0] if single else encoded
     if not return_residual:
         return result
-    residual = jnp.transpose(logsumexp(logits, axis=-1), (0, 2, 1))
+    residual = jnp.transpose(logsumexp(logits, axis=-1), (0, 2, 1)).astype(aval_of(result).dtype)
     return result, residual[0] if single else residual
 
 

@@ -360,6 +360,7 @@ _attach_all()
 _lazy = _Lazy(
     __name__,
     ["fft", "linalg"],
+    array_api="__array_api_version__ __array_namespace_info__",
     differences="convolve correlate diff ediff1d gradient interp trapezoid unwrap",
     einstein="einsum einsum_path",
     functional="allclose apply_along_axis apply_over_axes array_equal array_equiv vectorize",

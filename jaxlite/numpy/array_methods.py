@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.core import array as arrays
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl
 from jaxlite.lax import shaping
@@ -38,16 +39,29 @@ _SYMBOLS = {
 def _operand(other: Any, name: str) -> Any:
     """An operand of a type that is not ours: as an array or scalar, or NotImplemented to give it its own chance.
 
-    Raises: TypeError for lists and tuples, which would compare as unequal otherwise.
+    Lists and tuples are not operands, but subclasses of them may have the reflected operator.
+    Raises: TypeError for lists and tuples without it, which would compare as unequal otherwise.
     """
     if hasattr(other, "__jax_array__"):
         return other.__jax_array__()
     if isinstance(other, (np.ndarray, np.generic, int, float, complex)):
         return other
     if isinstance(other, (list, tuple)):
+        if _reflects(type(other), name):
+            return NotImplemented
         raise TypeError(f"unsupported operand type(s) for {_SYMBOLS[name]}: 'ArrayImpl' and {type(other).__name__!r}. "
                         "Convert lists and tuples with jnp.array first.")
     return NotImplemented
+
+
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+def _reflects(kind: type, name: str) -> bool:
+    """Whether a class of sequences has an operator of its own for when it stands on the other side."""
+    base: Any = list if issubclass(kind, list) else tuple
+    method = f"__{_MIRRORED.get(name, 'r' + name)}__"
+    return getattr(kind, method, None) is not getattr(base, method, None)
 
 
 def _operator(name: str, function: Callable, reflected: bool = False) -> Callable:
@@ -167,6 +181,10 @@ def _iterate(self: Any) -> Any:
 
 
 def _contains(self: Any, item: Any) -> Any:
+    if len(self.shape) != 1:
+        raise ValueError(f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.shape}.")
+    if np.shape(item):
+        raise ValueError(f"Array.__contains__: search value must be scalar, got item of shape {np.shape(item)}.")
     return bool(ufuncs.equal(self, item).any())
 
 
@@ -210,6 +228,7 @@ def attach(cls: Any) -> None:
     cls.__array_module__ = _array_module
     cls.__array_namespace__ = _namespace
     cls.to_device = _to_device
+    cls.byteswap = _byteswap
     cls.at = property(at_property, doc="Functional updates: x.at[index].set(value) and the like.")
     cls.T = property(lambda self: manipulation.transpose(self), doc="The array with its axes reversed.")
     cls.mT = property(lambda self: manipulation.matrix_transpose(self), doc="The last two axes exchanged.")
@@ -222,7 +241,28 @@ def _no_flat(self: Any) -> Any:
     raise NotImplementedError("JAX Arrays do not implement the arr.flat property: consider arr.flatten() instead.")
 
 
+def _byteswap(self: Any) -> Any:
+    """The bytes of each element in reverse order."""
+    itemsize = self.dtype.itemsize
+    if itemsize == 1:
+        return self
+    bytes_of = creation.view(manipulation.reshape(self, (*self.shape, 1)), np.uint8)
+    part = itemsize // 2 if self.dtype.kind == "c" else itemsize  # the parts of complex numbers stay in order
+    parts = manipulation.flip(manipulation.reshape(bytes_of, (*self.shape, itemsize // part, part)), -1)
+    swapped = creation.view(manipulation.reshape(parts, (*self.shape, itemsize)), self.dtype)
+    return manipulation.reshape(swapped, self.shape)
+
+
+def _attach_to_base() -> None:
+    """The methods by their names on the class that users know, `jaxlite.Array.sum`; arrays have their own, which are faster."""
+    for name, function in _METHODS.items():
+        setattr(arrays.Array, name, function)
+    for name in ("at", "T", "mT", "to_device"):
+        setattr(arrays.Array, name, getattr(ArrayImpl, name))
+
+
 def attach_all() -> None:
     """Attach to concrete arrays and to tracers."""
     attach(ArrayImpl)
     attach(Tracer)
+    _attach_to_base()

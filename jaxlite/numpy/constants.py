@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import dtypes
+from jaxlite.core import array as arrays
+from jaxlite.core import dtypes, source
 from jaxlite.core.array import Array
+from jaxlite.core.tracing import Tracer
 from jaxlite.numpy.creation import asarray
 
 pi: float = np.pi
@@ -129,6 +131,10 @@ def issubdtype(arg1: Any, arg2: Any) -> Any:
     >>> jnp.issubdtype(jnp.bfloat16, jnp.floating)
     True
     """
+    if isinstance(arg1, (arrays.Array, np.ndarray, Tracer)):
+        source.warn("jnp.issubdtype: pass the array's dtype; arrays as the first argument are deprecated.",
+                    DeprecationWarning)
+        arg1 = arg1.dtype
     return dtypes.issubdtype(arg1, arg2)
 
 

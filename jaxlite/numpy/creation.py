@@ -18,7 +18,7 @@ from jaxlite.core.tree import tree_leaves
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, fitted
 from jaxlite.devices import placement
 from jaxlite.lax import elementwise, shaping
-from jaxlite.numpy.api import api, as_array, check_arrays, scalar
+from jaxlite.numpy.api import api, as_array, check_arrays, scalar, unwrapped
 from lowering import xla
 
 # --- from data ---------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
     if dtype is not None:
         dtype = dtypes.check_user_dtype_supported(dtype, "array")
     if type(object) not in AVAL_OF and not isinstance(object, Tracer):
-        object = _from_other(object, dtype)
+        object = unwrapped([object])[0] if isinstance(object, (int, float, complex)) else _from_other(object, dtype)
         copy = copy and isinstance(object, np.ndarray)  # what was joined from parts is new
     result = _place(object, dtype, copy, device)
     if ndmin > result.ndim:
@@ -209,7 +209,7 @@ def _bitcast(x: Any, dtype: Any) -> Any:
         if part == dtype:
             return x
     if dtype == dtypes.bool_:
-        return lax.ne(shaping.bitcast_convert_type(x, np.uint8), np.uint8(0))
+        return lax.ne(_bitcast(x, np.dtype(np.uint8)), np.uint8(0))
     if dtypes.kind(dtype) == "c":
         part = {64: dtypes.float32, 128: dtypes.float64}[new]
         x = _bitcast(x, part)

@@ -223,6 +223,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
       period: treat the coordinates as periodic.
     """
     check_arrays("interp", x, xp, fp)
+    if "c" in (dtypes.kind(aval_of(x).dtype), dtypes.kind(aval_of(xp).dtype)):
+        raise ValueError("jnp.interp: complex x values not supported.")
     for name, value in (("left", left), ("right", right)):
         if isinstance(value, str) and value != "extrapolate":
             raise ValueError(f"the only valid string value of `{name}` is 'extrapolate', but got: {value!r}")
@@ -283,6 +285,9 @@ def _convolution(name: str, a: Any, v: Any, mode: str, precision: Any, preferred
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"mode must be one of ['full', 'same', 'valid'], got {mode!r}")
     a, v = promote_dtypes_inexact(as_array(a), as_array(v))
+    final = None
+    if preferred is not None and dtypes.kind(dtypes.canonicalize_dtype(preferred)) in "iub":
+        final, preferred = dtypes.check_user_dtype_supported(preferred, name), None  # integers are summed as floats
     swapped = left.size < right.size
     if swapped:
         a, v = v, a
@@ -295,6 +300,8 @@ def _convolution(name: str, a: Any, v: Any, mode: str, precision: Any, preferred
     result = lax.conv_general_dilated(shaping.expand_dims(a, (0, 1)), shaping.expand_dims(v, (0, 1)), (1,), [pads],
                                       precision=precision, preferred_element_type=preferred)
     result = shaping.squeeze(result, (0, 1))
+    if final is not None:
+        result = shaping.convert(result, final, False)
     return shaping.rev(result, (0,)) if swapped and not flip else result
 
 

@@ -193,15 +193,17 @@ def identity(n: Any, dtype: Any = None) -> Any:
     return eye(n, dtype=dtype)
 
 
-def _clipped(k: int, rows: int, columns: int) -> int:
+def _clipped(k: Any, rows: int, columns: int) -> Any:
     """A diagonal's number, where those that miss the matrix are all one: int32 holds it."""
-    return max(-rows, min(k, columns))
+    if isinstance(k, Tracer):
+        return lax.clamp(np.int32(-rows), shaping.convert(k, np.int32, False), np.int32(columns))
+    return np.int32(max(-rows, min(k, columns)))
 
 
-def _below(rows: int, columns: int, k: int) -> Any:
+def _below(rows: int, columns: int, k: Any) -> Any:
     """Which elements lie on or below the k-th diagonal."""
     row = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 0)
-    row = lax.add(row, np.int32(_clipped(k, rows, columns)))
+    row = lax.add(row, _clipped(k, rows, columns))
     return lax.ge(row, shaping.broadcasted_iota(dtypes.int32, (rows, columns), 1))
 
 
@@ -214,6 +216,8 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     """A matrix with ones on and below its k-th diagonal and zeros above; floating by default."""
     rows, columns = shape_of((N, N if M is None else M))
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "tri")
+    if isinstance(k, Tracer):
+        return shaping.convert(_below(rows, columns, k), dtype, False)
     return _tri(rows=rows, columns=columns, k=operator.index(k), dtype=dtype)
 
 

@@ -68,7 +68,7 @@ def canonical_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     for position, item in enumerate(items):
         if type(item) is np.ndarray and item.dtype == bool:
             expected = shape[axis:axis + item.ndim]
-            if item.shape != expected:
+            if item.shape != expected and 0 not in item.shape:  # a mask without elements selects nothing
                 raise IndexError(f"boolean index did not match shape of indexed array in index {position}: got "
                                  f"{item.shape}, expected {list(expected)}")
             result.extend(where.astype(np.int32) for where in np.nonzero(item))

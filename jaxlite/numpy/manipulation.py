@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from jaxlite import lax
-from jaxlite.core import dtypes, errors
+from jaxlite.core import dtypes, errors, source
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.symbolic import as_size
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
-from jaxlite.numpy import joining, ufuncs
+from jaxlite.numpy import creation, joining, ufuncs
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays
 from jaxlite.numpy.creation import shape_of
 from jaxlite.numpy.index_plan import write
@@ -44,22 +44,29 @@ def shape(a: Any) -> tuple[int, ...]:
     """The sizes of an array's axes; also of NumPy arrays that jaxlite has no dtype for."""
     if isinstance(a, np.ndarray):
         return a.shape
-    check_arrays("shape", a)
-    return aval_of(a).shape
+    return aval_of(_described("shape", a)).shape
 
 
 def ndim(a: Any) -> int:
     """How many axes an array has; also of NumPy arrays that jaxlite has no dtype for."""
     if isinstance(a, np.ndarray):
         return a.ndim
-    check_arrays("ndim", a)
-    return aval_of(a).ndim
+    return aval_of(_described("ndim", a)).ndim
+
+
+def _described(name: str, a: Any) -> Any:
+    """An argument that is asked for its shape alone: lists and None, too, as NumPy takes them, with a warning."""
+    if a is None or isinstance(a, (list, tuple)):
+        source.warn(f"jnp.{name}: got {type(a).__name__}; arguments other than arrays and scalars are deprecated. "
+                    "Convert them with jnp.asarray first.", DeprecationWarning)
+        return 0 if a is None else creation.asarray(a)
+    check_arrays(name, a)
+    return a
 
 
 def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     """How many elements an array has, in all or along axes."""
-    check_arrays("size", a)
-    sizes = aval_of(a).shape
+    sizes = aval_of(_described("size", a)).shape
     return math.prod(sizes[each] for each in canonical_axes(axis, len(sizes)))
 
 
@@ -474,6 +481,8 @@ def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
 @api("axis")
 def take_slices(a: Any, positions: Any, axis: int) -> Any:
     """The slices at some positions of an axis; those out of range are the nearest."""
+    if not aval_of(positions).size:
+        return lax.slice_in_dim(as_array(a), 0, 0, axis=axis)
     return lax.gather(as_array(a), shaping.expand_dims(positions, (1,)), _take_numbers(aval_of(a).ndim, axis),
                       tuple([1 if each == axis else extent for each, extent in enumerate(aval_of(a).shape)]),
                       mode="clip")

@@ -235,7 +235,16 @@ def min(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, ini
     return _extreme("min", a, axis, keepdims, initial, where, lax.reduce_min, ufuncs.minimum, _highest)
 
 
-amax, amin = max, min
+def amax(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
+         where: Any = None) -> Any:
+    """Another name of `max`."""
+    return max(a, axis=axis, out=out, keepdims=keepdims, initial=initial, where=where)
+
+
+def amin(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
+         where: Any = None) -> Any:
+    """Another name of `min`."""
+    return min(a, axis=axis, out=out, keepdims=keepdims, initial=initial, where=where)
 
 
 @api("axis", "keepdims")
@@ -285,10 +294,8 @@ def _mean_dtypes(name: str, a: Any, dtype: Any) -> tuple[Any, Any]:
     """The dtype to compute in and that of the result."""
     if dtype is not None:
         result = dtypes.check_user_dtype_supported(dtype, name)
-        computation = result
-    else:
-        result = dtypes.to_inexact_dtype(aval_of(a).dtype)
-        computation = result
+        return result, result
+    computation = result = dtypes.to_inexact_dtype(aval_of(a).dtype)
     if dtypes.kind(computation) == "f" and dtypes.itemsize_bits(computation) < 32:
         computation = dtypes.float32
     return computation, result
@@ -310,7 +317,10 @@ def _divide(total: Any, count: Any) -> Any:
 @api("axis", "dtype", "keepdims")
 def mean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
          where: Any = None) -> Any:
-    """The arithmetic mean over axes, in floating point; NaN for none. Half floats are averaged in 32 bits."""
+    """The arithmetic mean over axes, in floating point; NaN for none.
+
+    Half floats are averaged in 32 bits unless `dtype` is given.
+    """
     _refuse_out("mean", out)
     return _mean(a, axis, dtype, keepdims, where)
 

@@ -438,12 +438,26 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
         raise ValueError(f"with {len(conditions)} condition(s), either {len(conditions)} or {len(conditions) + 1} "
                          f"functions are expected; got {len(functions)}")
     x = as_array(x)
-    values = [each(x, *args, **kw) if callable(each) else each for each in functions]
+    applies = _active(conditions)
+    # Off its piece a function sees a constant: no derivative of its own, which may be infinite there, gets out.
+    values = [each(selection.where(active, x, shaping.stop_gradient(x)), *args, **kw) if callable(each) else each
+              for each, active in zip(functions, applies, strict=True)]
     for value in values:
         if aval_of(value).shape not in ((), aval_of(x).shape):
             raise TypeError(f"piecewise: a function gave shape {aval_of(value).shape} for x of shape "
                             f"{aval_of(x).shape}; functions must be elementwise")
     return _pieces(x, conditions, values)
+
+
+def _active(conditions: list[Any]) -> list[Any]:
+    """Where each piece, and the default after them, decides: where its condition holds and none after it does."""
+    later: Any = False
+    found = []
+    for condition in reversed(conditions):
+        condition = ufuncs.logical_not(ufuncs.logical_not(condition))
+        found.append(ufuncs.logical_and(condition, ufuncs.logical_not(later)))
+        later = ufuncs.logical_or(later, condition)
+    return [*found[::-1], ufuncs.logical_not(later)]
 
 
 @api()

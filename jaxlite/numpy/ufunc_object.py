@@ -70,6 +70,16 @@ class ufunc:
     nargs = property(lambda self: self._nargs, doc="How many arguments the function takes.")
     identity = property(lambda self: self._identity, doc="The value of an empty reduction, or None.")
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ufunc) and (self is other or self._signature() == other._signature())
+
+    def __hash__(self) -> int:
+        return hash((self.func, self._nin, self._nout))
+
+    def _signature(self) -> tuple[Any, ...]:
+        return (self.func, self.__name__, self._nin, self._nout, self._nargs, self._identity, self._reduce,
+                self._accumulate, self._at, self._reduceat)
+
     def __repr__(self) -> str:
         return f"<jnp.ufunc '{self.__name__}'>"
 

@@ -505,6 +505,8 @@ def iscomplexobj(x: Any) -> builtins.bool:
     try:
         return kind_of(x) == "c"
     except TypeError:
+        if isinstance(x, (list, tuple)):  # elements may be traced
+            return builtins.any(map(iscomplexobj, x))
         return dtypes.kind(np.asarray(x).dtype) == "c"
 
 

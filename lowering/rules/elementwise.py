@@ -159,6 +159,9 @@ def _circular(ctx: Any, x: Any, operation: str, derivative: str, accuracy: Any, 
     signed = ctx.value("stablehlo.multiply", [x_imag, slope], aval.shape, part)
     on_axis = ctx.compare(x_imag, ctx.constant(0, part, aval.shape), "EQ")
     imag = ctx.value("stablehlo.select", [on_axis, signed, imag], aval.shape, part)
+    if not negated:  # the sine of an imaginary number is imaginary, where its size is infinite or no number too
+        zero = ctx.constant(0, part, aval.shape)
+        real = ctx.value("stablehlo.select", [ctx.compare(x_real, zero, "EQ"), zero, real], aval.shape, part)
     return ctx.emit1("stablehlo.complex", real, imag)
 
 

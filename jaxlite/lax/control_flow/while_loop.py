@@ -140,7 +140,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
     bounds a `while`.
 
     Args:
-      lower, upper: scalar integers of one dtype; Python ints take the dtype of the other bound.
+      lower, upper: scalar integers of one dtype (or floats, counted up by 1); Python ints take the dtype of the other bound.
       body_fun: from (i, carry) to a carry of the same tree, shapes and dtypes.
       init_val: the first carry, a pytree of arrays and scalars.
       unroll: how many steps are written out in one round of the loop, True for all; for known bounds alone.
@@ -158,7 +158,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
     bounds = [lower, upper]
     if type(lower) is not int or type(upper) is not int:
         bounds = _common_bounds(bounds)
-    if not any(isinstance(bound, Tracer) for bound in bounds):
+    counts_integers = all(dtypes.kind(aval_of(bound).dtype) in "iu" for bound in bounds)
+    if counts_integers and not any(isinstance(bound, Tracer) for bound in bounds):
         start, stop = int(lower), int(upper)
         length = max(stop - start, 0)
         if length:
@@ -177,11 +178,14 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
 
 
 def _common_bounds(bounds: list[Any]) -> list[Any]:
-    """Bounds of one dtype: that of the one which is not weakly typed. Raises: TypeError for anything but integers."""
+    """Bounds of one dtype: that of the one which is not weakly typed.
+
+    Raises: TypeError for anything but integers, and floats of one dtype.
+    """
     avals = [aval_of(bound) for bound in bounds]
     integers = all(dtypes.kind(aval.dtype) in "iu" and not aval.shape for aval in avals)
     if avals[0].dtype == avals[1].dtype:
-        if not integers:
+        if avals[0].shape or avals[1].shape or not integers and dtypes.kind(avals[0].dtype) != "f":
             raise TypeError("lower and upper arguments to fori_loop must be scalar integers, got "
                             f"{type_text(avals[0])} and {type_text(avals[1])}")
         return bounds

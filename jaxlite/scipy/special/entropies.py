@@ -50,12 +50,23 @@ def xlog1py(x: Any, y: Any) -> Any:
     return _xlog1py(*promote_inexact("xlog1py", x, y))
 
 
+@custom_jvp
+def _entr(x: Any) -> Any:
+    return -xlogy(x, x)
+
+
+@_entr.defjvp
+def _entr_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (dx,) = primals, tangents
+    return _entr(x), dx * -(jnp.log(x) + 1)  # infinite at 0, as the function's slope is
+
+
 @api()
 def entr(x: Any) -> Any:
     """-x log(x), 0 at 0 and -inf below."""
     x = floats("entr", x)
     is_negative = x < 0
-    return jnp.where(is_negative, -jnp.inf, -xlogy(x, jnp.where(is_negative, 1, x)))
+    return jnp.where(is_negative, -jnp.inf, _entr(jnp.where(is_negative, 1, x)))
 
 
 @api()

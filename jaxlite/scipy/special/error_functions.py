@@ -73,11 +73,16 @@ def _erfcx(x: Any) -> Any:
 _erfcx.defjvps(lambda t, out, x: t * (2 * x * out - 2 / math.sqrt(math.pi)))
 
 
-@api()
 @in_working_precision
-def erfcx(x: Any) -> Any:
-    """exp(x^2) erfc(x), which does not underflow for large x."""
+def _real_erfcx(x: Any) -> Any:
     return _erfcx(x)
+
+
+@api()
+def erfcx(x: Any) -> Any:
+    """exp(x^2) erfc(x), which does not underflow for large x; of complex numbers, too."""
+    check_arrays("erfcx", x)
+    return wofz(x * 1j) if dtypes.kind(aval_of(x).dtype) == "c" else _real_erfcx(x)
 
 
 # --- complex -----------------------------------------------------------------------------------------

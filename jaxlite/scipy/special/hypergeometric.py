@@ -120,7 +120,7 @@ def _gamma_quotient(upper: Sequence[Any], lower: Sequence[Any]) -> Any:
     for x in (*upper, *lower):
         sign = sign * jnp.where(jnp.isnan(gammasgn(x)), 1, gammasgn(x))
     for x in lower:
-        has_pole = has_pole | ((x <= 0) & (x == jnp.floor(x)))
+        has_pole = has_pole | _is_pole(x)
     return jnp.where(has_pole, 0, sign * jnp.exp(log))
 
 
@@ -139,7 +139,13 @@ def _hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     (value,) = _sum([first, jnp.where(is_slow, c - second, second)], [c], near)
     value = value * jnp.where(is_slow, (1 - near) ** excess, 1) * jnp.where(is_negative, (1 - safe) ** -a, 1)
     at_one = jnp.where(c - a - b > 0, _gamma_quotient([c, jnp.where(c - a - b > 0, c - a - b, 1)], [c - a, c - b]), jnp.inf)
-    return jnp.where(is_one, at_one, jnp.where(is_inside, value, jnp.nan))
+    has_pole = _is_pole(c) & ~(_is_pole(a) & (a > c)) & ~(_is_pole(b) & (b > c))  # else the series ends before it
+    return jnp.where(is_one, at_one, jnp.where(is_inside, jnp.where(has_pole & (x != 0), jnp.inf, value), jnp.nan))
+
+
+def _is_pole(x: Any) -> Any:
+    """Whether the gamma function is infinite: at 0, -1, -2, ..."""
+    return (x <= 0) & (x == jnp.floor(x))
 
 
 @_hyp2f1.defjvp

@@ -20,7 +20,7 @@ def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     is_inside = (z >= 0) & (z <= 1)
     z = jnp.where(is_inside, z, 0.5)
     value = xlogy(a - 1, z) + xlog1py(b - 1, -z) - betaln(a, b) - jnp.log(scale)
-    return jnp.where((a <= 0) | (b <= 0), jnp.nan, jnp.where(is_inside, value, -jnp.inf))
+    return jnp.where((a <= 0) | (b <= 0) | (scale <= 0), jnp.nan, jnp.where(is_inside, value, -jnp.inf))
 
 
 @api()

@@ -42,9 +42,9 @@ def entropy(mu: Any, loc: Any = 0) -> Any:
     mu = floats("poisson.entropy", mu)
     # Up to 60 all terms are summed that count; beyond, an asymptotic series is exact: R. Evans and J. Boersma, 1988.
     is_small = mu < 60
-    small, large = jnp.where(is_small, mu, 1)[..., None], jnp.where(is_small, 60, mu)
+    small, large = jnp.where(is_small & (mu != 0), mu, 1)[..., None], jnp.where(is_small, 60, mu)
     log = logpmf(jnp.arange(160, dtype=mu.dtype), small)
     inverse = 1 / large
     rest = inverse * (1 / 12 + inverse * (1 / 24 + inverse * (19 / 360 + inverse * (9 / 80 + inverse * (863 / 2520)))))
     far = 0.5 * jnp.log(2 * math.pi * math.e * large) - rest
-    return jnp.where(mu < 0, jnp.nan, jnp.where(is_small, -jnp.sum(jnp.exp(log) * log, axis=-1), far))
+    return jnp.where(mu < 0, jnp.nan, jnp.where(mu == 0, 0, jnp.where(is_small, -jnp.sum(jnp.exp(log) * log, axis=-1), far)))

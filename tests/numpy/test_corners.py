@@ -1,0 +1,139 @@
+"""Corners in which values once differed from JAX's: dtypes of updates and running totals, masks, wide ints, empty axes."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import jaxlite
+from jaxlite import lax, nn, ops
+from jaxlite import numpy as jnp
+from jaxlite.scipy import special
+from jaxlite.scipy.optimize import minimize
+
+_NUMPY_UPDATES = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "bfloat16", "float32"])
+def test_updates_are_computed_in_the_promoted_dtype(dtype):
+    x = jnp.array([1, 10, 0]).astype(dtype)
+    for update in (np.int32(-1), np.float32(1.5), True, 2):
+        promoted = jnp.result_type(x.dtype, update)
+        for name, function in _NUMPY_UPDATES.items():
+            if dtype == "bool" and update is True and name in ("add", "subtract", "multiply"):
+                continue
+            old = np.asarray(x.astype(promoted))
+            expected = jnp.asarray(function(old[0], np.asarray(update).astype(promoted))).astype(dtype)
+            found = getattr(x.at[0], name)(update)
+            assert (found.dtype, found[0]) == (x.dtype, expected), (name, update)
+
+
+def test_updates_that_narrow_warn_and_keep_what_was_added():
+    with pytest.warns(FutureWarning, match="scatter inputs have incompatible types"):
+        total = jnp.zeros(2, jnp.bfloat16).at[jnp.zeros(3000, int)].add(jnp.ones(3000, jnp.float32))
+    assert float(total[0]) == 3008
+    assert (jnp.ones(3).at[5:1].add(jnp.ones(3)) == 1).all()
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "nancumsum", "nancumprod", "cumulative_sum", "cumulative_prod"])
+def test_running_totals_of_booleans_ask_what_is_not_zero(name):
+    values = np.array([0.5, -0.5, 0.0, 2.0], np.float32)
+    function = np.logical_and if "prod" in name else np.logical_or
+    assert getattr(jnp, name)(values, dtype=bool).tolist() == function.accumulate(values != 0).tolist()
+
+
+def test_bits_and_masks():
+    values = np.array([0, 1, 256, 3], np.int32)
+    assert (jnp.asarray(values).view(bool) == (values.view(np.uint8) != 0)).all()
+    for make in (jnp.asarray, jnp.array, jnp.sin):
+        with pytest.raises(ValueError, match="numpy masked arrays are not supported"):
+            make(np.ma.masked_array([1.0, 2.0], [0, 1]))
+    assert jnp.array([1, 258], jnp.int16).byteswap().tolist() == np.array([1, 258], np.int16).byteswap().tolist()
+
+
+@pytest.mark.parametrize("function", [special.logsumexp, lambda x, where: nn.softmax(x, where=where)[0],
+                                      lambda x, where: nn.log_softmax(x, where=where)[0]])
+def test_what_a_mask_leaves_out_has_no_derivative(function):
+    x = jnp.array([0.0, 1.0, 2.0, 1000.0])
+    slopes = jaxlite.grad(lambda x: function(x, where=jnp.arange(4) < 3))(x)
+    short = jaxlite.grad(lambda x: function(x, where=None))(x[:3])
+    np.testing.assert_allclose(slopes, [*short, 0], rtol=1e-5, atol=1e-6)
+
+
+def test_a_mask_may_leave_out_everything():
+    mask = jnp.zeros(3, bool)
+    assert nn.softmax(jnp.ones(3), where=mask).tolist() == [0, 0, 0]
+    assert jaxlite.grad(lambda x: nn.softmax(x, where=mask).sum())(jnp.ones(3)).tolist() == [0, 0, 0]
+    slopes = jaxlite.grad(lambda x: jnp.piecewise(x, [x < 0.5], [lambda x: 2 * x, jnp.sqrt]).sum())(jnp.array([0.0, 1.0]))
+    assert slopes.tolist() == [2, 0.5]
+
+
+def test_python_ints_that_the_target_can_hold():
+    big = 0x85A308D3
+    zeros = jnp.zeros(2, jnp.uint32)
+    for found in (jnp.full(2, big, jnp.uint32), jnp.full_like(zeros, big), lax.full((2,), big, jnp.uint32),
+                  zeros.at[0].set(big), zeros.at[0].add(big), jaxlite.jit(lambda x: x.at[0].add(big))(zeros)):
+        assert found.dtype == jnp.uint32 and found[0] == np.uint32(big)
+    assert float(jnp.full(1, 2**40, jnp.float32)[0]) == 2.0**40
+    assert float(lax.convert_element_type(2**100, jnp.float32)) == 2.0**100
+    data, ids = jnp.array([7, 9], jnp.uint32), jnp.array([0, 0])
+    assert ops.segment_min(data, ids, num_segments=2).tolist() == [7, 2**32 - 1]
+    assert jnp.min(data, where=jnp.array([True, False]), initial=8) == 7
+
+
+class _Reflecting(list):
+    def __radd__(self, other):
+        return "added"
+
+    def __gt__(self, other):
+        return "compared"
+
+
+def test_sequences_with_operators_of_their_own_get_their_chance():
+    assert jnp.ones(2) + _Reflecting([1, 2]) == "added"
+    assert (jnp.ones(2) < _Reflecting([1, 2])) == "compared"
+    with pytest.raises(TypeError, match="unsupported operand type"):
+        jnp.ones(2) - _Reflecting([1, 2])
+    assert jnp.array(type("Own", (int,), {})(3)).weak_type
+
+
+def test_empty_axes():
+    assert jnp.repeat(jnp.zeros((0, 2)), jnp.zeros(0, int), axis=0).shape == (0, 2)
+    assert jnp.extract(jnp.zeros(0), jnp.zeros(0)).shape == (0,)
+    assert jnp.delete(jnp.zeros(0), jnp.zeros(0, int), assume_unique_indices=True).shape == (0,)
+    assert jnp.ones((3, 2))[jnp.zeros((3, 0), bool)].shape == (0,)
+    assert lax.fft(jnp.ones(3, jnp.complex64), "FFT", ()).shape == (3,)
+
+
+def test_arguments_that_once_were_refused():
+    x = np.arange(6).reshape(2, 3)
+    assert (lax.broadcast_in_dim(x, (3, 4, 2), (2, 0)) == np.broadcast_to(x.T[:, None], (3, 4, 2))).all()
+    picks = np.array([[2], [-1]])
+    assert (jnp.take_along_axis(x, picks, 1, mode="one_hot") == np.take_along_axis(x, picks, 1)).all()
+    assert jaxlite.jit(lambda k: jnp.tri(3, k=k))(1).tolist() == np.tri(3, k=1).tolist()
+    assert float(lax.fori_loop(0.0, 3.0, lambda i, total: total + i, 0.0)) == 3
+    assert jaxlite.jit(lambda x: jnp.zeros(3) + jnp.iscomplexobj([x, 1j]))(1.0)[0] == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        assert (jnp.ndim([1, 2]), jnp.shape([[1, 2]]), jnp.size(None)) == (1, (1, 2), 1)
+    assert jnp.convolve(np.ones(3, np.int8), np.ones(2, np.int8), preferred_element_type=np.int32).dtype == jnp.int32
+    np.testing.assert_allclose(special.gamma(3.0 + 0j), 2, rtol=1e-5)
+    np.testing.assert_allclose(special.erfcx(0.5 + 0j), special.erfcx(0.5), rtol=1e-5)
+    assert jaxlite.Array.sum(jnp.ones(2)) == 2
+    info = jnp.__array_namespace_info__()
+    assert info.dtypes(kind="integral").keys() == {"int8", "int16", "int32", "uint8", "uint16", "uint32"}
+
+
+def test_the_sine_of_imaginary_numbers_is_imaginary():
+    found = jnp.sin(jnp.array([complex(0, np.inf), complex(0, np.nan), complex(-0.0, 1)], jnp.complex64))
+    assert found.real.tolist() == [0, 0, 0] and not np.signbit(found.real).any()
+    assert found.imag[0] == np.inf and np.isnan(found.imag[1])
+
+
+@pytest.mark.parametrize("method", ["BFGS", "l-bfgs-experimental-do-not-rely-on-this"])
+def test_minimization_of_badly_scaled_and_curved_functions(method):
+    steep = minimize(lambda x: jnp.mean((1e4 * x) ** 2), jnp.ones(2), method=method)
+    np.testing.assert_allclose(steep.x, 0, atol=1e-6)
+    valley = minimize(lambda x: jnp.sum((1 - x[:-1]) ** 2 + 100 * (x[1:] - x[:-1] ** 2) ** 2), jnp.zeros(3), method=method)
+    np.testing.assert_allclose(valley.x, 1, atol=1e-2)

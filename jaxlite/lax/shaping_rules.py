@@ -286,7 +286,7 @@ shaping.tile_p.def_batching(
 
 # --- values from nothing -----------------------------------------------------------------------------
 
-for _p in (shaping.iota_p, shaping.empty_p):
+for _p in (shaping.iota_p, shaping.empty_p, shaping.dimension_value_p):
     def_zero(_p)
     _p.no_batching("it has no operands")
 

@@ -17,7 +17,7 @@ from tests import rule_checks as checks
 ALL = "jtb"
 RULES = dict.fromkeys("convert_element_type reduce_precision broadcast_in_dim reshape transpose squeeze rev "
                       "concatenate pad split stack unstack tile copy optimization_barrier".split(), ALL)
-RULES |= {"bitcast_convert_type": "jb", "stop_gradient": "jb", "iota": "jB", "empty": "jB"}
+RULES |= {"bitcast_convert_type": "jb", "stop_gradient": "jb", "iota": "jB", "empty": "jB", "dim_as_value": "jB"}
 
 
 def test_every_primitive_has_its_rules():

@@ -75,8 +75,8 @@ def odeint(func: Callable, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, at
 
     >>> import jaxlite.numpy as jnp
     >>> from jaxlite.experimental.ode import odeint
-    >>> print(odeint(lambda y, t: -y, 1.0, jnp.array([0.0, 1.0, 2.0])).round(3))
-    [1.    0.368 0.135]
+    >>> [f"{y:.3f}" for y in odeint(lambda y, t: -y, 1.0, jnp.array([0.0, 1.0, 2.0])).tolist()]
+    ['1.000', '0.368', '0.135']
     """
     for value in tree_leaves(args):
         if not hasattr(value, "dtype") and not isinstance(value, (bool, int, float, complex)):

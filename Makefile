@@ -10,6 +10,7 @@
 #   make bench-libraries  the time from the start of a process to its first training step with these libraries, beside JAX
 #   make lint         ruff and mypy
 #   make docs         build the documentation site in docs/_build
+#   make stubs        write the .pyi files that type checkers read
 #   make clean        remove caches and builds; make distclean removes the environments too
 
 PYTHON ?= python3
@@ -26,7 +27,7 @@ environment = $(1)/bin/python -m pip --version >/dev/null 2>&1 || $(2) -m venv -
 
 pip_install = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: docs demo test test-latest test-accelerators bench bench-quick bench-fusion bench-fusion-quick test-libraries bench-libraries lint clean distclean
+.PHONY: stubs docs demo test test-latest test-accelerators bench bench-quick bench-fusion bench-fusion-quick test-libraries bench-libraries lint clean distclean
 
 demo: .venv/.stamp
 	.venv/bin/python examples/demo.py
@@ -70,6 +71,8 @@ docs: .venv-docs/.stamp
 	$(call environment,.venv-docs,$(PYTHON))
 	.venv-docs/bin/python $(pip_install) -e '.[docs]'
 	touch $@
+stubs: .venv/.stamp
+	.venv/bin/python docs/make_stubs.py
 
 clean:
 	rm -rf build dist docs/_build docs/reference *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache

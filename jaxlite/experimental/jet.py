@@ -300,10 +300,10 @@ def _abs(order: int, apply: Callable, x: Series) -> Series:
 
 
 def _extremum(compare: Callable) -> Callable:
-    def rule(order: int, apply: Callable, a: Series, b: Series) -> Series:
+    def rule(order: int, apply: Callable, a: Any, b: Any) -> Series:
         shape = aval_of(apply(a[0], b[0])).shape  # a scalar stands for an array of equal elements
-        a, b = ([None if term is None else lax.broadcast_in_dim(
-            term, shape, range(len(shape)) if aval_of(term).shape else ()) for term in series] for series in (a, b))
+        spread = lambda term: lax.broadcast_in_dim(term, shape, range(len(shape)) if aval_of(term).shape else ())
+        a, b = ([None if term is None else spread(term) for term in series] for series in (a, b))
         one, half = lax.full_like(a[0], 1), lax.full_like(a[0], 0.5)
         share = lax.select(lax.eq(a[0], b[0]), half, lax.select(compare(a[0], b[0]), one, lax.full_like(a[0], 0)))
         other = lax.sub(one, share)

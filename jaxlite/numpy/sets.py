@@ -51,7 +51,8 @@ def _cut(x: Any, count: int) -> Any:
     if count == aval.shape[0]:
         return x
     if isinstance(x, Tracer):  # of a derivative
-        return lax.slice_in_dim(x, 0, count)
+        traced: Any = x
+        return lax.slice_in_dim(traced, 0, count)
     return searching.put_beside(searching.host_value("unique", x)[:count], x, aval.weak_type)
 
 
@@ -315,7 +316,7 @@ def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int, indices: bool,
         return found, values
     missing = lax.ge(shaping.iota(dtype, size), found)
     ends = shaping.full((size,), count, dtype), shaping.full((size,), aval_of(ar2).size, dtype)
-    if ordered is None:
+    if ordered is None or order is None or crossing is None:
         return found, values, *ends
     places = (indexing.take(order, begins, 0, mode="clip"),
               lax.sub(indexing.take(order, lax.add(crossing, scalar(1, dtype)), 0, mode="clip"), scalar(count, dtype)))

@@ -29,7 +29,8 @@ def _two_uniforms(key: Any, shape: Sequence[int], dtype: Any) -> tuple[Any, Any,
     """
     keys = random_split_p.bind(key, shape=(3,))
     both = lax.map(lambda key: _uniform(key, shape, dtype), lax.slice_in_dim(keys, 1, 3))
-    return tuple(lax.index_in_dim(x, index, 0, False) for x, index in ((keys, 0), (both, 0), (both, 1)))
+    first, second, third = (lax.index_in_dim(x, index, 0, False) for x, index in ((keys, 0), (both, 0), (both, 1)))
+    return first, second, third
 
 
 # --- Poisson -----------------------------------------------------------------------------------------

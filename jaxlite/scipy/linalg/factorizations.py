@@ -173,10 +173,10 @@ def _qr_multiply(a: Any, c: Any, mode: str, pivoting: bool, conjugate: bool) -> 
     if conjugate:
         q = jnp.conj(q)
     left, right = (q, c) if mode == "left" else (c, q)
-    product = jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
+    result = jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
     if is_vector:
-        product = jnp.squeeze(product, -1 if mode == "left" else -2)
-    return (product, r, *order)
+        result = jnp.squeeze(result, -1 if mode == "left" else -2)
+    return (result, r, *order)
 
 
 def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False, conjugate: bool = False,

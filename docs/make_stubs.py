@@ -258,6 +258,7 @@ _METHODS = {
     "tobytes": "def tobytes(self, order: str = ...) -> bytes: ...", "devices": "def devices(self) -> set[Any]: ...",
     "is_deleted": "def is_deleted(self) -> bool: ...", "is_ready": "def is_ready(self) -> bool: ...",
     "delete": "def delete(self) -> None: ...", "nonzero": "def nonzero(self, **options: Any) -> tuple[Array, ...]: ...",
+    "block_until_ready": "def block_until_ready(self) -> Array: ...", "clone": "def clone(self) -> Array: ...",
     "copy_to_host_async": "def copy_to_host_async(self) -> None: ...", "platform": "def platform(self) -> str: ...",
     "unsafe_buffer_pointer": "def unsafe_buffer_pointer(self) -> int: ...",
     "on_device_size_in_bytes": "def on_device_size_in_bytes(self) -> int: ...",
@@ -281,9 +282,7 @@ def array_lines() -> Iterator[str]:
             try:
                 signature = inspect.signature(value)
             except (TypeError, ValueError):
-                if name in ("block_until_ready", "clone"):  # jaxlib's own; there are others in some of its versions
-                    yield f"def {name}(self) -> Array: ..."
-                continue
+                continue  # jaxlib's own, in some of its versions
             parameters = list(signature.parameters.values())[1:]
             if [each.kind for each in parameters] == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
                 function = getattr(jnp, name, None)  # a method is the function of that name

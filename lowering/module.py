@@ -18,7 +18,8 @@ from lowering import xla
 from lowering.rules import DECOMPOSITIONS, ELEMENTWISE, EXTENDED, FOREIGN, RULES, find_rule
 
 _ELEMENT_TYPE_TEXT = {
-    "bool": "i1", "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16",
+    "bool": "i1", "void": "i1",  # of tangents that hold nothing: a boolean stands for each
+    "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16",
     "complex64": "complex<f32>", "complex128": "complex<f64>",
     **{f"int{bits}": f"i{bits}" for bits in (2, 4, 8, 16, 32, 64)},
     **{f"uint{bits}": f"ui{bits}" for bits in (2, 4, 8, 16, 32, 64)},
@@ -197,6 +198,9 @@ class ModuleBuilder:
         scope.op("func.return", results, [])
 
 
+_BOOL = np.dtype(bool)
+
+
 def is_ordered(program: Any) -> bool:
     """Whether a jaxpr or an equation has effects that happen in the order of the program."""
     return any(getattr(effect, "ordered", False) for effect in program.effects)
@@ -214,7 +218,7 @@ def physical(aval: Any) -> tuple[tuple[int, ...], Any]:
     """Shape and dtype of the buffer behind an aval; they differ from its own for extended dtypes."""
     dtype = aval.dtype
     if isinstance(dtype, np.dtype):
-        return aval.shape, dtype
+        return aval.shape, _BOOL if dtype.names else dtype
     inner = dtype.physical_element()
     return (*aval.shape, *inner.shape), inner.dtype
 
@@ -424,6 +428,8 @@ class RuleContext:
         return found
 
     def dense_constant(self, array: np.ndarray) -> Any:
+        if array.dtype.names:
+            array = np.zeros(array.shape, bool)
         tensor = self.builder.tensor_type(array.shape, array.dtype)
         return self._operation("stablehlo.constant", [tensor], [], {"value": self.dense(array)}, None, 0,
                                self.loc, self.ip).result

@@ -7,14 +7,14 @@ lowering, loads when a program is lowered or compiled for the first time.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from jaxlite.compilation import effects
 from jaxlite.core import array as arrays
-from jaxlite.core import config, dtypes, source
+from jaxlite.core import config, source
 from jaxlite.core.aval import AbstractToken, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.lazy import loader
@@ -50,13 +50,12 @@ class Executable:
         self.kept, self.donated = lowered.kept, lowered.donated
         self._has_effects, self._ordered = bool(lowered.host_functions), lowered.ordered
         self._sharding = arrays.single_device_sharding(device)
-        self._wrapped: list[tuple[int, Any]] = []
+        self._wrapped: list[tuple[int, Callable[[Any], Any]]] = []
         if xla.is_compile_only(device):  # to be looked at, not to be run
             self.const_args, self._handlers, self._kept_arguments = [], None, []
             return
         self._handlers = [xla.result_handler(_buffer_aval(aval), self._sharding, committed) for aval in self.out_avals]
-        self._wrapped = [(index, aval.dtype) for index, aval in enumerate(self.out_avals)
-                         if isinstance(aval.dtype, dtypes.ExtendedDType)]
+        self._wrapped = arrays.result_wrappers(self.out_avals)
         num_consts = len(closed.consts)
         with xla.unguarded():  # they are part of the program
             self.const_args = [arrays.put_buffer(value, device, False, copy=type(value) is not ArrayImpl) for value, keep
@@ -81,8 +80,8 @@ class Executable:
             outs = effects.execute(self.loaded, inputs, self._handlers, self._ordered)
         else:
             outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
-        for index, dtype in self._wrapped:
-            outs[index] = dtype.wrap(outs[index])
+        for index, wrap in self._wrapped:
+            outs[index] = wrap(outs[index])
         return outs
 
     def cost_analysis(self) -> dict[str, float]:

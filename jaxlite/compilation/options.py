@@ -145,8 +145,10 @@ def argument_names(fun: Callable, in_tree: Any, options: Options | None) -> Call
     def compute() -> list[str]:
         fun = reference()
         positional, rest = parameter_names(fun) if fun is not None else ([], "args")
-        static = set(options.static_argnums) if options else set()
-        dynamic = [index for index in range(len(positional) + in_tree.num_leaves + len(static)) if index not in static]
+        numbers = options.static_argnums if options else ()
+        total = len(in_tree.children()[0].children()) + len(numbers)  # arguments without leaves count
+        static = {number % total for number in numbers if -total <= number < total}
+        dynamic = [index for index in range(max(total, len(positional))) if index not in static]
         names = []
         for number, path in enumerate(leaf_paths(in_tree)):
             if not path:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from jaxlite.compilation import effects
 from jaxlite.core import array as arrays
-from jaxlite.core import dtypes
 from jaxlite.core.jaxpr import Jaxpr, jaxprs_in_params
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import broadcast_prefix, tree_flatten
@@ -232,8 +231,7 @@ class SpreadExecutable:
         inputs, outputs = _settle(loaded, place, kept, all_avals, self.out_avals, num_consts)
         self.out_shardings = outputs
         self.in_shardings = inputs[num_consts:]
-        self._wrapped = [(index, aval.dtype) for index, aval in enumerate(self.out_avals)
-                         if isinstance(aval.dtype, dtypes.ExtendedDType)]
+        self._wrapped = arrays.result_wrappers(self.out_avals)
         if xla.is_compile_only(place):
             self._handlers, self.const_args, self._kept_arguments, self.kept = None, [], [], kept
             return
@@ -259,8 +257,8 @@ class SpreadExecutable:
             outs = effects.execute(self.loaded, inputs, self._handlers, self._ordered)
         else:
             outs = self.loaded.execute_sharded(inputs).consume_with_handlers(self._handlers)
-        for index, dtype in self._wrapped:
-            outs[index] = dtype.wrap(outs[index])
+        for index, wrap in self._wrapped:
+            outs[index] = wrap(outs[index])
         return outs
 
     def cost_analysis(self) -> dict[str, float]:

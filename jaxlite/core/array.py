@@ -6,6 +6,7 @@ Operators and NumPy's methods are added by `jaxlite.numpy`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,8 @@ def put_array(value: Any, device: Any, committed: bool, copy: bool = False, aval
             value = _on_one_device(value, device)
         return xla.device_put(value, aval, sharding, device, committed, copy)
     if isinstance(aval.dtype, np.dtype):
+        if aval.dtype.names:  # float0 holds nothing
+            value, aval = np.zeros(aval.shape, bool), ShapedArray(aval.shape, np.dtype(bool))
         return xla.device_put(as_host_value(value, aval), aval, sharding, device, committed, copy)
     return aval.dtype.wrap(put_buffer(value, device, committed, copy))
 
@@ -69,6 +72,16 @@ def put_buffer(value: Any, device: Any, committed: bool, copy: bool = False, ava
     if isinstance(value, Array) and hasattr(value, "_base_array"):
         return put_array(value._base_array, device, committed, copy)
     return put_array(value, device, committed, copy, aval)
+
+
+def result_wrappers(avals: Sequence[Any]) -> list[tuple[int, Callable[[Any], Any]]]:
+    """What is done with the buffers of some results: their index, and a function that gives the value."""
+    return [(index, _no_data if aval.dtype == dtypes.float0 else aval.dtype.wrap) for index, aval in enumerate(avals)
+            if isinstance(aval.dtype, dtypes.ExtendedDType) or aval.dtype == dtypes.float0]
+
+
+def _no_data(buffer: Any) -> np.ndarray:
+    return np.zeros(buffer.shape, dtypes.float0)
 
 
 def deleted_error(array: Any) -> RuntimeError:

@@ -80,6 +80,8 @@ AVAL_OF: dict[type, Callable[[Any], Any]] = {
     np.ndarray: _of_numpy,
     **{dtype.type: _of_scalar_type(dtype) for dtype in dtypes._KIND},
 }
+for _kind in (np.longlong, np.ulonglong):  # types of their own where they are as wide as others
+    AVAL_OF.setdefault(_kind, _of_numpy)
 
 
 pytype_aval_mappings = AVAL_OF  # as `jax.core` names it

@@ -64,9 +64,10 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
                              f"arguments passed to the function, but got {len(in_axes)=}, {len(args)=}")
         leaves, tree = tree_flatten((args, kwargs))
         flat_axes = flatten_axes("vmap in_axes", tree, (in_axes, 0))
-        avals = [aval_of(leaf) for leaf in leaves]
+        # What is not mapped passes as it is, so it need not be an array.
+        avals = [None if axis is None else aval_of(leaf) for leaf, axis in zip(leaves, flat_axes, strict=True)]
         size = _mapped_size(args, kwargs, avals, flat_axes, axis_size)
-        dims = [None if axis is None else axis % aval.ndim for axis, aval in zip(flat_axes, avals, strict=True)]
+        dims = [None if aval is None else axis % aval.ndim for axis, aval in zip(flat_axes, avals, strict=True)]
         debug = DebugInfo("vmap", source.function_name(fun), None, source.function_location(fun))
         out_tree: Any = None
 

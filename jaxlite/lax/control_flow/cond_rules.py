@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from jaxlite.core import dtypes
 from jaxlite.core.effects import check_harmless
 from jaxlite.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
 from jaxlite.core.staging import trace_to_jaxpr
+from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
-from jaxlite.lax import shaping
+from jaxlite.lax import elementwise, shaping
 from jaxlite.lax.control_flow.cond import cond_p, platform_index_p
 from jaxlite.lax.elementwise import clamp, select_n
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front
@@ -172,18 +176,39 @@ def _cond_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
         outs = cond_p.bind(index, *consts, *operands, branches=programs, **params)
         return outs, [0 if flag else None for flag in flags]
     # Each example takes its own branch: compute all of them and choose.
-    results = []
-    for branch in branches:
-        check_harmless(branch.effects, "vmap of a cond with a batched predicate")
-        program, consts, _ = batch_jaxpr(branch, axis, operand_dims, True)
-        results.append(eval_jaxpr(program.jaxpr, [], *consts, *operands))
     which = bring_to_front(index, index_dim, axis.size)
     which = clamp(shaping.full((), 0, which.dtype), which, shaping.full((), len(branches) - 1, which.dtype))
+    results = []
+    for position, branch in enumerate(branches):
+        check_harmless(branch.effects, "vmap of a cond with a batched predicate")
+        own, own_dims = _only_where_taken(which, position, operands, operand_dims, axis)
+        program, consts, _ = batch_jaxpr(branch, axis, own_dims, True)
+        results.append(eval_jaxpr(program.jaxpr, [], *consts, *own))
     outs = []
     for cases in zip(*results, strict=True):
         shape = aval_of(cases[0]).shape
         outs.append(select_n(shaping.broadcast_in_dim(which, shape, (0,)), *cases))
     return outs, [0] * len(outs)
+
+
+def _only_where_taken(which: Any, position: int, operands: Sequence[Any], dims: Sequence[int | None],
+                      axis: Axis) -> tuple[list[Any], list[int | None]]:
+    """The operands of a branch, such that nothing is differentiated through it for examples that do not take it.
+
+    There its derivative may be infinite, and infinity times the zero that comes from the choice is not zero.
+    """
+    taken, values, places = None, [], []
+    for operand, dim in zip(operands, dims, strict=True):
+        aval = aval_of(operand)
+        if isinstance(operand, Tracer) and dtypes.issubdtype(aval.dtype, np.inexact):
+            if taken is None:
+                taken = elementwise.eq(which, shaping.full((), position, which.dtype))
+            operand, dim = bring_to_front(operand, dim, axis.size), 0
+            mask = shaping.broadcast_in_dim(taken, aval_of(operand).shape, (0,))
+            operand = elementwise.select(mask, operand, shaping.stop_gradient(operand))
+        values.append(operand)
+        places.append(dim)
+    return values, places
 
 
 platform_index_p.no_jvp("it is an integer that does not depend on anything")

@@ -103,8 +103,10 @@ def _bfgs(fun: Callable[[Any], Any], x0: Any, *, gtol: float = 1e-5, maxiter: in
 
 
 def _bfgs_update(inverse: Any, s: Any, y: Any, rho: Any, is_first: Any) -> Any:
-    # (6.20): the identity on the scale of the function, else what the step learns is lost beside it.
-    inverse = jnp.where(is_first, inverse / jnp.where(rho > 0, rho * (y @ y), 1), inverse)
+    # (6.20): the identity on the scale of the function where that is far from 1: what the step learns is lost beside it.
+    curvature = jnp.where(rho > 0, rho * (y @ y), 1)
+    is_far = (curvature > 1e4) | (curvature < 1e-4)
+    inverse = jnp.where(is_first & is_far, inverse / curvature, inverse)
     left = jnp.eye(s.size, dtype=s.dtype) - rho * jnp.outer(s, y)
     return left @ inverse @ left.T + rho * jnp.outer(s, s)
 

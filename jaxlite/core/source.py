@@ -123,7 +123,7 @@ def function_name(fun: Callable) -> str:
     """A short name for a callable: `__name__`, through partial objects and instances."""
     name = getattr(fun, "__name__", None)
     if name is not None:
-        return name
+        return name if isinstance(name, str) else str(name)
     if hasattr(fun, "func"):
         return function_name(fun.func)
     return type(fun).__name__

@@ -573,10 +573,26 @@ def flatten_axes(name: str, treedef: Any, axis_tree: Any) -> list[Any]:
     >>> flatten_axes("vmap in_axes", tree_structure((0, {"a": 0, "b": 0})), (None, 1))
     [None, 1, 1]
     """
-    if axis_tree is None or type(axis_tree) is int:
-        return [axis_tree] * treedef.num_leaves
+    plain = _of_tuples(treedef, axis_tree)
+    if plain is not None:
+        return plain
     headline = f"{name} specification must be a tree prefix of the corresponding value"
     return _spread(headline, name, axis_tree, _example(treedef), _is_none)
+
+
+def _of_tuples(treedef: Any, axis_tree: Any) -> list[Any] | None:
+    """`flatten_axes` where the prefix is a number, None, or tuples of them, so that no other node is looked into; else None.
+
+    A user's class may not like to be made of anything but arrays.
+    """
+    if axis_tree is None or type(axis_tree) is int:
+        return [axis_tree] * treedef.num_leaves
+    node = treedef.node_data()
+    children = treedef.children()
+    if type(axis_tree) is not tuple or node is None or node[0] is not tuple or len(children) != len(axis_tree):
+        return None
+    parts = [_of_tuples(child, axes) for child, axes in zip(children, axis_tree, strict=True)]
+    return None if any(part is None for part in parts) else [axis for part in parts for axis in part or ()]
 
 
 def _is_none(x: Any) -> bool:

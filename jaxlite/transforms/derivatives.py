@@ -41,6 +41,14 @@ class _Flat:
         self.out_tree: Any = None
         self.aux_tree: Any = None
         self.num_outs = 0
+        self.fixed_aux: dict[int, Any] = {}  # leaves of the auxiliary part that are no arrays, by position
+
+    def aux(self, values: Sequence[Any]) -> Any:
+        """The auxiliary part, from the values of its arrays."""
+        arrays = iter(values)
+        leaves = [self.fixed_aux[index] if index in self.fixed_aux else next(arrays)
+                  for index in range(self.aux_tree.num_leaves)]
+        return tree_unflatten(self.aux_tree, leaves)
 
     def __call__(self, *leaves: Any) -> list[Any]:
         result = self.fun(*tree_unflatten(self.in_tree, leaves))
@@ -50,7 +58,9 @@ class _Flat:
                 raise TypeError(f"{self.debug.traced_for} with has_aux=True: expected the function to return a pair "
                                 f"(output, auxiliary data), got {type(result)}")
             result, extra = result
-            aux, self.aux_tree = flatten_outputs(extra, self.debug)
+            leaves, self.aux_tree = tree_flatten(extra)
+            aux = [leaf for leaf in leaves if is_array_like(leaf)]
+            self.fixed_aux = {index: leaf for index, leaf in enumerate(leaves) if not is_array_like(leaf)}
         outs, self.out_tree = flatten_outputs(result, self.debug)
         self.num_outs = len(outs)
         return outs + aux
@@ -121,7 +131,7 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     tangents_out = [_typed_as(instantiate(each), aval_of(value))
                     for each, value in zip(tangents_out[:count], outs, strict=False)]
     tangent = tree_unflatten(flat.out_tree, tangents_out)
-    return (out, tangent, tree_unflatten(flat.aux_tree, outs[count:])) if has_aux else (out, tangent)
+    return (out, tangent, flat.aux(outs[count:])) if has_aux else (out, tangent)
 
 
 @boundary
@@ -161,7 +171,7 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
 
     apply = Partial(push, program.residuals)
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
-    return (out, apply, tree_unflatten(flat.aux_tree, outs[count:])) if has_aux else (out, apply)
+    return (out, apply, flat.aux(outs[count:])) if has_aux else (out, apply)
 
 
 # --- reverse mode ------------------------------------------------------------------------------------
@@ -220,7 +230,7 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
     pull_back.in_tree, pull_back.function = tree, flat.debug.location or flat.debug.function  # type: ignore[attr-defined]
     pull = VJP(pull_back, program.residuals)
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
-    return out, pull, tree_unflatten(flat.aux_tree, outs[count:]) if has_aux else None
+    return out, pull, flat.aux(outs[count:]) if has_aux else None
 
 
 @boundary

@@ -44,7 +44,7 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
     """
     check_callable(fun)
     in_axes, out_axes = _as_tuples(in_axes), _as_tuples(out_axes)
-    if not (in_axes is None or isinstance(in_axes, (int, tuple))):
+    if not (in_axes is None or isinstance(in_axes, tuple) or isinstance(in_axes, int) and not isinstance(in_axes, bool)):
         raise TypeError("vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "
                         f"passed to the function, but got {in_axes}.")
     for leaf in tree_leaves(in_axes):

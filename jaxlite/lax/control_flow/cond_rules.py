@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from jaxlite.core import dtypes
 from jaxlite.core.effects import check_harmless
 from jaxlite.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
 from jaxlite.core.staging import trace_to_jaxpr
-from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
-from jaxlite.lax import elementwise, shaping
+from jaxlite.lax import shaping
 from jaxlite.lax.control_flow.cond import cond_p, platform_index_p
-from jaxlite.lax.elementwise import clamp, select_n
+from jaxlite.lax.elementwise import clamp, eq, select_n
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front
 from jaxlite.traces.jvp import Zero, jvp_jaxpr, tangent_aval, zeros_of
 from jaxlite.traces.linearize import linearize_jaxpr
@@ -178,12 +175,16 @@ def _cond_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
     # Each example takes its own branch: compute all of them and choose.
     which = bring_to_front(index, index_dim, axis.size)
     which = clamp(shaping.full((), 0, which.dtype), which, shaping.full((), len(branches) - 1, which.dtype))
+    operands = [operand if _is_discrete(operand) else bring_to_front(operand, dim, axis.size)
+                for operand, dim in zip(operands, operand_dims, strict=True)]
+    operand_dims = [dim if _is_discrete(operand) else 0 for operand, dim in zip(operands, operand_dims, strict=True)]
     results = []
-    for position, branch in enumerate(branches):
+    for number, branch in enumerate(branches):
         check_harmless(branch.effects, "vmap of a cond with a batched predicate")
-        own, own_dims = _only_where_taken(which, position, operands, operand_dims, axis)
-        program, consts, _ = batch_jaxpr(branch, axis, own_dims, True)
-        results.append(eval_jaxpr(program.jaxpr, [], *consts, *own))
+        taken = eq(which, shaping.full((), number, which.dtype))
+        program, consts, _ = batch_jaxpr(branch, axis, operand_dims, True)
+        results.append(eval_jaxpr(program.jaxpr, [], *consts, *[
+            operand if _is_discrete(operand) else _held(taken, operand) for operand in operands]))
     outs = []
     for cases in zip(*results, strict=True):
         shape = aval_of(cases[0]).shape
@@ -191,24 +192,18 @@ def _cond_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
     return outs, [0] * len(outs)
 
 
-def _only_where_taken(which: Any, position: int, operands: Sequence[Any], dims: Sequence[int | None],
-                      axis: Axis) -> tuple[list[Any], list[int | None]]:
-    """The operands of a branch, such that nothing is differentiated through it for examples that do not take it.
+def _is_discrete(operand: Any) -> bool:
+    return dtypes.kind(aval_of(operand).dtype) not in "fc"
 
-    There its derivative may be infinite, and infinity times the zero that comes from the choice is not zero.
+
+def _held(taken: Any, operand: Any) -> Any:
+    """A branch's operand: where another branch is taken, one that has the same value and no derivative.
+
+    There the branch's derivative may be infinite, and no zero cotangent would stay zero if it were multiplied by that. Without
+    a derivative under way, both cases are one value, and XLA drops the choice.
     """
-    taken, values, places = None, [], []
-    for operand, dim in zip(operands, dims, strict=True):
-        aval = aval_of(operand)
-        if isinstance(operand, Tracer) and dtypes.issubdtype(aval.dtype, np.inexact):
-            if taken is None:
-                taken = elementwise.eq(which, shaping.full((), position, which.dtype))
-            operand, dim = bring_to_front(operand, dim, axis.size), 0
-            mask = shaping.broadcast_in_dim(taken, aval_of(operand).shape, (0,))
-            operand = elementwise.select(mask, operand, shaping.stop_gradient(operand))
-        values.append(operand)
-        places.append(dim)
-    return values, places
+    return select_n(shaping.broadcast_in_dim(taken, aval_of(operand).shape, (0,)), shaping.stop_gradient(operand),
+                    operand)
 
 
 platform_index_p.no_jvp("it is an integer that does not depend on anything")

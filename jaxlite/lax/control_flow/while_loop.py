@@ -158,7 +158,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
     bounds = [lower, upper]
     if type(lower) is not int or type(upper) is not int:
         bounds = _common_bounds(bounds)
-    counts_integers = all(dtypes.kind(aval_of(bound).dtype) in "iu" for bound in bounds)
+    counts_integers = all(type(bound) is int or dtypes.kind(aval_of(bound).dtype) in "iu" for bound in bounds)
     if counts_integers and not any(isinstance(bound, Tracer) for bound in bounds):
         start, stop = int(lower), int(upper)
         length = max(stop - start, 0)

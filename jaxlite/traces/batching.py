@@ -90,7 +90,9 @@ class BatchTrace(Trace):
                         return self.process(primitive, arrays, params)
                 values.append(arg)
                 dims.append(None)
-        if not active and not primitive.batches_always and not uses_axis(primitive, params, self.axis.name):
+        if primitive.function_of_call is not None and type(params["call_jaxpr"]) is not ClosedJaxpr:
+            params = {**params, "trace": self}  # what it calls is a Python function, which may close over values of this trace
+        elif not active and not primitive.batches_always and not uses_axis(primitive, params, self.axis.name):
             return self.parent.apply(primitive, args, params)
         with set_trace(self.parent):
             out, dim = batching_rule(primitive)(self.axis, values, dims, **params)
@@ -155,13 +157,23 @@ def batch_flat(fun: Callable[..., Sequence[Any]], args: Sequence[Any], dims: Seq
                debug_info: DebugInfo | None = None) -> tuple[list[Any], list[int | None]]:
     """Run a function of flat values on batches; gives its results and where their batched axes are."""
     trace = BatchTrace(state.trace, axis, debug_info)
-    inputs = [trace.join(arg, dim) for arg, dim in zip(args, dims, strict=True)]
     try:
-        with axis_scope(axis.name, axis.size), set_trace(trace):
-            outs = fun(*inputs)
-        pairs = [trace.split(out) for out in outs]
+        return run_batched(trace, fun, args, dims)
     finally:
         trace.alive = False
+
+
+def run_batched(trace: BatchTrace, fun: Callable[..., Sequence[Any]], args: Sequence[Any], dims: Sequence[int | None],
+                ) -> tuple[list[Any], list[int | None]]:
+    """`batch_flat` as part of a trace, which hands what it does to the trace that is current."""
+    inputs = [trace.join(arg, dim) for arg, dim in zip(args, dims, strict=True)]
+    parent, trace.parent = trace.parent, state.trace
+    try:
+        with axis_scope(trace.axis.name, trace.axis.size), set_trace(trace):
+            outs = fun(*inputs)
+    finally:
+        trace.parent = parent
+    pairs = [trace.split(out) for out in outs]
     return [value for value, _ in pairs], [dim for _, dim in pairs]
 
 

@@ -1,24 +1,29 @@
 """Calls that carry derivatives of their own: what each transformation makes of them.
 
-`custom_jvp_call` holds the traced function and the user's JVP rule, `custom_vjp_call` the user's forward and backward
-functions. `custom_linear` stands in linear programs for the tangents of the latter: all it can do is to be transposed.
+`custom_jvp_call` holds the function and the user's JVP rule, `custom_vjp_call` the user's forward and backward functions.
+A call in a program holds the function as a program, `call_jaxpr`. A call that is bound holds a Python function of flat
+values there: it is traced where a program is written, and not run at all where a derivative runs the rule in its place.
+`custom_linear` stands in linear programs for the tangents of `custom_vjp_call`: all it can do is to be transposed.
 The rules are functions of flat values, made by `jaxlite.transforms.custom_derivatives`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-from jaxlite.core.aval import AbstractRef
+from jaxlite.core.aval import AbstractRef, with_axis, without_axis
+from jaxlite.core.errors import UnexpectedTracerError
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
-from jaxlite.traces.batching import Axis, batch_flat, batch_jaxpr, bring, bring_to_front
+from jaxlite.traces.batching import Axis, BatchTrace, batch_flat, batch_jaxpr, bring, bring_to_front, run_batched
 from jaxlite.traces.jvp import Zero, instantiate, tangent_aval, zero_for
 from jaxlite.traces.linearize import with_user_rule
-from jaxlite.traces.transpose import is_linear
+from jaxlite.traces.transpose import backward, is_linear
 
 custom_jvp_call_p = Primitive("custom_jvp_call", multiple_results=True)
 custom_vjp_call_p = Primitive("custom_vjp_call", multiple_results=True)
@@ -39,27 +44,106 @@ def set_summation(function: Callable[[Any, int], Any]) -> None:
     sum_over = function
 
 
+def _function(params: dict[str, Any]) -> Callable[..., Sequence[Any]]:
+    """What a call calls, of flat values."""
+    call = params["call_jaxpr"]
+    return partial(eval_jaxpr, call.jaxpr, []) if type(call) is ClosedJaxpr else call
+
+
+def _stage(primitive: Primitive, trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    call = params["call_jaxpr"]
+    if type(call) is not ClosedJaxpr:
+        jaxpr, consts = trace_to_jaxpr(call, [aval_of(arg) for arg in args], call.debug)
+        params = {**params, "call_jaxpr": hoist_consts(jaxpr), "num_consts": len(consts)}
+        args = [*consts, *args]
+    return trace.record(primitive, args, params)
+
+
 for _p in (custom_jvp_call_p, custom_vjp_call_p):
+    _p.function_of_call = _function
+    _p.def_stage(partial(_stage, _p))
 
     @_p.def_effectful_abstract_eval
     def _call_aval(*avals: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> Any:
         return call_jaxpr.out_avals, call_jaxpr.effects
 
     @_p.def_eager
-    def _call_eager(*args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
-        return eval_jaxpr(call_jaxpr.jaxpr, [], *args)
+    def _call_eager(*args: Any, **params: Any) -> Sequence[Any]:
+        return _function(params)(*args)
+
+
+class _OutDims:
+    """Which results of a batched call have the batched axis, in front: what runs first, the function or its rule, says it."""
+
+    def __init__(self, axis: Axis, name: str, flags: Sequence[bool] | None = None):
+        self.axis, self.name, self.flags = axis, name, flags
+
+    def place(self, outs: Sequence[Any], dims: Sequence[int | None], flags: Sequence[bool] | None = None) -> list[Any]:
+        """The results, with their axes in front. Args: `flags` which of them have one if nothing has said it yet."""
+        if self.flags is None:
+            self.flags = [dim is not None for dim in dims] if flags is None else list(flags)
+        return [self._placed(*each) for each in zip(outs, dims, self.flags, strict=True)]
+
+    def _placed(self, out: Any, dim: int | None, flag: bool) -> Any:
+        if not flag:
+            if dim is not None:
+                raise ValueError(f"the derivative rule of {self.name} gives a result that depends on the examples of a vmap, "
+                                 "where the function gives one that is the same for all of them")
+            return out
+        if type(out) is Zero:
+            return Zero(with_axis(out.aval, 0, self.axis.size))
+        return bring_to_front(out, dim, self.axis.size)
+
+    def dims(self) -> list[int | None]:
+        assert self.flags is not None
+        return [0 if flag else None for flag in self.flags]
+
+
+def _batched_call(params: dict[str, Any], axis: Axis, dims: Sequence[int | None], trace: BatchTrace | None,
+                  ) -> tuple[Any, Sequence[Any], _OutDims]:
+    """The function of a call on batches: a program, or a Python function if it is one; its consts; where the axes are."""
+    call = params["call_jaxpr"]
+    if type(call) is ClosedJaxpr:
+        program, consts, flags = batch_jaxpr(call, axis, dims)
+        return program, consts, _OutDims(axis, params["name"], flags)
+    assert trace is not None
+    places = _OutDims(axis, params["name"])
+
+    def batched(*values: Any) -> list[Any]:
+        return places.place(*run_batched(trace, call, values, dims))
+
+    batched.debug = call.debug  # type: ignore[attr-defined]
+    return batched, (), places
+
+
+def _in_batch(trace: BatchTrace | None, axis: Axis, fun: Callable[..., Sequence[Any]], args: Sequence[Any],
+              dims: Sequence[int | None]) -> tuple[list[Any], list[int | None]]:
+    """Run a rule on batches: as part of the `vmap` that is under way, or as one of its own."""
+    if trace is not None and trace.alive:
+        return run_batched(trace, fun, args, dims)
+    return batch_flat(fun, args, dims, axis)
+
+
+def _transpose(cotangents: Sequence[Any], *operands: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+    return backward(call_jaxpr.jaxpr, [], operands, cotangents)
 
 
 # --- custom_jvp --------------------------------------------------------------------------------------
 
 
+def _own(values: Sequence[Any], tangents: Sequence[Any], num_consts: int, kind: str) -> tuple[Sequence[Any], Sequence[Any]]:
+    """The arguments and tangents without those of what the function closes over."""
+    if any(type(tangent) is not Zero for tangent in tangents[:num_consts]):
+        raise UnexpectedTracerError(f"Detected differentiation of a {kind} function with respect to a closed-over value. Its "
+                                    "rule only says how to differentiate with respect to its arguments: pass the closed-over "
+                                    "value as an argument")
+    return values[num_consts:], tangents[num_consts:]
+
+
 @custom_jvp_call_p.def_jvp
-def _custom_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: ClosedJaxpr, jvp: Callable, num_consts: int,
+def _custom_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, jvp: Callable, num_consts: int,
                 symbolic_zeros: bool, **params: Any) -> tuple[list[Any], list[Any]]:
-    for tangent in tangents[:num_consts]:
-        if type(tangent) is not Zero:
-            raise TypeError("a custom_jvp function closes over a value that is differentiated; pass it as an argument")
-    arguments, given = primals[num_consts:], tangents[num_consts:]
+    arguments, given = _own(primals, tangents, num_consts, "custom_jvp")
     if not symbolic_zeros:
         given = [instantiate(tangent) for tangent in given]
     outs = jvp(*arguments, *given)
@@ -70,25 +154,35 @@ def _custom_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: 
 
 
 custom_jvp_call_p.linearize = with_user_rule(_custom_jvp)
+custom_jvp_call_p.def_transpose(_transpose)
 
 
-@custom_jvp_call_p.def_batching
-def _custom_jvp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, call_jaxpr: ClosedJaxpr, jvp: Callable,
-                      num_consts: int, **params: Any) -> tuple[list[Any], list[int]]:
-    program, consts, _ = batch_jaxpr(call_jaxpr, axis, dims, True)
+def _without_axis(zero: Zero, dim: int | None) -> Zero:
+    return zero if dim is None else Zero(without_axis(zero.aval, dim))
+
+
+def _custom_jvp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jvp: Callable, num_consts: int,
+                      trace: BatchTrace | None = None, **params: Any) -> tuple[list[Any], list[int | None]]:
+    program, consts, places = _batched_call(params, axis, dims, trace)
     own = tuple(dims[num_consts:])
-    tangent_dims = tuple(0 if dim is None else dim for dim in own)
 
     def batched(*values: Any) -> list[Any]:
         half = len(values) // 2
-        tangents = [bring_to_front(value, dim, axis.size) if dim is None else value
-                    for value, dim in zip(values[half:], own, strict=True)]
-        outs, out_dims = batch_flat(jvp, (*values[:half], *tangents), own + tangent_dims, axis)
-        return [bring_to_front(out, dim, axis.size) for out, dim in zip(outs, out_dims, strict=True)]
+        pairs = [(_without_axis(tangent, dim), None) if type(tangent) is Zero else (tangent, dim)
+                 for tangent, dim in zip(values[half:], own, strict=True)]
+        outs, out_dims = _in_batch(trace, axis, jvp, (*values[:half], *[each for each, _ in pairs]),
+                                   own + tuple(dim for _, dim in pairs))
+        middle = len(outs) // 2
+        flags = [one is not None or other is not None
+                 for one, other in zip(out_dims[:middle], out_dims[middle:], strict=True)]
+        return [*places.place(outs[:middle], out_dims[:middle], flags), *places.place(outs[middle:], out_dims[middle:])]
 
-    outs = custom_jvp_call_p.bind(*consts, *args, call_jaxpr=program, jvp=batched,
-                                  num_consts=len(consts) + num_consts, **params)
-    return outs, [0] * len(outs)
+    outs = custom_jvp_call_p.bind(*consts, *args, jvp=batched, num_consts=len(consts) + num_consts,
+                                  **{**params, "call_jaxpr": program})
+    return outs, places.dims()
+
+
+custom_jvp_call_p.def_batching(_custom_jvp_batch)
 
 
 # --- custom_vjp --------------------------------------------------------------------------------------
@@ -99,46 +193,48 @@ def _custom_vjp_forward(primals: Sequence[Any], tangents: Sequence[Any], **param
     raise TypeError("can't apply forward-mode autodiff (jvp) to a custom_vjp function.")
 
 
-def _custom_vjp_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: ClosedJaxpr, fwd: Callable,
-                          bwd: Callable, num_consts: int, symbolic_zeros: bool, **params: Any) -> Any:
-    for tangent in tangents[:num_consts]:
-        if type(tangent) is not Zero:
-            raise TypeError("a custom_vjp function closes over a value that is differentiated; pass it as an argument")
-    outs, residuals = fwd(primals[num_consts:], [type(tangent) is not Zero for tangent in tangents[num_consts:]])
+def _custom_vjp_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, fwd: Callable, bwd: Callable,
+                          num_consts: int, symbolic_zeros: bool, **params: Any) -> Any:
+    arguments, given = _own(primals, tangents, num_consts, "custom_vjp")
+    outs, residuals = fwd(arguments, [type(tangent) is not Zero for tangent in given])
     out_avals = tuple(tangent_aval(aval_of(out)) for out in outs)
     own = [instantiate(Zero(tangent.aval.inner_aval) if type(tangent.aval) is AbstractRef else tangent)
-           for tangent in tangents[num_consts:]]  # Refs are passed on, not differentiated
+           for tangent in given]  # Refs are passed on, not differentiated
     tangents_out = custom_linear_p.bind(*residuals, *own, num_residuals=len(residuals), bwd=bwd, out_avals=out_avals)
     return outs, tangents_out
 
 
 custom_vjp_call_p.linearize = _custom_vjp_linearize
+custom_vjp_call_p.def_transpose(_transpose)
 
 
-@custom_vjp_call_p.def_batching
-def _custom_vjp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, call_jaxpr: ClosedJaxpr, fwd: Callable,
-                      bwd: Callable, num_consts: int, **params: Any) -> tuple[list[Any], list[int]]:
-    program, consts, _ = batch_jaxpr(call_jaxpr, axis, dims, True)
+def _custom_vjp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, fwd: Callable, bwd: Callable,
+                      num_consts: int, trace: BatchTrace | None = None, **params: Any) -> tuple[list[Any], list[int | None]]:
+    program, consts, places = _batched_call(params, axis, dims, trace)
     own = tuple(dims[num_consts:])
-    residual_count = [0]
+    residual_dims: list[int | None] = []
 
     def batched_fwd(primals: Sequence[Any], perturbed: Sequence[bool]) -> tuple[list[Any], list[Any]]:
+        split = 0
+
         def flat(*values: Any) -> list[Any]:
+            nonlocal split
             outs, residuals = fwd(values, perturbed)
-            residual_count[0] = len(residuals)
+            split = len(outs)
             return [*outs, *residuals]
 
-        outs, out_dims = batch_flat(flat, primals, own, axis)
-        outs = [bring_to_front(out, dim, axis.size) for out, dim in zip(outs, out_dims, strict=True)]
-        split = len(outs) - residual_count[0]
-        return outs[:split], outs[split:]
+        outs, out_dims = _in_batch(trace, axis, flat, primals, own)
+        residual_dims[:] = out_dims[split:]
+        return places.place(outs[:split], out_dims[:split]), outs[split:]
 
     def batched_bwd(residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         def flat(*values: Any) -> list[Any]:
             return bwd(values[:len(residuals)], values[len(residuals):])
 
-        cotangents = [instantiate(cotangent) for cotangent in cotangents]
-        outs, out_dims = batch_flat(flat, (*residuals, *cotangents), (0,) * (len(residuals) + len(cotangents)), axis)
+        pairs = [(_without_axis(cotangent, dim), None) if type(cotangent) is Zero else (cotangent, dim)
+                 for cotangent, dim in zip(cotangents, places.dims(), strict=True)]
+        outs, out_dims = _in_batch(trace, axis, flat, (*residuals, *[each for each, _ in pairs]),
+                                   (*residual_dims, *[dim for _, dim in pairs]))
         results = []
         for out, dim, own_dim in zip(outs, out_dims, own, strict=True):
             if own_dim is None:
@@ -149,9 +245,12 @@ def _custom_vjp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None
                 results.append(bring(out, dim, axis.size, own_dim))
         return results
 
-    outs = custom_vjp_call_p.bind(*consts, *args, call_jaxpr=program, fwd=batched_fwd, bwd=batched_bwd,
-                                  num_consts=len(consts) + num_consts, **params)
-    return outs, [0] * len(outs)
+    outs = custom_vjp_call_p.bind(*consts, *args, fwd=batched_fwd, bwd=batched_bwd, num_consts=len(consts) + num_consts,
+                                  **{**params, "call_jaxpr": program})
+    return outs, places.dims()
+
+
+custom_vjp_call_p.def_batching(_custom_vjp_batch)
 
 
 @custom_linear_p.def_abstract_eval

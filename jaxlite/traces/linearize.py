@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from jaxlite.core import source
+from jaxlite.core import errors, source
 from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var, eval_jaxpr
@@ -47,6 +47,8 @@ class _SplitTrace(Trace):
         tangents = self.tangents
         for arg in args:
             if type(arg) is StagedTracer and arg._trace is tangents:
+                if primitive.function_of_call is not None:  # it is linear in the tangents: its rule has nothing to add
+                    return primitive.function_of_call(params)(*args)
                 return tangents.process(primitive, args, params)
         return self.parent.apply(primitive, args, params)
 
@@ -62,7 +64,8 @@ class _UserRuleTrace(_SplitTrace):
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         linear = [type(arg) is StagedTracer and arg._trace is self.tangents for arg in args]
-        if primitive.linearize is None or primitive.has_foreign_jvp or all(linear) or not any(linear):
+        if primitive.linearize is None or primitive.function_of_call is not None or primitive.has_foreign_jvp or all(linear) \
+                or not any(linear):
             return super().process(primitive, args, params)
         zeros = [Zero(tangent_aval(aval_of(arg))) for arg in args]
         with set_trace(_SplitTrace(self.parent, self.tangents)):
@@ -273,7 +276,10 @@ def linearize_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_ou
                      and type(each.atom) is Var else None for each in residuals]
         computed = [each for each, position in zip(residuals, forwarded, strict=True) if position is None]
         primal_jaxpr, consts = primals.finish([primal for primal, _ in pairs] + computed)
-        assert not any(isinstance(const, Tracer) for const in consts)
+        if any(isinstance(const, Tracer) for const in consts):  # a program closes over nothing: a rule of a user's did
+            raise errors.UnexpectedTracerError(
+                f"The derivative rule of a function inside {closed.jaxpr.debug_info} closes over a value that is traced "
+                "outside of it. Pass that value as an argument of the custom_jvp or custom_vjp function")
     primal_jaxpr, consts = prune(primal_jaxpr, consts)
     result = SplitJaxpr(hoist_consts(primal_jaxpr), consts, hoist_consts(jaxpr), flags, len(pairs), forwarded, closed)
     if len(_split_jaxprs) >= _LIMIT:

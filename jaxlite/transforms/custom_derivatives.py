@@ -12,16 +12,20 @@ import numpy as np
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import dtypes, source
 from jaxlite.core.array import make_array
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
-from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.core.errors import UnexpectedTracerError
+from jaxlite.core.jaxpr import DebugInfo, eval_jaxpr
+from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import (
     keystr,
     register_pytree_node,
     tree_flatten,
     tree_flatten_with_path,
+    tree_leaves,
     tree_map,
+    tree_structure,
     tree_unflatten,
+    treedef_is_leaf,
 )
 from jaxlite.core.values import aval_of
 from jaxlite.lax.reductions import reduce_sum
@@ -30,11 +34,20 @@ from jaxlite.traces.custom_rules import custom_jvp_call_p, custom_vjp_call_p
 from jaxlite.traces.jvp import Zero, instantiate, tangent_aval
 
 custom_rules.set_summation(lambda value, axis: reduce_sum(value, (axis,)))
-SymbolicZero = Zero
+
+
+class SymbolicZero(Zero):
+    """A tangent or cotangent that is known to vanish, as rules with `symbolic_zeros=True` get and may return it."""
+
+    __slots__ = ()
+
+
+def _symbolic(values: Sequence[Any]) -> list[Any]:
+    return [SymbolicZero(value.aval) if type(value) is Zero else value for value in _arrays(values)]
 
 
 def _bound(fun: Callable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Arguments by position, keywords and defaults included."""
+    """Arguments by position, keywords and defaults included. Keyword-only arguments that have a default keep it."""
     try:
         signature = inspect.signature(fun)
     except (ValueError, TypeError):
@@ -42,8 +55,9 @@ def _bound(fun: Callable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
             raise TypeError(f"keyword arguments could not be resolved to positions for {fun}") from None
         return args
     bound = signature.bind(*args, **kwargs)
+    given = bound.kwargs
     bound.apply_defaults()
-    if bound.kwargs:
+    if any(name in given for name in bound.kwargs):
         raise TypeError("keyword arguments could not be resolved to positions")
     return bound.args
 
@@ -65,6 +79,13 @@ def _merged(nondiff: tuple[int, ...], static: Sequence[Any], dynamic: Sequence[A
     return full
 
 
+class _Result:
+    """What is known of a call's result: its tree, and its types if the function itself ran."""
+
+    tree: Any = None
+    avals: list[Any] | None = None
+
+
 class _Custom:
     """What custom_jvp and custom_vjp share: how a call becomes an equation."""
 
@@ -79,18 +100,18 @@ class _Custom:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)  # type: ignore[misc, operator, arg-type]
 
-    def _trace(self, static: list[Any], leaves: list[Any], in_tree: Any) -> tuple[ClosedJaxpr, list[Any], Any]:
+    def _flat(self, static: list[Any], in_tree: Any, result: _Result) -> Callable[..., list[Any]]:
+        """The function, of flat values."""
         debug = DebugInfo(self._kind, source.function_name(self.fun), None, source.function_location(self.fun))
-        out_tree: Any = None
 
         def flat(*values: Any) -> list[Any]:
-            nonlocal out_tree
             dynamic = tree_unflatten(in_tree, values)
-            outs, out_tree = flatten_outputs(self.fun(*_merged(self.nondiff_argnums, static, dynamic)), debug)
+            outs, result.tree = flatten_outputs(self.fun(*_merged(self.nondiff_argnums, static, dynamic)), debug)
+            result.avals = list(map(aval_of, outs))
             return outs
 
-        jaxpr, consts = trace_to_jaxpr(flat, [aval_of(leaf) for leaf in leaves], debug)
-        return hoist_consts(jaxpr), consts, out_tree
+        flat.debug = debug  # type: ignore[attr-defined]
+        return flat
 
     def __repr__(self) -> str:
         return f"<{self._kind} of {source.function_location(self.fun)}>"
@@ -157,40 +178,59 @@ class custom_jvp(_Custom):
             return self.fun(*args)
         static, dynamic = _split(args, self.nondiff_argnums)
         leaves, in_tree = tree_flatten(tuple(dynamic))
-        closed, consts, out_tree = self._trace(static, leaves, in_tree)
-        rule = self._flat_rule(static, in_tree, out_tree, closed.out_avals)
-        outs = custom_jvp_call_p.bind(*consts, *leaves, name=source.function_name(self.fun), call_jaxpr=closed, jvp=rule,
-                                      num_consts=len(consts), symbolic_zeros=self.symbolic_zeros)
-        return tree_unflatten(out_tree, outs)
+        result = _Result()
+        outs = custom_jvp_call_p.bind(*leaves, name=source.function_name(self.fun), num_consts=0,
+                                      call_jaxpr=self._flat(static, in_tree, result),
+                                      jvp=self._flat_rule(static, in_tree, result), symbolic_zeros=self.symbolic_zeros)
+        return tree_unflatten(result.tree, outs)
 
-    def _flat_rule(self, static: list[Any], in_tree: Any, out_tree: Any, out_avals: list[Any]) -> Callable:
+    def _flat_rule(self, static: list[Any], in_tree: Any, expected: _Result) -> Callable:
         jvp = self.jvp
         assert jvp is not None
-        name = source.function_name(self.fun)
+        name, symbolic = source.function_name(self.fun), self.symbolic_zeros
+        rule_name = source.function_name(jvp)
 
         def rule(*values: Any) -> list[Any]:
             half = len(values) // 2
-            result = jvp(*static, tree_unflatten(in_tree, _arrays(values[:half])),
-                         tree_unflatten(in_tree, _arrays(values[half:])))
+            primals = _arrays(values[:half])
+            tangents = _symbolic(values[half:]) if symbolic else _arrays(values[half:])
+            result = jvp(*static, tree_unflatten(in_tree, primals), tree_unflatten(in_tree, tangents))
             if not isinstance(result, (tuple, list)) or len(result) != 2:
-                raise TypeError(f"Custom JVP rule {source.function_name(jvp)} for function {name} must produce a pair (list or "
-                                f"tuple of length two) representing primal and tangent outputs, but got {result}.")
+                raise TypeError(f"Custom JVP rule {rule_name} for function {name} must produce a pair (list or tuple of length "
+                                f"two) representing primal and tangent outputs, but got {result}.")
             outs, tree = tree_flatten(result[0])
-            tangents, tangent_tree = tree_flatten(result[1])
-            if tree != out_tree or tangent_tree != out_tree:
-                raise TypeError(f"Custom JVP rule {source.function_name(jvp)} for function {name} must produce primal and "
-                                f"tangent outputs with the container structure of the function's output, {out_tree}; got "
-                                f"{tree} and {tangent_tree}.")
-            for out, tangent, aval in zip(outs, tangents, out_avals, strict=True):
-                expected, given = tangent_aval(aval), tangent.aval if type(tangent) is Zero else aval_of(tangent)
-                if (given.shape, given.dtype) != (expected.shape, expected.dtype) and expected.dtype != dtypes.float0:
-                    raise TypeError(f"Custom JVP rule {source.function_name(jvp)} for function {name} must produce primal and "
-                                    f"tangent outputs with corresponding shapes and dtypes. Expected {expected} for the "
-                                    f"tangent but got {given} (the primal is {aval_of(out)}).")
-            return [*outs, *[Zero(tangent_aval(aval)) if tangent_aval(aval).dtype == dtypes.float0 else tangent
-                             for tangent, aval in zip(tangents, out_avals, strict=True)]]
+            tangents_out, tangent_tree = tree_flatten(result[1])
+            if tree != tangent_tree:
+                raise TypeError(f"Custom JVP rule {rule_name} for function {name} must produce primal and tangent outputs with "
+                                f"equal container (pytree) structures, but got {tree} and {tangent_tree} respectively.")
+            if expected.tree is None:
+                expected.tree = tree
+            elif tree != expected.tree:
+                raise TypeError(f"Custom JVP rule {rule_name} for function {name} must produce a pair (list or tuple of length "
+                                f"two) where the first element represents the primal output (equal in value to the output of "
+                                f"the custom_jvp-decorated function {name}, and in particular of the same container/pytree "
+                                f"structure), but instead the JVP rule output's first element had container/pytree structure "
+                                f"{tree}, and the function's output {expected.tree}.")
+            avals = list(map(aval_of, outs))
+            for given, aval in zip(avals, expected.avals or avals, strict=True):
+                if (given.shape, given.dtype) != (aval.shape, aval.dtype):
+                    raise TypeError(f"Custom JVP rule {rule_name} for function {name} must produce a pair whose first element "
+                                    f"has the types of the output of the function: expected {aval}, got {given}.")
+            return [*outs, *map(checked, tangents_out, avals)]
 
-        rule.__name__ = source.function_name(jvp)
+        def checked(tangent: Any, aval: Any) -> Any:
+            wanted = tangent_aval(aval)
+            vanishes = isinstance(tangent, Zero)
+            if wanted.dtype == dtypes.float0:
+                return Zero(wanted)
+            given = tangent.aval if vanishes else aval_of(tangent)
+            if (given.shape, given.dtype) != (wanted.shape, wanted.dtype):
+                raise TypeError("Custom JVP rule must produce primal and tangent outputs with corresponding shapes and dtypes. "
+                                f"Expected {wanted} (tangent type of {aval}) but got {given}.\n"
+                                f"The rule is {rule_name} for function {name}.")
+            return Zero(wanted) if vanishes else tangent
+
+        rule.__name__ = rule_name
         return rule
 
 
@@ -249,24 +289,28 @@ class custom_vjp(_Custom):
         if is_eager():
             return self.fun(*args)
         for index in self.nondiff_argnums:
-            if isinstance(args[index], Tracer):
-                raise TypeError(f"Found a tracer as argument {index} of the custom_vjp function {self.__name__}, which is in "
-                                "nondiff_argnums; those are for values that are not traced.")
+            if any(isinstance(leaf, Tracer) for leaf in tree_leaves(args[index])):
+                raise UnexpectedTracerError(
+                    "Found a JAX Tracer object passed as an argument to a custom_vjp function in a position indicated by "
+                    "nondiff_argnums as non-differentiable. Tracers cannot be passed as non-differentiable arguments to "
+                    "custom_vjp functions; instead, nondiff_argnums should only be used for arguments that can't be or contain "
+                    "JAX tracers, e.g. function-valued arguments. In particular, array-valued arguments should typically not "
+                    f"be indicated as nondiff_argnums.\nThe function is {source.function_name(self.fun)}, the argument's "
+                    f"position {index}: remove it from nondiff_argnums, and return None for its cotangent.")
         static, dynamic = _split(args, self.nondiff_argnums)
         leaves, in_tree = tree_flatten(tuple(dynamic))
-        closed, consts, out_tree = self._trace(static, leaves, in_tree)
-        fwd, bwd = self._flat_rules(static, in_tree, out_tree, closed)
-        outs = custom_vjp_call_p.bind(*consts, *leaves, name=source.function_name(self.fun), call_jaxpr=closed, fwd=fwd,
-                                      bwd=bwd, num_consts=len(consts), symbolic_zeros=self.symbolic_zeros)
-        return tree_unflatten(out_tree, outs)
+        result = _Result()
+        fwd, bwd = self._flat_rules(static, in_tree, result, list(map(aval_of, leaves)))
+        outs = custom_vjp_call_p.bind(*leaves, name=source.function_name(self.fun), num_consts=0, fwd=fwd, bwd=bwd,
+                                      call_jaxpr=self._flat(static, in_tree, result), symbolic_zeros=self.symbolic_zeros)
+        return tree_unflatten(result.tree, outs)
 
-    def _flat_rules(self, static: list[Any], in_tree: Any, out_tree: Any, closed: ClosedJaxpr) -> tuple[Callable, Callable]:
+    def _flat_rules(self, static: list[Any], in_tree: Any, expected: _Result, in_avals: list[Any],
+                    ) -> tuple[Callable, Callable]:
         user_fwd, user_bwd, nondiff, symbolic = self.fwd, self.bwd, self.nondiff_argnums, self.symbolic_zeros
         assert user_fwd is not None and user_bwd is not None
         name = source.function_name(self.fun)
         residual_tree: Any = None
-        in_avals = closed.in_avals[len(closed.in_avals) - in_tree.num_leaves:]
-        out_avals = closed.out_avals
 
         def fwd(primals: Sequence[Any], perturbed: Sequence[bool]) -> tuple[list[Any], list[Any]]:
             nonlocal residual_tree
@@ -280,11 +324,13 @@ class custom_vjp(_Custom):
                                 f"(list or tuple of length two) where the first element represents the primal output and the "
                                 f"second element represents residuals; got {type(result)}.")
             outs, tree = tree_flatten(result[0])
-            if tree != out_tree:
+            if expected.tree is None:
+                expected.tree = tree
+            elif tree != expected.tree:
                 raise TypeError(f"Custom VJP fwd rule {source.function_name(user_fwd)} for function {name} must produce a pair "
                                 "whose first element has the container structure of the function's output, "
-                                f"{out_tree}; got {tree}.")
-            for out, aval in zip(outs, out_avals, strict=True):
+                                f"{expected.tree}; got {tree}.")
+            for out, aval in zip(outs, expected.avals or map(aval_of, outs), strict=False):
                 given = aval_of(out)
                 if (given.shape, given.dtype) != (aval.shape, aval.dtype):
                     raise TypeError(f"Custom VJP fwd rule {source.function_name(user_fwd)} for function {name} must produce "
@@ -293,12 +339,26 @@ class custom_vjp(_Custom):
             return outs, residuals
 
         def bwd(residuals: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-            given = cotangents if symbolic else [instantiate(cotangent) for cotangent in cotangents]
-            result = user_bwd(*static, tree_unflatten(residual_tree, residuals), tree_unflatten(out_tree, given))
+            given = _symbolic(cotangents) if symbolic else [instantiate(cotangent) for cotangent in cotangents]
+            result = user_bwd(*static, tree_unflatten(residual_tree, residuals), tree_unflatten(expected.tree, given))
             return _checked_cotangents(result, in_tree, in_avals, name, source.function_name(user_bwd))
 
         fwd.__name__, bwd.__name__ = source.function_name(user_fwd), source.function_name(user_bwd)
         return fwd, bwd
+
+
+def _add_cotangents(outs: list[Any], value: Any, expected: Any) -> bool:
+    """Add a cotangent for each leaf of the expected tree; what is given as None has None for each leaf. False if it differs."""
+    leaves, tree = tree_flatten(value, is_leaf=lambda each: each is None)
+    try:
+        parts = tree.flatten_up_to(expected.unflatten(range(expected.num_leaves)))
+    except (ValueError, TypeError):
+        return False
+    for leaf, part in zip(leaves, map(tree_structure, parts), strict=True):
+        if leaf is not None and not treedef_is_leaf(part):
+            return False
+        outs += [leaf] * part.num_leaves
+    return True
 
 
 def _checked_cotangents(result: Any, in_tree: Any, in_avals: list[Any], name: str, bwd_name: str) -> list[Any]:
@@ -311,19 +371,15 @@ def _checked_cotangents(result: Any, in_tree: Any, in_avals: list[Any], name: st
                         f"one entry for each differentiated argument, got length {len(result)}.")
     outs: list[Any] = []
     for index, (child, value) in enumerate(zip(children, result, strict=True)):
-        if value is None:
-            outs += [None] * child.num_leaves
-            continue
-        leaves, tree = tree_flatten(value, is_leaf=lambda leaf: leaf is None or type(leaf) is Zero)
-        if len(leaves) != child.num_leaves:
-            raise TypeError(f"Custom VJP bwd rule {bwd_name} for function {name} must produce for argument {index} a cotangent "
-                            f"of the structure {child}, got {tree}.")
-        outs += leaves
+        if not _add_cotangents(outs, value, child):
+            raise TypeError(f"Custom VJP bwd rule {bwd_name} for function {name} must produce an output with the same "
+                            f"container (pytree) structure as the args tuple of the primal function: for argument {index} it "
+                            f"has to be {child}, or None for no cotangent, but got {tree_structure(value)}.")
     paths = [keystr(path) for path, _ in tree_flatten_with_path(tree_unflatten(in_tree, range(in_tree.num_leaves)))[0]]
     checked: list[Any] = []
     for out, aval, path in zip(outs, in_avals, paths, strict=True):
         expected = tangent_aval(aval)
-        if out is None or type(out) is Zero or expected.dtype == dtypes.float0:
+        if out is None or isinstance(out, Zero) or expected.dtype == dtypes.float0:
             checked.append(None)
             continue
         given = aval_of(out)
@@ -426,5 +482,5 @@ def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
     >>> zero_from_primal(jnp.arange(2.0))
     Array([0., 0.], dtype=float32)
     """
-    zero = Zero(tangent_aval(aval_of(val)))
-    return zero if symbolic_zeros else instantiate(zero)
+    zero = SymbolicZero(tangent_aval(aval_of(val)))
+    return zero if symbolic_zeros else zero.instantiate()

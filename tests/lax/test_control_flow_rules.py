@@ -162,3 +162,16 @@ def test_long_scans_make_programs_of_the_same_size():
         return len(str(jax.make_jaxpr(jax.grad(fun))(1.0)).splitlines())
 
     assert size(3) == size(1000)
+
+
+@pytest.mark.parametrize("choose", [
+    lambda x: lax.cond(x < 1e-3, lambda x: x * 1e-3, jnp.sqrt, x),
+    lambda x: lax.cond(x < 1e-3, lambda: x * 1e-3, lambda: jnp.sqrt(x)),
+    lambda x: lax.switch((x >= 1e-3).astype(int), [lambda x: x * 1e-3, jnp.sqrt, jnp.log], x),
+])
+def test_gradients_of_batched_branches_that_are_not_taken_do_not_matter(choose):
+    x = np.array([0, 0, 4], np.float32)
+    expected = np.array([1e-3, 1e-3, 0.25], np.float32)
+    for fun in (jax.vmap(choose), jax.jit(jax.vmap(choose))):
+        np.testing.assert_allclose(jax.grad(lambda x, fun=fun: fun(x).sum())(x), expected, rtol=1e-6)
+        np.testing.assert_allclose(jax.jvp(fun, (x,), (np.ones_like(x),))[1], expected, rtol=1e-6)

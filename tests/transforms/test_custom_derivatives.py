@@ -1,6 +1,7 @@
 """custom_jvp, custom_vjp, custom_gradient, closure_convert and checkpoint, under jit, vmap, scan and each other."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -398,7 +399,7 @@ def vjp_of(fwd, bwd):
         return x * 2.0
 
     fun.defvjp(fwd, bwd)
-    return jax.grad(fun)(1.0)
+    return jax.grad(jax.jit(fun))(1.0)  # in a program: only there is the function's own result known
 
 
 def jvp_of(rule):
@@ -407,7 +408,7 @@ def jvp_of(rule):
         return x * 2.0
 
     fun.defjvp(rule)
-    return jax.grad(fun)(1.0)
+    return jax.grad(jax.jit(fun))(1.0)
 
 
 ERRORS = [
@@ -422,7 +423,7 @@ ERRORS = [
     ("bwd: length", TypeError, "bwd", lambda: vjp_of(lambda x: (x, None), lambda r, g: (g, g))),
     ("bwd: shape", ValueError, "bwd", lambda: vjp_of(lambda x: (x, None), lambda r, g: (jnp.ones(3),))),
     ("nondiff and defjvps", TypeError, "defjvps", lambda: jax.custom_jvp(lambda f, x: x, nondiff_argnums=(0,)).defjvps(None)),
-    ("nondiff tracer", Exception, "nondiff", lambda: jax.jit(lambda n: nondiff_vjp(n, 1.0))(1.0)),
+    ("nondiff tracer", jax.errors.UnexpectedTracerError, "nondiff", lambda: jax.jit(lambda n: nondiff_vjp(n, 1.0))(1.0)),
     ("policy", TypeError, "", lambda: jax.checkpoint(3)(1.0)),
 ]
 
@@ -437,3 +438,111 @@ def nondiff_vjp(n, x):
 def test_errors(error, text, call):
     with pytest.raises(error, match=text or None):
         call()
+
+
+# --- which of the functions run ----------------------------------------------------------------------
+
+
+@jax.custom_jvp
+def concrete_jvp(x):
+    return jnp.sin(x) if x > 0 else jnp.cos(x)
+
+
+concrete_jvp.defjvp(lambda primals, tangents: (concrete_jvp(*primals), 2 * tangents[0]))
+
+
+@jax.custom_vjp
+def concrete_vjp(x):
+    raise AssertionError("only its rules run")
+
+
+concrete_vjp.defvjp(lambda x: (np.float32(x + 1), None), lambda residuals, g: (2 * g,))
+
+
+@pytest.mark.parametrize("fun", [concrete_jvp, concrete_vjp])
+def test_only_the_rule_runs_and_on_concrete_values(fun):
+    near(jax.grad(fun)(1.0), 2.0)
+    near(jax.vjp(fun, 1.0)[1](1.0)[0], 2.0)
+
+
+@jax.custom_jvp
+def double(x):
+    return 2 * x
+
+
+double.defjvp(lambda primals, tangents: (double(*primals), double(*tangents)))
+
+
+@jax.custom_jvp
+def divide(x, y):
+    return x / y
+
+
+divide.defjvp(lambda primals, tangents: (divide(*primals), divide(tangents[0], primals[1])))
+
+
+@pytest.mark.parametrize("around", [lambda f: f, jax.jit, jax.vmap, lambda f: jax.jit(jax.vmap(f)),
+                                    lambda f: jax.vmap(jax.jit(f)), jax.checkpoint])
+def test_rules_that_apply_the_function_to_tangents(around):
+    near(jax.grad(lambda x: around(double)(x).sum())(X), np.full(3, 2.0))
+    near(jax.grad(lambda x: around(divide)(x, 2 * np.ones_like(X)).sum())(X), np.full(3, 0.5))
+
+
+def test_linear_functions_with_rules_are_transposed():
+    near(jax.linear_transpose(double, X)(X)[0], 2 * X)
+    near(jax.linear_transpose(jax.jit(jax.vmap(double)), X)(X)[0], 2 * X)
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vjp"])
+def test_closing_over_an_outer_batch(kind):
+    def outer(y, around=lambda fun: fun):
+        if kind == "jvp":
+            fun = jax.custom_jvp(lambda x: x * y)
+            fun.defjvp(lambda primals, tangents: (fun(*primals), 10 * tangents[0] * y))
+        else:
+            fun = jax.custom_vjp(lambda x: x * y)
+            fun.defvjp(lambda x: (fun(x), None), lambda residuals, g: (10 * g * y,))
+        return fun(2.0), jax.grad(around(fun))(2.0)
+
+    for values in (jax.vmap(outer)(X), jax.jit(jax.vmap(outer))(X)):
+        near(values, (2 * X, 10 * X))
+    with pytest.raises(jax.errors.UnexpectedTracerError, match="closes over"):
+        jax.vmap(partial(outer, around=jax.jit))(X)
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vjp"])
+def test_results_that_all_examples_share(kind):
+    def mapped(x, y):
+        if kind == "jvp":
+            fun = jax.custom_jvp(lambda x, y: (lax.psum(x, "i"), y))
+            fun.defjvp(lambda primals, tangents: (fun(*primals), fun(*tangents)))
+        else:
+            fun = jax.custom_vjp(lambda x, y: (lax.psum(x, "i"), y))
+            fun.defvjp(lambda x, y: (fun(x, y), None), lambda residuals, g: (3 * g[0], g[1]))
+        return jax.vmap(fun, in_axes=(None, 0), out_axes=(None, 0), axis_name="i", axis_size=3)(x, y)
+
+    for call in (mapped, jax.jit(mapped)):
+        near(call(1.0, X)[0], 3.0)
+        near(jax.grad(lambda x, call=call: call(x, X)[0])(1.0), 3.0)
+
+
+def test_none_inside_a_tree_of_cotangents():
+    fun = jax.custom_vjp(lambda pair: pair[0])
+    for result, expected in (((None, None), 0.0), (None, 0.0)):
+        fun.defvjp(lambda pair: (pair[0], None), lambda residuals, g, result=result: (result,))
+        assert jax.grad(fun)((2.0, None)) == (expected, None)
+    fun.defvjp(lambda pair: (pair[0], None), lambda residuals, g: ((g, None),))
+    assert jax.grad(fun)((2.0, None)) == (1.0, None)
+
+
+def test_symbolic_zeros_as_results():
+    fun = jax.custom_jvp(lambda x, y: (x, y))
+    fun.defjvp(lambda primals, tangents: (fun(*primals), tangents), symbolic_zeros=True)
+    for call in (fun, jax.jit(fun), jax.vmap(fun, (0, None)), jax.jit(jax.vmap(fun, (0, None)))):
+        near(jax.jvp(lambda x, call=call: call(x, 2.0)[0] + 3 * call(x, 2.0)[1], (X,), (X,))[1], X)
+
+
+def test_a_partial_with_keywords():
+    fun = jax.custom_jvp(partial(lambda x, a: x * a, a=0.5))
+    fun.defjvp(lambda primals, tangents: (fun(*primals), 7 * tangents[0]))
+    assert (fun(1.0), jax.grad(fun)(1.0)) == (0.5, 7.0)

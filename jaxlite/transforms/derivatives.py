@@ -58,9 +58,9 @@ class _Flat:
                 raise TypeError(f"{self.debug.traced_for} with has_aux=True: expected the function to return a pair "
                                 f"(output, auxiliary data), got {type(result)}")
             result, extra = result
-            leaves, self.aux_tree = tree_flatten(extra)
-            aux = [leaf for leaf in leaves if is_array_like(leaf)]
-            self.fixed_aux = {index: leaf for index, leaf in enumerate(leaves) if not is_array_like(leaf)}
+            parts, self.aux_tree = tree_flatten(extra)
+            aux = [leaf for leaf in parts if is_array_like(leaf)]
+            self.fixed_aux = {index: leaf for index, leaf in enumerate(parts) if not is_array_like(leaf)}
         outs, self.out_tree = flatten_outputs(result, self.debug)
         self.num_outs = len(outs)
         return outs + aux

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import jaxlite
-from benchmarks import bars, chart, fusion, operations, programs, run, worker
+from benchmarks import bars, chart, fusion, operations, programs, run, sharded, worker
 from benchmarks.bars import Figure, Verdict
 from benchmarks.latency_programs import LATENCY, OURS_ALONE, QUICK
 from benchmarks.sides import Measured, Side, same, seconds
@@ -61,6 +61,8 @@ def test_every_own_bar_is_for_a_row_that_there_is():
     known = {
         "import": [*bars.fresh.IMPORT, *bars.fresh.WHOLE_PROCESS], "trace": programs.STAGED, "lower": programs.STAGED,
         "warm start": bars.fresh.WARM_START, "warm call": calls, "eager": programs.EAGER_SHORT,
+        "sharded": [f"{stage}, {sharded.STEP}" for stage in sharded.STAGES] + [
+            f"call, {count} array{'s' * (count > 1)}" for count in sharded.CALLS],
     }  # fmt: skip
     assert all(row in known[group] for group, row in bars.ROW_BARS)
     assert all(name in LATENCY and measure in fusion.BARS for name, measure in fusion.PROGRAM_BARS)

@@ -36,10 +36,10 @@ def _of_int(value: int) -> ShapedArray:
     return _scalar_avals[int, x64]
 
 
-def fitted(value: Any, dtype: Any) -> Any:
+def fitted(value: Any, dtype: Any, wrap: bool = False) -> Any:
     """A Python int that the default integer type cannot hold, as a scalar of a dtype; any other value as it is.
 
-    Integer dtypes take the bits that they have room for.
+    With `wrap`, integer dtypes take the bits that they have room for; else what they cannot hold stays as it is.
 
     >>> fitted(2**31, np.dtype("uint32"))
     np.uint32(2147483648)
@@ -48,6 +48,9 @@ def fitted(value: Any, dtype: Any) -> Any:
         return value
     if dtypes.kind(dtype) in "iu":
         bits = dtypes.itemsize_bits(dtype)
+        limits = dtypes.iinfo(dtype)
+        if not wrap and not limits.min <= value <= limits.max:
+            return value
         value &= (1 << bits) - 1
         if dtypes.kind(dtype) == "i" and value >> (bits - 1):
             value -= 1 << bits

@@ -101,6 +101,8 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     """
     if new_dtype is None:
         raise ValueError("convert_element_type needs a dtype, got None")
+    if type(operand) is int and not isinstance(new_dtype, dtypes.ExtendedDType):
+        operand = fitted(operand, dtypes.canonicalize_dtype(new_dtype), wrap=True)
     return convert(operand, new_dtype, False)
 
 

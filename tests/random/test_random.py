@@ -530,7 +530,7 @@ ERRORS = [
     (lambda: bool(K), TypeError, "boolean"),
     (lambda: len(K), TypeError, "unsized"),
     (lambda: hash(K), TypeError, "unhashable"),
-    (lambda: K.astype("uint32"), TypeError, "key<fry>"),
+    (lambda: K.astype("uint32"), ValueError, "key<fry>"),
 ]  # fmt: skip
 
 

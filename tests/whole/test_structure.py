@@ -273,7 +273,6 @@ def test_dependencies_are_the_three():
 
 
 def test_version_has_one_source():
-    import jaxlite
-    from jaxlite.version import __version__
-
-    assert jaxlite.__version__ == __version__
+    # In a process of its own: in jax's place it has the version that it stands for.
+    out = run_python("import jaxlite; from jaxlite.version import __version__; print(jaxlite.__version__ == __version__)")
+    assert out.strip() == "True"

@@ -70,9 +70,8 @@ _lazy = _Lazy(
     modules=(
         "core", "dtypes", "errors", "lax", "numpy", "tree", "tree_util", "stages", "random", "nn", "scipy", "flatten_util",
         "test_util", "ad_checkpoint", "api_util", "custom_batching", "custom_derivatives", "debug", "dlpack",
-        "experimental", "ad", "example_libraries", "explore", "export", "extend", "ffi", "image", "interpreters", "lib",
-        "monitoring",
-        "ops", "profiler", "ref", "sharding", "typing",
+        "distributed", "experimental", "ad", "example_libraries", "explore", "export", "extend", "ffi", "image", "interpreters",
+        "lib", "monitoring", "ops", "profiler", "ref", "sharding", "typing",
     ),
     **{
         "compilation.guards": "array_garbage_collection_guard thread_guard transfer_guard transfer_guard_device_to_device "

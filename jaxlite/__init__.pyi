@@ -29,6 +29,7 @@ from jaxlite import custom_derivatives as custom_derivatives
 from jaxlite.transforms.custom_derivatives import custom_jvp as custom_jvp
 from jaxlite.transforms.custom_derivatives import custom_vjp as custom_vjp
 from jaxlite import debug as debug
+from jaxlite import distributed as distributed
 from jaxlite import dlpack as dlpack
 from jaxlite import dtypes as dtypes
 from jaxlite import errors as errors

@@ -65,6 +65,10 @@ class Lowered:
         """The module as StableHLO text; with `debug_info`, with the user's source lines."""
         return self.module.operation.get_asm(enable_debug_info=debug_info, large_elements_limit=None)
 
+    def fingerprint(self) -> str:
+        """A text that is equal in two processes where the modules are."""
+        return keys.digest(xla.canonical_bytecode(self.module)).hex()
+
     def hlo(self) -> Any:
         """The module as an XLA computation, before any optimisation."""
         return xla.to_hlo(self.module)
@@ -188,7 +192,9 @@ def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | N
         executable = xla.compile_module(lowered.module, xla.DeviceList(devices_of(device)), options, functions)
         if key is None:
             return executable, time.perf_counter() - start, "off"
-        is_kept = entries.store(key.digest, executable, lowered.name, lowered.platform, time.perf_counter() - compiling)
+        first = devices_of(device)[0]
+        is_kept = first.process_index == first.client.process_index() and entries.store(  # one process for all
+            key.digest, executable, lowered.name, lowered.platform, time.perf_counter() - compiling)
         cached = "miss"
     if is_kept and key is not None and shortcut is not None:
         shortcut.lay(key, lowered)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 _lock = threading.RLock()
 clients: dict[str, Any] = {}  # that have started, by name; "" for the default one
 _order: list[str] | None = None
-_settings: dict[str, Any] = {"platforms": None, "num_cpu_devices": None, "aval_class": None}
+_settings: dict[str, Any] = {"platforms": None, "num_cpu_devices": None, "aval_class": None,
+                             "peers": lambda: None}
 _ALIASES = {"cuda": "gpu", "rocm": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu"}
 _WHEELS = {
     "cuda": "pip install jaxlite[cuda13] (or [cuda12])", "gpu": "pip install jaxlite[cuda13] (or [cuda12], [rocm])",
@@ -25,7 +26,7 @@ _WHEELS = {
 
 def configure(**settings: Any) -> None:
     """Say what the first client will be made with: `aval_class`, `platforms` and `num_cpu_devices` (functions
-    that give the options' values)."""
+    that give the options' values), `peers` (a function that gives the processes that this one runs programs with, or None)."""
     _settings.update(settings)
 
 
@@ -103,12 +104,12 @@ def _start(name: str) -> Any:
         if count and count > 0 and "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
             raise RuntimeError("the number of CPU devices is set twice: by the option jax_num_cpu_devices and by "
                                "--xla_force_host_platform_device_count in XLA_FLAGS; set one of them")
-        started = xla.make_cpu_client(count if count and count > 0 else None)
+        started = xla.make_cpu_client(count if count and count > 0 else None, _settings["peers"]())
     else:
         plugin = plugin_of(name)
         if plugin is None:
             raise RuntimeError(f"Backend {name!r} needs a plugin that is not installed: {wheel_for(name)}")
-        started = plugin.start()
+        started = plugin.start(_settings["peers"]())
     with xla.unguarded():
         xla.prime(_settings["aval_class"], started.local_devices()[0])
     return started
@@ -135,8 +136,13 @@ def gpu_prefix() -> str:
 
 
 def devices(platform: str | None = None) -> list[Any]:
-    """All devices of a platform (default: the first in use)."""
+    """The devices of a platform (default: the first in use) that this process owns."""
     return client(platform).local_devices()
+
+
+def all_devices(platform: str | None = None) -> list[Any]:
+    """The devices of a platform (default: the first in use), those of other processes among them."""
+    return client(platform).devices()
 
 
 def default_device() -> Any:

@@ -52,10 +52,11 @@ class Plugin:
             xla.initialize_plugin(self.name)
         return self._loaded
 
-    def start(self) -> Any:
-        """A client for the devices of this machine. Raises: RuntimeError if there are none, or if the library fails."""
+    def start(self, peers: Any = None) -> Any:
+        """A client for the devices of this machine and of its peers. Raises: RuntimeError if there are none, or if the library
+        fails."""
         self.load()
-        return xla.plugin_client(self.name, self.options())
+        return xla.plugin_client(self.name, self.options(), peers)
 
 
 _registered: dict[str, Plugin] = {}

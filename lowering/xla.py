@@ -155,11 +155,48 @@ def tiled_sharding(dims: Sequence[int], axis_sizes: Sequence[int], order: Sequen
 
 # --- clients and devices -----------------------------------------------------------------------------
 
-def make_cpu_client(num_devices: int | None = None) -> Any:
-    """A client for this machine's processor."""
+def make_cpu_client(num_devices: int | None = None, peers: Any = None) -> Any:
+    """A client for this machine's processor; `peers` has the `store`, `number`, `size` and `collectives` of this process if
+    it runs programs together with others."""
     if "jaxlib.xla_client" in sys.modules:  # where custom calls may be waiting for their platform
         _load_custom_calls()
-    return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=num_devices)
+    if peers is None:
+        return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=num_devices)
+    return _jax.get_tfrt_cpu_client(asynchronous=True, num_devices=num_devices, distributed_client=peers.store,
+                                    node_id=peers.number, num_nodes=peers.size, collectives=peers.collectives)
+
+
+def coordinator_service(address: str, count: int, heartbeat_timeout: int, shutdown_timeout: int) -> Any:
+    """What the processes of one program meet at. Timeouts in seconds."""
+    return _jax.get_distributed_runtime_service(address, count, heartbeat_timeout=heartbeat_timeout,
+                                                shutdown_timeout=shutdown_timeout)
+
+
+def coordinator_client(address: str, number: int, timeout: int, heartbeat_timeout: int, shutdown_timeout: int) -> Any:
+    """This process' connection to the service: it is there, for a process that finds nobody is ended. Timeouts in seconds."""
+    client = _jax.get_distributed_runtime_client(address, number, init_timeout=timeout, heartbeat_timeout=heartbeat_timeout,
+                                                 shutdown_timeout=shutdown_timeout, use_compression=True)
+    client.connect()
+    return client
+
+
+def preemption_manager(client: Any) -> Any:
+    """What waits for SIGTERM in all of the processes."""
+    manager = _jax.create_preemption_sync_manager()
+    manager.initialize(client)
+    return manager
+
+
+def cpu_collectives(kind: str | None, client: Any) -> Any:
+    """How the processors of several machines exchange data: 'gloo', 'mpi' or None."""
+    if kind == "gloo":
+        return _jax.make_gloo_tcp_collectives(distributed_client=client)
+    if kind == "mpi":
+        collectives = _jax.make_mpi_collectives()
+        collectives.Init()
+        atexit.register(collectives.Finalize)
+        return collectives
+    return None
 
 
 def _load_custom_calls() -> Any:
@@ -176,9 +213,12 @@ def hardware_description(device: Any) -> bytes | None:
     topology = _jax.get_topology_for_devices([device])
     if hasattr(topology, "serialize"):
         try:
-            return topology.serialize()
+            told = topology.serialize()
         except _jax.JaxRuntimeError:
             return None
+        # On a CPU it lists the devices of this process too, field 1, which no code depends on.
+        about = _fields(_fields(_fields(told).get(9, b"")).get(2, b"")) if device.platform == "cpu" else {}
+        return about.get(5, told)
     # Before jaxlib 0.11 a CPU does not tell. Linux does.
     try:
         with open("/proc/cpuinfo", "rb") as file:
@@ -320,6 +360,34 @@ def with_backend_option(options: Any, name: str) -> Any:
 def _message(number: int, content: bytes) -> bytes:
     """A length-delimited field in protobuf's wire format."""
     return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _fields(message: bytes) -> dict[int, bytes]:
+    """The last of each of a message's fields that are texts or messages themselves."""
+    found, position = {}, 0
+
+    def number() -> int:
+        nonlocal position
+        value = shift = 0
+        while True:
+            byte = message[position]
+            position += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while position < len(message):
+        field, kind = divmod(number(), 8)
+        if kind == 2:
+            size = number()
+            found[field] = message[position:position + size]
+            position += size
+        elif kind == 0:
+            number()
+        else:
+            position += 8 if kind == 1 else 4
+    return found
 
 
 def _varint(value: int) -> bytes:
@@ -653,11 +721,11 @@ def initialize_plugin(name: str) -> None:
         xla_client.initialize_pjrt_plugin(name)
 
 
-def plugin_client(name: str, options: dict[str, Any]) -> Any:
-    """A client of an initialized plugin, for the devices of this machine."""
+def plugin_client(name: str, options: dict[str, Any], peers: Any = None) -> Any:
+    """A client of an initialized plugin, for the devices of this machine and those of its peers."""
     from jaxlib import xla_client
 
-    return xla_client.make_c_api_client(name, options)
+    return xla_client.make_c_api_client(name, options, None if peers is None else peers.store)
 
 
 def gpu_client_options() -> dict[str, Any]:

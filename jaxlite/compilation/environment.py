@@ -20,11 +20,11 @@ def print_environment_info(return_string: bool = False) -> str | None:
     >>> jaxlite.print_environment_info(return_string=True).splitlines()[0].split(":")[0]
     'jaxlite'
     """
-    devices = platforms.devices()
+    devices, local = platforms.all_devices(), platforms.devices()
     options = {name: value for name, value in sorted(os.environ.items()) if name.startswith(("JAX", "XLA", "TF_CPP", "LIBTPU"))}
     lines = [f"jaxlite: {__version__}", f"jaxlib: {xla.VERSION_TEXT}", f"numpy:  {np.__version__}",
              f"python: {' '.join(sys.version.split())}",
-             f"device info: {devices[0].device_kind}-{len(devices)}, {len(devices)} local devices",
+             f"device info: {devices[0].device_kind}-{len(devices)}, {len(local)} local devices",
              f"process_count: {len({device.process_index for device in devices})}",
              f"platform: {platform.uname()}", *(f"{name}={value}" for name, value in options.items())]
     text = "\n".join(lines)

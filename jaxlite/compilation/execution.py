@@ -28,6 +28,7 @@ from lowering.partitioning import Partitioning
 
 ArrayImpl = xla.ArrayImpl
 load_spread = loader("jaxlite.compilation.spread")
+load_processes = loader("jaxlite.devices.processes")
 
 
 class Executable:
@@ -121,7 +122,7 @@ def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Seque
 def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str, Any] | None, donated: Sequence[bool],
                   keep_unused: bool) -> shortcuts.Shortcut | None:
     """The shortcut of a program past lowering, if it may have one and nobody wants to see the module."""
-    if config.dump_ir_to.value is not None or xla.is_compile_only(device):
+    if config.dump_ir_to.value is not None or xla.is_compile_only(device) or _is_compared(device):
         return None
     if any(isinstance(const, Tracer) for const in closed.consts):
         return None
@@ -144,15 +145,24 @@ def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, 
                     options: dict[str, Any] | None = None, trace_seconds: float = 0.0,
                     shortcut: shortcuts.Shortcut | None = None) -> Executable:
     """Compile a lowered program for a device; reports the compile to the log and the dump if they are on."""
+    if _is_compared(device):
+        load_processes().compare_programs(lowered.name, device.devices, lowered.fingerprint())
     with lowered.tuned(fusion_barriers(options)):
         loaded, seconds, cached = backend.compile_lowered(lowered, device, options, shortcut)
         report.compiled(lowered, closed, loaded, trace_seconds, seconds, cached)
     return _executable(loaded, lowered, closed, device, committed, seconds, cached)
 
 
+def _is_compared(device: Any) -> bool:
+    """Whether to ask the other processes for their program before this one's is compiled."""
+    return config.distributed_debug.value and type(device) is Partitioning
+
+
 def _executable(loaded: Any, lowered: Any, closed: ClosedJaxpr, device: Any, committed: bool, seconds: float,
                 cached: str) -> Any:
     if type(device) is Partitioning:
+        if device.client.process_index() or not all(each.process_index == 0 for each in device.devices):
+            load_processes().check_connected(device.devices)
         return load_spread().SpreadExecutable(loaded, lowered, closed, device, seconds, cached, _result_aval, _buffer_aval)
     return Executable(loaded, lowered, closed, device, committed, seconds, cached)
 

@@ -176,11 +176,18 @@ def _dunder_array(array: Any, dtype: Any = None, copy: bool | None = None) -> np
     return value.copy() if copy else value
 
 
+def _is_elsewhere(array: Any) -> bool:
+    """Whether other processes hold parts of the value that this one lacks."""
+    return is_spread(array) and not (array.is_fully_addressable or array.is_fully_replicated)
+
+
 def _repr(array: Any) -> str:
     if array.is_deleted():
         return f"<deleted Array of {array.aval.str_short()}>"
     weak = ", weak_type=True" if array.aval.weak_type else ""
     suffix = f"dtype={array.dtype.name}{weak})"
+    if _is_elsewhere(array):
+        return f"Array(shape={array.shape}, {suffix}"
     value = host_value(array)
     if value.size == 0:
         return f"Array([], shape={array.shape}, {suffix}"
@@ -278,7 +285,7 @@ def _install() -> None:
     cls.__array__ = _dunder_array
     cls.__array_priority__ = 100
     cls.__repr__ = _repr
-    cls.__str__ = lambda self: str(host_value(self)) if not self.is_deleted() else _repr(self)
+    cls.__str__ = lambda self: _repr(self) if self.is_deleted() or _is_elsewhere(self) else str(host_value(self))
     cls.__format__ = _format
     cls.__iter__ = _iter
     cls.__setitem__ = _immutable

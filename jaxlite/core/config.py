@@ -168,6 +168,10 @@ cuda_visible_devices = _option("cuda_visible_devices", "all", _parse_text, "The 
 rocm_visible_devices = _option("rocm_visible_devices", "all", _parse_text, "The ROCm devices to use, by number: '0,2'.")
 cpu_fusion_barriers = _option("cpu_fusion_barriers", True, _parse_bool,
                               "Whether CPU programs get the fusion barriers that keep compiles short.", affects_program=True)
+cpu_collectives_implementation = _option("cpu_collectives_implementation", "gloo", _one_of("gloo", "mpi", "none", None),
+                                         "How the processors of several processes exchange data.")
+distributed_debug = _option("distributed_debug", False, _parse_bool,
+                            "Before a program of several processes is compiled, check that all of them have the same.")
 log_compiles = _option("log_compiles", False, _parse_bool, "Log one line for each compile.")
 enable_compilation_cache = _option("enable_compilation_cache", True, _parse_bool,
                                    "Whether compiled programs are kept for later processes.")

@@ -51,15 +51,20 @@ config.num_cpu_devices.checks.append(_check_not_started)
 
 
 def devices(backend: str | None = None) -> list[Any]:
-    """All devices of a platform ('cpu', 'gpu', 'tpu'); by default of the one in use."""
-    return platforms.devices(backend)
+    """All devices of a platform ('cpu', 'gpu', 'tpu'), of all processes; by default of the platform in use."""
+    return platforms.all_devices(backend)
 
 
 def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> list[Any]:
-    """The devices that this process owns: all of them."""
-    if process_index not in (None, 0):
-        raise ValueError(f"Unknown process_index {process_index}; there is one process, 0")
-    return platforms.devices(backend)
+    """The devices that this process owns, or another one. Raises: ValueError if there is no process of this number."""
+    if process_index is None:
+        process_index = host_id
+    if process_index is None:
+        return platforms.devices(backend)
+    found = [device for device in platforms.all_devices(backend) if device.process_index == process_index]
+    if not found:
+        raise ValueError(f"Unknown process_index {process_index}")
+    return found
 
 
 def device_count(backend: str | None = None) -> int:
@@ -69,7 +74,7 @@ def device_count(backend: str | None = None) -> int:
 
 def local_device_count(backend: str | None = None) -> int:
     """How many of a platform's devices this process owns."""
-    return len(devices(backend))
+    return len(platforms.devices(backend))
 
 
 def default_backend() -> str:
@@ -78,18 +83,18 @@ def default_backend() -> str:
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process: 0."""
-    return 0
+    """The number of this process among those that run programs together: 0 if it is alone."""
+    return platforms.client(backend).process_index()
 
 
 def process_indices(backend: str | None = None) -> list[int]:
-    """The numbers of all processes: [0]."""
-    return [0]
+    """The numbers of all processes."""
+    return list(range(process_count(backend)))
 
 
 def process_count(backend: str | None = None) -> int:
-    """How many processes take part: 1."""
-    return 1
+    """How many processes run programs together: 1 if this one is alone."""
+    return max((device.process_index for device in devices(backend)), default=0) + 1
 
 
 @boundary

@@ -19,6 +19,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lowering import report, xla
 from lowering.partitioning import devices_of
 
@@ -66,8 +68,21 @@ def surroundings_of(device: Any, options: Any, overrides: dict[str, Any]) -> tup
     if not settings["folder"]() or "xla_dump" in os.environ.get("XLA_FLAGS", "") or any(
             name.startswith("xla_dump") for name in overrides):
         return None
-    machine = _machine(devices_of(device)[0])
-    return None if machine is None else (options.SerializeAsString(), machine, settings["version"]().encode())
+    devices = devices_of(device)
+    own = next((each for each in devices if each.process_index == each.client.process_index()), devices[0])
+    machine = _machine(own)
+    if machine is None:
+        return None
+    if own.process_index and all(each.process_index == own.process_index for each in devices):
+        # A program of one process alone is the same in all of them: its devices have the numbers that they have in process 0.
+        first = own.client.local_devices()[0].id
+        given = options.device_assignment
+        options.device_assignment = xla.DeviceAssignment.create(np.array([[each.id - first for each in devices]]))
+        text = options.SerializeAsString()
+        options.device_assignment = given
+    else:
+        text = options.SerializeAsString()
+    return text, machine, settings["version"]().encode()
 
 
 def digest(*parts: bytes) -> bytes:

@@ -154,6 +154,16 @@ def test_data_parallel_curves_agree():
     assert all(float(each) < 1e-4 for _, each in differences)
 
 
+def test_two_processes_agree():
+    command = [sys.executable, str(ROOT / "examples" / "two_processes.py"), "--steps", "20"]
+    printed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
+                             timeout=120).stdout
+    assert "2 processes, 2 devices" in printed
+    found = re.search(rf"weights \[{NUMBER}{NUMBER}{NUMBER}{NUMBER} ?\]", printed)
+    assert found, printed
+    np.testing.assert_allclose([float(each) for each in found.groups()], [3, -2, 0.5, 1], atol=0.1)
+
+
 def test_char_gpt_sees_no_character_of_the_future(example):
     module = example("char_gpt")
     params = module.init_params(random.key(0), 11, 16, 1)

@@ -1,0 +1,108 @@
+"""What the environment says of the processes that run one program: their number, which one this is, where process 0 is.
+
+Schedulers and launchers tell each process by variables of its environment. `detect` asks those it knows, in order; the
+variables of jaxlite's own (`JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES`, `JAX_PROCESS_ID`) go before all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Callable
+from typing import NamedTuple
+
+_PORTS = 4096  # a job's coordinator listens on one of so many, the last there are
+
+
+class Cluster(NamedTuple):
+    """What is known; None where nothing says so. `local_id` is the process' number on its machine."""
+
+    address: str | None = None
+    size: int | None = None
+    number: int | None = None
+    local_id: int | None = None
+
+
+def _number(name: str) -> int | None:
+    text = os.environ.get(name)
+    if text is None:
+        return None
+    if not text.strip().isdigit():
+        raise ValueError(f"the environment variable {name} is {text!r}; it takes a number")
+    return int(text)
+
+
+def _port(job: int) -> int:
+    return 65536 - _PORTS + job % _PORTS
+
+
+def _own() -> Cluster:
+    return Cluster(os.environ.get("JAX_COORDINATOR_ADDRESS"), _number("JAX_NUM_PROCESSES"), _number("JAX_PROCESS_ID"))
+
+
+def first_host(nodes: str) -> str:
+    """The first host of a list as Slurm writes it.
+
+    >>> first_host("node[003-005,9],other1"), first_host("tpu-a,tpu-b")
+    ('node003', 'tpu-a')
+    """
+    found = re.match(r"([^,\[]+)(?:\[([^\],-]+))?", nodes)
+    if found is None:
+        raise ValueError(f"no host in {nodes!r}")
+    return found[1] + (found[2] or "")
+
+
+def _slurm() -> Cluster | None:
+    if "SLURM_JOB_ID" not in os.environ or "SLURM_PROCID" not in os.environ:
+        return None
+    nodes = os.environ.get("SLURM_STEP_NODELIST") or os.environ.get("SLURM_JOB_NODELIST", "localhost")
+    address = f"{first_host(nodes)}:{_port(_number('SLURM_JOB_ID') or 0)}"
+    count = _number("SLURM_STEP_NUM_TASKS")
+    return Cluster(address, _number("SLURM_NTASKS") if count is None else count, _number("SLURM_PROCID"),
+                   _number("SLURM_LOCALID"))
+
+
+def _open_mpi() -> Cluster | None:
+    uri = os.environ.get("OMPI_MCA_orte_hnp_uri", "")
+    if "OMPI_COMM_WORLD_RANK" not in os.environ:
+        return None
+    found = re.search(r"^(\d+)\.\d+;tcp6?://(?:([\d.]+)|\[([\da-fA-F:]+)[^\]]*\])", uri)  # job.process;tcp://address,...:port
+    address = f"{found[2] or f'[{found[3]}]'}:{_port(int(found[1]) >> 12)}" if found else None
+    return Cluster(address, _number("OMPI_COMM_WORLD_SIZE"), _number("OMPI_COMM_WORLD_RANK"),
+                   _number("OMPI_COMM_WORLD_LOCAL_RANK"))
+
+
+def _kubernetes() -> Cluster | None:
+    """An indexed job: its pods are called <job>-<index>, and find each other by these names through its service.
+    How many there are, Kubernetes does not tell them."""
+    if "KUBERNETES_SERVICE_HOST" not in os.environ or "JOB_COMPLETION_INDEX" not in os.environ:
+        return None
+    index = _number("JOB_COMPLETION_INDEX")
+    name, dot, domain = socket.getfqdn().partition(".")
+    job = name.removesuffix(f"-{index}")
+    address = f"{job}-0{dot}{domain}:{_port(0)}" if job != name else None
+    return Cluster(address, None, index)
+
+
+_METHODS: dict[str, Callable[[], Cluster | None]] = {"slurm": _slurm, "ompi": _open_mpi, "k8s": _kubernetes}
+
+
+def detect(method: str | None = None) -> Cluster:
+    """What the environment says; of some `method` alone, if one is given ('slurm', 'ompi', 'k8s', 'deactivate').
+
+    Raises: ValueError for an unknown method, and for variables that are no numbers; RuntimeError if the method that was asked
+    for does not recognize this process.
+    """
+    own = _own()
+    if method == "deactivate":
+        return own
+    if method is not None and method not in _METHODS:
+        raise ValueError(f"cluster_detection_method is {method!r}; it takes one of {', '.join(map(repr, _METHODS))}, "
+                         "'deactivate' or None")
+    found = next((cluster for name, ask in _METHODS.items() if method in (None, name) and (cluster := ask()) is not None), None)
+    if found is None:
+        if method is not None:
+            raise RuntimeError(f"this process does not run under {method}: its environment has none of the variables")
+        return own
+    return found._replace(**{name: mine for name, mine in own._asdict().items() if mine is not None})

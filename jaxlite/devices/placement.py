@@ -77,9 +77,12 @@ def as_device(spec: Any) -> Any:
     if isinstance(spec, str):
         return platforms.devices(spec)[0]
     if isinstance(spec, xla.Sharding):
-        if spec.num_devices != 1:
-            raise ValueError(f"one device is wanted here, {spec} is over {spec.num_devices}")
-        return next(iter(spec.device_set))
+        if type(spec) is xla.SingleDeviceSharding:
+            return spec._device
+        devices = shardings().devices_of(spec)
+        if len(devices) != 1:
+            raise ValueError(f"one device is wanted here, {spec} is over {len(devices)}")
+        return devices[0]
     return spec
 
 

@@ -76,11 +76,12 @@ class Lowered:
 
 def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bool] = lambda file: False,
           donated: Sequence[bool] = (), keep_unused: bool = False, result_names: Sequence[str] = (),
-          argument_names: Sequence[str] = (), partitioning: Partitioning | None = None) -> Lowered:
+          argument_names: Sequence[str] = (), partitioning: Partitioning | None = None,
+          constants: Sequence[np.ndarray | None] = ()) -> Lowered:
     """Lower a jaxpr to a module with the entry function `main`.
 
     Args:
-      jaxpr: the program; its constvars become the first parameters.
+      jaxpr: the program; its constvars become the first parameters, but for those whose values are among `constants`.
       name: the module is called `jit_<name>`.
       platform: 'cpu', 'gpu', 'tpu': rules may differ.
       is_hidden: whether the frames of a file are left out of source locations.
@@ -88,13 +89,16 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
       keep_unused: keep parameters that no equation reads.
       result_names, argument_names: names for the results and the invars, as pytree paths.
       partitioning: the devices and shardings of a program over several devices.
+      constants: for each constvar its value, if the module is to contain it, or None; of its type.
     """
     start = time.perf_counter()
     eqns, used = live_parts(jaxpr)
     inputs = [*jaxpr.constvars, *jaxpr.invars]
-    kept = [True] * len(used) if keep_unused else used
+    values = [*constants, *[None] * (len(inputs) - len(constants))]
+    contained = {var: value for var, value, read in zip(inputs, values, used, strict=True) if read and value is not None}
+    kept = [(read or keep_unused) and value is None for value, read in zip(values, used, strict=True)]
     parameters = [var for var, keep in zip(inputs, kept, strict=True) if keep]
-    program = jaxpr.replace(constvars=[], invars=parameters, eqns=eqns)
+    program = jaxpr.replace(constvars=[*contained], invars=parameters, eqns=eqns)
     builder = ModuleBuilder(f"jit_{_identifier(name)}", is_hidden, platform)
 
     offered = [False] * len(jaxpr.constvars) + list(donated or [False] * len(jaxpr.invars))
@@ -114,7 +118,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     with builder.context:
         builder.emit_function(program, "main", "public", arg_attributes if any(arg_attributes) else None,
                               result_attributes if any(result_attributes) else None, result_names or None,
-                              [name for name, keep in zip(names, kept, strict=True) if keep])
+                              [name for name, keep in zip(names, kept, strict=True) if keep], list(contained.values()))
     unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
     return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
                    builder.scopes, builder.host_functions)

@@ -441,9 +441,7 @@ class RuleContext:
         element = self.builder.element_type(dtype)
         tensor = self.builder.tensor_type(array.shape, dtype)
         if array.dtype == bool:
-            buffer = np.packbits(array, axis=None, bitorder="little") if array.size > 1 else np.array(
-                [255 if array.any() else 0], np.uint8)
-            attribute = ir.DenseElementsAttr.get(buffer, shape=list(array.shape), type=element,
+            attribute = ir.DenseElementsAttr.get(np.ascontiguousarray(array).view(np.uint8), shape=list(array.shape), type=element,
                                                  context=self.builder.context)
         elif dtype.name in _PACKED:
             bits = _PACKED[dtype.name]

@@ -27,6 +27,7 @@ from lowering.module import physical
 from lowering.partitioning import Partitioning
 
 ArrayImpl = xla.ArrayImpl
+_SMALL = 1024  # bytes of an array that is a constant of the module
 load_spread = loader("jaxlite.compilation.spread")
 load_processes = loader("jaxlite.devices.processes")
 
@@ -116,7 +117,27 @@ def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Seque
     """Lower for a platform, or for the devices of a `Partitioning`; equations keep the user's source lines."""
     return backend.lower(closed.jaxpr, name, platform=platform, is_hidden=source.is_hidden_file,
                          donated=donated, keep_unused=keep_unused, result_names=result_names,
-                         argument_names=argument_names, partitioning=place if type(place) is Partitioning else None)
+                         argument_names=argument_names, partitioning=place if type(place) is Partitioning else None,
+                         constants=_small_constants(closed))
+
+
+def _small_constants(closed: ClosedJaxpr) -> list[np.ndarray | None]:
+    """For each array that a program closes over its value, if that is small enough to be a constant of the module.
+
+    XLA computes with constants when it compiles: a table of three entries that is sliced becomes three numbers. As parameters
+    such arrays cost up to a quarter of the run time. Large ones would make large modules, and slow compiles.
+    """
+    return [_small_constant(const, var.aval) for const, var in zip(closed.consts, closed.jaxpr.constvars, strict=True)]
+
+
+def _small_constant(const: Any, aval: Any) -> np.ndarray | None:
+    dtype = getattr(aval, "dtype", None)
+    if not isinstance(dtype, np.dtype) or dtype.names or aval.size * dtype.itemsize > _SMALL:
+        return None
+    if type(const) is ArrayImpl and not const.is_deleted() and not arrays.is_spread(const):
+        with xla.unguarded():  # it is part of the program
+            return arrays.host_value(const)
+    return const.astype(dtype) if type(const) is np.ndarray else None
 
 
 def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str, Any] | None, donated: Sequence[bool],
@@ -127,8 +148,9 @@ def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str
     if any(isinstance(const, Tracer) for const in closed.consts):
         return None
     # Decompositions may ask for options when they are lowered: the trace context has them.
+    contained = [value if value is None else (value.dtype.name, value.tobytes()) for value in _small_constants(closed)]
     return shortcuts.shortcut(closed.jaxpr, name, device, options, tuple(donated), keep_unused, fusion_barriers(options),
-                              xla.trace_context(), device.text() if type(device) is Partitioning else "")
+                              xla.trace_context(), device.text() if type(device) is Partitioning else "", contained)
 
 
 def follow(shortcut: shortcuts.Shortcut, closed: ClosedJaxpr, device: Any, committed: bool,

@@ -520,6 +520,18 @@ def test_closures_over_arrays_are_parameters_not_text():
     np.testing.assert_array_equal(lowered.compile()(big), 2 * big)
 
 
+def test_small_arrays_are_constants_of_the_module():
+    kinds = "float32 float16 bfloat16 int32 uint8 int4 bool complex64".split()
+    tables = [jaxlite.numpy.asarray(np.array([[0, 1, 1], [0, 1, 0]]), kind) for kind in kinds] + [np.zeros((0, 2), F32)]
+    unread = np.arange(3.0)
+    f = jit(lambda x: ([x * table.size for table in tables], unread, tables)[::2])
+    lowered = f.lower(2)
+    assert "%arg0: tensor<i32>" in lowered.as_text() and "%arg1" not in lowered.as_text()
+    for _, outs in (f(2), f(2), lowered.compile()(2)):
+        for out, table in zip(outs, tables, strict=True):
+            assert np.array_equal(out, table) and out.dtype == table.dtype
+
+
 def test_closed_over_values_are_those_of_the_trace():
     raw = np.zeros(256 + 64, np.uint8)
     start = -raw.ctypes.data % 64

@@ -227,6 +227,14 @@ def test_what_is_found_and_what_is_not(folder, caplog):
     assert said(caplog, double, X[:1])[:2] == ("miss", False)
 
 
+def test_values_of_small_arrays_are_told_apart(folder, caplog):
+    for value in (2.0, 3.0):
+        for found in (("miss", False), ("hit", True)):
+            table = np.full(3, value, np.float32)
+            *cache, out = said(caplog, lambda x, table=table: x * table, X)
+            assert tuple(cache) == found and np.array_equal(out, X * table)
+
+
 def test_options_that_lowering_asks_for_are_told_apart(folder, caplog):
     def bits(key):
         return jaxlite.random.bits(key, (4,))

@@ -441,8 +441,8 @@ class RuleContext:
         element = self.builder.element_type(dtype)
         tensor = self.builder.tensor_type(array.shape, dtype)
         if array.dtype == bool:
-            attribute = ir.DenseElementsAttr.get(np.ascontiguousarray(array).view(np.uint8), shape=list(array.shape), type=element,
-                                                 context=self.builder.context)
+            attribute = ir.DenseElementsAttr.get(np.ascontiguousarray(array).view(np.uint8), shape=list(array.shape),
+                                                 type=element, context=self.builder.context)
         elif dtype.name in _PACKED:
             bits = _PACKED[dtype.name]
             text = _dense_text(array, bits)

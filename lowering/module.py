@@ -409,6 +409,10 @@ class RuleContext:
         """A size as a scalar; where sizes are symbolic, one of the program."""
         return self.constant(size, dtype)
 
+    def shape_operands(self, shapes: Sequence[Sequence[int]], position: int) -> tuple[list[Any], dict[str, Any]]:
+        """What a custom call needs beside its operands, the first at `position`, if the shapes of its results are symbolic."""
+        return [], {}
+
     def _constant(self, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
         if type(value) is dtype.type:
             mark = value.tobytes()

@@ -138,6 +138,12 @@ class SymbolicContext(RuleContext):
         return parts[0] if len(parts) == 1 else self.plain("stablehlo.concatenate", parts, (len(parts),), _I32,
                                                            dimension=self.i64(0))
 
+    def shape_operands(self, shapes: Sequence[Sequence[Any]], position: int) -> tuple[list[Any], dict[str, Any]]:
+        if all(type(size) is int for shape in shapes for size in shape):
+            return [], {}
+        positions = np.arange(position, position + len(shapes))
+        return [self.vector(shape) for shape in shapes], {"indices_of_shape_operands": self.dense(positions)}
+
     def plain(self, name: str, operands: Sequence[Any], shape: Sequence[int], dtype: Any, **attributes: Any) -> Any:
         """An operation of a static type, as it is."""
         return super().value(name, operands, shape, dtype, **attributes)

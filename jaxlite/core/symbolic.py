@@ -98,6 +98,8 @@ class SymbolicScope:
         low, high = self._plain(value)
         if not depth or not isinstance(value, Dim):
             return low, high
+        for a, b in self._without_operations(value, depth):
+            low, high = max(low, a), min(high, b)
         facts = [fact for fact, _ in self.at_least_zero]
         facts += [each for fact, _ in self.equations for each in (fact, -fact) if isinstance(each, Dim)]
         for fact in facts:
@@ -113,6 +115,27 @@ class SymbolicScope:
                 else:
                     high = min(high, b)
         return low, high
+
+    def _without_operations(self, value: Dim, depth: int) -> Iterable[tuple[float, float]]:
+        """Bounds from what is known of `max`, `min` and `floordiv`, where these are terms: max(a, b) is one of the two and at
+        least the other, and k * floordiv(a, k) is at most k - 1 below a."""
+        for term, coefficient in value.terms.items():
+            if len(term) != 1 or term[0][1] != 1:
+                continue
+            kind, *operands = term[0][0]
+            rest = value - _dim({term: coefficient}, self)
+            if kind in ("max", "min"):
+                (a, b), (c, d) = (self._tightened(rest + operand * coefficient, depth - 1) for operand in operands)
+                if (kind == "max") == (coefficient > 0):
+                    yield max(a, c), max(b, d)
+                else:
+                    yield min(a, c), min(b, d)
+            elif kind == "floordiv" and isinstance(operands[1], int) and operands[1] > 0:
+                numerator, divisor = operands
+                a, b = self._tightened(rest * divisor + numerator * coefficient, depth - 1)
+                slack = coefficient * (divisor - 1)
+                a, b = a - max(slack, 0), b - min(slack, 0)
+                yield -_floor(-a, divisor), _floor(b, divisor)
 
     def _of_term(self, term: Term) -> tuple[float, float]:
         low, high = 1.0, 1.0
@@ -251,6 +274,10 @@ class Dim:
     def __truediv__(self, other: Any) -> Any:
         quotient, rest = divide(self, other, self.scope) if self._other(other) is not None else (0, 1)
         return quotient if isinstance(rest, int) and rest == 0 else _as_array(operator.truediv, self, other)
+
+    def minimum(self, other: Any) -> Any:
+        """The smaller of the two."""
+        return smallest(self, other)
 
     # --- comparison
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import enum
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
+from jaxlite.core.symbolic import as_size, is_symbolic
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, promote_dtypes_inexact
 
@@ -93,7 +93,7 @@ def _resampled(image: Any, matrices: dict[int, Any], precision: Any) -> Any:
 
 
 def _new_shape(image: Any, shape: Sequence[int]) -> tuple[int, ...]:
-    shape = tuple(map(operator.index, shape))
+    shape = tuple(map(as_size, shape))
     if len(shape) != aval_of(image).ndim:
         raise ValueError(f"shape must have length equal to the number of dimensions of x;  {shape} vs "
                          f"{aval_of(image).shape}")
@@ -176,7 +176,8 @@ def _resize(image: Any, shape: tuple[int, ...], method: ResizeMethod, antialias:
         for axis in changed:
             size = aval_of(image).shape[axis]
             # In integers: the old cell in which the center of a new one lies.
-            places = (2 * np.arange(shape[axis], dtype=np.int64) + 1) * size // (2 * shape[axis])
+            cells: Any = jnp.arange(shape[axis]) if is_symbolic(shape[axis]) else np.arange(shape[axis], dtype=np.int64)
+            places = (2 * cells + 1) * size // (2 * shape[axis])
             image = jnp.take(image, places.astype(np.int32), axis, mode="clip")
         return image
     (image,) = promote_dtypes_inexact(image)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.symbolic import largest
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, shaping
 from jaxlite.lax.dot import canonicalize_precision, dot_general
@@ -84,7 +85,7 @@ def _pads_for(padding: str, sizes: Sequence[int], window: Sequence[int], strides
         raise RuntimeError(f"Unrecognized padding type: expected 'VALID', 'SAME', or 'SAME_LOWER', got {padding}.")
     pads = []
     for size, extent, stride in zip(sizes, window, strides, strict=True):
-        total = max(0, (-(-size // stride) - 1) * stride + extent - size)
+        total = largest(0, (-(-size // stride) - 1) * stride + extent - size)
         low = total // 2 if kind == "SAME" else total - total // 2
         pads.append((low, total - low))
     return pads
@@ -92,7 +93,7 @@ def _pads_for(padding: str, sizes: Sequence[int], window: Sequence[int], strides
 
 def _out_sizes(lhs: Sequence[int], rhs: Sequence[int], strides: Sequence[int], pads: Sequence[tuple[int, int]],
                ) -> list[int]:
-    return [max(0, (size + low + high - extent) // stride + 1)
+    return [largest(0, (size + low + high - extent) // stride + 1)
             for size, extent, stride, (low, high) in zip(lhs, rhs, strides, pads, strict=True)]
 
 

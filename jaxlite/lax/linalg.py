@@ -18,6 +18,7 @@ from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.symbolic import smallest
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, reductions, shaping, slicing, sorting
@@ -355,7 +356,7 @@ lu_pivots_to_permutation_p = Primitive("lu_pivots_to_permutation")
 def _lu_avals(x: Any) -> list[ShapedArray]:
     batch = _check("lu", (x,), (2,))
     rows, columns = x.shape[-2:]
-    return [_strong(x.shape, x.dtype), _strong((*batch, min(rows, columns)), _i32), _strong((*batch, rows), _i32)]
+    return [_strong(x.shape, x.dtype), _strong((*batch, smallest(rows, columns)), _i32), _strong((*batch, rows), _i32)]
 
 
 def lu(x: Any) -> list[Any]:
@@ -465,7 +466,7 @@ tridiagonal_p = Primitive("tridiagonal", multiple_results=True)
 def _qr_avals(x: Any, *, pivoting: bool, full_matrices: bool, use_magma: bool | None = None) -> list[ShapedArray]:
     batch = _check("qr", (x,), (2,))
     rows, columns = x.shape[-2:]
-    inner = rows if full_matrices else min(rows, columns)
+    inner = rows if full_matrices else smallest(rows, columns)
     order = [_strong((*batch, columns), _i32)] if pivoting else []
     return [_strong((*batch, rows, inner), x.dtype), _strong((*batch, inner, columns), x.dtype), *order]
 
@@ -486,7 +487,7 @@ def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma:
 @_typed(geqrf_p)
 def _geqrf_avals(x: Any) -> list[ShapedArray]:
     batch = _check("geqrf", (x,), (2,))
-    return [_strong(x.shape, x.dtype), _strong((*batch, min(x.shape[-2:])), x.dtype)]
+    return [_strong(x.shape, x.dtype), _strong((*batch, smallest(*x.shape[-2:])), x.dtype)]
 
 
 def geqrf(x: Any) -> list[Any]:
@@ -717,7 +718,7 @@ def _svd_avals(x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index
     rows, columns = x.shape[-2:]
     if subset_by_index is not None and full_matrices and compute_uv:
         raise ValueError("full_matrices and subset_by_index cannot both be set")
-    inner = _subset("svd", subset_by_index, min(rows, columns))
+    inner = _subset("svd", subset_by_index, smallest(rows, columns))
     values = _strong((*batch, inner), _real_dtype(x.dtype))
     if not compute_uv:
         return [values]

@@ -111,7 +111,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     """
     shape = aval_of(operand).shape
     axis = shaping.canonical_axis(axis, len(shape))
-    index, size = operator.index(index), shape[axis]
+    index, size = as_size(index), shape[axis]
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {size}")
     index = index + size if index < 0 else index
@@ -210,7 +210,7 @@ def start_positions(name: str, shape: tuple[int, ...], indices: Any,
     typed = [aval_of(index) for index in indices if type(index) is not int]
     _check_indices(name, typed, len(typed))
     dtype = typed[0].dtype if typed else dtypes.canonicalize_dtype(int)
-    if typed and integer_limits(dtype)[1] < max(shape):
+    if typed and any(type(size) is int and size > integer_limits(dtype)[1] for size in shape):
         dtype = dtypes.int32  # the type of the indices is too narrow to count from the end in
         indices = [index if type(index) is int else shaping.convert(index, dtype, False) for index in indices]
     return [_position(index, size, allow, dtype) for index, size, allow in zip(indices, shape, allowed)]

@@ -9,6 +9,7 @@ from typing import Any
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.symbolic import as_size
 from jaxlite.core.values import aval_of
 from jaxlite.lax.elementwise import require_kind
 from lowering import xla
@@ -108,7 +109,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     >>> values.tolist(), indices.tolist()
     ([9.0, 4.0], [1, 2])
     """
-    return top_k_p.bind(operand, k=int(k), axis=_axis_of("top_k", axis, len(aval_of(operand).shape)))
+    return top_k_p.bind(operand, k=as_size(k), axis=_axis_of("top_k", axis, len(aval_of(operand).shape)))
 
 
 @approx_top_k_p.def_abstract_eval

@@ -6,7 +6,6 @@ dimensions of the operand. Averages and convolutions are elsewhere.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.symbolic import as_size, largest
 from jaxlite.core.tree import tree_flatten, tree_structure, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax.elementwise import INEXACT, NUMBERS, ge_p, le_p, require_equal_dtypes, require_kind
@@ -51,7 +51,7 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
     for size, window, stride in zip(in_shape, window_shape, window_strides, strict=True):
         if stride < 1:
             raise ValueError(f"window strides must be positive, got {tuple(window_strides)}")
-        total = max(0, (-(-size // stride) - 1) * stride + window - size)
+        total = largest(0, (-(-size // stride) - 1) * stride + window - size)
         low, high = total // 2, total - total // 2
         pads.append((low, high) if mode == "SAME" else (high, low))
     return pads
@@ -69,7 +69,7 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
     for size, window, stride, (low, high), dilation, window_dilated in zip(
             operand_shape, window_dimensions, window_strides, padding, base, spread, strict=True):
         room = dilated(size, dilation) + low + high - dilated(window, window_dilated)
-        shape.append(max(0, room // stride + 1))
+        shape.append(largest(0, room // stride + 1))
     return tuple(shape)
 
 
@@ -112,7 +112,7 @@ def _window_params(name: str, shape: tuple[int, ...], window_dimensions: Any, wi
         padding = padtype_to_pads([dilated(*each) for each in zip(shape, base, strict=True)],
                                   [dilated(*each) for each in zip(sizes, spread, strict=True)], strides, padding)
     try:
-        pads = tuple((operator.index(low), operator.index(high)) for low, high in padding)
+        pads = tuple((as_size(low), as_size(high)) for low, high in padding)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: padding must be 'VALID', 'SAME', 'SAME_LOWER' or a sequence of (low, high) pairs "
                         f"of integers, got {padding!r}") from None

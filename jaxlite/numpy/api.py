@@ -16,6 +16,7 @@ import numpy as np
 from jaxlite.compilation.jit import jit
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.filtering import hide_own_frames
+from jaxlite.core.symbolic import Dim
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 from jaxlite.lax import shaping
@@ -248,9 +249,13 @@ _SCALARS = frozenset((bool, int, float, complex))
 
 
 def scalar(value: Any, dtype: Any) -> Any:
-    """A Python scalar in a dtype, as a constant of the program; integers wrap, floats overflow to infinity."""
+    """A Python scalar in a dtype, as a constant of the program; integers wrap, floats overflow to infinity. A symbolic
+    dimension is its value at run time.
+    """
     if type(value) is float and -6e4 < value < 6e4:  # fits all but the narrowest floats, which do not warn
         return dtype.type(value)
+    if type(value) is Dim:
+        return shaping.convert(value.__jax_array__(), dtype, False)
     with np.errstate(all="ignore"):
         return np.asarray(value).astype(dtype)[()]
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.symbolic import largest
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import joining, reductions, ufuncs
-from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, is_complex, promote_dtypes_inexact
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, is_complex, promote_dtypes_inexact, scalar
 from jaxlite.numpy.arithmetic import add, equal, greater, less, multiply, not_equal, remainder, subtract, true_divide
 from jaxlite.numpy.searching import searchsorted
 from jaxlite.numpy.selection import where
@@ -254,7 +255,7 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, extrap
         fp = shaping.concatenate([_slice(fp, size - 1, size, 0), fp, _slice(fp, 0, 1, 0)], 0)
     size = aval_of(xp).size
     index = shaping.convert(searchsorted(xp, x, side="right"), dtypes.int32, False)
-    index = lax.clamp(np.int32(1), index, np.int32(max(size - 1, 1)))
+    index = lax.clamp(np.int32(1), index, scalar(largest(size - 1, 1), dtypes.int32))
 
     def at(values: Any, offset: int) -> Any:
         return values.at[subtract(index, offset)].get(mode="clip")

@@ -17,12 +17,13 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.symbolic import as_size, is_symbolic
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_map
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import arithmetic, indexing, searching, selection, ufuncs
-from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes, scalar
 from jaxlite.numpy.creation import arange, asarray, device_put, ones, shape_of
 from jaxlite.numpy.joining import concatenate
 from jaxlite.numpy.manipulation import broadcast_to, concrete, moveaxis
@@ -30,11 +31,11 @@ from jaxlite.numpy.manipulation import broadcast_to, concrete, moveaxis
 # --- evenly spaced values ----------------------------------------------------------------------------
 
 
-def _count(name: str, argument: str, value: Any) -> int:
+def _count(name: str, argument: str, value: Any) -> Any:
     if isinstance(value, Tracer):
         raise ConcretizationTypeError(value, f"the argument {argument!r} of jnp.{name} decides the shape of its "
                                              "result, so it must be concrete; mark it static")
-    return operator.index(value)
+    return as_size(value)
 
 
 def _spaced(name: str, start: Any, stop: Any, num: Any, dtype: Any) -> tuple[int, Any]:
@@ -64,14 +65,16 @@ def _linear(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: i
         return shaping.reshape(low, column), distance
     real = dtypes.to_floating_dtype(dtype)
     count = num - 1 if endpoint else num
-    distance = lax.div(arithmetic.subtract(stop, start), np.asarray(count, dtype)[()])
+    distance = lax.div(arithmetic.subtract(stop, start), scalar(count, dtype))
     ramp = shaping.iota(real, count)
     if shape:
         ramp = shaping.reshape(ramp, [count if each == axis else 1 for each in range(len(column))])
-    ramp = shaping.convert(lax.div(ramp, np.asarray(count, real)[()]), dtype, False)
+    ramp = shaping.convert(lax.div(ramp, scalar(count, real)), dtype, False)
     result = lax.mul(shaping.reshape(low, column), lax.sub(np.asarray(1, dtype)[()], ramp))
     result = lax.add(result, lax.mul(shaping.reshape(high, column), ramp))
     if endpoint:  # the last value is exact, whatever the rounding
+        if is_symbolic(num):  # a single value is the first
+            high = selection.where(lax.eq(scalar(num, dtypes.int32), np.int32(1)), low, high)
         result = shaping.concatenate([result, shaping.expand_dims(high, (axis,))], axis)
     return result, distance
 

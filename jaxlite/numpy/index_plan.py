@@ -262,7 +262,8 @@ def as_positions(index: Any, size: int, wrap: bool, dtype: Any) -> Any:
     aval = aval_of(index)
     kind = dtypes.kind(aval.dtype)
     if kind == "u" and aval.dtype.itemsize >= dtype.itemsize:
-        index = elementwise.min(index, aval.dtype.type(size))
+        extent = shaping.convert(size.__jax_array__(), aval.dtype, False) if type(size) is Dim else aval.dtype.type(size)
+        index = elementwise.min(index, extent)
     if aval.dtype != dtype:
         index = shaping.convert(index, dtype, False)
     return slicing.wrap_negative(index, size) if wrap and kind == "i" else index
@@ -294,7 +295,7 @@ def _plan_boxes(shape: tuple[int, ...], items: tuple[Any, ...], wrap: bool) -> B
     placed = _with_axes(items, len(shape))
     chosen = [(axis, item) for axis, item in placed if item is not None and type(item) not in (slice, Span)]
     dtype = index_dtype([item for _, item in chosen], shape)
-    common = _broadcast_shapes([() if type(item) is int else item.shape for _, item in chosen])
+    common = shaping.broadcast_shapes(*(() if type(item) is int else item.shape for _, item in chosen))
     where = [position for position, item in enumerate(items)
              if item is not None and item is not Ellipsis and type(item) not in (slice, Span)]
     together = bool(where) and where[-1] - where[0] == len(where) - 1
@@ -326,9 +327,11 @@ def _plan_boxes(shape: tuple[int, ...], items: tuple[Any, ...], wrap: bool) -> B
                 sizes[axis] = 1
                 ordered &= step > 0
         else:
-            if 0 not in common:
-                check_nonempty(shape[axis], axis)
-            sizes[axis] = min(1, shape[axis])
+            sizes[axis] = 1
+            if type(shape[axis]) is not Dim:
+                if 0 not in common:
+                    check_nonempty(shape[axis], axis)
+                sizes[axis] = min(1, shape[axis])
             if chosen_at < 0:
                 chosen_at = len(layout)
                 layout += [(_BATCH, size) for size in common]
@@ -342,11 +345,10 @@ def _plan_boxes(shape: tuple[int, ...], items: tuple[Any, ...], wrap: bool) -> B
         components.append((axis, _spread(positions, dims, batch_shape)))
     for axis, (start, size, step), place in strided:
         steps = elementwise.mul(dtype.type(step), shaping.iota(dtype, size))
-        positions = elementwise.add(dtype.type(start), steps)
+        positions = elementwise.add(_start(start, dtype), steps)
         components.append((axis, _spread(positions, [batch.index(place)], batch_shape)))
     for axis, start in begun:
-        start = dtype.type(start) if type(start) is int else shaping.convert(start, dtype, False)
-        components.append((axis, _spread(start, [], batch_shape)))
+        components.append((axis, _spread(_start(start, dtype), [], batch_shape)))
     indices = shaping.concatenate([column for _, column in components], len(batch_shape)) if components else None
     collapsed = sorted([axis for axis, _ in chosen] + [axis for axis, _, _ in strided])
     return Boxes(
@@ -356,11 +358,8 @@ def _plan_boxes(shape: tuple[int, ...], items: tuple[Any, ...], wrap: bool) -> B
         tuple([place for place, (role, _) in enumerate(layout) if role == _NEW]), not common, not common and ordered)
 
 
-def _broadcast_shapes(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
-        raise ValueError(f"Incompatible shapes for broadcasting: shapes={shapes}") from None
+def _start(start: Any, dtype: Any) -> Any:
+    return dtype.type(start) if type(start) is int else shaping.convert(start, dtype, False)
 
 
 def _spread(positions: Any, dims: list[int], batch_shape: tuple[int, ...]) -> Any:

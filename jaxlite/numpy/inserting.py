@@ -9,11 +9,12 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import joining, manipulation
-from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, scalar
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
@@ -53,6 +54,8 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
     arr = as_array(arr)
     axis = shaping.canonical_axis(axis, aval_of(arr).ndim)
     extent = aval_of(arr).shape[axis]
+    if is_symbolic(extent) and isinstance(obj, int):
+        return _delete_traced(arr, as_array(obj), axis=axis)
     if isinstance(obj, Tracer) and (not obj.ndim or assume_unique_indices):
         return _delete_traced(arr, obj, axis=axis)
     positions = _positions("delete", obj, extent)
@@ -76,8 +79,9 @@ def _wrapped(positions: Any, extent: int) -> Any:
     """Positions in an axis as a vector, negative ones counted from the end, those out of range at the ends."""
     found = shaping.convert(positions, dtypes.int32, False)
     found = shaping.reshape(found, (aval_of(positions).size,))
-    found = lax.select(lax.lt(found, np.int32(0)), lax.add(found, np.int32(extent)), found)
-    return lax.clamp(np.int32(0), found, np.int32(extent))
+    size = scalar(extent, dtypes.int32)
+    found = lax.select(lax.lt(found, np.int32(0)), lax.add(found, size), found)
+    return lax.clamp(np.int32(0), found, size)
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes, errors, source
 from jaxlite.core.errors import ConcretizationTypeError
-from jaxlite.core.symbolic import as_size
+from jaxlite.core.symbolic import as_size, is_symbolic, largest, smallest
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
@@ -364,7 +364,7 @@ def _cut(name: str, ary: Any, indices_or_sections: Any, axis: int, even: bool) -
         bounds = [each * index + builtins.min(index, extra) for index in range(parts + 1)]
     else:
         points = [int(concrete(name, "indices_or_sections", point)) for point in indices_or_sections]
-        points = [builtins.max(0, point + extent) if point < 0 else builtins.min(point, extent) for point in points]
+        points = [largest(0, point + extent) if point < 0 else smallest(point, extent) for point in points]
         bounds = [0, *points, extent]
     return list(_slices(ary, bounds=tuple(bounds), axis=operator.index(axis)))
 
@@ -374,9 +374,10 @@ def _slices(a: Any, bounds: tuple[int, ...], axis: int) -> list[Any]:
     a = as_array(a)
     axis = shaping.canonical_axis(axis, aval_of(a).ndim)
     sizes = [high - low for low, high in zip(bounds, bounds[1:], strict=False)]
-    if builtins.min(sizes, default=0) >= 0 and builtins.sum(sizes) == aval_of(a).shape[axis]:
+    if not any(map(is_symbolic, sizes)) and builtins.min(sizes, default=0) >= 0 and (
+            builtins.sum(sizes) == aval_of(a).shape[axis]):
         return list(shaping.split(a, sizes, axis))
-    return [lax.slice_in_dim(a, low, builtins.max(low, high), axis=axis)
+    return [lax.slice_in_dim(a, low, largest(low, high), axis=axis)
             for low, high in zip(bounds, bounds[1:], strict=False)]
 
 
@@ -481,7 +482,8 @@ def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
 @api("axis")
 def take_slices(a: Any, positions: Any, axis: int) -> Any:
     """The slices at some positions of an axis; those out of range are the nearest."""
-    if not aval_of(positions).size:
+    size = aval_of(positions).size
+    if not is_symbolic(size) and not size:
         return lax.slice_in_dim(as_array(a), 0, 0, axis=axis)
     return lax.gather(as_array(a), shaping.expand_dims(positions, (1,)), _take_numbers(aval_of(a).ndim, axis),
                       tuple([1 if each == axis else extent for each, extent in enumerate(aval_of(a).shape)]),
@@ -518,7 +520,7 @@ def _roll(a: Any, shift: Any, axis: tuple[int, ...]) -> Any:
         extent = aval_of(a).shape[each]
         if not extent:
             continue
-        if isinstance(amount, int):
+        if isinstance(amount, int) and not is_symbolic(extent):
             amount = -amount % extent
             if amount:
                 first, second = shaping.split(a, (amount, extent - amount), each)

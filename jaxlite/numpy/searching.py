@@ -12,6 +12,7 @@ from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.symbolic import as_size, exceeds, is_symbolic
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
@@ -138,7 +139,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
     if size is None:
         dtype = dtypes.default_dtype(int)
         return tuple(put_beside(each.astype(dtype), a) for each in np.nonzero(host_value("nonzero", a) != 0))
-    size = operator.index(size)
+    size = as_size(size)
     if size < 0:
         raise TypeError(f"nonzero: size must not be negative, got {size}")
     if fill_value is not None:
@@ -270,11 +271,14 @@ def _before(x: Any, y: Any, or_equal: bool) -> Any:
     return lax.bitwise_or(lax.lt(x, y), lax.bitwise_and(lax.eq(x, x), y_nan))
 
 
+_MOST_BITS = 31  # of a size that is not known yet
+
+
 def _search_halving(a: Any, v: Any, side: str, unroll: bool) -> Any:
     size = aval_of(a).size
-    steps = size.bit_length()
+    steps = _MOST_BITS if is_symbolic(size) else size.bit_length()
     shape = aval_of(v).shape
-    dtype = np.dtype(np.uint32 if size < 2**32 else np.uint64)
+    dtype = np.dtype(np.uint64 if exceeds((size,), 2**32 - 1) else np.uint32)
 
     def halve(bounds: tuple[Any, Any], _: None) -> Any:
         low, high = bounds
@@ -283,7 +287,7 @@ def _search_halving(a: Any, v: Any, side: str, unroll: bool) -> Any:
         later = _before(found, v, side == "right")
         return (lax.select(later, middle, low), lax.select(later, high, middle)), None
 
-    bounds = (shaping.full(shape, 0, dtype), shaping.full(shape, size, dtype))
+    bounds = (shaping.full(shape, 0, dtype), shaping.full(shape, scalar(size, dtype), dtype))
     return lax.scan(halve, bounds, None, length=steps, unroll=steps if unroll else 1)[0][1]
 
 
@@ -349,7 +353,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
     a, v = promote_dtypes(a, v)
     if sorter is not None:
         a = indexing.take(a, sorter, 0, mode="clip") if aval_of(a).size else a
-    dtype = dtypes.int32 if aval_of(a).size < 2**31 else dtypes.canonicalize_dtype(np.int64)
+    dtype = dtypes.int32 if not exceeds(aval_of(a).shape, 2**31 - 1) else dtypes.canonicalize_dtype(np.int64)
     if not aval_of(a).size:
         return shaping.full(aval_of(v).shape, 0, dtype)
     return shaping.convert(_METHODS[method](a, v, side), dtype, False)

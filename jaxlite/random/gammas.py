@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,7 +50,7 @@ def _split_each(keys: Any, count: int) -> list[Any]:
 def _random_gamma(keys: Any, alpha: Any, *, log_space: bool) -> Any:
     """One key for each element; each runs its own rejection loop, until all are done."""
     shape, dtype = aval_of(alpha).shape, aval_of(alpha).dtype
-    rest = int(np.prod(shape[len(aval_of(keys).shape):], dtype=np.int64))
+    rest = math.prod(shape[len(aval_of(keys).shape):])
     keys = lax.reshape(random_split_p.bind(keys, shape=(rest,)), shape)
 
     def constant(value: float) -> Any:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes
 from jaxlite.core.filtering import hide_own_frames
+from jaxlite.core.symbolic import as_size
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.values import aval_of
 from jaxlite.devices.placement import laid_out
@@ -191,7 +191,7 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     (3,)
     """
     key, impl, typed = check_key("split", key)
-    shape = tuple(map(operator.index, num)) if isinstance(num, Sequence) else (operator.index(num),)
+    shape = tuple(map(as_size, num)) if isinstance(num, Sequence) else (as_size(num),)
     if is_eager():
         out = _split_compiled(_words_of(key, typed), impl=impl, shape=shape)
         return impl.dtype.wrap(out) if typed else out

@@ -24,6 +24,7 @@ from jaxlite.random.uniforms import (
     _uniform,
     float_dtype,
     full_shape,
+    shape_over,
     split_key,
 )  # fmt: skip
 
@@ -189,7 +190,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
         raise IndexError(f"categorical: axis {axis} is out of bounds for logits of shape {logits_shape}")
     axis = axis - rank if axis >= 0 else axis
     batch = logits_shape[:axis] + (logits_shape[axis + 1:] if axis != -1 else ())
-    shape = full_shape(shape, np.empty(batch, bool))
+    shape = shape_over(shape, [batch])
     prefix = shape[:len(shape) - len(batch)]
     high = _check_mode("low" if mode is None else mode)
     dtype = aval_of(logits).dtype

@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import config
+from jaxlite.core.symbolic import exceeds
 from jaxlite.core.values import aval_of
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -50,7 +51,7 @@ def _hash(key: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
 def _counters(shape: Sequence[int]) -> tuple[Any, Any]:
     """The position of each element of a shape, as high and low 32 bits."""
     size = math.prod(shape)
-    if size < 1 << 32:
+    if not exceeds((size,), (1 << 32) - 1):
         low = lax.reshape(lax.iota(_u32, size), shape)
         return lax.full(shape, np.uint32(0)), low
     count = lax.reshape(lax.iota(_u64, size), shape)

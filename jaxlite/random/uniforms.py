@@ -41,11 +41,15 @@ def full_shape(shape: Any, *params: Any) -> tuple[int, ...]:
 
     Raises: ValueError if the parameters do not broadcast to it.
     """
-    shapes = [aval_of(param).shape for param in params]
+    return shape_over(shape, [aval_of(param).shape for param in params])
+
+
+def shape_over(shape: Any, shapes: Sequence[Any]) -> tuple[int, ...]:
+    """`full_shape` of parameters of these shapes."""
     if shape is None:
         return lax.broadcast_shapes(*shapes)
     try:
-        found: tuple[int, ...] | None = np.broadcast_shapes(shape, *shapes)
+        found: tuple[int, ...] | None = lax.broadcast_shapes(shape, *shapes)
     except ValueError:
         found = None
     if found is None or found != shape:

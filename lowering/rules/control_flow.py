@@ -123,7 +123,8 @@ class _Scan:
         self.looped = length // unroll * unroll  # the steps inside the loop
         if type(length) is int and self.looped <= unroll:
             self.looped = 0
-        self.copies = (unroll if self.looped else 0) + length - self.looped
+        self.has_loop = type(length) is not int or self.looped > 0
+        self.copies = (unroll if self.has_loop else 0) + length - self.looped
         self.x_types = [physical(var.aval) for var in jaxpr.invars[len(consts) + num_carry:]]
         self.y_types = [physical(atom.aval) for atom in jaxpr.outvars[num_carry:]]
         self.index_dtype = _i64 if type(length) is int and length > np.iinfo(_i32).max else _i32
@@ -131,16 +132,16 @@ class _Scan:
     def lower(self, ctx: Any, carry: list[Any]) -> list[Any]:
         rest = self.length - self.looped
         ys: list[Any] = []
-        if type(self.looped) is not int or self.looped or not self.length:
+        if self.has_loop or not self.length:
             ys = [ctx.constant(0, _kept(ctx, dtype), (self.length, *shape)) for shape, dtype in self.y_types]
-        if type(self.looped) is not int or self.looped:
+        if self.has_loop:
             carry, ys = self.loop(ctx, carry, ys)
         if rest:
             # What the loop leaves over is at the end, in reverse at the beginning.
             start = 0 if self.reverse else self.looped
             xs = [self.static_slice(ctx, x, start, rest, *kind) for x, kind in zip(self.xs, self.x_types, strict=True)]
             carry, chunks = self.steps(ctx, carry, xs, rest)
-            if self.looped:
+            if self.has_loop:
                 at = ctx.constant(start, self.index_dtype)
                 ys = [self.put(ctx, y, chunk, at, *kind)
                       for y, chunk, kind in zip(ys, chunks, self.y_types, strict=True)]

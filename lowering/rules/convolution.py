@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lowering.padding import is_symbolic, pad
 from lowering.rules import lowers
 from lowering.rules.dot import PACKED, precision_config
 
@@ -22,9 +23,17 @@ def _conv_general_dilated(ctx: Any, lhs: Any, rhs: Any, *, window_strides: Any, 
         "dimension_numbers": numbers, "feature_group_count": ctx.i64(feature_group_count),
         "batch_group_count": ctx.i64(batch_group_count), "precision_config": precision_config(ctx, precision),
     }  # fmt: skip
+    left, right = ctx.avals_in
+    if is_symbolic(padding):  # `stablehlo.pad` can have such a padding
+        pads, apart = [(0, 0)] * (rank + 2), [1] * (rank + 2)
+        for axis, pair, dilation in zip(dimension_numbers.lhs_spec[2:], padding, lhs_dilation, strict=True):
+            pads[axis], apart[axis] = pair, dilation
+        lhs = pad(ctx, lhs, ctx.constant(0, left.dtype), left.shape, pads, left.dtype, dilation=apart)
+        left = left.update(shape=tuple((size - 1) * step + 1 + low + high
+                                       for size, step, (low, high) in zip(left.shape, apart, pads, strict=True)))
+        padding, attributes["lhs_dilation"] = [(0, 0)] * rank, ctx.i64s([1] * rank)
     if rank:
         attributes["padding"] = ctx.dense_i64(padding)
-    left, right = ctx.avals_in
     out = ctx.aval_out
     product_dtype = out.dtype
     if ctx.platform == "cpu" and left.dtype.name in PACKED:

@@ -92,22 +92,25 @@ def _custom_call(ctx: Any, target: str, operands: Sequence[tuple[Any, _Type]], r
         return (f"#stablehlo.output_operand_alias<output_tuple_indices = {position}, operand_index = {operand}, "
                 "operand_tuple_indices = []>")
 
+    shapes, which = ctx.shape_operands([each.shape for each in results], len(operands))
     operation = ctx.op(
-        "stablehlo.custom_call", [value for value, _ in operands],
+        "stablehlo.custom_call", [*(value for value, _ in operands), *shapes],
         [ctx.tensor_type(each.shape, each.dtype) for each in results],
         {"call_target_name": ctx.string(target), "api_version": ctx.i32(4),
          "backend_config": ir.DictAttr.get({key: encode(value) for key, value in attributes.items()}, context),
-         "operand_layouts": layouts([each for _, each in operands]), "result_layouts": layouts(results),
-         "output_operand_aliases": ctx.attribute(f"[{', '.join(alias(*pair) for pair in aliases.items())}]")})
+         "operand_layouts": layouts([*(each for _, each in operands), *(_Type((1,), _i32) for _ in shapes)]),
+         "result_layouts": layouts(results),
+         "output_operand_aliases": ctx.attribute(f"[{', '.join(alias(*pair) for pair in aliases.items())}]"), **which})
     return list(operation.results)
 
 
 def _tpu_call(ctx: Any, target: str, operands: Sequence[Any], results: Sequence[Any], config: str = "",
               api_version: int = 1) -> list[Any]:
     """One of the factorizations that XLA has for TPUs. Args: avals of the `results`, options as text."""
-    return list(ctx.op("stablehlo.custom_call", operands, [ctx.type_of(aval) for aval in results], {
+    shapes, which = ctx.shape_operands([aval.shape for aval in results], len(operands))
+    return list(ctx.op("stablehlo.custom_call", [*operands, *shapes], [ctx.type_of(aval) for aval in results], {
         "call_target_name": ctx.string(target), "api_version": ctx.i32(api_version),
-        "backend_config": ctx.string(config)}).results)
+        "backend_config": ctx.string(config), **which}).results)
 
 
 def _layout(each: _Type) -> str:
@@ -124,15 +127,14 @@ def _layout(each: _Type) -> str:
 
 def _nan_unless(ctx: Any, ok: Any, x: Any, each: _Type) -> Any:
     """`x` where the batch's flag `ok` holds, NaN in other matrices (or vectors)."""
-    batch = list(ok.type.shape)
     mask = ctx.value("stablehlo.broadcast_in_dim", [ok], each.shape, _flag,
-                     broadcast_dimensions=ctx.i64s(range(len(batch))))
+                     broadcast_dimensions=ctx.i64s(range(ok.type.rank)))
     nan = ctx.constant(complex(np.nan, np.nan) if each.dtype.kind == "c" else np.nan, each.dtype, each.shape)
     return ctx.value("stablehlo.select", [mask, x, nan], each.shape, each.dtype)
 
 
-def _succeeded(ctx: Any, info: Any, direction: str = "EQ") -> Any:
-    return ctx.compare(info, ctx.constant(0, _i32, info.type.shape), direction)
+def _succeeded(ctx: Any, info: Any, batch: Sequence[int], direction: str = "EQ") -> Any:
+    return ctx.compare(info, ctx.constant(0, _i32, batch), direction)
 
 
 def _row_and_column(ctx: Any, shape: tuple[int, ...]) -> list[Any]:
@@ -150,22 +152,29 @@ def _upper(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return ctx.value("stablehlo.select", [keep, x, ctx.constant(0, dtype, shape)], shape, dtype)
 
 
-def _corner(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """The leading block of that shape."""
-    if tuple(x.type.shape) == shape:
+def _corner(ctx: Any, x: Any, old: tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> Any:
+    """The leading block of that shape, of an array of the shape `old`."""
+    if old == shape:
         return x
     return ctx.value("stablehlo.slice", [x], shape, dtype, start_indices=ctx.i64s((0,) * len(shape)),
                      limit_indices=ctx.i64s(shape), strides=ctx.i64s((1,) * len(shape)))
 
 
-def _columns(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """As many columns as `shape` asks for, zeros after those that there are."""
-    missing = shape[-1] - x.type.shape[-1]
+def _columns(ctx: Any, x: Any, old: tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> Any:
+    """As many columns as `shape` asks for, zeros after those that there are, of an array of the shape `old`."""
+    missing = shape[-1] - old[-1]
     if missing <= 0:
-        return _corner(ctx, x, shape, dtype)
+        return _corner(ctx, x, old, shape, dtype)
     none = (0,) * len(shape)
     return ctx.value("stablehlo.pad", [x, ctx.constant(0, dtype)], shape, dtype, edge_padding_low=ctx.i64s(none),
                      edge_padding_high=ctx.i64s((*none[1:], missing)), interior_padding=ctx.i64s(none))
+
+
+def _smaller(one: Any, two: Any) -> Any:
+    """The smaller of two sizes, where either may be symbolic."""
+    if isinstance(one, int):
+        return min(one, two) if isinstance(two, int) else two.minimum(one)
+    return one.minimum(two)
 
 
 def _zeros(ctx: Any, aval: Any) -> Any:
@@ -200,7 +209,7 @@ def _cholesky(ctx: Any, x: Any) -> Any:
         factor, info = _gpu_call(ctx, "solver_potrf_ffi", [(x, matrix)], types, {0: 0}, lower=True)
     else:
         factor, info = _call(ctx, "?potrf", [(x, matrix)], types, {0: 0}, uplo="L")
-    return _nan_unless(ctx, _succeeded(ctx, info), factor, matrix)
+    return _nan_unless(ctx, _succeeded(ctx, info, aval.shape[:-2]), factor, matrix)
 
 
 @lowers("triangular_solve")
@@ -242,7 +251,7 @@ def _lu(ctx: Any, x: Any) -> list[Any]:
     # LAPACK counts rows from one. A positive `info` tells of an exact zero on the diagonal: the factors are good.
     one = ctx.constant(1, _i32, pivots_aval.shape)
     pivots = ctx.value("stablehlo.subtract", [pivots, one], pivots_aval.shape, _i32)
-    factors = _nan_unless(ctx, _succeeded(ctx, info, "GE"), factors, matrix)
+    factors = _nan_unless(ctx, _succeeded(ctx, info, batch, "GE"), factors, matrix)
     return [factors, pivots, _permutation(ctx, pivots, pivots_aval.shape, permutation_aval.shape)]
 
 
@@ -258,7 +267,7 @@ def _permutation(ctx: Any, pivots: Any, swaps: tuple[int, ...], shape: tuple[int
     if not math.prod(swaps):
         return index
     one = (*batch, 1)
-    zero, step, count = (ctx.constant(value, _i32) for value in (0, 1, swaps[-1]))
+    zero, step, count = ctx.constant(0, _i32), ctx.constant(1, _i32), ctx.count(swaps[-1], _i32)
     scalar = ctx.tensor_type((), _i32)
     loop = ctx.op("stablehlo.while", [zero, index], [scalar, ctx.tensor_type(shape, _i32)], regions=2)
     test = ctx.region(loop, 0, [scalar, ctx.tensor_type(shape, _i32)])
@@ -299,7 +308,7 @@ def _qr(ctx: Any, x: Any, *, pivoting: bool, full_matrices: bool, use_magma: boo
     (aval,) = ctx.avals_in
     q_aval, r_aval, *rest = ctx.avals_out
     *batch, rows, columns = aval.shape
-    reflectors, dtype = min(rows, columns), aval.dtype
+    reflectors, dtype = _smaller(rows, columns), aval.dtype
     if _is_empty(aval):
         none = [ctx.value("stablehlo.iota", [], each.shape, _i32, iota_dimension=ctx.i64(len(each.shape) - 1))
                 for each in rest]
@@ -316,8 +325,8 @@ def _qr(ctx: Any, x: Any, *, pivoting: bool, full_matrices: bool, use_magma: boo
         order = [ctx.value("stablehlo.subtract", [order_found, ctx.constant(1, _i32, free.shape)], free.shape, _i32)]
     else:
         factored, taus = _reflected(ctx, x, matrix, scales)
-    q = _householder_product(ctx, _columns(ctx, factored, q_aval.shape, dtype), _matrix(q_aval), taus, scales)
-    return [q, _upper(ctx, _corner(ctx, factored, r_aval.shape, dtype), r_aval.shape, dtype), *order]
+    q = _householder_product(ctx, _columns(ctx, factored, aval.shape, q_aval.shape, dtype), _matrix(q_aval), taus, scales)
+    return [q, _upper(ctx, _corner(ctx, factored, aval.shape, r_aval.shape, dtype), r_aval.shape, dtype), *order]
 
 
 @lowers("geqrf")
@@ -375,7 +384,7 @@ def _hessenberg(ctx: Any, a: Any) -> list[Any]:
     matrix, taus_type = _matrix(aval), _Type(scales.shape, scales.dtype)
     reduced, taus, info = _call(ctx, "?gehrd", [(a, matrix)], [matrix, taus_type, _Type(aval.shape[:-2], _i32)], {0: 0},
                                 low=1, high=aval.shape[-1])
-    ok = _succeeded(ctx, info)
+    ok = _succeeded(ctx, info, aval.shape[:-2])
     return [_nan_unless(ctx, ok, reduced, matrix), _nan_unless(ctx, ok, taus, taus_type)]
 
 
@@ -391,7 +400,7 @@ def _tridiagonal(ctx: Any, a: Any, *, lower: bool) -> list[Any]:
     else:
         *results, info = _call(ctx, _orthogonal(aval.dtype, "sytrd", "hetrd"), [(a, types[0])], results_types, {0: 0},
                                uplo="L" if lower else "U")
-    ok = _succeeded(ctx, info)
+    ok = _succeeded(ctx, info, aval.shape[:-2])
     return [_nan_unless(ctx, ok, x, each) for x, each in zip(results, types, strict=True)]
 
 
@@ -412,7 +421,7 @@ def _tridiagonal_solve(ctx: Any, dl: Any, d: Any, du: Any, b: Any, *, perturb_si
         return _gpu_call(ctx, "sparse_gtsv2_ffi", list(zip((dl, d, du, b), types, strict=True)), [matrix], {0: 3})[0]
     *_, solution, info = _call(ctx, "?gtsv", list(zip((dl, d, du, b), types, strict=True)),
                                [*types, _Type(batch, _i32)], {0: 0, 1: 1, 2: 2, 3: 3})
-    return _nan_unless(ctx, _succeeded(ctx, info), solution, matrix)
+    return _nan_unless(ctx, _succeeded(ctx, info, batch), solution, matrix)
 
 
 # --- eigenvalues and singular values -----------------------------------------------------------------
@@ -448,7 +457,7 @@ def _eigh(ctx: Any, x: Any, *, lower: bool, sort_eigenvalues: bool, subset_by_in
     else:
         vectors, values, info = _call(ctx, _orthogonal(aval.dtype, "syevd", "heevd"), [(x, matrix)], types, {0: 0}, mode="V",
                                       uplo="L" if lower else "U")
-    ok = _succeeded(ctx, info)
+    ok = _succeeded(ctx, info, aval.shape[:-2])
     return [_nan_unless(ctx, ok, vectors, matrix), _nan_unless(ctx, ok, values, values_type)]
 
 
@@ -472,7 +481,7 @@ def _eig(ctx: Any, x: Any, *, compute_left_eigenvectors: bool, compute_right_eig
         *found, left, right, info = _call(ctx, "?geev", [(x, _matrix(aval))], types, {},
                                           compute_left="V" if compute_left_eigenvectors else "N",
                                           compute_right="V" if compute_right_eigenvectors else "N")
-    ok = _succeeded(ctx, info)
+    ok = _succeeded(ctx, info, aval.shape[:-2])
     values = found[0] if len(found) == 1 else _complex_of(ctx, found[0], found[1], values_type)
     results = [_nan_unless(ctx, ok, values, values_type)]
     wanted = [left] * compute_left_eigenvectors + [right] * compute_right_eigenvectors
@@ -490,7 +499,7 @@ def _schur(ctx: Any, x: Any, *, compute_schur_vectors: bool, sort_eig_vals: bool
     values = [_Type(aval.shape[:-1], aval.dtype)] * (1 if aval.dtype.kind == "c" else 2)
     form, vectors, *_, info = _call(ctx, "?gees", [(x, matrix)], [matrix, matrix, *values, status, status], {0: 0},
                                     mode="V" if compute_schur_vectors else "N", sort="N")
-    ok = _succeeded(ctx, info)
+    ok = _succeeded(ctx, info, aval.shape[:-2])
     wanted = [form, vectors] if compute_schur_vectors else [form]
     return [_nan_unless(ctx, ok, each, matrix) for each in wanted]
 
@@ -502,7 +511,7 @@ def _svd(ctx: Any, x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_i
     if ctx.platform == "tpu" and not _is_empty(aval):
         return NotImplemented
     name = getattr(algorithm, "name", "DEFAULT")
-    if subset_by_index not in (None, (0, min(aval.shape[-2:]))):
+    if subset_by_index not in (None, (0, _smaller(*aval.shape[-2:]))):
         raise LoweringError("svd: subset_by_index is not supported; compute all and slice")
     known = ("DEFAULT", "QR", "JACOBI" if ctx.platform == "gpu" else "DIVIDE_AND_CONQUER")
     if name not in known:
@@ -512,7 +521,7 @@ def _svd(ctx: Any, x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_i
     *batch, rows, columns = aval.shape
     if _is_empty(aval):
         return [_zeros(ctx, values_aval), *(_eye(ctx, each.shape, each.dtype) for each in vectors)]
-    inner = min(rows, columns)
+    inner = _smaller(rows, columns)
     left = (*batch, rows, rows if full_matrices else inner)
     right = (*batch, columns if full_matrices else inner, columns)
     matrix, values_type = _matrix(aval), _Type(values_aval.shape, values_aval.dtype)
@@ -524,7 +533,7 @@ def _svd(ctx: Any, x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_i
             ctx, "?gesvd" if name == "QR" else "?gesdd", [(x, matrix)],
             [matrix, values_type, left_type, right_type, _Type(tuple(batch), _i32)], {0: 0},
             mode="N" if not compute_uv else "A" if full_matrices else "S")
-    ok = _succeeded(ctx, info)
+    ok = _succeeded(ctx, info, aval.shape[:-2])
     results = [_nan_unless(ctx, ok, values, values_type)]
     if compute_uv:
         results += [_nan_unless(ctx, ok, u, left_type), _nan_unless(ctx, ok, vt, right_type)]

@@ -164,8 +164,12 @@ def _largest(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, k: int, axis:
         x = _transpose(ctx, x, shape, order, dtype)
     out_shape = [*(shape[dimension] for dimension in order[:-1]), k]
     dtypes = (dtype, np.dtype(np.int32))
-    results = ctx.op("chlo.top_k", [x], [ctx.tensor_type(out_shape, each) for each in dtypes],
-                     {"k": ctx.i64(k)}).results
+    types = [ctx.tensor_type(out_shape, each) for each in dtypes]
+    if type(k) is int:
+        results = ctx.op("chlo.top_k", [x], types, {"k": ctx.i64(k)}).results
+    else:
+        results = ctx.op("stablehlo.custom_call", [x, ctx.count(k, dtypes[1])], types,
+                         {"call_target_name": ctx.string("stablehlo.dynamic_top_k")}).results
     if not moved:
         return list(results)
     back = [order.index(dimension) for dimension in range(len(shape))]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from lowering import xla
-from lowering.module import LoweringError
 from lowering.monoids import identity
+from lowering.padding import is_symbolic, pad
 from lowering.rules import lowers
 from lowering.rules.reductions import combine, jaxpr_region, monoid_region
 
@@ -17,7 +17,12 @@ from lowering.rules.reductions import combine, jaxpr_region, monoid_region
 def _window_operation(ctx: Any, operands: Sequence[Any], types: Sequence[Any], *, window_dimensions: Sequence[int],
                       window_strides: Sequence[int], padding: Any, base_dilation: Sequence[int],
                       window_dilation: Sequence[int]) -> Any:
-    """`stablehlo.reduce_window` with an empty region."""
+    """`stablehlo.reduce_window` with an empty region. `operands`: arrays, then their initial values."""
+    if is_symbolic(padding):  # `stablehlo.pad` can have such a padding
+        half, shape = len(operands) // 2, ctx.avals_in[0].shape
+        arrays = [pad(ctx, x, init, shape, padding, aval.dtype)
+                  for x, init, aval in zip(operands[:half], operands[half:], ctx.avals_in, strict=False)]
+        operands, padding = [*arrays, *operands[half:]], [(0, 0)] * len(shape)
     return ctx.op("stablehlo.reduce_window", operands, types, {
         "window_dimensions": ctx.i64s(window_dimensions), "window_strides": ctx.i64s(window_strides),
         "padding": ctx.dense_i64(np.reshape(padding, (-1, 2))), "base_dilations": ctx.i64s(base_dilation),
@@ -52,16 +57,6 @@ def _reduce_window(ctx: Any, *operands: Any, jaxpr: Any, **window: Any) -> list[
 _DIRECTIONS = {"ge": ("GE", "max"), "le": ("LE", "min")}  # of a selecting primitive, with the monoid of its choice
 
 
-def _pad(ctx: Any, x: Any, value: Any, shape: Sequence[int], padding: Any, dtype: Any, sign: int = 1) -> Any:
-    """Pad by (low, high) for each dimension, or with `sign` -1 take such a padding away."""
-    if not np.any(padding):
-        return x
-    pads = sign * np.reshape(padding, (-1, 2))
-    return ctx.value("stablehlo.pad", [x, value], [int(size) for size in shape + pads.sum(1)], dtype,
-                     edge_padding_low=ctx.i64s(pads[:, 0].tolist()), edge_padding_high=ctx.i64s(pads[:, 1].tolist()),
-                     interior_padding=ctx.i64s([0] * len(shape)))
-
-
 def _scatter_operation(ctx: Any, operand: Any, source: Any, init: Any, padded_shape: Sequence[int], dtype: Any,
                        window_dimensions: Sequence[int], window_strides: Sequence[int]) -> Any:
     """`stablehlo.select_and_scatter` with empty regions. Its own padding is not used: it has no value."""
@@ -78,11 +73,11 @@ def _select_and_scatter(ctx: Any, operand: Any, source: Any, init: Any, *, selec
                         padding: Any, **window: Any) -> Any:
     out = ctx.aval_out
     shape = _padded(out.shape, padding)
-    operand = _pad(ctx, operand, init, out.shape, padding, out.dtype)
+    operand = pad(ctx, operand, init, out.shape, padding, out.dtype)
     operation = _scatter_operation(ctx, operand, source, init, shape, out.dtype, **window)
     jaxpr_region(ctx, operation, 0, select_jaxpr.jaxpr)
     jaxpr_region(ctx, operation, 1, scatter_jaxpr.jaxpr)
-    return _pad(ctx, operation.result, init, shape, padding, out.dtype, -1)
+    return pad(ctx, operation.result, init, shape, padding, out.dtype, -1)
 
 
 @lowers("select_and_scatter_add")
@@ -92,13 +87,13 @@ def _select_and_scatter_add(ctx: Any, source: Any, operand: Any, *, select_prim:
     dtype, shape = out.dtype, _padded(out.shape, padding)
     direction, monoid = _DIRECTIONS[select_prim.name]
     zero = ctx.constant(0, dtype)
-    operand = _pad(ctx, operand, ctx.constant(identity(monoid, dtype), dtype), out.shape, padding, dtype)
+    operand = pad(ctx, operand, ctx.constant(identity(monoid, dtype), dtype), out.shape, padding, dtype)
     operation = _scatter_operation(ctx, operand, source, zero, shape, dtype, **window)
     scalar = ctx.tensor_type((), dtype)
     body = ctx.region(operation, 0, [scalar, scalar])
     body.op("stablehlo.return", [body.compare(*body.arguments, direction)], [])
     monoid_region(ctx, operation, 1, "sum", dtype)
-    return _pad(ctx, operation.result, zero, shape, padding, dtype, -1)
+    return pad(ctx, operation.result, zero, shape, padding, dtype, -1)
 
 
 @lowers("select_and_gather_add")
@@ -164,14 +159,11 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
     def rule(ctx: Any, x: Any, *, axis: int, reverse: bool) -> Any:
         aval = ctx.aval_out
         size, shape, dtype = aval.shape[axis], aval.shape, aval.dtype
-        if type(aval.size) is not int:
-            raise LoweringError(f"{name} along or beside symbolic dimensions is not supported; use lax.scan or "
-                                f"associative_scan")
-        if aval.size == 0 or size == 1:
+        is_static = type(aval.size) is int
+        if is_static and (aval.size == 0 or size == 1):
             return x
-        rows = aval.size // size
         start = identity(monoid, dtype)
-        if ctx.platform != "cpu" or (size <= _SHORT_AXIS and rows > 1):
+        if is_static and (ctx.platform != "cpu" or (size <= _SHORT_AXIS and aval.size // size > 1)):
             return _by_window(ctx, x, aval, axis, reverse, combination, start)
         if dtype.name.startswith(xla.WIDENED):
             working = wide = np.dtype(np.float32)
@@ -191,13 +183,13 @@ def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, axis: int, re
     loop = ctx.op("stablehlo.while", operands, types, regions=2)
     test = ctx.region(loop, 0, types)
     counter = test.arguments[0]
-    test.op("stablehlo.return", [test.compare(counter, test.constant(size, i32), "LT")], [])
+    test.op("stablehlo.return", [test.compare(counter, test.count(size, i32), "LT")], [])
     body = ctx.region(loop, 1, types)
     counter, total, values = body.arguments
     zero = body.constant(0, i32)
     position = counter
     if reverse:
-        position = body.value("stablehlo.subtract", [body.constant(size - 1, i32), counter], (), i32)
+        position = body.value("stablehlo.subtract", [body.count(size - 1, i32), counter], (), i32)
     where = [position if dimension == axis else zero for dimension in range(len(shape))]
     element = body.value("stablehlo.dynamic_slice", [values, *where], slice_shape, dtype,
                          slice_sizes=ctx.i64s(slice_shape))

@@ -10,6 +10,8 @@ import pytest
 import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import export, lax
+from jaxlite.core.symbolic import largest as larger
+from jaxlite.core.symbolic import smallest as smaller
 from jaxlite.errors import InconclusiveDimensionOperation
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "export"
@@ -30,7 +32,10 @@ def test_algebra():
                 **values, "floordiv": lambda x, y: x // y, "mod": lambda x, y: x % y})
     assert a >= b and a > b + 1 and b < a and a - b >= 2 and a * b >= 1 and not a <= b and a != b and a == a + 0
     assert export.is_symbolic_dim(a) and not export.is_symbolic_dim(3)
-    for unknown in (lambda: a >= 5, lambda: bool(a - 4), lambda: int(a), lambda: range(b)):
+    for known in (a // 2 + 1 <= a + 1, 2 * (a // 2) <= a, 3 * (a // 3) >= a - 2, smaller(a, b + 1) <= b + 1, larger(a, 5) >= a):
+        assert known
+    for unknown in (lambda: a >= 5, lambda: smaller(a, 20) >= 20, lambda: 2 * (a // 2) >= a,
+                    lambda: bool(a - 4), lambda: int(a), lambda: range(b)):
         with pytest.raises(InconclusiveDimensionOperation):
             unknown()
     with pytest.raises(ValueError, match="Invalid mixing of symbolic scopes"):
@@ -73,6 +78,55 @@ def test_programs_are_right_for_each_shape():
                         ((4,), "Rank mismatch")]:
         with pytest.raises(ValueError, match=text):
             exported.call(np.ones(wrong, np.float32))
+
+
+def shapes_that_are_computed(x):
+    """Positions, counts, windows and random numbers of symbolic size."""
+    n, rows = x.shape[0], jnp.arange(x.shape[0])
+    key, up = jaxlite.random.key(0), jnp.sort(x[:, 0])
+    return {
+        "running": (jnp.cumsum(x, 0), lax.cummax(x, 0, reverse=True), lax.cumlogsumexp(x, 1), jaxlite.vmap(jnp.cumprod)(x)),
+        "top": (lax.top_k(x.T, n), lax.top_k(x, 2)), "line": (jnp.linspace(0, 1, n), jnp.linspace(0, 1, n - 2)),
+        "scan": lax.associative_scan(lambda a, b: a + b + a * b, x),
+        "order": (jnp.median(x, 0), jnp.quantile(x, 0.3, axis=0), jnp.searchsorted(up, x[:, 1]),
+                  jnp.interp(x[:, 0], up, x[:, 2])),
+        "move": (jnp.roll(x, 2, 0), jnp.delete(x, 0, axis=0), x[::2], jnp.split(x, [1, 2]), jnp.repeat(x, 2, axis=0)),
+        "take": (x[rows // 2, 1], jnp.asarray(x).at[rows].add(2.0), jnp.bincount(rows, length=3), jnp.nonzero(x[:, 0], size=n)),
+        "random": (jaxlite.random.normal(key, x.shape), jaxlite.random.split(key, n), jaxlite.random.gamma(key, 2.0, (n,)),
+                   jaxlite.random.categorical(key, x)),
+        "window": (lax.reduce_window(x, 0.0, lax.add, (2, 1), (1, 1), "VALID"),
+                   lax.reduce_window(x, -jnp.inf, lax.max, (3, 1), (2, 1), "SAME"),
+                   jaxlite.image.resize(x, (2 * n, 5), "linear"), jaxlite.image.resize(x, (2 * n, 3), "nearest")),
+        "moments": (jnp.cov(x.T), jnp.trapezoid(x, axis=0), jnp.histogram(x, bins=4)[0],
+                    jaxlite.ops.segment_sum(x, rows % 2, num_segments=2))}
+
+
+def matrices_and_derivatives(x):
+    """Factorizations in batches and of symbolic matrices; derivatives of windows, convolutions and orders."""
+    each = x[:, :, None] * x[:, None, :] + jnp.eye(3)
+    whole = x @ x.T + jnp.eye(x.shape[0])
+    kernel = jnp.ones((1, 3, 2, 1))
+
+    def loss(x):
+        pooled = lax.reduce_window(x, -jnp.inf, lax.max, (2, 1), (2, 1), "SAME")
+        image = lax.conv(x.T[None, :, :, None], kernel, (2, 1), "SAME")
+        return (pooled ** 2).sum() + (image ** 3).sum() + (jnp.sort(x, 0)[::-1] * jnp.cumsum(x, 0)).sum()
+
+    return {"cholesky": (jnp.linalg.cholesky(each), jnp.linalg.cholesky(whole)), "solve": jnp.linalg.solve(whole, x),
+            "inverse": (jnp.linalg.inv(each), jnp.linalg.det(each)), "eigenvalues": jnp.linalg.eigvalsh(each),
+            "svd": jnp.linalg.svd(each, compute_uv=False), "expm": jaxlite.scipy.linalg.expm(0.1 * each),
+            "qr": abs(jnp.linalg.qr(each)[1]), "tall": abs(jnp.linalg.qr(x)[1]), "grad": jaxlite.grad(loss)(x)}
+
+
+@pytest.mark.parametrize("fun", [shapes_that_are_computed, matrices_and_derivatives])
+def test_sizes_that_are_values(fun):
+    exported = export.export(jaxlite.jit(fun))(S(export.symbolic_shape("b, 3", constraints=["b >= 3"]), np.float32))
+    x = jnp.asarray(np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32))
+    got = dict(jaxlite.tree.leaves_with_path(exported.call(x)))
+    for path, leaf in jaxlite.tree.leaves_with_path(jaxlite.jit(fun)(x)):
+        if jnp.issubdtype(leaf.dtype, jaxlite.dtypes.prng_key):
+            got[path], leaf = map(jaxlite.random.key_data, (got[path], leaf))
+        np.testing.assert_allclose(got[path], leaf, rtol=1e-4, atol=1e-5, err_msg=str(path))
 
 
 def test_derivatives_platforms_and_files_of_jax():

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core.filtering import boundary
+from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax.control_flow.bodies import as_result, flatten_values
+from jaxlite.lax.control_flow.scan import scan
 from jaxlite.lax.elementwise import add, bitwise_or
-from jaxlite.lax.shaping import canonical_axis, concatenate, pad, rev
+from jaxlite.lax.shaping import canonical_axis, concatenate, expand_dims, pad, rev, squeeze, transpose
 from jaxlite.lax.slicing import slice_in_dim
 
 
@@ -68,11 +70,14 @@ def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int 
 def _scan(combine: Callable, elems: list[Any], axis: int) -> list[Any]:
     """Combine neighbours, scan the half as long sequence that this gives, and fill in what lies between."""
     size = elems[0].shape[axis]
-    if size < 2:
-        return elems
 
     def part(values: list[Any], start: int, stop: int, step: int) -> list[Any]:
         return [slice_in_dim(value, start, stop, step, axis) for value in values]
+
+    if is_symbolic(size):
+        return _scan_in_order(combine, part(elems, 0, 1, 1), part(elems, 1, size, 1), axis)
+    if size < 2:
+        return elems
 
     pairs = combine(part(elems, 0, size - 1, 2), part(elems, 1, size, 2))
     odd = _scan(combine, pairs, axis)
@@ -81,6 +86,20 @@ def _scan(combine: Callable, elems: list[Any], axis: int) -> list[Any]:
     first = part(elems, 0, 1, 1)
     even = [concatenate([one, rest], axis) for one, rest in zip(first, even, strict=True)]
     return [_interleave(a, b, axis) for a, b in zip(even, odd, strict=True)]
+
+
+def _scan_in_order(combine: Callable, first: list[Any], rest: list[Any], axis: int) -> list[Any]:
+    """One after the other: how many halvings there are is not known of a symbolic size."""
+    def step(total: list[Any], element: list[Any]) -> tuple[list[Any], list[Any]]:
+        total = combine(total, [expand_dims(value, (axis,)) for value in element])
+        return total, [squeeze(value, (axis,)) for value in total]
+
+    def order(value: Any) -> list[int]:
+        return [axis, *(each for each in range(value.ndim) if each != axis)]
+
+    results = scan(step, first, [transpose(value, order(value)) for value in rest])[1]
+    return [concatenate([one, transpose(value, [order(value).index(each) for each in range(value.ndim)])], axis)
+            for one, value in zip(first, results, strict=True)]
 
 
 def _interleave(a: Any, b: Any, axis: int) -> Any:

@@ -48,7 +48,9 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
                                         and not np.may_share_memory(host, value))
         if sharding.is_fully_replicated:
             local = shardings.local_devices(sharding)
-            return xla.put_shards([host] * len(local), aval, sharding, local, committed, not is_own)
+            if not is_own:  # one copy, which all devices read
+                host = _aligned_copy(host)
+            return xla.put_shards([host] * len(local), aval, sharding, local, committed)
         return _put_parts(host, aval, sharding, devices, committed, is_own)
     if value.is_deleted():
         raise arrays.deleted_error(value)
@@ -65,6 +67,15 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
     if _by_program(value, devices):
         return placement.reshard(value, sharding)
     return _put_parts(arrays.host_value(value), aval, sharding, devices, committed, True)
+
+
+def _aligned_copy(host: np.ndarray) -> np.ndarray:
+    """A copy that lies in memory so that XLA need not copy it again."""
+    memory = np.empty(host.nbytes + 63, np.uint8)
+    start = -memory.ctypes.data % 64
+    copy = memory[start:start + host.nbytes].view(host.dtype).reshape(host.shape)
+    copy[...] = host
+    return copy
 
 
 def _by_program(value: Any, devices: tuple[Any, ...]) -> bool:

@@ -36,18 +36,18 @@ class Lowered:
     """
 
     __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context", "barriers",
-                 "is_unrolled", "host_functions", "ordered", "_jaxpr", "_scopes", "_lock")
+                 "is_unrolled", "host_functions", "ordered", "_jaxpr", "_scopes", "_keep_alive", "_lock")
 
     def __init__(self, module: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
                  platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]],
-                 host_functions: list[Callable]):
+                 host_functions: list[Callable], keep_alive: list[Any]):
         self.module, self.kept, self.donated, self.unusable = module, kept, donated, unusable
         self.name, self.platform, self.seconds = name, platform, seconds
         self.context = module.context
         self.barriers: list[str] = []
         self.is_unrolled = True
         self.host_functions, self.ordered = host_functions, is_ordered(jaxpr)
-        self._jaxpr, self._scopes, self._lock = jaxpr, scopes, threading.Lock()
+        self._jaxpr, self._scopes, self._keep_alive, self._lock = jaxpr, scopes, keep_alive, threading.Lock()
 
     @contextlib.contextmanager
     def tuned(self, wanted: bool) -> Iterator[None]:
@@ -121,7 +121,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
                               [name for name, keep in zip(names, kept, strict=True) if keep], list(contained.values()))
     unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
     return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
-                   builder.scopes, builder.host_functions)
+                   builder.scopes, builder.host_functions, builder.keep_alive)
 
 
 def _annotate(builder: ModuleBuilder, partitioning: Partitioning, parameters: list[Any], results: list[Any],

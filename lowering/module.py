@@ -57,7 +57,7 @@ class ModuleBuilder:
         self._types: dict[Any, Any] = {}
         self.types_by_aval: dict[Any, Any] = {}
         self._functions: dict[Any, str] = {}
-        self._keep_alive: list[Any] = []
+        self.keep_alive: list[Any] = []  # as long as the module
         self.context_class: Any = RuleContext  # what rules see
         self.prologue: Callable[[Any, list[Any]], None] | None = None  # emits what comes first in a public function
         self.merged: dict[Any, Any] = {}  # functions of exported modules, by what they were merged for
@@ -134,7 +134,7 @@ class ModuleBuilder:
             return self._functions[key]
         except KeyError:
             pass
-        self._keep_alive.append(jaxpr)  # the key may be an address
+        self.keep_alive.append(jaxpr)  # the key may be an address
         symbol = self._unique_symbol(name)
         self.emit_function(jaxpr, symbol, "private")
         self._functions[key] = symbol

@@ -92,17 +92,23 @@ class Meshes:
     Args: the module's builder, the devices of its partitions in order (None if they are not known), and their mesh.
     """
 
-    __slots__ = ("_builder", "_names", "devices", "mesh", "is_manual")
+    __slots__ = ("_builder", "_names", "_groups", "devices", "mesh", "is_manual")
 
     def __init__(self, builder: Any, devices: tuple[Any, ...] | None, mesh: Any = None):
         xla.load_shardy(builder.context)
         self._builder, self._names, self.devices = builder, dict[str, str](), devices
         self.mesh = mesh  # of the `Partitioning`
+        self._groups = 0
         self.is_manual = False  # while what is emitted is written for one partition, with the types of its parts
 
     def name(self, mesh: Any) -> str:
         """The symbol of a mesh."""
         return self._symbol(mesh_text(mesh, self.devices), "mesh")
+
+    def new_group(self) -> int:
+        """The number of a group of values that are cut alike."""
+        self._groups += 1
+        return self._groups - 1
 
     def maximal(self) -> str:
         """The symbol of the mesh that is the first partition alone."""

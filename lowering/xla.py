@@ -16,10 +16,12 @@ import contextlib
 import functools
 import importlib
 import io
+import itertools
 import os
 import sys
 import types
 import warnings
+import weakref
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -151,6 +153,20 @@ def tiled_sharding(dims: Sequence[int], axis_sizes: Sequence[int], order: Sequen
     replicated = left > 1
     return HloSharding.iota_tile([*dims, *[left] * replicated], list(axis_sizes), list(order),
                                  [_hlo.OpSharding.Type.REPLICATED] * replicated)
+
+
+def op_sharding(data: bytes) -> Any:
+    """An `OpSharding` from its bytes."""
+    made = _hlo.OpSharding()
+    made.ParseFromString(data)
+    return made
+
+
+def tuple_sharding(shardings: Sequence[Any]) -> Any:
+    """The `HloSharding` of several results."""
+    proto = _hlo.OpSharding()
+    proto.type, proto.tuple_shardings = _hlo.OpSharding.Type.TUPLE, [each.to_proto() for each in shardings]
+    return HloSharding.from_proto(proto)
 
 
 # --- clients and devices -----------------------------------------------------------------------------
@@ -494,6 +510,33 @@ def load_shardy(context: Any) -> None:
 def inspection_key(function: Callable[[Any], None]) -> bytes:
     """What a custom call `InspectSharding` has for its configuration; the function must live until it is compiled."""
     return _jax.encode_inspect_sharding_callback(function)
+
+
+_partitioners: weakref.WeakValueDictionary[str, Callable[..., Any]] = weakref.WeakValueDictionary()
+_partitioner_names = itertools.count(1)
+
+
+def partitioner_key(partition: Callable[..., Any]) -> str:
+    """What a custom call `CustomSPMDPartitioning` has for its configuration; the function must live until it is compiled.
+
+    XLA calls `partition(argument shapes, their shardings, result shape, its sharding)`; it gives the program of one partition
+    as bytes, and the shardings of arguments and result that this program has, as tuples.
+    """
+    _register_partitioner()
+    key = str(next(_partitioner_names))
+    _partitioners[key] = partition
+    return key
+
+
+@functools.cache
+def _register_partitioner() -> None:
+    def partition(arg_shapes: Any, arg_shardings: Any, result_shape: Any, result_sharding: Any, key: bytes) -> Any:
+        return _partitioners[key.decode()](arg_shapes, arg_shardings, result_shape, result_sharding)
+
+    def not_asked(*args: Any) -> Any:  # under Shardy shardings follow from the rule
+        raise RuntimeError("XLA propagates shardings without Shardy")
+
+    _load_custom_calls().register_custom_call_partitioner("CustomSPMDPartitioning", not_asked, partition, not_asked, True)
 
 
 def location_cache(context: Any, is_hidden: Callable[[str], bool]) -> Any:

@@ -4,7 +4,7 @@ from typing import Any as _Any
 
 from jaxlite.core.lazy import Lazy as _Lazy
 
-_lazy = _Lazy(__name__, modules=("backend", "core", "linear_util", "random", "source_info_util"))
+_lazy = _Lazy(__name__, modules=("backend", "core", "linear_util", "random", "sharding", "source_info_util"))
 
 
 def __getattr__(name: str) -> _Any:

@@ -1,6 +1,7 @@
-"""What a program says about the layout of its values over a mesh: `with_sharding_constraint` and `reshard`.
+"""What a program says about the layout of its values over a mesh, and in memory: `with_sharding_constraint`, `reshard`,
+`shard_alike`, `with_layout_constraint`.
 
-The constraint is an equation like any other, the identity on values. At once, outside of a trace, it moves the array.
+A constraint is an equation like any other, the identity on values. At once, outside of a trace, it moves the array.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxlite.compilation import spread
-from jaxlite.core.array import single_device_sharding
+from jaxlite.core.array import make_array, single_device_sharding
 from jaxlite.core.effects import DEBUG
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
@@ -20,7 +21,8 @@ from jaxlite.devices import global_arrays
 from jaxlite.devices import sharding as shardings
 from jaxlite.devices.mesh import get_abstract_mesh
 from jaxlite.devices.placement import default_device
-from jaxlite.traces.jvp import def_linear
+from jaxlite.traces.batching import bring
+from jaxlite.traces.jvp import Zero, def_linear
 from lowering import xla
 
 sharding_constraint_p = Primitive("sharding_constraint")
@@ -31,6 +33,19 @@ sharding_constraint_p.def_abstract_eval(lambda x, **params: x)
 def _constrain_now(x: Any, *, sharding: Any, **params: Any) -> Any:
     return global_arrays.place(x, settled(sharding))
 
+
+shard_alike_p = Primitive("shard_alike", multiple_results=True)
+shard_alike_p.def_abstract_eval(lambda x, y: [x, y])
+
+
+@shard_alike_p.def_eager
+def _alike_now(x: Any, y: Any) -> list[Any]:
+    x = make_array(x)
+    return [x, global_arrays.place(y, x.sharding)]
+
+
+layout_constraint_p = Primitive("layout_constraint")
+layout_constraint_p.def_abstract_eval(lambda x, **params: x)
 
 inspect_sharding_p = Primitive("inspect_sharding", multiple_results=True, memoise=False)
 
@@ -64,6 +79,36 @@ class _Inspection:
 # --- rules -------------------------------------------------------------------------------------------
 
 def_linear(sharding_constraint_p, lambda ct, x, **params: [sharding_constraint_p.bind(ct, **params)])
+
+
+def_linear(layout_constraint_p, lambda ct, x, **params: [layout_constraint_p.bind(ct, **params)])
+
+
+@layout_constraint_p.def_batching
+def _layout_batch(axis: Any, args: Any, dims: Any, *, layout: Any) -> Any:
+    (x,), (dim,) = args, dims
+    order = tuple(place + (place >= dim) for place in layout.major_to_minor)
+    return layout_constraint_p.bind(x, layout=layout._replace(major_to_minor=(dim, *order))), dim
+
+
+@shard_alike_p.def_jvp
+def _alike_jvp(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
+    outs = shard_alike_p.bind(*primals)
+    if Zero in map(type, tangents):
+        return outs, list(tangents)
+    return outs, shard_alike_p.bind(*tangents)
+
+
+@shard_alike_p.def_transpose
+def _alike_transpose(cotangents: Any, x: Any, y: Any) -> list[Any]:
+    return list(cotangents) if Zero in map(type, cotangents) else shard_alike_p.bind(*cotangents)
+
+
+@shard_alike_p.def_batching
+def _alike_batch(axis: Any, args: Any, dims: Any) -> tuple[list[Any], list[int]]:
+    found = next(dim for dim in dims if dim is not None)
+    moved = [bring(x, dim, axis.size, found) for x, dim in zip(args, dims, strict=True)]
+    return shard_alike_p.bind(*moved), [found, found]
 
 
 @sharding_constraint_p.def_batching
@@ -142,6 +187,63 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 def reshard(xs: Any, out_shardings: Any) -> Any:
     """Values as they are, with other shardings: the arguments are those of `with_sharding_constraint`."""
     return _on_tree(xs, out_shardings, "out_shardings", "reshard")
+
+
+@boundary
+def shard_alike(x: Any, y: Any) -> tuple[Any, Any]:
+    """Two values as they are, laid out over the mesh in the same way: XLA chooses for both what is best for both.
+
+    Args: `x`, `y` pytrees of the same structure, whose arrays have the same shapes.
+    Returns: both. Outside of a trace, `y` is laid out as `x` is.
+    Raises: ValueError if structures or shapes differ.
+
+    >>> import jaxlite as jax, jaxlite.numpy as jnp
+    >>> jax.jit(shard_alike)(jnp.ones(2), jnp.zeros(2))
+    (Array([1., 1.], dtype=float32), Array([0., 0.], dtype=float32))
+    """
+    xs, tree = tree_flatten(x)
+    ys, other = tree_flatten(y)
+    if tree != other:
+        raise ValueError(f"Trees should match. Got {tree} for x and {other} for y")
+    pairs = []
+    for a, b in zip(xs, ys, strict=True):
+        if aval_of(a).shape != aval_of(b).shape:
+            raise ValueError(f"The leaves shapes of `x` and `y` should match. Got `x` leaf shape: {aval_of(a).shape} and `y` leaf "
+                             f"shape: {aval_of(b).shape}.")
+        pairs.append(shard_alike_p.bind(a, b))
+    return tree.unflatten([a for a, _ in pairs]), tree.unflatten([b for _, b in pairs])
+
+
+@boundary
+def with_layout_constraint(x: Any, layouts: Any) -> Any:
+    """Values as they are, whose elements follow each other in memory as said, inside of a program.
+
+    Args:
+      x: a pytree of arrays.
+      layouts: a `Layout`, or a pytree of them like `x`.
+    Returns: the same tree. Results of programs are row-major all the same.
+    Raises: ValueError for what is no `Layout`, or is for another number of axes.
+
+    >>> import jaxlite as jax, jaxlite.numpy as jnp
+    >>> from jaxlite.experimental.layout import Layout
+    >>> jax.jit(lambda x: with_layout_constraint(x, Layout((1, 0))) + 1)(jnp.zeros((1, 2)))
+    Array([[1., 1.]], dtype=float32)
+    """
+    leaves, tree = tree_flatten(x)
+
+    def is_layout(leaf: Any) -> bool:
+        return isinstance(leaf, shardings.Layout)
+
+    flat = [layouts] * len(leaves) if is_layout(layouts) else broadcast_prefix(layouts, x, is_leaf=is_layout)
+    if not all(map(is_layout, flat)):
+        raise ValueError("layouts passed to `with_layout_constraint` must be of type `Layout`. Got "
+                         f"{[type(each) for each in flat]}")
+    for leaf, layout in zip(leaves, flat, strict=True):
+        if sorted(layout.major_to_minor) != list(range(aval_of(leaf).ndim)):
+            raise ValueError(f"One of with_layout_constraint arguments is incompatible with its layout annotation {layout}: "
+                             "Length of major_to_minor and the rank of the value should match. Got major_to_minor="
+                             f"{layout.major_to_minor} and shape={aval_of(leaf).shape}")
+    return tree.unflatten([layout_constraint_p.bind(leaf, layout=layout) for leaf, layout in zip(leaves, flat, strict=True)])
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:

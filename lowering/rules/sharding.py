@@ -33,3 +33,40 @@ def _inspect(ctx: Any, x: Any, *, callback: Any) -> list[Any]:
         "call_target_name": ctx.string("InspectSharding"), "api_version": ctx.i32(1), "has_side_effect": ctx.flag(True),
         "backend_config": ctx.string(xla.inspection_key(tell))})
     return []
+
+
+@lowers("custom_partitioning")
+def _custom_partitioning(ctx: Any, *operands: Any, call: Any, partition: Any, sharding_rule: Any, **params: Any) -> list[Any]:
+    meshes = ctx.builder.meshes
+    if meshes is None or meshes.is_manual or not operands:  # there is nothing to cut
+        return ctx.inline(call.jaxpr, operands)
+    rule = partition.rule_text(ctx.avals_in, ctx.avals_out, meshes.mesh)
+
+    def answer(*asked: Any) -> Any:
+        return partition.per_shard(call, meshes.mesh, ctx.platform, *asked)
+
+    ctx.builder.keep_alive.append(answer)
+    attributes = {"call_target_name": ctx.string("CustomSPMDPartitioning"), "api_version": ctx.i32(2),
+                  "backend_config": ctx.string(xla.partitioner_key(answer))}
+    if rule is not None:
+        attributes["sdy.sharding_rule"] = ctx.attribute(rule)
+    return list(ctx.op("stablehlo.custom_call", operands, [ctx.type_of(aval) for aval in ctx.avals_out], attributes).results)
+
+
+@lowers("shard_alike")
+def _shard_alike(ctx: Any, x: Any, y: Any) -> list[Any]:
+    meshes = ctx.builder.meshes
+    if meshes is not None:
+        group = {"group_id": ctx.i64(meshes.new_group())}
+        for value in (x, y):
+            ctx.op("sdy.sharding_group", [value], [], group)
+    return [x, y]
+
+
+@lowers("layout_constraint")
+def _layout_constraint(ctx: Any, x: Any, *, layout: Any) -> Any:
+    order = [*layout.major_to_minor[::-1], *range(len(layout.major_to_minor), len(physical(ctx.aval_out)[0]))]
+    layouts = ctx.attribute(f"[dense<{order}> : tensor<{len(order)}xindex>]")
+    return ctx.op("stablehlo.custom_call", [x], [x.type], {
+        "call_target_name": ctx.string("LayoutConstraint"), "backend_config": ctx.string(""), "operand_layouts": layouts,
+        "result_layouts": layouts}).result

@@ -1,0 +1,32 @@
+"""XLA's own shardings from bytes and to bytes, as `jax.extend.sharding` names them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowering import xla
+
+__all__ = ["GSPMDSharding", "get_hlo_sharding_from_serialized_proto", "get_op_sharding_from_serialized_proto",
+           "get_serialized_proto_from_hlo_sharding"]
+
+GSPMDSharding = xla.GSPMDSharding
+
+
+def get_op_sharding_from_serialized_proto(sharding: bytes) -> Any:
+    """The `OpSharding` that bytes stand for.
+
+    >>> whole = get_serialized_proto_from_hlo_sharding(xla.HloSharding.replicate())
+    >>> get_hlo_sharding_from_serialized_proto(whole).is_replicated()
+    True
+    """
+    return xla.op_sharding(sharding)
+
+
+def get_hlo_sharding_from_serialized_proto(sharding: bytes) -> Any:
+    """The `HloSharding` that bytes stand for."""
+    return xla.HloSharding.from_proto(xla.op_sharding(sharding))
+
+
+def get_serialized_proto_from_hlo_sharding(sharding: Any) -> bytes:
+    """The bytes that stand for an `HloSharding`."""
+    return sharding.to_proto().SerializeToString()

@@ -1,7 +1,7 @@
 """Sharding rules of operations that Shardy does not know: which axes of operands and results are cut together.
 
-A rule gives each axis a factor; axes with the same factor are cut along the same mesh axes. It is written as text, `"i k, k j -> i
-j"`, or as `SdyShardingRule`. `rule_text` says it in Shardy's words, for operands of given shapes.
+A rule gives each axis a factor; axes with the same factor are cut along the same mesh axes. It is written as text,
+`"i k, k j -> i j"`, or as `SdyShardingRule`. `rule_text` says it in Shardy's words, for operands of given shapes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Functions that say themselves how XLA is to partition them, as `jax.experimental.custom_partitioning` has them.
 
-The call is one equation, with the function's own jaxpr for where there is nothing to partition. In a program over several devices
-it is a custom call: Shardy propagates shardings through it by its sharding rule, and when XLA partitions it, XLA asks for the
-program of one part: `per_shard` traces and lowers it then.
+The call is one equation, with the function's own jaxpr for where there is nothing to partition. In a program over several
+devices it is a custom call: Shardy propagates shardings through it by its sharding rule, and when XLA partitions it, XLA asks
+for the program of one part: `per_shard` traces and lowers it then.
 """
 
 from __future__ import annotations
@@ -83,8 +83,9 @@ class _Partition:
         out_avals = [_tile(aval, each) for aval, each in zip(call.out_avals, own_results, strict=True)]
         closed = self._traced(lower, in_avals, mesh)
         if list(map(str, closed.out_avals)) != list(map(str, out_avals)):
-            raise ValueError(f"Mismatch in result shapes: the function that `partition` returned gives "
-                             f"{list(map(str, closed.out_avals))}, the shardings of the results want {list(map(str, out_avals))}")
+            raise ValueError("Mismatch in result shapes: the function that `partition` returned gives "
+                             f"{list(map(str, closed.out_avals))}, the shardings of the results want "
+                             f"{list(map(str, out_avals))}")
         module = execution.lower_jaxpr(closed, "per_shard", platform, keep_unused=True).module
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
@@ -177,8 +178,8 @@ class custom_partitioning:
 
         Args:
           partition: `partition(*static, mesh, args, result)` gets the arguments, as a tuple, and the result as
-            `ShapeDtypeStruct`s with the shardings that XLA suggests. It gives the mesh, a function of the parts of the arguments,
-            and the shardings of the result and, as a tuple, of the arguments that this function is for.
+            `ShapeDtypeStruct`s with the shardings that XLA suggests. It gives the mesh, a function of the parts of the
+            arguments, and the shardings of the result and, as a tuple, of the arguments that this function is for.
           infer_sharding_from_operands, propagate_user_sharding: what partitioners before Shardy asked; nothing asks them here.
           decode_shardings: whether to tell shardings as `NamedSharding` where that is possible.
           sharding_rule: which axes are cut together: text such as 'i k, k j -> i j', an `SdyShardingRule`, or a function of
@@ -187,8 +188,9 @@ class custom_partitioning:
         Returns: `partition`.
         """
         if isinstance(sharding_rule, str):
-            sharding_rule = parse_rule(sharding_rule, reduction_factors=reduction_factors, permutation_factors=permutation_factors,
-                                       need_replication_factors=need_replication_factors, **factor_sizes)
+            sharding_rule = parse_rule(sharding_rule, reduction_factors=reduction_factors,
+                                       need_replication_factors=need_replication_factors,
+                                       permutation_factors=permutation_factors, **factor_sizes)
         elif reduction_factors or need_replication_factors or permutation_factors or factor_sizes:
             raise ValueError("factors are arguments of def_partition only where sharding_rule is a string")
         self.partition, self.propagate_user_sharding = partition, propagate_user_sharding

@@ -40,7 +40,7 @@ shard_alike_p.def_abstract_eval(lambda x, y: [x, y])
 
 @shard_alike_p.def_eager
 def _alike_now(x: Any, y: Any) -> list[Any]:
-    x = make_array(x)
+    x = x if hasattr(x, "sharding") else make_array(x)
     return [x, global_arrays.place(y, x.sharding)]
 
 
@@ -208,8 +208,8 @@ def shard_alike(x: Any, y: Any) -> tuple[Any, Any]:
     pairs = []
     for a, b in zip(xs, ys, strict=True):
         if aval_of(a).shape != aval_of(b).shape:
-            raise ValueError(f"The leaves shapes of `x` and `y` should match. Got `x` leaf shape: {aval_of(a).shape} and `y` leaf "
-                             f"shape: {aval_of(b).shape}.")
+            raise ValueError(f"The leaves shapes of `x` and `y` should match. Got `x` leaf shape: {aval_of(a).shape} and `y` "
+                             f"leaf shape: {aval_of(b).shape}.")
         pairs.append(shard_alike_p.bind(a, b))
     return tree.unflatten([a for a, _ in pairs]), tree.unflatten([b for _, b in pairs])
 

@@ -88,7 +88,8 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             jax.grad(lambda x: f(x).sum())(X)
 
     @pytest.mark.parametrize("text, options, message", [
-        ("i j", {}, "There is no -> in rule"), ("(i) -> i", {}, "at least two factors"), ("(i j) -> i", {}, "must specify its size"),
+        ("i j", {}, "There is no -> in rule"), ("(i) -> i", {}, "at least two factors"),
+        ("(i j) -> i", {}, "must specify its size"),
         ("i j -> i j", {"i": 3}, "represents a whole dimension"), ("i ... -> i", {}, "at the beginning"),
         ("1 -> 1", {}, "start with a letter"), ("i j -> i", {"reduction_factors": ("z",)}, "is not used in the rule"),
     ])  # fmt: skip

@@ -156,6 +156,8 @@ class custom_partitioning:
     Array([0, 2, 4], dtype=int32)
     """
 
+    __name__: str
+
     def __init__(self, fun: Callable, static_argnums: Sequence[int] = ()):
         self.fun, self.static_argnums = fun, tuple(static_argnums)
         self.partition: Any = None

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, abstract_token, typematch
+from jaxlite.core.aval import AbstractRef, ShapedArray, abstract_token, typematch
 from jaxlite.core.errors import JaxprSyntaxError
 from jaxlite.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, no_effects
 from jaxlite.core.primitive import PRIMITIVES, find_primitive
@@ -297,6 +297,8 @@ class _Parser:
         name = self.word("a type such as f32[3]")
         if name.text == "Token":
             return abstract_token
+        if name.text == "Ref" or name.text.startswith("Ref<"):
+            return self.reference_type(name)
         dtype = self.dtype(name, short=True)
         self.expect("[")
         shape = []
@@ -312,6 +314,14 @@ class _Parser:
             return ShapedArray(tuple(shape), dtype, weak)
         except (TypeError, ValueError) as error:
             self.refuse(str(error), self.tokens[start])
+
+    def reference_type(self, name: _Token) -> AbstractRef:
+        """`Ref{f32[3]}`, or with a memory space `Ref<vmem>{f32[3]}`."""
+        space = name.text[4:-1] or None
+        self.expect("{")
+        inner = self.aval()
+        self.expect("}")
+        return AbstractRef(inner, space if space is None else self.objects.get(space, space))
 
     def dtype(self, name: _Token, short: bool) -> Any:
         found = _dtype(name.text, short)
@@ -329,9 +339,15 @@ class _Parser:
     def equation(self, scope: Scope) -> JaxprEqn:
         first = self.at
         outs: list[tuple[_Token, Any]] = []
+        if self.is_reference(scope):
+            return self.write(scope)
         if not self.is_operation():
-            while not self.peek("="):
+            while not (self.peek("=") or self.peek("<-") or self.peek(",")):
                 outs.append(self.binder("a variable, '=' or 'in'"))
+            if self.take("<-"):
+                return self.access("get", outs, [], *self.part(scope))
+            if self.take(","):
+                return self.exchange(scope, outs)
             self.expect("=")
         name = self.word("the name of a primitive")
         primitive = find_primitive(name.text)
@@ -349,22 +365,27 @@ class _Parser:
         while not (self.peek(";") or self.at_outputs() or self.begins_equation(first)):
             invars.append(self.atom(scope))
         self.imply(primitive, params, outs, invars, name)
+        return self.typed(scope, primitive, params, outs, invars, name, operands)
+
+    def typed(self, scope: Scope, primitive: Any, params: dict[str, Any], outs: list[tuple[_Token, Any]], invars: list[Atom],
+              name: _Token, operands: _Token) -> JaxprEqn:
+        """The equation, with the types that its primitive gives."""
         avals = [atom.aval for atom in invars]
         try:
             made, effects = primitive.abstract_eval(avals, params)
         except JaxprSyntaxError:
             raise
         except Exception as error:
-            self.refuse(f"{name.text} does not take such operands and params: {type(error).__name__}: {error}",
+            self.refuse(f"{primitive.name} does not take such operands and params: {type(error).__name__}: {error}",
                         operands if isinstance(error, ValueError) else name, error)
         made = list(made) if primitive.multiple_results else [made]
         if len(made) != len(outs):
-            self.refuse(f"{name.text} has {len(made)} results, the text binds {len(outs)} variables",
+            self.refuse(f"{primitive.name} has {len(made)} results, the text binds {len(outs)} variables",
                         outs[0][0] if outs else name)
         outvars = []
         for (token, said), aval in zip(outs, made, strict=True):
             if said is not None and not typematch(said, aval):
-                self.refuse(f"the text says that {token.text} is {said.str_short()}, {name.text} gives "
+                self.refuse(f"the text says that {token.text} is {said.str_short()}, {primitive.name} gives "
                             f"{aval.str_short()}", token)
             if token.text != "_" and token.text in scope:
                 self.fail("a new variable", token, f"{token.text!r}, which is bound already")
@@ -373,16 +394,93 @@ class _Parser:
             outvars.append(var)
         return JaxprEqn(primitive, invars, outvars, params, effects)
 
+    # --- reads and writes of Refs
+
+    def is_reference(self, scope: Scope) -> bool:
+        """Whether a part of a Ref stands here, `a[...]`."""
+        var = scope.get(self.tokens[self.at].text)
+        return self.tokens[self.at + 1].text == "[" and var is not None and type(var.aval) is AbstractRef
+
+    def part(self, scope: Scope) -> tuple[Scope, _Token, list[list[Any]]]:
+        """A Ref and the indices, in brackets, of a part of it. An index is `...`, an int, a variable, or start, stop, step."""
+        if not self.is_reference(scope):
+            self.fail("a part of a Ref, such as a[0]")
+        name = self.word("a Ref")
+        indices = []
+        while self.take("["):
+            items: list[Any] = []
+            while not self.peek("]"):
+                items.append(self.index(scope))
+                if not self.take(","):
+                    break
+            self.expect("]", "',' or ']'")
+            indices.append(items)
+        return scope, name, indices
+
+    def index(self, scope: Scope) -> Any:
+        if self.take("."):
+            self.expect(".", "'...'")
+            self.expect(".", "'...'")
+            return ...
+        start = None if self.peek(":") else self.position(scope)
+        if not self.take(":"):
+            return start
+        if isinstance(start, (Var, Literal)):  # `i:i+4`
+            self.word("the start again, and what is added to it")
+            parts = [start, self.position(scope), 1]
+        else:
+            parts = [start or 0, None if self.tokens[self.at].text in ("]", ",", ":") else self.position(scope), 1]
+        if self.take(":"):
+            parts[2] = self.position(scope)
+        return tuple(parts)
+
+    def position(self, scope: Scope) -> Any:
+        token = self.tokens[self.at]
+        if token.text.lstrip("+").isdigit():
+            self.at += 1
+            return int(token.text)
+        return self.atom(scope)
+
+    def write(self, scope: Scope) -> JaxprEqn:
+        """`a[0] <- b` and `a[0] += b`."""
+        _, name, indices = self.part(scope)
+        if self.take("<-"):
+            return self.access("swap", [(_Token("word", "_", name.start, name.end), None)], [self.atom(scope)], scope, name,
+                               indices)
+        self.expect("+", "'<-' or '+='")
+        self.expect("=", "'+='")
+        return self.access("addupdate", [], [self.atom(scope)], scope, name, indices)
+
+    def exchange(self, scope: Scope, outs: list[tuple[_Token, Any]]) -> JaxprEqn:
+        """`b, a[0] <- a[0], c` after the comma."""
+        place = self.part(scope)
+        self.expect("<-")
+        self.part(scope)
+        self.expect(",")
+        return self.access("swap", outs, [self.atom(scope)], *place)
+
+    def access(self, kind: str, outs: list[tuple[_Token, Any]], values: list[Atom], scope: Scope, name: _Token,
+               indices: list[list[Any]]) -> JaxprEqn:
+        primitive: Any = find_primitive(kind)
+        ref = scope[name.text]
+        try:
+            leaves, tree = primitive.index_reader(ref.aval, indices)
+        except (TypeError, ValueError, IndexError) as error:
+            self.refuse(f"{name.text} has no such part: {error}", name, error)
+        return self.typed(scope, primitive, {"tree": tree}, outs, [ref, *values, *leaves], name, name)
+
+    # --- where equations begin
+
     def is_operation(self) -> bool:
         """Whether an equation begins with its primitive: it has no results."""
         following = self.tokens[self.at + 1]
-        return following.text not in (":", "=") and not self.looks_bound(self.at)
+        return following.text not in (":", "=", "<-", ",") and not self.looks_bound(self.at)
 
     def looks_bound(self, at: int) -> bool:
         """Whether untyped binders and '=' stand here."""
         while self.tokens[at].kind == "word":
             at += 1
-        return self.tokens[at].text == "="
+        return self.tokens[at].text in ("=", "<-", ",")
 
     def begins_equation(self, first: int) -> bool:
         """Whether the next token is the first of a new line, and so of a new equation or of the end."""
@@ -401,8 +499,8 @@ class _Parser:
             at += 2
             while self.tokens[at].text not in ("]", "Token") and self.tokens[at].kind != "end":
                 at += 1
-            at += 1
-        return self.tokens[at].text == "="
+            at += 2 if self.tokens[at].text == "]" and self.tokens[at + 1].text == "}" else 1  # of a Ref
+        return self.tokens[at].text in ("=", "<-", ",")
 
     def column(self, token: _Token) -> int:
         return token.start - self.text.rfind("\n", 0, token.start)

@@ -44,6 +44,7 @@ class Primitive:
     call_primitive = map_primitive = False  # whether its operand is a function
     has_foreign_jvp = False  # whether its JVP rule is not one of jaxlite's
     param_readers: Mapping[str, Callable[[str], Any]] = {}  # for params that print as one word: the value from the word
+    index_reader: Callable | None = None  # for accesses of Refs: leaves and tree from the type of the Ref and a parsed index
     function_of_call: Callable | None = None  # for calls with rules of users: from params to what is called, of flat values
     batches_always = False  # whether its batching rule is asked even where none of its operands is batched
     differentiates_always = False  # the same for derivatives

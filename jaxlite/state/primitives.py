@@ -11,18 +11,18 @@ from typing import Any
 
 from jaxlite.compilation.caches import clear_hooks
 from jaxlite.compilation.jit import jit
-from jaxlite.core import discharge
-from jaxlite.core.aval import AbstractRef
+from jaxlite.core import discharge, dtypes
+from jaxlite.core.aval import AbstractRef, ShapedArray
 from jaxlite.core.discharge import discharges
 from jaxlite.core.effects import REF
-from jaxlite.core.jaxpr import JaxprEqn
+from jaxlite.core.jaxpr import JaxprEqn, Literal, Var
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.refs import Ref
-from jaxlite.core.tree import tree_unflatten
+from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
-from jaxlite.lax.shaping import convert
+from jaxlite.lax.shaping import broadcast_shapes, convert
 from jaxlite.numpy.creation import asarray
-from jaxlite.state.indexing import NDIndexer, read_through, transformed_shape, write_through
+from jaxlite.state.indexing import NDIndexer, Slice, read_through, transformed_shape, write_through
 
 new_ref_p = Primitive("new_ref")
 get_p = Primitive("get")
@@ -48,6 +48,37 @@ def _selected(ref: Any, leaves: Sequence[Any], tree: Any, name: str) -> tuple[in
     if type(ref) is not AbstractRef:
         raise TypeError(f"`{name}` works on a Ref, got {ref!r}")
     return transformed_shape(ref.shape, tree_unflatten(tree, leaves))
+
+
+def _read_index(ref: AbstractRef, indices: Sequence[Sequence[Any]]) -> tuple[list[Any], Any]:
+    """Leaves and tree of indices as `parse_jaxpr` reads them: `...`, ints, variables, and (start, stop or size, step)."""
+    shape, transforms = ref.shape, []
+    for items in indices:
+        given: list[Any] = [slice(None)] * len(shape) if items == [...] else list(items)
+        if len(given) != len(shape):
+            raise ValueError(f"it has {len(shape)} axes, the index has {len(given)}")
+        parts = tuple(_read_item(item, extent) for item, extent in zip(given, shape, strict=True))
+        chosen = [each.aval.shape if isinstance(each, (Var, Literal)) else () for each in parts if type(each) is not Slice]
+        transforms.append(NDIndexer(parts, shape, broadcast_shapes(*chosen)))
+        shape = transforms[-1].get_indexer_shape()
+    leaves, tree = tree_flatten(tuple(transforms))
+    integer = ShapedArray((), dtypes.default_dtype(int))
+    return [Literal(integer.dtype.type(leaf), integer) if type(leaf) is int else leaf for leaf in leaves], tree
+
+
+def _read_item(item: Any, extent: int) -> Any:
+    if isinstance(item, slice):
+        return Slice(0, extent)
+    if not isinstance(item, tuple):
+        return item
+    start, stop, step = item
+    if not isinstance(start, int):
+        return Slice(start, stop // step, step)
+    return Slice(start, ((extent if stop is None else stop) - 1 - start) // step + 1, step)
+
+
+for _p in (get_p, swap_p, addupdate_p):
+    _p.index_reader = _read_index
 
 
 @get_p.def_effectful_abstract_eval

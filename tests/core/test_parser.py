@@ -10,6 +10,7 @@ import jaxlite.numpy as jnp
 from jaxlite import lax, random
 from jaxlite.core import check_jaxpr, eval_jaxpr, jaxpr_as_fun, parse_jaxpr
 from jaxlite.core.errors import JaxprSyntaxError
+from jaxlite.state.indexing import dslice
 from tests.random_programs import jaxlite_names, write
 
 
@@ -135,3 +136,34 @@ def test_consts_that_do_not_fit():
         parse_jaxpr(text)
     with pytest.raises(ValueError, match="the value of w is f32.3., the program says f32.2."):
         parse_jaxpr(text, [np.zeros(3, np.float32)])
+
+
+def test_reads_and_writes_of_refs():
+    def f(ref, x, i):
+        ref[0] = x[0]
+        ref[i] += x[1]
+        parts = ref[1:3], ref[dslice(i, 2)], ref[jnp.array([0, 1])], ref.at[1:3][0], jax.ref.swap(ref, 1, x[2])
+        ref[::2] = x[:2]
+        own = jax.new_ref(jnp.zeros((2, 3)))
+        own[:, i], own[1, :] = jnp.ones(2), x[:3]
+        jax.ref.addupdate(own, ..., 2.0)
+        lax.fori_loop(0, 3, lambda k, c: [c + 1, ref.__setitem__(k, c)][0], 0.0)
+        return [jnp.sum(part) for part in parts], own[...]
+
+    x = jnp.arange(4.0) ** 2
+    refs = [jax.new_ref(jnp.arange(4.0)) for _ in range(2)]
+    closed = jax.make_jaxpr(f)(refs[0], x, 1)
+    parsed = again(closed, weak_types=True)
+    assert [eqn.params for eqn in parsed.eqns[:3]] == [eqn.params for eqn in closed.eqns[:3]]
+    *sums, own = jaxpr_as_fun(parsed)(refs[0], x, jnp.int32(1))
+    want, want_own = f(refs[1], x, 1)
+    np.testing.assert_allclose(sums, want)
+    np.testing.assert_allclose(own, want_own)
+    np.testing.assert_allclose(refs[0][...], refs[1][...])
+    written = parse_jaxpr("{ lambda ; a:Ref{f32[2,3]} i:i32[]. let b <- a[i,::2]; a[0,:2] += b; "
+                          "c, a[1,1:] <- a[1,1:], b in (c,) }")
+    assert str(written).count("<-") == 2 and written.out_avals[0].shape == (2,)
+    with pytest.raises(JaxprSyntaxError, match="it has 1 axes, the index has 2"):
+        parse_jaxpr("{ lambda ; a:Ref{f32[2]}. let b <- a[0,1] in (b,) }")
+    with pytest.raises(JaxprSyntaxError, match="expected '<-' or"):
+        parse_jaxpr("{ lambda ; a:Ref{f32[2]} b:f32[]. let a[0] = b in () }")

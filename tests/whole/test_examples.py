@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -162,6 +163,46 @@ def test_two_processes_agree():
     found = re.search(rf"weights \[{NUMBER}{NUMBER}{NUMBER}{NUMBER} ?\]", printed)
     assert found, printed
     np.testing.assert_allclose([float(each) for each in found.groups()], [3, -2, 0.5, 1], atol=0.1)
+
+
+@pytest.fixture
+def printed(example, monkeypatch, capsys):
+    """Runs an example's command and returns what it printed."""
+
+    def run(name, *flags):
+        monkeypatch.setattr(sys, "argv", [name, *map(str, flags)])
+        example(name).main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_a_kept_model_is_read_by_another_process(tmp_path):
+    command = [sys.executable, str(ROOT / "examples" / "keep_a_model.py"), "--file", str(tmp_path / "model.bin")]
+    text = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
+                          timeout=120).stdout
+    error, slope = (float(re.search(rf"{name}:{NUMBER}", text)[1]) for name in ("points", "slope at 0"))
+    assert "f32[n] -> f32[n] on cpu, cuda" in text and error < 0.1 and abs(slope - 1) < 0.1
+
+
+def test_statistics_run_along(example):
+    layer, seen, loss = example("running_statistics").train(60)
+    np.testing.assert_allclose(layer.mean[...], [3, -1, 0], atol=0.5)
+    np.testing.assert_allclose(layer.variance[...], [4, 0.25, 1], rtol=0.5)
+    assert loss < 1.5 and seen.shape == (32, 3) and 0 < abs(seen[...]).max() < 1
+
+
+def test_the_nan_is_found(printed):
+    text = printed("find_the_nan")
+    assert re.search(r"checkify: the width is -\S+ in step 3 ", text)
+    assert re.search(r"debug_nans: invalid value \(nan\) encountered in log at .*find_the_nan.py.*in step 3 of the loop", text)
+    assert "all of the block" in text and "no condition broke" not in text
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++ to compile a handler with")
+def test_native_code_agrees_with_numpy(printed):
+    text = printed("native_code")
+    assert all(float(each) < 1e-6 for each in re.findall(r"largest error.*: (\S+)", text)) and text.count("largest error") == 2
 
 
 def test_char_gpt_sees_no_character_of_the_future(example):

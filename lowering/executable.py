@@ -16,7 +16,7 @@ import numpy as np
 from lowering import xla
 from lowering.cache import entries, keys
 from lowering.module import ModuleBuilder, is_ordered, physical
-from lowering.partitioning import Meshes, Partitioning, devices_of
+from lowering.partitioning import Partitioning, annotate, devices_of
 from lowering.passes import barriers, fusion, unrolling
 from lowering.passes.dce import live_parts
 
@@ -108,7 +108,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     arg_attributes: list[dict[str, Any]] = [{} for _ in parameters]
     result_attributes: list[dict[str, Any]] = [{} for _ in jaxpr.outvars]
     if partitioning is not None:
-        _annotate(builder, partitioning, parameters, jaxpr.outvars, kept, arg_attributes, result_attributes)
+        annotate(builder, partitioning, parameters, jaxpr.outvars, kept, arg_attributes, result_attributes)
     for index, output in aliases.items():
         if partitioning is None:
             arg_attributes[index]["tf.aliasing_output"] = ir.IntegerAttr.get(i32, output)
@@ -122,20 +122,6 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
     return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
                    builder.scopes, builder.host_functions, builder.keep_alive)
-
-
-def _annotate(builder: ModuleBuilder, partitioning: Partitioning, parameters: list[Any], results: list[Any],
-              kept: list[bool], arg_attributes: list[dict[str, Any]], result_attributes: list[dict[str, Any]]) -> None:
-    """Say in a module how many partitions there are, and how parameters and results are cut."""
-    meshes = builder.meshes = Meshes(builder, partitioning.devices, partitioning.mesh)
-    builder.module.operation.attributes["mhlo.num_partitions"] = builder.ir.IntegerAttr.get(
-        builder.i32, len(partitioning.devices))
-    arguments = [sharding for sharding, keep in zip(partitioning.arguments, kept, strict=True) if keep]
-    for atoms, shardings, attributes in ((parameters, arguments, arg_attributes),
-                                         (results, partitioning.results, result_attributes)):
-        for atom, sharding, entry in zip(atoms, shardings, attributes, strict=True):
-            if sharding is not None and hasattr(atom.aval, "shape"):
-                entry["sdy.sharding"] = meshes.attribute(sharding, len(physical(atom.aval)[0]))
 
 
 def _identifier(name: str) -> str:

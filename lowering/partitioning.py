@@ -14,6 +14,7 @@ import json
 from typing import Any
 
 from lowering import xla
+from lowering.module import physical
 
 
 class Partitioning:
@@ -110,6 +111,10 @@ class Meshes:
         self._groups += 1
         return self._groups - 1
 
+    def adopt(self, mesh: Any) -> str:
+        """The symbol of a mesh of another module, from its attribute."""
+        return self._symbol(str(mesh), "mesh")
+
     def maximal(self) -> str:
         """The symbol of the mesh that is the first partition alone."""
         return self._symbol("#sdy.mesh<[], device_ids=[0]>", "maximal_mesh_0")
@@ -138,3 +143,17 @@ class Meshes:
         each = f"<@{self.maximal()}, []>"
         text = f"#sdy.sharding_per_value<[{', '.join([each] * max(results, 1))}]>"
         return self._builder.ir.Attribute.parse(text, self._builder.context)
+
+
+def annotate(builder: Any, partitioning: Partitioning, parameters: list[Any], results: list[Any],
+             kept: list[bool], arg_attributes: list[dict[str, Any]], result_attributes: list[dict[str, Any]]) -> None:
+    """Say in a module how many partitions there are, and how parameters and results are cut."""
+    meshes = builder.meshes = Meshes(builder, partitioning.devices, partitioning.mesh)
+    builder.module.operation.attributes["mhlo.num_partitions"] = builder.ir.IntegerAttr.get(
+        builder.i32, len(partitioning.devices))
+    arguments = [sharding for sharding, keep in zip(partitioning.arguments, kept, strict=True) if keep]
+    for atoms, shardings, attributes in ((parameters, arguments, arg_attributes),
+                                         (results, partitioning.results, result_attributes)):
+        for atom, sharding, entry in zip(atoms, shardings, attributes, strict=True):
+            if sharding is not None and hasattr(atom.aval, "shape"):
+                entry["sdy.sharding"] = meshes.attribute(sharding, len(physical(atom.aval)[0]))

@@ -6,6 +6,7 @@ elsewhere is made static for the types at hand, and its functions join those of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from lowering import platforms, xla
 from lowering.module import ModuleBuilder, RuleContext, physical
+from lowering.partitioning import Partitioning, annotate
 from lowering.passes.dce import live_parts
 from lowering.symbolic import SymbolicBuilder, bind_variables
 
@@ -25,11 +27,12 @@ _STABLE_CALLS = ("lapack_", "cu_", "cusolver_", "cublas_", "hipsolver_", "hip_",
 
 def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, targets: Sequence[str],
                   is_hidden: Callable[[str], bool], argument_names: Sequence[str], result_names: Sequence[str],
-                  allowed_calls: Sequence[str] = (), solve: Any = None) -> tuple[Any, list[int]]:
+                  allowed_calls: Sequence[str] = (), solve: Any = None,
+                  partitioning: Partitioning | None = None) -> tuple[Any, list[int]]:
     """A module by JAX's calling convention for exported programs, and which of the invars it takes.
 
     Args: `constants` the values of the constvars, which the module contains; `targets` the platforms, 'cpu', 'cuda', 'rocm',
-      'tpu'.
+      'tpu'; `partitioning` the devices and shardings of a program over several devices.
       With `solve(sizes, require)` the program has symbolic dimensions: it gives the values of variables for the sizes of all
       invars.
     Raises: ValueError for custom calls that nobody promises to keep, NotImplementedError for calls of Python functions.
@@ -47,11 +50,16 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
     if solve is not None:
         shapes = [physical(var.aval)[0] for var in program.invars]
         builder.prologue = lambda ctx, arguments: bind_variables(ctx, arguments, shapes, solve)
+    attributes: list[list[dict[str, Any]]] = [[{} for _ in program.invars], [{} for _ in program.outvars]]
+    if partitioning is not None:
+        taken = [False] * len(jaxpr.constvars) + used[len(jaxpr.constvars):]  # constants are in the module
+        annotate(builder, partitioning, program.invars, program.outvars, taken, *attributes)
     with builder.context:
         if len(targets) == 1:
-            builder.emit_function(program, "main", "public", result_names=result_names, names=names, constants=values)
+            builder.emit_function(program, "main", "public", *attributes, result_names=result_names, names=names,
+                                  constants=values)
         else:
-            _emit_choice(builder, program, values, targets, result_names, names)
+            _emit_choice(builder, program, values, targets, result_names, names, *attributes)
         flag = builder.ir.BoolAttr.get(len(targets) > 1 or solve is not None)
         builder.module.operation.attributes["jax.uses_shape_polymorphism"] = flag
     if builder.host_functions:
@@ -61,7 +69,8 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
 
 
 def _emit_choice(builder: ModuleBuilder, program: Any, values: Sequence[np.ndarray], targets: Sequence[str],
-                 result_names: Sequence[str], names: Sequence[str]) -> None:
+                 result_names: Sequence[str], names: Sequence[str], arg_attributes: list[dict[str, Any]],
+                 result_attributes: list[dict[str, Any]]) -> None:
     """`main` with a branch for each platform, which calls the program lowered for it."""
     ir = builder.ir
     symbols = []
@@ -77,8 +86,9 @@ def _emit_choice(builder: ModuleBuilder, program: Any, values: Sequence[np.ndarr
     operation = ir.Operation.create("func.func", [], [], {
         "sym_name": ir.StringAttr.get("main"), "sym_visibility": ir.StringAttr.get("public"),
         "function_type": ir.TypeAttr.get(ir.FunctionType.get(in_types, out_types)),
-        "arg_attrs": ir.ArrayAttr.get([index, *[ir.DictAttr.get({})] * len(program.invars)]),
-        "res_attrs": ir.ArrayAttr.get([ir.DictAttr.get({"jax.result_info": ir.StringAttr.get(text)}) for text in result_names]),
+        "arg_attrs": ir.ArrayAttr.get([index, *map(ir.DictAttr.get, arg_attributes)]),
+        "res_attrs": ir.ArrayAttr.get([ir.DictAttr.get({"jax.result_info": ir.StringAttr.get(text), **entry})
+                                       for text, entry in zip(result_names, result_attributes, strict=True)]),
     }, None, 1, builder.unknown_location, builder.module_ip)
     block = operation.regions[0].blocks.append(*in_types, arg_locs=[builder.unknown_location] * len(in_types))
     scope = RuleContext(builder, block)
@@ -125,7 +135,7 @@ def text_of(artifact: bytes) -> str:
 def from_artifact(artifact: bytes, context: Any) -> Any:
     """The module of a portable artifact, in a context or in one of its own."""
     context = context or xla.make_context()
-    xla.register_shardy(context)
+    xla.load_shardy(context)
     return xla.from_portable(artifact, context)
 
 
@@ -143,7 +153,8 @@ def specialise(artifact: bytes, context: Any, types: Sequence[Any]) -> Any:
         kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
         entry = ir.Operation.create("func.func", [], [], {
             "sym_name": ir.StringAttr.get("main"), "sym_visibility": ir.StringAttr.get("public"),
-            "function_type": ir.TypeAttr.get(ir.FunctionType.get(list(types), kind.results))}, None, 1,
+            "function_type": ir.TypeAttr.get(ir.FunctionType.get(list(types), kind.results)),
+            **{name: main.attributes[name] for name in ("arg_attrs", "res_attrs") if name in main.attributes}}, None, 1,
             ip=ir.InsertionPoint(module.body))
         block = entry.regions[0].blocks.append(*types)
         with ir.InsertionPoint(block):
@@ -170,7 +181,10 @@ def merge(builder: ModuleBuilder, module: Any) -> tuple[str, Any]:
     """
     ir = builder.ir
     functions = [each.operation for each in module.body if each.operation.name == "func.func"]
-    for operation in [each for function in functions for each in _operations(function)]:
+    inside = [each for function in functions for each in _operations(function)]
+    if builder.meshes is not None:
+        _adopt_meshes(builder, module, inside)
+    for operation in inside if builder.meshes is None else ():
         if operation.name == "sdy.sharding_constraint":  # of a program for one device
             operation.result.replace_all_uses_with(operation.operands[0])
             operation.erase()
@@ -189,12 +203,40 @@ def merge(builder: ModuleBuilder, module: Any) -> tuple[str, Any]:
             if attribute in copy.attributes:
                 del copy.attributes[attribute]
         for operation in _operations(copy):
-            for each in list(operation.attributes):
-                name, value = (each.name, each.attr) if hasattr(each, "attr") else (each, operation.attributes[each])
+            for name, value in _attributes(operation):
                 renamed = _renamed(ir, value, names, builder.context)
                 if renamed is not None:
                     operation.attributes[name] = renamed
     return names["main"], kind
+
+
+def _adopt_meshes(builder: ModuleBuilder, module: Any, operations: Sequence[Any]) -> None:
+    """Give the meshes of a module, which operations name in their shardings, to the one under construction."""
+    names = {each.operation.attributes["sym_name"].value: builder.meshes.adopt(each.operation.attributes["mesh"])
+             for each in module.body if each.operation.name == "sdy.mesh"}
+    pattern = re.compile("<@(" + "|".join(map(re.escape, names)) + "),")
+    for operation in operations if any(old != new for old, new in names.items()) else ():
+        for name, value in _attributes(operation):
+            text = str(value)
+            if "#sdy." in text:
+                operation.attributes[name] = builder.ir.Attribute.parse(
+                    pattern.sub(lambda match: f"<@{names[match[1]]},", text), builder.context)
+
+
+def main_shardings(module: Any) -> tuple[list[Any], list[Any]]:
+    """How a module wants the arguments and the results of `main` cut, as Shardy's attributes; None where it says nothing."""
+    main, ir = _function(module, "main"), xla.ir
+    kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+    found = []
+    for name, count in (("arg_attrs", len(kind.inputs)), ("res_attrs", len(kind.results))):
+        entries: Any = ir.ArrayAttr(main.attributes[name]) if name in main.attributes else [{}] * count
+        found.append([entry["sdy.sharding"] if "sdy.sharding" in entry else None for entry in entries])
+    return found[0], found[1]
+
+
+def _attributes(operation: Any) -> list[tuple[str, Any]]:
+    return [(each.name, each.attr) if hasattr(each, "attr") else (each, operation.attributes[each])
+            for each in list(operation.attributes)]
 
 
 def _renamed(ir: Any, value: Any, names: dict[str, str], context: Any) -> Any:

@@ -581,7 +581,9 @@ def to_portable(module: Any) -> bytes:
     from jaxlib.mlir._mlir_libs import _stablehlo
 
     weeks = _stablehlo.StablehloCompatibilityRequirement.WEEK_4
-    return _jax.mlir.serialize_portable_artifact(module, _stablehlo.get_version_from_compatibility_requirement(weeks))
+    version = _stablehlo.get_version_from_compatibility_requirement(weeks)
+    over_devices = any(operation.operation.name == "sdy.mesh" for operation in module.body)
+    return _jax.mlir.serialize_portable_artifact(module, version, over_devices)  # shardings stay what they are
 
 
 def from_portable(data: bytes, context: Any) -> Any:
@@ -590,13 +592,6 @@ def from_portable(data: bytes, context: Any) -> Any:
         return _jax.mlir.deserialize_portable_artifact(data, context)
     except Exception as error:
         raise ValueError(f"the program is no StableHLO artifact that this version of jaxlib reads: {error}") from None
-
-
-def register_shardy(context: Any) -> None:
-    """Let a context know Shardy's operations, which artifacts of programs for several devices have."""
-    from jaxlib.mlir._mlir_libs import _sdy
-
-    _sdy.register_dialect(context)
 
 
 def refine(module: Any) -> bytes:

@@ -186,7 +186,9 @@ def _sharding_of(value: Any) -> Any:
     if type(value) is ArrayImpl:
         return value._sharding if value._committed or arrays.is_spread(value) else None
     sharding = getattr(value, "sharding", None)  # of a ShapeDtypeStruct
-    return sharding if isinstance(sharding, xla.Sharding) else None
+    if not isinstance(sharding, xla.Sharding) or type(sharding) is xla.NamedSharding and sharding.mesh.empty:
+        return None  # that of a type says nothing where it is over no mesh
+    return sharding
 
 
 def _incompatible(program: Program, devices: tuple[Any, ...], first: int | None, others: tuple[Any, ...],

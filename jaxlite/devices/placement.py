@@ -62,7 +62,7 @@ def _bound_to(arg: Any) -> Any:
         return _bound_to(arg)
     sharding = getattr(arg, "sharding", None)
     if type(sharding) is xla.NamedSharding:
-        return _SEVERAL
+        return None if sharding.mesh.empty else _SEVERAL  # that of a type is over no mesh
     return None if sharding is None else as_device(sharding)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from jaxlite.traces.jvp import tangent_aval
 from jaxlite.transforms.custom_derivatives import custom_vjp
 from jaxlite.transforms.derivatives import vjp
 from lowering import xla
+from lowering.partitioning import Partitioning
 
 minimum_supported_calling_convention_version = 9
 maximum_supported_calling_convention_version = 10
@@ -68,15 +69,6 @@ class DisabledSafetyCheck:
         return hash(self._impl)
 
 
-class ShardingTables(NamedTuple):
-    """Shardings as the file has them: tables of meshes and shardings, and for each value the number of its own, or 0."""
-
-    meshes: tuple[Any, ...] = ()
-    shardings: tuple[Any, ...] = ()
-    of_inputs: tuple[int, ...] = ()
-    of_outputs: tuple[int, ...] = ()
-
-
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Exported:
     """A function lowered to StableHLO, with its signature.
@@ -88,6 +80,9 @@ class Exported:
       static
       before it is compiled: for symbolic dimensions or several platforms; `calling_convention_version`;
       `disabled_safety_checks`; `ordered_effects` and `unordered_effects`.
+
+    A function that was exported for several devices runs where as many are at hand: on arrays that lie on as many, or under
+    `jit` with shardings over a mesh of that size.
     """
 
     fun_name: str
@@ -105,13 +100,22 @@ class Exported:
     module_kept_var_idx: tuple[int, ...]
     uses_global_constants: bool
     _get_vjp: Callable[[Exported], Exported] | None = None
-    _shardings_file: ShardingTables = ShardingTables()
+    _in_named_shardings: tuple[Any, ...] = ()
+    _out_named_shardings: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
         return f"Exported(fun_name={self.fun_name}, ...)"
 
     in_shardings_hlo = property(lambda self: (None,) * len(self.in_avals), doc="Of files before 2026.")
     out_shardings_hlo = property(lambda self: (None,) * len(self.out_avals), doc="Of files before 2026.")
+
+    def in_shardings_jax(self, mesh: Any) -> tuple[Any, ...]:
+        """The shardings of the arguments over a mesh of the shape that the function was exported for; None where it is free."""
+        return _over(mesh, self._in_named_shardings or (None,) * len(self.in_avals))
+
+    def out_shardings_jax(self, mesh: Any) -> tuple[Any, ...]:
+        """The shardings of the results, as `in_shardings_jax`."""
+        return _over(mesh, self._out_named_shardings or (None,) * len(self.out_avals))
 
     def mlir_module(self) -> str:
         """The module as StableHLO text."""
@@ -221,6 +225,18 @@ class Exported:
                          f"'{(shown,)}'.")
 
 
+def _over(mesh: Any, named: Sequence[Any]) -> tuple[Any, ...]:
+    for each in named:
+        if each is not None and (each.mesh.axis_names, each.mesh.axis_sizes) != (mesh.axis_names, mesh.axis_sizes):
+            raise ValueError(f"the function was exported for the mesh {each.mesh}, not for {mesh}")
+    return tuple(None if each is None else xla.NamedSharding(mesh, each.spec, memory_kind=each.memory_kind) for each in named)
+
+
+def _abstract(named: Sequence[Any]) -> tuple[Any, ...]:
+    """Shardings without their devices."""
+    return tuple(None if each is None else xla.NamedSharding(each.mesh.abstract_mesh, each.spec) for each in named)
+
+
 def _argument_names(in_tree: Any) -> list[str]:
     paths = tree_flatten_with_path(tree_unflatten(in_tree, [0] * in_tree.num_leaves))[0]
     return [("args", "kwargs")[path[0].idx] + keystr(path[1:]) for path, _ in paths]
@@ -258,9 +274,6 @@ class _Bound:
 
 @call_exported_p.def_effectful_abstract_eval
 def _call_exported_aval(*avals: Any, exported: _Bound) -> Any:
-    if exported.nr_devices != 1:
-        raise ValueError(f"Function {exported.fun_name} was exported for {exported.nr_devices} devices and is called in a "
-                         "context with 1 devices. Call it where it finds as many.")
     outs = [shaped_array(aval.shape, aval.dtype, False) for aval in exported.result_avals(exported.avals)
             if aval.dtype != dtypes.float0]
     effects = frozenset([IO[False]]) if exported.unordered_effects else frozenset()
@@ -321,22 +334,28 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
 
     @boundary
     def do_export(*args: Any, **kwargs: Any) -> Exported:
-        program, _ = jitted_of(fun_jit).program(args, kwargs, stages.abstract)
-        closed = program.runnable
+        program, leaves = jitted_of(fun_jit).program(args, kwargs, stages.abstract)
+        closed, place = program.runnable, program.place(leaves)[0]
+        spread = place if type(place) is Partitioning else None
+        in_named = () if spread is None else spread.arguments[len(spread.arguments) - spread.num_arguments:]
+        out_named = () if spread is None else spread.results
         in_avals, out_avals = tuple(closed.in_avals), tuple(closed.out_avals)
-        module, kept, is_polymorphic = _module(closed.jaxpr, closed.consts, program, targets, disabled_checks)
+        module, kept, is_polymorphic = _module(closed.jaxpr, closed.consts, program, targets, disabled_checks, spread)
         return Exported(
             fun_name=program.name, in_tree=program.in_tree, in_avals=in_avals, out_tree=program.out_tree, out_avals=out_avals,
-            nr_devices=1, platforms=targets, ordered_effects=(), unordered_effects=(),
+            nr_devices=1 if spread is None else len(spread.devices), platforms=targets,
+            ordered_effects=(), unordered_effects=(),
             disabled_safety_checks=tuple(disabled_checks), mlir_module_serialized=xla.to_portable(module),
             calling_convention_version=maximum_supported_calling_convention_version, module_kept_var_idx=tuple(kept),
-            uses_global_constants=is_polymorphic or len(targets) > 1, _get_vjp=lambda exported: _export_vjp(fun_jit, exported))
+            uses_global_constants=is_polymorphic or len(targets) > 1,
+            _get_vjp=lambda exported: _export_vjp(fun_jit, exported, in_named, out_named),
+            _in_named_shardings=_abstract(in_named), _out_named_shardings=_abstract(out_named))
 
     return do_export
 
 
 def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence[str],
-            disabled: Sequence[DisabledSafetyCheck]) -> tuple[Any, list[int], bool]:
+            disabled: Sequence[DisabledSafetyCheck], spread: Partitioning | None) -> tuple[Any, list[int], bool]:
     from lowering import portable  # with all of lowering
     from lowering.symbolic import OPERATIONS
 
@@ -355,7 +374,7 @@ def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence
             return solve(shapes, sizes, paths, require, OPERATIONS)
 
     module, kept = portable.export_module(jaxpr, constants, f"jit_{program.name}", targets, source.is_own_file, names, results,
-                                          allowed, solver)
+                                          allowed, solver, spread)
     return module, kept, solver is not None
 
 
@@ -364,8 +383,8 @@ def stages_paths(tree: Any) -> list[Any]:
     return [path for path, _ in tree_flatten_with_path(tree_unflatten(tree, [0] * tree.num_leaves))[0]]
 
 
-def _export_vjp(fun_jit: Any, primal: Exported) -> Exported:
-    """The exported function of the flat arguments and the cotangents of the results."""
+def _export_vjp(fun_jit: Any, primal: Exported, in_named: Sequence[Any], out_named: Sequence[Any]) -> Exported:
+    """The exported function of the flat arguments and the cotangents of the results, with the shardings of both."""
     count = len(primal.in_avals)
     moving = [tangent_aval(aval).dtype != dtypes.float0 for aval in primal.in_avals]
     ct_avals = [tangent_aval(aval) for aval in primal.out_avals]
@@ -384,7 +403,9 @@ def _export_vjp(fun_jit: Any, primal: Exported) -> Exported:
     def no_float0(aval: Any) -> Any:
         return ShapedArray(aval.shape, np.dtype(bool)) if aval.dtype == dtypes.float0 else aval
 
-    made = export(jit(fun_vjp_jax), platforms=primal.platforms, disabled_checks=primal.disabled_safety_checks)(
+    of_arguments: Any = tuple(in_named) + tuple(out_named) if in_named else None
+    jitted = jit(fun_vjp_jax, in_shardings=of_arguments, out_shardings=tuple(in_named) or None)
+    made = export(jitted, platforms=primal.platforms, disabled_checks=primal.disabled_safety_checks)(
         *primal.in_avals, *map(no_float0, ct_avals))
     return dataclasses.replace(
         made, in_avals=(*primal.in_avals, *ct_avals), out_avals=tuple(tangent_aval(aval) for aval in primal.in_avals))

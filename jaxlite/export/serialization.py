@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import ml_dtypes
@@ -19,6 +19,8 @@ import numpy as np
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.symbolic import SymbolicScope
+from jaxlite.devices.mesh import AbstractMesh, AxisType
+from jaxlite.devices.sharding import PartitionSpec
 from jaxlite.export import flatbuffers as fb
 from jaxlite.export.symbolic_shapes import symbolic_shape
 from lowering import xla
@@ -71,6 +73,42 @@ def _read_aval(table: fb.Table, scope: Any) -> Any:
     else:
         shape = tuple(symbolic_shape(f"({','.join(sizes)},)", scope=scope()))
     return ShapedArray(shape, _dtype(table.number(2, "b")))
+
+
+# --- shardings ---------------------------------------------------------------------------------------
+
+_AXIS_TYPES = {1: AxisType.Auto, 2: AxisType.Explicit, 3: AxisType.Manual}
+
+
+def _write_mesh(mesh: Any) -> fb.Fields:
+    codes = {kind: code for code, kind in _AXIS_TYPES.items()}
+    return {0: fb.numbers("I", mesh.axis_sizes), 1: fb.texts(mesh.axis_names),
+            2: fb.numbers("b", [codes[kind] for kind in mesh.axis_types])}
+
+
+def _read_mesh(table: fb.Table) -> AbstractMesh:
+    return AbstractMesh(tuple(table.numbers(0, "I")), tuple(table.texts(1)),
+                        axis_types=tuple(_AXIS_TYPES[code] for code in table.numbers(2, "b")))
+
+
+def _write_sharding(sharding: Any, mesh: int) -> fb.Fields:
+    def axes(entry: Any) -> fb.Fields:
+        return {} if entry is None else {0: fb.texts(entry if isinstance(entry, tuple) else (entry,))}
+
+    spec: fb.Fields = {0: fb.tables([axes(entry) for entry in sharding.spec])}
+    if sharding.spec.unreduced:
+        spec[2] = fb.texts(sorted(sharding.spec.unreduced))
+    return {1: fb.table(spec), 3: fb.number("I", mesh)}
+
+
+def _read_sharding(table: fb.Table, meshes: Sequence[AbstractMesh]) -> Any:
+    spec = table.table(1)
+    entries: list[Any] = []
+    for each in spec.tables(0) if spec is not None else ():
+        names = tuple(each.texts(0))
+        entries.append(names[0] if len(names) == 1 else names or None)
+    unreduced = frozenset(spec.texts(2)) if spec is not None else frozenset()
+    return xla.NamedSharding(meshes[table.number(3, "I")], PartitionSpec(*entries, unreduced=unreduced))
 
 
 # --- trees -------------------------------------------------------------------------------------------
@@ -190,7 +228,11 @@ def _write_exported(exported: Any, vjp_order: int) -> fb.Fields:
     unique = list(dict.fromkeys((*exported.in_avals, *exported.out_avals)))
     positions = {aval: index for index, aval in enumerate(unique)}
     vjp = _write_exported(exported.vjp(), vjp_order - 1) if vjp_order else None
-    shardings = exported._shardings_file
+    named = dict.fromkeys(each for each in (*exported._in_named_shardings, *exported._out_named_shardings) if each is not None)
+    meshes = list(dict.fromkeys(each.mesh for each in named))
+    numbers = {None: 0, **{each: index for index, each in enumerate(named, 1)}}
+    of_inputs = exported._in_named_shardings or [None] * len(exported.in_avals)
+    of_outputs = exported._out_named_shardings or [None] * len(exported.out_avals)
     return {
         0: fb.number("H", _VERSION), 1: fb.text(exported.fun_name), 2: fb.table(_write_tree(exported.in_tree)),
         4: fb.table(_write_tree(exported.out_tree)), 9: fb.texts(exported.platforms),
@@ -200,11 +242,12 @@ def _write_exported(exported: Any, vjp_order: int) -> fb.Fields:
         13: fb.raw(exported.mlir_module_serialized), 14: fb.number("H", exported.calling_convention_version),
         15: fb.numbers("H", exported.module_kept_var_idx), 16: fb.number("?", exported.uses_global_constants),
         17: fb.table(vjp), 18: fb.number("I", exported.nr_devices), 19: fb.tables([_write_aval(aval) for aval in unique]),
-        20: fb.tables(shardings.meshes), 21: fb.tables(shardings.shardings),
+        20: fb.tables(list(map(_write_mesh, meshes))),
+        21: fb.tables([_write_sharding(each, meshes.index(each.mesh)) for each in named]),
         22: fb.numbers("I", [positions[aval] for aval in exported.in_avals]),
         23: fb.numbers("I", [positions[aval] for aval in exported.out_avals]),
-        24: fb.numbers("I", shardings.of_inputs or [0] * len(exported.in_avals)),
-        25: fb.numbers("I", shardings.of_outputs or [0] * len(exported.out_avals)), 26: fb.text(_JAX_VERSION)}
+        24: fb.numbers("I", [numbers[each] for each in of_inputs]),
+        25: fb.numbers("I", [numbers[each] for each in of_outputs]), 26: fb.text(_JAX_VERSION)}
 
 
 def _write_check(check: Any) -> fb.Fields:
@@ -238,6 +281,8 @@ def _read_exported(table: fb.Table, make: Callable[..., Any], make_check: Callab
     else:
         in_avals = [_read_aval(each, one_scope) for each in table.tables(3)]
         out_avals = [_read_aval(each, one_scope) for each in table.tables(5)]
+    meshes = [_read_mesh(each) for each in table.tables(20)]
+    named = [None, *(_read_sharding(each, meshes) for each in table.tables(21))]
     vjp = table.table(17)
     in_tree, out_tree = table.table(2), table.table(4)
     if in_tree is None or out_tree is None:
@@ -252,4 +297,6 @@ def _read_exported(table: fb.Table, make: Callable[..., Any], make_check: Callab
         unordered_effects=tuple(each.text(0) for each in table.tables(11)), disabled_safety_checks=tuple(checks),
         mlir_module_serialized=table.raw(13), calling_convention_version=table.number(14, "H"),
         module_kept_var_idx=tuple(table.numbers(15, "H")), uses_global_constants=table.number(16, "?", False),
+        _in_named_shardings=tuple(named[index] for index in table.numbers(24, "I")),
+        _out_named_shardings=tuple(named[index] for index in table.numbers(25, "I")),
         _get_vjp=None if later is None else lambda _: later)

@@ -52,14 +52,16 @@ def _selected(ref: Any, leaves: Sequence[Any], tree: Any, name: str) -> tuple[in
 
 def _read_index(ref: AbstractRef, indices: Sequence[Sequence[Any]]) -> tuple[list[Any], Any]:
     """Leaves and tree of indices as `parse_jaxpr` reads them: `...`, ints, variables, and (start, stop or size, step)."""
-    shape, transforms = ref.shape, []
+    shape: tuple[int, ...] = ref.shape
+    transforms = []
     for items in indices:
         given: list[Any] = [slice(None)] * len(shape) if items == [...] else list(items)
         if len(given) != len(shape):
             raise ValueError(f"it has {len(shape)} axes, the index has {len(given)}")
         parts = tuple(_read_item(item, extent) for item, extent in zip(given, shape, strict=True))
-        chosen = [each.aval.shape if isinstance(each, (Var, Literal)) else () for each in parts if type(each) is not Slice]
-        transforms.append(NDIndexer(parts, shape, broadcast_shapes(*chosen)))
+        types: list[Any] = [each.aval for each in parts if isinstance(each, (Var, Literal))]
+        sizes = broadcast_shapes(*(aval.shape for aval in types))
+        transforms.append(NDIndexer(parts, shape, sizes))
         shape = transforms[-1].get_indexer_shape()
     leaves, tree = tree_flatten(tuple(transforms))
     integer = ShapedArray((), dtypes.default_dtype(int))

@@ -7,13 +7,17 @@ from typing import Any
 import numpy as np
 
 from lowering.platforms import canonical_name
-from lowering.portable import from_artifact, merge, specialise, static_types
+from lowering.portable import from_artifact, main_shardings, merge, specialise, static_types
 from lowering.rules import lowers
 
 
 @lowers("call_exported")
 def _call_exported(ctx: Any, *operands: Any, exported: Any) -> list[Any]:
     builder = ctx.builder
+    devices = 1 if builder.meshes is None else len(builder.meshes.devices)
+    if exported.nr_devices not in (1, devices):
+        raise ValueError(f"Function {exported.fun_name} was exported for {exported.nr_devices} devices and is called in a "
+                         f"context with {devices} devices, which is not allowed.")
     place = exported.platform_index(builder.platform, canonical_name)
     values, avals = list(operands), list(ctx.avals_in)
     if len(exported.platforms) > 1:
@@ -28,8 +32,16 @@ def _call_exported(ctx: Any, *operands: Any, exported: Any) -> list[Any]:
             module = specialise(exported.mlir_module_serialized, builder.context, types)
         else:
             module = from_artifact(exported.mlir_module_serialized, builder.context)
-        found = builder.merged[key] = *merge(builder, module), exported
-    symbol, kind, _ = found
+        symbol, kind = merge(builder, module)
+        found = builder.merged[key] = symbol, kind, main_shardings(module) if exported.nr_devices > 1 else ([], []), exported
+    symbol, kind, (of_operands, of_results), _ = found
     callee = {"callee": ctx.ir.FlatSymbolRefAttr.get(symbol, builder.context)}
-    results = list(ctx.op("func.call", values, list(kind.results), callee).results)
+    call = ctx.op("func.call", _constrained(ctx, values, of_operands), list(kind.results), callee)
+    results = _constrained(ctx, list(call.results), of_results)
     return [results[index] for index in exported.results]
+
+
+def _constrained(ctx: Any, values: list[Any], shardings: list[Any]) -> list[Any]:
+    return [value if sharding is None else
+            ctx.op("sdy.sharding_constraint", [value], [value.type], {"sharding": sharding}).result
+            for value, sharding in zip(values, shardings or [None] * len(values), strict=True)]

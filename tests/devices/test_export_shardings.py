@@ -1,0 +1,69 @@
+"""Programs over several devices in files: their shardings are kept, and files of JAX run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.devices.eight import own_process
+
+if (test_on_eight_devices := own_process(__file__)) is None:
+    del test_on_eight_devices
+    import jaxlite as jax
+    import jaxlite.numpy as jnp
+    from jaxlite import export, lax
+    from jaxlite.sharding import AxisType, Mesh, NamedSharding
+    from jaxlite.sharding import PartitionSpec as P
+
+    DATA = Path(__file__).resolve().parents[1] / "data" / "export"
+    MESH = Mesh(np.array(jax.devices()[:4]), ("x",), axis_types=(AxisType.Auto,))
+    OTHER = Mesh(np.array(jax.devices()[4:]), ("y",), axis_types=(AxisType.Auto,))
+    ALL = Mesh(np.array(jax.devices()).reshape(2, 4), ("y", "x"), axis_types=(AxisType.Auto,) * 2)
+    X = jnp.arange(8.0)
+
+    def check(exported):
+        """For sin(x) * 2 + y and x.sum(), exported with x cut over four devices, and with the derivative."""
+        assert exported.nr_devices == 4
+        x_sharding, cut = exported.in_shardings_jax(MESH)[0], NamedSharding(MESH, P("x"))
+        assert x_sharding == cut == exported.out_shardings_jax(MESH)[0]
+        for x in (jax.device_put(X, cut), jax.device_put(X, NamedSharding(OTHER, P("y")))):
+            out, total = exported.call(x, 1.0)
+            np.testing.assert_allclose(out, jnp.sin(X) * 2 + 1, rtol=1e-6)
+            assert float(total) == 28 and out.sharding.device_set == x.sharding.device_set
+            assert out.sharding.shard_shape(out.shape) == (2,)
+        again = jax.jit(lambda x: exported.call(x * 2, 1.0)[0], in_shardings=cut)
+        np.testing.assert_allclose(again(X), jnp.sin(2 * X) * 2 + 1, rtol=1e-5)
+        np.testing.assert_allclose(jax.grad(lambda x: exported.call(x, 1.0)[0].sum())(jax.device_put(X, cut)), 2 * jnp.cos(X),
+                                   rtol=1e-5)
+        for x, count in ((X, 1), (jax.device_put(X, NamedSharding(ALL, P("x"))), 8)):
+            with pytest.raises(ValueError, match=f"exported for 4 devices and is called in a context with {count} devices"):
+                exported.call(x, 1.0)
+        with pytest.raises(ValueError, match="was exported for the mesh"):
+            exported.in_shardings_jax(ALL)
+
+    def test_shardings_are_kept():
+        fun = jax.jit(lambda x, y: (jnp.sin(x) * 2 + y, x.sum()), in_shardings=(NamedSharding(MESH, P("x")), None),
+                      out_shardings=(NamedSharding(MESH, P("x")), NamedSharding(MESH, P())))
+        exported = export.export(fun)(X, jnp.float32(1))
+        check(exported)
+        check(export.deserialize(exported.serialize(vjp_order=1)))
+
+    def test_a_file_of_jax():
+        check(export.deserialize((DATA / "jax010_shardings.bin").read_bytes()))
+
+    def test_meshes_inside_symbolic_sizes_platforms():
+        def fun(x):
+            return lax.with_sharding_constraint(x * 2, NamedSharding(MESH, P("x"))).sum(1)
+
+        rows, = export.symbolic_shape("4*b")
+        exported = export.export(jax.jit(fun), platforms=("cpu", "cuda"))(jax.ShapeDtypeStruct((rows, 3), jnp.float32))
+        x = jax.device_put(jnp.arange(24.0).reshape(8, 3), NamedSharding(MESH, P("x")))
+        for each in (exported, export.deserialize(exported.serialize())):
+            assert each.nr_devices == 4
+            np.testing.assert_allclose(each.call(x), fun(x))
+
+    def test_a_program_for_one_device_runs_on_many():
+        exported = export.export(jax.jit(lambda x: jnp.cumsum(x) * 2))(X)
+        np.testing.assert_allclose(exported.call(jax.device_put(X, NamedSharding(ALL, P("x")))), jnp.cumsum(X) * 2)

@@ -50,16 +50,17 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
     if solve is not None:
         shapes = [physical(var.aval)[0] for var in program.invars]
         builder.prologue = lambda ctx, arguments: bind_variables(ctx, arguments, shapes, solve)
-    attributes: list[list[dict[str, Any]]] = [[{} for _ in program.invars], [{} for _ in program.outvars]]
+    of_arguments: list[dict[str, Any]] = [{} for _ in program.invars]
+    of_results: list[dict[str, Any]] = [{} for _ in program.outvars]
     if partitioning is not None:
         taken = [False] * len(jaxpr.constvars) + used[len(jaxpr.constvars):]  # constants are in the module
-        annotate(builder, partitioning, program.invars, program.outvars, taken, *attributes)
+        annotate(builder, partitioning, program.invars, program.outvars, taken, of_arguments, of_results)
     with builder.context:
         if len(targets) == 1:
-            builder.emit_function(program, "main", "public", *attributes, result_names=result_names, names=names,
+            builder.emit_function(program, "main", "public", of_arguments, of_results, result_names=result_names, names=names,
                                   constants=values)
         else:
-            _emit_choice(builder, program, values, targets, result_names, names, *attributes)
+            _emit_choice(builder, program, values, targets, result_names, names, of_arguments, of_results)
         flag = builder.ir.BoolAttr.get(len(targets) > 1 or solve is not None)
         builder.module.operation.attributes["jax.uses_shape_polymorphism"] = flag
     if builder.host_functions:

@@ -60,7 +60,7 @@ def _bound_to(arg: Any) -> Any:
     arg = getattr(arg, "_base_array", arg)  # of an extended dtype
     if type(arg) is ArrayImpl:
         return _bound_to(arg)
-    sharding = getattr(arg, "sharding", None)
+    sharding: Any = getattr(arg, "sharding", None)
     if type(sharding) is xla.NamedSharding:
         return None if sharding.mesh.empty else _SEVERAL  # that of a type is over no mesh
     return None if sharding is None else as_device(sharding)

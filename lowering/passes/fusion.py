@@ -16,7 +16,8 @@ The choice is made from the equations alone, in walks that are linear in their n
    gets a barrier if the instructions that it saves outweigh another kernel, and the arithmetic that it saves outweighs
    the memory traffic. XLA compiles equal kernels once, so values of one kind share the cost of theirs: a barrier is cheap
    where every step of an unrolled loop gets it.
-4. `_write_counters`: positions from which long integer arithmetic starts, as in a random generator.
+4. `_write_counters`, `_write_bits`: positions from which long integer arithmetic starts, as in a random generator, and the
+   random bits that come out of it.
 5. `_cut_long_kernels`: what is left of kernels with hundreds of instructions is cut where it is narrow.
 
 Bodies of loops and branches are programs of their own. Costs are in units of a cheap vector operation and were fitted to
@@ -82,6 +83,7 @@ _WINDOW = 1024  # values whose dependents are known at a time; what lies further
 _LONG_KERNEL = 400  # instructions from which on a kernel is looked at for places to cut it
 _EQUAL_PART, _LONGEST_PART = 48, 512  # instructions from cut to cut, where the parts are alike and where they are not
 _NARROW = 4  # values that a part of a kernel may hand on to the next
+_MANY_BITS = 512  # random numbers that are worth a kernel for what is made of their bits
 _LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
 
 
@@ -157,6 +159,7 @@ def _region(jaxpr: Any, found: dict[Any, str], seen: set[int]) -> None:
             _find_readers(values)
             _choose(values, found)
     _write_counters(values, found)
+    _write_bits(values, found)
     if needed > _LONG_KERNEL:
         _cut_long_kernels(values, found)
 
@@ -367,6 +370,17 @@ def _write_counters(values: list[_Value], found: dict[Any, str]) -> None:
             counts[value] = length + 1, start
             if length == _LONG_COUNT:
                 found[start.var] = f"more than {_LONG_COUNT} integer operations on positions ({start.size} elements)"
+
+
+def _write_bits(values: list[_Value], found: dict[Any, str]) -> None:
+    """Put barriers between random bits and what is made of them.
+
+    The hash is some hundred integer operations on a few values and constants, which fill the processor's registers. Together
+    with the polynomials of a logarithm or an inverse error function they do not fit: one kernel takes longer than two.
+    """
+    for value in values:
+        if value.name == "random_bits" and value.size >= _MANY_BITS and any(user.is_loop for user in value.users):
+            found[value.var] = f"random bits ({value.size} elements)"
 
 
 def _cut_long_kernels(values: list[_Value], found: dict[Any, str]) -> None:

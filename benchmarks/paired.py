@@ -1,0 +1,171 @@
+"""Programs of `benchmarks.random_programs` on both sides, in pairs: `python -m benchmarks.paired 1000-1059`.
+
+For each seed both sides start a fresh process, make and compile the program, and then take turns, some milliseconds each, so
+that what else the machine does meets both. The least of each measure counts. A program that misses a bar is measured again,
+three times in fresh processes; what is still above it then is no noise.
+
+Measures: CPU time of the compile, time of a call, temporaries of XLA. The last lines are geometric means and what misses.
+With `--off` there is a third side, jaxlite without fusion barriers: what part of a ratio is theirs?
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from statistics import geometric_mean
+from time import perf_counter, process_time
+from typing import Any
+
+from benchmarks.programs import Frontend
+from benchmarks.sides import ROOT, same, seconds
+
+BARS = {"run": 1.05, "compile": 1.05, "temporaries": 1.2}
+MEAN_BARS = {"run": 0.8, "compile": 0.7}
+AGAIN = 3  # measurements after one that misses a bar
+TURNS, TURN = 10, 0.03  # how often the sides take turns, and the seconds of one
+_PAGE = 4096  # added to temporaries: below it they are nothing, and a ratio to nothing says nothing
+_LONGEST = 120  # seconds for one program on one side
+
+
+class Worker:
+    """One side's process for one program: it compiles, and calls the program when asked to."""
+
+    def __init__(self, python: str, module: str, source: str, name: str, barriers: bool = True):
+        own = ("JAX", "JAXLITE", "XLA")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+        environment.update(JAX_PLATFORMS="cpu", JAX_ENABLE_COMPILATION_CACHE="false", PYTHONWARNINGS="ignore",
+                           JAXLITE_CPU_FUSION_BARRIERS=str(int(barriers)))
+        self.process = subprocess.Popen(
+            ["timeout", str(_LONGEST), python, "-m", "benchmarks.paired", "--work", module, "--source", source, name], cwd=ROOT,
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.best: dict[str, float] = self._answer()
+        self.check = self.best.pop("check")
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None and self.process.stderr is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError((self.process.stderr.read().strip().splitlines() or ["no answer"])[-1][:200])
+        return json.loads(line)
+
+    def run(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("run\n")
+        self.process.stdin.flush()
+        self.best["run"] = min(self._answer()["run"], self.best.get("run", 1e9))
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def work(module: str, source: str, name: str) -> None:
+    """What a worker does: compile, tell, and then call for a while at each line of stdin."""
+    ns = Frontend(*map(importlib.import_module, (module, f"{module}.numpy", f"{module}.lax")))
+    from benchmarks.worker import digest
+
+    jax = ns.jax
+    jax.jit(lambda x: x + 1).lower(1.0).compile()  # the first one starts XLA and LLVM
+    function, arguments = importlib.import_module(source).make(name)(ns)
+    jitted, arguments = jax.jit(function), jax.device_put(arguments)
+    lowered = jitted.lower(*arguments)
+    start = process_time()
+    compiled = lowered.compile()
+    spent = process_time() - start
+    tell = lambda **facts: print(json.dumps(facts), flush=True)
+    tell(compile=spent, temporaries=compiled.memory_analysis().temp_size_in_bytes,
+         check=digest(jax.tree_util.tree_leaves(jitted(*arguments))))
+    for _ in sys.stdin:
+        times = []
+        begin = perf_counter()
+        while not times or perf_counter() - begin < TURN:
+            start = perf_counter()
+            jax.block_until_ready(jitted(*arguments))
+            times.append(perf_counter() - start)
+        tell(run=min(times))
+
+
+def measure(sides: Sequence[tuple[str, str, bool]], source: str, name: str) -> tuple[list[dict[str, float]], str]:
+    """The measures of one program on each side, and a remark if the results differ."""
+    workers: list[Worker] = []
+    try:
+        for python, module, barriers in sides:
+            workers.append(Worker(python, module, source, name, barriers))
+        for turn in range(TURNS):
+            for worker in workers if turn % 2 else workers[::-1]:
+                worker.run()
+        return [worker.best for worker in workers], "" if same(workers[0].check, workers[1].check) else "results differ"
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+def ratio(best: Sequence[dict[str, float]], measure: str, side: int = 0) -> float:
+    """Of a side to JAX, which is the second."""
+    extra = _PAGE if measure == "temporaries" else 0
+    return (best[side][measure] + extra) / (best[1][measure] + extra)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", help="seeds, or ranges of them: 7 20-39")
+    parser.add_argument("--python", default=str(ROOT / ".venv-latest/bin/python"), help="an interpreter for jaxlite")
+    parser.add_argument("--jax-python", default=str(ROOT / ".venv-jax-latest/bin/python"), help="an interpreter with jax")
+    parser.add_argument("--off", action="store_true", help="measure jaxlite without fusion barriers as well")
+    parser.add_argument("--again", type=int, default=AGAIN, help="how often to repeat what misses a bar")
+    parser.add_argument("--source", default="benchmarks.random_programs", help="a module whose `make(name)` gives programs")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(options.work, options.source, options.names[0])
+        return
+    source = importlib.import_module(options.source)
+    sides = [(options.python, "jaxlite", True), (options.jax_python, "jax", True)]
+    sides += [(options.python, "jaxlite", False)] if options.off else []
+    ratios: dict[str, dict[str, float]] = {measure: {} for measure in BARS}
+    missed: list[str] = []
+    for name in _names(options.names):
+        label = f"{name} {getattr(source, 'family', lambda _: '')(name)}".strip()
+        try:
+            best, remark = measure(sides, options.source, name)
+            for _ in range(options.again):
+                if all(ratio(best, each) <= bar for each, bar in BARS.items()):
+                    break
+                more, _ = measure(sides, options.source, name)
+                best = [{key: min(old[key], new[key]) for key in old} for old, new in zip(best, more, strict=True)]
+        except RuntimeError as error:
+            print(f"{label:28} {error}", flush=True)
+            missed.append(label)
+            continue
+        cells = [f"{label:28}"]
+        for each, bar in BARS.items():
+            ratios[each][label] = found = ratio(best, each)
+            text = seconds(best[0][each]) if each != "temporaries" else f"{best[0][each]:.3g} B"
+            off = f" (off {ratio(best, each, 2):.2f})" if options.off else ""
+            cells.append(f"{each} {text:>8} {found:5.2f}{'*' if found > bar else ' '}{off}")
+            if found > bar:
+                missed.append(f"{label}: {each} {found:.2f}")
+        print("  ".join(cells), remark, flush=True)
+    for each, found in ratios.items():
+        if found:
+            bar = f", bar {MEAN_BARS[each]}" if each in MEAN_BARS else ""
+            print(f"{each}: geometric mean {geometric_mean(found.values()):.3f} of {len(found)} programs{bar}; "
+                  f"{sum(value > BARS[each] for value in found.values())} above {BARS[each]}")
+    print("missed:", "; ".join(missed) or "nothing")
+
+
+def _names(texts: Sequence[str]) -> list[str]:
+    names: list[str] = []
+    for text in texts:
+        first, dash, last = text.partition("-")
+        names += map(str, range(int(first), int(last) + 1)) if dash and first.isdigit() and last.isdigit() else [text]
+    return names
+
+
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@
 #   make bench        jaxlite beside JAX, results written to benchmarks/RESULTS.md and docs/benchmarks.png
 #   make bench-quick  the same, coarsely and with fewer programs, in about three minutes; it writes nothing
 #   make bench-fusion the part of bench that measures fusion barriers, on the newest jaxlib; needs a Python >= 3.12
+#   make bench-random SEEDS=0-59  programs put together at random from these seeds, on both sides
 #   make test-libraries  optax, equinox, flax, numpyro and chex, unmodified: their examples and own tests beside JAX
 #   make bench-libraries  the time from the start of a process to its first training step with these libraries, beside JAX
 #   make lint         ruff and mypy
@@ -27,7 +28,7 @@ environment = $(1)/bin/python -m pip --version >/dev/null 2>&1 || $(2) -m venv -
 
 pip_install = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: stubs docs demo test test-latest test-accelerators bench bench-quick bench-fusion bench-fusion-quick test-libraries bench-libraries lint clean distclean
+.PHONY: stubs docs demo test test-latest test-accelerators bench bench-quick bench-fusion bench-fusion-quick bench-random test-libraries bench-libraries lint clean distclean
 
 demo: .venv/.stamp
 	.venv/bin/python examples/demo.py
@@ -96,7 +97,7 @@ distclean: clean
 	touch $@
 
 newer_pythons = $(PYTHON) python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[2-9]*/bin/python)
-ifneq ($(filter test-latest test-accelerators bench-fusion bench-fusion-quick .venv%latest/.stamp .venv-accelerators/.stamp,$(MAKECMDGOALS)),)
+ifneq ($(filter test-latest test-accelerators bench-fusion bench-fusion-quick bench-random .venv%latest/.stamp .venv-accelerators/.stamp,$(MAKECMDGOALS)),)
 newer_python := $(shell for p in $(newer_pythons); do $(call usable,$$p,12) && { echo $$p; break; }; done)
 endif
 
@@ -104,7 +105,7 @@ ifeq ($(newer_python),)
 test-latest test-accelerators:
 	@echo "$@: skipped, found no Python >= 3.12, which the newest jaxlib needs"
 
-bench-fusion bench-fusion-quick:
+bench-fusion bench-fusion-quick bench-random:
 	@echo "$@: skipped, found no Python >= 3.12, which the newest jaxlib needs"
 else
 test-latest: .venv-latest/.stamp
@@ -130,6 +131,10 @@ bench-fusion: .venv/.stamp .venv-latest/.stamp .venv-jax-latest/.stamp
 
 bench-fusion-quick: .venv-latest/.stamp .venv-jax-latest/.stamp
 	$(fusion_run) --quick
+
+SEEDS ?= 0-59
+bench-random: .venv-latest/.stamp .venv-jax-latest/.stamp
+	.venv-latest/bin/python -m benchmarks.paired $(SEEDS)
 endif
 
 .venv-latest/.stamp: pyproject.toml

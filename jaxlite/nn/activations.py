@@ -15,7 +15,7 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, check_arrays, promote_inexact
+from jaxlite.numpy.api import api, as_array, check_arrays, dtype_of, promote_inexact
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
@@ -78,7 +78,20 @@ def sigmoid(x: Any) -> Any:
 def softplus(x: Any) -> Any:
     """log(1 + exp(x))."""
     check_arrays("softplus", x)
-    return jnp.logaddexp(x, 0.0)
+    if dtype_of(x).kind == "c":
+        return jnp.logaddexp(x, 0.0)
+    return _softplus(*promote_inexact("softplus", x))
+
+
+@custom_jvp
+def _softplus(x: Any) -> Any:
+    return lax.add(lax.max(x, shaping.full_like(x, 0)), lax.log1p(lax.exp(lax.neg(lax.abs(x)))))
+
+
+@_softplus.defjvp
+def _softplus_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (g,) = primals, tangents
+    return _softplus(x), lax.mul(g, lax.logistic(x))  # of every order, and without the selections of the formula
 
 
 @api()

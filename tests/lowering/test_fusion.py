@@ -108,6 +108,14 @@ def test_counters_of_a_long_hash_are_written():
     assert barriers(lambda x: (jnp.arange(64) * 3 + 1) * x[0, 0], X) == {}
 
 
+def test_many_random_bits_are_written_before_they_become_something_else():
+    key = jax.random.key(0)
+    for f, written in ((lambda key: jax.random.normal(key, (700,)), 700), (lambda key: jax.random.normal(key, (70,)), 0),
+                       (lambda key: lax.scan(lambda c, k: (c + jax.random.uniform(k, (600,)).sum(), None), 0.0,
+                                             jax.random.split(key, 3))[0], 600)):
+        assert sum(var.aval.size for var, why in barriers(f, key).items() if "bits" in why) == written
+
+
 def test_what_sums_up_equal_parts_is_cut_between_them():
     def f(x):
         total = jnp.float32(0)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import jaxlite
-from benchmarks import bars, chart, fusion, operations, programs, run, sharded, worker
+from benchmarks import bars, chart, fusion, operations, paired, programs, random_programs, run, sharded, worker
 from benchmarks.bars import Figure, Verdict
 from benchmarks.latency_programs import LATENCY, OURS_ALONE, QUICK
 from benchmarks.sides import Measured, Side, same, seconds
@@ -265,3 +265,20 @@ def test_latency_programs_are_programs():
     for name in LATENCY.keys() - large:
         function, arguments = LATENCY[name](ns)
         assert all(aval.size for aval in jaxlite.jit(function).trace(*arguments).jaxpr.out_avals), name
+
+
+def test_random_programs_are_the_same_in_each_process_and_of_all_families():
+    assert {random_programs.family(seed) for seed in range(100)} == set(random_programs.FAMILIES)
+    ns = programs.Frontend(jaxlite, jaxlite.numpy, jaxlite.lax)
+    for seed in (2, 25, 44):
+        text, again = (str(jaxlite.make_jaxpr(f)(*args)) for f, args in (random_programs.make(seed)(ns) for _ in range(2)))
+        assert text == again and len(text) > 300
+
+
+def test_pairs_of_processes_take_turns(monkeypatch):
+    monkeypatch.setattr(paired, "TURNS", 1)
+    sides = [(sys.executable, "jaxlite", True)] * 2
+    best, remark = paired.measure(sides, "benchmarks.random_programs", "44")
+    assert not remark and all(paired.ratio(best, each) > 0 for each in paired.BARS)
+    with pytest.raises(RuntimeError, match="invalid literal"):
+        paired.measure(sides, "benchmarks.random_programs", "no seed")

@@ -622,7 +622,8 @@ def simulation(ns: Frontend, random: Random) -> Made:
             d = x[None] - x[:, None]
             r = jnp.sqrt((d * d).sum(-1) + 1e-3)
             near = (r < 2)[..., None]
-            force = jnp.where(near, -d / r[..., None] ** 2, 0.01 * d).sum(1) + 0.1 * jnp.where(near, v[None] - v[:, None], 0).mean(1)
+            force = jnp.where(near, -d / r[..., None] ** 2, 0.01 * d).sum(1)
+            force = force + 0.1 * jnp.where(near, v[None] - v[:, None], 0).mean(1)
             v = v + 0.01 * force
             return x + 0.01 * v, v
         return lambda x, v: repeat(fly, (x, v)), (x, v)

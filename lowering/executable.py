@@ -40,7 +40,7 @@ class Lowered:
 
     def __init__(self, module: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
                  platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]],
-                 host_functions: list[Callable], keep_alive: list[Any]):
+                 host_functions: list[Callable[..., Any]], keep_alive: list[Any]):
         self.module, self.kept, self.donated, self.unusable = module, kept, donated, unusable
         self.name, self.platform, self.seconds = name, platform, seconds
         self.context = module.context

@@ -61,7 +61,7 @@ class ModuleBuilder:
         self.context_class: Any = RuleContext  # what rules see
         self.prologue: Callable[[Any, list[Any]], None] | None = None  # emits what comes first in a public function
         self.merged: dict[Any, Any] = {}  # functions of exported modules, by what they were merged for
-        self.host_functions: list[Callable] = []  # that the module calls, by their index
+        self.host_functions: list[Callable[..., Any]] = []  # that the module calls, by their index
         self.scopes: list[dict[Any, Any]] = []  # variable -> its MLIR value, for each emission of a jaxpr
         self._function_names: dict[str, int] = {}
         with self.context, self.unknown_location:

@@ -20,7 +20,7 @@ _DYNAMIC = {"stablehlo.broadcast_in_dim": "stablehlo.dynamic_broadcast_in_dim",
             "stablehlo.reshape": "stablehlo.dynamic_reshape", "stablehlo.iota": "stablehlo.dynamic_iota"}
 
 
-class Sizes(tuple):
+class Sizes(tuple[Any, ...]):
     """Integers of an attribute, some of which are symbolic."""
 
 

@@ -418,12 +418,12 @@ def _varint(value: int) -> bytes:
 
 def make_call_path(
     name: str,
-    fun: Callable | None,
-    cache_miss: Callable,
+    fun: Callable[..., Any] | None,
+    cache_miss: Callable[..., Any],
     static_argnums: Sequence[int],
     static_argnames: Sequence[str],
     key: Any,
-    put_argument: Callable,
+    put_argument: Callable[..., Any],
     cache: Any,
 ) -> Any:
     """A callable that runs compiled code from its signature cache and asks `cache_miss` for the rest.
@@ -549,7 +549,8 @@ def location_cache(context: Any, is_hidden: Callable[[str], bool]) -> Any:
     return _jax_mlir_ext.TracebackToLocationCache(code_to_filename=filename, frame_limit=10, context=context)
 
 
-def backend_compile_and_load(client: Any, module: Any, devices: Any, options: Any, host_functions: Sequence[Callable]) -> Any:
+def backend_compile_and_load(client: Any, module: Any, devices: Any, options: Any,
+                             host_functions: Sequence[Callable[..., Any]]) -> Any:
     """Compile a module for devices. Looked up in this module at each call: a program may replace it to watch compiles."""
     return client.compile_and_load(module, devices, options, host_functions)
 
@@ -802,7 +803,7 @@ def is_compile_only(device: Any) -> bool:
     return type(device.client).__name__ == "CompileOnlyPyClient"
 
 
-def compile_module(module: Any, devices: Any, options: Any, host_functions: Sequence[Callable]) -> Any:
+def compile_module(module: Any, devices: Any, options: Any, host_functions: Sequence[Callable[..., Any]]) -> Any:
     """XLA's executable of a module: loaded, unless its devices are only described.
 
     Args: `devices` a `DeviceList`; `host_functions` what the module's callbacks name by their index.

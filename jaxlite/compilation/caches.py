@@ -19,7 +19,7 @@ class PerFunction(Generic[Made]):
     def __init__(self) -> None:
         self._dicts: weakref.WeakKeyDictionary[Any, dict[Any, Made]] = weakref.WeakKeyDictionary()
 
-    def of(self, fun: Callable) -> dict[Any, Made]:
+    def of(self, fun: Callable[..., Any]) -> dict[Any, Made]:
         """The dict of a function; one that nobody keeps if the function is unhashable, or cannot be referenced weakly."""
         try:
             found = self._dicts.get(fun)

@@ -49,7 +49,7 @@ class Jitted:
 
     __slots__ = ("fun", "name", "options", "programs", "call_path", "__weakref__")
 
-    def __init__(self, fun: Callable, options: Options):
+    def __init__(self, fun: Callable[..., Any], options: Options):
         self.fun, self.options = fun, options
         self.name = source.function_name(fun)
         self.programs = _programs.of(fun)
@@ -57,7 +57,8 @@ class Jitted:
 
     # --- signatures
 
-    def split(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple, dict, tuple, tuple]:
+    def split(self, args: tuple[Any, ...], kwargs: dict[str, Any],
+              ) -> tuple[tuple[Any, ...], dict[Any, Any], tuple[Any, ...], tuple[Any, ...]]:
         """Dynamic positional and keyword arguments, and static ones as (index, value) and (name, value)."""
         options = self.options
         static: list[tuple[int, Any]] = []
@@ -79,8 +80,8 @@ class Jitted:
 
         `abstract` gives the abstract value of an argument; without it, arguments are arrays and scalars.
         """
-        static: tuple = ()
-        named: tuple = ()
+        static: tuple[Any, ...] = ()
+        named: tuple[Any, ...] = ()
         if self.options.static_argnums or self.options.static_argnames:
             args, kwargs, static, named = self.split(args, kwargs)
         try:
@@ -123,7 +124,7 @@ class Jitted:
         names = explain.Names(*parameter_names(self.fun), leaves, Options.__slots__)
         return explain.reason(self.fun, key, list(self.programs) if earlier is None else earlier, names)
 
-    def _check_hashable(self, static: tuple, named: tuple) -> None:
+    def _check_hashable(self, static: tuple[Any, ...], named: tuple[Any, ...]) -> None:
         for which, box in (*static, *named):
             try:
                 hash(box)
@@ -158,7 +159,7 @@ class Jitted:
 
     # --- tracing
 
-    def _trace(self, in_tree: Any, avals: tuple[Any, ...], static: tuple, named: tuple) -> Program:
+    def _trace(self, in_tree: Any, avals: tuple[Any, ...], static: tuple[Any, ...], named: tuple[Any, ...]) -> Program:
         fun, options = self.fun, self.options
         start = time.perf_counter()
         debug = DebugInfo("jit", self.name, argument_names(fun, in_tree, options), source.function_location(fun))
@@ -190,7 +191,7 @@ class Jitted:
             program.out_shardings = spread().flat_shardings(options.out_shardings, out_tree, "out_shardings")
         return program
 
-    def _static_text(self, static: tuple, named: tuple) -> str:
+    def _static_text(self, static: tuple[Any, ...], named: tuple[Any, ...]) -> str:
         """`n=3, mode='same'`: the static arguments of a signature."""
         if not static and not named:
             return ""
@@ -253,7 +254,7 @@ class Jitted:
     def call_with_refs(program: Program, leaves: list[Any]) -> list[Any]:
         """Run a program that takes Refs or closes over them; gives its flat results."""
         if program.ref_call is None:
-            def make_call(run: Callable, options: Options, donated: tuple[int, ...]) -> Any:
+            def make_call(run: Callable[..., Any], options: Options, donated: tuple[int, ...]) -> Any:
                 return make_call_path(run, Options((), (), donated, (), options.keep_unused, options.device, False,
                                                    options.compiler_options))
 
@@ -295,7 +296,7 @@ class _Static:
 # --- what users call ---------------------------------------------------------------------------------
 
 
-def make_call_path(fun: Callable, options: Options) -> Any:
+def make_call_path(fun: Callable[..., Any], options: Options) -> Any:
     """The callable that users get: C++ with `Jitted.miss` behind it."""
     jitted = Jitted(fun, options)
     path = xla.make_call_path(jitted.name, fun, jitted.miss, options.static_argnums, options.static_argnames,

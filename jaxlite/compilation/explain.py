@@ -133,7 +133,7 @@ def _argument_differences(name: str, new: _Argument, old: _Argument, names: Name
 
 def _static_difference(new: Any, old: Any) -> str:
     here, there = _repr.repr(new), _repr.repr(old)
-    if type(new).__eq__ is object.__eq__ and type(new) is type(old):
+    if type(new).__eq__ is object.__eq__ and type(new) is type(old):  # type: ignore[comparison-overlap]
         return (f"{here} is not the same object as {there}, and objects of {type(new).__qualname__} are equal to "
                 "themselves alone; make it once, or give its class `__eq__` and `__hash__`")
     if type(new) is not type(old):
@@ -168,7 +168,7 @@ def _codes(fun: Any) -> tuple[Any, ...]:
     return tuple(codes)
 
 
-def remember(fun: Callable) -> None:
+def remember(fun: Callable[..., Any]) -> None:
     """Note that a function object was traced."""
     codes = _codes(fun)
     file = getattr(codes[-1], "co_filename", None)
@@ -182,7 +182,7 @@ def remember(fun: Callable) -> None:
         _seen[codes] = None
 
 
-def reason(fun: Callable, key: tuple[Any, ...], earlier: Sequence[tuple[Any, ...]], names: Names) -> str:
+def reason(fun: Callable[..., Any], key: tuple[Any, ...], earlier: Sequence[tuple[Any, ...]], names: Names) -> str:
     """Why a function has to be traced for the signature `key`, before which it was for those of `earlier`."""
     try:
         return _reason(fun, key, earlier, names)
@@ -190,7 +190,7 @@ def reason(fun: Callable, key: tuple[Any, ...], earlier: Sequence[tuple[Any, ...
         return f"a new signature; comparing it with earlier ones raised {type(error).__name__}: {error}"
 
 
-def _reason(fun: Callable, key: tuple[Any, ...], earlier: Sequence[tuple[Any, ...]], names: Names) -> str:
+def _reason(fun: Callable[..., Any], key: tuple[Any, ...], earlier: Sequence[tuple[Any, ...]], names: Names) -> str:
     if key in earlier:
         return "what was traced for this signature uses values of a transformation that has ended"
     if earlier:

@@ -21,7 +21,7 @@ from lowering import progress, report, xla
 _unset: Any = object()
 
 
-def jit(fun: Callable = _unset, /, *, in_shardings: Any = None, out_shardings: Any = None,
+def jit(fun: Callable[..., Any] = _unset, /, *, in_shardings: Any = None, out_shardings: Any = None,
         static_argnums: int | Sequence[int] | None = None,
         static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
         donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False, device: Any = None,
@@ -93,7 +93,7 @@ def _reduce(path: Any) -> Any:
     return _rejit, (jitted.fun, {name: getattr(jitted.options, name) for name in Options.__slots__ if name != "key"})
 
 
-def _rejit(fun: Callable, options: dict[str, Any]) -> Any:
+def _rejit(fun: Callable[..., Any], options: dict[str, Any]) -> Any:
     return jit(fun, **options)
 
 

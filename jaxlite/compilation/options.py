@@ -71,7 +71,7 @@ def _as_names(value: Any, what: str) -> tuple[str, ...] | None:
     return names
 
 
-def signature_of(fun: Callable) -> inspect.Signature | None:
+def signature_of(fun: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return inspect.signature(fun)
     except (ValueError, TypeError):
@@ -124,7 +124,7 @@ def check_callable(fun: Any) -> None:
         raise TypeError(f"Expected a callable value, got {fun!r}")
 
 
-def parameter_names(fun: Callable) -> tuple[list[str], str]:
+def parameter_names(fun: Callable[..., Any]) -> tuple[list[str], str]:
     """The names of a function's positional parameters, and of the one that takes the rest."""
     signature = signature_of(fun)
     parameters = list(signature.parameters.values()) if signature else []
@@ -132,7 +132,7 @@ def parameter_names(fun: Callable) -> tuple[list[str], str]:
     return [each.name for each in parameters if each.kind in _POSITIONAL], rest
 
 
-def argument_names(fun: Callable, in_tree: Any, options: Options | None) -> Callable[[], list[str]]:
+def argument_names(fun: Callable[..., Any], in_tree: Any, options: Options | None) -> Callable[[], list[str]]:
     """A function that gives a name for each flat argument: the parameter's name and the path inside it.
 
     It does not keep `fun` alive: what was traced must not outlive its function.
@@ -165,7 +165,7 @@ def argument_names(fun: Callable, in_tree: Any, options: Options | None) -> Call
     return compute
 
 
-def donated_leaves(in_tree: Any, options: Options, static: tuple) -> tuple[bool, ...]:
+def donated_leaves(in_tree: Any, options: Options, static: tuple[Any, ...]) -> tuple[bool, ...]:
     if not options.donate_argnums and not options.donate_argnames:
         return (False,) * in_tree.num_leaves
     args_tree, kwargs_tree = in_tree.children()

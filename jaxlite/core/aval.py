@@ -100,7 +100,7 @@ def _check_says_nothing(sharding: Any) -> None:
 def _make_shaped_array(shape: tuple[int, ...], dtype: Any, weak_type: bool) -> ShapedArray:
     if type(shape) is not tuple or not isinstance(dtype, (np.dtype, dtypes.ExtendedDType)):
         raise TypeError
-    if type(weak_type) is not bool or any(type(size) is not int and type(size) is not Dim for size in shape):
+    if type(weak_type) is not bool or any(type(size) is not int and type(size) is not Dim for size in shape):  # type: ignore[comparison-overlap]
         raise TypeError
     aval = object.__new__(ShapedArray)
     aval.shape, aval.dtype, aval.weak_type = shape, dtype, weak_type

@@ -26,7 +26,7 @@ class Option:
 
     __slots__ = ("name", "parse", "state", "doc", "checks")
 
-    def __init__(self, name: str, default: Any, parse: Callable, doc: str, in_call_key: bool, in_trace_key: bool,
+    def __init__(self, name: str, default: Any, parse: Callable[..., Any], doc: str, in_call_key: bool, in_trace_key: bool,
                  short_name: str = ""):
         self.name, self.parse, self.doc = name, parse, doc
         self.checks: list[Callable[[Any], None]] = []  # that may refuse a value that is set for the process
@@ -100,7 +100,7 @@ def _cache_folder() -> str | None:
     return os.path.join(base, "jaxlite") if os.path.isabs(base) else None
 
 
-def _one_of(*choices: str | None) -> Callable:
+def _one_of(*choices: str | None) -> Callable[..., Any]:
     def parse(value: Any, name: str) -> str | None:
         if value not in choices:
             raise ValueError(f"{name} is {value!r}; it takes one of {', '.join(map(repr, choices))}")
@@ -115,7 +115,7 @@ OPTIONS: dict[str, Option] = {}
 PROGRAM_OPTIONS: list[str] = []  # names of those that are part of a signature
 
 
-def _option(name: str, default: Any, parse: Callable, doc: str, affects_program: bool = False,
+def _option(name: str, default: Any, parse: Callable[..., Any], doc: str, affects_program: bool = False,
             short_name: str = "") -> Option:
     OPTIONS[name] = option = Option(name, default, parse, doc, affects_program, affects_program, short_name)
     if affects_program:

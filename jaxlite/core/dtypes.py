@@ -157,7 +157,7 @@ def _canonical(spec: Any, x64: bool) -> Any:
     return dtype if x64 else _NARROW.get(dtype, dtype)
 
 
-_canonical_memo: tuple[dict, dict] = ({}, {})  # [x64][dtype, scalar type or name]
+_canonical_memo: tuple[dict[Any, Any], dict[Any, Any]] = ({}, {})  # [x64][dtype, scalar type or name]
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:

@@ -56,7 +56,7 @@ class Literal:
 
 
 Atom = Var | Literal
-Effects = frozenset
+Effects = frozenset[Any]
 no_effects: Effects = frozenset()
 
 

@@ -44,8 +44,10 @@ class Primitive:
     call_primitive = map_primitive = False  # whether its operand is a function
     has_foreign_jvp = False  # whether its JVP rule is not one of jaxlite's
     param_readers: Mapping[str, Callable[[str], Any]] = {}  # for params that print as one word: the value from the word
-    index_reader: Callable | None = None  # for accesses of Refs: leaves and tree from the type of the Ref and a parsed index
-    function_of_call: Callable | None = None  # for calls with rules of users: from params to what is called, of flat values
+    # For accesses of Refs: leaves and tree from the type of the Ref and a parsed index.
+    index_reader: Callable[..., Any] | None = None
+    # For calls with rules of users: from params to what is called, of flat values.
+    function_of_call: Callable[..., Any] | None = None
     batches_always = False  # whether its batching rule is asked even where none of its operands is batched
     differentiates_always = False  # the same for derivatives
     takes_refs = False  # whether operands may be mutable arrays; those with sub-programs pass them on in any case
@@ -84,12 +86,12 @@ class Primitive:
     def _no_abstract_eval(self, *avals: Any, **params: Any) -> Any:
         raise NotImplementedError(f"Abstract evaluation for '{self.name}' not implemented")
 
-    def def_abstract_eval(self, rule: Callable) -> Callable:
+    def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the typing rule: `rule(*avals, **params)` gives the output aval (or avals)."""
         self._abstract = lambda *avals, **params: (rule(*avals, **params), no_effects)
         return rule
 
-    def def_effectful_abstract_eval(self, rule: Callable) -> Callable:
+    def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set a typing rule that gives `(aval or avals, effects)`."""
         self._abstract = rule
         return rule
@@ -122,19 +124,19 @@ class Primitive:
 
     # --- rules of the other interpreters
 
-    def def_jvp(self, rule: Callable) -> Callable:
+    def def_jvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         self.jvp = rule
         return rule
 
-    def def_transpose(self, rule: Callable) -> Callable:
+    def def_transpose(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         self.transpose = rule
         return rule
 
-    def def_batching(self, rule: Callable) -> Callable:
+    def def_batching(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         self.batching = rule
         return rule
 
-    def def_eager(self, rule: Callable) -> Callable:
+    def def_eager(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set what an eager call does instead of compiling the one operation: `rule(*args, **params)`."""
         self.eager = rule
         return rule
@@ -142,12 +144,12 @@ class Primitive:
     def_impl = def_eager
     impl = property(lambda self: self.eager, doc="What an eager call does, where it was given.")
 
-    def def_custom_bind(self, bind: Callable) -> Callable:
+    def def_custom_bind(self, bind: Callable[..., Any]) -> Callable[..., Any]:
         """Replace what `bind` does: `bind(*args, **params)`."""
         self.bind = bind  # type: ignore[method-assign]
         return bind
 
-    def def_stage(self, rule: Callable) -> Callable:
+    def def_stage(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set how a staging trace records it instead of one equation: `rule(trace, args, params)`."""
         self.stage = rule
         return rule

@@ -132,7 +132,7 @@ def _value(value: Any) -> str:
             return f"{{{', '.join(sorted(map(_value, value)))}}}"
         case type():
             return value.__name__
-    if callable(value) and type(value).__repr__ is object.__repr__ or hasattr(value, "__code__"):
+    if callable(value) and type(value).__repr__ is object.__repr__ or hasattr(value, "__code__"):  # type: ignore[comparison-overlap]
         return source.function_name(value)
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 

@@ -106,7 +106,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def function_location(fun: Callable) -> str:
+def function_location(fun: Callable[..., Any]) -> str:
     """`name at file:line` of a Python function; `name` where the line is unknown or our own."""
     while hasattr(fun, "__wrapped__"):
         fun = fun.__wrapped__
@@ -119,7 +119,7 @@ def function_location(fun: Callable) -> str:
     return f"{name} at {code.co_filename}:{code.co_firstlineno}"
 
 
-def function_name(fun: Callable) -> str:
+def function_name(fun: Callable[..., Any]) -> str:
     """A short name for a callable: `__name__`, through partial objects and instances."""
     name = getattr(fun, "__name__", None)
     if name is not None:

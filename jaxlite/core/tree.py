@@ -23,7 +23,7 @@ GetAttrKey = pytree.GetAttrKey
 FlattenedIndexKey = pytree.FlattenedIndexKey
 
 KeyEntry = TypeVar("KeyEntry", bound=Hashable)
-KeyPath = tuple[KeyEntry, ...]
+KeyPath = tuple[Any, ...]
 IsLeaf = Callable[[Any], bool]
 
 # A pickled treedef names its registry by reference; this is the name.
@@ -496,7 +496,7 @@ class _Opaque:
         return f"static({self.fun!r})"
 
 
-class Partial(functools.partial):
+class Partial(functools.partial):  # type: ignore[type-arg]  # at run time its class has no parameters
     """`functools.partial` as a container: the arguments are children, the function is part of the structure.
 
     So a function with some arrays filled in can be an argument or result of a transformed function. The arguments
@@ -513,20 +513,20 @@ class Partial(functools.partial):
         return super().__new__(cls, _Opaque(func) if isinstance(func, functools.partial) else func, *args, **kw)
 
 
-def _flatten_ordered(d: OrderedDict) -> tuple[tuple[Any, ...], Hashable]:
+def _flatten_ordered(d: OrderedDict[Any, Any]) -> tuple[tuple[Any, ...], Hashable]:
     return tuple(d.values()), tuple(d)
 
 
-def _flatten_ordered_with_keys(d: OrderedDict) -> tuple[tuple[tuple[Any, Any], ...], Hashable]:
+def _flatten_ordered_with_keys(d: OrderedDict[Any, Any]) -> tuple[tuple[tuple[Any, Any], ...], Hashable]:
     return tuple((DictKey(k), x) for k, x in d.items()), tuple(d)
 
 
-def _flatten_defaults(d: defaultdict) -> tuple[tuple[Any, ...], Hashable]:
+def _flatten_defaults(d: defaultdict[Any, Any]) -> tuple[tuple[Any, ...], Hashable]:
     keys = tuple(sorted(d))
     return tuple(d[k] for k in keys), (d.default_factory, keys)
 
 
-def _flatten_defaults_with_keys(d: defaultdict) -> tuple[tuple[tuple[Any, Any], ...], Hashable]:
+def _flatten_defaults_with_keys(d: defaultdict[Any, Any]) -> tuple[tuple[tuple[Any, Any], ...], Hashable]:
     keys = tuple(sorted(d))
     return tuple((DictKey(k), d[k]) for k in keys), (d.default_factory, keys)
 

@@ -112,7 +112,7 @@ def uses_axis(primitive: Any, params: dict[str, Any], name: Any) -> bool:
                for value in params.values())
 
 
-def batching_rule(primitive: Any) -> Callable:
+def batching_rule(primitive: Any) -> Callable[..., Any]:
     """A primitive's rule. Raises: NotImplementedError that says whether there is none by nature."""
     rule = primitive.batching
     if rule is None:
@@ -122,7 +122,7 @@ def batching_rule(primitive: Any) -> Callable:
     return rule
 
 
-def over_leading_axis(fun: Callable, *args: Any) -> Any:
+def over_leading_axis(fun: Callable[..., Any], *args: Any) -> Any:
     """`fun` of pytrees mapped over axis 0 of all leaves of its arguments; results have the mapped axis in front."""
     leaves, tree = _registry.flatten(args)
     axis = Axis(aval_of(leaves[0]).shape[0])

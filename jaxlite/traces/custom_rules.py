@@ -141,7 +141,7 @@ def _own(values: Sequence[Any], tangents: Sequence[Any], num_consts: int, kind: 
 
 
 @custom_jvp_call_p.def_jvp
-def _custom_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, jvp: Callable, num_consts: int,
+def _custom_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, jvp: Callable[..., Any], num_consts: int,
                 symbolic_zeros: bool, **params: Any) -> tuple[list[Any], list[Any]]:
     arguments, given = _own(primals, tangents, num_consts, "custom_jvp")
     if not symbolic_zeros:
@@ -161,7 +161,7 @@ def _without_axis(zero: Zero, dim: int | None) -> Zero:
     return zero if dim is None else Zero(without_axis(zero.aval, dim))
 
 
-def _custom_jvp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jvp: Callable, num_consts: int,
+def _custom_jvp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jvp: Callable[..., Any], num_consts: int,
                       trace: BatchTrace | None = None, **params: Any) -> tuple[list[Any], list[int | None]]:
     program, consts, places = _batched_call(params, axis, dims, trace)
     own = tuple(dims[num_consts:])
@@ -193,8 +193,8 @@ def _custom_vjp_forward(primals: Sequence[Any], tangents: Sequence[Any], **param
     raise TypeError("can't apply forward-mode autodiff (jvp) to a custom_vjp function.")
 
 
-def _custom_vjp_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, fwd: Callable, bwd: Callable,
-                          num_consts: int, symbolic_zeros: bool, **params: Any) -> Any:
+def _custom_vjp_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, call_jaxpr: Any, fwd: Callable[..., Any],
+                          bwd: Callable[..., Any], num_consts: int, symbolic_zeros: bool, **params: Any) -> Any:
     arguments, given = _own(primals, tangents, num_consts, "custom_vjp")
     outs, residuals = fwd(arguments, [type(tangent) is not Zero for tangent in given])
     out_avals = tuple(tangent_aval(aval_of(out)) for out in outs)
@@ -208,8 +208,9 @@ custom_vjp_call_p.linearize = _custom_vjp_linearize
 custom_vjp_call_p.def_transpose(_transpose)
 
 
-def _custom_vjp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, fwd: Callable, bwd: Callable,
-                      num_consts: int, trace: BatchTrace | None = None, **params: Any) -> tuple[list[Any], list[int | None]]:
+def _custom_vjp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, fwd: Callable[..., Any],
+                      bwd: Callable[..., Any], num_consts: int, trace: BatchTrace | None = None,
+                      **params: Any) -> tuple[list[Any], list[int | None]]:
     program, consts, places = _batched_call(params, axis, dims, trace)
     own = tuple(dims[num_consts:])
     residual_dims: list[int | None] = []
@@ -254,12 +255,12 @@ custom_vjp_call_p.def_batching(_custom_vjp_batch)
 
 
 @custom_linear_p.def_abstract_eval
-def _custom_linear_aval(*avals: Any, num_residuals: int, bwd: Callable, out_avals: tuple[Any, ...]) -> list[Any]:
+def _custom_linear_aval(*avals: Any, num_residuals: int, bwd: Callable[..., Any], out_avals: tuple[Any, ...]) -> list[Any]:
     return list(out_avals)
 
 
 @custom_linear_p.def_transpose
-def _custom_linear_transpose(cotangents: Sequence[Any], *operands: Any, num_residuals: int, bwd: Callable,
+def _custom_linear_transpose(cotangents: Sequence[Any], *operands: Any, num_residuals: int, bwd: Callable[..., Any],
                              out_avals: tuple[Any, ...]) -> list[Any]:
     residuals, linear = operands[:num_residuals], operands[num_residuals:]
     state.trace.pin(None)  # the function's lines are the user's

@@ -26,7 +26,7 @@ _MEMO_LIMIT = 1024
 _parts: dict[str, Callable[..., ClosedJaxpr]] = {}  # by the primitive's name
 
 
-def decomposes(primitive: Primitive) -> Callable[[Callable], Callable]:
+def decomposes(primitive: Primitive) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: lower a primitive through a function of its operands.
 
     The function takes the operands, without weak types, and the params as keywords. It returns one value, or a
@@ -88,7 +88,7 @@ def rules_by_parts(primitive: Primitive) -> None:
     primitive.no_transpose("it is differentiated as the operations that it is made of")
 
 
-def _trace(primitive: Primitive, fun: Callable, avals: tuple[Any, ...], params: dict[str, Any],
+def _trace(primitive: Primitive, fun: Callable[..., Any], avals: tuple[Any, ...], params: dict[str, Any],
            enable_x64: bool) -> ClosedJaxpr:
     def flat(*args: Any) -> Any:
         out = fun(*args, **params)

@@ -164,7 +164,7 @@ class JVPTrace(Trace):
     def pin_here(self) -> bool:
         return self.inner.pin_here()
 
-    def rule(self, primitive: Any) -> Callable:
+    def rule(self, primitive: Any) -> Callable[..., Any]:
         """What maps primals and tangents of a primitive's operands to those of its results."""
         return jvp_rule(primitive)
 
@@ -210,7 +210,7 @@ class JVPTrace(Trace):
         return primal_out if type(tangent_out) is Zero else JVPTracer(self, primal_out, tangent_out)
 
 
-def jvp_rule(primitive: Any) -> Callable:
+def jvp_rule(primitive: Any) -> Callable[..., Any]:
     """A primitive's rule. Raises: NotImplementedError that says whether there is none by nature."""
     rule = primitive.jvp
     if rule is None:
@@ -281,7 +281,7 @@ def forget() -> None:
 # --- makers of rules ---------------------------------------------------------------------------------
 
 
-def def_jvp(primitive: Primitive, *rules: Callable | None) -> None:
+def def_jvp(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
     """Set a rule from one per operand: `rule(tangent, out, *primals, **params)` gives that operand's share.
 
     None stands for an operand whose tangent does not matter (it is an integer, or the output does not vary).
@@ -299,7 +299,7 @@ def def_jvp(primitive: Primitive, *rules: Callable | None) -> None:
     primitive.def_jvp(jvp)
 
 
-def def_linear(primitive: Primitive, transpose: Callable | None = None) -> None:
+def def_linear(primitive: Primitive, transpose: Callable[..., Any] | None = None) -> None:
     """Set the rule of a primitive that is linear in all of its operands together: apply it to the tangents."""
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:

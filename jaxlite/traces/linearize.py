@@ -96,7 +96,7 @@ class LinearizeTrace(JVPTrace):
         self.tangents = StagingTrace(debug_info)
         self.inner = _SplitTrace(parent, self.tangents)
 
-    def rule(self, primitive: Any) -> Callable:
+    def rule(self, primitive: Any) -> Callable[..., Any]:
         return primitive.linearize or jvp_rule(primitive)
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:

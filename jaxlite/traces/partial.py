@@ -17,7 +17,7 @@ from jaxlite.core.values import aval_of, with_arrays
 from lowering.passes.dce import live_parts
 
 
-class PartialVal(tuple):
+class PartialVal(tuple[Any, ...]):
     """A value that is known, `(None, value)`, or of which only the type is, `(aval, None)`."""
 
     __slots__ = ()

@@ -52,7 +52,7 @@ def _checkpoint_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: C
     return outs[:count], _spread(outs[count:], out_nonzero, jaxpr.out_avals)
 
 
-def _saved(split: SplitJaxpr, policy: Callable | None) -> list[Var]:
+def _saved(split: SplitJaxpr, policy: Callable[..., Any] | None) -> list[Var]:
     """The inner values of the primal program that the policy keeps."""
     if policy is None:
         return []
@@ -89,8 +89,8 @@ _recomputed: dict[Any, tuple[Any, Any, ClosedJaxpr, ClosedJaxpr]] = {}
 _LIMIT = 1024
 
 
-def _checkpoint_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, policy: Callable | None,
-                          **params: Any) -> Any:
+def _checkpoint_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr,
+                          policy: Callable[..., Any] | None, **params: Any) -> Any:
     check_harmless(jaxpr.effects, "differentiation of a checkpoint")
     nonzero = [type(tangent) is not Zero for tangent in tangents]
     split = linearize_jaxpr(jaxpr, nonzero)

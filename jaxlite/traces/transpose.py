@@ -33,7 +33,7 @@ def is_linear(operand: Any) -> bool:
     return type(operand) is Linear
 
 
-def transpose_rule(primitive: Any) -> Callable:
+def transpose_rule(primitive: Any) -> Callable[..., Any]:
     """A primitive's rule. Raises: NotImplementedError if it is not written, ValueError if there is none by nature."""
     rule = primitive.transpose
     if rule is None:
@@ -115,7 +115,7 @@ def _cotangents(trace: Any, primitive: Any, incoming: Sequence[Any], operands: S
     return outs
 
 
-def _key(trace: Any, rule: Callable, cotangent: Any, operands: Sequence[Any], params: dict[str, Any],
+def _key(trace: Any, rule: Callable[..., Any], cotangent: Any, operands: Sequence[Any], params: dict[str, Any],
          tracers: list[Any]) -> Any:
     """What decides what a rule writes, or None where that is not known. Adds what it reads to `tracers`."""
     if _recordings.is_idle() or type(trace) is not StagingTrace or type(cotangent) is not StagedTracer or state.axis_sizes:
@@ -188,7 +188,7 @@ def forget() -> None:
 # --- makers of rules ---------------------------------------------------------------------------------
 
 
-def def_bilinear(primitive: Primitive, left: Callable, right: Callable) -> None:
+def def_bilinear(primitive: Primitive, left: Callable[..., Any], right: Callable[..., Any]) -> None:
     """Set the rules of a product: linear in each of two operands.
 
     Args:

@@ -17,24 +17,24 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-RULES: dict[str, Callable] = {}
+RULES: dict[str, Callable[..., Any]] = {}
 ELEMENTWISE: dict[str, str] = {}
-DECOMPOSITIONS: dict[str, Callable] = {}
-EXTENDED: dict[str, Callable] = {}
-HOST_FUNCTIONS: dict[str, Callable] = {}
-FOREIGN: dict[Any, Callable | None] = {}  # by the primitive itself, whose name may be taken; None: it has no rule
+DECOMPOSITIONS: dict[str, Callable[..., Any]] = {}
+EXTENDED: dict[str, Callable[..., Any]] = {}
+HOST_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+FOREIGN: dict[Any, Callable[..., Any] | None] = {}  # by the primitive itself, whose name may be taken; None: it has no rule
 
 # The files not loaded yet, last the next one. What everyday programs need comes first; the others are looked for later.
 _waiting = ["jit", "dot", "reductions", "shaping", "elementwise"]
 _others_wait = True
 _loading = threading.Lock()
-_fresh: dict[str, Callable] | None = None  # rules of the file that is loading: to be seen when all of it is there
+_fresh: dict[str, Callable[..., Any]] | None = None  # rules of the file that is loading: to be seen when all of it is there
 
 
-def lowers(*names: str) -> Callable[[Callable], Callable]:
+def lowers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator: register a function as the rule of the primitives with these names."""
 
-    def register(rule: Callable) -> Callable:
+    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
             _check_new(name)
             (RULES if _fresh is None else _fresh)[name] = rule
@@ -66,13 +66,13 @@ def register_extended(name: str, decomposition: Callable[[list[Any], dict[str, A
     EXTENDED[name] = decomposition
 
 
-def register_host_function(name: str, maker: Callable[[list[Any], dict[str, Any]], Callable]) -> None:
+def register_host_function(name: str, maker: Callable[[list[Any], dict[str, Any]], Callable[..., Any]]) -> None:
     """Lower a primitive to a call of a Python function: `maker(avals_in, params)` gives one of NumPy arrays that
     returns a tuple of NumPy arrays, of the types of the results: nothing else checks them."""
     HOST_FUNCTIONS[name] = maker
 
 
-def register_foreign(primitive: Any, rule: Callable | None) -> None:
+def register_foreign(primitive: Any, rule: Callable[..., Any] | None) -> None:
     """Set the rule of a primitive that others define or change. It goes before what its name stands for."""
     FOREIGN[primitive] = rule
 

@@ -48,6 +48,6 @@ def _layouts(avals: list[Any]) -> list[str]:
     return [f"dense<{[*range(rank)][::-1]}> : tensor<{rank}xindex>" if rank else _no_axes for rank in ranks]
 
 
-def _with_token(function: Callable) -> Callable:
+def _with_token(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function with a token in front of its arguments and of its results."""
     return lambda token, *arrays: (token, *function(*arrays))

@@ -333,6 +333,7 @@ def jitted_of(path: Any) -> Jitted:
 
 
 jit_p = Primitive("jit", multiple_results=True)
+jit_p.program_param = "jaxpr"
 
 
 @jit_p.def_effectful_abstract_eval

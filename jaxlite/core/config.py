@@ -258,7 +258,9 @@ tracing = Option("tracing", False, _parse_bool, "A trace is under way.", in_call
 # The mesh of the context (`jaxlite.devices.mesh`): with its devices, and without where that says something else.
 context_mesh = xla.Config("context_mesh", None, include_in_jit_key=True, include_in_trace_context=True)
 context_abstract_mesh = xla.Config("context_abstract_mesh", None, include_in_jit_key=True, include_in_trace_context=True)
-PROGRAM_STATES = [*PROGRAM_OPTIONS, "context_mesh", "context_abstract_mesh"]  # in the order of `xla.trace_context()`
+# Whether types say along which manual axes of that mesh values vary: inside `shard_map`, if it was asked to check that.
+check_vma = xla.Config("check_vma", False, include_in_jit_key=True, include_in_trace_context=True)
+PROGRAM_STATES = [*PROGRAM_OPTIONS, "context_mesh", "context_abstract_mesh", "check_vma"]  # in the order of `xla.trace_context()`
 
 # C++ reads these three by itself.
 _post_hook = xla.Config("post_hook", None)

@@ -13,12 +13,26 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxlite.core.aval import AbstractRef
+from jaxlite.core.aval import AbstractRef, varying
 from jaxlite.core.jaxpr import Effects, jaxprs_in_params, no_effects
 from jaxlite.core.tracing import state
 from lowering.rules import register_foreign
 
 PRIMITIVES: dict[str, Primitive] = {}
+_nowhere: frozenset[Any] = frozenset()
+
+
+class MixedVarying(Exception):
+    """Operands have to be cast: `missing` gives for each the manual axes along which it is to vary too."""
+
+    def __init__(self, missing: list[frozenset[Any]]):
+        super().__init__("the operands vary along different axes of the mesh")
+        self.missing = missing
+
+
+def _check_vma(avals: Sequence[Any], wanted: Sequence[frozenset[Any]]) -> None:
+    if any([not wish <= aval.vma for aval, wish in zip(avals, wanted, strict=True) if wish]):
+        raise MixedVarying([wish - aval.vma for aval, wish in zip(avals, wanted, strict=True)])
 
 _MEMO_LIMIT = 4096
 
@@ -50,6 +64,8 @@ class Primitive:
     function_of_call: Callable[..., Any] | None = None
     batches_always = False  # whether its batching rule is asked even where none of its operands is batched
     differentiates_always = False  # the same for derivatives
+    program_param: str | None = None  # names the program in its params that takes its last operands as they are
+    knows_vma = False  # whether its typing rule says itself along which manual axes of a mesh its results vary
     takes_refs = False  # whether operands may be mutable arrays; those with sub-programs pass them on in any case
 
     def __init__(self, name: str, multiple_results: bool = False, memoise: bool = True):
@@ -109,12 +125,32 @@ class Primitive:
             return self._abstract(*avals, **params)
         if not self.takes_refs and AbstractRef in map(type, avals):
             self._check_no_refs(avals, params)
-        result = self._abstract(*avals, **params)
+        if self.program_param is not None or any([aval.vma for aval in avals]):
+            result = self._eval_varying(avals, params)
+        else:
+            result = self._abstract(*avals, **params)
         if self._memoised:
             if len(self._memo) >= _MEMO_LIMIT:
                 self._memo.clear()
             self._memo[key] = result
         return result
+
+    def _eval_varying(self, avals: list[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
+        """`abstract_eval` inside `shard_map`: operands vary along the same axes, results along theirs.
+
+        Raises: MixedVarying if operands first have to be cast.
+        """
+        if self.knows_vma:
+            return self._abstract(*avals, **params)
+        if self.program_param is not None:
+            program = params[self.program_param]
+            inputs = (program[0] if type(program) is tuple else program).in_avals
+            _check_vma(avals, [*[_nowhere] * (len(avals) - len(inputs)), *[aval.vma for aval in inputs]])
+            return self._abstract(*avals, **params)
+        vma = _nowhere.union(*[aval.vma for aval in avals])
+        _check_vma(avals, [vma] * len(avals))
+        out, effects = self._abstract(*[varying(aval, _nowhere) for aval in avals], **params)
+        return [varying(aval, vma) for aval in out] if self.multiple_results else varying(out, vma), effects
 
     def _check_no_refs(self, avals: list[Any], params: dict[str, Any]) -> None:
         if next(jaxprs_in_params(params), None) is None:

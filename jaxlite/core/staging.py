@@ -13,12 +13,17 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import config, errors, source
-from jaxlite.core.aval import ShapedArray
+from jaxlite.core.aval import ShapedArray, varying
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var, check_jaxpr, no_effects
+from jaxlite.core.primitive import MixedVarying, Primitive
 from jaxlite.core.tracing import Recording, Trace, Tracer, set_trace
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 
 _new = object.__new__
+
+pvary_p = Primitive("pvary")  # marks a value as one that differs from device to device along axes of the mesh
+pvary_p.knows_vma = True
+pvary_p.def_abstract_eval(lambda x, *, axes: varying(x, x.vma.union(axes)))
 
 
 class StagedTracer(Tracer):
@@ -138,7 +143,10 @@ class StagingTrace(Trace):
             avals.append(atom.aval)
         if not self.alive:
             raise errors.UnexpectedTracerError("An operation was recorded in a trace that has ended.")
-        out, effects = primitive.abstract_eval(avals, params)
+        try:
+            out, effects = primitive.abstract_eval(avals, params)
+        except MixedVarying as mixed:
+            return self.record(primitive, self._cast(args, mixed.missing), params)
         if primitive.multiple_results:
             outvars = [Var(aval) for aval in out]
             self.eqns.append(JaxprEqn(primitive, invars, outvars, params, effects, self.pinned or source.here()))
@@ -155,6 +163,11 @@ class StagingTrace(Trace):
         if effects:
             self.effects |= effects
         return tracer
+
+    def _cast(self, values: Sequence[Any], missing: Sequence[frozenset[Any]]) -> list[Any]:
+        """Values that vary along more manual axes than they did."""
+        return [self.record(pvary_p, [value], {"axes": tuple(sorted(axes, key=str))}) if axes else value
+                for value, axes in zip(values, missing, strict=True)]
 
     def replay(self, recording: Recording, operands: list[Any], traceback: Any = None) -> Any:
         if not self.alive:

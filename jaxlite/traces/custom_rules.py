@@ -60,7 +60,7 @@ def _stage(primitive: Primitive, trace: Any, args: Sequence[Any], params: dict[s
 
 
 for _p in (custom_jvp_call_p, custom_vjp_call_p):
-    _p.function_of_call = _function
+    _p.function_of_call, _p.program_param = _function, "call_jaxpr"
     _p.def_stage(partial(_stage, _p))
 
     @_p.def_effectful_abstract_eval

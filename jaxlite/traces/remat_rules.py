@@ -19,6 +19,7 @@ from jaxlite.traces.transpose import backward_jaxpr, is_linear
 from lowering.passes.dce import live_parts
 
 checkpoint_p = Primitive("checkpoint", multiple_results=True)
+checkpoint_p.program_param = "jaxpr"
 name_p = Primitive("name")
 
 name_p.def_abstract_eval(lambda x, *, name: x)

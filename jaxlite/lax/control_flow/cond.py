@@ -35,6 +35,7 @@ from jaxlite.lax.elementwise import clamp, ne
 from jaxlite.lax.shaping import convert
 
 cond_p = Primitive("cond", multiple_results=True, memoise=False)
+cond_p.program_param = "branches"
 platform_index_p = Primitive("platform_index")
 
 _i32 = np.dtype(np.int32)

@@ -32,6 +32,7 @@ from jaxlite.lax.slicing import dynamic_index_in_dim, index_in_dim, slice_in_dim
 from jaxlite.traces.batching import over_leading_axis
 
 scan_p = Primitive("scan", multiple_results=True, memoise=False)
+scan_p.program_param = "jaxpr"
 
 
 @scan_p.def_effectful_abstract_eval

@@ -35,6 +35,7 @@ from jaxlite.lax.elementwise import add, lt
 from jaxlite.lax.shaping import convert_element_type
 
 while_p = Primitive("while", multiple_results=True, memoise=False)
+while_p.program_param = "body_jaxpr"
 
 
 @while_p.def_effectful_abstract_eval

@@ -17,7 +17,6 @@ from jaxlite.core import dtypes
 from jaxlite.core.symbolic import Dim
 from lowering import xla
 
-
 _nowhere: frozenset[Any] = frozenset()
 
 

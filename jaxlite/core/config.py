@@ -260,7 +260,8 @@ context_mesh = xla.Config("context_mesh", None, include_in_jit_key=True, include
 context_abstract_mesh = xla.Config("context_abstract_mesh", None, include_in_jit_key=True, include_in_trace_context=True)
 # Whether types say along which manual axes of that mesh values vary: inside `shard_map`, if it was asked to check that.
 check_vma = xla.Config("check_vma", False, include_in_jit_key=True, include_in_trace_context=True)
-PROGRAM_STATES = [*PROGRAM_OPTIONS, "context_mesh", "context_abstract_mesh", "check_vma"]  # in the order of `xla.trace_context()`
+# In the order of `xla.trace_context()`.
+PROGRAM_STATES = [*PROGRAM_OPTIONS, "context_mesh", "context_abstract_mesh", "check_vma"]
 
 # C++ reads these three by itself.
 _post_hook = xla.Config("post_hook", None)

@@ -142,6 +142,8 @@ class Jitted:
                     avals.append(abstract(leaf))
                 else:
                     handler = AVAL_OF.get(type(leaf))
+                    if handler is None and not isinstance(leaf, Tracer) and hasattr(leaf, "__jax_array__"):
+                        leaf = leaves[index] = leaf.__jax_array__()
                     avals.append(aval_of(leaf) if handler is None else handler(leaf))
             except OverflowError as error:
                 raise OverflowError(f"{error}; it is the argument {self._argument_name(index, in_tree)} of "

@@ -64,6 +64,8 @@ def jit(fun: Callable[..., Any] = _unset, /, *, in_shardings: Any = None, out_sh
     if device is not None and backend is not None:
         raise ValueError("can't specify both a device and a backend for jit, got "
                          f"device={device} and backend={backend}")
+    if isinstance(fun, staticmethod):
+        raise TypeError(f"staticmethod arguments are not supported, got {fun}")
     flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
     if flags & NOT_A_FUNCTION:
         kind = "generator" if flags & inspect.CO_GENERATOR else "coroutine"

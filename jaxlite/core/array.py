@@ -86,8 +86,8 @@ def _no_data(buffer: Any) -> np.ndarray:
 
 def deleted_error(array: Any) -> RuntimeError:
     """The error for the use of an array whose buffer is gone."""
-    return RuntimeError(f"Array has been deleted with shape={array.aval.str_short()}. It was donated to a compiled "
-                        "function, or delete() was called; use the function's result instead, or do not donate it.")
+    return RuntimeError(f"Array has been deleted with shape={array.aval.str_short(short_dtypes=False)}. It was donated to a "
+                        "compiled function, or delete() was called; use the function's result instead, or do not donate it.")
 
 
 def host_value(array: Any) -> np.ndarray:
@@ -183,7 +183,7 @@ def _is_elsewhere(array: Any) -> bool:
 
 def _repr(array: Any) -> str:
     if array.is_deleted():
-        return f"<deleted Array of {array.aval.str_short()}>"
+        raise deleted_error(array)
     weak = ", weak_type=True" if array.aval.weak_type else ""
     suffix = f"dtype={array.dtype.name}{weak})"
     if _is_elsewhere(array):
@@ -210,11 +210,6 @@ def _iter(array: Any) -> Any:
 def _immutable(array: Any, index: Any, value: Any) -> None:
     raise TypeError("JAX arrays are immutable and do not support in-place item assignment. Instead of x[idx] = y, "
                     "use x = x.at[idx].set(y) or another .at[] method: each gives an updated copy.")
-
-
-def _unhashable(array: Any) -> int:
-    raise TypeError(f"unhashable type: {type(array)}; arrays compare element by element, so they cannot be "
-                    "dictionary keys or static arguments. Use a tuple, or the array's bytes")
 
 
 def _rebuild(value: np.ndarray, weak_type: bool) -> Any:
@@ -285,11 +280,11 @@ def _install() -> None:
     cls.__array__ = _dunder_array
     cls.__array_priority__ = 100
     cls.__repr__ = _repr
-    cls.__str__ = lambda self: _repr(self) if self.is_deleted() or _is_elsewhere(self) else str(host_value(self))
+    cls.__str__ = lambda self: _repr(self) if _is_elsewhere(self) else str(host_value(self))
     cls.__format__ = _format
     cls.__iter__ = _iter
     cls.__setitem__ = _immutable
-    cls.__hash__ = _unhashable
+    cls.__hash__ = None  # arrays compare element by element
     cls.__reduce__ = _reduce
     cls.__copy__ = _copy_of
     cls.__deepcopy__ = lambda self, memo: _copy_of(self)

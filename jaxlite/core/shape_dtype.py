@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
 
 
 class ShapeDtypeStruct:
@@ -47,6 +48,13 @@ class ShapeDtypeStruct:
 
     def __reduce__(self) -> Any:
         return _unpickled, self._fields()
+
+    @staticmethod
+    def like(array: Any) -> ShapeDtypeStruct:
+        """The type of an array or scalar."""
+        aval = aval_of(array)
+        sharding = getattr(array, "sharding", None) if getattr(array, "committed", False) else None
+        return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
 
     @property
     def ndim(self) -> int:

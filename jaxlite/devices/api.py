@@ -132,6 +132,8 @@ def _is_place(leaf: Any) -> bool:
 
 
 def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
+    if donate and may_alias:
+        raise ValueError("may_alias and donate cannot be True at the same time.")
     if isinstance(leaf, Tracer) or not is_eager():
         return _constraints().constrain(as_array(leaf), target) if type(target) is xla.NamedSharding else as_array(leaf)
     aval_of(leaf)

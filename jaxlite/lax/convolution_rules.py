@@ -133,6 +133,13 @@ def _conv_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
                 feature_group_count: int, batch_group_count: int, **params: Any) -> tuple[Any, int]:
     (lhs, rhs), (lhs_dim, rhs_dim) = args, dims
     lhs_spec, rhs_spec, out_spec = dimension_numbers
+    if not axis.size:  # nothing to fold: the shape is that of one example
+        one = [aval if dim is None else aval.update(shape=aval.shape[:dim] + aval.shape[dim + 1:])
+               for aval, dim in zip(map(aval_of, args), dims, strict=True)]
+        out = conv_general_dilated_p.abstract_eval(one, dict(
+            params, dimension_numbers=dimension_numbers, batch_group_count=batch_group_count,
+            feature_group_count=feature_group_count))[0]
+        return shaping.full((0, *out.shape), 0, out.dtype), 0
 
     def convolve(x: Any, y: Any, features: int = feature_group_count, batches: int = batch_group_count) -> Any:
         return conv_general_dilated_p.bind(x, y, dimension_numbers=dimension_numbers, feature_group_count=features,

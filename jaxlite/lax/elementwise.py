@@ -18,6 +18,7 @@ from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.lax.accuracy import accuracy_params
+from jaxlite.lax.shaping import convert_element_type, require_equal_dtypes
 
 # Kinds of dtypes that an operation accepts: b bool, i signed, u unsigned, f floating, c complex.
 FLOATS = "f"
@@ -60,27 +61,6 @@ def broadcast_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, 
             raise TypeError(f"{name} got incompatible shapes for broadcasting: {', '.join(map(str, shapes))}.")
         result.append(distinct.pop() if distinct else 1)
     return tuple(result)
-
-
-_PROMOTING = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "rem": "remainder", "max": "maximum",
-    "min": "minimum", "pow": "power", "atan2": "arctan2", "nextafter": "nextafter", "concatenate": "concatenate",
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "shift_left": "left_shift",
-    "shift_right_arithmetic": "right_shift", "clamp": "clip", "select_n": "where",
-}
-
-
-def require_equal_dtypes(name: str, avals: Sequence[Any]) -> None:
-    """Raises TypeError unless all operands have one dtype."""
-    first = avals[0].dtype
-    for aval in avals[1:]:
-        if aval.dtype != first:
-            kinds = ", ".join(str(each.dtype) for each in avals)
-            similar = _PROMOTING.get(name)
-            tip = f"jnp.{similar} is a similar function that does automatic type promotion on inputs" if similar else \
-                "convert_element_type and astype convert"
-            raise TypeError(f"lax.{name} requires arguments to have the same dtypes, got {kinds}. (Tip: {tip}).")
 
 
 def require_kind(name: str, aval: Any, accepted: str, position: int | None = None) -> None:
@@ -165,8 +145,13 @@ def sub(x: Any, y: Any) -> Any:
     return sub_p.bind(x, y)
 
 
-def mul(x: Any, y: Any) -> Any:
-    """x * y, element by element. Operands of one numeric dtype."""
+def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+    """x * y, element by element. Operands of one numeric dtype.
+
+    Args: `out_dtype` is the dtype to multiply in and of the result, if another one.
+    """
+    if out_dtype is not None:
+        x, y = convert_element_type(x, out_dtype), convert_element_type(y, out_dtype)
     return mul_p.bind(x, y)
 
 

@@ -27,6 +27,12 @@ def _composite_avals(*args: Any, jaxpr: ClosedJaxpr, name: str, attributes: Any,
     return list(jaxpr.out_avals)
 
 
+@composite_p.def_jvp
+def _composite_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], list[Any]]:
+    raise ValueError("JVP rule for composite not implemented. You can use `jaxlite.custom_jvp` to add support: a composite "
+                     "is opaque, so its derivative is not that of its decomposition.")
+
+
 def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
     """A function that compilers may recognize by its name, and otherwise run as it is written.
 

@@ -140,7 +140,10 @@ def on_arrays(jaxpr: ClosedJaxpr) -> Callable[[Sequence[Any], Sequence[Any]], li
 
 
 def combine_along(jaxpr: ClosedJaxpr, operands: Sequence[Any], inits: Sequence[Any]) -> list[Any]:
-    """Reduce the leading axis of each operand by a computation of scalars; the initial values enter once.
+    """Reduce the leading axis of each operand by a computation of scalars; the initial values enter once, and first.
+
+    Few elements are combined one after the other, as the compiler does, and many as a tree that keeps their order: so the
+    computation need not be commutative, nor associative where there are few.
 
     Args:
       operands: arrays of one shape (size, *rest).
@@ -150,19 +153,24 @@ def combine_along(jaxpr: ClosedJaxpr, operands: Sequence[Any], inits: Sequence[A
     size, *rest = aval_of(operands[0]).shape
     starts = [init if aval_of(init).shape == tuple(rest) else shaping.broadcast_in_dim(init, rest, ()) for init in inits]
     current, odd = list(operands), None
+    if size <= _FEW:
+        for index in range(size):
+            starts = apply(starts, [slicing.index_in_dim(each, index, 0, keepdims=False) for each in current])
+        return starts
     while size > 1:
         half = size // 2
         if size % 2:  # the last one is set aside, together with one set aside before
             last = [slicing.slice_in_dim(each, size - 1, size) for each in current]
             odd = last if odd is None else apply(last, odd)
-        current = apply([slicing.slice_in_dim(each, 0, half) for each in current],
-                        [slicing.slice_in_dim(each, half, 2 * half) for each in current])
+        current = apply([slicing.slice_in_dim(each, 0, 2 * half, 2) for each in current],
+                        [slicing.slice_in_dim(each, 1, 2 * half, 2) for each in current])
         size = half
-    if not size:
-        return starts
     if odd is not None:
         current = apply(current, odd)
     return apply(starts, [shaping.squeeze(each, (0,)) for each in current])
+
+
+_FEW = 16
 
 
 def _split(values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:

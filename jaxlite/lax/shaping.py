@@ -22,9 +22,29 @@ from jaxlite.core.symbolic import Dim, as_size, exceeds, set_dimension_value
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
-from jaxlite.lax.elementwise import require_equal_dtypes
 
 # --- checking static arguments -----------------------------------------------------------------------
+
+
+_PROMOTING = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "rem": "remainder", "max": "maximum",
+    "min": "minimum", "pow": "power", "atan2": "arctan2", "nextafter": "nextafter", "concatenate": "concatenate",
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "shift_left": "left_shift",
+    "shift_right_arithmetic": "right_shift", "clamp": "clip", "select_n": "where",
+}
+
+
+def require_equal_dtypes(name: str, avals: Sequence[Any]) -> None:
+    """Raises TypeError unless all operands have one dtype."""
+    first = avals[0].dtype
+    for aval in avals[1:]:
+        if aval.dtype != first:
+            kinds = ", ".join(str(each.dtype) for each in avals)
+            similar = _PROMOTING.get(name)
+            tip = f"jnp.{similar} is a similar function that does automatic type promotion on inputs" if similar else \
+                "convert_element_type and astype convert"
+            raise TypeError(f"lax.{name} requires arguments to have the same dtypes, got {kinds}. (Tip: {tip}).")
 
 
 def canonical_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
@@ -482,6 +502,8 @@ def _split_aval(x: Any, *, sizes: tuple[int, ...], axis: int) -> list[ShapedArra
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> Sequence[Any]:
     """Cut an array along an axis into consecutive pieces of the given sizes."""
     axis = canonical_axis(axis, aval_of(operand).ndim)
+    if any(isinstance(size, (int, np.integer)) and size < 0 for size in sizes):
+        raise ValueError(f"Sizes passed to split must be nonnegative, got {list(sizes)}")
     return split_p.bind(operand, sizes=canonical_shape(sizes, "sizes"), axis=axis)
 
 

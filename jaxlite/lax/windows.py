@@ -16,8 +16,9 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import as_size, largest
 from jaxlite.core.tree import tree_flatten, tree_structure, tree_unflatten
 from jaxlite.core.values import aval_of
-from jaxlite.lax.elementwise import INEXACT, NUMBERS, ge_p, le_p, require_equal_dtypes, require_kind
+from jaxlite.lax.elementwise import INEXACT, NUMBERS, ge_p, le_p, require_kind
 from jaxlite.lax.reductions import initial_values, monoid_of, static_ints, trace_computation
+from jaxlite.lax.shaping import require_equal_dtypes
 
 # --- the geometry of windows -------------------------------------------------------------------------
 

@@ -132,6 +132,8 @@ def issubdtype(arg1: Any, arg2: Any) -> Any:
     True
     """
     if isinstance(arg1, (arrays.Array, np.ndarray, Tracer)):
+        if isinstance(arg1.dtype, dtypes.ExtendedDType):
+            raise ValueError("jnp.issubdtype: could not convert an array of keys to a dtype; pass its dtype")
         source.warn("jnp.issubdtype: pass the array's dtype; arrays as the first argument are deprecated.",
                     DeprecationWarning)
         arg1 = arg1.dtype

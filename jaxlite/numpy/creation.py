@@ -293,6 +293,8 @@ def fromiter(iterable: Any, dtype: Any, count: int = -1) -> Any:
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
     """Arrays from a `.npy` or `.npz` file, read by NumPy."""
     found = np.load(file, *args, **kwargs)
+    if isinstance(found, np.ndarray) and found.dtype == np.dtype("V2"):  # NumPy's files have no word for bfloat16
+        found = found.view(dtypes.bfloat16)
     return asarray(found) if isinstance(found, np.ndarray) else found
 
 

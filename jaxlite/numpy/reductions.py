@@ -503,7 +503,8 @@ def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof:
     check_arrays("nanvar", a)
     a = as_array(a)
     if not _has_nan(a):
-        return var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
+        result = var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
+        return result if dtype is None else shaping.convert(result, dtypes.check_user_dtype_supported(dtype, "nanvar"), False)
     valid = lax.bitwise_not(_is_nan(a))
     if where is not None:
         _mask_shape("nanvar", a, where)

@@ -502,6 +502,9 @@ def iscomplexobj(x: Any) -> builtins.bool:
     """Whether the dtype of an array, scalar or nested list is complex."""
     if x is None:
         return False
+    if isinstance(x, type):  # `jnp.complex64` has a dtype, NumPy's types describe one
+        dtype = getattr(x, "dtype", None)
+        return isinstance(dtype, np.dtype) and dtypes.kind(dtype) == "c"
     try:
         return kind_of(x) == "c"
     except TypeError:

@@ -16,7 +16,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.random.keys import sampler
-from jaxlite.random.prng import random_split_p
+from jaxlite.random.prng import split_keys
 from jaxlite.random.uniforms import _uniform, float_dtype, full_shape, int_dtype, split_key
 
 _i32 = np.dtype(np.int32)
@@ -27,7 +27,7 @@ def _two_uniforms(key: Any, shape: Sequence[int], dtype: Any) -> tuple[Any, Any,
 
     The loop keeps the hash, which XLA vectorises, in a kernel of its own, apart from logarithms and divisions.
     """
-    keys = random_split_p.bind(key, shape=(3,))
+    keys = split_keys(key, (3,))
     both = lax.map(lambda key: _uniform(key, shape, dtype), lax.slice_in_dim(keys, 1, 3))
     first, second, third = (lax.index_in_dim(x, index, 0, False) for x, index in ((keys, 0), (both, 0), (both, 1)))
     return first, second, third

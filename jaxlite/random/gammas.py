@@ -14,7 +14,7 @@ from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.random.keys import sampler
-from jaxlite.random.prng import random_split_p
+from jaxlite.random.prng import split_keys
 from jaxlite.random.uniforms import (
     _exponential,
     _normal,
@@ -42,7 +42,7 @@ def _random_gamma_aval(keys: Any, alpha: Any, *, log_space: bool) -> ShapedArray
 def _split_each(keys: Any, count: int) -> list[Any]:
     """`split_key` of each of an array of keys."""
     axis = len(aval_of(keys).shape)
-    split = random_split_p.bind(keys, shape=(count,))
+    split = split_keys(keys, (count,))
     return [lax.index_in_dim(split, index, axis, False) for index in range(count)]
 
 
@@ -51,7 +51,7 @@ def _random_gamma(keys: Any, alpha: Any, *, log_space: bool) -> Any:
     """One key for each element; each runs its own rejection loop, until all are done."""
     shape, dtype = aval_of(alpha).shape, aval_of(alpha).dtype
     rest = math.prod(shape[len(aval_of(keys).shape):])
-    keys = lax.reshape(random_split_p.bind(keys, shape=(rest,)), shape)
+    keys = lax.reshape(split_keys(keys, (rest,)), shape)
 
     def constant(value: float) -> Any:
         return lax.full(shape, np.array(value, dtype)[()])

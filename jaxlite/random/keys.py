@@ -32,9 +32,9 @@ from jaxlite.random.prng import (
     implementation,
     random_fold_in_p,
     random_seed_p,
-    random_split_p,
     random_unwrap_p,
     random_wrap_p,
+    split_keys,
 )  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -166,7 +166,7 @@ def clone(key: Any) -> Any:
 
 
 def _split_words(words: Any, *, impl: Implementation, shape: tuple[int, ...]) -> Any:
-    return random_unwrap_p.bind(random_split_p.bind(random_wrap_p.bind(words, impl=impl), shape=shape))
+    return random_unwrap_p.bind(split_keys(random_wrap_p.bind(words, impl=impl), shape))
 
 
 def _fold_in_words(words: Any, data: Any, *, impl: Implementation) -> Any:
@@ -195,7 +195,7 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     if is_eager():
         out = _split_compiled(_words_of(key, typed), impl=impl, shape=shape)
         return impl.dtype.wrap(out) if typed else out
-    out = random_split_p.bind(_as_typed(key, impl, typed), shape=shape)
+    out = split_keys(_as_typed(key, impl, typed), shape)
     return out if typed else random_unwrap_p.bind(out)
 
 

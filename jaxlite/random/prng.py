@@ -223,6 +223,23 @@ random_seed_p = Primitive("random_seed")
 random_split_p = Primitive("random_split")
 random_fold_in_p = Primitive("random_fold_in")
 random_bits_p = Primitive("random_bits")
+
+
+def split_keys(keys: Any, shape: Sequence[int]) -> Any:
+    """New keys from each key: the shape `(*keys.shape, *shape)`."""
+    return random_split_p.bind(keys, shape=shape, **_counting())
+
+
+def draw_bits(keys: Any, width: int, shape: Sequence[int]) -> Any:
+    """Unsigned integers from each key: the shape `(*keys.shape, *shape)`."""
+    return random_bits_p.bind(keys, bit_width=width, shape=shape, **_counting())
+
+
+def _counting() -> dict[str, bool]:
+    """How threefry counts where the equation is written; the usual way needs no word."""
+    return {} if config.threefry_partitionable.value else {"partitionable": False}
+
+
 random_wrap_p = Primitive("random_wrap")
 random_seed_p.param_readers = random_wrap_p.param_readers = {"impl": _by_tag}
 random_unwrap_p = Primitive("random_unwrap")
@@ -234,7 +251,7 @@ def _random_seed_aval(seeds: Any, *, impl: Implementation) -> ShapedArray:
 
 
 @random_split_p.def_abstract_eval
-def _random_split_aval(keys: Any, *, shape: tuple[int, ...]) -> ShapedArray:
+def _random_split_aval(keys: Any, *, shape: tuple[int, ...], partitionable: bool = True) -> ShapedArray:
     _require_keys("random_split", keys)
     return shaped_array(keys.shape + shape, keys.dtype, False)
 
@@ -248,7 +265,7 @@ def _random_fold_in_aval(keys: Any, data: Any) -> ShapedArray:
 
 
 @random_bits_p.def_abstract_eval
-def _random_bits_aval(keys: Any, *, bit_width: int, shape: tuple[int, ...]) -> ShapedArray:
+def _random_bits_aval(keys: Any, *, bit_width: int, shape: tuple[int, ...], partitionable: bool = True) -> ShapedArray:
     _require_keys("random_bits", keys)
     return shaped_array(keys.shape + shape, np.dtype(f"uint{bit_width}"), False)
 
@@ -308,7 +325,7 @@ def lowers_on_words(register: Callable, name: str, rule: Callable[..., Any]) -> 
     """
 
     @functools.lru_cache(_PROGRAM_LIMIT)
-    def program(avals: tuple[Any, ...], params: tuple[tuple[str, Any], ...], partitionable: bool) -> ClosedJaxpr:
+    def program(avals: tuple[Any, ...], params: tuple[tuple[str, Any], ...]) -> ClosedJaxpr:
         def flat(*words: Any) -> Sequence[Any]:
             out = rule(avals, *words, **dict(params))
             return out if isinstance(out, list) else [out]
@@ -323,14 +340,20 @@ def lowers_on_words(register: Callable, name: str, rule: Callable[..., Any]) -> 
         assert not consts, f"the lowering of {name} closes over arrays"
         return ClosedJaxpr(jaxpr, [])
 
-    register(name, lambda avals, params: program(tuple(avals), tuple(params.items()),
-                                                 config.threefry_partitionable.value))
+    register(name, lambda avals, params: program(tuple(avals), tuple(params.items())))
+
+
+def _as_asked(partitionable: bool, rule: Callable, *args: Any) -> Any:
+    with config.threefry_partitionable(partitionable):
+        return rule(*args)
 
 
 _RULES: dict[str, Callable[..., Any]] = {
     "random_seed": lambda avals, seeds, impl: impl.seed(seeds),
-    "random_split": lambda avals, keys, shape: avals[0].dtype.impl.split(keys, shape),
-    "random_bits": lambda avals, keys, bit_width, shape: avals[0].dtype.impl.random_bits(keys, bit_width, shape),
+    "random_split": lambda avals, keys, shape, partitionable=True: _as_asked(
+        partitionable, avals[0].dtype.impl.split, keys, shape),
+    "random_bits": lambda avals, keys, bit_width, shape, partitionable=True: _as_asked(
+        partitionable, avals[0].dtype.impl.random_bits, keys, bit_width, shape),
     "random_wrap": lambda avals, words, impl: words,
     "random_unwrap": lambda avals, keys: keys,
 }

@@ -15,7 +15,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.random.keys import sampler
-from jaxlite.random.prng import random_bits_p, random_split_p
+from jaxlite.random.prng import draw_bits, split_keys
 
 _ONE = np.float32(1.0)
 
@@ -66,7 +66,7 @@ def arrays_of(dtype: Any, *params: Any) -> Any:
 
 def split_key(key: Any, count: int = 2) -> list[Any]:
     """Independent keys from a typed key."""
-    keys = random_split_p.bind(key, shape=(count,))
+    keys = split_keys(key, (count,))
     return [lax.index_in_dim(keys, index, 0, False) for index in range(count)]
 
 
@@ -74,7 +74,7 @@ def split_key(key: Any, count: int = 2) -> list[Any]:
 
 
 def _bits(key: Any, width: int, shape: Sequence[int]) -> Any:
-    return random_bits_p.bind(key, bit_width=width, shape=shape)
+    return draw_bits(key, width, shape)
 
 
 @sampler("shape", "dtype")
@@ -193,7 +193,7 @@ def _randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: An
     width = info.bits
     unsigned = np.dtype(f"uint{width}")
     # A loop over the two keys: the hash is compiled once, and apart from the divisions, which XLA cannot vectorise.
-    both = lax.map(lambda key: _bits(key, width, shape), random_split_p.bind(key, shape=(2,)))
+    both = lax.map(lambda key: _bits(key, width, shape), split_keys(key, (2,)))
     upper, lower = (lax.index_in_dim(both, index, 0, False) for index in (0, 1))
     span = lax.convert_element_type(jnp.subtract(high, low), unsigned)
     span = jnp.where(jnp.less_equal(high, low), unsigned.type(1), span)

@@ -148,6 +148,9 @@ class JVPTracer(Tracer):
         return self.primal.__index__()
 
 
+_SCALARS = frozenset((int, float, complex))
+
+
 class JVPTrace(Trace):
     """Applies primitives to primals and tangents. `inner` is the trace that rules run under: the one around it."""
 
@@ -183,7 +186,10 @@ class JVPTrace(Trace):
         passive: list[int] = []
         for arg in args:
             if type(arg) is JVPTracer and arg._trace is self:
-                primals.append(arg.primal)
+                primal = arg.primal
+                if type(primal) in _SCALARS and aval_of(primal) is not arg.aval:  # enable_x64 has changed since
+                    primal = np.asarray(primal).astype(arg.aval.dtype)[()]
+                primals.append(primal)
                 tangents.append(arg.tangent)
             else:
                 if type(arg) not in AVAL_OF and not isinstance(arg, Tracer):

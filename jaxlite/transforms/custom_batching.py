@@ -14,8 +14,9 @@ from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax.control_flow.scan import map as lax_map
-from jaxlite.traces.batching import Axis, bring_to_front
+from jaxlite.traces.batching import Axis, batch_flat, bring_to_front, move
 from jaxlite.traces.jvp import instantiate, jvp_flat, jvp_jaxpr
+from jaxlite.transforms.custom_derivatives import bound_arguments
 from lowering.rules import register_decomposition
 
 custom_vmap_call_p = Primitive("custom_vmap_call", multiple_results=True)
@@ -50,8 +51,9 @@ class custom_vmap:
         self.vmap_rule = vmap_rule
         return vmap_rule
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = source.function_name(self.fun)
+        args = bound_arguments(self.fun, args, kwargs)
         if self.vmap_rule is None:
             raise AttributeError(f"No batching rule defined for custom_vmap function {name} using def_vmap.")
         leaves, in_tree = tree_flatten(args)
@@ -73,9 +75,13 @@ class custom_vmap:
             result, flags = rule(axis_size, list(given), *tree_unflatten(in_tree, values[count:]))
             outs, tree = tree_flatten(result)
             flags, flag_tree = tree_flatten(flags)
-            if tree != out_tree or flag_tree != out_tree:
-                raise ValueError(f"structure of output and out_batched of the vmap rule of {name} must be those of the "
-                                 f"function's output, {out_tree}, got {tree} and {flag_tree}")
+            rule_name = source.function_name(rule)
+            if tree != flag_tree:
+                raise ValueError(f"structure of output value and output batching specification returned by custom vmap rule "
+                                 f"({rule_name}) do not match. Output values: {tree}. Batching spec: {flag_tree}")
+            if tree != out_tree:
+                raise ValueError(f"structure of output returned by custom vmap rule ({rule_name}) does not match that of "
+                                 f"original custom-vmapped function. Original output: {out_tree}. Rule output: {tree}")
             return outs, flags
 
         outs = custom_vmap_call_p.bind(*consts, *leaves, call=hoist_consts(jaxpr), rule=flat_rule)
@@ -123,6 +129,23 @@ def _call_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: ClosedJa
             flags.extend(found)
             return outs
 
+        if not any(own):  # along a batch of directions, at one point: the rule sees that point alone
+            def along(*dxs: Any) -> list[Any]:
+                flags.clear()
+                outs, tangents_out = jvp_flat(unmapped, values[lead:lead + count], dxs)
+                return [*outs, *map(instantiate, tangents_out)]
+
+            def unmapped(*inputs: Any) -> list[Any]:
+                outs, found = rule(axis_size, own, inputs)
+                flags.extend(found)
+                return outs
+
+            dims = [0 if flag else None for flag in directions]
+            outs, out_dims = batch_flat(along, values[lead + count:], dims, Axis(axis_size, None))
+            if not any(flags):
+                return ([out if dim is None else move(out, dim, 0) for out, dim in zip(outs, out_dims, strict=True)],
+                        [dim is not None for dim in out_dims])
+            flags.clear()
         xs = [spread(*row) for row in zip(values[lead:lead + count], own, either, strict=True)]
         dxs = [spread(*row) for row in zip(values[lead + count:], directions, either, strict=True)]
         outs, tangents_out = jvp_flat(mapped, xs, dxs)
@@ -131,6 +154,12 @@ def _call_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, call: ClosedJa
     outs = custom_vmap_call_p.bind(*consts, *primals, *map(instantiate, tangents), call=program, rule=jvp_rule)
     half = len(outs) // 2
     return outs[:half], outs[half:]
+
+
+@custom_vmap_call_p.def_transpose
+def _call_transpose(cotangents: Sequence[Any], *operands: Any, call: ClosedJaxpr, rule: Callable) -> Any:
+    raise ValueError("Linearization failed to produce known values for all output primals: custom_vmap functions have no "
+                     "reverse-mode derivative, since its vmap rule is not known. Wrap the function in custom_vjp, or use jvp")
 
 
 def sequential_vmap(f: Callable) -> Callable:

@@ -46,7 +46,7 @@ def _symbolic(values: Sequence[Any]) -> list[Any]:
     return [SymbolicZero(value.aval) if type(value) is Zero else value for value in _arrays(values)]
 
 
-def _bound(fun: Callable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def bound_arguments(fun: Callable, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """Arguments by position, keywords and defaults included. Keyword-only arguments that have a default keep it."""
     try:
         signature = inspect.signature(fun)
@@ -173,7 +173,7 @@ class custom_jvp(_Custom):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.jvp is None:
             raise AttributeError(f"No JVP defined for custom_jvp function {source.function_name(self.fun)} using defjvp.")
-        args = _bound(self.fun, args, kwargs)
+        args = bound_arguments(self.fun, args, kwargs)
         if is_eager():
             return self.fun(*args)
         static, dynamic = _split(args, self.nondiff_argnums)
@@ -285,7 +285,7 @@ class custom_vjp(_Custom):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fwd is None or self.bwd is None:
             raise AttributeError(f"No VJP defined for custom_vjp function {source.function_name(self.fun)} using defvjp.")
-        args = _bound(self.fun, args, kwargs)
+        args = bound_arguments(self.fun, args, kwargs)
         if is_eager():
             return self.fun(*args)
         for index in self.nondiff_argnums:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import check_callable
 from jaxlite.compilation.program import flatten_outputs
-from jaxlite.core import dtypes, source
+from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import AbstractRef, ShapedArray
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
@@ -128,7 +129,7 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
     outs, tangents_out = jvp_flat(flat, leaves, directions, flat.debug)
     count = flat.num_outs
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
-    tangents_out = [_typed_as(instantiate(each), aval_of(value))
+    tangents_out = [_typed_as(_as_output(instantiate(each)), aval_of(value))
                     for each, value in zip(tangents_out[:count], outs, strict=False)]
     tangent = tree_unflatten(flat.out_tree, tangents_out)
     return (out, tangent, flat.aux(outs[count:])) if has_aux else (out, tangent)
@@ -339,11 +340,17 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
             _check_input("grad", leaf, holomorphic, allow_int)
         out, pull, aux = _vjp("grad", chosen_fun, chosen, has_aux)
         aval = _scalar_output(out, holomorphic)
-        gradient = pull(shaping.convert(1, aval.dtype, aval.weak_type))
+        with _room_for(aval):
+            gradient = pull(shaping.convert(1, aval.dtype, aval.weak_type))
         gradient = gradient[0] if isinstance(argnums, (int, np.integer)) else gradient
         return ((out, aux), gradient) if has_aux else (out, gradient)
 
     return value_and_grad_f
+
+
+def _room_for(aval: Any) -> AbstractContextManager[None]:
+    """The backward pass of what ran in 64 bits, inside an `enable_x64` block, runs in them too."""
+    return nullcontext() if dtypes.canonicalize_dtype(aval.dtype) == aval.dtype else config.enable_x64(True)
 
 
 def _scalar_output(out: Any, holomorphic: bool) -> Any:

@@ -15,6 +15,7 @@ from jaxlite.numpy.api import as_array
 from jaxlite.traces.jvp import tangent_aval
 from jaxlite.transforms.derivatives import jvp, vjp
 
+Tolerance = float | dict[Any, float] | None
 _TOLERANCE = {2: 2e-1, 4: 2e-3, 8: 1e-5}  # by bytes of a real number
 
 
@@ -53,13 +54,20 @@ def _wide(value: Any) -> Any:
     return np.complex128 if dtypes.kind(aval_of(value).dtype) == "c" else np.float64
 
 
-def _compare(actual: Any, expected: Any, atol: float | None, rtol: float | None, message: str) -> None:
+def _compare(actual: Any, expected: Any, atol: Tolerance, rtol: Tolerance, message: str) -> None:
     for one, other in zip(tree_leaves(actual), tree_leaves(expected), strict=True):
         if one.dtype == dtypes.float0:
             continue
         default = _TOLERANCE[_real_bytes(one)]
         np.testing.assert_allclose(np.asarray(one, _wide(one)), np.asarray(other), err_msg=message,
-                                   rtol=default if rtol is None else rtol, atol=default if atol is None else atol)
+                                   rtol=_tolerance(rtol, one.dtype, default), atol=_tolerance(atol, one.dtype, default))
+
+
+def _tolerance(given: Tolerance, dtype: Any, default: float) -> float:
+    """What is given, or given for this dtype, or else the default."""
+    if isinstance(given, dict):
+        given = {np.dtype(each): value for each, value in given.items()}.get(dtype)
+    return default if given is None else given
 
 
 def _dot(left: Any, right: Any) -> Any:
@@ -67,12 +75,12 @@ def _dot(left: Any, right: Any) -> Any:
                for x, y in zip(tree_leaves(left), tree_leaves(right), strict=True) if x.dtype != dtypes.float0)
 
 
-def check_jvp(f: Callable, f_jvp: Callable, args: Sequence[Any], atol: float | None = None, rtol: float | None = None,
+def check_jvp(f: Callable, f_jvp: Callable, args: Sequence[Any], atol: Tolerance = None, rtol: Tolerance = None,
               eps: float = 1e-4, err_msg: str = "") -> None:
     """Compare `f_jvp(args, tangents)`, which gives (output, its tangent), with `f` and its differences.
 
     Args:
-      atol, rtol: tolerances; by default those fit for the dtype of the results.
+      atol, rtol: tolerances, or tolerances by dtype; by default those fit for the dtype of the results.
       eps: the step of the difference.
     Raises: AssertionError where they differ.
     """
@@ -84,7 +92,7 @@ def check_jvp(f: Callable, f_jvp: Callable, args: Sequence[Any], atol: float | N
     _compare(tangent, _slope(f, args, tangents, eps), atol, rtol, prefix + "JVP tangent")
 
 
-def check_vjp(f: Callable, f_vjp: Callable, args: Sequence[Any], atol: float | None = None, rtol: float | None = None,
+def check_vjp(f: Callable, f_vjp: Callable, args: Sequence[Any], atol: Tolerance = None, rtol: Tolerance = None,
               eps: float = 1e-4, err_msg: str = "") -> None:
     """Compare `f_vjp(*args)`, which gives (output, function of cotangents), with `f` and its differences.
 
@@ -98,15 +106,15 @@ def check_vjp(f: Callable, f_vjp: Callable, args: Sequence[Any], atol: float | N
     tangents = tree_map(draw, args)
     cotangents = tree_map(draw, out)
     back = pull(cotangents)
-    widest = min([_real_bytes(leaf) for leaf in tree_leaves(out)], default=4)
-    default = _TOLERANCE[widest]
+    narrowest = min(tree_leaves(out), key=_real_bytes, default=np.zeros((), np.float32))
+    default = _TOLERANCE[_real_bytes(narrowest)]
     np.testing.assert_allclose(_dot(back, tangents), _dot(cotangents, _slope(f, args, tangents, eps)),
-                               rtol=default if rtol is None else rtol, atol=default if atol is None else atol,
-                               err_msg=prefix + "VJP cotangent projected")
+                               rtol=_tolerance(rtol, narrowest.dtype, default),
+                               atol=_tolerance(atol, narrowest.dtype, default), err_msg=prefix + "VJP cotangent projected")
 
 
 def check_grads(f: Callable, args: Sequence[Any], order: int, modes: Sequence[str] = ("fwd", "rev"),
-                atol: float | None = None, rtol: float | None = None, eps: float | None = None) -> None:
+                atol: Tolerance = None, rtol: Tolerance = None, eps: float | None = None) -> None:
     """Compare derivatives of a function with finite differences, up to an order.
 
     Args:
@@ -114,7 +122,7 @@ def check_grads(f: Callable, args: Sequence[Any], order: int, modes: Sequence[st
       args: where; a sequence of its arguments.
       order: 1 for first derivatives alone, 2 for those and the second, and so on.
       modes: 'fwd' checks jvp, 'rev' vjp; orders above 1 check every mixture of them.
-      atol, rtol: tolerances; by default those fit for the dtype of the results.
+      atol, rtol: tolerances, or tolerances by dtype; by default those fit for the dtype of the results.
       eps: the step of the differences; by default it follows from the dtype of the arguments.
     Raises: AssertionError where they differ.
 
@@ -136,7 +144,7 @@ def _inexact(tree: Any) -> list[Any]:
     return [leaf for leaf in tree_leaves(tree) if leaf.dtype != dtypes.float0 and dtypes.kind(leaf.dtype) in "fc"]
 
 
-def _check(f: Callable, args: tuple[Any, ...], order: int, modes: Sequence[str], atol: float | None, rtol: float | None,
+def _check(f: Callable, args: tuple[Any, ...], order: int, modes: Sequence[str], atol: Tolerance, rtol: Tolerance,
            eps: float, message: str) -> None:
     if "fwd" in modes:
         check_jvp(f, functools.partial(jvp, f), args, atol, rtol, eps, f"{message}jvp of {f}" if message else "")

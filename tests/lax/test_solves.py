@@ -99,10 +99,11 @@ def test_linear_solve_is_one_equation_and_is_not_retraced(count_traces):
 def test_linear_solve_errors():
     b = jnp.arange(3.0)
     for matvec, solve, message in ((lambda x: x[:2], lambda f, b: b, r"matvec\(\) output shapes must match b"),
-                                   (lambda x: x, lambda f, b: b[:2], r"solve\(\) output shapes must match b"),
-                                   (lambda x: x, lambda f, b: (b, b), r"solve\(\) output shapes must match b")):
+                                   (lambda x: x, lambda f, b: b[:2], r"solve\(\) output shapes must match b")):
         with pytest.raises(ValueError, match=message):
             lax.custom_linear_solve(matvec, b, solve)
+    with pytest.raises(TypeError, match=r"solve\(\) output pytree structure must match b"):
+        lax.custom_linear_solve(lambda x: x, b, lambda f, b: (b, b))
     with pytest.raises(ValueError, match="pair"):
         lax.custom_linear_solve(lambda x: x, b, lambda f, b: b, has_aux=True)
     with pytest.raises(TypeError, match="transpose_solve required"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Hashable
 
 import numpy as np
 import pytest
@@ -94,3 +95,53 @@ def test_what_a_mask_leaves_out_has_no_derivative():
     np.testing.assert_allclose(soft[1], [*(p[1] * (np.eye(3)[1] - p)), 0], rtol=1e-5)
     np.testing.assert_allclose(log[1], [*(np.eye(3)[1] - p), 0], rtol=1e-5)
     assert zeros.tolist() == [0, 0, 0, 0] and none[1].tolist() == [0, 0, 0, 0]
+
+
+def test_how_threefry_counts_is_read_where_the_program_says_so():
+    key = jax.random.key(0)
+
+    @jax.jit
+    def both():
+        with jax.threefry_partitionable(False):
+            old = jax.random.bits(key, (3,)), jax.random.key_data(jax.random.split(key, 3))
+        return jax.random.bits(key, (3,)), *old
+
+    new, old, split = both()
+    assert new.tolist() == [4070199207, 4202968722, 1427181096]
+    assert old.tolist() == [4146024105, 1351547692, 2718843009]
+    assert split[0].tolist() == [2467461003, 428148500]
+
+
+def test_python_loops_leave_numpy_arrays_alone():
+    def step(c):
+        c += 1
+        return c
+
+    start = np.zeros(2)
+    with jax.disable_jit():
+        assert lax.while_loop(lambda c: (c < 3).all(), step, start).tolist() == [3, 3]
+        assert lax.fori_loop(0, 3, lambda i, c: step(c), start).tolist() == [3, 3]
+    assert start.tolist() == [0, 0]
+
+
+def test_arrays_that_are_gone_and_arrays_as_keys():
+    x = jnp.ones(3)
+    assert not isinstance(x, Hashable)
+    x.delete()
+    for use in (repr, str, hash, np.asarray):
+        with pytest.raises((RuntimeError, TypeError), match=r"deleted with shape=float32\[3\]|unhashable type"):
+            use(x)
+
+
+def test_objects_that_stand_for_arrays():
+    class Thing:
+        def __jax_array__(self):
+            return jnp.ones(2)
+
+    assert jnp.stack([Thing(), Thing()]).shape == (2, 2) and jnp.add(Thing(), 1).tolist() == [2, 2]
+    assert jax.ShapeDtypeStruct.like(Thing()) == jax.ShapeDtypeStruct((2,), np.float32)
+
+
+def test_bfloat16_in_files(tmp_path):
+    jnp.save(tmp_path / "x.npy", jnp.ones(2, jnp.bfloat16))
+    assert jnp.load(tmp_path / "x.npy").dtype == jnp.bfloat16

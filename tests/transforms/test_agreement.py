@@ -71,3 +71,66 @@ def test_auxiliary_data_may_be_anything():
                    jax.vjp(fun, 3.0, has_aux=True)[1:], jax.jvp(fun, (3.0,), (1.0,), has_aux=True)[1:],
                    jax.linearize(fun, 3.0, has_aux=True)[1:], jax.jacrev(fun, has_aux=True)(3.0)):
         assert aux["token"] is token and aux["text"] == "s" and aux["array"] == 3
+
+
+def test_wide_types_in_a_block_under_derivatives():
+    def loss(x):
+        with jax.enable_x64(True):
+            return (jnp.sin(x) * jnp.arange(3.0)).sum()
+
+    np.testing.assert_allclose([jax.grad(loss)(1.0), jax.jit(jax.grad(loss))(1.0)], [3 * np.cos(1)] * 2, rtol=1e-6)
+
+
+def test_a_scan_is_transposed_beside_a_carry_that_is_known():
+    def linear(x):  # a counter, and a value that follows it
+        def step(carry, w):
+            i, scale, y = carry
+            return (i + 1, scale * 2, y * scale + i * x), y * w
+
+        (_, _, y), ys = lax.scan(step, (0, 1.0, x), jnp.array([1.0, 2.0, 3.0]))
+        return y + ys.sum()
+
+    assert jax.linear_transpose(linear, 1.0)(1.0)[0] == linear(1.0)
+    assert jax.linear_transpose(lambda x: lax.fori_loop(0, 3, lambda i, c: c * (i + 1), x), 1.0)(1.0)[0] == 6
+
+
+def test_windows_are_differentiated_in_their_order():
+    run = lambda x: lax.reduce_window(x, 0.0, lambda a, b: a + 2 * b, (2,), (1,), "VALID")
+    value, tangent = jax.jvp(run, (jnp.array([1.0, 2.0, 3.0]),), (jnp.array([1.0, 10.0, 100.0]),))
+    assert value.tolist() == [6, 10] and tangent.tolist() == [22, 220]
+    last = lambda x: lax.reduce_window(x, 0.0, lambda a, b: b + 0 * a, (20,), (1,), "VALID")  # more than are unrolled
+    assert jax.jvp(last, (jnp.arange(20.0),), (jnp.arange(20.0),))[1].tolist() == [19]
+
+
+def test_custom_vmap_of_keywords_defaults_and_directions():
+    seen = []
+
+    @jax.custom_batching.custom_vmap
+    def f(x, y=2.0):
+        return jnp.sin(x) * y
+
+    @f.def_vmap
+    def _(size, batched, x, y):
+        seen.append(batched)
+        return jnp.cos(x) * y, batched[0]
+
+    assert f(y=3.0, x=0.0) == 0 and jax.vmap(f)(jnp.zeros(2)).tolist() == [2, 2]
+    assert seen == [[True, False]]
+    np.testing.assert_allclose(jax.jacfwd(f)(jnp.array([0.0, 0.5])), np.diag(-2 * np.sin([0, 0.5])), atol=1e-6)
+    with pytest.raises(ValueError, match="Linearization failed"):
+        jax.grad(f)(1.0)
+
+
+def test_unravelling_keeps_a_single_dtype_polymorphic():
+    tree = {"a": jnp.ones(2), "b": jnp.ones((2, 1))}
+    (x, unravel), (_, again) = jax.flatten_util.ravel_pytree(tree), jax.flatten_util.ravel_pytree(tree)
+    assert unravel == again and hash(unravel) == hash(again)
+    assert unravel(x.astype(jnp.bfloat16))["b"].dtype == jnp.bfloat16
+    mixed = jax.flatten_util.ravel_pytree({"a": jnp.ones(2, int), "b": jnp.ones(1)})[1]
+    with pytest.raises(TypeError, match="dtype int32"):
+        mixed(jnp.ones(3, int))
+
+
+def test_an_empty_batch_of_convolutions():
+    images, kernel = jnp.ones((0, 2, 1, 4, 4)), jnp.ones((1, 1, 2, 2))
+    assert jax.vmap(lambda x: lax.conv(x, kernel, (1, 1), "VALID"))(images).shape == (0, 2, 1, 3, 3)

@@ -21,7 +21,7 @@ from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal
 from jaxlite.core.staging import StagingTrace, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager, state
-from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path
+from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
 from jaxlite.lax.shaping import convert
@@ -104,6 +104,11 @@ def _trace(fun: Callable, in_tree: Any, avals: Sequence[Any], traced_for: str, c
 def runs_in_python() -> bool:
     """Whether `disable_jit` asks for Python's own loops and branches."""
     return config.disable_jit.value
+
+
+def without_numpy(carry: Any) -> Any:
+    """A carry of Python's own loops: NumPy arrays become arrays, which a body cannot change in place."""
+    return tree_map(lambda leaf: as_result(leaf) if isinstance(leaf, np.ndarray) else leaf, carry)
 
 
 # --- values ------------------------------------------------------------------------------------------

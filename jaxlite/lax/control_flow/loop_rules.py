@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxlite.core.dtypes import float0
 from jaxlite.core.effects import check_harmless
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr, no_effects
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
@@ -22,6 +21,7 @@ from jaxlite.lax.reductions import reduce_or
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front, move
 from jaxlite.traces.jvp import Zero, add_tangents, instantiate, jvp_jaxpr, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
+from jaxlite.traces.partial import dce_jaxpr
 from jaxlite.traces.transpose import Linear, backward, is_linear
 from lowering.passes.dce import live_parts
 
@@ -225,12 +225,12 @@ def _scan_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxp
                     reverse: bool, **params: Any) -> list[Any]:
     at = num_consts + num_carry
     linear = [is_linear(operand) for operand in operands]
-    # The body is linear in all of a carry of tangents, also in leaves that start from zeros made outside.
     carried = linear[num_consts:at]
+    moving = carried if all(carried) else _linear_carry(jaxpr.jaxpr, linear, num_consts, num_carry)
+    if not all(moving):
+        return _transpose_beside_known(cotangents, operands, jaxpr, num_consts, moving, reverse=reverse, **params)
+    # The body is linear in all of the carry then, also in leaves that start from zeros made outside.
     linear[num_consts:at] = [True] * num_carry
-    if any(tangent_aval(aval).dtype == float0 for aval in jaxpr.in_avals[num_consts:at]):
-        raise NotImplementedError("scan can be transposed if it is linear in all of its carry; this one also carries values "
-                                  "that the tangents do not go through")
     nonzero_ys = _nonzero(cotangents[num_carry:])
     avals = jaxpr.in_avals
     known_consts = [index for index in range(num_consts) if not linear[index]]
@@ -271,6 +271,52 @@ def _scan_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxp
     for index, out in zip([*linear_consts, *range(num_consts, at), *linear_xs], outs, strict=True):
         if not num_consts <= index < at or carried[index - num_consts]:
             results[index] = out
+    return results
+
+
+def _linear_carry(jaxpr: Jaxpr, linear: Sequence[bool], num_consts: int, num_carry: int) -> list[bool]:
+    """For each leaf of the carry whether it depends on linear operands; others are a counter, say, known beforehand."""
+
+    def step(carry: list[bool]) -> Any:
+        flags = [*linear[:num_consts], *carry, *linear[num_consts + num_carry:]]
+        reached = {var for var, flag in zip(jaxpr.invars, flags, strict=True) if flag}
+        for eqn in jaxpr.eqns:
+            if not reached.isdisjoint(eqn.invars):
+                reached.update(eqn.outvars)
+        return None, [type(var) is Var and var in reached for var in jaxpr.outvars[:num_carry]]
+
+    return _fixpoint(linear[num_consts:num_consts + num_carry], step)[1]
+
+
+def _transpose_beside_known(cotangents: Sequence[Any], operands: Sequence[Any], jaxpr: ClosedJaxpr, num_consts: int,
+                            moving: Sequence[bool], **params: Any) -> list[Any]:
+    """The transposition where some leaves of the carry are known: a scan of these alone gives what each step reads of them,
+    and the rest is a scan over that."""
+    at = num_consts + len(moving)
+    known = [index for index, flag in enumerate(moving) if not flag]
+    rest = [index for index, flag in enumerate(moving) if flag]
+    places = [num_consts + index for index in known]
+    elements = range(at, len(operands))
+
+    def make() -> tuple[ClosedJaxpr, list[bool], ClosedJaxpr]:
+        body = jaxpr.jaxpr
+        advance, read = dce_jaxpr(body.replace(outvars=[body.outvars[index] for index in known]), True,
+                                  [index in places for index in range(len(operands))])
+        advance = advance.replace(outvars=[*advance.outvars, *[body.invars[index] for index in places]])
+        order = [*range(num_consts), *[num_consts + index for index in rest], *elements, *places]
+        return ClosedJaxpr(advance, []), read, _rearranged(jaxpr, order, [*rest, *range(len(moving), len(body.outvars))])
+
+    advance, read, remaining = _remember(("scan_known", id(jaxpr), tuple(moving)), jaxpr, make)
+    consts = [operand for operand, flag in zip(operands[:num_consts], read, strict=False) if flag]
+    saved = scan_p.bind(*consts, *[operands[index] for index in places],
+                        *[operands[index] for index in elements if read[index]],
+                        jaxpr=advance, num_consts=len(consts), num_carry=len(known), **params)[len(known):]
+    fewer = [*operands[:num_consts], *[operands[num_consts + index] for index in rest], *operands[at:], *saved]
+    found = _scan_transpose([*[cotangents[index] for index in rest], *cotangents[len(moving):]], *fewer, jaxpr=remaining,
+                            num_consts=num_consts, num_carry=len(rest), **params)
+    results: list[Any] = [None] * len(operands)
+    for index, out in zip([*range(num_consts), *[num_consts + index for index in rest], *elements], found, strict=False):
+        results[index] = out
     return results
 
 

@@ -26,6 +26,7 @@ from jaxlite.lax.control_flow.bodies import (
     runs_in_python,
     shared,
     trace_body,
+    without_numpy,
 )
 from jaxlite.lax.shaping import broadcast_in_dim, concatenate, reshape
 from jaxlite.lax.slicing import dynamic_index_in_dim, index_in_dim, slice_in_dim
@@ -199,7 +200,7 @@ def _python_scan(step: Callable, carry: Any, xs: Any, length: int, reverse: bool
     """The same in Python, for `disable_jit`."""
     if not length:
         raise ValueError("zero-length scan is not supported in disable_jit() mode because the output type is unknown.")
-    xs = tree_map(as_result, xs)
+    carry, xs = without_numpy(carry), tree_map(as_result, xs)
     steps: list[Any] = [None] * length
     for index in reversed(range(length)) if reverse else range(length):
         carry, steps[index] = step(carry, tree_map(lambda x, at=index: _element_at(x, at), xs))

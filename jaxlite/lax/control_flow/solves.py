@@ -107,6 +107,8 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[[C
     def solver(name: str, solve: Callable, function: Any) -> tuple[_Function, Any, Any]:
         traced = _Function(name, lambda b: solve(function, b), (tree, avals))
         x_tree, x_avals, aux_tree = traced.without_aux(name, has_aux)
+        if x_tree != tree:
+            raise TypeError(f"{name}() output pytree structure must match b, got {x_tree} and {tree}.")
         _check_shapes(name, x_avals, avals)
         return traced, x_tree, aux_tree
 

@@ -29,6 +29,7 @@ from jaxlite.lax.control_flow.bodies import (
     shared,
     trace_body,
     type_text,
+    without_numpy,
 )
 from jaxlite.lax.control_flow.scan import checked_unroll, scan_steps
 from jaxlite.lax.elementwise import add, lt
@@ -66,6 +67,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
     if not (callable(cond_fun) and callable(body_fun)):
         raise TypeError("lax.while_loop: body_fun and cond_fun arguments should be callable.")
     if runs_in_python():
+        init_val = without_numpy(init_val)
         outcome = cond_fun(init_val)
         if not isinstance(outcome, Tracer):
             while outcome:
@@ -166,6 +168,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unro
         if length:
             aval_of(stop - 1)  # raises for a last index that the index's dtype does not hold
         if runs_in_python():
+            init_val = without_numpy(init_val)
             for index in range(start, stop):
                 init_val = body_fun(index, init_val)
             return init_val

@@ -16,7 +16,7 @@ from jaxlite.core import config, errors, source
 from jaxlite.core.aval import ShapedArray, varying
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var, check_jaxpr, no_effects
 from jaxlite.core.primitive import MixedVarying, Primitive
-from jaxlite.core.tracing import Recording, Trace, Tracer, set_trace
+from jaxlite.core.tracing import Trace, Tracer, set_trace
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 
 _new = object.__new__
@@ -168,31 +168,6 @@ class StagingTrace(Trace):
         """Values that vary along more manual axes than they did."""
         return [self.record(pvary_p, [value], {"axes": tuple(sorted(axes, key=str))}) if axes else value
                 for value, axes in zip(values, missing, strict=True)]
-
-    def replay(self, recording: Recording, operands: list[Any], traceback: Any = None) -> Any:
-        if not self.alive:
-            raise errors.UnexpectedTracerError("An operation was recorded in a trace that has ended.")
-        atoms: list[Any] = [None] * len(operands)
-        for place in recording.reads:  # in this order: some may become constants
-            each = operands[place]
-            atoms[place] = each.atom if type(each) is StagedTracer and each._trace is self else self.atom(each)
-        atoms += recording.literals
-        traceback, append = traceback or self.pinned or source.here(), self.eqns.append
-        for primitive, params, places, avals in recording.steps:
-            eqn = _new(JaxprEqn)
-            eqn.primitive, eqn.params, eqn.effects, eqn.traceback = primitive, params, no_effects, traceback
-            eqn.invars = [atoms[place] for place in places]
-            append(eqn)
-            if len(avals) == 1:  # as in most: without the call of a constructor
-                var = _new(Var)
-                var.aval = avals[0]
-                eqn.outvars = [var]
-                atoms.append(var)
-            else:
-                eqn.outvars = [Var(aval) for aval in avals]
-                atoms += eqn.outvars
-        return recording.result([operands[place] if place < len(operands) else self._tracer(atoms[place])
-                                 for place in recording.outputs])
 
     def origins(self, var: Var) -> tuple[list[int], list[JaxprEqn]]:
         """For messages: the indices of the arguments that a variable depends on, and the equations between."""

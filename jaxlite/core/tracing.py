@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,25 +20,6 @@ from jaxlite.core import config, dtypes, errors
 from jaxlite.core.aval import AbstractRef
 from jaxlite.core.jaxpr import DebugInfo
 from lowering import xla
-
-
-class Recording(NamedTuple):
-    """Equations to write again, on other operands.
-
-    Values have places: first come the operands, then the `literals`, then the results of each of the `steps`, which are
-    (primitive, params, places of the operands, avals of the results). `reads` are the operands in the order in which they
-    are first read. `outputs` are the places of what comes out, and `container` is its type: list or tuple, None for a value
-    by itself.
-    """
-
-    reads: list[int]
-    literals: list[Any]
-    steps: list[tuple[Any, dict[str, Any], list[int], list[Any]]]
-    outputs: list[int]
-    container: type | None
-
-    def result(self, outs: list[Any]) -> Any:
-        return outs[0] if self.container is None else outs if self.container is list else tuple(outs)
 
 
 class Trace:
@@ -69,17 +50,6 @@ class Trace:
         """`process` while another trace is current."""
         with set_trace(self):
             return self.process(primitive, args, params)
-
-    def replay(self, recording: Recording, operands: list[Any]) -> Any:
-        """Do while this trace is current what was recorded."""
-        values = [*operands, *[literal.val for literal in recording.literals]]
-        for primitive, params, places, _ in recording.steps:
-            out = self.process(primitive, [values[place] for place in places], params)
-            if primitive.multiple_results:
-                values += out
-            else:
-                values.append(out)
-        return recording.result([values[place] for place in recording.outputs])
 
     # An equation carries the traceback of the place in the user's code that it comes from. Taking one is a good part of
     # the price of recording, so what makes several equations for one place takes one for all of them.

@@ -20,7 +20,6 @@ from jaxlite.core.symbolic import Dim
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import replay
 from jaxlite.traces.eager import eager_trace
 from lowering.xla import trace_context
 
@@ -74,7 +73,7 @@ def api(*static: str) -> Callable[[F], F]:
                         return call(*args, **kwargs)
                     pinned = trace.pin_here()
                     try:
-                        return replay.run(fun, args, kwargs)
+                        return fun(*args, **kwargs)
                     finally:
                         if pinned:
                             trace.pin(None)

@@ -9,19 +9,17 @@ that splits the sub-program in the same way: `linearize(primals, tangents, **par
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from jaxlite.core import errors, source
+from jaxlite.core import errors
 from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var, eval_jaxpr
 from jaxlite.core.staging import StagedTracer, StagingTrace, hoist_consts
-from jaxlite.core.tracing import Recording, Trace, Tracer, set_trace, state
+from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import aval_of
-from jaxlite.traces.jvp import JVPTrace, JVPTracer, Zero, instantiate, jvp_rule, tangent_aval
-from jaxlite.traces.replay import RECORD, Recordings, add_operand, add_static, are_of, distinct_atoms, transcript
+from jaxlite.traces.jvp import JVPTrace, Zero, instantiate, jvp_rule, tangent_aval
 from lowering.passes.dce import live_parts
-from lowering.xla import trace_context
 
 
 class _SplitTrace(Trace):
@@ -98,92 +96,6 @@ class LinearizeTrace(JVPTrace):
 
     def rule(self, primitive: Any) -> Callable[..., Any]:
         return primitive.linearize or jvp_rule(primitive)
-
-    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        operands: list[Any] = []
-        moving: list[Any] = []
-        key = self._key(primitive, args, params, operands, moving)
-        recording = None if key is None else _recordings.find(key)
-        if recording is None:
-            return super().process(primitive, args, params)
-        parent: Any = self.parent
-        tangents = self.tangents
-        if recording is RECORD:
-            first, first_tangent = len(parent.eqns), len(tangents.eqns)
-            result = super().process(primitive, args, params)
-            atoms, dots = distinct_atoms(parent, operands), distinct_atoms(tangents, moving)
-            if atoms is not None and dots is not None:
-                _recordings.put(key, self._recording(first, first_tangent, atoms, dots, result))
-            return result
-        traceback = parent.pinned or source.here()
-        operands += parent.replay(recording.primals, operands, traceback)
-        moving += [operands[place] for place in recording.reads]
-        dots = tangents.replay(recording.tangents, moving, traceback)
-        outs = [operands[place] if type(dot) is Zero else JVPTracer(self, operands[place], dots[dot])
-                for place, dot in recording.outputs]
-        return outs if primitive.multiple_results else outs[0]
-
-    def _key(self, primitive: Any, args: Sequence[Any], params: dict[str, Any], operands: list[Any], moving: list[Any]) -> Any:
-        """What decides what a rule writes, or None where that is not known. Adds the primals and tangents that it reads."""
-        if _recordings.is_idle() or type(self.parent) is not StagingTrace or primitive.linearize is not None \
-                or not primitive.is_own or state.axis_sizes:
-            return None
-        key: list[Any] = [primitive, primitive.jvp, trace_context(), *params, *params.values()]
-        for arg in args:
-            primal = arg
-            if type(arg) is JVPTracer and arg._trace is self:
-                primal = arg.primal
-                if type(primal) is not StagedTracer or not are_of(self.tangents, [arg.tangent]):
-                    return None
-                moving.append(arg.tangent)
-                key.append(_MOVES)
-            if type(primal) is StagedTracer:
-                operands.append(primal)
-                known = add_operand(key, primal)
-            else:
-                known = add_static(key, primal)
-            if not known:
-                return None
-        return tuple(key) if moving else None
-
-    def _recording(self, first: int, first_tangent: int, atoms: list[Any], dots: list[Any],
-                   result: Any) -> _RuleRecording | None:
-        """What a rule has just written on these atoms and those of their tangents, if that is all there is to it."""
-        parent: Any = self.parent
-        tangents = self.tangents
-        pairs = [self.split(out) for out in (result if type(result) is list else [result])]
-        used = {atom for eqn in tangents.eqns[first_tangent:] for atom in eqn.invars}
-        read = {var: value for value, var in tangents.constants() if var in used}  # of the primals, by what stands for it
-        values = [*read.values(), *[out for out, _ in pairs]]
-        if not are_of(parent, values):
-            return None
-        results = {each.atom: each for each in values if each.atom not in atoms}
-        moved = [dot for _, dot in pairs if type(dot) is not Zero]
-        primal = transcript(parent, first, atoms, list(results.values()))
-        tangent = transcript(tangents, first_tangent, [*dots, *read], moved)
-        if primal is None or tangent is None:
-            return None
-        places = {atom: place for place, atom in enumerate([*atoms, *results])}
-        numbers = iter(range(len(moved)))
-        return _RuleRecording(primal, tangent, [places[each.atom] for each in read.values()], [
-            (places[out.atom], dot if type(dot) is Zero else next(numbers)) for out, dot in pairs])
-
-
-class _RuleRecording(NamedTuple):
-    """What a JVP rule writes: equations on the primals, and equations on the tangents and what these read of the primals.
-
-    `reads` gives the places of that among the primals and their results, `outputs` for each result its place there, and
-    that of its tangent among the tangents that come out, or `Zero`.
-    """
-
-    primals: Recording
-    tangents: Recording
-    reads: list[int]
-    outputs: list[tuple[int, Any]]
-
-
-_recordings = Recordings()
-_MOVES = object()  # marks an operand that has a tangent
 
 
 class LinearProgram:

@@ -12,12 +12,10 @@ from typing import Any
 
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from jaxlite.core.primitive import NoRule, Primitive
-from jaxlite.core.staging import StagedTracer, StagingTrace, hoist_consts, trace_to_jaxpr
+from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.traces.jvp import Zero, add_any_p, add_tangents, instantiate, tangent_aval
-from jaxlite.traces.replay import RECORD, Recordings, add_operand, add_static, distinct_atoms, transcript
-from lowering.xla import trace_context
 
 
 class Linear:
@@ -84,55 +82,11 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
                 continue
             incoming: Any = [found.pop(var) if var in found else Zero(tangent_aval(var.aval)) for var in outvars]
             trace.pin(eqn.traceback)  # the user's line that is pulled back through
-            add(eqn.invars, _cotangents(trace, primitive, incoming, read(eqn.invars), eqn.params))
+            cotangent = incoming if primitive.multiple_results else incoming[0]
+            add(eqn.invars, transpose_rule(primitive)(cotangent, *read(eqn.invars), **eqn.params))
     finally:
         trace.pin(None)
     return [found.get(var, Zero(tangent_aval(var.aval))) for var in jaxpr.invars]
-
-
-_recordings = Recordings()
-
-
-def _cotangents(trace: Any, primitive: Any, incoming: Sequence[Any], operands: Sequence[Any], params: dict[str, Any]) -> Any:
-    """The cotangents of a primitive's operands, by its rule or by a recording of it."""
-    rule, cotangent = transpose_rule(primitive), incoming if primitive.multiple_results else incoming[0]
-    tracers: list[Any] = []
-    key = _key(trace, rule, cotangent, operands, params, tracers) if primitive.is_own else None
-    recording = None if key is None else _recordings.find(key)
-    if recording is None:
-        return rule(cotangent, *operands, **params)
-    if recording is not RECORD:
-        made, arrives = recording
-        played = iter(trace.replay(made, tracers))
-        return [next(played) if flag else None for flag in arrives]
-    first = len(trace.eqns)
-    outs = rule(cotangent, *operands, **params)
-    atoms = distinct_atoms(trace, tracers)
-    if atoms is not None:
-        arrives = [out is not None and type(out) is not Zero for out in outs]
-        made = transcript(trace, first, atoms, [out for out, flag in zip(outs, arrives, strict=True) if flag])
-        _recordings.put(key, None if made is None else (made, arrives))
-    return outs
-
-
-def _key(trace: Any, rule: Callable[..., Any], cotangent: Any, operands: Sequence[Any], params: dict[str, Any],
-         tracers: list[Any]) -> Any:
-    """What decides what a rule writes, or None where that is not known. Adds what it reads to `tracers`."""
-    if _recordings.is_idle() or type(trace) is not StagingTrace or type(cotangent) is not StagedTracer or state.axis_sizes:
-        return None
-    key: list[Any] = [rule, trace_context(), *params, *params.values()]
-    for operand in (cotangent, *operands):
-        if type(operand) is Linear:
-            key += Linear, operand.aval
-            known = True
-        elif type(operand) is StagedTracer:
-            tracers.append(operand)
-            known = add_operand(key, operand)
-        else:
-            known = add_static(key, operand)
-        if not known:
-            return None
-    return tuple(key)
 
 
 def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequence[bool],

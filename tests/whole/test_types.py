@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,3 +48,15 @@ def test_a_users_mistakes_are_found(tmp_path):
     lines = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line and "program.py" in line}
     assert lines == {12, 13, 14, 15, 16}, done.stdout + done.stderr
     assert 'Revealed type is "jaxlite.typing.Array"' in done.stdout
+
+
+def test_pyright_finds_them_too(tmp_path):
+    checker = shutil.which("basedpyright") or shutil.which("pyright")
+    if checker is None:
+        pytest.skip("pyright is not installed")
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(ROOT)], "typeCheckingMode": "basic"}))
+    done = subprocess.run([checker, "--pythonpath", sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=300)
+    lines = {int(line) for line in re.findall(r"program\.py:(\d+):\d+ - error", done.stdout)}
+    assert lines == {12, 13, 14, 15, 16}, done.stdout + done.stderr

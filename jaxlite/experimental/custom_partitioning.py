@@ -151,7 +151,7 @@ class custom_partitioning:
     ...     return x * 2
     >>> def partition(mesh, args, result):
     ...     return mesh, lambda x: x * 2, result.sharding, (args[0].sharding,)
-    >>> double.def_partition(partition, sharding_rule="... -> ...")
+    >>> _ = double.def_partition(partition, sharding_rule="... -> ...")
     >>> double(jnp.arange(3))
     Array([0, 2, 4], dtype=int32)
     """

@@ -3,6 +3,7 @@
 #   make test         the suite, on the oldest supported jaxlib that this Python can install
 #   make test-latest  the suite on the newest supported jaxlib, where a Python >= 3.12 is present
 #   make test-accelerators  compile for GPUs and TPUs that are not here; fetches their plugins, 300 MB; needs a Python >= 3.12
+#   make test-jax     the same programs with jaxlite and with JAX: what differs; JAX_ARGS="--seed 1 --sample 300 --only jnp.sort"
 #   make bench        jaxlite beside JAX, results written to benchmarks/RESULTS.md and docs/benchmarks.png
 #   make bench-quick  the same, coarsely and with fewer programs, in about three minutes; it writes nothing
 #   make bench-fusion the part of bench that measures fusion barriers, on the newest jaxlib; needs a Python >= 3.12
@@ -16,6 +17,7 @@
 
 PYTHON ?= python3
 PYTEST_ARGS ?= -n auto
+JAX_ARGS ?=
 
 # The range of jaxlib versions stands in pyproject.toml alone.
 oldest_jaxlib := $(shell sed -n 's/.*"jaxlib>=\([0-9.]*\),.*/\1/p' pyproject.toml)
@@ -28,13 +30,16 @@ environment = $(1)/bin/python -m pip --version >/dev/null 2>&1 || $(2) -m venv -
 
 pip_install = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: stubs docs demo test test-latest test-accelerators bench bench-quick bench-fusion bench-fusion-quick bench-random test-libraries bench-libraries lint clean distclean
+.PHONY: stubs docs demo test test-latest test-jax test-accelerators bench bench-quick bench-fusion bench-fusion-quick bench-random test-libraries bench-libraries lint clean distclean
 
 demo: .venv/.stamp
 	.venv/bin/python examples/demo.py
 
 test: .venv/.stamp
 	.venv/bin/python -m pytest $(PYTEST_ARGS)
+
+test-jax: .venv/.stamp .venv-jax/.stamp
+	.venv/bin/python tests/beside_jax/compare.py $(JAX_ARGS)
 
 bench: .venv/.stamp .venv-jax/.stamp
 	.venv/bin/python -m benchmarks.run --write

@@ -10,8 +10,10 @@ import atexit
 import functools
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -27,6 +29,50 @@ os.environ["JAXLITE_RECOMPILATION_LIMIT"] = "0"  # tests compile one line for ma
 if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit it
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="jaxlite-tests-")
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+
+# Most of the time goes into XLA's code generation for tiny programs. Where values are held to a tolerance, code that is
+# generated quickly computes them as well: other loops, without LLVM's optimizations, for the same StableHLO. Folders that are
+# about compiling, and tests marked `own_code`, get the code that users get.
+QUICK_FOLDERS = {"example_libraries", "image", "lax", "nn", "numpy", "ops", "random", "scipy", "state", "transforms"}
+QUICK_OPTIONS = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": "True"}
+QUICK_OPTIONS_OF_OLDER_XLA = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": "False"}
+
+
+@functools.cache
+def _options_classes() -> tuple[type, type]:
+    """XLA's compile options as they are, and with quick code generation."""
+    from lowering import xla
+
+    own: type = xla.CompileOptions
+    options = own()  # what it holds dies with it
+    known = str(options.executable_build_options.debug_options)
+
+    class Quick(own):  # type: ignore[valid-type, misc]
+        def __init__(self) -> None:
+            super().__init__()
+            chosen = QUICK_OPTIONS_OF_OLDER_XLA if "xla_cpu_use_fusion_emitters:" in known else QUICK_OPTIONS
+            self.env_option_overrides = list(chosen.items())
+
+    return own, Quick
+
+
+def generate_code(*, quick: bool) -> None:
+    """From here on, compile for quick code generation or as users do. What is compiled is forgotten at a change."""
+    import jaxlite
+    from lowering import xla
+
+    wanted: Any = _options_classes()[quick]
+    if xla.CompileOptions is not wanted:
+        xla.CompileOptions = wanted
+        jaxlite.clear_caches()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    if folder in QUICK_FOLDERS or "lowering.xla" in sys.modules:  # no test of another folder loads jaxlite for this
+        generate_code(quick=folder in QUICK_FOLDERS and item.get_closest_marker("own_code") is None)
+
 
 hypothesis.settings.register_profile("jaxlite", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("jaxlite")
@@ -51,6 +97,12 @@ def uncached(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("JAXLITE_ENABLE_COMPILATION_CACHE", "0")
     with config.enable_compilation_cache(False):
         yield
+
+
+@pytest.fixture
+def own_code() -> Callable[[], None]:
+    """A function after which a test gets the code that XLA generates by default."""
+    return functools.partial(generate_code, quick=False)
 
 
 @pytest.fixture

@@ -66,7 +66,9 @@ def canonical_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     result: list[Any] = []
     axis = 0
     for position, item in enumerate(items):
-        if type(item) is np.ndarray and item.dtype == bool:
+        if hasattr(item, "is_dynamic_start"):
+            result.append(_span_of_slice(item, axis, shape))
+        elif type(item) is np.ndarray and item.dtype == bool:
             expected = shape[axis:axis + item.ndim]
             if item.shape != expected and 0 not in item.shape:  # a mask without elements selects nothing
                 raise IndexError(f"boolean index did not match shape of indexed array in index {position}: got "
@@ -78,6 +80,23 @@ def canonical_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple(result)
 
 
+def _span_of_slice(item: Any, axis: int, shape: tuple[int, ...]) -> Span:
+    """What `jax.ds` makes, a start that may be traced with a size: it is moved to where the elements are, like an int index."""
+    if item.stride != 1 and item.is_dynamic_start:
+        raise TypeError(f"a slice whose start is an array has stride 1, got {item}; use x[start:stop:step] where they are ints")
+    if item.stride != 1:
+        start = item.start + shape[axis] if item.start < 0 else item.start
+        return span(slice(start, start + item.size * item.stride, item.stride), shape[axis])
+    if item.size > shape[axis]:
+        sizes = tuple([item.size if each == axis else size for each, size in enumerate(shape)])
+        raise TypeError("slice slice_sizes must be less than or equal to operand shape, "
+                        f"got slice_sizes {sizes} for operand shape {shape}.")
+    start = creation.asarray(item.start)
+    if dtypes.kind(aval_of(start).dtype) not in "iu" or aval_of(start).shape:
+        raise TypeError(f"index arguments to dynamic_slice must be integers of the same type, got: {aval_of(start)}")
+    return Span(as_positions(start, shape[axis], True, index_dtype([start], shape)), item.size, 1)
+
+
 def _axes_used(item: Any) -> int:
     if item is None or item is Ellipsis or type(item) is bool:
         return 0
@@ -86,7 +105,7 @@ def _axes_used(item: Any) -> int:
 
 def _canonical_item(item: Any, position: int) -> Any:
     kind = type(item)
-    if item is None or item is Ellipsis or kind in (int, bool, Span):
+    if item is None or item is Ellipsis or kind in (int, bool, Span) or hasattr(item, "is_dynamic_start"):
         return item
     if kind is slice:
         for bound in (item.start, item.stop, item.step):

@@ -105,6 +105,12 @@ def _split_index(index: Any, shape: tuple[int, ...], canonical: bool = False) ->
         elif kind is bool:
             form.append("T" if item else "F")
             continue
+        elif kind is Span:
+            if item.step == 1:
+                form.append((item.size,))
+                operands.append(item.start)
+            else:
+                form.append(tuple(item))
         else:
             form.append("i")
             operands.append(item)

@@ -405,7 +405,7 @@ def _variables(x: Any, rowvar: bool) -> Any:
     rank = aval_of(x).ndim
     if rank < 2:
         return shaping.reshape(x, (1, aval_of(x).size))
-    return x if rowvar or aval_of(x).shape[0] == 1 else shaping.transpose(x, (1, 0))
+    return x if rowvar else shaping.transpose(x, (1, 0))
 
 
 @api("rowvar", "dtype")

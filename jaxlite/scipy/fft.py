@@ -81,8 +81,7 @@ def _transform(name: str, x: Any, type: int, sizes: Any, axes: Any, norm: str | 
     if norm not in (None, "backward", "ortho", "forward"):
         raise ValueError(f"{name}: norm must be None, 'backward', 'ortho' or 'forward', got {norm!r}")
     (x,) = promote_dtypes_inexact(as_array(x))
-    dtype = aval_of(x).dtype
-    if dtype.itemsize < 4:
+    if aval_of(x).dtype.itemsize < 4:
         x = x.astype(dtypes.float32)
     shape = aval_of(x).shape
     if axes is None and sizes is not None:
@@ -96,7 +95,7 @@ def _transform(name: str, x: Any, type: int, sizes: Any, axes: Any, norm: str | 
             raise ValueError(f"{name}: axis {axis} has {size} elements; a transform of type {type} needs at least "
                              f"{2 if type == 1 else 1}")
         x = jnp.moveaxis(_along_last(jnp.moveaxis(shaping.fit(x, [size], [axis]), axis, -1), type, norm, inverse), -1, axis)
-    return x.astype(dtype)
+    return x
 
 
 @api("type", "n", "axis", "norm")
@@ -104,7 +103,7 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
     """The cosine transform along an axis.
 
     Args:
-      x: an array; integers are taken as floating, complex numbers part by part.
+      x: an array; integers and floating-point types of less than 32 bits are taken as float32, complex numbers part by part.
       type: 1, 2, 3 or 4.
       n: the length of the axis, which is cut off or filled up with zeros.
       norm: None, 'backward', 'ortho' or 'forward'.

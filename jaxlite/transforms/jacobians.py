@@ -33,6 +33,11 @@ def _basis(tree: Any) -> tuple[Any, list[tuple[int, ...]], list[int]]:
     return tree_unflatten(treedef, stacked), [aval.shape for aval in avals], sizes
 
 
+def _array_of_zeros(x: Any) -> Any:
+    """Derivatives that are float0 as int32, which arrays can hold."""
+    return shaping.full(x.shape, 0, np.int32) if getattr(x, "dtype", None) == dtypes.float0 else x
+
+
 def _split_axis(x: Any, axis: int, shapes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> list[Any]:
     """Cut the axis of all directions into one piece for each leaf, in the leaf's shape."""
     shape = aval_of(x).shape
@@ -67,6 +72,7 @@ def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
         treedef = tree_flatten(primals)[1]
 
         def unpack(column: Any) -> Any:
+            column = _array_of_zeros(column)
             parts = _split_axis(column, aval_of(column).ndim - 1, shapes, sizes)
             tree = tree_unflatten(treedef, parts)
             return tree[0] if isinstance(argnums, int) else tree
@@ -95,8 +101,7 @@ def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
         rows = rows[0] if isinstance(argnums, int) else rows
         out_tree = tree_flatten(out)[1]
         leaves, row_tree = tree_flatten(rows)
-        leaves = [shaping.full(leaf.shape, 0, np.int32) if leaf.dtype == dtypes.float0 else leaf for leaf in leaves]
-        columns = [_split_axis(leaf, 0, shapes, sizes) for leaf in leaves]
+        columns = [_split_axis(_array_of_zeros(leaf), 0, shapes, sizes) for leaf in leaves]
         jacobian = tree_unflatten(out_tree, [tree_unflatten(row_tree, [column[index] for column in columns])
                                              for index in range(len(shapes))])
         return (jacobian, aux[0]) if has_aux else jacobian

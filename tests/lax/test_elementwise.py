@@ -368,6 +368,7 @@ def names_of(op: Op) -> list[str]:
     return [name for kind in op.kinds for name in DTYPES[kind] if name not in without]
 
 
+@pytest.mark.own_code
 @pytest.mark.parametrize("op", OPS, ids=repr)
 def test_values_match_the_reference_over_all_dtypes(op, x64):
     """One compile for an operation: all its dtypes are outputs of one function."""

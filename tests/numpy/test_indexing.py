@@ -340,3 +340,26 @@ def test_put_along_axis(shape, picks, axis):
     indices = np.arange(int(np.prod(picks))).reshape(picks) % 4
     np.put_along_axis(want, indices, -1.0, axis)
     np.testing.assert_array_equal(jnp.put_along_axis(x, indices, -1.0, axis, inplace=False), want)
+
+
+def test_a_slice_of_static_size_may_start_anywhere():
+    x = np.arange(20).reshape(5, 4)
+
+    @jaxlite.jit
+    def at(i):
+        j = jnp.asarray(x)
+        rows = jaxlite.ds(i, 2)
+        return j[rows], j[1, jaxlite.ds(i, 3)], j[rows, jnp.array([0, 3])], j.at[rows].set(-1)
+
+    for i, start in ((1, 1), (-3, 2)):
+        rows, part, paired, written = at(i)
+        np.testing.assert_array_equal(rows, x[start:start + 2])
+        np.testing.assert_array_equal(part, x[1, 1:4])  # moved to where there are three elements
+        np.testing.assert_array_equal(paired, x[start:start + 2, [0, 3]])
+        assert (np.asarray(written) == -1).sum() == 8 and (np.asarray(written)[start:start + 2] == -1).all()
+    assert jnp.asarray(x)[jaxlite.ds(4, 2)].tolist() == x[3:].tolist()
+    assert jnp.arange(9)[jaxlite.ds(1, 3, 2)].tolist() == [1, 3, 5]
+    with pytest.raises(TypeError, match="slice_sizes must be less"):
+        jnp.arange(5)[jaxlite.ds(0, 7)]
+    with pytest.raises(TypeError, match="must be integers"):
+        jnp.arange(5)[jaxlite.ds(1.0, 2)]

@@ -24,7 +24,7 @@ def _check_nan_policy(name: str, nan_policy: str) -> None:
     if nan_policy not in ("propagate", "omit", "raise"):
         raise ValueError(f"{name}: nan_policy must be 'propagate', 'omit' or 'raise', got {nan_policy!r}")
     if nan_policy != "propagate":
-        raise NotImplementedError(f"{name}: the policy {nan_policy!r} is not supported; there is 'propagate'")
+        raise NotImplementedError(f"{name}: the policy {nan_policy!r} is not supported")
 
 
 @api("axis", "nan_policy", "keepdims")
@@ -97,8 +97,13 @@ def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagat
 
     Args:
       ddof: n - ddof takes the place of n in the variance.
+      nan_policy: 'omit' leaves NaNs out, of the values and of their number n.
     """
-    _check_nan_policy("sem", nan_policy)
+    if nan_policy not in ("omit", "propagate"):
+        raise ValueError(f"sem: {nan_policy} is not supported; nan_policy must be 'propagate' or 'omit'")
     a = floats("sem", a)
+    if nan_policy == "omit":
+        counts = jnp.sum(~jnp.isnan(a), axis=axis, keepdims=keepdims)
+        return jnp.nanstd(a, axis=axis, ddof=ddof, keepdims=keepdims) / jnp.sqrt(counts.astype(a.dtype))
     count = a.size if axis is None else a.shape[axis]
     return jnp.std(a, axis=axis, ddof=ddof, keepdims=keepdims) / np.sqrt(count).item()

@@ -1,0 +1,346 @@
+"""Programs run with jaxlite and with JAX, each in a process of its own, and what differs: `make test-jax`.
+
+The programs are those that cases.py draws from the rows of rows.txt, those of expressions.txt, and the examples in the
+docstrings of the JAX that is installed. Values have to agree within the rounding of their dtype; dtypes, weak types, shapes,
+structures and the classes of errors exactly. Differences that are meant stand in known.py with their reasons; any other fails.
+
+What JAX gives is kept in build/beside_jax, since it stays the same for a version of JAX: a second run takes half the time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import os
+import pickle
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import cases
+import numpy as np
+from known import KNOWN
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+BUILD = ROOT / "build" / "beside_jax"
+
+Program = str | tuple[str, ...]  # an expression after statements; the examples of one docstring
+
+
+# The two sides
+
+
+class Side:
+    """One of the two: answers programs in processes of its own, one at a time."""
+
+    def __init__(self, name: str, python: str) -> None:
+        self.name, self.python = name, python
+        self.env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and not k.startswith(("JAX_", "JAXLITE_"))}
+        # Both sides with a quick code generation: most of the time is spent in XLA, on programs of a few operations.
+        self.env |= {"XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false --xla_backend_optimization_level=0"}
+        self.env |= {"JAX_PLATFORMS": "cpu", "PYTHONDONTWRITEBYTECODE": "1", "JAXLITE_RECOMPILATION_LIMIT": "0"}
+        if name == "jaxlite":
+            self.env |= {"PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(BUILD / "cache")}
+
+    def start(self, work: Any) -> tuple[subprocess.Popen[bytes], Path]:
+        folder = Path(tempfile.mkdtemp(prefix="beside-jax-"))
+        (folder / "work").write_bytes(pickle.dumps(work))
+        command = [self.python, str(HERE / "worker.py"), self.name, str(folder / "work"), str(folder / "results")]
+        with open(folder / "errors", "wb") as errors:
+            return subprocess.Popen(command, env=self.env, cwd=folder, stdout=errors, stderr=errors), folder / "results"
+
+    def ask(self, work: Any) -> Any:
+        process, results = self.start(work)
+        if process.wait():
+            sys.exit(f"{self.name} does not run:\n{(results.parent / 'errors').read_text()}")
+        return read(results)[0]
+
+
+def read(results: Path) -> list[Any]:
+    found = []
+    if results.exists():
+        with open(results, "rb") as file:
+            try:
+                while True:
+                    found.append(pickle.load(file))
+            except (EOFError, pickle.UnpicklingError):
+                pass
+    return found
+
+
+class Run:
+    """A list of programs on its way through one side; a program that ends the process is answered with that."""
+
+    def __init__(self, side: Side, programs: list[Program]) -> None:
+        self.side, self.left = side, programs
+        self.answers: dict[Program, Any] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def poll(self) -> bool:
+        """Whether all is answered."""
+        if self.process is not None:
+            code = self.process.poll()
+            if code is None:
+                return False
+            found = read(self.results)
+            self.answers |= zip(self.left, found)
+            self.left = self.left[len(found):]
+            if self.left:
+                errors = (self.results.parent / "errors").read_text(errors="replace").strip().splitlines()
+                self.answers[self.left.pop(0)] = (("died", code, errors[-1] if errors else ""), [])
+            self.process = None
+        if self.left:
+            self.process, self.results = self.side.start(self.left)
+        return not self.left and self.process is None
+
+    def stop(self) -> None:
+        """Keep what is answered by now."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.answers |= zip(self.left, read(self.results))
+
+
+# Comparing
+
+
+ROUNDING = {"float64": 1e-11, "complex128": 1e-11, "float32": 3e-5, "complex64": 3e-5, "float16": 4e-3, "bfloat16": 3e-2}
+
+
+def close(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two arrays of one dtype and shape are equal up to rounding."""
+    rounding = ROUNDING.get(str(a.dtype))
+    if rounding is None:
+        return a.dtype.kind == "V" or bool(np.array_equal(a, b))
+    a, b = (np.asarray(x, np.complex128 if x.dtype.kind == "c" else np.float64) for x in (a, b))
+    finite = np.isfinite(a)
+    if not (finite == np.isfinite(b)).all() or not np.array_equal(a[~finite], b[~finite], equal_nan=True):
+        return False
+    a, b = a[finite], b[finite]
+    size = np.abs(b).max(initial=0)
+    return bool((np.abs(a - b) <= rounding * np.maximum(np.abs(b), size)).all()) or size < 1e-37
+
+
+def compare_leaves(a: Any, b: Any) -> str | None:
+    """The kind of difference between two leaves, None where there is none."""
+    if a[0] != b[0]:
+        return "type"
+    if not isinstance(a[-1], np.ndarray):
+        if isinstance(a[-1], float):
+            return None if close(np.float32(a[-1]), np.float32(b[-1])) else "value"
+        if isinstance(a[-1], str):
+            return None if same_text(a[-1], b[-1]) else "repr"
+        return None if a[1:] == b[1:] else "value"
+    if a[-1].dtype != b[-1].dtype:
+        return "dtype"
+    if a[-1].shape != b[-1].shape:
+        return "shape"
+    if a[1] != b[1]:
+        return "weak type" if a[0] == "Array" else "dtype"
+    return None if close(a[-1], b[-1]) else "value"
+
+
+NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*(?:e[-+]?\d+)?|\.\d+)", re.IGNORECASE)
+
+
+def same_text(a: str, b: str) -> bool:
+    """Whether two texts are the same but for white space and the rounding of the numbers in them."""
+    if a == b:
+        return True
+    if "".join(NUMBER.sub("#", a).split()) != "".join(NUMBER.sub("#", b).split()):
+        return False
+    x, y = (np.array([float(each) for each in NUMBER.findall(text)]) for text in (a, b))
+    return len(x) == len(y) and bool(np.allclose(x, y, rtol=1e-4, atol=1e-5))
+
+
+def said(line: str) -> str:
+    """What a line says, whatever its punctuation."""
+    return re.sub(r"[^\w\[\]]+", " ", line).strip()
+
+
+def compare(program: Program, ours: Any, theirs: Any) -> str | None:
+    """The kind of difference between two answers, None where they agree."""
+    (ours, our_warnings), (theirs, their_warnings) = ours, theirs
+    if ours[0] in ("died", "late") or theirs[0] in ("died", "late"):
+        return ours[0] if ours[0] in ("died", "late") else None
+    if ours[0] == "error" and "is in JAX, not yet in jax" in ours[2]:
+        return "missing"  # docs/missing.md lists it
+    if ours[0] != theirs[0]:
+        return "raises" if ours[0] == "error" else "accepts"
+    if ours[0] == "printed":
+        return None if all(map(same_text, ours[1], theirs[1])) else "printed"
+    if ours[0] == "error":
+        if theirs[1][0] not in ours[1] and not (theirs[3] == ours[3]):
+            return "class of error"
+        return None if said(theirs[2]) in said(ours[2]) or same_text(ours[2], theirs[2]) else "words"
+    if ours[1] != theirs[1]:
+        return "structure"
+    kinds = [kind for kind in map(compare_leaves, ours[2], theirs[2]) if kind]
+    if kinds:
+        return kinds[0]
+    return None if our_warnings == their_warnings else "warning"
+
+
+SOFT = ("words", "warning", "accepts", "missing")  # counted and shown; only the others fail
+
+
+def show(answer: Any) -> str:
+    (found, caught) = answer
+    if found[0] == "value":
+        leaves = iter(found[2])
+
+        def text(leaf: Any) -> str:
+            if isinstance(leaf[-1], np.ndarray):
+                array = leaf[-1]
+                kind = {"Array": "", "Key": "key "}.get(leaf[0], leaf[0] + " ")
+                numbers = np.array2string(array.ravel()[:12], max_line_width=10**6).replace("\n", "")
+                return f"{kind}{array.dtype}{list(array.shape)}{'w' if leaf[1] is True else ''} {numbers}"
+            return f"{leaf[0]} {leaf[-1]!r}"
+
+        shown = re.sub(r"\*", lambda _: text(next(leaves, ("?", "?"))), found[1]) if "**" not in found[1] else str(found)
+    elif found[0] == "error":
+        shown = f"{found[3]}: {found[2]}"
+    else:
+        shown = " ".join(map(str, found))
+    return shown[:400] + (f"   warns {', '.join(caught)}" if caught else "")
+
+
+def first_difference(program: tuple[str, ...], ours: Any, theirs: Any) -> str:
+    for i, (a, b) in enumerate(zip(ours[0][1], theirs[0][1])):
+        if not same_text(a, b):
+            return (f"      example {i}: {program[i].strip()}\n      jaxlite  {a.strip()[:400]}\n"
+                    f"      JAX      {b.strip()[:400]}")
+    return ""
+
+
+def reason(name: str, program: Program, kind: str) -> str | None:
+    """Why a difference is meant, None for one that is not."""
+    text = program if isinstance(program, str) else name
+    for pattern, kinds, why in KNOWN:
+        if (kinds == "*" or kind in kinds.split(", ")) and re.search(pattern, text):
+            return why
+    return None
+
+
+# The command
+
+
+def uncovered(names: list[str]) -> list[str]:
+    """Public functions of the modules of the table without a row."""
+    rows = {function for function, _ in cases.rows()}
+    modules = {function.rpartition(".")[0] for function in rows} - {"jax"}
+    return [name for name in names if name.rpartition(".")[0] in modules and name not in rows]
+
+
+def choose(arguments: argparse.Namespace, docstrings: dict[str, list[str]]) -> dict[Program, str]:
+    """The programs of this run, with the names they go by."""
+    if arguments.code:
+        return {code.replace("\\n", "\n"): "--code" for code in arguments.code}
+    rng = random.Random(arguments.seed)
+    tiers: dict[int, list[tuple[Program, str]]] = {0: [], 1: []}
+    if arguments.kind != "docstrings":
+        for tier, program in cases.drawn_programs(arguments.seed):
+            tiers[tier].append((program, "table"))
+        for line in (HERE / "expressions.txt").read_text().splitlines():
+            if line and not line.startswith("#"):
+                tiers[0].append((line.replace("\\n", "\n"), "expressions.txt"))
+    if arguments.kind != "table":
+        tiers[0] += [(tuple(sources), name) for name, sources in docstrings.items()]
+    wanted = re.compile(arguments.only)
+    chosen: list[tuple[Program, str]] = []
+    for tier in (0, 1):
+        found = [each for each in tiers[tier] if wanted.search(f"{each[1]} {each[0]}")]
+        rng.shuffle(found)
+        chosen += found
+    return dict(chosen[: arguments.sample] if arguments.sample else chosen)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jax", default=str(ROOT / ".venv-jax/bin/python"), help="the Python that has JAX")
+    parser.add_argument("--seed", type=int, default=0, help="another seed draws other programs")
+    parser.add_argument("--sample", type=int, default=3000, help="how many programs; 0 for all, which takes hours")
+    parser.add_argument("--seconds", type=float, default=0, help="stop after this time and compare what was run")
+    parser.add_argument("--only", default="", help="a pattern that the program or its name has")
+    parser.add_argument("--kind", choices=("all", "table", "docstrings"), default="all")
+    parser.add_argument("--code", action="append", help="compare this expression alone, and show both results")
+    parser.add_argument("--show", type=int, default=8, help="how many differences of a kind to show")
+    arguments = parser.parse_args()
+
+    start = time.monotonic()
+    theirs, ours = Side("jax", arguments.jax), Side("jaxlite", sys.executable)
+    names, docstrings, version = theirs.ask("names")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    kept = BUILD / f"jax-{version}.pickle"
+    cached: dict[Program, Any] = pickle.loads(kept.read_bytes()) if kept.exists() else {}
+
+    programs = choose(arguments, docstrings)
+    runs = [Run(ours, list(programs)), Run(theirs, [each for each in programs if each not in cached])]
+    try:
+        while not all([run.poll() for run in runs]):
+            time.sleep(0.1)
+            if arguments.seconds and time.monotonic() - start > arguments.seconds:
+                break
+    finally:
+        for run in runs:
+            run.stop()
+        cached |= runs[1].answers
+        partial = kept.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(pickle.dumps(cached))
+        partial.replace(kept)
+
+    report(arguments, programs, runs[0].answers, cached, uncovered(names), time.monotonic() - start, version)
+
+
+def report(arguments: argparse.Namespace, programs: dict[Program, str], ours: dict[Program, Any], theirs: dict[Program, Any],
+           missing: list[str], seconds: float, version: str) -> None:
+    differ: dict[str, list[Program]] = collections.defaultdict(list)
+    meant: collections.Counter[str] = collections.Counter()
+    compared = collections.Counter()
+    for program, name in programs.items():
+        if program not in ours or program not in theirs:
+            continue
+        compared["docstrings" if isinstance(program, tuple) else "programs"] += 1
+        kind = compare(program, ours[program], theirs[program])
+        if kind is None:
+            continue
+        why = reason(name, program, kind)
+        if why is not None:
+            meant[why] += 1
+        else:
+            differ[kind].append(program)
+    for kind, found in sorted(differ.items(), key=lambda each: each[0] in SOFT):
+        if arguments.code:
+            continue
+        print(f"== {kind}: {len(found)}" + (" (counted, no failure)" if kind in SOFT else ""))
+        for program in found[: arguments.show]:
+            if isinstance(program, tuple):
+                print(f"   {programs[program]}\n{first_difference(program, ours[program], theirs[program])}")
+            else:
+                print("   " + program.replace("\n", "\n   "))
+                print(f"      jaxlite  {show(ours[program])}\n      JAX      {show(theirs[program])}")
+    if arguments.code:
+        for program in programs:
+            print(f"{program}\n   jaxlite  {show(ours[program])}\n   JAX      {show(theirs[program])}")
+    if missing:
+        print("== no row in rows.txt for:", " ".join(missing))
+    hard = sum(len(found) for kind, found in differ.items() if kind not in SOFT)
+    soft = sum(len(found) for kind, found in differ.items() if kind in SOFT)
+    total = sum(compared.values())
+    known = sum(meant.values())
+    print(f"beside JAX {version}, seed {arguments.seed}: "
+          f"{compared['programs']} programs and {compared['docstrings']} docstrings in {seconds:.0f} s; {total - hard - soft - known} agree, {known} differ as they are meant to, "
+          f"{soft} differ in words, warnings, missing names or by accepting more, {hard} otherwise")
+    if hard or missing:
+        print("again: make test-jax JAX_ARGS=\"--code '...'\"; differences that are meant go to tests/beside_jax/known.py")
+    sys.exit(bool(hard or missing))
+
+
+if __name__ == "__main__":
+    main()

@@ -335,8 +335,9 @@ def report(arguments: argparse.Namespace, programs: dict[Program, str], ours: di
     total = sum(compared.values())
     known = sum(meant.values())
     print(f"beside JAX {version}, seed {arguments.seed}: "
-          f"{compared['programs']} programs and {compared['docstrings']} docstrings in {seconds:.0f} s; {total - hard - soft - known} agree, {known} differ as they are meant to, "
-          f"{soft} differ in words, warnings, missing names or by accepting more, {hard} otherwise")
+          f"{compared['programs']} programs and {compared['docstrings']} docstrings in {seconds:.0f} s; "
+          f"{total - hard - soft - known} agree, {known} differ as they are meant to, "
+          f"{soft} in words, warnings, missing names or by accepting more, {hard} otherwise")
     if hard or missing:
         print("again: make test-jax JAX_ARGS=\"--code '...'\"; differences that are meant go to tests/beside_jax/known.py")
     sys.exit(bool(hard or missing))

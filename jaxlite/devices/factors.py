@@ -148,8 +148,8 @@ def parse_rule(text: str, **options: Any) -> SdyShardingRule:
     Factors stand apart by spaces, arrays by commas, operands and results by `->`. A compound factor stands in brackets, `...`
     for leading axes.
 
-    >>> parse_rule("... (i j), k -> ... (i j)", i=4)
-    SdyShardingRule((('…0', ('i', 'j')), ('k',)), (('…0', ('i', 'j')),), {'i': 4})
+    >>> parse_rule("... (i j), j -> ... (i j)", i=4)
+    SdyShardingRule((('…0', ('i', 'j')), ('j',)), (('…0', ('i', 'j')),), {'i': 4})
     """
     operands, arrow, results = text.partition("->")
     if not arrow:

@@ -2,3 +2,7 @@
 
 Imports nothing from `jaxlite`; a jaxpr is known by its shape alone (see `lowering.module`).
 """
+
+import time
+
+IMPORTED = time.time_ns()  # source files that change after it are not what this process runs

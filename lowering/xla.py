@@ -19,6 +19,7 @@ import io
 import itertools
 import os
 import sys
+import threading
 import types
 import warnings
 import weakref
@@ -128,21 +129,47 @@ def prime_named_sharding(check: Callable[[Any, Any], None], sharding_of: Callabl
     C++ looks the check up in an installed `jax`, when the first one is made, and keeps what it finds.
     Args: `sharding_of(sharding, ndim)` gives the `HloSharding`; `mesh` is any that has no devices.
     """
-    names = ("jax", "jax._src", "jax._src.named_sharding")
-    saved = {name: sys.modules.get(name) for name in names}
     NamedSharding._to_xla_hlo_sharding = sharding_of  # type: ignore[attr-defined]
     NamedSharding.memory_kind = property(lambda self: self._memory_kind)  # type: ignore[attr-defined]
-    try:
-        for name in names:
-            sys.modules[name] = types.ModuleType(name)
-        sys.modules["jax._src.named_sharding"].check_pspec = check  # type: ignore[attr-defined]
+    with _instead_of_jax({"jax": {}, "jax._src": {}, "jax._src.named_sharding": {"check_pspec": check}}):
         NamedSharding(mesh, ())
+
+
+@contextlib.contextmanager
+def _instead_of_jax(modules: dict[str, dict[str, Any]]) -> Iterator[None]:
+    """For the time of a `with` block, this thread finds these modules, with these attributes, under jax's names.
+
+    Another thread that imports jax meanwhile may get one of them. It waits for the end of the block when it first asks it for
+    something, and gets that of the real module.
+    """
+    owner, done = threading.get_ident(), threading.Event()
+
+    def stand_in(name: str, attributes: dict[str, Any]) -> types.ModuleType:
+        module = types.ModuleType(name)
+
+        def attribute(wanted: str) -> Any:
+            if threading.get_ident() == owner and not done.is_set():
+                try:
+                    return attributes[wanted]
+                except KeyError:
+                    raise AttributeError(wanted) from None
+            done.wait()
+            return getattr(importlib.import_module(name), wanted)
+
+        module.__getattr__ = attribute  # type: ignore[method-assign]
+        return module
+
+    saved = {name: sys.modules.get(name) for name in modules}
+    sys.modules.update({name: stand_in(name, attributes) for name, attributes in modules.items()})
+    try:
+        yield
     finally:
         for name, module in saved.items():
             if module is None:
                 del sys.modules[name]
             else:
                 sys.modules[name] = module
+        done.set()
 
 
 def tiled_sharding(dims: Sequence[int], axis_sizes: Sequence[int], order: Sequence[int], left: int) -> Any:
@@ -251,29 +278,17 @@ def prime(aval_class: type, device: Any) -> None:
     A few entry points look up classes of an installed `jax` by module name and keep what they find for
     the life of the process. For the time of one call each, those names lead to our own objects.
     """
-    names = ("jax", "jax.core", "jax._src.literals")
-    saved = {name: sys.modules.get(name) for name in names}
-    if getattr(saved["jax"], "__name__", None) == "jax":  # another module of this name is a stand-in for it
+    if getattr(sys.modules.get("jax"), "__name__", None) == "jax":  # another module of this name is a stand-in for it
         raise RuntimeError("jaxlite and jax cannot share a process: both own jaxlib's global state")
     one = np.zeros(1, np.float32)
     sharding = SingleDeviceSharding(device)
-    try:
-        for name in names:
-            sys.modules[name] = types.ModuleType(name)
-        sys.modules["jax.core"].ShapedArray = aval_class  # type: ignore[attr-defined]
-        sys.modules["jax._src.literals"].TypedNdArray = type("TypedNdArray", (), {})  # type: ignore[attr-defined]
-        # This one is looked up at every call; None makes the lookup fail at once instead of importing jax.
-        sys.modules["jax._src.sharding_impls"] = None  # type: ignore[assignment]
-
+    # This one is looked up at every call; None makes the lookup fail at once instead of importing jax.
+    sys.modules["jax._src.sharding_impls"] = None  # type: ignore[assignment]
+    with _instead_of_jax({"jax": {}, "jax.core": {"ShapedArray": aval_class},
+                          "jax._src.literals": {"TypedNdArray": type("TypedNdArray", (), {})}}):
         device_put(one, aval_class((1,), one.dtype, False), sharding, device, False)._fully_replicated_shard()
         if hasattr(_jax, "shard_args"):
             _jax.shard_args([sharding], [None], [_jax.ArrayCopySemantics.REUSE_INPUT], [one], None)
-    finally:
-        for name, module in saved.items():
-            if module is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = module
 
 
 # --- arrays ------------------------------------------------------------------------------------------

@@ -15,13 +15,13 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxlite.compilation import compile_report, explain, recompilation, references
+from jaxlite.compilation import compile_report, explain, lifetime, recompilation, references
 from jaxlite.compilation.caches import PerFunction, clear_hooks
 from jaxlite.compilation.finite import check_finite
 from jaxlite.compilation.options import Options, argument_names, donated_leaves, parameter_names
 from jaxlite.compilation.program import Program, flatten_outputs, spread
 from jaxlite.core import array as arrays
-from jaxlite.core import config, errors, source
+from jaxlite.core import config, errors, failed_flattens, source
 from jaxlite.core.aval import typematch
 from jaxlite.core.collector import seldom_collecting
 from jaxlite.core.filtering import hide_own_frames
@@ -89,6 +89,8 @@ class Jitted:
         except SystemError:  # what C++ makes of a RecursionError
             raise RecursionError(f"an argument of {source.function_location(self.fun)} is nested too deeply, or contains "
                                  "itself") from None
+        if failed_flattens.pending:
+            failed_flattens.check(in_tree)
         avals = self._avals(leaves, in_tree, abstract)
         key = (self.options.key, in_tree, avals, static, named, xla.trace_context(),
                tuple(state.axis_sizes.items()))
@@ -209,6 +211,7 @@ class Jitted:
             return self.stage(args, kwargs), None
         for observe in observers:
             observe(self, args, kwargs)
+        entered = lifetime.enter()
         try:
             program, leaves = self.program(args, kwargs)
             for leaf in leaves:
@@ -217,8 +220,7 @@ class Jitted:
             if program.takes_refs:
                 return program.out_tree.unflatten(self.call_with_refs(program, leaves)), None
             if config.no_execution.value:
-                raise RuntimeError(f"JAX tried to execute function jit({self.name}), but the no_execution config option "
-                                   "is set")
+                lifetime.check_may_run(f"jit({self.name})")
             device, committed = program.place(leaves)
             before = len(program.executables)
             executable = program.executable(device, committed)
@@ -231,6 +233,9 @@ class Jitted:
                 self.call_path._clear_cache()
             hide_own_frames(error)
             raise
+        finally:
+            if entered:
+                lifetime.leave()
         tree = program.out_tree
         if config.debug_nans.value or config.debug_infs.value:
             check_finite(program, outs, leaves)

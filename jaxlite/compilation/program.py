@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxlite.compilation import compile_report, explain
+from jaxlite.compilation import compile_report, explain, lifetime
 from jaxlite.compilation.options import Options, check_compiler_options, leaf_paths
 from jaxlite.core import array as arrays
 from jaxlite.core import config, errors, source
@@ -154,6 +154,8 @@ class Program:
     def _compile(self, key: tuple[Any, ...], lowered: Any, options: dict[str, Any] | None) -> execution.Executable:
         from jaxlite.compilation import execution  # with all of lowering: not before something is compiled
 
+        if config.no_execution.value == lifetime.FORKED:
+            lifetime.check_may_run(f"jit({self.name})")
         device, committed, *_ = key
         closed = self.runnable
         seconds = {"trace": 0.0 if self.executables else self.trace_seconds, "lower": 0.0}

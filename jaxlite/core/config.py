@@ -71,6 +71,20 @@ def _parse_bool(value: Any, name: str) -> bool:
     return bool(value)
 
 
+def _parse_int(value: Any, name: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError(f"{name} is {value!r}; it takes a whole number") from None
+
+
+def _parse_seconds(value: Any, name: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{name} is {value!r}; it takes a number of seconds") from None
+
+
 def _parse_key_reuse(value: Any, name: str) -> bool:
     if _parse_bool(value, name):
         raise NotImplementedError(f"{name}: jaxlite does not check whether keys are used twice")
@@ -163,7 +177,7 @@ traceback_filtering = _option("traceback_filtering", "auto", _one_of("auto", "of
                                                                       "remove_frames", "quiet_remove_frames"),
                               "Whether errors hide the frames of jaxlite itself.")
 platforms = _option("platforms", None, _parse_text, "Comma-separated platforms to use, the first by default.")
-num_cpu_devices = _option("num_cpu_devices", -1, lambda value, name: int(value), "How many CPU devices to make.")
+num_cpu_devices = _option("num_cpu_devices", -1, _parse_int, "How many CPU devices to make.")
 cuda_visible_devices = _option("cuda_visible_devices", "all", _parse_text, "The CUDA devices to use, by number: '0,2'.")
 rocm_visible_devices = _option("rocm_visible_devices", "all", _parse_text, "The ROCm devices to use, by number: '0,2'.")
 cpu_fusion_barriers = _option("cpu_fusion_barriers", True, _parse_bool,
@@ -177,10 +191,10 @@ enable_compilation_cache = _option("enable_compilation_cache", True, _parse_bool
                                    "Whether compiled programs are kept for later processes.")
 compilation_cache_dir = _option("compilation_cache_dir", _cache_folder(), _parse_folder,
                                 "Where they are kept; the empty string or None: nowhere.")
-compilation_cache_max_size = _option("compilation_cache_max_size", 2 << 30, lambda value, name: int(value),
+compilation_cache_max_size = _option("compilation_cache_max_size", 2 << 30, _parse_int,
                                      "Bytes of kept programs; the least recently used go first. -1: no limit.")
 persistent_cache_min_compile_time_secs = _option("persistent_cache_min_compile_time_secs", 0.002,
-                                                 lambda value, name: float(value), "Shorter compiles are not kept.")
+                                                 _parse_seconds, "Shorter compiles are not kept.")
 explain_cache_misses = _option("explain_cache_misses", False, _parse_bool,
                                "Log why each trace and each compile was needed.", short_name="explain")
 progress = _option("progress", None, _parse_switch,
@@ -188,7 +202,7 @@ progress = _option("progress", None, _parse_switch,
 dump_ir_to = _option("dump_ir_to", None, _parse_any, "Folder that receives every stage of every compile.")
 dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text, "Which stages are dumped.")
 
-recompilation_limit = _option("recompilation_limit", 10, lambda value, name: int(value),
+recompilation_limit = _option("recompilation_limit", 10, _parse_int,
                               "How often a function may be compiled before there is a warning; 0: as often as it likes.")
 no_tracing = _option("no_tracing", False, _parse_bool, "Raise where a function would have to be traced.")
 OPTIONS["no_execution"] = no_execution = Option("no_execution", False, _parse_bool, "Raise where a program would be run.",

@@ -14,6 +14,8 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from jaxlite.core import failed_flattens
+from jaxlite.core.failed_flattens import guarded
 from lowering.xla import pytree, pytree_registry
 
 PyTreeDef = pytree.PyTreeDef
@@ -51,9 +53,12 @@ def tree_flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], A
     ([2, 1], PyTreeDef({'a': [*], 'b': (*, None)}))
     """
     try:
-        return pytree_registry.flatten(tree, is_leaf)
+        found = pytree_registry.flatten(tree, is_leaf)
     except SystemError as error:
         raise _explained(error) from None
+    if failed_flattens.pending:
+        failed_flattens.check(found[1])
+    return found
 
 
 def tree_unflatten(treedef: Any, leaves: Iterable[Any]) -> Any:
@@ -208,9 +213,12 @@ def tree_flatten_with_path(
         def predicate(path: KeyPath, x: Any) -> bool:
             return is_leaf(x)
     try:
-        return pytree_registry.flatten_with_path(tree, predicate)
+        found = pytree_registry.flatten_with_path(tree, predicate)
     except SystemError as error:
         raise _explained(error) from None
+    if failed_flattens.pending:
+        failed_flattens.check(found[1])
+    return found
 
 
 def tree_leaves_with_path(
@@ -268,6 +276,8 @@ def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
 def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
     """The children of one node and its metadata; ValueError for a leaf."""
     level = pytree_registry.flatten_one_level(tree)
+    if failed_flattens.pending:
+        failed_flattens.check()
     if level is None:
         raise ValueError(f"flatten_one_level: {type(tree)} is not a registered container")
     return level
@@ -276,6 +286,8 @@ def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
 def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], Hashable]:
     """The `(key, child)` pairs of one node and its metadata; ValueError for a leaf."""
     level = pytree_registry.flatten_one_level_with_keys(tree)
+    if failed_flattens.pending:
+        failed_flattens.check()
     if level is None:
         raise ValueError(f"flatten_one_level_with_keys: {type(tree)} is not a registered container")
     pairs, metadata = level
@@ -335,7 +347,8 @@ def register_pytree_node(
       flatten_with_keys_func: like `flatten_func` with `(key, child)` pairs; without it keys are positions.
     Raises: ValueError if the class is registered already.
     """
-    pytree_registry.register_node(nodetype, flatten_func, unflatten_func, flatten_with_keys_func)
+    pytree_registry.register_node(nodetype, guarded(flatten_func), unflatten_func,
+                                  None if flatten_with_keys_func is None else guarded(flatten_with_keys_func))
 
 
 def register_pytree_with_keys(
@@ -628,6 +641,8 @@ def _flatten_up_to(
     try:
         return treedef.flatten_up_to(other)
     except Exception as error:
+        if failed_flattens.pending:
+            failed_flattens.check()
         found = _differences(tree, other, prefix=True, is_leaf=is_leaf, takes_path=takes_path)
         problems = [_message(name, path, *pair) for path, *pair in found]
         if not problems:

@@ -59,6 +59,9 @@ _OPEN = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 # --- entries -----------------------------------------------------------------------------------------
 
 
+_MOST_HITS = 1 << 24  # a byte each, after the entry
+
+
 class Damaged(Exception):
     """An entry that must not be loaded; says why."""
 
@@ -78,16 +81,20 @@ def read_entry(path: str, use: bool = False) -> Entry:
     Raises: Damaged if anything about it is not as it was written, OSError if it cannot be read.
     """
     with _opened(path) as file:
-        content = file.read()
-        if len(content) < _HEADER.size:
+        length = os.fstat(file.fileno()).st_size
+        head = file.read(_HEADER.size)
+        if len(head) < _HEADER.size:
             raise Damaged("truncated")
-        form, checksum, key, facts_size, size = _HEADER.unpack_from(content)
+        form, checksum, key, facts_size, size = _HEADER.unpack_from(head)
         if form != FORMAT:
             raise Damaged("of another format")
         middle = _HEADER.size + facts_size
         end = middle + size
-        if len(content) < end:
+        if length < end:
             raise Damaged("truncated")
+        if length > end + _MOST_HITS:
+            raise Damaged("larger than it says")
+        content = head + file.read(end - _HEADER.size)
         if keys.checksum(memoryview(content)[_CHECKED:end]) != checksum:
             raise Damaged("checksum differs")
         if key.hex() != os.path.basename(path):
@@ -95,7 +102,7 @@ def read_entry(path: str, use: bool = False) -> Entry:
         if use and file.writable():
             with contextlib.suppress(OSError):  # a full disk
                 file.write(b"+")
-        return Entry(key, content[_HEADER.size:middle], content[middle:end], len(content) - end)
+        return Entry(key, content[_HEADER.size:middle], content[middle:end], length - end)
 
 
 @contextlib.contextmanager
@@ -107,10 +114,11 @@ def _opened(path: str) -> Iterator[Any]:
         raise
     except OSError:  # on a read-only disk; what is wrong otherwise is wrong here too
         mode, descriptor = "rb", os.open(path, os.O_RDONLY | _OPEN)
+    status = os.fstat(descriptor)
+    if not (stat.S_ISREG(status.st_mode) and _is_own(status)):
+        os.close(descriptor)
+        raise Damaged("not this user's own file, or others can write to it")
     with open(descriptor, mode, buffering=0) as file:
-        status = os.fstat(descriptor)
-        if not (stat.S_ISREG(status.st_mode) and _is_own(status)):
-            raise Damaged("not this user's own file, or others can write to it")
         file.seek(0)
         yield file
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import lowering
 from lowering.cache import entries, keys
 from lowering.cache.identity import identity
 from lowering.executable import compile_options
@@ -90,19 +91,39 @@ def shortcut(jaxpr: Any, name: str, device: Any, overrides: dict[str, Any] | Non
 
 @functools.cache
 def _sources(folders: tuple[str, ...]) -> bytes | None:
-    """Which source files there are, how large, and of when; None if they are not files."""
+    """A hash of the source files; None if they are not files, or not those that this process has imported.
+
+    To read them all takes longer than most programs take to lower, so the hash is kept in the cache, under what the file system
+    says of each. The time of its last change is part of that: unlike the time of modification, nobody sets it.
+    """
     try:
-        return repr([list(_files(folder)) for folder in (os.path.dirname(os.path.dirname(__file__)), *folders)]).encode()
+        files = [each for folder in (os.path.dirname(os.path.dirname(__file__)), *folders) for each in _files(folder)]
+        if any(changed > lowering.IMPORTED - _CLOCK for *_, changed in files):
+            return None
+        kept = entries.folder("shortcuts")
+        key = keys.digest(b"sources", repr(files).encode())
+        found = kept.load(key)
+        if found is None:
+            found = keys.digest(*[part for path, *_ in files for part in (os.path.basename(path).encode(), _content(path))])
+            kept.store(key, found, {"function": "the sources of jaxlite"}, entries.limit() // 16)
+        return found
     except OSError:
         return None
 
 
-def _files(folder: str) -> Iterator[tuple[str, int, int]]:
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda each: each.name):
+_CLOCK = 20_000_000  # nanoseconds that the file system's clock may be behind
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _files(folder: str) -> Iterator[tuple[str, int, int, int, int]]:
+    with os.scandir(folder) as found:
+        for entry in sorted(found, key=lambda each: each.name):
             if entry.name.endswith(".py"):
                 status = entry.stat()
-                yield entry.name, status.st_size, status.st_mtime_ns
+                yield entry.path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
             elif "." not in entry.name and entry.name != "__pycache__" and entry.is_dir():
-                yield entry.name, 0, 0
                 yield from _files(entry.path)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import jaxlite as jax
 from jaxlite import tree, tree_util
 from jaxlite.core import tree as core_tree
 from jaxlite.core.tree import broadcast_prefix, equality_errors, flatten_axes, prefix_errors
@@ -436,3 +437,23 @@ def test_names_and_signatures():
 @pytest.mark.parametrize("module", [core_tree, tree])
 def test_doctests(module):
     assert doctest.testmod(module).failed == 0
+
+
+def test_containers_that_fail_leave_no_trace():
+    """jaxlib does not count its recursion back where a flatten function raises; a few hundred failures would fill it."""
+
+    @tree_util.register_pytree_node_class
+    class Failing:
+        def tree_flatten(self):
+            raise ValueError("no")
+
+        tree_unflatten = None
+
+    call = jax.jit(lambda x: x)
+    uses = (lambda: tree.flatten([[Failing()]]), lambda: tree_util.tree_flatten_with_path([[Failing()]]),
+            lambda: call([[Failing()]]), lambda: tree.map(lambda a, b: a, [[0]], [[Failing()]]) or tree.leaves([Failing()]))
+    for use in uses:
+        for _ in range(400):
+            with pytest.raises(ValueError, match="^no$"):
+                use()
+    assert tree.leaves([1, [2]]) == [1, 2]

@@ -1,0 +1,81 @@
+"""Threads where a process ends or forks.
+
+A child process has none of its parent's threads, so what XLA's thread pools were to compute would never come: there is a
+warning at the fork, and an error in the child where it would have to compile or run a program. At the interpreter's end,
+threads that are still inside XLA abort the process: the main thread waits for those that compile, and lets none begin.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import time
+import warnings
+
+from jaxlite.core import config
+from lowering import platforms
+
+_WAIT = 60.0  # seconds
+_SETTLE = 0.02  # for what runs on jaxlib's call path, unseen
+FORKED, _CLOSING = "forked", "closing"  # values of `no_execution`, which is part of the key of each call: all calls miss
+_inside: set[int] = set()  # threads that trace, compile or run a program past jaxlib's call path
+_closing = False
+
+
+def enter() -> bool:
+    """Note that this thread is about to trace, compile or run; say whether to call `leave` afterwards."""
+    thread = threading.get_ident()
+    if thread in _inside:
+        return False
+    if _closing and threading.current_thread().daemon:
+        raise SystemExit  # ends the thread, quietly
+    _inside.add(thread)
+    return True
+
+
+def leave() -> None:
+    """Note that this thread is done."""
+    _inside.discard(threading.get_ident())
+
+
+def check_may_run(name: str) -> None:
+    """Raises RuntimeError where the option `no_execution` is on, or in the child of a fork."""
+    if config.no_execution.value == FORKED:
+        raise RuntimeError(f"{name} cannot run in this process: it is the child of os.fork(), and the threads that compile and "
+                           "run programs stayed in its parent. Use multiprocessing with the start method 'spawn' or "
+                           "'forkserver', or fork before the first computation")
+    if config.no_execution.value not in (False, _CLOSING):
+        raise RuntimeError(f"JAX tried to execute function {name}, but the no_execution config option is set")
+
+
+def _at_exit() -> None:
+    global _closing
+    _closing = True
+    own = threading.get_ident()
+    if not platforms.clients or all(thread.ident == own for thread in threading.enumerate()):
+        return
+    config.no_execution.state.set_global(_CLOSING)
+    time.sleep(_SETTLE)
+    others = _inside - {own}
+    end = time.monotonic() + _WAIT
+    while others & _inside and time.monotonic() < end:
+        time.sleep(0.002)
+
+
+def _before_fork() -> None:
+    if platforms.clients:
+        warnings.warn("os.fork() was called. os.fork() is incompatible with multithreaded code, and JAX is multithreaded, so "
+                      "this will likely lead to a deadlock: the child can compute nothing with jaxlite.", RuntimeWarning,
+                      stacklevel=2)
+
+
+def _after_fork() -> None:
+    _inside.clear()
+    if platforms.clients:
+        config.no_execution.state.set_global(FORKED)
+
+
+atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

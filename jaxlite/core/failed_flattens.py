@@ -1,0 +1,57 @@
+"""Flatten functions of users' containers that raise.
+
+jaxlib counts how deep it is in a tree on Python's recursion counter, and does not count back where a function that it calls
+raises: a few hundred failures, and everything raises RecursionError. So these functions never raise while jaxlib looks on. What
+they raise is kept, jaxlib gets a node without children in its place, and the caller of jaxlib asks here afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import get_ident
+from typing import Any
+
+pending: dict[int, _Failure] = {}  # by thread: the failures that nobody has asked about yet
+
+
+class _Failure:
+    """The metadata of a node that could not be flattened: equal to nothing else, so no cached call is for it."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException):
+        self.error = error
+
+
+def guarded(flatten: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A flatten function that does not raise."""
+
+    def call(x: Any) -> Any:
+        try:
+            found = flatten(x)
+            if type(found) is tuple and len(found) == 2 and type(found[0]) in (tuple, list):
+                return found
+            children, metadata = found
+            return tuple(children), metadata
+        except BaseException as error:
+            failure = pending[get_ident()] = _Failure(error)
+            return (), failure
+
+    return call
+
+
+def check(treedef: Any = None) -> None:
+    """Raise what a flatten function raised in this thread, where `treedef` (if given) has a node of it.
+
+    Ask only if there is something `pending`.
+    """
+    failure = pending.pop(get_ident(), None)
+    if failure is not None and (treedef is None or _holds(treedef, failure)):
+        error = failure.error
+        failure.error = RuntimeError("this container could not be flattened")  # no cycle through its traceback
+        raise error
+
+
+def _holds(treedef: Any, failure: _Failure) -> bool:
+    data = treedef.node_data()
+    return (data is not None and data[1] is failure) or any(_holds(child, failure) for child in treedef.children())

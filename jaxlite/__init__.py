@@ -82,6 +82,7 @@ _lazy = _Lazy(
         "transforms.custom_derivatives": "custom_jvp custom_vjp custom_gradient closure_convert",
         "transforms.checkpoint": "checkpoint remat checkpoint_policies",
         "transforms.pmap": "pmap",
+        "transforms.shard_map": "shard_map smap",
         "transforms.vmap": "vmap",
         "devices.mesh": "make_mesh set_mesh",
         "devices.sharding": "NamedSharding P",

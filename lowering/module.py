@@ -32,7 +32,8 @@ _SIZE_LIMIT = 1 << 58  # elements; their bytes fit an int64
 _PACKED = {"int2": 2, "uint2": 2, "int4": 4, "uint4": 4, "float4_e2m1fn": 4}
 
 
-_LOOPS_AND_BRANCHES = ("stablehlo.while", "stablehlo.case")  # of all operations with regions, these can run anything
+# Of all operations with regions, these can run anything.
+_LOOPS_AND_BRANCHES = ("stablehlo.while", "stablehlo.case", "sdy.manual_computation")
 
 
 class LoweringError(NotImplementedError):
@@ -130,6 +131,8 @@ class ModuleBuilder:
     def function(self, jaxpr: Any, name: str, key: Any = None) -> str:
         """Emit a jaxpr as a private function, once for each key; gives the function's symbol."""
         key = jaxpr if key is None else key
+        if self.meshes is not None and self.meshes.is_manual:  # where collectives and callbacks are others
+            key = (key, self.meshes.manual_axes)
         try:
             return self._functions[key]
         except KeyError:

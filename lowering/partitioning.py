@@ -11,7 +11,12 @@ A sharding is known here by its shape alone: `mesh` (`axis_names`, `axis_sizes`,
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from lowering import xla
 from lowering.module import physical
@@ -74,7 +79,11 @@ def mesh_text(mesh: Any, devices: tuple[Any, ...] | None) -> str:
 
 def sharding_text(sharding: Any, ndim: int, mesh_name: str, is_open: bool = False) -> str:
     """A sharding of an array with `ndim` axes, `<@mesh, [{"x"}, {}]>`; if `is_open`, XLA may cut what it leaves whole."""
-    spec = sharding.spec
+    return spec_text(sharding.spec, ndim, mesh_name, is_open)
+
+
+def spec_text(spec: Any, ndim: int, mesh_name: str, is_open: bool = False) -> str:
+    """`sharding_text` of a spec."""
     entries = []
     for axis in range(ndim):
         names = spec[axis] if axis < len(spec) else None
@@ -93,14 +102,69 @@ class Meshes:
     Args: the module's builder, the devices of its partitions in order (None if they are not known), and their mesh.
     """
 
-    __slots__ = ("_builder", "_names", "_groups", "devices", "mesh", "is_manual")
+    __slots__ = ("_builder", "_names", "_groups", "devices", "mesh", "manual_mesh", "manual_axes", "_channels")
 
     def __init__(self, builder: Any, devices: tuple[Any, ...] | None, mesh: Any = None):
         xla.load_shardy(builder.context)
         self._builder, self._names, self.devices = builder, dict[str, str](), devices
         self.mesh = mesh  # of the `Partitioning`
         self._groups = 0
-        self.is_manual = False  # while what is emitted is written for one partition, with the types of its parts
+        self.manual_mesh: Any = None  # while what is emitted is written for one partition, with the types of its parts
+        self.manual_axes: frozenset[Any] = frozenset()  # along these axes
+        self._channels = 0
+
+    # --- programs written for one partition
+
+    @property
+    def is_manual(self) -> bool:
+        return bool(self.manual_axes)
+
+    @contextmanager
+    def manual(self, mesh: Any, axes: Iterable[Any]) -> Iterator[None]:
+        """What is emitted here is written for one partition along more axes of a mesh."""
+        before = self.manual_mesh, self.manual_axes
+        if mesh._internal_device_list is None and self.mesh is not None and self.mesh.axis_names == mesh.axis_names:
+            mesh = self.mesh  # it has devices
+        self.manual_mesh, self.manual_axes = self.manual_mesh or mesh, self.manual_axes.union(axes)
+        try:
+            yield
+        finally:
+            self.manual_mesh, self.manual_axes = before
+
+    def has_free_axes(self) -> bool:
+        """Whether the mesh at hand has axes along which the program is not written for one partition."""
+        return not self.manual_axes.issuperset(self.manual_mesh.axis_names)
+
+    def next_channel(self) -> int:
+        """A number for a collective that no other of the module has."""
+        self._channels += 1
+        return self._channels
+
+    def _partitions(self) -> np.ndarray:
+        """The numbers of the partitions in the form of the mesh."""
+        mesh = self.manual_mesh
+        numbers = np.arange(mesh.size)
+        if self.devices is not None and mesh._internal_device_list is not None:
+            numbers = np.array([self.devices.index(device) for device in mesh.devices.flat])
+        return numbers.reshape(mesh.axis_sizes)
+
+    def groups(self, names: tuple[Any, ...], index_groups: Any = None) -> np.ndarray:
+        """The partitions that differ in their places along these axes alone, a row each, in the order of the places."""
+        partitions, axes = self._partitions(), self.manual_mesh.axis_names
+        order = [index for index, name in enumerate(axes) if name not in names] + [axes.index(name) for name in names]
+        rows = partitions.transpose(order).reshape(-1, math.prod(self.manual_mesh.shape[name] for name in names))
+        if index_groups is not None:
+            rows = np.concatenate([rows[:, list(group)] for group in index_groups])
+        return np.ascontiguousarray(rows)
+
+    def indices(self, name: Any) -> np.ndarray:
+        """For each partition its place along an axis."""
+        partitions, axis = self._partitions(), self.manual_mesh.axis_names.index(name)
+        found = np.empty(partitions.size, np.int32)
+        found[partitions.ravel()] = np.indices(partitions.shape)[axis].ravel()
+        return found
+
+    # --- symbols and attributes
 
     def name(self, mesh: Any) -> str:
         """The symbol of a mesh."""

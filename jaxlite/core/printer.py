@@ -128,6 +128,8 @@ def _value(value: Any) -> str:
             return f"[{', '.join(map(_value, value))}]"
         case dict():
             return f"{{{', '.join(f'{_value(key)}: {_value(item)}' for key, item in value.items())}}}"
+        case frozenset() if value:
+            return f"frozenset({{{', '.join(sorted(map(_value, value)))}}})"
         case set() | frozenset():
             return f"{{{', '.join(sorted(map(_value, value)))}}}"
         case type():

@@ -26,6 +26,14 @@ pvary_p.knows_vma = True
 pvary_p.def_abstract_eval(lambda x, *, axes: varying(x, x.vma.union(axes)))
 
 
+@pvary_p.def_stage
+def _stage_pvary(trace: StagingTrace, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """A program that is traced again may vary more than it did: what it casts may vary already."""
+    value = trace.lift(args[0])
+    missing = tuple(name for name in params["axes"] if name not in value.aval.vma)
+    return trace.record(pvary_p, [value], {"axes": missing}) if missing else value
+
+
 class StagedTracer(Tracer):
     """A value of the program being written: its variable stands for it in equations."""
 
@@ -146,7 +154,7 @@ class StagingTrace(Trace):
         try:
             out, effects = primitive.abstract_eval(avals, params)
         except MixedVarying as mixed:
-            return self.record(primitive, self._cast(args, mixed.missing), params)
+            return self.record(primitive, self.cast(args, mixed.missing), params)
         if primitive.multiple_results:
             outvars = [Var(aval) for aval in out]
             self.eqns.append(JaxprEqn(primitive, invars, outvars, params, effects, self.pinned or source.here()))
@@ -164,7 +172,7 @@ class StagingTrace(Trace):
             self.effects |= effects
         return tracer
 
-    def _cast(self, values: Sequence[Any], missing: Sequence[frozenset[Any]]) -> list[Any]:
+    def cast(self, values: Sequence[Any], missing: Sequence[frozenset[Any]]) -> list[Any]:
         """Values that vary along more manual axes than they did."""
         return [self.record(pvary_p, [value], {"axes": tuple(sorted(axes, key=str))}) if axes else value
                 for value, axes in zip(values, missing, strict=True)]
@@ -216,6 +224,17 @@ def _check_leaks(trace: StagingTrace) -> None:
     if leaked:
         raise errors.LeakChecked(f"Leaked tracer {leaked[0]}, made at {leaked[0].made_at() or 'the arguments'}, "
                                  f"while tracing {trace.debug_info}")
+
+
+def varying_outputs(jaxpr: Jaxpr, wanted: Sequence[frozenset[Any]]) -> Jaxpr:
+    """The same program with outputs that vary along these manual axes too."""
+    eqns, outvars = list(jaxpr.eqns), list(jaxpr.outvars)
+    for index, (atom, vma) in enumerate(zip(outvars, wanted, strict=True)):
+        missing = tuple(sorted(vma - atom.aval.vma, key=str))
+        if missing:
+            outvars[index] = var = Var(varying(atom.aval, atom.aval.vma | vma))
+            eqns.append(JaxprEqn(pvary_p, [atom], [var], {"axes": missing}, no_effects, source.here()))
+    return jaxpr.replace(eqns=eqns, outvars=outvars)
 
 
 def hoist_consts(jaxpr: Jaxpr) -> ClosedJaxpr:

@@ -299,6 +299,7 @@ _register_primitive_modules(
     "jaxlite.lax.fft",
     "jaxlite.lax.rng",
     "jaxlite.lax.parallel",
+    "jaxlite.lax.shard_map",
     "jaxlite.lax.program",
     "jaxlite.lax.ragged",
     "jaxlite.lax.tokens",
@@ -341,8 +342,9 @@ _lazy = _Lazy(
                 "conv_general_dilated_local conv_general_dilated_p conv_general_dilated_patches conv_general_permutations "
                 "conv_general_shape_tuple conv_shape_tuple conv_transpose conv_transpose_shape_tuple "
                 "conv_with_general_padding",
-    parallel="all_gather all_gather_p all_to_all all_to_all_p axis_index axis_index_p axis_size pbroadcast pmax pmean "
-             "pmin ppermute ppermute_p pshuffle psum psum_scatter pswapaxes",
+    parallel="all_gather all_gather_p all_to_all all_to_all_p axis_index axis_index_p axis_size pbroadcast pcast pmax "
+             "pmax_p pmean pmin pmin_p ppermute ppermute_p pshuffle psum psum_p psum_scatter pswapaxes pvary "
+             "ragged_all_to_all",
     program="composite dce_sink dce_sink_p dtype shape_as_value stage",
     sharding="reshard sharding_constraint_p with_sharding_constraint",
     ragged="RaggedDotDimensionNumbers ragged_dot ragged_dot_general scaled_dot",

@@ -1,6 +1,9 @@
-"""Collectives: operations across the examples of a named axis, as bound by `vmap(..., axis_name=...)`.
+"""Collectives: operations across a named axis: the examples of a `vmap(..., axis_name=...)`, or the devices of a `shard_map`.
 
 A name stands for its innermost binding. Several names make one axis whose index runs over the last name fastest.
+
+Over axes of a mesh (`_over_mesh`) one equation takes several names. There the types say along which axes a value varies, if
+`shard_map` checks that: an operand that does not vary along an axis of the collective is cast first (`MixedVarying`).
 """
 
 from __future__ import annotations
@@ -12,24 +15,27 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, shaped_array
-from jaxlite.core.primitive import Primitive
+from jaxlite.core import config, dtypes
+from jaxlite.core.aval import ShapedArray, shaped_array, varying
+from jaxlite.core.primitive import MixedVarying, Primitive
+from jaxlite.core.staging import pvary_p
 from jaxlite.core.tracing import state, unmapped_axis
 from jaxlite.core.tree import tree_map
 from jaxlite.core.values import aval_of
-from jaxlite.lax import elementwise, shaping, slicing
+from jaxlite.lax import elementwise, gather_scatter, shaping, slicing
 
 Names = tuple[Any, ...]
 
 
 def _collective(name: str) -> Primitive:
     primitive = Primitive(name, memoise=False)  # types depend on the axes in scope
-    primitive.is_collective = True  # type: ignore[attr-defined]
+    primitive.is_collective = primitive.knows_vma = True  # type: ignore[attr-defined]
     return primitive
 
 
 psum_p, pmax_p, pmin_p = _collective("psum"), _collective("pmax"), _collective("pmin")
+psum_invariant_p = _collective("psum_invariant")  # over a mesh, of types that say that the sum does not vary
+all_gather_invariant_p = _collective("all_gather_invariant")
 all_gather_p = _collective("all_gather")
 all_to_all_p = _collective("all_to_all")
 ppermute_p = _collective("ppermute")
@@ -46,6 +52,41 @@ def _names(axis_name: Any) -> Names:
     if len(set(names)) != len(names):
         raise ValueError(f"an axis is named twice in {names}")
     return names
+
+
+def mesh_axes() -> tuple[Any, ...]:
+    """The axes of the mesh along which the program is written for one device: inside of `shard_map`."""
+    mesh = config.context_abstract_mesh.value
+    return () if mesh is None else mesh.manual_axes
+
+
+def _over_mesh(names: Names) -> bool:
+    return bool(names) and set(names) <= set(mesh_axes())
+
+
+def _runs(names: Names) -> list[Names]:
+    """Names that one equation can take together: neighbours that are axes of the mesh."""
+    manual, runs = mesh_axes(), list[Names]()
+    for name in names:
+        if runs and name in manual and runs[-1][-1] in manual:
+            runs[-1] = (*runs[-1], name)
+        else:
+            runs.append((name,))
+    return runs
+
+
+def _typed(x: Any, names: Names, shape: tuple[int, ...], invariant: bool = False) -> ShapedArray:
+    """The type of a collective's result: it varies as the operand does; if `invariant`, not along the names.
+
+    Raises: MixedVarying if the operand does not vary along all of them.
+    """
+    out = shaped_array(shape, x.dtype, x.weak_type)
+    if not config.check_vma.value:
+        return varying(out, x.vma) if x.vma else out
+    names = frozenset(names).intersection(mesh_axes())  # type: ignore[assignment]
+    if not names <= x.vma:  # type: ignore[operator]
+        raise MixedVarying([names - x.vma])  # type: ignore[operator]
+    return varying(out, x.vma.difference(names) if invariant else x.vma)
 
 
 def _size(names: Names) -> int:
@@ -68,7 +109,10 @@ def _group_size(names: Names, groups: Any) -> int:
 
 
 def _checked(primitive: Primitive, x: Any, **params: Any) -> Any:
-    primitive.abstract_eval([aval_of(x)], params)  # raises; batching rules take for granted that types fit
+    try:
+        primitive.abstract_eval([aval_of(x)], params)  # raises; batching rules take for granted that types fit
+    except MixedVarying:
+        pass
     return primitive.bind(x, **params)
 
 
@@ -85,12 +129,11 @@ def axis_size(axis_name: Any) -> int:
 # --- reductions --------------------------------------------------------------------------------------
 
 
-def _reduction_aval(x: Any, *, axes: Names, axis_index_groups: Any) -> ShapedArray:
-    _names(axes)
-    return shaped_array(x.shape, x.dtype, x.weak_type)
+def _reduction_aval(x: Any, *, axes: Names, axis_index_groups: Any = None) -> ShapedArray:
+    return _typed(x, _names(axes), x.shape, invariant=True)
 
 
-for _p in (psum_p, pmax_p, pmin_p):
+for _p in (psum_p, pmax_p, pmin_p, psum_invariant_p):
     _p.def_abstract_eval(_reduction_aval)
 
 
@@ -100,10 +143,43 @@ def _reduce(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> Any:
     if groups is not None and len(names) > 1:
         raise ValueError(f"axis_index_groups only works with a single axis name, got {names}")
 
+    manual = mesh_axes()
+    inside, across = tuple(n for n in names if n not in manual), tuple(n for n in names if n in manual)
+    checked = bool(across) and config.check_vma.value
+    if checked and groups is not None:
+        raise NotImplementedError(f"{primitive} with axis_index_groups in a shard_map that checks replication: its result is "
+                                  "neither the same along the axis nor different. Pass check_vma=False to shard_map")
+
     def one(leaf: Any) -> Any:
-        return primitive.bind(leaf, axes=names, axis_index_groups=groups) if names else leaf
+        if inside:
+            leaf = primitive.bind(leaf, axes=inside, axis_index_groups=groups)
+        if not across:
+            return leaf
+        if primitive is not psum_p or not checked:
+            return primitive.bind(leaf, axes=across, axis_index_groups=groups)
+        given = aval_of(leaf)
+        if given.vma and not given.vma.issuperset(across) and not given.vma.isdisjoint(across):
+            raise ValueError(
+                "jax.lax.psum can only accept axis_name which corresponds to one of varying, unreduced, reduced or invarying "
+                f"state of the input. Got input type: {given.str_short(short_dtypes=False)}, axes: {across} and input state: "
+                "{'varying', 'invarying'}")
+        return psum_invariant_p.bind(leaf, axes=across)
 
     return tree_map(one, x)
+
+
+def sum_over(x: Any, names: Names, groups: Any = None) -> Any:
+    """`psum` of one array, for rules."""
+    return _reduce(psum_p, x, names, groups)
+
+
+def vary(x: Any, names: Sequence[Any]) -> Any:
+    """An array as one that varies along these axes of the mesh, for rules: where types say so, and it does not yet."""
+    if not config.check_vma.value:
+        return x
+    vma = aval_of(x).vma
+    missing = tuple(name for name in names if name not in vma)
+    return pvary_p.bind(x, axes=missing) if missing else x
 
 
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
@@ -166,13 +242,22 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 @all_gather_p.def_abstract_eval
 def _all_gather_aval(x: Any, *, all_gather_dimension: int, axis_index_groups: Any, axis_name: Names, axis_size: int,
                      tiled: bool) -> ShapedArray:
-    _names(axis_name)
+    return _typed(x, _names(axis_name), _gathered(x, all_gather_dimension, axis_size, tiled))
+
+
+@all_gather_invariant_p.def_abstract_eval
+def _all_gather_invariant_aval(x: Any, *, all_gather_dimension: int, axis_name: Names, axis_size: int,
+                               tiled: bool) -> ShapedArray:
+    return _typed(x, _names(axis_name), _gathered(x, all_gather_dimension, axis_size, tiled), invariant=True)
+
+
+def _gathered(x: Any, dimension: int, size: int, tiled: bool) -> tuple[int, ...]:
     shape = list(x.shape)
     if tiled:
-        shape[all_gather_dimension] *= axis_size
+        shape[dimension] *= size
     else:
-        shape.insert(all_gather_dimension, axis_size)
-    return shaped_array(tuple(shape), x.dtype, x.weak_type)
+        shape.insert(dimension, size)
+    return tuple(shape)
 
 
 def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False,
@@ -182,17 +267,27 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
     Args:
       axis: where the examples are stacked or, if `tiled`, the axis along which they are joined.
       axis_index_groups: lists of indices, of one length, that are gathered apart from each other.
-      to: 'varying', or 'reduced' and 'invariant', which mean the same here.
+      to: 'varying'; or 'invarying', inside a `shard_map`: the type says that all devices have the same. 'reduced' is as
+        'varying'.
     """
+    if to not in ("varying", "reduced", "invarying"):
+        raise ValueError("Got unexpected `to` value for `jax.lax.all_gather`. Allowed `to` values are: {'varying', 'reduced', "
+                         f"'invarying'}}, got {to!r}")
     names = _names(axis_name)
     groups = _groups(axis_index_groups, _size(names))
+    invariant = to == "invarying" and config.check_vma.value and _over_mesh(names)
+    if invariant and groups is not None:
+        raise NotImplementedError("all_gather(to='invarying') takes no axis_index_groups")
 
     def one(leaf: Any) -> Any:
         rank = aval_of(leaf).ndim
         where = shaping.canonical_axis(axis, rank if tiled else rank + 1)
-        for position, name in enumerate(reversed(names)):  # the last runs fastest
-            leaf = all_gather_p.bind(leaf, all_gather_dimension=where, axis_index_groups=groups, axis_name=(name,),
-                                     axis_size=_group_size((name,), groups), tiled=tiled or position > 0)
+        if invariant:
+            return all_gather_invariant_p.bind(leaf, all_gather_dimension=where, axis_name=names, axis_size=_size(names),
+                                               tiled=tiled)
+        for position, run in enumerate(reversed(_runs(names))):  # the last runs fastest
+            leaf = all_gather_p.bind(leaf, all_gather_dimension=where, axis_index_groups=groups, axis_name=run,
+                                     axis_size=_group_size(run, groups), tiled=tiled or position > 0)
         return leaf
 
     return tree_map(one, x)
@@ -201,7 +296,7 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
 @reduce_scatter_p.def_abstract_eval
 def _reduce_scatter_aval(x: Any, *, axis_index_groups: Any, axis_name: Names, axis_size: int, scatter_dimension: int,
                          tiled: bool) -> ShapedArray:
-    _names(axis_name)
+    names = _names(axis_name)
     shape, size = list(x.shape), x.shape[scatter_dimension]
     if tiled:
         if size % axis_size:
@@ -212,7 +307,7 @@ def _reduce_scatter_aval(x: Any, *, axis_index_groups: Any, axis_name: Names, ax
         if size != axis_size:
             raise ValueError(f"psum_scatter: the size {size} of axis {scatter_dimension} must be the axis size {axis_size}")
         del shape[scatter_dimension]
-    return shaped_array(tuple(shape), x.dtype, x.weak_type)
+    return _typed(x, names, tuple(shape))
 
 
 def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
@@ -228,15 +323,15 @@ def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_ind
 
     def one(leaf: Any) -> Any:
         where = shaping.canonical_axis(scatter_dimension, aval_of(leaf).ndim)
-        if len(names) == 1:
+        if len(names) == 1 or _over_mesh(names):
             return _checked(reduce_scatter_p, leaf, axis_index_groups=groups, axis_name=names,
                             axis_size=_group_size(names, groups), scatter_dimension=where, tiled=tiled)
-        return _own_share(psum(leaf, names), names, where, tiled)
+        return own_share(psum(leaf, names), names, where, tiled)
 
     return tree_map(one, x)
 
 
-def _own_share(x: Any, names: Names, axis: int, tiled: bool) -> Any:
+def own_share(x: Any, names: Names, axis: int, tiled: bool) -> Any:
     size, total = _size(names), aval_of(x).shape[axis]
     if total % size or not tiled and total != size:
         raise ValueError(f"the size {total} of axis {axis} must be {'a multiple of ' if tiled else ''}the axis size {size}")
@@ -249,7 +344,8 @@ def _own_share(x: Any, names: Names, axis: int, tiled: bool) -> Any:
 @all_to_all_p.def_abstract_eval
 def _all_to_all_aval(x: Any, *, axis_index_groups: Any, axis_name: Any, concat_axis: int, split_axis: int,
                      tiled: bool) -> ShapedArray:
-    size = _group_size(_names(axis_name), axis_index_groups)
+    names = _names(axis_name)
+    size = _group_size(names, axis_index_groups)
     shape, length = list(x.shape), x.shape[split_axis]
     if tiled:
         if length % size:
@@ -263,7 +359,7 @@ def _all_to_all_aval(x: Any, *, axis_index_groups: Any, axis_name: Any, concat_a
                              f"they are {size} and {length} respectively.")
         del shape[split_axis]
         shape.insert(concat_axis, size)
-    return shaped_array(tuple(shape), x.dtype, x.weak_type)
+    return _typed(x, names, tuple(shape))
 
 
 def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axis_index_groups: Any = None,
@@ -280,10 +376,11 @@ def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axi
     def one(leaf: Any) -> Any:
         rank = aval_of(leaf).ndim
         split, concat = shaping.canonical_axis(split_axis, rank), shaping.canonical_axis(concat_axis, rank)
-        if len(names) == 1:
-            return _checked(all_to_all_p, leaf, axis_index_groups=groups, axis_name=names[0], concat_axis=concat,
+        if len(names) == 1 or _over_mesh(names):
+            name = names[0] if len(names) == 1 else names
+            return _checked(all_to_all_p, leaf, axis_index_groups=groups, axis_name=name, concat_axis=concat,
                             split_axis=split, tiled=tiled)
-        share = _own_share(all_gather(leaf, names), names, split + 1, tiled)  # (sender, ...)
+        share = own_share(all_gather(leaf, names), names, split + 1, tiled)  # (sender, ...)
         order = list(range(1, aval_of(share).ndim))
         order.insert(concat, 0)
         stacked = shaping.transpose(share, order)
@@ -305,8 +402,7 @@ def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = Non
 
 @ppermute_p.def_abstract_eval
 def _ppermute_aval(x: Any, *, axis_name: Names, perm: tuple[tuple[int, int], ...]) -> ShapedArray:
-    _names(axis_name)
-    return shaped_array(x.shape, x.dtype, x.weak_type)
+    return _typed(x, _names(axis_name), x.shape)
 
 
 def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
@@ -323,7 +419,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
             raise ValueError(f"ppermute: sources and destinations must be distinct and in [0, {size}), got {perm}")
 
     def one(leaf: Any) -> Any:
-        if len(names) == 1:
+        if len(names) == 1 or _over_mesh(names):
             return ppermute_p.bind(leaf, axis_name=names, perm=pairs)
         table, sent = np.zeros(size, np.int32), np.zeros(size, bool)
         for source, target in pairs:
@@ -346,9 +442,8 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
 
 
 @pbroadcast_p.def_abstract_eval
-def _pbroadcast_aval(x: Any, *, axis_name: Names, source: int) -> ShapedArray:
-    _names(axis_name)
-    return shaped_array(x.shape, x.dtype, x.weak_type)
+def _pbroadcast_aval(x: Any, *, axis_name: Any, source: int) -> ShapedArray:
+    return _typed(x, _names(axis_name), x.shape)
 
 
 def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
@@ -358,6 +453,8 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
         raise ValueError(f"pbroadcast: source must be in [0, {_size(names)}), got {source}")
 
     def one(leaf: Any) -> Any:
+        if _over_mesh(names):
+            return pbroadcast_p.bind(leaf, axis_name=names[0] if len(names) == 1 else names, source=source)
         rest = source
         for name in reversed(names):
             rest, own = divmod(rest, state.axis_sizes[name])
@@ -372,8 +469,9 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
 
 @axis_index_p.def_abstract_eval
 def _axis_index_aval(*, axis_name: Any) -> ShapedArray:
-    _names(axis_name)
-    return shaped_array((), np.dtype("int32"), False)
+    names = _names(axis_name)
+    index = shaped_array((), np.dtype("int32"), False)
+    return varying(index, frozenset(names)) if config.check_vma.value and _over_mesh(names) else index
 
 
 def axis_index(axis_name: Any) -> Any:
@@ -389,3 +487,96 @@ def axis_index(axis_name: Any) -> Any:
         own = axis_index_p.bind(axis_name=name)
         index = own if index is None else elementwise.add(elementwise.mul(index, np.int32(state.axis_sizes[name])), own)
     return np.int32(0) if index is None else index
+
+
+# --- what varies along axes of a mesh ----------------------------------------------------------------
+
+
+def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+    """Values as they are, as ones that may differ from device to device along axes of the mesh: `to="varying"`.
+
+    Inside `shard_map` a type says along which axes a value varies, and carries of loops and branches have to agree in it.
+    Operations cast by themselves. The derivative of the cast is a sum over the axes.
+
+    Args:
+      x: a pytree of arrays.
+      axis_name: the name of an axis, or a tuple of several, along which `x` does not vary yet.
+
+    >>> import jaxlite as jax
+    >>> mesh = jax.make_mesh((1,), ("i",))
+    >>> f = jax.shard_map(lambda x: jax.lax.pcast(x, "i", to="varying"), mesh=mesh, in_specs=jax.P(), out_specs=jax.P("i"))
+    >>> jax.make_jaxpr(f)(jax.numpy.ones(2)).eqns[0].params["jaxpr"]
+    { lambda ; a:f32[2]. let b:f32[2]{V:i} = pvary[axes=('i',)] a in (b,) }
+    """
+    if to not in ("varying", "unreduced", "reduced"):
+        raise ValueError("Got unexpected `to` value. Allowed `to` values are: {'varying', 'unreduced', 'reduced'}, got "
+                         f"{to!r}")
+    if to != "varying":
+        raise NotImplementedError(f"pcast(to={to!r}): types do not say what is still to be summed; use to='varying', and psum")
+    names = _names(axis_name)
+    if not _over_mesh(names):
+        raise ValueError(f"pcast takes axes of the mesh of a shard_map, got {names}; those are {mesh_axes()}")
+    if not config.check_vma.value:
+        return x
+
+    def one(leaf: Any) -> Any:
+        if not aval_of(leaf).vma.isdisjoint(names):
+            raise ValueError(f"Unsupported pcast from=varying, {to=}: the value has the type {aval_of(leaf).str_short()}, the "
+                             f"axes are {names}")
+        return vary(leaf, names)
+
+    return tree_map(one, x)
+
+
+def pvary(x: Any, axis_name: Any) -> Any:
+    """`pcast(x, axis_name, to="varying")`, of values that may vary along some of the axes already."""
+    names = _names(axis_name)
+    return tree_map(lambda leaf: vary(leaf, names) if _over_mesh(names) else leaf, x)
+
+
+# --- ragged exchange ---------------------------------------------------------------------------------
+
+
+def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes: Any, output_offsets: Any, recv_sizes: Any, *,
+                      axis_name: Any, axis_index_groups: Any = None) -> Any:
+    """Exchange slices of different sizes along axis 0: each device sends one to each other, at an offset that it chooses.
+
+    Args:
+      operand: what is sent, [n, ...].
+      output: what the slices are written into, [m, ...]; the rest of it stays.
+      input_offsets, send_sizes: for each receiver, where its slice begins in `operand`, and its length.
+      output_offsets: for each receiver, where the slice goes in its `output`.
+      recv_sizes: for each sender, how much comes from it; it follows from the others' `send_sizes`.
+      axis_name: the named axis (or several); `axis_index_groups`: as in `psum`.
+    Returns: `output` with what came.
+    """
+    names = _names(axis_name)
+    arrays = [aval_of(each) for each in (input_offsets, send_sizes, output_offsets, recv_sizes)]
+    size = _group_size(names, _groups(axis_index_groups, _size(names)))
+    for what, aval in zip(("input_offsets", "send_sizes", "output_offsets", "recv_sizes"), arrays, strict=True):
+        if dtypes.kind(aval.dtype) not in "iu":
+            raise ValueError(f"ragged_all_to_all {what} must be integer type.")
+        if aval.shape != (size,):
+            raise ValueError(f"ragged_all_to_all {what} must be rank 1 with one entry for each of {size} devices, got shape "
+                             f"{aval.shape}")
+    source, target = aval_of(operand), aval_of(output)
+    if source.dtype != target.dtype or source.shape[1:] != target.shape[1:] or not source.shape:
+        raise ValueError(f"ragged_all_to_all input and output must have the same type and the same shape but for axis 0, got "
+                         f"{source.str_short()} and {target.str_short()}")
+
+    def received(x: Any) -> Any:  # [senders, 1]: what each sender says of this receiver
+        swapped = all_to_all(x, names, 0, 0, axis_index_groups=axis_index_groups)
+        return shaping.reshape(shaping.convert(swapped, np.dtype("int32"), False), (size, 1))
+
+    rows = all_gather(operand, names, axis_index_groups=axis_index_groups, tiled=True)
+    starts, sizes, places = received(input_offsets), received(send_sizes), received(output_offsets)
+    whole = (size, source.shape[0])
+    row = shaping.broadcast_in_dim(np.arange(source.shape[0], dtype=np.int32), whole, (1,))
+    within = elementwise.sub(row, shaping.broadcast_in_dim(starts, whole, (0, 1)))
+    chosen = elementwise.bitwise_and(elementwise.ge(within, np.int32(0)),
+                                     elementwise.lt(within, shaping.broadcast_in_dim(sizes, whole, (0, 1))))
+    goal = elementwise.add(within, shaping.broadcast_in_dim(places, whole, (0, 1)))
+    nowhere = shaping.full_like(goal, target.shape[0])
+    index = shaping.reshape(elementwise.select_n(chosen, nowhere, goal), (size * source.shape[0], 1))
+    numbers = gather_scatter.ScatterDimensionNumbers(tuple(range(1, len(target.shape))), (0,), (0,))
+    return gather_scatter.scatter(output, index, rows, numbers, mode=gather_scatter.GatherScatterMode.FILL_OR_DROP)

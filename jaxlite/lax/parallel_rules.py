@@ -1,6 +1,8 @@
 """Derivative and batching rules of collectives. vmap over the named axis turns them into reductions and reorderings.
 
-A sum over examples is transposed to a sum of the cotangents: each example's result is taken for a result of the whole.
+A sum over examples is transposed to a sum of the cotangents: each example's result is taken for a result of the whole. Over
+axes of a mesh whose types say that the sum is one and the same value (`psum_invariant`), it is transposed to the cast that says
+that a value may vary, and that cast to the sum.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import pvary_p
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import parallel as p
@@ -130,6 +133,8 @@ def _def_batching(primitive: Primitive, key: str, local: Callable, unvaried: Cal
 _def_batching(p.psum_p, "axes", _local_psum, lambda size, x: e.mul(x, np.asarray(size).astype(aval_of(x).dtype)[()]))
 _def_batching(p.pmax_p, "axes", _local_pmax, lambda size, x: x)
 _def_batching(p.pmin_p, "axes", _local_pmin, lambda size, x: x)
+_def_batching(p.psum_invariant_p, "axes", _local_psum)
+_def_batching(p.all_gather_invariant_p, "axis_name", _local_all_gather)
 _def_batching(p.pbroadcast_p, "axis_name", _local_pbroadcast, lambda size, x: x)
 _def_batching(p.all_gather_p, "axis_name", _local_all_gather)
 _def_batching(p.reduce_scatter_p, "axis_name", _local_reduce_scatter)
@@ -149,6 +154,10 @@ def _psum_transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
     return [p.psum_p.bind(ct, **params)]
 
 
+def _own_part(ct: Any, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_size: int, tiled: bool) -> list[Any]:
+    return [p.own_share(p.vary(ct, axis_name), axis_name, all_gather_dimension, tiled)]
+
+
 def _all_gather_transpose(ct: Any, x: Any, *, all_gather_dimension: int, **params: Any) -> list[Any]:
     return [p.reduce_scatter_p.bind(ct, scatter_dimension=all_gather_dimension, **params)]
 
@@ -166,12 +175,20 @@ def _ppermute_transpose(ct: Any, x: Any, *, perm: Sequence[tuple[int, int]], **p
 
 
 def _pbroadcast_transpose(ct: Any, x: Any, *, axis_name: Any, source: int) -> list[Any]:
-    total = p.psum(ct, axis_name)
+    total = p.vary(p.psum(ct, axis_name), axis_name if isinstance(axis_name, tuple) else (axis_name,))
     here = shaping.broadcast_in_dim(e.eq(p.axis_index(axis_name), np.int32(source)), aval_of(ct).shape, ())
     return [e.select_n(here, shaping.full_like(total, 0), total)]
 
 
+@pvary_p.def_batching
+def _pvary_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, axes: Any) -> tuple[Any, int | None]:
+    return pvary_p.bind(*args, axes=axes), dims[0]
+
+
 def_linear(p.psum_p, _psum_transpose)
+def_linear(p.psum_invariant_p, lambda ct, x, *, axes: [pvary_p.bind(ct, axes=axes)])
+def_linear(pvary_p, lambda ct, x, *, axes: [p.sum_over(ct, axes)])
+def_linear(p.all_gather_invariant_p, _own_part)
 def_linear(p.all_gather_p, _all_gather_transpose)
 def_linear(p.reduce_scatter_p, _reduce_scatter_transpose)
 def_linear(p.all_to_all_p, _all_to_all_transpose)
@@ -187,8 +204,9 @@ def _def_extreme(primitive: Primitive) -> None:
         if type(dx) is Zero:
             return out, Zero(tangent_aval(aval_of(out)))
         chosen = shaping.convert(e.eq(x, out), aval_of(out).dtype, False)  # equal ones share
-        share = e.div(chosen, p.psum_p.bind(chosen, **params))
-        return out, p.psum_p.bind(e.mul(dx, share), **params)
+        names, groups = params["axes"], params["axis_index_groups"]
+        share = e.div(chosen, p.sum_over(chosen, names, groups))
+        return out, p.sum_over(e.mul(dx, share), names, groups)
 
     primitive.no_transpose("it is not linear")
 

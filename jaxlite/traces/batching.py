@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import source
-from jaxlite.core.aval import with_axis, without_axis
+from jaxlite.core.aval import varying, with_axis, without_axis
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
@@ -25,12 +25,20 @@ _registry = xla.pytree_registry
 
 
 class Axis:
-    """The batched axis: its size, the name collectives know it by (or None), and a mesh axis to spread it over."""
+    """The batched axis: its size, the name collectives know it by (or None), and a mesh axis to spread it over.
 
-    __slots__ = ("size", "name", "spmd_name")
+    `vma`: manual axes of the mesh along which it has been spread, so that batches vary along them.
+    """
 
-    def __init__(self, size: int, name: Any = None, spmd_name: Any = None):
-        self.size, self.name, self.spmd_name = size, name, spmd_name
+    __slots__ = ("size", "name", "spmd_name", "vma")
+
+    def __init__(self, size: int, name: Any = None, spmd_name: Any = None, vma: frozenset[Any] = frozenset()):
+        self.size, self.name, self.spmd_name, self.vma = size, name, spmd_name, vma
+
+    def batched(self, aval: Any, dim: int) -> Any:
+        """The type of a batch, from that of one value."""
+        batch = with_axis(aval, dim, self.size)
+        return varying(batch, batch.vma | self.vma) if self.vma else batch
 
 
 class BatchTracer(Tracer):
@@ -186,11 +194,12 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], bat
     Returns: the program, of consts + inputs, those consts, and for each output whether it is batched.
     """
     wanted = [batch_out] * len(closed.out_avals) if isinstance(batch_out, bool) else list(batch_out)
-    key = (id(closed), axis.size, axis.name, axis.spmd_name, tuple(dims), tuple(wanted), tuple(state.axis_sizes.items()))
+    key = (id(closed), axis.size, axis.name, axis.spmd_name, axis.vma, tuple(dims), tuple(wanted),
+           tuple(state.axis_sizes.items()))
     found = _batched.get(key)
     if found is not None:
         return found[1:]
-    in_avals = [aval if dim is None else with_axis(aval, dim, axis.size)
+    in_avals = [aval if dim is None else axis.batched(aval, dim)
                 for aval, dim in zip(closed.in_avals, dims, strict=True)]
     batched_out: list[bool] = []
 

@@ -24,7 +24,8 @@ def _call(primitive: Primitive, jaxpr: ClosedJaxpr, operands: Sequence[Any], par
     return primitive.bind(*operands, jaxpr=jaxpr, **params)
 
 
-def _spread(values: Sequence[Any], flags: Sequence[bool], avals: Sequence[Any]) -> list[Any]:
+
+def spread_tangents(values: Sequence[Any], flags: Sequence[bool], avals: Sequence[Any]) -> list[Any]:
     """The values where flags hold, `Zero` elsewhere."""
     rest = iter(values)
     return [next(rest) if flag else Zero(tangent_aval(aval)) for flag, aval in zip(flags, avals, strict=True)]
@@ -36,7 +37,7 @@ def _jvp(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], 
     active = [tangent for tangent in tangents if type(tangent) is not Zero]
     outs = _call(primitive, program, [*consts, *primals, *active], params)
     count = len(jaxpr.out_avals)
-    return outs[:count], _spread(outs[count:], out_nonzero, jaxpr.out_avals)
+    return outs[:count], spread_tangents(outs[count:], out_nonzero, jaxpr.out_avals)
 
 
 def _linearize(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr,
@@ -50,7 +51,7 @@ def _linearize(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[
     if not any(split.nonzero_out):
         return outs[:split.num_outs], [zero_for(out) for out in outs[:split.num_outs]]
     tangents_out = _call(primitive, split.tangent, [*residuals, *active], params)
-    return outs[:split.num_outs], _spread(tangents_out, split.nonzero_out, jaxpr.out_avals)
+    return outs[:split.num_outs], spread_tangents(tangents_out, split.nonzero_out, jaxpr.out_avals)
 
 
 def _transpose(primitive: Primitive, cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr,

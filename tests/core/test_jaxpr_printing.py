@@ -195,7 +195,7 @@ PARAMS = [
     (np.int64(3), "3"), (np.bool_(True), "True"), (np.float32(0.1), "0.10000000149011612"),
     ((), "()"), ((1,), "(1,)"), ((1, (2, 3)), "(1, (2, 3))"), ([1, 2], "[1, 2]"),
     ({"b": 1, "a": 2}, "{'b': 1, 'a': 2}"),
-    (frozenset({"b", "a"}), "{'a', 'b'}"),
+    (frozenset({"b", "a"}), "frozenset({'a', 'b'})"),
     ((np.int64(1), np.float32(2)), "(1, 2.0)"),
     (np.dtype("float32"), "float32"), ((np.dtype("int8"), dtypes.bfloat16), "(int8, bfloat16)"),
     (np.float32, "float32"),

@@ -6,7 +6,7 @@ A function is traced once for each signature; what was traced is kept for as lon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import ShapedArray, shaped_array, typematch
 from jaxlite.core.errors import JaxprTypeError
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, subjaxprs
 from jaxlite.core.staging import StagingTrace, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_map
@@ -210,6 +210,29 @@ def check_operands(name: str, avals: Sequence[Any], expected: Sequence[Any]) -> 
             raise JaxprTypeError(f"{name}: operand {index} is {aval}, its sub-jaxpr takes {wanted}")
 
 
+# --- values that vary along axes of a mesh ------------------------------------------------------------
+
+
+def check_same_way(what: str, vma: frozenset[Any], programs: Iterable[Jaxpr]) -> None:
+    """Inside `shard_map`: devices that may go different ways must not wait for each other on one of them.
+
+    Args: `vma` the axes along which the choice varies; `programs` what it chooses from.
+    Raises: ValueError for a collective over one of these axes.
+    """
+    for jaxpr in programs:
+        for eqn in jaxpr.eqns:
+            if getattr(eqn.primitive, "is_collective", False) and eqn.invars:
+                axes = eqn.params.get("axes", eqn.params.get("axis_name"))
+                names = [name for name in (axes if isinstance(axes, tuple) else (axes,)) if name in vma]
+                if names:
+                    raise ValueError(
+                        f"{eqn.primitive} over the mesh axis {names[0]!r} inside a {what} whose predicate varies along it: "
+                        "devices that do not get there would be waited for forever. Make the predicate the same on all of them "
+                        f"(lax.pmax, lax.psum), or take the collective out of the {what}. If you know that it is the same, "
+                        "pass check_vma=False to shard_map")
+        check_same_way(what, vma, subjaxprs(jaxpr))
+
+
 # --- carries: they keep their type from one step to the next -----------------------------------------
 
 
@@ -275,6 +298,7 @@ class Carry:
         differences = "\n".join(
             f"  * the input carry {self._component(path)} has type {type_text(aval)} but the corresponding output "
             f"carry component has type {type_text(out)}, so {difference_text(aval, out)}"
+            + cast_text(aval, out, f", to the initial carry value corresponding to the input carry {self._component(path)}")
             for (path, _), aval, out in zip(paths, self.avals, out_avals, strict=True) if not typematch(aval, out))
         raise TypeError(
             f"{self.what} body function carry input and carry output must have equal types, but they differ:\n\n"
@@ -305,7 +329,13 @@ def type_text(aval: Any) -> str:
     """`float32[3]`; `weak float32[]` for a weakly typed value."""
     if not isinstance(aval, ShapedArray):
         return str(aval)
-    return f"{'weak ' if aval.weak_type else ''}{aval.dtype}[{','.join(map(str, aval.shape))}]"
+    return f"{'weak ' if aval.weak_type else ''}{aval.str_short(short_dtypes=False)}"
+
+
+def cast_text(one: Any, other: Any, place: str) -> str:
+    """What to do if the first type varies along fewer axes of a mesh than the second."""
+    missing = tuple(sorted(other.vma - one.vma, key=str))
+    return f".\n\nThis might be fixed by applying `jax.lax.pcast(..., {missing}, to='varying')`{place}." if missing else ""
 
 
 def difference_text(one: Any, other: Any) -> str:
@@ -315,4 +345,6 @@ def difference_text(one: Any, other: Any) -> str:
     parts = ["the dtypes do not match"] if one.dtype != other.dtype else []
     if one.shape != other.shape:
         parts.append("the shapes do not match")
+    if one.vma != other.vma:
+        parts.append("the manual axis types do not match")
     return ", and ".join(parts)

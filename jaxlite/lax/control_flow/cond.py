@@ -6,24 +6,28 @@ branches take: first the values that any of them closes over, then the user's op
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxlite.core import dtypes, source
-from jaxlite.core.aval import ShapedArray, shaped_array, typematch
+from jaxlite.core import config, dtypes, source
+from jaxlite.core.aval import ShapedArray, shaped_array, typematch, varying
 from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.filtering import boundary
-from jaxlite.core.jaxpr import ClosedJaxpr, Var, no_effects
+from jaxlite.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr, no_effects
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import trace_to_jaxpr, varying_outputs
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.lax.control_flow.bodies import (
     Body,
     as_result,
+    cast_text,
     check_operands,
+    check_same_way,
     difference_text,
     flatten_values,
     runs_in_python,
@@ -54,6 +58,40 @@ def _cond_aval(index: Any, *avals: Any, branches: tuple[ClosedJaxpr, ...], branc
             raise JaxprTypeError(f"the branches of cond have different types: {', '.join(map(str, leaves))}")
         outs.append(next((leaf for leaf in leaves if not getattr(leaf, "weak_type", False)), leaves[0]))
     return outs, effects
+
+
+@cond_p.def_stage
+def _stage(trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Inside `shard_map`: what devices choose for themselves differs between them, and so do results of branches of which one's
+    does."""
+    if config.check_vma.value:
+        branches, chosen = params["branches"], aval_of(args[0]).vma
+        # What is cast inside of a branch is summed there when it is transposed, and not all devices would come.
+        inputs = [chosen.union(*[leaf.vma for leaf in leaves]) for leaves in zip(
+            *(branch.in_avals for branch in branches), map(aval_of, args[1:]), strict=True)]
+        branches = [_varying_inputs(branch, inputs) for branch in branches]
+        args = [args[0], *trace.cast(args[1:], [vma - aval_of(arg).vma for arg, vma in zip(args[1:], inputs, strict=True)])]
+        if chosen:
+            check_same_way("cond", chosen, [branch.jaxpr for branch in branches])
+        wanted = [chosen.union(*[leaf.vma for leaf in leaves])
+                  for leaves in zip(*(branch.out_avals for branch in branches), strict=True)]
+        params = {**params, "branches": tuple(
+            branch if all(map(_varies, branch.out_avals, wanted)) else ClosedJaxpr(varying_outputs(branch.jaxpr, wanted), [])
+            for branch in branches)}
+    return trace.record(cond_p, args, params)
+
+
+def _varies(aval: Any, vma: frozenset[Any]) -> bool:
+    return aval.vma >= vma
+
+
+def _varying_inputs(branch: ClosedJaxpr, wanted: Sequence[frozenset[Any]]) -> ClosedJaxpr:
+    """A branch for operands that vary along these axes, which it may not have been traced for."""
+    if all(map(_varies, branch.in_avals, wanted)):
+        return branch
+    jaxpr, consts = trace_to_jaxpr(functools.partial(eval_jaxpr, branch.jaxpr, []), [
+        varying(aval, vma) for aval, vma in zip(branch.in_avals, wanted, strict=True)], branch.jaxpr.debug_info)
+    return ClosedJaxpr(jaxpr, consts)
 
 
 @boundary
@@ -228,6 +266,7 @@ def _check_same(what: str, one: tuple[str, Callable, Body], other: tuple[str, Ca
         differences = [
             f"the output of {name1}{_at(path)} has type {type_text(a)} but the corresponding output of {name2} has "
             f"type {type_text(b)}, so {difference_text(a, b)}"
+            + (cast_text(a, b, f" to the output of {name1}") or cast_text(b, a, f" to the output of {name2}"))
             for (path, _), a, b in zip(paths, body1.out_avals, body2.out_avals, strict=True) if not typematch(a, b)]
     else:
         problem = f"{what} branch outputs must have the same pytree structure, but they differ"

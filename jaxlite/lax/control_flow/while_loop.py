@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes, source
+from jaxlite.core.aval import varying
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, Var
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import varying_outputs
 from jaxlite.core.symbolic import Dim
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_unflatten
@@ -24,6 +26,7 @@ from jaxlite.lax.control_flow.bodies import (
     Carry,
     as_result,
     check_operands,
+    check_same_way,
     flatten_values,
     runs_in_python,
     shared,
@@ -83,10 +86,22 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
         nonlocal condition
         condition = trace_body(cond_fun, in_tree, carry.avals, "while_loop's condition")
         _check_condition(cond_fun, condition)
-        return trace_body(body_fun, in_tree, carry.avals, "while_loop")
+        vma = condition.out_avals[0].vma
+        if not vma:
+            return trace_body(body_fun, in_tree, carry.avals, "while_loop")
+        if any(not vma <= aval.vma for aval in carry.avals):  # where devices stop at different steps, carries differ
+            carry.avals = [varying(aval, aval.vma | vma) for aval in carry.avals]
+            return trace()
+        body = trace_body(body_fun, in_tree, carry.avals, "while_loop").derive(_varying_body, vma)
+        check_same_way("while_loop", vma, [condition.jaxpr, body.jaxpr])
+        return body
 
     body = carry.settle(trace, lambda out_tree: out_tree)
     return tree_unflatten(tree, _bind(condition, body, carry.convert(leaves)))
+
+
+def _varying_body(body: Body, vma: frozenset[Any]) -> Body:
+    return Body(varying_outputs(body.jaxpr, [vma] * len(body.out_avals)), body.consts, body.out_tree)
 
 
 def _bind(condition: Body, body: Body, leaves: list[Any]) -> list[Any]:

@@ -1,0 +1,349 @@
+"""The primitive of `shard_map`: a program written for one device of a mesh at a time, and its rules.
+
+Its params: `jaxpr`, the program of the parts that one device has; `mesh`; `newly_manual_axes`, the axes along which the
+program is written for one device (the others, XLA cuts along as it likes, or a `shard_map` around it has cut already);
+`in_specs` and `out_specs`, how operands and results are cut along those axes; `check_vma`, whether the types in the program
+say along which axes values vary.
+
+The rules transform the inner program and find the specs of what is added. A derivative's residuals leave the program by the
+axes along which they vary, stacked along their axis 0. What is the same on all devices enters the program without a cut, and
+its cotangent is the sum over the devices: with `check_vma` the casts in the program are transposed to it, without, the
+transposition sums over all axes that a spec does not name.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from jaxlite.compilation.caches import clear_hooks
+from jaxlite.compilation.jit import jit
+from jaxlite.core import config
+from jaxlite.core.aval import ShapedArray, varying
+from jaxlite.core.errors import JaxprTypeError
+from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from jaxlite.core.primitive import MixedVarying, Primitive
+from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.core.tracing import state
+from jaxlite.core.values import aval_of
+from jaxlite.devices.mesh import AxisType, Mesh, abstract_context, context_mesh
+from jaxlite.devices.sharding import NamedSharding, P, axes_of, used_axes
+from jaxlite.lax import elementwise, parallel, shaping
+from jaxlite.traces.batching import Axis, batch_flat, bring_to_front
+from jaxlite.traces.call_rules import spread_tangents
+from jaxlite.traces.jvp import Zero, jvp_jaxpr, tangent_aval, zero_for
+from jaxlite.traces.linearize import linearize_jaxpr
+from jaxlite.traces.transpose import Linear, backward, is_linear
+
+shard_map_p = Primitive("shard_map", multiple_results=True)
+shard_map_p.knows_vma = True
+Specs = tuple[Any, ...]
+
+
+@contextmanager
+def inside(mesh: Any, axes: frozenset[Any], check_vma: bool) -> Iterator[None]:
+    """Trace what runs on one device of a mesh: collectives know its axes, and types say what varies along them."""
+    abstract = mesh.abstract_mesh.update_axis_types(dict.fromkeys(axes, AxisType.Manual))
+    mesh_before, check_before = abstract_context.swap_local(abstract), config.check_vma.swap_local(check_vma)
+    sizes, state.axis_sizes = state.axis_sizes, {**state.axis_sizes, **{name: mesh.shape[name] for name in axes}}
+    try:
+        yield
+    finally:
+        state.axis_sizes = sizes
+        config.check_vma.set_local(check_before)
+        abstract_context.set_local(mesh_before)
+
+
+def part_aval(aval: Any, spec: Any, mesh: Any, check_vma: bool) -> Any:
+    """The type of the part that one device has."""
+    if type(aval) is not ShapedArray:
+        return aval
+    shape = tuple(size // math.prod(mesh.shape[name] for name in axes_of(entry))
+                  for size, entry in zip(aval.shape, _entries(spec, aval.ndim), strict=True))
+    part = aval.update(shape=shape)
+    return varying(part, part.vma.union(used_axes(spec))) if check_vma else part
+
+
+def whole_aval(aval: Any, spec: Any, mesh: Any, axes: frozenset[Any]) -> Any:
+    """The type of what is put together from the parts of all devices."""
+    if type(aval) is not ShapedArray:
+        return aval
+    shape = tuple(size * math.prod(mesh.shape[name] for name in axes_of(entry))
+                  for size, entry in zip(aval.shape, _entries(spec, aval.ndim), strict=True))
+    return aval.update(shape=shape, vma=aval.vma - axes)
+
+
+def _entries(spec: Any, ndim: int) -> list[Any]:
+    return [*spec, *[None] * (ndim - len(spec))]
+
+
+@shard_map_p.def_effectful_abstract_eval
+def _shard_map_aval(*avals: Any, jaxpr: ClosedJaxpr, mesh: Any, in_specs: Specs, out_specs: Specs,
+                    newly_manual_axes: frozenset[Any], check_vma: bool) -> Any:
+    missing = [var.aval.vma - newly_manual_axes - aval.vma for aval, var in zip(avals, jaxpr.jaxpr.invars, strict=True)]
+    if any(missing):
+        raise MixedVarying(missing)
+    for aval, spec, wanted in zip(avals, in_specs, jaxpr.in_avals, strict=True):
+        part = part_aval(aval, spec, mesh, check_vma)
+        if part.shape != wanted.shape or part.dtype != wanted.dtype or not part.vma <= wanted.vma:
+            raise JaxprTypeError(f"shard_map: an operand is {aval} with the spec {spec}, so each device has {part}; the "
+                                 f"jaxpr takes {wanted}")
+    return [whole_aval(aval, spec, mesh, newly_manual_axes)
+            for aval, spec in zip(jaxpr.out_avals, out_specs, strict=True)], jaxpr.effects
+
+
+# --- at once -----------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(1024)
+def _compiled(count: int, **params: Any) -> Callable:
+    mesh, specs = params["mesh"], params["out_specs"]
+    if not isinstance(mesh, Mesh):
+        mesh = context_mesh()
+
+    def shard_map(*args: Any) -> Any:
+        return shard_map_p.bind(*args, **params)
+
+    if params["newly_manual_axes"] == frozenset(mesh.axis_names):
+        return jit(shard_map, out_shardings=[NamedSharding(mesh, spec) for spec in specs])
+    return jit(shard_map)
+
+
+clear_hooks.append(_compiled.cache_clear)
+
+
+@shard_map_p.def_eager
+def _run(*args: Any, **params: Any) -> Any:
+    call = _compiled(len(args), **params)
+    previous = config.disable_jit.state.swap_local(False)
+    try:
+        return call(*args)
+    finally:
+        config.disable_jit.state.set_local(previous)
+
+
+# --- remembered programs -----------------------------------------------------------------------------
+
+_LIMIT = 1024
+_made: dict[Any, Any] = {}
+clear_hooks.append(_made.clear)
+
+
+def _remembered(make: Callable[..., Any], *args: Any) -> Any:
+    """`make(*args)`, where programs among the arguments are told apart by identity: one program gives one equation."""
+    key = (make, *args)
+    found = _made.get(key)
+    if found is None:
+        if len(_made) >= _LIMIT:
+            _made.clear()
+        found = _made[key] = make(*args)
+    return found
+
+
+def _traced(fun: Callable, avals: Sequence[Any], debug: Any) -> tuple[ClosedJaxpr, list[Any]]:
+    jaxpr, consts = trace_to_jaxpr(fun, avals, debug)
+    return hoist_consts(jaxpr), consts
+
+
+def _whole(count: int) -> Specs:
+    return (P(),) * count
+
+
+# --- derivatives -------------------------------------------------------------------------------------
+
+
+def _chosen(values: Sequence[Any], flags: Sequence[bool]) -> tuple[Any, ...]:
+    return tuple(value for value, flag in zip(values, flags, strict=True) if flag)
+
+
+@shard_map_p.def_jvp
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, mesh: Any, in_specs: Specs,
+         out_specs: Specs, newly_manual_axes: frozenset[Any], check_vma: bool) -> Any:
+    nonzero = [type(tangent) is not Zero for tangent in tangents]
+    with inside(mesh, newly_manual_axes, check_vma):
+        program, consts, out_nonzero = jvp_jaxpr(jaxpr, nonzero, False)
+    outs = shard_map_p.bind(
+        *consts, *primals, *_chosen(tangents, nonzero), jaxpr=program, mesh=mesh,
+        in_specs=(*_whole(len(consts)), *in_specs, *_chosen(in_specs, nonzero)),
+        out_specs=(*out_specs, *_chosen(out_specs, out_nonzero)), newly_manual_axes=newly_manual_axes, check_vma=check_vma)
+    count = len(jaxpr.out_avals)
+    primals_out = outs[:count]
+    return primals_out, spread_tangents(outs[count:], out_nonzero, [aval_of(out) for out in primals_out])
+
+
+class _Split:
+    """A program split for linearisation, with residuals that can leave it and enter it again."""
+
+    def __init__(self, jaxpr: ClosedJaxpr, nonzero: tuple[bool, ...], mesh: Any, in_specs: Specs, axes: frozenset[Any],
+                 check_vma: bool):
+        with inside(mesh, axes, check_vma):
+            split = self.split = linearize_jaxpr(jaxpr, nonzero)
+            count = len(jaxpr.out_avals)
+            leaving = split.primal.out_avals[split.num_outs:]
+            order = [name for name in mesh.axis_names if name in axes]
+            stacked = [tuple(name for name in order if not check_vma or name in aval.vma) for aval in leaving]
+            specs = [P(names) if names else P() for names in stacked]
+            scalar = [bool(names) and not aval.shape for names, aval in zip(stacked, leaving, strict=True)]
+            self.residual_specs = tuple(specs)
+
+            def primal(*args: Any) -> list[Any]:
+                outs = eval_jaxpr(split.primal.jaxpr, [], *args)
+                return [*outs[:count], *(shaping.reshape(out, (1,)) if flag else out
+                                         for out, flag in zip(outs[count:], scalar, strict=True))]
+
+            computed = iter(zip(specs, scalar, strict=True))
+            pairs = [(in_specs[index], False) if index is not None else next(computed) for index in split.forwarded]
+            self.entering_specs = tuple(spec for spec, _ in pairs)
+            flags = [flag for _, flag in pairs]
+
+            def tangent(*args: Any) -> list[Any]:
+                residuals = [shaping.reshape(each, ()) if flag else each
+                             for each, flag in zip(args, flags, strict=False)]
+                return eval_jaxpr(split.tangent.jaxpr, [], *residuals, *args[len(flags):])
+
+            avals = [aval.update(shape=(1,)) if flag else aval
+                     for aval, flag in zip(split.tangent.in_avals, flags, strict=False)]
+            debug = jaxpr.jaxpr.debug_info
+            self.primal, self.tangent = split.primal, split.tangent
+            if any(scalar):
+                self.primal, none = _traced(primal, split.primal.in_avals, debug)
+                self.tangent, nothing = _traced(tangent, [*avals, *split.tangent.in_avals[len(flags):]], debug)
+                assert not none and not nothing
+
+
+def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, mesh: Any, in_specs: Specs,
+               out_specs: Specs, newly_manual_axes: frozenset[Any], check_vma: bool) -> Any:
+    nonzero = tuple(type(tangent) is not Zero for tangent in tangents)
+    made = _remembered(_Split, jaxpr, nonzero, mesh, in_specs, newly_manual_axes, check_vma)
+    split = made.split
+    common = {"mesh": mesh, "newly_manual_axes": newly_manual_axes, "check_vma": check_vma}
+    outs = shard_map_p.bind(*split.consts, *primals, jaxpr=made.primal, in_specs=(*_whole(len(split.consts)), *in_specs),
+                            out_specs=(*out_specs, *made.residual_specs), **common)
+    primals_out, computed = outs[:split.num_outs], iter(outs[split.num_outs:])
+    if not any(split.nonzero_out):
+        return primals_out, [zero_for(out) for out in primals_out]
+    residuals = [next(computed) if index is None else primals[index] for index in split.forwarded]
+    tangents_out = shard_map_p.bind(
+        *residuals, *_chosen(tangents, nonzero), jaxpr=made.tangent,
+        in_specs=(*made.entering_specs, *_chosen(in_specs, nonzero)), out_specs=_chosen(out_specs, split.nonzero_out), **common)
+    return primals_out, spread_tangents(tangents_out, split.nonzero_out, [aval_of(out) for out in primals_out])
+
+
+shard_map_p.linearize = _linearize
+
+
+def _unnamed(spec: Any, mesh: Any, axes: frozenset[Any]) -> tuple[Any, ...]:
+    """The manual axes along which all devices have the same."""
+    used = used_axes(spec)
+    return tuple(name for name in mesh.axis_names if name in axes and name not in used)
+
+
+def _backward(jaxpr: ClosedJaxpr, linear: tuple[bool, ...], nonzero: tuple[bool, ...], mesh: Any, in_specs: Specs,
+              out_specs: Specs, axes: frozenset[Any], check_vma: bool) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
+    """The transposed program, of consts, operands that are not linear, and cotangents; which cotangents it gives."""
+    variables = jaxpr.jaxpr.invars
+    known = [var.aval for var, flag in zip(variables, linear, strict=True) if not flag]
+    incoming = [varying(tangent_aval(aval), aval.vma.union(used_axes(spec)) if check_vma else aval.vma)
+                for aval, spec, flag in zip(jaxpr.out_avals, out_specs, nonzero, strict=True) if flag]
+    arrives: list[bool] = []
+
+    def fun(*values: Any) -> list[Any]:
+        rest, given = iter(values[:len(known)]), iter(values[len(known):])
+        args = [Linear(var.aval) if flag else next(rest) for var, flag in zip(variables, linear, strict=True)]
+        cotangents: list[Any] = []
+        for aval, flag in zip(jaxpr.out_avals, nonzero, strict=True):
+            if not flag:
+                cotangents.append(Zero(tangent_aval(aval)))
+                continue
+            cotangent = next(given)
+            more = cotangent.aval.vma - aval.vma  # a result that does not vary, put together all the same
+            names = tuple(name for name in mesh.axis_names if name in more)
+            cotangents.append(parallel.sum_over(cotangent, names) if names else cotangent)
+        outs = []
+        for out, spec, flag in zip(backward(jaxpr.jaxpr, [], args, cotangents), in_specs, linear, strict=True):
+            if flag:
+                names = () if check_vma or type(out) is Zero else _unnamed(spec, mesh, axes)
+                outs.append(parallel.sum_over(out, names) if names else out)
+        arrives.extend(type(out) is not Zero for out in outs)
+        return [out for out in outs if type(out) is not Zero]
+
+    with inside(mesh, axes, check_vma):
+        program, consts = _traced(fun, [*known, *incoming], jaxpr.jaxpr.debug_info)
+    return program, consts, arrives
+
+
+@shard_map_p.def_transpose
+def _transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, mesh: Any, in_specs: Specs, out_specs: Specs,
+               newly_manual_axes: frozenset[Any], check_vma: bool) -> list[Any]:
+    linear = tuple(map(is_linear, operands))
+    nonzero = tuple(type(cotangent) is not Zero for cotangent in cotangents)
+    program, consts, arrives = _remembered(_backward, jaxpr, linear, nonzero, mesh, in_specs, out_specs, newly_manual_axes,
+                                           check_vma)
+    known = [operand for operand, flag in zip(operands, linear, strict=True) if not flag]
+    given = []
+    for cotangent, spec, flag in zip(cotangents, out_specs, nonzero, strict=True):
+        if flag:
+            copies = 1 if check_vma else math.prod(mesh.shape[name] for name in _unnamed(spec, mesh, newly_manual_axes))
+            given.append(cotangent if copies == 1 else
+                         elementwise.div(cotangent, np.asarray(copies).astype(aval_of(cotangent).dtype)[()]))
+    known_specs = _chosen(in_specs, [not flag for flag in linear])
+    linear_specs = _chosen(in_specs, linear)
+    outs = iter(shard_map_p.bind(
+        *consts, *known, *given, jaxpr=program, mesh=mesh, check_vma=check_vma, newly_manual_axes=newly_manual_axes,
+        in_specs=(*_whole(len(consts)), *known_specs, *_chosen(out_specs, nonzero)), out_specs=_chosen(linear_specs, arrives)))
+    reached = iter(arrives)
+    return [None if not flag else (next(outs) if next(reached) else Zero(tangent_aval(operand.aval)))
+            for operand, flag in zip(operands, linear, strict=True)]
+
+
+# --- batching ----------------------------------------------------------------------------------------
+
+
+def _with_entry(spec: Any, dim: int, entry: Any) -> Any:
+    return P(*_entries(spec, max(dim, len(spec)))[:dim], entry, *spec[dim:])
+
+
+def _batched(jaxpr: ClosedJaxpr, size: int, name: Any, spmd: tuple[Any, ...], dims: tuple[int | None, ...], mesh: Any,
+             axes: frozenset[Any], check_vma: bool) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
+    """The program on batches, its consts, and which results are batched: in front."""
+    axis = Axis(size, name, spmd[0] if len(spmd) == 1 else spmd or None, frozenset(spmd) if check_vma else frozenset())
+    flags: list[bool] = []
+
+    def fun(*args: Any) -> list[Any]:
+        outs, out_dims = batch_flat(lambda *xs: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *xs), args, dims, axis)
+        flags.extend(dim is not None for dim in out_dims)
+        return [out if dim is None else bring_to_front(out, dim, size) for out, dim in zip(outs, out_dims, strict=True)]
+
+    with inside(mesh, axes, check_vma):
+        program, consts = _traced(fun, [aval if dim is None else axis.batched(aval, dim)
+                                        for aval, dim in zip(jaxpr.in_avals, dims, strict=True)], jaxpr.jaxpr.debug_info)
+    return program, consts, flags
+
+
+@shard_map_p.def_batching
+def _batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, mesh: Any, in_specs: Specs,
+           out_specs: Specs, newly_manual_axes: frozenset[Any], check_vma: bool) -> Any:
+    spmd = tuple(name for name in axes_of(axis.spmd_name) if name in newly_manual_axes)
+    for spec in (*in_specs, *out_specs):
+        if not set(spmd).isdisjoint(used_axes(spec)):
+            raise ValueError("vmap spmd_axis_name cannot appear in shard_map in_specs or out_specs, got "
+                             f"{axis.spmd_name!r} and {spec}")
+    parts = math.prod(mesh.shape[name] for name in spmd)
+    if axis.size % parts:
+        raise ValueError(f"the size {axis.size} of the axis that vmap maps is not a multiple of {parts}, the size of its "
+                         f"spmd_axis_name {axis.spmd_name!r}")
+    entry = None if not spmd else spmd[0] if len(spmd) == 1 else spmd
+    program, consts, flags = _remembered(_batched, jaxpr, axis.size // parts, axis.name, spmd, tuple(dims), mesh,
+                                         newly_manual_axes, check_vma) if not state.axis_sizes else _batched(
+        jaxpr, axis.size // parts, axis.name, spmd, tuple(dims), mesh, newly_manual_axes, check_vma)
+    outs = shard_map_p.bind(
+        *consts, *args, jaxpr=program, mesh=mesh, newly_manual_axes=newly_manual_axes, check_vma=check_vma,
+        in_specs=(*_whole(len(consts)), *(spec if dim is None else _with_entry(spec, dim, entry)
+                                          for spec, dim in zip(in_specs, dims, strict=True))),
+        out_specs=tuple(_with_entry(spec, 0, entry) if flag else spec for spec, flag in zip(out_specs, flags, strict=True)))
+    return outs, [0 if flag else None for flag in flags]

@@ -1,0 +1,200 @@
+"""StableHLO rules of collectives over the axes of a mesh, and of `shard_map`, in which they stand.
+
+Groups consist of numbers of partitions: positions in the devices of the program. Every collective has a channel, which tells
+XLA that it is between partitions, not between replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lowering.module import LoweringError, is_ordered, physical
+from lowering.partitioning import spec_text
+from lowering.rules import lowers
+
+_I32, _U32 = np.dtype(np.int32), np.dtype(np.uint32)
+_REDUCERS = {"psum": "add", "psum_invariant": "add", "pmax": "maximum", "pmin": "minimum", "reduce_scatter": "add"}
+
+
+@lowers("pvary")
+def _pvary(ctx: Any, x: Any, *, axes: Any) -> Any:
+    return x
+
+
+@lowers("shard_map")
+def _shard_map(ctx: Any, *operands: Any, jaxpr: Any, mesh: Any, in_specs: Any, out_specs: Any, newly_manual_axes: Any,
+               check_vma: bool) -> list[Any]:
+    meshes = ctx.builder.meshes
+    if meshes is None:
+        raise LoweringError("shard_map over a mesh without devices: lower it where the mesh of the context has some "
+                            "(jax.set_mesh), or give shard_map a Mesh")
+    if ctx.in_computation:
+        raise LoweringError("shard_map cannot run inside the function of a reduction, a scatter or the like")
+    program = jaxpr.jaxpr
+    if is_ordered(program):
+        raise LoweringError("ordered effects are not supported for more than 1 device: a callback with ordered=True inside "
+                            "shard_map")
+    if len(meshes.devices or ()) == 1:  # XLA does not partition for one
+        with meshes.manual(mesh, newly_manual_axes):
+            return ctx.inline(program, operands)
+    with meshes.manual(mesh, newly_manual_axes):
+        name, is_open = meshes.name(meshes.manual_mesh), meshes.has_free_axes()
+        ir = ctx.ir
+
+        def shardings(specs: Sequence[Any], avals: Sequence[Any]) -> Any:
+            texts = [spec_text(spec, len(physical(aval)[0]), name, is_open) for spec, aval in zip(specs, avals, strict=True)]
+            return ctx.attribute(f"#sdy.sharding_per_value<[{', '.join(texts)}]>")
+
+        axes = ", ".join(f'"{each}"' for each in mesh.axis_names if each in newly_manual_axes)
+        # XLA loses the sharding of side effects in a program without results: there is always one.
+        types, outs = [ctx.type_of(aval) for aval in ctx.avals_out], shardings(out_specs, ctx.avals_out)
+        if not types:
+            types, outs = [ctx.tensor_type((), _I32)], ctx.attribute(f"#sdy.sharding_per_value<[<@{name}, []>]>")
+        operation = ctx.op("sdy.manual_computation", operands, types, {
+            "in_shardings": shardings(in_specs, ctx.avals_in), "out_shardings": outs,
+            "manual_axes": ir.Attribute.parse(f"#sdy<manual_axes{{{axes}}}>", ctx.builder.context)}, 1)
+        inside = ctx.region(operation, 0, [ctx.type_of(var.aval) for var in program.invars])
+        results = inside.emit(program, inside.arguments)
+        inside.op("sdy.return", results or [inside.constant(0, _I32)], [])
+    return list(operation.results) if results else []
+
+
+def _alone(ctx: Any) -> bool:
+    """Whether there is one partition, which has nobody to talk to."""
+    return ctx.builder.meshes.manual_mesh.size == 1
+
+
+def _channel(ctx: Any) -> dict[str, Any]:
+    return {"channel_handle": ctx.attribute(
+        f"#stablehlo.channel_handle<handle = {ctx.builder.meshes.next_channel()}, type = 1>")}
+
+
+def _groups(ctx: Any, names: Any, index_groups: Any = None) -> np.ndarray:
+    return ctx.builder.meshes.groups(names if isinstance(names, tuple) else (names,), index_groups)
+
+
+def _reducer(ctx: Any, operation: Any, dtype: Any) -> None:
+    scalar = ctx.tensor_type((), dtype)
+    inside = ctx.region(operation, 0, [scalar, scalar])
+    name = _REDUCERS[ctx.eqn.primitive.name]
+    inside.op("stablehlo.return", [inside.op(f"stablehlo.{name}", inside.arguments, [scalar]).result], [])
+
+
+@lowers("psum", "psum_invariant", "pmax", "pmin")
+def _all_reduce(ctx: Any, x: Any, *, axes: Any, axis_index_groups: Any = None) -> Any:
+    if _alone(ctx):
+        return x
+    operation = ctx.op("stablehlo.all_reduce", [x], [x.type], {
+        "replica_groups": ctx.dense_i64(_groups(ctx, axes, axis_index_groups)), **_channel(ctx),
+        "use_global_device_ids": ctx.ir.UnitAttr.get(ctx.builder.context)}, 1)
+    _reducer(ctx, operation, ctx.aval_out.dtype)
+    return operation.result
+
+
+@lowers("all_gather", "all_gather_invariant")
+def _all_gather(ctx: Any, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_size: int, tiled: bool,
+                axis_index_groups: Any = None) -> Any:
+    shape, dtype = physical(ctx.avals_in[0])
+    if not tiled:
+        shape = (*shape[:all_gather_dimension], 1, *shape[all_gather_dimension:])
+        x = ctx.value("stablehlo.reshape", [x], shape, dtype)
+    return _gathered(ctx, x, shape, dtype, all_gather_dimension, _groups(ctx, axis_name, axis_index_groups))
+
+
+def _gathered(ctx: Any, x: Any, shape: Any, dtype: Any, dimension: int, groups: np.ndarray) -> Any:
+    if _alone(ctx):
+        return x
+    shape = (*shape[:dimension], shape[dimension] * groups.shape[1], *shape[dimension + 1:])
+    return ctx.op("stablehlo.all_gather", [x], [ctx.tensor_type(shape, dtype)], {
+        "all_gather_dim": ctx.i64(dimension), "replica_groups": ctx.dense_i64(groups), **_channel(ctx),
+        "use_global_device_ids": ctx.ir.UnitAttr.get(ctx.builder.context)}).result
+
+
+@lowers("reduce_scatter")
+def _reduce_scatter(ctx: Any, x: Any, *, axis_index_groups: Any, axis_name: Any, axis_size: int, scatter_dimension: int,
+                    tiled: bool) -> Any:
+    shape, dtype = physical(ctx.avals_in[0])
+    if _alone(ctx):
+        return x if tiled else ctx.value("stablehlo.reshape", [x], *physical(ctx.aval_out))
+    part = (*shape[:scatter_dimension], shape[scatter_dimension] // axis_size, *shape[scatter_dimension + 1:])
+    operation = ctx.op("stablehlo.reduce_scatter", [x], [ctx.tensor_type(part, dtype)], {
+        "scatter_dimension": ctx.i64(scatter_dimension),
+        "replica_groups": ctx.dense_i64(_groups(ctx, axis_name, axis_index_groups)), **_channel(ctx),
+        "use_global_device_ids": ctx.ir.UnitAttr.get(ctx.builder.context)}, 1)
+    _reducer(ctx, operation, dtype)
+    return operation.result if tiled else ctx.value("stablehlo.reshape", [operation.result], *physical(ctx.aval_out))
+
+
+@lowers("all_to_all")
+def _all_to_all(ctx: Any, x: Any, *, axis_index_groups: Any, axis_name: Any, concat_axis: int, split_axis: int,
+                tiled: bool) -> Any:
+    shape, dtype = physical(ctx.avals_in[0])
+    groups = _groups(ctx, axis_name, axis_index_groups)
+    count = groups.shape[1]
+    sizes = list(shape)
+    sizes[split_axis] //= count
+    joined = concat_axis if tiled else split_axis
+    sizes[joined] *= count
+    out = x if _alone(ctx) else ctx.op("stablehlo.all_to_all", [x], [ctx.tensor_type(sizes, dtype)], {
+        "split_dimension": ctx.i64(split_axis), "concat_dimension": ctx.i64(joined), "split_count": ctx.i64(count),
+        "replica_groups": ctx.dense_i64(groups), **_channel(ctx)}).result
+    if tiled or split_axis == concat_axis:
+        return out
+    order = [axis for axis in range(len(shape)) if axis != split_axis]
+    order.insert(concat_axis, split_axis)
+    return ctx.value("stablehlo.transpose", [out], [sizes[axis] for axis in order], dtype, permutation=ctx.i64s(order))
+
+
+@lowers("ppermute")
+def _ppermute(ctx: Any, x: Any, *, axis_name: Any, perm: Any) -> Any:
+    if not perm:  # nobody gets anything
+        shape, dtype = physical(ctx.aval_out)
+        return ctx.constant(0, dtype, shape)
+    if _alone(ctx):
+        return x
+    pairs = [(row[source], row[target]) for row in _groups(ctx, axis_name) for source, target in perm]
+    return ctx.op("stablehlo.collective_permute", [x], [x.type], {
+        "source_target_pairs": ctx.dense_i64(pairs), **_channel(ctx)}).result
+
+
+@lowers("pbroadcast")
+def _pbroadcast(ctx: Any, x: Any, *, axis_name: Any, source: int) -> Any:
+    # XLA's own operation for it does not run on the CPU. A sum of the value and zeros would lose the sign of -0.0.
+    shape, dtype = physical(ctx.aval_out)
+    every = _gathered(ctx, ctx.value("stablehlo.reshape", [x], (1, *shape), dtype), (1, *shape), dtype, 0,
+                      _groups(ctx, axis_name))
+    rest = len(shape)
+    one = ctx.value("stablehlo.slice", [every], (1, *shape), dtype, start_indices=ctx.i64s((source, *[0] * rest)),
+                    limit_indices=ctx.i64s((source + 1, *shape)), strides=ctx.i64s((1,) * (rest + 1)))
+    return ctx.value("stablehlo.reshape", [one], shape, dtype)
+
+
+@lowers("axis_index")
+def _axis_index(ctx: Any, *, axis_name: Any) -> Any:
+    meshes = ctx.builder.meshes
+    if not meshes.has_free_axes():
+        return _own_index(ctx, axis_name)
+    # XLA knows the own number only where all axes are manual: for a moment, they are.
+    mesh, builder = meshes.manual_mesh, ctx.builder
+    free = [name for name in mesh.axis_names if name not in meshes.manual_axes]
+    with meshes.manual(mesh, free):
+        none = ctx.ir.Attribute.parse("#sdy.sharding_per_value<[]>", builder.context)
+        operation = ctx.op("sdy.manual_computation", [], [ctx.tensor_type((), _I32)], {
+            "in_shardings": none, "out_shardings": ctx.attribute(f"#sdy.sharding_per_value<[<@{meshes.name(mesh)}, []>]>"),
+            "manual_axes": ctx.ir.Attribute.parse(
+                "#sdy<manual_axes{" + ", ".join(f'"{name}"' for name in free) + "}>", builder.context)}, 1)
+        inside = ctx.region(operation, 0, [])
+        inside.op("sdy.return", [_own_index(inside, axis_name)], [])
+    return operation.result
+
+
+def _own_index(ctx: Any, name: Any) -> Any:
+    if _alone(ctx):
+        return ctx.constant(0, _I32)
+    table = ctx.builder.meshes.indices(name)
+    own = ctx.op("stablehlo.partition_id", [], [ctx.tensor_type((), _U32)]).result
+    entry = ctx.value("stablehlo.dynamic_slice", [ctx.dense_constant(table), own], (1,), _I32, slice_sizes=ctx.i64s((1,)))
+    return ctx.value("stablehlo.reshape", [entry], (), _I32)

@@ -1,0 +1,248 @@
+"""shard_map agrees with the same computation on whole arrays: values, derivatives, batches, loops; and it complains as JAX."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.devices.eight import own_process
+
+if (test_on_eight_devices := own_process(__file__)) is None:
+    del test_on_eight_devices
+    import jaxlite as jax
+    import jaxlite.numpy as jnp
+    from jaxlite import lax
+    from jaxlite.experimental.shard_map import shard_map as older_shard_map
+    from jaxlite.sharding import AxisType, Mesh, NamedSharding
+    from jaxlite.sharding import PartitionSpec as P
+
+    MESH = Mesh(np.array(jax.devices()).reshape(4, 2), ("x", "y"))
+    X = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    W = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
+    BLOCKS = X.reshape(4, 2, 4)
+
+    def over(fun, in_specs, out_specs, **options):
+        return jax.shard_map(fun, mesh=MESH, in_specs=in_specs, out_specs=out_specs, **options)
+
+    def close(found, wanted):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), found, wanted)
+
+    def test_the_program_that_is_written():
+        fun = over(lambda w, x: lax.psum(jnp.sin(x) * w, "x"), (P(), P("x")), P())
+        assert str(jax.make_jaxpr(fun)(np.float32(2), X)) == """\
+{ lambda ; a:f32[] b:f32[8,4]. let
+    c:f32[2,4] = shard_map[
+      check_vma=True
+      in_specs=(P(), P('x',))
+      jaxpr={ lambda ; d:f32[] e:f32[2,4]{V:x}. let
+          f:f32[2,4]{V:x} = sin e
+          g:f32[]{V:x} = pvary[axes=('x',)] d
+          h:f32[2,4]{V:x} = mul f g
+          i:f32[2,4] = psum_invariant[axes=('x',)] h
+        in (i,) }
+      mesh=Mesh('x': 4, 'y': 2, axis_types=(Auto, Auto))
+      newly_manual_axes=frozenset({'x', 'y'})
+      out_specs=(P(),)
+    ] a b
+  in (c,) }"""
+        out = fun(2.0, X)
+        close(out, (np.sin(BLOCKS) * 2).sum(0))
+        assert out.sharding == NamedSharding(MESH, P())
+        assert fun(2.0, jax.device_put(X, NamedSharding(MESH, P("y")))).sharding == out.sharding
+
+    @jax.custom_vjp
+    def cube(x):
+        return x ** 3
+
+    cube.defvjp(lambda x: (x ** 3, x), lambda x, g: (3 * x ** 2 * g,))
+
+    @jax.custom_jvp
+    def square(x):
+        return x * x
+
+    square.defjvp(lambda primals, tangents: (primals[0] ** 2, 2 * primals[0] * tangents[0]))
+
+    # Functions of a part, and of all parts together ([4, 2, 4]) with the same results: of weights that are the same
+    # everywhere and of the part.
+    PROGRAMS = {
+        "mlp": (lambda w, x: lax.pmean(jnp.tanh(x @ w).sum(), "x"), lambda w, b: jnp.tanh(b @ w).sum() / 4),
+        "closed over": (lambda w, x: lax.psum((x * X[:2] @ w).sum(), "x"), lambda w, b: (b * X[:2] @ w).sum()),
+        "gather": (lambda w, x: lax.psum(jnp.sin(lax.all_gather(x, "x", tiled=True) @ w).sum(), "x") / 4,
+                   lambda w, b: jnp.sin(b @ w).sum()),
+        "ring": (lambda w, x: lax.psum((x * lax.pshuffle(jnp.sin(x), "x", [3, 0, 1, 2]) @ w).sum(), "x"),
+                 lambda w, b: (b * jnp.roll(jnp.sin(b), 1, 0) @ w).sum()),
+        "max": (lambda w, x: lax.pmax(jnp.max(x @ w), "x") * 2.0, lambda w, b: jnp.max(b @ w) * 2.0),
+        "scan": (lambda w, x: lax.psum(
+            lax.scan(lambda c, r: (jnp.sin(c + r @ w), c.sum()), lax.pcast(jnp.zeros(3), "x", to="varying"), x)[1].sum(), "x"),
+                 lambda w, b: sum(lax.scan(lambda c, r: (jnp.sin(c + r @ w), c.sum()), jnp.zeros(3), b[i])[1].sum()
+                                  for i in range(4))),
+        "cond": (lambda w, x: lax.psum(lax.cond(lax.axis_index("x") < 2, lambda w, x: jnp.sin(x @ w).sum(),
+                                                lambda w, x: -(x @ w).sum(), w, x), "x"),
+                 lambda w, b: jnp.sin(b[:2] @ w).sum() - (b[2:] @ w).sum()),
+        "custom rules": (lambda w, x: lax.psum((cube(w[:, 0]) * square(x)).sum(), "x"),
+                         lambda w, b: (w[:, 0] ** 3 * b ** 2).sum()),
+        "checkpoint": (lambda w, x: lax.psum(jax.checkpoint(lambda w: jnp.sin(jnp.sin(x @ w)))(w).sum(), "x"),
+                       lambda w, b: jnp.sin(jnp.sin(b @ w)).sum()),
+        "jit": (lambda w, x: jax.jit(lambda w, x: lax.psum(jnp.cos(x @ w).sum(), "x"))(w, x),
+                lambda w, b: jnp.cos(b @ w).sum()),
+        "scalar residual": (lambda w, x: lax.psum(jnp.sin(x.sum()) * jnp.sin(w.sum()), "x"),
+                            lambda w, b: (jnp.sin(b.sum((1, 2))) * jnp.sin(w.sum())).sum()),
+    }
+
+    @pytest.mark.parametrize("check_vma", [True, False])
+    def test_derivatives(check_vma):
+        names = [*PROGRAMS]
+
+        def mapped(names):
+            return over(lambda w, x: [PROGRAMS[name][0](w, x) for name in names], (P(), P("x")), P(), check_vma=check_vma)
+
+        def whole(names):
+            return lambda w, x: [PROGRAMS[name][1](w, x.reshape(4, 2, 4)) for name in names]
+
+        def answers(make):
+            fun, forward = make(names), make([name for name in names if name != "custom rules"])
+
+            def total(w, x):
+                return sum((1 + i) * out for i, out in enumerate(fun(w, x)))
+
+            def run(w, x):
+                return (fun(w, x), jax.jvp(forward, (w, x), (jnp.cos(w), jnp.sin(x)))[1], jax.grad(total, (0, 1))(w, x),
+                        jax.vmap(fun, (None, 0))(w, jnp.stack([x, -x])),
+                        jax.vmap(jax.grad(total), (0, None))(jnp.stack([w, 2 * w]), x))
+
+            return jax.jit(run)(W, X)
+
+        close(answers(mapped), answers(whole))
+
+    def test_second_derivatives_and_eager_ones():
+        def part(w, x):
+            return lax.psum(jnp.sin(w * x).sum(), "x")
+
+        mapped = over(part, (P(), P("x")), P())
+        close(jax.hessian(mapped)(2.0, X), -(X ** 2 * np.sin(2 * X)).sum())
+        close(jax.grad(lambda x: over(lambda x: jnp.sin(x) * 2, P("x"), P("x"))(x).sum())(X), 2 * np.cos(X))
+        (_, twice), pull = jax.vjp(lambda w: (w, over(lambda x: x * w, P("x"), P("x"))(X)), 3.0)
+        close(twice, 3 * X)
+        close(pull((0.0, X))[0], (X * X).sum())
+
+    def test_axes_spread_by_vmap():
+        def part(w, x):
+            return lax.psum(jnp.tanh(x @ w), "x")
+
+        batch = np.stack([X, 2 * X])
+        for check in (True, False):
+            mapped = jax.vmap(over(part, (P(), P("x")), P(), check_vma=check), (None, 0), spmd_axis_name="y")
+            value = jax.jit(jax.value_and_grad(lambda w, mapped=mapped: (mapped(w, batch) ** 2).sum()))(W)
+            close(value, jax.value_and_grad(lambda w: (jnp.tanh(batch @ w).reshape(2, 4, 2, 3).sum(1) ** 2).sum())(W))
+        both = over(lambda x: jax.vmap(lambda row: lax.psum(row, ("x", "i")), axis_name="i")(x), P("x"), P())
+        close(both(X), np.tile(X.sum(0), (2, 1)))
+        outer = jax.vmap(over(lambda x: lax.psum(x, ("x", "i")), P("x"), P()), axis_name="i")
+        close(outer(np.stack([X, X])), 2 * np.stack([BLOCKS.sum(0)] * 2))
+
+    def test_some_axes_and_one_inside_another():
+        def inner(x):
+            return lax.psum(jnp.sin(x), "y") * 2 + lax.axis_index("y") + 10 * lax.axis_index("x")
+
+        def outer(x):
+            assert jax.sharding.get_abstract_mesh().manual_axes == ("x",) and jax.typeof(x).vma == {"x"}
+            mapped = jax.shard_map(inner, in_specs=P(None, "y"), out_specs=P(None, "y"), axis_names={"y"})
+            return mapped(x) + lax.axis_index("x")
+
+        mapped = over(outer, P("x"), P("x"), axis_names={"x"})
+        wanted = np.tile(2 * (np.sin(X[:, :2]) + np.sin(X[:, 2:])), 2) + np.repeat([0, 1], 2) + 11 * np.repeat(
+            np.arange(4), 2)[:, None]
+        close(jax.jit(mapped)(X), wanted)
+        close(mapped(X), wanted)
+        grad = jax.jit(jax.grad(lambda x: (mapped(x) ** 2).sum()))(X)
+        close(grad, 2 * np.tile((wanted[:, :2] + wanted[:, 2:]), 2) * 2 * np.cos(X))
+        placed = jax.jit(over(lambda x: x @ x.T, P("x"), P("x"), axis_names={"x"}))(
+            jax.device_put(X, NamedSharding(MESH, P("x", "y"))))
+        close(placed, np.concatenate([b @ b.T for b in BLOCKS]))
+
+    def test_trees_meshes_and_other_spellings():
+        def part(tree, nothing):
+            assert nothing is None
+            return {"sum": lax.psum(tree["a"], "x"), "rest": [tree["b"], tree["a"]]}
+
+        specs = {"a": P("x"), "b": P("x", "y")}
+        out = over(part, (specs, None), {"sum": P(), "rest": [P("x", "y"), P("x")]})({"a": X, "b": X}, None)
+        close(out, {"sum": BLOCKS.sum(0), "rest": [X, X]})
+        with jax.set_mesh(MESH):
+            close(jax.jit(jax.shard_map(lambda x: lax.psum(x, "x"), in_specs=P("x"), out_specs=P()))(X), BLOCKS.sum(0))
+            close(jax.smap(lambda x: lax.psum(x, "y"), in_axes=-1, out_axes=None, axis_name="y")(X), X[:, :2] + X[:, 2:])
+        close(older_shard_map(lambda x: lax.psum(x, "x"), MESH, P("x"), P(), check_rep=False)(X), BLOCKS.sum(0))
+        close(jax.shard_map(mesh=MESH, in_specs=P("x"), out_specs=P("x"))(lambda x: 2 * x)(X), 2 * X)
+        one = jax.make_mesh((1,), ("q",))
+        close(jax.shard_map(lambda x: lax.psum(x + lax.axis_index("q"), "q") + lax.all_gather(x, "q", to="invarying")[0],
+                            mesh=one, in_specs=P("q"), out_specs=P())(X), 2 * X)
+        explicit = jax.make_mesh((8,), ("q",), axis_types=(AxisType.Explicit,))
+        close(jax.shard_map(lambda x: lax.psum(x, "q"), mesh=explicit, in_specs=P("q"), out_specs=P())(X), X.sum(0)[None])
+
+    def test_what_runs_on_each_device(capfd):
+        key = jax.random.key(0)
+        mine = over(lambda k: jax.random.normal(jax.random.fold_in(k, lax.axis_index("x")), (1,)), P(), P("x"))(key)
+        close(mine, [jax.random.normal(jax.random.fold_in(key, i), (1,))[0] for i in range(4)])
+        keys = jax.random.split(key, 4)
+        close(over(lambda k: jax.vmap(jax.random.normal)(lax.pshuffle(k, "x", [1, 0, 3, 2])), P("x"), P("x"))(keys),
+              jax.vmap(jax.random.normal)(keys[jnp.array([1, 0, 3, 2])]))
+        shapes = []
+
+        def host(x):
+            shapes.append(x.shape)
+            return np.asarray(x) * 2
+
+        doubled = over(lambda x: jax.pure_callback(host, jax.ShapeDtypeStruct(x.shape, x.dtype), x), P("x", "y"), P("x", "y"))
+        close(jax.jit(doubled)(X), 2 * X)
+        assert shapes == [(2, 2)] * 8
+        over(lambda x: jax.debug.print("place {}", lax.axis_index("x")), P("x"), None)(X)
+        jax.effects_barrier()
+        assert sorted(capfd.readouterr().out.split()) == sorted(["place"] * 8 + [*"00112233"])
+        ref = over(lambda x: (lambda r: (r.__setitem__(0, r[1]), r[...])[1])(jax.new_ref(x)), P("x"), P("x"))(X)
+        close(ref, BLOCKS[:, [1, 1]].reshape(8, 4))
+
+    def test_ragged_all_to_all():
+        counts = np.array([[1, 0, 2, 0], [0, 1, 0, 1], [1, 1, 0, 0], [0, 0, 1, 1]], np.int32)  # [sender, receiver]
+        starts = np.cumsum(counts, 1) - counts
+        places = np.cumsum(counts, 0) - counts
+
+        def part(x, out, start, send, place, recv):
+            return lax.ragged_all_to_all(x, out, start[0], send[0], place[0], recv[0], axis_name="x")
+
+        x = np.arange(12, dtype=np.float32)
+        got = over(part, (P("x"),) * 6, P("x"))(x, np.full(16, -1, np.float32), starts, counts, places, counts.T)
+        wanted = np.full((4, 4), -1.0)
+        for s in range(4):
+            for r in range(4):
+                wanted[r, places[s, r]:places[s, r] + counts[s, r]] = x[3 * s:][starts[s, r]:starts[s, r] + counts[s, r]]
+        close(got.reshape(4, 4), wanted)
+
+    @pytest.mark.parametrize("call, error, message", [
+        (lambda: over(lambda x: x, P("x"), P())(X), ValueError, "only varying across mesh axes {} and not {x}"),
+        (lambda: over(lambda x: x.sum(), P("x"), P("x"))(X), ValueError, "out_specs entry which is too long"),
+        (lambda: over(lambda x: x, P("x"), P("x"))(1.0), ValueError, "in_specs entry which is too long"),
+        (lambda: over(lambda x: x, P("x"), P("x"))(X[:3]), ValueError, "4 does not evenly divide 3"),
+        (lambda: over(lambda x: x, P("z"), P("x"))(X), ValueError, "in_specs refers to 'z'"),
+        (lambda: over(lambda x: x, P("x"), P("x"), axis_names={"y"})(X), ValueError, "must refer to an axis marked as manual"),
+        (lambda: over(lambda x: x, P("x"), P("x"), axis_names={"q"})(X), ValueError, "to be a subset of mesh.axis_names"),
+        (lambda: over(lambda x: x, 3, P("x")), TypeError, "must be a pytree of `jax.sharding.PartitionSpec` instances"),
+        (lambda: over(lambda x, y: x, (P("x"),), P("x"))(X, X), ValueError, "pytree structure error"),
+        (lambda: over(lambda x: (x, x), P("x"), (P("x"),))(X), ValueError, "pytree structure error"),
+        (lambda: jax.shard_map(lambda x: x, in_specs=P("x"), out_specs=P("x"))(X), ValueError, "context mesh cannot be empty"),
+        (lambda: over(lambda x: lax.psum(x, "z"), P("x"), P())(X), NameError, "unbound axis name: 'z'"),
+        (lambda: over(lambda x: lax.psum(x, ("x", "y")), P("x"), P())(X), ValueError, "jax.lax.psum can only accept axis_name"),
+        (lambda: over(lambda x: lax.scan(lambda c, r: (c + r.sum(), None), 0.0, x)[0], P("x"), P())(X), TypeError,
+         r"pcast(..., ('x',), to='varying')`, to the initial carry value corresponding to the input carry c"),
+        (lambda: over(lambda x: lax.cond(True, lambda: x, lambda: jnp.zeros((2, 4))), P("x"), P("x"))(X), TypeError,
+         "the manual axis types do not match"),
+        (lambda: over(lambda x: lax.cond(lax.axis_index("x") > 0, lambda: 1.0, lambda: 2.0), P("x"), P())(X), ValueError,
+         "possibly varying over {x}"),
+        (lambda: over(lambda x: lax.while_loop(lambda c: c < x.sum(), lambda c: c + 1, 0.0), P("x"), P())(X), ValueError,
+         "possibly varying over {x}"),
+        (lambda: over(lambda x: lax.cond(lax.axis_index("x") > 0, lambda: lax.pshuffle(x, "x", [1, 0, 2, 3]), lambda: x),
+                      P("x"), P("x"))(X), ValueError, "would be waited for forever"),
+        (lambda: over(lambda x: lax.pcast(x, "x", to="varying"), P("x"), P("x"))(X), ValueError, "Unsupported pcast"),
+    ])  # fmt: skip
+    def test_complaints(call, error, message):
+        with pytest.raises(error) as caught:
+            call()
+        assert message in str(caught.value)

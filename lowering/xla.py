@@ -1,4 +1,4 @@
-"""The door to jaxlib: the only module of this project that imports it.
+"""All use of jaxlib: the only module of this project that imports it.
 
 It gives the rest of the code a few verbs in our own words (compile a module, put a value on a device,
 make a C++ call path) and absorbs what differs between jaxlib versions. Tried with jaxlib 0.10.2, 0.11.2
@@ -243,7 +243,7 @@ def cpu_collectives(kind: str | None, client: Any) -> Any:
 
 
 def _load_custom_calls() -> Any:
-    """jaxlib's registry of custom calls, with this processor's door open. Few programs need it."""
+    """jaxlib's registry of custom calls, with the CPU's targets registered. Few programs need it."""
     from jaxlib import xla_client
 
     xla_client.register_custom_call_handler("cpu", _jax.register_custom_call_target)

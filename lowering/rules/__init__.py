@@ -28,7 +28,7 @@ FOREIGN: dict[Any, Callable[..., Any] | None] = {}  # by the primitive itself, w
 _waiting = ["jit", "dot", "reductions", "shaping", "elementwise"]
 _others_wait = True
 _loading = threading.Lock()
-_fresh: dict[str, Callable[..., Any]] | None = None  # rules of the file that is loading: to be seen when all of it is there
+_fresh: dict[str, Callable[..., Any]] | None = None  # rules of the file that is loading: published when it has loaded
 
 
 def lowers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -1,4 +1,4 @@
-"""The shape of the code base: one door to jaxlib, imports that point one way, light imports, files of one idea."""
+"""The shape of the code base: one module that imports jaxlib, imports that point one way, light imports, files of one idea."""
 
 from __future__ import annotations
 

@@ -145,7 +145,11 @@ def _dimension_numbers(value: Any) -> str:
     return str((contracting, batch))
 
 
-_FORMATS: dict[tuple[str, str], Callable[[Any], str]] = {("dot_general", "dimension_numbers"): _dimension_numbers}
+_FORMATS: dict[tuple[str, str], Callable[[Any], str]] = {
+    ("dot_general", "dimension_numbers"): _dimension_numbers,
+    ("pallas_call", "out_avals"): repr,
+    ("pallas_call", "metadata"): repr,
+}
 
 
 def _number(value: Any) -> Any:
@@ -158,6 +162,10 @@ def _is_jaxpr(value: Any) -> bool:
 
 def _open(value: Any) -> Jaxpr:
     return value.jaxpr if type(value) is ClosedJaxpr else value
+
+
+# Primitives that are printed with arrows, and how.
+_ARROWS = {"get": "get", "swap": "swap", "addupdate": "addupdate", "masked_load": "get", "masked_swap": "swap"}
 
 
 # --- names -------------------------------------------------------------------------------------------
@@ -316,7 +324,7 @@ class _Printer:
     def equation(self, eqn: JaxprEqn, scope: Scope) -> Any:
         docs: list[Any] = []
         inner = self.taken_over(eqn, scope) if self.short and eqn.primitive.name == "jit" else None
-        if self.short and eqn.primitive.name in ("get", "swap", "addupdate") and "tree" in eqn.params:
+        if self.short and eqn.primitive.name in _ARROWS and ("tree" in eqn.params or "args_tree" in eqn.params):
             return self.reference(eqn, scope)
         if eqn.outvars:
             docs += [self.nest(2, self.binders(eqn.outvars, scope)), self.text(" = ")]
@@ -328,13 +336,18 @@ class _Printer:
         return self.concat(docs)
 
     def reference(self, eqn: JaxprEqn, scope: Scope) -> Any:
-        """Reads and writes of a mutable array: `b <- a[0]`, `a[0] <- b`, `a[0] += b`, and `b, a[0] <- a[0], c`."""
-        kind = eqn.primitive.name
+        """Reads and writes of a mutable array: `b <- a[0]`, `a[0] <- b`, `a[0] += b`, and `b, a[0] <- a[0], c`; with a mask
+        `b <- a[0] mask=c other=d`."""
+        kind = _ARROWS[eqn.primitive.name]
         ref, *rest = eqn.invars
         value = [] if kind == "get" else [self.atom(rest.pop(0), scope)]
         leaves = [str(_number(atom.val)) if type(atom) is Literal else self.name(atom, scope)  # type: ignore[arg-type]
                   for atom in rest]
-        transforms = eqn.params["tree"].unflatten(leaves)
+        beside: tuple[Any, ...] = ()
+        if "tree" in eqn.params:
+            transforms = eqn.params["tree"].unflatten(leaves)
+        else:
+            transforms, *beside = eqn.params["args_tree"].unflatten(leaves)
         name = self.name(ref, scope)  # type: ignore[arg-type]
         part = self.text(name + "".join(f"[{each.text()}]" for each in transforms))
         outs = self.nest(2, self.binders(eqn.outvars, scope))
@@ -344,6 +357,7 @@ class _Printer:
             docs = [part, self.text(" <- " if kind == "swap" else " += "), *value]
         else:
             docs = [outs, self.text(", "), part, self.text(" <- "), part, self.text(", "), *value]
+        docs += [self.text(f" {word}={each}") for word, each in zip(("mask", "other"), beside) if each is not None]
         return self.concat(docs)
 
     def taken_over(self, eqn: JaxprEqn, scope: Scope) -> Scope | None:
@@ -369,7 +383,7 @@ class _Printer:
         if self.short:
             implied = _IMPLIED.get(primitive, {})
             shown = [name for name in shown if name not in implied or not implied[name](eqn.params[name])]
-            if "name" in eqn.params:
+            if "name" in eqn.params and primitive != "pallas_call":
                 shown.sort(key=lambda name: name != "name")
         if not shown:
             return self.concat([])

@@ -155,6 +155,10 @@ def test_data_parallel_curves_agree():
     assert all(float(each) < 1e-4 for _, each in differences)
 
 
+def test_pallas_softmax_is_one(example):
+    assert example("pallas_softmax").main(["--rows", "3", "--columns", "5"]) < 1e-6
+
+
 def test_two_processes_agree():
     command = [sys.executable, str(ROOT / "examples" / "two_processes.py"), "--steps", "20"]
     printed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,

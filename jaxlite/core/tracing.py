@@ -141,7 +141,7 @@ def ensure_compile_time_eval() -> Iterator[None]:
 def unmapped_axis(name: Any) -> NameError:
     """The error for a collective over a name that nothing binds."""
     bound = ", ".join(map(repr, state.axis_sizes)) or "none"
-    return NameError(f"unbound axis name: {name!r}. Names bound here: {bound}.")
+    return NameError(f"Found an unbound axis name: {name}. Names bound here: {bound}.")
 
 
 class RefMethods:

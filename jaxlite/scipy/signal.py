@@ -226,6 +226,6 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwr
         part = lax.slice_in_dim(samples, int(start), int(stop), axis=-1)
         part = part - part.mean(-1, keepdims=True)
         places = np.arange(stop - start) - (stop - start - 1) / 2
-        weights = jnp.asarray(places / max(places @ places, 1), aval_of(part).dtype)
+        weights = jnp.asarray(places / (places @ places or 1), aval_of(part).dtype)
         parts.append(part - (part * weights).sum(-1, keepdims=True) * jnp.asarray(places, aval_of(part).dtype))
     return jnp.moveaxis(jnp.concatenate(parts, -1), -1, axis) if parts else data

@@ -222,7 +222,7 @@ def jvp_rule(primitive: Any) -> Callable[..., Any]:
     if rule is None:
         raise NotImplementedError(f"Differentiation rule for '{primitive}' not implemented")
     if type(rule) is NoRule:
-        raise NotImplementedError(f"'{primitive}' has no derivative: {rule.reason}")
+        raise NotImplementedError(f"Differentiation rule for '{primitive}' not implemented: {rule.reason}")
     return rule
 
 

@@ -314,15 +314,15 @@ def _check_input(name: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
     if holomorphic:
         if kind != "c":
             raise TypeError(f"{name} with holomorphic=True requires inputs with complex dtype, but got {aval_of(x).dtype}.")
-    elif kind in "biu":
+    elif kind in "biu" and name != "jacfwd":
         if not allow_int:
             raise TypeError(f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
                             f"np.inexact), but got {aval_of(x).dtype}. If you want to use Boolean- or integer-valued inputs, "
                             "use vjp or set allow_int to True.")
-    elif kind == "c" and name == "jacfwd":  # one real direction does not give the derivative along both parts
+    elif kind != "f" and name == "jacfwd":  # one real direction does not give the derivative along both parts of a complex
         raise TypeError(f"{name} requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got "
                         f"{aval_of(x).dtype}. For holomorphic differentiation, pass holomorphic=True. For differentiation of "
-                        "non-holomorphic functions involving complex inputs, use jvp or vjp directly.")
+                        "non-holomorphic functions involving complex inputs or integer inputs, use jvp directly.")
 
 
 def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,

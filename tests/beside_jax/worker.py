@@ -183,7 +183,10 @@ def neutral(text: str) -> str:
 
 
 def leaf(x: Any) -> Any:
-    if isinstance(x, (bool, int, float, complex, str, bytes, type(None), slice, type(...))):
+    for kind in (bool, int, float, complex, str, bytes):  # and no class of JAX's that derives from them
+        if isinstance(x, kind) and not isinstance(x, np.generic):
+            return (kind.__name__, kind(x))
+    if isinstance(x, (type(None), slice, type(...))):
         return (type(x).__name__, x)
     if isinstance(x, jax.Array):
         if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):

@@ -29,18 +29,25 @@ def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return jnp.exp(logpdf(x, a, b, loc, scale))
 
 
+def _share(a: Any, b: Any, z: Any) -> Any:
+    """betainc at z; where z is outside [0, 1], the value at the end, which has no slope."""
+    below, above = z < 0, z > 1
+    inside = betainc(a, b, jnp.where(below | above, 0.5, z))
+    return jnp.where(jnp.isnan(inside), inside, jnp.where(below, 0, jnp.where(above, 1, inside)))
+
+
 @api()
 def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The distribution function."""
     z, _, a, b = standardized("beta.cdf", x, loc, scale, a, b)
-    return betainc(a, b, jnp.clip(z, 0, 1))
+    return _share(a, b, z)
 
 
 @api()
 def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of more than x: 1 - cdf."""
     z, _, a, b = standardized("beta.sf", x, loc, scale, a, b)
-    return betainc(b, a, jnp.clip(1 - z, 0, 1))
+    return _share(b, a, 1 - z)
 
 
 @api()

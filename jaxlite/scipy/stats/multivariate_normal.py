@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from jaxlite import numpy as jnp
+from jaxlite.lax.linalg import cholesky
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
-from jaxlite.scipy.linalg import cholesky, solve_triangular
+from jaxlite.scipy.linalg import solve_triangular
 
 __all__ = ["logpdf", "pdf"]
 __dir__ = lambda: __all__
@@ -25,7 +26,7 @@ def _logpdf(x: Any, mean: Any, cov: Any) -> Any:
     if cov.ndim < 2 or cov.shape[-2:] != (size, size):
         raise ValueError("multivariate_normal: cov must have shape (..., n, n) for a mean of shape (..., n); got "
                          f"{cov.shape} and {mean.shape}")
-    factor = cholesky(cov, lower=True)
+    factor = cholesky(cov)  # of the symmetric part, so that the gradient is symmetric as well
     white = solve_triangular(factor, (x - mean)[..., None], lower=True)[..., 0]
     log_volume = jnp.sum(jnp.log(jnp.diagonal(factor, axis1=-2, axis2=-1)), axis=-1)
     return -(jnp.sum(white * white, axis=-1) + size * math.log(2 * math.pi)) / 2 - log_volume

@@ -117,9 +117,17 @@ e.sub_p.def_jvp(_sum_jvp(sub, neg))
 e.sub_p.def_transpose(lambda ct, x, y: [sum_to(ct, x.aval) if is_linear(x) else None,
                                         sum_to(neg(ct), y.aval) if is_linear(y) else None])
 def_bilinear(e.mul_p, lambda ct, x, y: sum_to(mul(ct, y), x), lambda ct, x, y: sum_to(mul(x, ct), y))
-# In this order a divisor that is stretched over x is scaled, transposed, behind the sum over what it is stretched along; the
-# product of the two large arrays then has no reader but the sum. x / y**2 would overflow where x / y does not.
-def_jvp(e.div_p, lambda g, ans, x, y: div(g, y), lambda g, ans, x, y: mul(mul(neg(g), integer_pow(y, -1)), ans))
+
+
+def _div_jvp_divisor(g: Any, ans: Any, x: Any, y: Any) -> Any:
+    # In this order a divisor that is stretched over x is scaled, transposed, behind the sum over what it is stretched along;
+    # the product of the two large arrays then has no reader but the sum. x is what else is kept where something is normalised,
+    # the quotient is not. 1 / y**2 would overflow early.
+    inverse = integer_pow(y, -1)
+    return mul(mul(mul(neg(g), inverse), inverse), x)
+
+
+def_jvp(e.div_p, lambda g, ans, x, y: div(g, y), _div_jvp_divisor)
 e.div_p.def_transpose(lambda ct, x, y: [sum_to(div(ct, y), x.aval), None])
 def_jvp(e.rem_p, lambda g, ans, x, y: stretch(g, ans),
         lambda g, ans, x, y: mul(neg(g), mul(sign(div(x, y)), e.floor(abs(div(x, y))))))

@@ -4,7 +4,7 @@ XLA asks it to, and it does so to every loop of few turns: a fifth of what a com
 small. The code gains from it where a short loop is in another. A reduction over few elements is a loop in the loop over its
 results, and only once it is unrolled is the outer one vectorized; so it is with a reduction across rows, of any length. Along
 rows of sixteen elements and more it is the inner loop that is vectorized, unless it is unrolled. Library reductions have no
-such loops, and the small ones that the library leaves to XLA count only where there are many. Transposes gain where short rows
+such loops, and the small ones that the library leaves to XLA count where they are a part of the program. Transposes gain where short rows
 are turned, those before and after a convolution too, and so does what does little but read or write many bytes, or elements
 in another order. An update of one position of a large array is a loop that stores each element where it was: LLVM drops
 that loop where it may unroll. Other code runs as fast without, or faster: what XLA compiles in one piece, such as a small
@@ -14,6 +14,7 @@ docs/fusion.md has the measurements.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,9 +27,12 @@ _WINDOWS = frozenset("reduce_window select_and_scatter select_and_gather_add cum
 _WINDOW_FAMILIES = ("reduce_window_", "select_and_scatter_")
 _COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max", "scatter_apply")
 _LOOPS = ("while", "scan")
-_SHORT, _TINY = 64, 4  # turns of a loop that LLVM unrolls; that are hardly a loop
+_SHORT = 64  # turns of a loop that LLVM unrolls
 _SHORT_ROW, _SHORT_PICK = 8, 32  # elements of a row, as long as which reducing it is faster unrolled
 _FEW, _MANY = 1024, 8192  # elements that are reduced in no time either way, if it happens once; that are not
+_SHARE = 1 / 64  # of what a program computes, from which on reductions of small arrays count
+_TURNS = 16  # of a loop, where it is not known
+_PRODUCTS = 8  # multiplications of a matrix product in the time of one element elsewhere
 _LARGE = 65536  # elements that take a while to be moved
 _FEW_EQUATIONS = 8  # of a program that may be a single kernel
 
@@ -39,18 +43,26 @@ def gains(jaxpr: Any) -> bool:
         is_of_bytes = any(map(_is_of_bytes, [*jaxpr.invars, *jaxpr.outvars]))
         if is_of_bytes or any(_rearranges(eqn, jaxpr.invars) for eqn in jaxpr.eqns):
             return True
-    in_tiny_rows = 0
+    in_short_rows = work = 0.0
     for eqn, in_loop in _equations(jaxpr, False, set()):
         if any(gains_in(eqn, in_loop) for gains_in in (_is_short_reduction, _is_slow_convolution, _turns_short_rows,
                                                             _updates_one_position)):
             return True
+        work += _work(eqn) * (_TURNS if in_loop else 1)
         # A reduction that is too small for the library takes little time; a program can be made of such.
         if not in_loop and eqn.primitive.name in _IN_LIBRARY and eqn.invars[0].aval.size < LIBRARY_REDUCTION and (
-                _has_tiny_rows(eqn)):
-            in_tiny_rows += eqn.invars[0].aval.size
-            if in_tiny_rows > _MANY:
-                return True
-    return False
+                _has_short_rows(eqn)):
+            in_short_rows += eqn.invars[0].aval.size
+    return in_short_rows > max(_FEW, _SHARE * work)
+
+
+def _work(eqn: Any) -> float:
+    """About how much there is to do, in elements that are computed."""
+    size = sum(getattr(var.aval, "size", 1) for var in eqn.outvars)
+    if eqn.primitive.name != "dot_general":
+        return size
+    (contracted, _), _ = eqn.params["dimension_numbers"]
+    return size * math.prod([eqn.invars[0].aval.shape[axis] for axis in contracted]) / _PRODUCTS
 
 
 def _equations(jaxpr: Any, in_loop: bool, seen: set[tuple[int, bool]]) -> Iterator[tuple[Any, bool]]:
@@ -121,9 +133,9 @@ def _turns_rows(eqn: Any, least: int) -> bool:
     return aval.size >= least and eqn.params["permutation"][-1] != aval.ndim - 1
 
 
-def _has_tiny_rows(eqn: Any) -> bool:
-    """Whether it reduces along an axis of two to four elements."""
-    return any(1 < eqn.invars[0].aval.shape[axis] <= _TINY for axis in _reduced(eqn))
+def _has_short_rows(eqn: Any) -> bool:
+    """Whether it reduces along an axis of two to seven elements."""
+    return any(1 < eqn.invars[0].aval.shape[axis] < _SHORT_ROW for axis in _reduced(eqn))
 
 
 def _reduced(eqn: Any) -> Any:

@@ -57,13 +57,14 @@ def repeat(f):
     (jax.grad(lambda x: convolve(x).sum() + convolve(x, lhs_dilation=(2, 2)).sum()), IMAGES),
     (convolve, IMAGES.astype(np.float16)),
     (lambda x: [jnp.sum(jnp.sin(x + i), axis=1) for i in range(9)], X[:250]),
+    (lambda x: jax.nn.softmax(x), X[:500]),
     (convolve, np.ones((2, 4, 96, 96), np.float32)),
     (lambda x: x.swapaxes(1, 2), CUBES),
     (repeat(lambda c: jnp.sin(c).swapaxes(1, 2)), CUBES[:2]),
 ], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
         "argmax of longer rows", "to bytes", "one position", "matrix turned", "other rows", "tiles", "from bytes", "argmin",
         "in a branch",
-        "reduce", "window", "cummax", "scan", "dilated", "half", "many", "features first", "turned", "turned in a loop"])
+        "reduce", "window", "cummax", "scan", "dilated", "half", "many", "short rows", "features first", "turned", "turned in a loop"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 
@@ -71,7 +72,8 @@ def test_programs_that_gain_from_unrolling(f, x):
 @pytest.mark.parametrize("f, x", [
     (jnp.sin, X),
     (lambda x: jax.nn.softmax(x), X),  # the library's reductions
-    (lambda x: jax.nn.softmax(x), X[:500]),
+    (lambda x: jax.nn.softmax(x), X[:100]),
+    (lambda x: jax.nn.softmax(jnp.sin(x)[:2000].reshape(500, 4)), np.ones(1 << 18, np.float32)),  # hardly a part of it
     (lambda x: jnp.prod(x, axis=1), WIDE),  # long rows
     (lambda x: jnp.prod(x, axis=0), X.reshape(-1, 1)),
     (lambda x: jnp.prod(x, axis=1), X[:100]),  # no time either way
@@ -85,7 +87,7 @@ def test_programs_that_gain_from_unrolling(f, x):
     (lambda x: x.swapaxes(0, 1), CUBES),
     (lambda x: functools.reduce(lambda c, _: jnp.sin(c), range(9), x.T), np.ones((512, 512), np.float32)),
     (lambda x: x.reshape(256, 16, 16) * x[:16, None], LARGE),
-], ids=["none", "library", "small", "long", "one column", "few", "long, in a scan", "few bytes", "bytes, among others",
+], ids=["none", "library", "small", "small share", "long", "one column", "few", "long, in a scan", "few bytes", "bytes, among others",
         "all of them", "scan", "convolution", "turned once",
         "rows stay", "turned, long", "an argument in other rows"])
 def test_other_programs_do_not(f, x):

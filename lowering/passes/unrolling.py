@@ -4,11 +4,11 @@ XLA asks it to, and it does so to every loop of few turns: a fifth of what a com
 small. The code gains from it where a short loop is in another. A reduction over few elements is a loop in the loop over its
 results, and only once it is unrolled is the outer one vectorized; so it is with a reduction across rows, of any length. Along
 rows of sixteen elements and more it is the inner loop that is vectorized, unless it is unrolled. Library reductions have no
-such loops, and the small ones that the library leaves to XLA count where they are a part of the program. Transposes gain where short rows
-are turned, those before and after a convolution too, and so does what does little but read or write many bytes, or elements
-in another order. An update of one position of a large array is a loop that stores each element where it was: LLVM drops
-that loop where it may unroll. Other code runs as fast without, or faster: what XLA compiles in one piece, such as a small
-scan, outgrows the processor's caches when it is unrolled.
+such loops, and the small ones that the library leaves to XLA count where they are a part of the program. Transposes gain
+where short rows are turned, those before and after a convolution too, and so does what does little but read or write many
+bytes, or elements in another order. An update of one position of a large array is a loop that stores each element where it
+was: LLVM drops that loop where it may unroll. Other code runs as fast without, or faster: what XLA compiles in one piece, such
+as a small scan, outgrows the processor's caches when it is unrolled.
 docs/fusion.md has the measurements.
 """
 

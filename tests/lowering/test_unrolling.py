@@ -64,7 +64,8 @@ def repeat(f):
 ], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
         "argmax of longer rows", "to bytes", "one position", "matrix turned", "other rows", "tiles", "from bytes", "argmin",
         "in a branch",
-        "reduce", "window", "cummax", "scan", "dilated", "half", "many", "short rows", "features first", "turned", "turned in a loop"])
+        "reduce", "window", "cummax", "scan", "dilated", "half", "many", "short rows",
+        "features first", "turned", "turned in a loop"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 
@@ -87,7 +88,8 @@ def test_programs_that_gain_from_unrolling(f, x):
     (lambda x: x.swapaxes(0, 1), CUBES),
     (lambda x: functools.reduce(lambda c, _: jnp.sin(c), range(9), x.T), np.ones((512, 512), np.float32)),
     (lambda x: x.reshape(256, 16, 16) * x[:16, None], LARGE),
-], ids=["none", "library", "small", "small share", "long", "one column", "few", "long, in a scan", "few bytes", "bytes, among others",
+], ids=["none", "library", "small", "small share",
+        "long", "one column", "few", "long, in a scan", "few bytes", "bytes, among others",
         "all of them", "scan", "convolution", "turned once",
         "rows stay", "turned, long", "an argument in other rows"])
 def test_other_programs_do_not(f, x):

@@ -45,6 +45,7 @@ class ModuleBuilder:
 
     def __init__(self, name: str, is_hidden: Callable[[str], bool], platform: str):
         ir = self.ir = xla.ir
+        self.pin: Callable[[Any, list[Any], dict[Any, Any]], None] | None = None  # holds results to the layouts of their types
         self.meshes: Any = None  # `lowering.partitioning.Meshes`, in a module for several devices
         self.has_extended = False  # whether a value of an extended dtype was met
         self.platform = platform
@@ -531,6 +532,7 @@ class RuleContext:
             except KeyError:
                 return self.constant(atom.val, physical(atom.aval)[1])
 
+        pin = builder.pin
         traceback: Any = self  # of the equation before, at first none: often the same one, and slow to hash
         named: dict[str, Any] = {}  # the locations with it, by the name of the primitive
         for eqn in jaxpr.eqns:
@@ -560,6 +562,8 @@ class RuleContext:
                 attributes = self.accuracy(**eqn.params) if eqn.params else None
                 result_type = types.get(out.aval) or type_of(out.aval)
                 env[out] = create(operation, (result_type,), values, attributes, None, 0, loc, ip).result
+                if pin is not None:
+                    pin(self, eqn.outvars, env)
                 continue
             self.eqn = eqn
             values = [read(atom) for atom in eqn.invars]
@@ -579,6 +583,8 @@ class RuleContext:
                 env.update(zip(outvars, results, strict=True))
             else:
                 env[outvars[0]] = results
+            if pin is not None:
+                pin(self, outvars, env)
         return [read(atom) for atom in jaxpr.outvars]
 
 

@@ -77,12 +77,15 @@ def mesh_text(mesh: Any, devices: tuple[Any, ...] | None) -> str:
     return f"#sdy.mesh<[{axes}]{order}>"
 
 
-def sharding_text(sharding: Any, ndim: int, mesh_name: str, is_open: bool = False) -> str:
-    """A sharding of an array with `ndim` axes, `<@mesh, [{"x"}, {}]>`; if `is_open`, XLA may cut what it leaves whole."""
-    return spec_text(sharding.spec, ndim, mesh_name, is_open)
+def sharding_text(sharding: Any, ndim: int, mesh_name: str, is_open: bool = False, whole: Any = ()) -> str:
+    """A sharding of an array with `ndim` axes, `<@mesh, [{"x"}, {}]>`; if `is_open`, XLA may cut what it leaves whole.
+
+    Along those mesh axes that `whole` names, XLA cuts nothing more.
+    """
+    return spec_text(sharding.spec, ndim, mesh_name, is_open, whole)
 
 
-def spec_text(spec: Any, ndim: int, mesh_name: str, is_open: bool = False) -> str:
+def spec_text(spec: Any, ndim: int, mesh_name: str, is_open: bool = False, whole: Any = ()) -> str:
     """`sharding_text` of a spec."""
     entries = []
     for axis in range(ndim):
@@ -92,8 +95,11 @@ def spec_text(spec: Any, ndim: int, mesh_name: str, is_open: bool = False) -> st
             continue
         names = () if names is None else names if isinstance(names, tuple) else (names,)
         entries.append("{" + ", ".join([*map(_quoted, names), *["?"] * is_open]) + "}")
+    used = {name for entry in spec for name in (entry if isinstance(entry, tuple) else (entry,))}
+    replicated = ", ".join(_quoted(name) for name in whole if name not in used) if is_open else ""
     unreduced = ", ".join(map(_quoted, sorted(spec.unreduced, key=str)))
-    return f"<@{mesh_name}, [{', '.join(entries)}]{f', unreduced={{{unreduced}}}' if unreduced else ''}>"
+    rest = "".join(f", {what}={{{names}}}" for what, names in (("replicated", replicated), ("unreduced", unreduced)) if names)
+    return f"<@{mesh_name}, [{', '.join(entries)}]{rest}>"
 
 
 class Meshes:
@@ -102,13 +108,14 @@ class Meshes:
     Args: the module's builder, the devices of its partitions in order (None if they are not known), and their mesh.
     """
 
-    __slots__ = ("_builder", "_names", "_groups", "devices", "mesh", "manual_mesh", "manual_axes", "_channels")
+    __slots__ = ("_builder", "_names", "_groups", "_pins", "devices", "mesh", "manual_mesh", "manual_axes", "_channels")
 
     def __init__(self, builder: Any, devices: tuple[Any, ...] | None, mesh: Any = None):
         xla.load_shardy(builder.context)
         self._builder, self._names, self.devices = builder, dict[str, str](), devices
         self.mesh = mesh  # of the `Partitioning`
         self._groups = 0
+        self._pins: dict[Any, str] = {}
         self.manual_mesh: Any = None  # while what is emitted is written for one partition, with the types of its parts
         self.manual_axes: frozenset[Any] = frozenset()  # along these axes
         self._channels = 0
@@ -166,8 +173,13 @@ class Meshes:
 
     # --- symbols and attributes
 
+
     def name(self, mesh: Any) -> str:
-        """The symbol of a mesh."""
+        """The symbol of a mesh. One without devices stands for that of the partitioning, if it has the same axes."""
+        own = self.mesh
+        if mesh._internal_device_list is None and own is not None and own.axis_names == mesh.axis_names and (
+                own.axis_sizes == mesh.axis_sizes):
+            mesh = own
         return self._symbol(mesh_text(mesh, self.devices), "mesh")
 
     def new_group(self) -> int:
@@ -202,6 +214,23 @@ class Meshes:
         text = f"#sdy.sharding{sharding_text(sharding, ndim, self.name(sharding.mesh), is_open)}"
         return self._builder.ir.Attribute.parse(text, self._builder.context)
 
+    def pin(self, ctx: Any, outvars: list[Any], env: dict[Any, Any]) -> None:
+        """Hold the results of an equation to the layouts that their types have."""
+        for var in outvars:
+            layout = getattr(var.aval, "layout", None)
+            if layout is not None and not ctx.in_computation and not self.is_manual:
+                env[var] = self.pinned(ctx, env[var], layout, len(physical(var.aval)[0]))
+
+    def pinned(self, ctx: Any, value: Any, sharding: Any, ndim: int) -> Any:
+        """A value with an operation after it that holds it to a sharding over explicit axes. Others stay open."""
+        text = self._pins.get((sharding.spec, sharding.mesh, ndim))
+        if text is None:
+            mesh = sharding.mesh
+            explicit = [name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind.name == "Explicit"]
+            text = sharding_text(sharding, ndim, self.name(mesh), len(explicit) < len(mesh.axis_names), explicit)
+            text = self._pins[sharding.spec, mesh, ndim] = f"#sdy.sharding{text}"
+        return ctx.op("sdy.sharding_constraint", [value], [value.type], {"sharding": ctx.attribute(text)}).result
+
     def on_one_device(self, results: int) -> Any:
         """The attribute of an operation that runs on the first partition alone."""
         each = f"<@{self.maximal()}, []>"
@@ -215,6 +244,10 @@ def annotate(builder: Any, partitioning: Partitioning, parameters: list[Any], re
     meshes = builder.meshes = Meshes(builder, partitioning.devices, partitioning.mesh)
     builder.module.operation.attributes["mhlo.num_partitions"] = builder.ir.IntegerAttr.get(
         builder.i32, len(partitioning.devices))
+    if any(kind.name == "Explicit" for mesh in (partitioning.mesh, *(
+            each.mesh for each in (*partitioning.arguments, *partitioning.results) if each is not None))
+           for kind in getattr(mesh, "axis_types", None) or ()):
+        builder.pin = meshes.pin
     arguments = [sharding for sharding, keep in zip(partitioning.arguments, kept, strict=True) if keep]
     for atoms, shardings, attributes in ((parameters, arguments, arg_attributes),
                                          (results, partitioning.results, result_attributes)):

@@ -92,6 +92,8 @@ class Jitted:
         if failed_flattens.pending:
             failed_flattens.check(in_tree)
         avals = self._avals(leaves, in_tree, abstract)
+        if self.options.in_shardings is not None:
+            avals = spread().laid_out(avals, self.options.flat_in_shardings(in_tree))
         key = (self.options.key, in_tree, avals, static, named, xla.trace_context(),
                tuple(state.axis_sizes.items()))
         try:

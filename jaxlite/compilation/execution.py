@@ -108,7 +108,7 @@ def _result_aval(aval: Any) -> Any:
 def _buffer_aval(aval: Any) -> Any:
     """The type of the array behind a result: for extended dtypes not its own."""
     shape, dtype = physical(aval)
-    return aval if dtype is aval.dtype else ShapedArray(shape, dtype)
+    return aval if dtype is aval.dtype else ShapedArray(shape, dtype, sharding=aval.layout)
 
 
 def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Sequence[bool] = (),

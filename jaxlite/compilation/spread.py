@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from jaxlite.compilation import effects
 from jaxlite.core import array as arrays
+from jaxlite.core.aval import layout_of, with_layout
 from jaxlite.core.jaxpr import Jaxpr, jaxprs_in_params
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import broadcast_prefix, tree_flatten
 from jaxlite.devices import global_arrays
 from jaxlite.devices import sharding as shardings
-from jaxlite.devices.mesh import AbstractMesh, Mesh, context_mesh
+from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, context_mesh
 from lowering import xla
 from lowering.module import physical
 from lowering.partitioning import Partitioning
@@ -59,6 +60,14 @@ def flat_shardings(given: Any, tree: Any, what: str) -> tuple[Any, ...] | None:
         given = tuple(given)
     flat = [given] * tree.num_leaves if is_place(given) else broadcast_prefix(given, full, is_leaf=is_place)
     return tuple(None if each is None else as_sharding(each, what, "jit") for each in flat)
+
+
+def laid_out(avals: Sequence[Any], given: Sequence[Any] | None) -> tuple[Any, ...]:
+    """The types of arguments that `jit` gives shardings: over explicit mesh axes they say how these lie."""
+    if given is None:
+        return tuple(avals)
+    return tuple(aval if sharding is None else with_layout(aval, layout_of(sharding, len(aval.shape)))
+                 for aval, sharding in zip(avals, given, strict=True))
 
 
 def is_place(leaf: Any) -> bool:
@@ -102,7 +111,7 @@ def meshes_in(jaxpr: Jaxpr) -> Iterator[Any]:
     for eqn in jaxpr.eqns:
         params = eqn.params
         if params:
-            sharding = params.get("sharding")
+            sharding = params.get("sharding") or params.get("dst_sharding")
             if sharding is not None and type(sharding) is xla.NamedSharding:
                 yield sharding.mesh
             mesh = params.get("mesh")
@@ -169,13 +178,25 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
             shardings.check_shape(wanted, shape)
         arguments.append(wanted)
     outs = []
+    each_axis = xla.NamedSharding(named, shardings.P())
     for wanted, aval in zip(results, program.closed.out_avals, strict=True):
         if type(wanted) is xla.SingleDeviceSharding:
             wanted = xla.NamedSharding(named, shardings.P())
+        if wanted is None and shardings.is_explicit(each_axis):
+            wanted = _typed_result(each_axis, aval)
         if wanted is not None:
             shardings.check_shape(wanted, aval.shape)
         outs.append(wanted)
     return Partitioning(devices, tuple(arguments), tuple(outs), named, len(leaves))
+
+
+def _typed_result(whole: Any, aval: Any) -> Any:
+    """The sharding of a result over explicit axes that its type says; what other axes do with it stays open."""
+    if not hasattr(aval, "shape"):
+        return None
+    rest = shardings.UNCONSTRAINED if AxisType.Auto in whole.mesh.axis_types else None
+    entries = [rest] * len(aval.shape) if aval.layout is None else [rest if each is None else each for each in aval.layout.spec]
+    return whole.update(spec=shardings.P(*entries))
 
 
 def _sharding_of(value: Any) -> Any:
@@ -233,6 +254,8 @@ class SpreadExecutable:
         inputs, outputs = _settle(loaded, place, kept, all_avals, self.out_avals, num_consts)
         self.out_shardings = outputs
         self.in_shardings = inputs[num_consts:]
+        self.out_avals = [with_layout(aval, layout_of(sharding, len(aval.shape)))
+                          for aval, sharding in zip(self.out_avals, outputs, strict=True)]
         self._wrapped = arrays.result_wrappers(self.out_avals)
         if xla.is_compile_only(place):
             self._handlers, self.const_args, self._kept_arguments, self.kept = None, [], [], kept

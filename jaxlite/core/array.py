@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray
+from jaxlite.core.aval import ShapedArray, plain
 from jaxlite.core.values import aval_of
 from lowering import platforms, xla
 
@@ -49,7 +49,7 @@ def put_array(value: Any, device: Any, committed: bool, copy: bool = False, aval
         if value.is_deleted():
             raise deleted_error(value)
         if type(value._sharding) is not xla.SingleDeviceSharding:
-            value = _on_one_device(value, device)
+            value, aval = _on_one_device(value, device), plain(aval)
         return xla.device_put(value, aval, sharding, device, committed, copy)
     if isinstance(aval.dtype, np.dtype):
         if aval.dtype.names:  # float0 holds nothing

@@ -30,20 +30,24 @@ class AbstractValue:
 class ShapedArray(AbstractValue):
     """An array's shape and dtype. `weak_type` marks values made from Python scalars, which yield in promotion.
 
-    Args to the constructor: `shape` a tuple of ints, `dtype` a NumPy dtype or an extended dtype; `sharding` one that says
-    nothing of the array, as `sharding` of another aval; `vma` the names of manual mesh axes along which it varies.
+    `layout` says how the array lies on the explicit axes of a mesh: a `NamedSharding` over the mesh without its devices, with
+    an entry for each axis. Most types have none: then the array is whole on all of them, or there are no such axes.
+
+    Args to the constructor: `shape` a tuple of ints, `dtype` a NumPy dtype or an extended dtype; `sharding` how the array is
+    cut: of that, the type has what is said of explicit axes; `vma` the names of manual mesh axes along which it varies.
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "vma")
+    __slots__ = ("shape", "dtype", "weak_type", "vma", "layout")
     shape: tuple[int, ...]
     dtype: Any
     weak_type: bool
     vma: frozenset[Any]
+    layout: Any
 
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None,
                 vma: Any = None) -> ShapedArray:
         if sharding is not None:
-            _check_says_nothing(sharding)
+            return with_layout(cls(shape, dtype, weak_type, vma=vma), layout_of(sharding, len(shape)))
         if vma:
             return varying(cls(shape, dtype, weak_type), frozenset(vma))
         try:
@@ -67,29 +71,34 @@ class ShapedArray(AbstractValue):
 
     def update(self, shape: Any = None, dtype: Any = None, weak_type: bool | None = None, *,
                sharding: Any = None, vma: Any = None) -> ShapedArray:
-        """A copy with some fields replaced."""
-        if sharding is not None:
-            _check_says_nothing(sharding)
-        return ShapedArray(
+        """A copy with some fields replaced. With another shape it has no layout unless `sharding` says it."""
+        made = ShapedArray(
             self.shape if shape is None else shape,
             self.dtype if dtype is None else dtype,
             self.weak_type if weak_type is None else weak_type,
+            sharding=sharding,
             vma=self.vma if vma is None else vma,
         )
+        if self.layout is not None and sharding is None and made.shape == self.shape:
+            return with_layout(made, self.layout)
+        return made
 
     def strip_weak_type(self) -> ShapedArray:
-        return shaped_like(self, self.shape, self.dtype, False) if self.weak_type else self
+        if not self.weak_type:
+            return self
+        return with_layout(shaped_like(self, self.shape, self.dtype, False), self.layout)
 
     def to_tangent_aval(self) -> ShapedArray:
         """The type of the tangents of values of this type: its own for inexact dtypes, float0 for the rest."""
         if dtypes.kind(self.dtype) in "fc":
             return self.strip_weak_type()
-        return shaped_like(self, self.shape, dtypes.float0, False)
+        return with_layout(shaped_like(self, self.shape, dtypes.float0, False), self.layout)
 
     def str_short(self, short_dtypes: bool = True) -> str:
-        """`f32[2,3]`, as jaxprs print it, or `float32[2,3]`."""
+        """`f32[2,3]`, as jaxprs print it, or `float32[2,3]`; `f32[8@x,4]` where the first axis is cut along the mesh axis x."""
         name = dtypes.short_name(self.dtype) if short_dtypes else self.dtype.name
-        return f"{name}[{','.join(map(str, self.shape))}]{_vma_text(self.vma) if self.vma else ''}"
+        sizes = map(str, self.shape) if self.layout is None else map(_cut_size, self.shape, self.layout.spec)
+        return f"{name}[{','.join(sizes)}]{_vma_text(self.vma) if self.vma else ''}"
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
@@ -99,22 +108,22 @@ class ShapedArray(AbstractValue):
         return ("~" if self.weak_type else "") + self.str_short()
 
     def __reduce__(self) -> Any:
-        return _restore, (self.shape, self.dtype, self.weak_type, self.vma)
+        return _restore, (self.shape, self.dtype, self.weak_type, self.vma, self.layout)
 
 
-def _restore(shape: Any, dtype: Any, weak_type: Any, vma: Any) -> ShapedArray:
-    return ShapedArray(shape, dtype, weak_type, vma=vma)
+def _restore(shape: Any, dtype: Any, weak_type: Any, vma: Any, layout: Any = None) -> ShapedArray:
+    return with_layout(ShapedArray(shape, dtype, weak_type, vma=vma), layout)
+
+
+def _cut_size(size: Any, entry: Any) -> str:
+    if entry is None:
+        return str(size)
+    return f"{size}@({','.join(map(str, entry))})" if isinstance(entry, tuple) else f"{size}@{entry}"
 
 
 def _vma_text(vma: frozenset[Any]) -> str:
     names = sorted(map(str, vma))
     return f"{{V:{names[0] if len(names) == 1 else '(' + ','.join(names) + ')'}}}"
-
-
-def _check_says_nothing(sharding: Any) -> None:
-    mesh = getattr(sharding, "mesh", None)
-    if any(getattr(kind, "name", "") == "Explicit" for kind in getattr(mesh, "axis_types", None) or ()):
-        raise NotImplementedError(f"a type with the sharding {sharding}: types do not say how arrays lie on explicit axes")
 
 
 def _make_shaped_array(shape: tuple[int, ...], dtype: Any, weak_type: bool, vma: frozenset[Any] = _nowhere) -> ShapedArray:
@@ -123,7 +132,7 @@ def _make_shaped_array(shape: tuple[int, ...], dtype: Any, weak_type: bool, vma:
     if type(weak_type) is not bool or any(type(size) is not int and type(size) is not Dim for size in shape):  # type: ignore[comparison-overlap]
         raise TypeError
     aval = object.__new__(ShapedArray)
-    aval.shape, aval.dtype, aval.weak_type, aval.vma = shape, dtype, weak_type, vma
+    aval.shape, aval.dtype, aval.weak_type, aval.vma, aval.layout = shape, dtype, weak_type, vma, None
     return aval
 
 
@@ -144,8 +153,65 @@ def varying(aval: Any, vma: frozenset[Any]) -> Any:
         return aval.update(inner_aval=varying(aval.inner_aval, vma))
     if type(aval) is not ShapedArray:
         return aval
-    return _interned(aval.shape, aval.dtype, aval.weak_type, vma) if vma else _interned(
+    made = _interned(aval.shape, aval.dtype, aval.weak_type, vma) if vma else _interned(
         aval.shape, aval.dtype, aval.weak_type)
+    return made if aval.layout is None else with_layout(made, aval.layout)
+
+
+def _make_with_layout(whole: ShapedArray, layout: Any) -> ShapedArray:
+    aval = object.__new__(ShapedArray)
+    aval.shape, aval.dtype, aval.weak_type, aval.vma, aval.layout = whole.shape, whole.dtype, whole.weak_type, whole.vma, layout
+    layouts.exist = True
+    return aval
+
+
+_interned_with_layout = xla.weak_value_interner(_make_with_layout)
+
+
+class _Layouts:
+    """Whether any type has a layout yet: what looks at layouts asks this first."""
+
+    exist = False
+
+
+layouts = _Layouts()
+
+
+def with_layout(aval: Any, layout: Any) -> Any:
+    """A type with another layout, or with none."""
+    if aval.layout is layout:
+        return aval
+    whole = aval if aval.layout is None else shaped_like(aval, aval.shape, aval.dtype, aval.weak_type)
+    return whole if layout is None else _interned_with_layout(whole, layout)
+
+
+def plain(aval: Any) -> Any:
+    """A type without its layout."""
+    return with_layout(aval, None) if getattr(aval, "layout", None) is not None else aval
+
+
+def layout_of(sharding: Any, ndim: int) -> Any:
+    """What a sharding says of explicit axes; None if that is nothing.
+
+    A sharding and its mesh are known here by their shape alone, as `lowering.partitioning` knows them.
+    """
+    mesh: Any = getattr(sharding, "mesh", None)
+    types = getattr(mesh, "axis_types", None) or ()
+    explicit = {name for name, kind in zip(mesh.axis_names if types else (), types, strict=True) if kind.name == "Explicit"}
+    if not explicit or not sharding.spec:
+        return None
+    entries = [_kept(entry, explicit) for entry in sharding.spec]
+    if not any(entries):
+        return None
+    entries += [None] * (ndim - len(entries))
+    spec = sharding.spec.update(partitions=entries)
+    return type(sharding)(mesh.abstract_mesh, spec)
+
+
+def _kept(entry: Any, explicit: set[Any]) -> Any:
+    if isinstance(entry, tuple):
+        return tuple(name for name in entry if name in explicit)
+    return entry if entry in explicit else None
 
 
 class AbstractToken(AbstractValue):
@@ -232,21 +298,37 @@ def _make_abstract_ref(inner_aval: Any, memory_space: Any, kind: Any) -> Abstrac
 _interned_refs = xla.weak_value_interner(_make_abstract_ref)
 
 
-def with_axis(aval: Any, dim: int, size: int) -> Any:
-    """The type of a batch of values, or of a mutable array that holds one, with the batched axis at `dim`."""
+def with_axis(aval: Any, dim: int, size: int, cut: Any = None) -> Any:
+    """The type of a batch of values, or of a mutable array that holds one, with the batched axis at `dim`.
+
+    Args: `cut` the layout of a batch of one axis, if it has one.
+    """
     shape = (*aval.shape[:dim], size, *aval.shape[dim:])
-    return aval.update(shape=shape) if type(aval) is AbstractRef else shaped_like(aval, shape, aval.dtype, aval.weak_type)
+    if type(aval) is AbstractRef:
+        return aval.update(shape=shape)
+    made = shaped_like(aval, shape, aval.dtype, aval.weak_type)
+    if cut is None and aval.layout is None:
+        return made
+    own = aval.layout or cut.update(spec=cut.spec.update(partitions=[None] * aval.ndim))
+    entries = [*own.spec[:dim], None if cut is None else cut.spec[0], *own.spec[dim:]]
+    return with_layout(made, own.update(spec=own.spec.update(partitions=entries)))
 
 
 def without_axis(aval: Any, dim: int) -> Any:
     """The type of one value of a batch whose axis is at `dim`."""
     shape = aval.shape[:dim] + aval.shape[dim + 1:]
-    return aval.update(shape=shape) if type(aval) is AbstractRef else shaped_like(aval, shape, aval.dtype, aval.weak_type)
+    if type(aval) is AbstractRef:
+        return aval.update(shape=shape)
+    made = shaped_like(aval, shape, aval.dtype, aval.weak_type)
+    if aval.layout is None:
+        return made
+    entries = [*aval.layout.spec[:dim], *aval.layout.spec[dim + 1:]]
+    return with_layout(made, aval.layout.update(spec=aval.layout.spec.update(partitions=entries)) if any(entries) else None)
 
 
 def typematch(a: Any, b: Any) -> bool:
     """Whether two avals are equal but for weak type."""
     return a is b or (
         isinstance(a, ShapedArray) and isinstance(b, ShapedArray) and a.shape == b.shape and a.dtype == b.dtype
-        and a.vma == b.vma
+        and a.vma == b.vma and a.layout == b.layout
     )

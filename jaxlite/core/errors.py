@@ -126,6 +126,10 @@ class InconclusiveDimensionOperation(Exception):
     """A comparison of symbolic dimensions that cannot be decided."""
 
 
+class ShardingTypeError(Exception):
+    """Operands over explicit mesh axes contradict each other, or do not tell how the result is to lie."""
+
+
 class KeyReuseError(RuntimeError):
     """A random key was consumed twice; derive fresh ones with `jaxlite.random.split`."""
 

@@ -14,7 +14,8 @@ from typing import Any, final
 import numpy as np
 
 from jaxlite.core import dtypes, source
-from jaxlite.core.aval import AbstractValue, ShapedArray, typematch
+from jaxlite.core.aval import AbstractValue, ShapedArray, layouts, typematch
+from jaxlite.core.config import chooses_layouts
 from jaxlite.core.errors import JaxprTypeError
 
 # Gives `jaxlite.core.printer`, which reads this module's classes. `jaxlite.core` sets one that loads it on first use.
@@ -224,6 +225,12 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
             f"eval_jaxpr: the program takes {len(jaxpr.constvars)} consts and {len(jaxpr.invars)} arguments, "
             f"got {len(consts)} and {len(args)}"
         )
+    if layouts.exist and not chooses_layouts.value:  # it was typed when it was traced: what its operations chose then, they may
+        previous = chooses_layouts.swap_local(True)
+        try:
+            return eval_jaxpr(jaxpr, consts, *args)
+        finally:
+            chooses_layouts.set_local(previous)
     env: dict[Var, Any] = {}
 
     def read(atom: Atom) -> Any:

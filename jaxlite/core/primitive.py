@@ -13,8 +13,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxlite.core.aval import AbstractRef, varying
+from jaxlite.core.aval import AbstractRef, layouts, varying
+from jaxlite.core.config import chooses_layouts
 from jaxlite.core.jaxpr import Effects, jaxprs_in_params, no_effects
+from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import state
 from lowering.rules import register_foreign
 
@@ -34,7 +36,9 @@ def _check_vma(avals: Sequence[Any], wanted: Sequence[frozenset[Any]]) -> None:
     if any([not wish <= aval.vma for aval, wish in zip(avals, wanted, strict=True) if wish]):
         raise MixedVarying([wish - aval.vma for aval, wish in zip(avals, wanted, strict=True)])
 
+
 _MEMO_LIMIT = 4096
+_explicit = loader("jaxlite.lax.explicit")  # what stands higher: the layouts of results over explicit axes
 
 
 class NoRule:
@@ -122,20 +126,28 @@ class Primitive:
         except KeyError:
             pass
         except TypeError:  # an unhashable param
-            return self._abstract(*avals, **params)
+            return self._abstract(*avals, **params) if not layouts.exist else _explicit().typed(self, avals, params)
         if not self.takes_refs and AbstractRef in map(type, avals):
             self._check_no_refs(avals, params)
-        if self.program_param is not None or any([aval.vma for aval in avals]):
-            result = self._eval_varying(avals, params)
+        if layouts.exist and any(getattr(aval, "layout", None) is not None for aval in avals):
+            result = _explicit().typed(self, avals, params)
+            if chooses_layouts.value:  # as it is not without
+                return result
         else:
-            result = self._abstract(*avals, **params)
+            result = self.eval_whole(avals, params)
         if self._memoised:
             if len(self._memo) >= _MEMO_LIMIT:
                 self._memo.clear()
             self._memo[key] = result
         return result
 
-    def _eval_varying(self, avals: list[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
+    def eval_whole(self, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
+        """`abstract_eval` anew, without a look at layouts over explicit mesh axes."""
+        if self.program_param is not None or any([aval.vma for aval in avals]):
+            return self._eval_varying(avals, params)
+        return self._abstract(*avals, **params)
+
+    def _eval_varying(self, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
         """`abstract_eval` inside `shard_map`: operands vary along the same axes, results along theirs.
 
         Raises: MixedVarying if operands first have to be cast.

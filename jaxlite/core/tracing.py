@@ -67,6 +67,7 @@ class _State(threading.local):
 
     trace: Any = None
     axis_sizes: dict[Any, int] = {}
+    batch_cut: Any = None  # how the axis of the batching rule that runs lies on explicit mesh axes
     scopes: tuple[str, ...] = ()
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray
+from jaxlite.core.aval import ShapedArray, layout_of, layouts, with_layout
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.devices import sharding as shardings
@@ -32,6 +32,8 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
     """
     if aval is None:
         aval = aval_of(value)
+    if layouts.exist or type(sharding) is xla.NamedSharding:
+        aval = with_layout(aval, layout_of(sharding, len(aval.shape)))
     if hasattr(value, "_base_array"):
         shardings.check_shape(sharding, aval.shape)
         return aval.dtype.wrap(place(value._base_array, sharding, committed, copy))

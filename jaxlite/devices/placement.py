@@ -131,6 +131,35 @@ def laid_out(x: Any, out_sharding: Any) -> Any:
     return x if out_sharding is None else _constraints().laid_out(x, out_sharding)
 
 
+def laid_out_by(wanted: Any, fun: Callable, /, *args: Any, **kwargs: Any) -> Any:
+    """What a function gives, with the sharding that its result was asked to have: where none was, as it comes.
+
+    With one, the function may contract or join axes that are cut along explicit mesh axes.
+    """
+    if wanted is None:
+        return fun(*args, **kwargs)
+    with choosing():
+        return laid_out(fun(*args, **kwargs), wanted)
+
+
+def laid_out_as(x: Any, like: Any) -> Any:
+    """A value that lies on explicit mesh axes as another value or type does."""
+    aval = getattr(like, "aval", like)
+    return x if getattr(aval, "layout", None) is None else _constraints().laid_out_as(x, aval)
+
+
+class choosing:
+    """Where operations over explicit axes would be ambiguous inside a `with` block, they leave axes whole."""
+
+    __slots__ = ("_previous",)
+
+    def __enter__(self) -> None:
+        self._previous = config.chooses_layouts.swap_local(True)
+
+    def __exit__(self, *exc: Any) -> None:
+        config.chooses_layouts.set_local(self._previous)
+
+
 _constraints = loader("jaxlite.lax.sharding")  # what stands higher: a primitive
 
 
@@ -140,13 +169,15 @@ def _format_of(array: Any) -> Any:
 
 
 def _sharding_of_type(aval: Any) -> Any:
+    if aval.layout is not None:
+        return aval.layout
     module = shardings()
     return module.NamedSharding(module.AbstractMesh((), ()), module.PartitionSpec(*[None] * aval.ndim))
 
 
 def _install() -> None:
     types: Any = ShapedArray
-    types.sharding = property(_sharding_of_type, doc="How the array lies on a mesh's explicit axes: it has none.")
+    types.sharding = property(_sharding_of_type, doc="How the array lies on a mesh's explicit axes.")
     cls: Any = ArrayImpl
     cls.addressable_shards = property(lambda self: global_arrays().addressable_shards(self),
                                       doc="The shards that this process holds, each with its data, index and device.")

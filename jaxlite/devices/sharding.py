@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, context_mesh
+from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, abstract_context, context_mesh
 from lowering import xla
 
 Sharding = xla.Sharding
@@ -371,7 +371,7 @@ def _same_parts(hlo: Any, assigned: tuple[int, ...], dims: tuple[int, ...]) -> b
 def named_sharding(spec: Any, complaint: str, error: type[Exception] = RuntimeError) -> Any:
     """A sharding from a sharding or, with the mesh of the context, from a spec. Raises `error` if there is no mesh."""
     if isinstance(spec, PartitionSpec):
-        mesh = context_mesh()
+        mesh = abstract_context.value or context_mesh()
         if mesh.empty:
             raise error(complaint)
         return NamedSharding(mesh, spec)

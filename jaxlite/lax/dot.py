@@ -196,10 +196,9 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: DotDimensionNumbers, prec
     """
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "dot_general")
-    out = dot_general_p.bind(lhs, rhs, dimension_numbers=canonical_dimension_numbers(dimension_numbers),
-                             precision=canonicalize_precision(precision),
-                             preferred_element_type=preferred_element_type, out_sharding=None)
-    return placement.laid_out(out, out_sharding)
+    return placement.laid_out_by(
+        out_sharding, dot_general_p.bind, lhs, rhs, dimension_numbers=canonical_dimension_numbers(dimension_numbers),
+        precision=canonicalize_precision(precision), preferred_element_type=preferred_element_type, out_sharding=None)
 
 
 def canonical_dimension_numbers(dimension_numbers: Any) -> Any:
@@ -233,7 +232,7 @@ def dot(lhs: Any, rhs: Any, *, dimension_numbers: DotDimensionNumbers | None = N
             raise ValueError(f"lax.dot of shapes {left} and {right}: without dimension_numbers it takes vectors and "
                              "matrices, and the last axis of lhs must be as long as the first of rhs")
         dimension_numbers = (((len(left) - 1,), (0,)), ((), ()))
-    return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
+    return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding)
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:

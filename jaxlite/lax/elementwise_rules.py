@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
+from jaxlite.devices import placement
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import shaping
 from jaxlite.lax.elementwise import (
@@ -40,7 +41,7 @@ from jaxlite.traces.batching import Axis, def_elementwise
 from jaxlite.traces.jvp import Zero, def_jvp, def_zero
 from jaxlite.traces.transpose import def_bilinear, is_linear
 
-jvp.set_zeros_maker(lambda aval: shaping.full(aval.shape, 0, aval.dtype))
+jvp.set_zeros_maker(lambda aval: placement.laid_out_as(shaping.full(aval.shape, 0, aval.dtype), aval))
 
 
 def _move_axis(x: Any, source: int, target: int) -> Any:

@@ -21,6 +21,7 @@ from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
+from jaxlite.devices import placement
 from jaxlite.lax import elementwise
 from jaxlite.lax.elementwise import ANY, BITS, NUMBERS, require_kind
 from jaxlite.lax.shaping import convert_element_type
@@ -84,7 +85,10 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -
     >>> reduce_sum(np.arange(6.).reshape(2, 3), axes=(0,)).tolist()
     [3.0, 5.0, 7.0]
     """
-    return reduce_sum_p.bind(operand, axes=static_ints("reduce_sum", "axes", axes), out_sharding=out_sharding)
+    axes = static_ints("reduce_sum", "axes", axes)
+    if out_sharding is None:
+        return reduce_sum_p.bind(operand, axes=axes, out_sharding=None)
+    return placement.laid_out(reduce_sum_p.bind(operand, axes=axes, out_sharding=None), out_sharding)
 
 
 def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import config, dtypes, errors
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import ShapedArray, layouts, shaped_array
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import Dim, as_size, exceeds, set_dimension_value
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
+from jaxlite.devices import placement
 
 # --- checking static arguments -----------------------------------------------------------------------
 
@@ -255,18 +256,19 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Sequence[in
     dimensions = _as_ints(broadcast_dimensions)
     aval = aval_of(operand)
     if aval.shape == shape and dimensions == tuple(range(len(shape))) and not isinstance(operand, _HOST_TYPES):
-        return operand
+        return placement.laid_out(operand, out_sharding)
     if sorted(dimensions) != list(dimensions):
         order = sorted(range(len(dimensions)), key=dimensions.__getitem__)
         operand, dimensions = transpose(operand, order), tuple(sorted(dimensions))
-    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dimensions, sharding=None)
+    out = broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dimensions, sharding=None)
+    return out if out_sharding is None else placement.laid_out(out, out_sharding)
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
     """Add leading axes of the given sizes."""
     shape = aval_of(operand).shape
     sizes = canonical_shape(sizes, "sizes")
-    return broadcast_in_dim(operand, sizes + shape, range(len(sizes), len(sizes) + len(shape)))
+    return broadcast_in_dim(operand, sizes + shape, range(len(sizes), len(sizes) + len(shape)), out_sharding=out_sharding)
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
@@ -343,8 +345,10 @@ def reshape(operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = Non
     if order == tuple(range(aval.ndim)):
         order = None
     if aval.shape == new_sizes and order is None and not isinstance(operand, _HOST_TYPES):
-        return operand
-    return reshape_p.bind(operand, new_sizes=new_sizes, dimensions=order, sharding=None)
+        return placement.laid_out(operand, out_sharding)
+    if out_sharding is None:
+        return reshape_p.bind(operand, new_sizes=new_sizes, dimensions=order, sharding=None)
+    return placement.laid_out_by(out_sharding, reshape_p.bind, operand, new_sizes=new_sizes, dimensions=order, sharding=None)
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
@@ -579,7 +583,8 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
     """An array of which each element is its index along one axis."""
     shape = canonical_shape(shape)
     dimension = canonical_axis(dimension, len(shape), "dimension")
-    return iota_p.bind(dtype=dtypes.canonicalize_dtype(dtype), shape=shape, dimension=dimension, sharding=None)
+    out = iota_p.bind(dtype=dtypes.canonicalize_dtype(dtype), shape=shape, dimension=dimension, sharding=None)
+    return placement.laid_out(out, out_sharding)
 
 
 @empty_p.def_abstract_eval
@@ -589,7 +594,8 @@ def _empty_aval(*, shape: tuple[int, ...], dtype: Any, out_sharding: Any = None)
 
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
     """An array whose values are whatever costs least; zeros at present."""
-    return empty_p.bind(shape=canonical_shape(shape), dtype=dtypes.canonicalize_dtype(dtype), out_sharding=None)
+    out = empty_p.bind(shape=canonical_shape(shape), dtype=dtypes.canonicalize_dtype(dtype), out_sharding=None)
+    return placement.laid_out(out, out_sharding)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
@@ -605,7 +611,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
         dtype = aval.dtype
     elif not isinstance(dtype, dtypes.ExtendedDType):
         dtype = dtypes.canonicalize_dtype(dtype)
-    return broadcast_in_dim(convert(fill_value, dtype, weak), shape, ())
+    return broadcast_in_dim(convert(fill_value, dtype, weak), shape, (), out_sharding=sharding)
 
 
 def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None) -> Any:
@@ -623,7 +629,8 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sha
     fill_value = fitted(fill_value, full_dtype)
     if aval_of(fill_value).shape:
         raise TypeError(f"full_like takes a scalar fill_value, got shape {aval_of(fill_value).shape}.")
-    return broadcast_in_dim(convert(fill_value, full_dtype, weak), full_shape, ())
+    out = broadcast_in_dim(convert(fill_value, full_dtype, weak), full_shape, (), out_sharding=sharding)
+    return placement.laid_out_as(out, x) if layouts.exist and shape is None and sharding is None else out
 
 
 # --- identities --------------------------------------------------------------------------------------

@@ -11,7 +11,9 @@ from typing import Any
 
 from jaxlite.compilation import spread
 from jaxlite.core.array import make_array, single_device_sharding
+from jaxlite.core.aval import layout_of, with_layout
 from jaxlite.core.effects import DEBUG
+from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager
@@ -19,7 +21,7 @@ from jaxlite.core.tree import broadcast_prefix, tree_flatten
 from jaxlite.core.values import aval_of
 from jaxlite.devices import global_arrays
 from jaxlite.devices import sharding as shardings
-from jaxlite.devices.mesh import get_abstract_mesh
+from jaxlite.devices.mesh import AbstractMesh, AxisType, context_mesh, get_abstract_mesh
 from jaxlite.devices.placement import default_device
 from jaxlite.traces.batching import bring
 from jaxlite.traces.jvp import Zero, def_linear
@@ -32,6 +34,27 @@ sharding_constraint_p.def_abstract_eval(lambda x, **params: x)
 @sharding_constraint_p.def_eager
 def _constrain_now(x: Any, *, sharding: Any, **params: Any) -> Any:
     return global_arrays.place(x, settled(sharding))
+
+
+reshard_p = Primitive("reshard")
+
+
+@reshard_p.def_abstract_eval
+def _reshard_aval(x: Any, *, dst_sharding: Any, concrete_mesh: Any) -> Any:
+    return with_layout(x, layout_of(dst_sharding, x.ndim))
+
+
+@reshard_p.def_eager
+def _reshard_now(x: Any, *, dst_sharding: Any, **params: Any) -> Any:
+    return global_arrays.place(x, concrete(dst_sharding))
+
+
+mesh_cast_p = Primitive("mesh_cast")
+
+
+@mesh_cast_p.def_abstract_eval
+def _mesh_cast_aval(x: Any, *, dst_sharding: Any) -> Any:
+    return with_layout(x, layout_of(dst_sharding, x.ndim))
 
 
 shard_alike_p = Primitive("shard_alike", multiple_results=True)
@@ -79,6 +102,32 @@ class _Inspection:
 # --- rules -------------------------------------------------------------------------------------------
 
 def_linear(sharding_constraint_p, lambda ct, x, **params: [sharding_constraint_p.bind(ct, **params)])
+
+
+def_linear(reshard_p, lambda ct, x, **params: [laid_out_as(ct, x.aval)])
+def_linear(mesh_cast_p, lambda ct, x, **params: [laid_out_as(ct, x.aval)])
+
+
+@reshard_p.def_batching
+def _reshard_batch(axis: Any, args: Any, dims: Any, *, dst_sharding: Any, concrete_mesh: Any) -> Any:
+    (x,), (dim,) = args, dims
+    return reshard_p.bind(x, dst_sharding=_with_batch(dst_sharding, axis, dim), concrete_mesh=concrete_mesh), dim
+
+
+@mesh_cast_p.def_batching
+def _mesh_cast_batch(axis: Any, args: Any, dims: Any, *, dst_sharding: Any) -> Any:
+    (x,), (dim,) = args, dims
+    return mesh_cast_p.bind(x, dst_sharding=_with_batch(dst_sharding, axis, dim)), dim
+
+
+def _with_batch(sharding: Any, axis: Any, dim: int) -> Any:
+    """The sharding of a batch, whose own axis lies as `vmap` was given it."""
+    cut = None if axis.cut is None else axis.cut.spec[0]
+    if cut is not None and not set(shardings.axes_of(cut)).isdisjoint(shardings.used_axes(sharding.spec)):
+        raise ShardingTypeError(f"the axis that vmap maps is cut along {cut!r}, and so is {sharding.spec} inside of it")
+    entries = [*sharding.spec, *[None] * (dim - len(sharding.spec))]
+    entries.insert(dim, cut)
+    return sharding.update(spec=sharding.spec.update(partitions=entries))
 
 
 def_linear(layout_constraint_p, lambda ct, x, **params: [layout_constraint_p.bind(ct, **params)])
@@ -149,19 +198,70 @@ def settled(sharding: Any) -> Any:
 
 def constrain(x: Any, sharding: Any) -> Any:
     """One array with a sharding; what is on one device stays as it is inside a program."""
-    shardings.check_shape(sharding, aval_of(x).shape)
+    aval = aval_of(x)
+    shardings.check_shape(sharding, aval.shape)
     if is_eager() and not isinstance(x, Tracer):
-        return global_arrays.place(x, settled(sharding))
+        return global_arrays.place(x, settled(concrete(sharding)))
     if type(sharding) is shardings.SingleDeviceSharding:
         return x
+    if shardings.is_explicit(sharding):
+        wanted = layout_of(sharding, aval.ndim)
+        if wanted != aval.layout:
+            is_all = AxisType.Auto not in sharding.mesh.axis_types
+            raise AssertionError(
+                "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
+                f"sharding: {_spec_text(aval.layout, aval.ndim)} did not match the sharding provided: {sharding.spec}. Please "
+                "use `jax.sharding.reshard` to shard your input to the sharding you want."
+                if is_all else f"with_sharding_constraint cannot change how {aval.str_short()} lies on explicit mesh axes: "
+                f"{sharding.spec} was provided. Use jax.sharding.reshard.")
+        if AxisType.Auto not in sharding.mesh.axis_types:
+            return x
     open_axes = frozenset(axis for axis, each in enumerate(sharding.spec) if each is shardings.UNCONSTRAINED)
     return sharding_constraint_p.bind(x, sharding=sharding, layout=None, context_mesh=get_abstract_mesh(),
                                       unconstrained_dims=open_axes)
 
 
+def _spec_text(layout: Any, ndim: int) -> Any:
+    return shardings.P(*[None] * ndim) if layout is None else layout.spec
+
+
 def laid_out(x: Any, out_sharding: Any) -> Any:
     """One array with what a function got as its argument `out_sharding`."""
-    return constrain(x, spread.as_sharding(out_sharding, "out_sharding", "the function"))
+    return moved(x, spread.as_sharding(out_sharding, "out_sharding", "the function"))
+
+
+def moved(x: Any, sharding: Any) -> Any:
+    """One array with a sharding; over explicit axes, its type says so."""
+    if not shardings.is_explicit(sharding) or is_eager() and not isinstance(x, Tracer):
+        return constrain(x, sharding)
+    aval = aval_of(x)
+    shardings.check_shape(sharding, aval.shape)
+    if any(AxisType.Auto is kind and name in shardings.used_axes(sharding.spec)
+           for name, kind in zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True)):
+        raise ValueError(f"PartitionSpec passed to reshard cannot contain axis names that are of type Auto or Manual. Got "
+                         f"{sharding.spec} over {sharding.mesh}")
+    if aval.layout is not None and layout_of(sharding, aval.ndim) == aval.layout:
+        return x
+    return reshard_p.bind(x, dst_sharding=sharding, concrete_mesh=None)
+
+
+def laid_out_as(x: Any, aval: Any) -> Any:
+    """One array that lies on explicit axes as a type says."""
+    own = aval_of(x).layout
+    if own == aval.layout:
+        return x
+    if aval.layout is None:
+        return reshard_p.bind(x, dst_sharding=own.update(spec=shardings.P(*[None] * aval.ndim)), concrete_mesh=None)
+    return reshard_p.bind(x, dst_sharding=aval.layout, concrete_mesh=None)
+
+
+def concrete(sharding: Any) -> Any:
+    """A sharding over devices: one over an abstract mesh means the mesh of the context."""
+    if isinstance(getattr(sharding, "mesh", None), AbstractMesh):
+        found = context_mesh()
+        if not found.empty and found.axis_sizes == sharding.mesh.axis_sizes:
+            return sharding.update(mesh=found)
+    return sharding
 
 
 @boundary
@@ -173,20 +273,26 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
       shardings: a sharding, a `PartitionSpec` over the mesh of the context, or a pytree prefix of these; None leaves a part as
         it is. `P.UNCONSTRAINED` for an axis lets XLA choose.
     Returns: the same tree. Derivatives are laid out alike.
-    Raises: RuntimeError for a spec without a mesh; ValueError for an axis that is not cut evenly.
+    Over explicit axes, whose layout is part of types, nothing is moved: that is what `reshard` is for.
+    Raises: RuntimeError for a spec without a mesh; ValueError for an axis that is not cut evenly; AssertionError for a value
+      whose type says that it lies otherwise on explicit axes.
 
     >>> import jaxlite as jax
-    >>> sharding = jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P("x"))
+    >>> mesh = jax.make_mesh((1,), ("x",), (jax.sharding.AxisType.Auto,))
+    >>> sharding = jax.NamedSharding(mesh, jax.P("x"))
     >>> jax.jit(lambda x: jax.lax.with_sharding_constraint(x * 2, sharding))(jax.numpy.ones(2)).sharding.mesh
-    Mesh(axis_sizes=(1,), axis_names=('x',), axis_types=(Explicit,))
+    Mesh(axis_sizes=(1,), axis_names=('x',), axis_types=(Auto,))
     """
     return _on_tree(x, shardings, "shardings", "with_sharding_constraint")
 
 
 @boundary
 def reshard(xs: Any, out_shardings: Any) -> Any:
-    """Values as they are, with other shardings: the arguments are those of `with_sharding_constraint`."""
-    return _on_tree(xs, out_shardings, "out_shardings", "reshard")
+    """Values as they are, with other shardings: the arguments are those of `with_sharding_constraint`.
+
+    Over explicit mesh axes, the types of the results say how they lie.
+    """
+    return _on_tree(xs, out_shardings, "out_shardings", "reshard", moved)
 
 
 @boundary
@@ -263,8 +369,8 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
         callback(value.sharding)
 
 
-def _on_tree(x: Any, given: Any, what: str, who: str) -> Any:
+def _on_tree(x: Any, given: Any, what: str, who: str, each_one: Callable[[Any, Any], Any] = constrain) -> Any:
     leaves, tree = tree_flatten(x)
     flat = [given] * len(leaves) if spread.is_place(given) else broadcast_prefix(given, x, is_leaf=spread.is_place)
-    return tree.unflatten([leaf if each is None else constrain(leaf, spread.as_sharding(each, what, who))
+    return tree.unflatten([leaf if each is None else each_one(leaf, spread.as_sharding(each, what, who))
                            for leaf, each in zip(leaves, flat, strict=True)])

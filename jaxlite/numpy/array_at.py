@@ -76,9 +76,9 @@ class _IndexUpdateRef:
         >>> jnp.arange(3.0).at[jnp.array([1, 7])].get(mode="fill", fill_value=-1)
         Array([ 1., -1.], dtype=float32)
         """
-        return placement.laid_out(
-            gather_at(self.array, self.index, indices_are_sorted=indices_are_sorted, unique_indices=unique_indices,
-                      mode=mode, fill_value=fill_value, wrap_negative_indices=wrap_negative_indices), out_sharding)
+        return placement.laid_out_by(
+            out_sharding, gather_at, self.array, self.index, indices_are_sorted=indices_are_sorted,
+            unique_indices=unique_indices, mode=mode, fill_value=fill_value, wrap_negative_indices=wrap_negative_indices)
 
     @boundary
     def apply(self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False, unique_indices: bool = False,
@@ -97,9 +97,9 @@ def _updating(name: str, op: str, doc: str) -> Callable[..., Any]:
     @boundary
     def method(self: _IndexUpdateRef, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False,
                mode: Mode = None, out_sharding: Any = None, wrap_negative_indices: bool = True) -> Any:
-        return placement.laid_out(
-            scatter_at(self.array, self.index, values, op, indices_are_sorted=indices_are_sorted,
-                       unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices), out_sharding)
+        return placement.laid_out_by(
+            out_sharding, scatter_at, self.array, self.index, values, op, indices_are_sorted=indices_are_sorted,
+            unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices)
 
     method.__name__, method.__qualname__ = name, f"_IndexUpdateRef.{name}"
     method.__doc__ = doc

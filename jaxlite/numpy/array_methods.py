@@ -108,7 +108,8 @@ _UNARY = {"neg": arithmetic.negative, "pos": arithmetic.positive, "abs": arithme
 
 def _reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Any:
     """The same elements under another shape; one size may be -1."""
-    return manipulation.reshape(self, shape[0] if len(shape) == 1 else shape, order=order, copy=copy)
+    return manipulation.reshape(self, shape[0] if len(shape) == 1 else shape, order=order, copy=copy,
+                               out_sharding=out_sharding)
 
 
 def _transpose(self: Any, *axes: Any) -> Any:
@@ -125,7 +126,7 @@ def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> An
 
 def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     """All elements in one axis."""
-    return manipulation.ravel(self, order)
+    return manipulation.ravel(self, order, out_sharding=out_sharding)
 
 
 def _compress(self: Any, condition: Any, axis: int | None = None, *, out: None = None, size: int | None = None,

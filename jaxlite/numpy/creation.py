@@ -11,6 +11,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes, source
+from jaxlite.core.aval import layouts
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.tracing import Tracer, is_eager
@@ -391,12 +392,12 @@ def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[tuple[int, ...], A
 
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Zeros of the shape and dtype of another array."""
-    return _on(_constant(0, *_like(a, dtype, shape, "zeros_like")), device, out_sharding)
+    return _as(a, _constant(0, *_like(a, dtype, shape, "zeros_like")), shape, device, out_sharding)
 
 
 def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Ones of the shape and dtype of another array."""
-    return _on(_constant(1, *_like(a, dtype, shape, "ones_like")), device, out_sharding)
+    return _as(a, _constant(1, *_like(a, dtype, shape, "ones_like")), shape, device, out_sharding)
 
 
 def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
@@ -409,7 +410,14 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
     """One value in the shape and dtype of another array."""
     check_arrays("full_like", fill_value)
     full_shape, full_dtype, weak = _like(a, dtype, shape, "full_like")
-    return _on(_full(fitted(fill_value, full_dtype), full_shape, full_dtype, weak), device, out_sharding)
+    return _as(a, _full(fitted(fill_value, full_dtype), full_shape, full_dtype, weak), shape, device, out_sharding)
+
+
+def _as(a: Any, result: Any, shape: Any, device: Any, out_sharding: Any) -> Any:
+    """A result of the shape of another array; over explicit mesh axes it lies as that does."""
+    if layouts.exist and shape is device is out_sharding is None:
+        return placement.laid_out_as(result, a)
+    return _on(result, device, out_sharding)
 
 
 # --- ranges ------------------------------------------------------------------------------------------

@@ -52,8 +52,8 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: str |
     params = {"inputs": tuple(inputs), "output": output, "optimize": optimize, "precision": precision,
               "preferred_element_type": preferred_element_type}
     if _dot_general is not lax.dot_general:  # a function of the user's runs each time
-        return placement.laid_out(_contracted(*operands, dot_general=_dot_general, **params), out_sharding)
-    return placement.laid_out(_einsum(*operands, **params), out_sharding)
+        return placement.laid_out_by(out_sharding, _contracted, *operands, dot_general=_dot_general, **params)
+    return placement.laid_out_by(out_sharding, _einsum, *operands, **params)
 
 
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[tuple[int, ...]], Any]:

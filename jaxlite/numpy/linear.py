@@ -53,11 +53,11 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     a, b, dtype = _operands("dot", a, b, preferred_element_type)
     left, right = aval_of(a).shape, aval_of(b).shape
     if not left or not right:
-        return placement.laid_out(_product(a, b, ((), ()), ((), ()), precision, dtype), out_sharding)
+        return placement.laid_out_by(out_sharding, _product, a, b, ((), ()), ((), ()), precision, dtype)
     axis = max(len(right) - 2, 0)
     if left[-1] != right[axis]:
         raise TypeError(f"Incompatible shapes for dot: got {left} and {right}.")
-    return placement.laid_out(_product(a, b, ((len(left) - 1,), (axis,)), ((), ()), precision, dtype), out_sharding)
+    return placement.laid_out_by(out_sharding, _product, a, b, ((len(left) - 1,), (axis,)), ((), ()), precision, dtype)
 
 
 @api("precision", "preferred_element_type", "out_sharding")
@@ -79,8 +79,8 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
     for position, rank in enumerate(ranks):
         if not rank:
             raise ValueError(f"matmul input operand {position} must have ndim at least 1, but it has ndim 0")
-    out = _core_product("matmul", a, b, min(ranks[0], 2), min(ranks[1], 2), precision, preferred_element_type, TypeError)
-    return placement.laid_out(out, out_sharding)
+    return placement.laid_out_by(out_sharding, _core_product, "matmul", a, b, min(ranks[0], 2), min(ranks[1], 2), precision,
+                                 preferred_element_type, TypeError)
 
 
 def _core_product(name: str, a: Any, b: Any, left_core: int, right_core: int, precision: Any = None,
@@ -229,7 +229,7 @@ def _tensordot(a: Any, b: Any, axes: Any, precision: Any, preferred_element_type
         if left.shape[x] != right.shape[y]:
             raise TypeError(f"tensordot: contracted axes must have equal sizes, got shapes {left.shape} and {right.shape} "
                             f"with axes {left_axes} and {right_axes}")
-    return placement.laid_out(_product(a, b, (left_axes, right_axes), ((), ()), precision, dtype), out_sharding)
+    return placement.laid_out_by(out_sharding, _product, a, b, (left_axes, right_axes), ((), ()), precision, dtype)
 
 
 def tensordot(a: Any, b: Any, axes: int | Sequence[int] | Sequence[Sequence[int]] = 2, *, precision: Any = None,

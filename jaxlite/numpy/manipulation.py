@@ -131,17 +131,15 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
         raise NotImplementedError("np.reshape order=A is not implemented.")
     if order not in ("C", "F"):
         raise ValueError(f"Unexpected value for 'order' argument: {order}.")
-    if order == "C" and isinstance(a, Tracer):  # what _reshape comes to
-        out = a if new == old else shaping.reshape_p.bind(a, new_sizes=new, dimensions=None, sharding=None)
-    else:
-        out = _reshape(a, new_sizes=new, order=order)
-    return placement.laid_out(out, out_sharding)
+    if order == "C" and isinstance(a, Tracer) and out_sharding is None:  # what _reshape comes to
+        return a if new == old else shaping.reshape_p.bind(a, new_sizes=new, dimensions=None, sharding=None)
+    return placement.laid_out_by(out_sharding, _reshape, a, new_sizes=new, order=order)
 
 
 def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     """All elements in one axis."""
     if order == "C":
-        return placement.laid_out(_ravel(a), out_sharding)
+        return placement.laid_out_by(out_sharding, _ravel, a)
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'.")
     check_arrays("ravel", a)

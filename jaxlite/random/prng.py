@@ -15,7 +15,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import ShapedArray, layouts, shaped_array, without_axis
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
@@ -119,6 +119,8 @@ class KeyArray(arrays.Array):
     def __init__(self, dtype: KeyDType, words: Any):
         self._base_array, self.dtype = words, dtype
         self.aval = shaped_array(words.shape[:-1], dtype, False)
+        if layouts.exist and words.aval.layout is not None:
+            self.aval = without_axis(words.aval, words.ndim - 1).update(dtype=dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:

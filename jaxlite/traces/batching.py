@@ -12,8 +12,9 @@ from typing import Any
 
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import source
-from jaxlite.core.aval import varying, with_axis, without_axis
+from jaxlite.core.aval import layouts, varying, with_axis, without_axis
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
@@ -22,22 +23,24 @@ from jaxlite.traces.jvp import add_any_p
 from lowering import xla
 
 _registry = xla.pytree_registry
+_layouts = loader("jaxlite.lax.sharding")  # what stands higher: primitives
 
 
 class Axis:
     """The batched axis: its size, the name collectives know it by (or None), and a mesh axis to spread it over.
 
-    `vma`: manual axes of the mesh along which it has been spread, so that batches vary along them.
+    `vma`: manual axes of the mesh along which it has been spread, so that batches vary along them. `cut`: how a batch of scalars
+    lies on explicit mesh axes, if it is not whole on them.
     """
 
-    __slots__ = ("size", "name", "spmd_name", "vma")
+    __slots__ = ("size", "name", "spmd_name", "vma", "cut")
 
-    def __init__(self, size: int, name: Any = None, spmd_name: Any = None, vma: frozenset[Any] = frozenset()):
-        self.size, self.name, self.spmd_name, self.vma = size, name, spmd_name, vma
+    def __init__(self, size: int, name: Any = None, spmd_name: Any = None, vma: frozenset[Any] = frozenset(), cut: Any = None):
+        self.size, self.name, self.spmd_name, self.vma, self.cut = size, name, spmd_name, vma, cut
 
     def batched(self, aval: Any, dim: int) -> Any:
         """The type of a batch, from that of one value."""
-        batch = with_axis(aval, dim, self.size)
+        batch = with_axis(aval, dim, self.size, self.cut)
         return varying(batch, batch.vma | self.vma) if self.vma else batch
 
 
@@ -63,6 +66,21 @@ class BatchTracer(Tracer):
         return f"BatchTracer({self.aval})"
 
 
+class _spreading:
+    """Within the context, unbatched values that are repeated lie along the batched axis as the batches do."""
+
+    __slots__ = ("cut", "previous")
+
+    def __init__(self, cut: Any):
+        self.cut = cut
+
+    def __enter__(self) -> None:
+        self.previous, state.batch_cut = state.batch_cut, self.cut
+
+    def __exit__(self, *exc: Any) -> None:
+        state.batch_cut = self.previous
+
+
 class BatchTrace(Trace):
     """Applies primitives to whole batches, under the trace around it."""
 
@@ -80,7 +98,20 @@ class BatchTrace(Trace):
         return value, None
 
     def join(self, value: Any, dim: int | None) -> Any:
-        return value if dim is None else BatchTracer(self, value, dim)
+        if dim is None:
+            return value
+        if self.axis.cut is not None:
+            value = self.laid_out(value, dim)
+        return BatchTracer(self, value, dim)
+
+    def laid_out(self, value: Any, dim: int) -> Any:
+        """A batch, cut along its own axis as all of them are."""
+        aval = aval_of(value)
+        wanted = with_axis(without_axis(aval, dim), dim, self.axis.size, self.axis.cut)
+        if getattr(aval, "layout", None) == getattr(wanted, "layout", None):
+            return value
+        with set_trace(self.parent):
+            return _layouts().laid_out_as(value, wanted)
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         values: list[Any] = []
@@ -103,7 +134,11 @@ class BatchTrace(Trace):
         elif not active and not primitive.batches_always and not uses_axis(primitive, params, self.axis.name):
             return self.parent.apply(primitive, args, params)
         with set_trace(self.parent):
-            out, dim = batching_rule(primitive)(self.axis, values, dims, **params)
+            if layouts.exist:
+                with _spreading(self.axis.cut):
+                    out, dim = batching_rule(primitive)(self.axis, values, dims, **params)
+            else:
+                out, dim = batching_rule(primitive)(self.axis, values, dims, **params)
         if primitive.multiple_results:
             return [self.join(value, each) for value, each in zip(out, dim, strict=True)]
         return self.join(out, dim)
@@ -194,7 +229,7 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], bat
     Returns: the program, of consts + inputs, those consts, and for each output whether it is batched.
     """
     wanted = [batch_out] * len(closed.out_avals) if isinstance(batch_out, bool) else list(batch_out)
-    key = (id(closed), axis.size, axis.name, axis.spmd_name, axis.vma, tuple(dims), tuple(wanted),
+    key = (id(closed), axis.size, axis.name, axis.spmd_name, axis.vma, axis.cut, tuple(dims), tuple(wanted),
            tuple(state.axis_sizes.items()))
     found = _batched.get(key)
     if found is not None:
@@ -247,7 +282,10 @@ def set_movers(move: Callable[[Any, int, int], Any], spread: Callable[[Any, int,
 def bring(value: Any, dim: int | None, size: int, target: int) -> Any:
     """The batch with its axis at a position; an unbatched value is repeated."""
     if dim is None:
-        return _spread(value, size, target)
+        made = _spread(value, size, target)
+        if state.batch_cut is not None:
+            return _layouts().laid_out_as(made, with_axis(aval_of(value), target, size, state.batch_cut))
+        return made
     return value if dim == target else _move(value, dim, target)
 
 

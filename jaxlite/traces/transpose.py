@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxlite.core.aval import layouts
+from jaxlite.core.config import chooses_layouts
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import NoRule, Primitive
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
@@ -82,11 +85,30 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
                 continue
             incoming: Any = [found.pop(var) if var in found else Zero(tangent_aval(var.aval)) for var in outvars]
             trace.pin(eqn.traceback)  # the user's line that is pulled back through
-            cotangent = incoming if primitive.multiple_results else incoming[0]
-            add(eqn.invars, transpose_rule(primitive)(cotangent, *read(eqn.invars), **eqn.params))
+            cotangent, rule = incoming if primitive.multiple_results else incoming[0], transpose_rule(primitive)
+            operands = read(eqn.invars)
+            if layouts.exist:
+                add(eqn.invars, _laid_out_cotangents(rule, cotangent, operands, eqn.params))
+            else:
+                add(eqn.invars, rule(cotangent, *operands, **eqn.params))
     finally:
         trace.pin(None)
     return [found.get(var, Zero(tangent_aval(var.aval))) for var in jaxpr.invars]
+
+
+_layouts = loader("jaxlite.lax.sharding")  # what stands higher: primitives
+
+
+def _laid_out_cotangents(rule: Callable[..., Any], cotangent: Any, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """What a rule gives: cotangents each of which lies on explicit mesh axes as its operand does."""
+    previous = chooses_layouts.swap_local(True)
+    try:
+        found = rule(cotangent, *operands, **params)
+        return [out if type(operand) is not Linear or out is None or type(out) is Zero or not hasattr(aval_of(out), "layout")
+                or not hasattr(operand.aval, "layout")
+                else _layouts().laid_out_as(out, operand.aval) for out, operand in zip(found, operands, strict=True)]
+    finally:
+        chooses_layouts.set_local(previous)
 
 
 def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequence[bool],

@@ -12,6 +12,7 @@ import numpy as np
 from jaxlite.compilation.options import check_callable
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import dtypes, source
+from jaxlite.core.aval import layouts
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo
 from jaxlite.core.tree import flatten_axes, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
@@ -77,12 +78,30 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
             outs, out_tree = flatten_outputs(fun(*inner_args, **inner_kwargs), debug)
             return outs
 
-        outs, out_dims = batch_flat(flat, leaves, dims, Axis(size, axis_name, spmd_axis_name), debug)
+        cut = _mapped_layout(avals, dims) if layouts.exist else None
+        outs, out_dims = batch_flat(flat, leaves, dims, Axis(size, axis_name, spmd_axis_name, cut=cut), debug)
         targets = flatten_axes("vmap out_axes", out_tree, out_axes)
         results = [_place(out, dim, target, size) for out, dim, target in zip(outs, out_dims, targets, strict=True)]
         return tree_unflatten(out_tree, results)
 
     return vmap_f
+
+
+def _mapped_layout(avals: list[Any], dims: list[Any]) -> Any:
+    """How the mapped axis lies on explicit mesh axes: the layout of a batch of scalars, or None."""
+    found: dict[Any, Any] = {}
+    for aval, dim in zip(avals, dims, strict=True):
+        layout = None if aval is None else getattr(aval, "layout", None)
+        if layout is not None:
+            found[layout.spec[dim]] = layout
+    entries = [entry for entry in found if entry is not None]
+    if len(entries) > 1:
+        raise ValueError("Mapped away dimension of inputs passed to vmap should be sharded the same. Got inconsistent axis "
+                         f"specs: {' vs '.join(map(str, entries))}")
+    if not entries:
+        return None
+    layout = found[entries[0]]
+    return layout.update(spec=layout.spec.update(partitions=entries))
 
 
 def _mapped_size(args: Any, kwargs: Any, avals: list[Any], axes: list[Any], axis_size: int | None) -> int:

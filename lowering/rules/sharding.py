@@ -18,6 +18,17 @@ def _constraint(ctx: Any, x: Any, *, sharding: Any, **params: Any) -> Any:
     return ctx.op("sdy.sharding_constraint", [x], [x.type], {"sharding": attribute}).result
 
 
+@lowers("reshard")
+def _reshard(ctx: Any, x: Any, *, dst_sharding: Any, concrete_mesh: Any) -> Any:
+    meshes = ctx.builder.meshes
+    return x if meshes is None else meshes.pinned(ctx, x, dst_sharding, len(physical(ctx.aval_out)[0]))
+
+
+@lowers("mesh_cast")
+def _mesh_cast(ctx: Any, x: Any, *, dst_sharding: Any) -> Any:
+    return x
+
+
 @lowers("inspect_sharding")
 def _inspect(ctx: Any, x: Any, *, callback: Any) -> list[Any]:
     meshes = ctx.builder.meshes

@@ -347,4 +347,6 @@ def difference_text(one: Any, other: Any) -> str:
         parts.append("the shapes do not match")
     if one.vma != other.vma:
         parts.append("the manual axis types do not match")
+    if one.layout != other.layout:
+        parts.append("the shardings do not match")
     return ", and ".join(parts)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core import errors, source
+from jaxlite.core.aval import with_axis, without_axis
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
@@ -39,10 +40,10 @@ scan_p.program_param = "jaxpr"
 @scan_p.def_effectful_abstract_eval
 def _scan_aval(*avals: Any, jaxpr: ClosedJaxpr, length: int, num_carry: int, num_consts: int, **params: Any) -> Any:
     fixed = num_consts + num_carry
-    elements = [aval.update(shape=aval.shape[1:]) for aval in avals[fixed:]]
+    elements = [without_axis(aval, 0) for aval in avals[fixed:]]
     check_operands("scan", (*avals[:fixed], *elements), jaxpr.in_avals)
     carry, ys = jaxpr.out_avals[:num_carry], jaxpr.out_avals[num_carry:]
-    return [*carry, *(aval.update(shape=(length, *aval.shape)) for aval in ys)], jaxpr.effects
+    return [*carry, *(with_axis(aval, 0, length) for aval in ys)], jaxpr.effects
 
 
 @boundary
@@ -152,7 +153,9 @@ def scan_steps(what: str, fun: Callable, call: Callable, args: tuple, init: Any,
     elements = []
     for leaf in xs_leaves:
         aval = aval_of(leaf)
-        elements.append(aval.update(shape=aval.shape[1:]))
+        if getattr(aval, "layout", None) is not None and aval.layout.spec[0] is not None:
+            raise ValueError(f"0th dimension of all xs should be replicated. Got {aval.layout.spec}. Use jax.sharding.reshard")
+        elements.append(without_axis(aval, 0))
     carry = Carry(what, fun, place, len(args), tree, avals)
     body = carry.settle(lambda: trace_body(fun, in_tree, (*carry.avals, *elements), what, call),
                         lambda out_tree: out_tree.children()[0])

@@ -1,0 +1,128 @@
+"""Functions in which mesh axes have another type: `auto_axes` leaves their layout to XLA, with `explicit_axes` types say it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxlite.compilation.jit import jit
+from jaxlite.core.filtering import boundary
+from jaxlite.core.tracing import is_eager
+from jaxlite.core.tree import tree_leaves, tree_map
+from jaxlite.core.values import aval_of
+from jaxlite.devices.mesh import AbstractMesh, AxisType, get_abstract_mesh, use_abstract_mesh
+from jaxlite.devices.sharding import NamedSharding, PartitionSpec, axes_of
+from jaxlite.lax.sharding import mesh_cast_p, reshard
+
+
+def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: Any = None) -> Callable:
+    """A function inside of which XLA decides how values lie along mesh axes, as along those of the type `Auto`.
+
+    Args:
+      f: a function of pytrees of arrays. Without it, a decorator.
+      axes: the names of the axes, or one name; by default all of the mesh.
+      out_sharding: how the results lie, a `PartitionSpec` or a pytree prefix of them; may be given to each call instead.
+    Returns: a function of the same arguments, and of the keyword `out_sharding`.
+    Raises: TypeError if no `out_sharding` is given; ValueError without a mesh.
+
+    >>> import jaxlite as jax, jaxlite.numpy as jnp
+    >>> with jax.set_mesh(jax.make_mesh((1,), ("x",))):
+    ...     jax.sharding.auto_axes(jnp.cumsum, out_sharding=jax.P("x"))(jnp.ones(3)).sharding.spec
+    P('x',)
+    """
+    if f is None:
+        return lambda fun: auto_axes(fun, axes=axes, out_sharding=out_sharding)
+    default, compiled = out_sharding, dict[Any, Callable]()
+
+    @functools.wraps(f)
+    @boundary
+    def wrapped(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
+        wanted = default if out_sharding is None else out_sharding
+        if wanted is None:
+            raise TypeError("Missing required keyword argument: 'out_sharding'")
+
+        def run(args: Any, kwargs: Any) -> Any:
+            outer = _mesh((args, kwargs), "auto_axes")
+            inner = outer.update_axis_types(dict.fromkeys(_names(axes, outer), AxisType.Auto))
+            with use_abstract_mesh(inner):
+                outs = f(*_cast(args, inner), **_cast(kwargs, inner))
+            with use_abstract_mesh(outer):
+                return reshard(outs, wanted)
+
+        return _called(run, compiled, wanted, args, kwargs)
+
+    return wrapped
+
+
+def explicit_axes(f: Callable | None = None, /, *, axes: Any = None, in_sharding: Any = None) -> Callable:
+    """A function inside of which types say how values lie along mesh axes, as along those of the type `Explicit`.
+
+    Args:
+      f: a function of pytrees of arrays. Without it, a decorator.
+      axes: the names of the axes, or one name; by default all of the mesh.
+      in_sharding: how the arguments lie inside, a `PartitionSpec` or a pytree prefix of `args`; may be given to each call
+        instead.
+    Returns: a function of the same arguments, and of the keyword `in_sharding`.
+    Raises: TypeError if no `in_sharding` is given; ValueError without a mesh.
+    """
+    if f is None:
+        return lambda fun: explicit_axes(fun, axes=axes, in_sharding=in_sharding)
+    default, compiled = in_sharding, dict[Any, Callable]()
+
+    @functools.wraps(f)
+    @boundary
+    def wrapped(*args: Any, in_sharding: Any = None) -> Any:
+        wanted = default if in_sharding is None else in_sharding
+        if wanted is None:
+            raise TypeError("Missing required keyword argument: 'in_sharding'")
+
+        def run(args: Any, kwargs: Any) -> Any:
+            outer = _mesh((args, kwargs), "explicit_axes")
+            inner = outer.update_axis_types(dict.fromkeys(_names(axes, outer), AxisType.Explicit))
+            with use_abstract_mesh(inner):
+                outs = f(*reshard(args, wanted))
+            return _cast(outs, outer)
+
+        return _called(run, compiled, wanted, args, {})
+
+    return wrapped
+
+
+def _called(run: Callable, compiled: dict[Any, Callable], wanted: Any, args: Any, kwargs: Any) -> Any:
+    """As part of the program that is traced, or as one of its own."""
+    if not is_eager():
+        return run(args, kwargs)
+    return compiled.setdefault(repr(wanted), jit(run))(args, kwargs)
+
+
+def _mesh(tree: Any, who: str) -> AbstractMesh:
+    found = get_abstract_mesh()
+    if found.empty:
+        layouts = [aval_of(leaf).layout for leaf in tree_leaves(tree)]
+        found = next((layout.mesh for layout in layouts if layout is not None), found)
+    if found.empty:
+        raise ValueError(f"Context mesh cannot be empty when {who} is called. Please set a mesh via `jax.set_mesh`")
+    return found
+
+
+def _names(axes: Any, mesh: AbstractMesh) -> Sequence[Any]:
+    names = mesh.axis_names if axes is None else axes if isinstance(axes, (tuple, list, set, frozenset)) else (axes,)
+    unknown = [name for name in names if name not in mesh.axis_names]
+    if unknown:
+        raise ValueError(f"axes {unknown} are not among those of the mesh, {mesh.axis_names}")
+    return tuple(names)
+
+
+def _cast(tree: Any, mesh: AbstractMesh) -> Any:
+    """Arrays with the types that they have over the mesh with other types of axes."""
+    explicit = {name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind is AxisType.Explicit}
+
+    def cast(x: Any) -> Any:
+        layout = getattr(aval_of(x), "layout", None)
+        if layout is None:
+            return x
+        entries = [tuple(name for name in axes_of(entry) if name in explicit) for entry in layout.spec]
+        return mesh_cast_p.bind(x, dst_sharding=NamedSharding(mesh, PartitionSpec(*entries)))
+
+    return tree_map(cast, tree)

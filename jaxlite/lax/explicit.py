@@ -1,0 +1,466 @@
+"""The types of results over explicit mesh axes: how each primitive's results lie, from how its operands do.
+
+`typed` stands between a primitive's typing rule, which knows shapes and dtypes alone, and the types of its results. A layout is
+here a tuple with an entry for each array axis: None, the name of a mesh axis, or a tuple of names. A rule gives the layouts of
+the results. Where operands contradict each other, or where the result could lie in several ways, it raises `ShardingTypeError`;
+if the caller says the layout of the result anyway (`out_sharding`, or a cotangent, which lies as its primal), the axes in
+question are left whole instead, and the result is laid out then.
+
+A primitive without a rule raises too: no result is ever laid out in a way that its type does not say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from jaxlite.core.aval import plain, with_layout
+from jaxlite.core.config import chooses_layouts
+from jaxlite.core.errors import ShardingTypeError
+from jaxlite.core.jaxpr import jaxprs_in_params
+from jaxlite.devices.sharding import PartitionSpec, axes_of
+
+Spec = tuple[Any, ...]
+Rule = Callable[..., Sequence[Spec]]
+
+_RULES: dict[str, Rule] = {}
+# Those whose typing rules look at layouts themselves.
+_OWN = frozenset(("sharding_constraint", "reshard", "mesh_cast", "layout_constraint", "inspect_sharding", "shard_alike"))
+
+
+def typed(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+    """The types of a primitive's results, and its effects, where an operand has a layout.
+
+    Raises: ShardingTypeError; what the primitive's typing rule raises.
+    """
+    name = primitive.name
+    if all(getattr(aval, "layout", None) is None for aval in avals):
+        return primitive.eval_whole(avals, params)
+    if name in _OWN or primitive.call_primitive or name not in _RULES and next(jaxprs_in_params(params), None) is not None:
+        return primitive.eval_whole(avals, params)  # which looks at layouts
+    outs, effects = primitive.eval_whole([plain(aval) for aval in avals], params)
+    results = list(outs) if primitive.multiple_results else [outs]
+    if not results:
+        return outs, effects
+    layouts = [aval.layout for aval in avals if getattr(aval, "layout", None) is not None]
+    mesh = layouts[0].mesh
+    for layout in layouts:
+        if layout.mesh != mesh:
+            raise ShardingTypeError(f"{name} got operands over different meshes: {mesh} and {layout.mesh}. Move one with "
+                                    "jax.device_put")
+    rule = _RULES.get(name)
+    if rule is None:
+        _unknown(name, avals)
+    case = _Case(name, avals, mesh, params, results)
+    specs = [case.settled(spec, result) for spec, result in zip(rule(case, **params), results, strict=True)]
+    kind = type(layouts[0])
+    made = [with_layout(result, kind(mesh, PartitionSpec(*spec)) if any(spec) else None)
+            for spec, result in zip(specs, results, strict=True)]
+    return made if primitive.multiple_results else made[0], effects
+
+
+def _unknown(name: str, avals: Sequence[Any]) -> NoReturn:
+    raise ShardingTypeError(f"sharding rule for {name} is not implemented, so it takes no operands that are cut along explicit "
+                            f"mesh axes; got {', '.join(aval.str_short() for aval in avals)}. Use jax.sharding.reshard to make "
+                            "them whole, or jax.sharding.auto_axes around the call to leave the layout to the compiler")
+
+
+class _Case:
+    """One application of a primitive: what a rule sees."""
+
+    __slots__ = ("name", "avals", "specs", "mesh", "params", "results")
+
+    def __init__(self, name: str, avals: Sequence[Any], mesh: Any, params: dict[str, Any], results: Sequence[Any]):
+        self.name, self.avals, self.mesh, self.params, self.results = name, avals, mesh, params, results
+        self.specs: list[Spec] = [tuple(aval.layout.spec) if getattr(aval, "layout", None) is not None
+                                  else (None,) * len(getattr(aval, "shape", ())) for aval in avals]
+
+    def refuse(self, message: str) -> None:
+        """Raise, unless the caller says how the result lies."""
+        if not chooses_layouts.value:
+            raise ShardingTypeError(message)
+
+    def parts(self, entry: Any) -> int:
+        """Into how many parts an axis with this entry is cut."""
+        return math.prod(self.mesh.shape[name] for name in axes_of(entry))
+
+    def settled(self, spec: Spec, result: Any) -> Spec:
+        """A result's layout, checked: each mesh axis once, and equal parts."""
+        seen: set[Any] = set()
+        entries = []
+        for entry, size in zip(spec, result.shape, strict=True):
+            if entry is not None and not seen.isdisjoint(axes_of(entry)):
+                self.refuse(f"{self.name} operation with inputs: {', '.join(aval.str_short() for aval in self.avals)} produces "
+                            f"an illegally sharded result: {_shown(result, spec)}")
+                entry = None
+            if entry is not None and not (isinstance(size, int) and size % self.parts(entry) == 0):
+                self.refuse(f"{self.name} on sharded dims where out dim ({size}) is not divisible by mesh axes "
+                            f"({self.parts(entry)}) with spec ({entry}) is not implemented. Got input type="
+                            f"{self.avals[0].str_short()} and output shape={result.shape}. Use jax.sharding.reshard on it")
+                entry = None
+            seen.update(axes_of(entry))
+            entries.append(entry)
+        return tuple(entries)
+
+    def merged(self, specs: Sequence[Spec]) -> Spec:
+        """The layout of a result whose axes are those of all operands."""
+        result = []
+        for entries in zip(*specs, strict=True):
+            given = dict.fromkeys(entry for entry in entries if entry is not None)
+            if len(given) > 1:
+                self.refuse(f"{self.name} got incompatible shardings for broadcasting: {', '.join(map(str, specs))}. Use "
+                            "jax.sharding.reshard on one of them")
+                given = {}
+            result.append(next(iter(given), None))
+        return tuple(result)
+
+    def require_whole(self, operand: int, axes: Sequence[int], message: str) -> None:
+        """Raise if an operand is cut along one of some axes."""
+        if any(self.specs[operand][axis] is not None for axis in axes):
+            self.refuse(message)
+
+
+def _shown(result: Any, spec: Spec) -> str:
+    entries = ["(" + ",".join(map(str, entry)) + ")" if isinstance(entry, tuple) else entry for entry in spec]
+    sizes = [str(size) if entry is None else f"{size}@{entry}" for size, entry in zip(result.shape, entries, strict=True)]
+    return f"{result.str_short().split('[')[0]}[{','.join(sizes)}]"
+
+
+def _rule(*names: str) -> Callable[[Rule], Rule]:
+    def register(rule: Rule) -> Rule:
+        _RULES.update(dict.fromkeys(names, rule))
+        return rule
+
+    return register
+
+
+def _without(spec: Spec, axes: Sequence[int]) -> Spec:
+    return tuple(entry for axis, entry in enumerate(spec) if axis not in axes)
+
+
+def _whole(spec: Spec, axes: Sequence[int]) -> Spec:
+    return tuple(None if axis in axes else entry for axis, entry in enumerate(spec))
+
+
+# --- element by element ------------------------------------------------------------------------------
+
+
+@_rule(*"""abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clz complex conj
+    convert_element_type copy cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma
+    igamma_grad_a igammac imag integer_pow is_finite le le_to lgamma log log1p logistic lt lt_to max min mul mulhi name ne neg
+    nextafter not or polygamma population_count pow random_fold_in random_gamma_grad random_seed real
+    reduce_precision regularized_incomplete_beta rem round rsqrt clamp shift_left shift_right_arithmetic
+    shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta""".split())
+def _elementwise(case: _Case, **params: Any) -> list[Spec]:
+    rank = case.results[0].ndim
+    return [case.merged([spec for spec in case.specs if len(spec) == rank])]
+
+
+@_rule("select_n")
+def _select_n(case: _Case) -> Sequence[Spec]:
+    cases = [aval.layout for aval in case.avals[1:] if aval.layout is not None]
+    if any(layout != cases[0] for layout in cases):
+        case.refuse("select cases must have the same shardings, got "
+                    f"[{', '.join(aval.str_short() for aval in case.avals[1:])}]. Use jax.sharding.reshard on one of them")
+    return _elementwise(case)
+
+
+@_rule("optimization_barrier")
+def _identities(case: _Case, **params: Any) -> Sequence[Spec]:
+    return case.specs
+
+
+@_rule("bitcast_convert_type")
+def _bitcast(case: _Case, **params: Any) -> list[Spec]:
+    (spec,), rank = case.specs, case.results[0].ndim
+    if rank < len(spec):
+        case.require_whole(0, [rank], "bitcast_convert_type joins the elements of its last axis, which has to be unsharded. "
+                                      f"Got {case.avals[0].str_short()}")
+    return [(*spec, None)[:rank]]
+
+
+# --- random keys -------------------------------------------------------------------------------------
+
+
+@_rule("random_wrap")
+def _random_wrap(case: _Case, **params: Any) -> list[Spec]:
+    (spec,) = case.specs
+    case.require_whole(0, [len(spec) - 1], "random_wrap: the words of a key have to be unsharded")
+    return [spec[:-1]]
+
+
+@_rule("random_unwrap", "random_bits", "random_split")
+def _random_longer(case: _Case, **params: Any) -> list[Spec]:
+    (spec,) = case.specs
+    return [(*spec, *[None] * (case.results[0].ndim - len(spec)))]
+
+
+# --- fewer axes --------------------------------------------------------------------------------------
+
+
+@_rule("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor", "argmax", "argmin")
+def _reduce(case: _Case, *, axes: Sequence[int], **params: Any) -> list[Spec]:
+    return [_without(case.specs[0], axes)]
+
+
+@_rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
+def _cumulative(case: _Case, *, axis: int, **params: Any) -> list[Spec]:
+    case.require_whole(0, [axis], "Input should be unsharded over the axis being reduced. Got input type="
+                                  f"{case.avals[0].str_short(short_dtypes=False)} and axis={axis}. Use jax.sharding.reshard")
+    return [_whole(case.specs[0], [axis])]
+
+
+@_rule("sort")
+def _sort(case: _Case, *, dimension: int, **params: Any) -> list[Spec]:
+    for index, aval in enumerate(case.avals):
+        case.require_whole(index, [dimension], "Arguments to sort must be unsharded over the sorting dimension. Got arg "
+                                               f"sharding={aval.layout} and sorting dimension={dimension}")
+    spec = _whole(case.merged(case.specs), [dimension])
+    return [spec] * len(case.results)
+
+
+@_rule("top_k")
+def _top_k(case: _Case, *, axis: int = -1, **params: Any) -> list[Spec]:
+    (spec,) = case.specs
+    axis %= len(spec)
+    case.require_whole(0, [axis], f"top_k operand must be unsharded over its axis {axis}. Got {case.avals[0].str_short()}")
+    return [_whole(spec, [axis])] * 2
+
+
+@_rule("fft")
+def _fft(case: _Case, *, fft_lengths: Sequence[int], **params: Any) -> list[Spec]:
+    (spec,) = case.specs
+    axes = range(len(spec) - len(fft_lengths), len(spec))
+    case.require_whole(0, axes, f"fft operand must be unsharded along the transformed axes. Got {case.avals[0].str_short()}")
+    return [_whole(spec, axes)]
+
+
+@_rule("cholesky", "eig", "eigh", "lu", "qr", "geqrf", "svd", "schur", "hessenberg", "householder_product", "triangular_solve",
+       "tridiagonal", "symmetric_product")
+def _of_matrices(case: _Case, **params: Any) -> list[Spec]:
+    batch = len(case.specs[0]) - 2
+    for index, spec in enumerate(case.specs):
+        case.require_whole(index, range(batch, len(spec)), f"{case.name} operands must be unsharded along the axes of the "
+                                                           f"matrices. Got {case.avals[index].str_short()}")
+    leading = case.merged([spec[:batch] for spec in case.specs])
+    return [(*leading, *[None] * (result.ndim - batch)) for result in case.results]
+
+
+# --- shapes ------------------------------------------------------------------------------------------
+
+
+@_rule("reshape")
+def _reshape(case: _Case, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, **params: Any) -> list[Spec]:
+    shape, spec = case.avals[0].shape, case.specs[0]
+    if dimensions is not None:
+        shape, spec = tuple(shape[axis] for axis in dimensions), tuple(spec[axis] for axis in dimensions)
+    result: list[Any] = [None] * len(new_sizes)
+    for before, after in _groups(shape, new_sizes):
+        entries = [spec[axis] for axis in before]
+        if not any(entries):
+            continue
+        cut = [name for entry in entries for name in axes_of(entry)]
+        is_leading = not any(entry for entry, previous in zip(entries[1:], entries, strict=False) if previous is None)
+        entry = cut[0] if len(cut) == 1 else tuple(cut)
+        if after and is_leading and (len(before) == 1 or len(after) == 1) and new_sizes[after[0]] % case.parts(entry) == 0:
+            result[after[0]] = entry
+            continue
+        case.refuse("This reshape is not supported. Please specify the sharding of the output via the `out_sharding` argument "
+                    "of jax.lax.reshape. Got operand type: "
+                    f"{case.avals[0].str_short(short_dtypes=False)}, new sizes: {new_sizes}")
+    return [tuple(result)]
+
+
+def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[list[int], list[int]]]:
+    """The shortest runs of axes before and after a reshape that hold the same elements; without axes of size 1."""
+    if 0 in old or 0 in new:
+        return [(list(range(len(old))), list(range(len(new))))]
+    left, right = ([axis for axis, size in enumerate(sizes) if size != 1] for sizes in (old, new))
+    groups = []
+    i = j = 0
+    while i < len(left) or j < len(right):
+        before, after = left[i:i + 1], right[j:j + 1]
+        i, j = i + 1, j + 1
+        have, want = math.prod(old[axis] for axis in before), math.prod(new[axis] for axis in after)
+        while have != want and (i < len(left) or j < len(right)):
+            if have < want and i < len(left) or j >= len(right):
+                before.append(left[i])
+                have *= old[left[i]]
+                i += 1
+            else:
+                after.append(right[j])
+                want *= new[right[j]]
+                j += 1
+        groups.append((before, after))
+    return groups
+
+
+@_rule("broadcast_in_dim")
+def _broadcast_in_dim(case: _Case, *, shape: tuple[int, ...], broadcast_dimensions: Sequence[int], **params: Any) -> list[Spec]:
+    result: list[Any] = [None] * len(shape)
+    for axis, size, entry in zip(broadcast_dimensions, case.avals[0].shape, case.specs[0], strict=True):
+        if size == shape[axis]:
+            result[axis] = entry
+    return [tuple(result)]
+
+
+@_rule("transpose")
+def _transpose(case: _Case, *, permutation: Sequence[int]) -> list[Spec]:
+    return [tuple(case.specs[0][axis] for axis in permutation)]
+
+
+@_rule("squeeze")
+def _squeeze(case: _Case, *, dimensions: Sequence[int]) -> list[Spec]:
+    return [_without(case.specs[0], dimensions)]
+
+
+@_rule("rev")
+def _rev(case: _Case, **params: Any) -> list[Spec]:
+    return [case.specs[0]]
+
+
+@_rule("tile")
+def _tile(case: _Case, *, reps: Sequence[int]) -> list[Spec]:
+    case.require_whole(0, [axis for axis, count in enumerate(reps) if count != 1],
+                       f"tile operand must be unsharded along the axes that are repeated. Got {case.avals[0].str_short()} and "
+                       f"reps={tuple(reps)}")
+    return [_whole(case.specs[0], [axis for axis, count in enumerate(reps) if count != 1])]
+
+
+# --- cutting and joining -----------------------------------------------------------------------------
+
+
+@_rule("slice", "dynamic_slice", "pad", "split")
+def _resized(case: _Case, **params: Any) -> list[Spec]:
+    if case.name == "pad":
+        case.name = "padding"
+    elif case.name == "slice":
+        case.name = "slicing"
+    return [case.specs[0]] * len(case.results)
+
+
+@_rule("unstack")
+def _unstack(case: _Case, *, axis: int) -> list[Spec]:
+    case.require_whole(0, [axis], f"unstack operand must be unsharded along axis {axis}. Got {case.avals[0].str_short()}")
+    return [_without(case.specs[0], [axis])] * len(case.results)
+
+
+@_rule("dynamic_update_slice")
+def _dynamic_update_slice(case: _Case, **params: Any) -> list[Spec]:
+    operand, update, *_ = case.avals
+    if case.specs[0] != case.specs[1]:
+        case.refuse("dynamic_update_slice operand sharding must be equal to update sharding, got operand sharding "
+                    f"{operand.str_short()} and update sharding {update.str_short()}. Use jax.sharding.reshard on one of them")
+    return [case.specs[0]]
+
+
+def _check_alike(case: _Case) -> None:
+    if len(set(case.specs)) > 1:
+        shown = ", ".join(aval.str_short() for aval in case.avals)
+        case.refuse(f"All operands should have the same sharding. Got shardings {shown}. Use jax.sharding.reshard on those "
+                    "that lie otherwise")
+
+
+@_rule("concatenate")
+def _concatenate(case: _Case, **params: Any) -> list[Spec]:
+    _check_alike(case)
+    return [case.merged(case.specs)]
+
+
+@_rule("stack")
+def _stack(case: _Case, *, axis: int) -> list[Spec]:
+    _check_alike(case)
+    spec = case.merged(case.specs)
+    return [(*spec[:axis], None, *spec[axis:])]
+
+
+# --- products ----------------------------------------------------------------------------------------
+
+
+@_rule("dot_general")
+def _dot_general(case: _Case, *, dimension_numbers: Any, **params: Any) -> list[Spec]:
+    (left_contract, right_contract), (left_batch, right_batch) = dimension_numbers
+    left, right = case.specs
+    contracted = tuple(left[axis] for axis in left_contract), tuple(right[axis] for axis in right_contract)
+    for one, other in zip(*contracted, strict=True):
+        if one is not None and one == other:
+            case.refuse("Contracting dimensions are sharded and it is ambiguous how the output should be sharded. Please "
+                        "specify the output sharding via the `out_sharding` parameter. Got "
+                        f"lhs_contracting_spec={contracted[0]} and rhs_contracting_spec={contracted[1]}")
+        elif one is not None and other is not None:
+            case.refuse("dot_general requires contracting dimensions to have consistent sharding, got "
+                        f"{contracted[0]} and {contracted[1]}. Use jax.sharding.reshard on one of them")
+    batch = []
+    for i, j in zip(left_batch, right_batch, strict=True):
+        if left[i] is not None and right[j] is not None and left[i] != right[j]:
+            case.refuse("dot_general requires lhs batch dimensions and rhs batch dimensions to have the consistent sharding, "
+                        f"got {tuple(left[axis] for axis in left_batch)} and {tuple(right[axis] for axis in right_batch)}")
+        batch.append(left[i] if left[i] is not None else right[j])
+    return [(*batch, *_without(left, (*left_contract, *left_batch)), *_without(right, (*right_contract, *right_batch)))]
+
+
+@_rule("conv_general_dilated")
+def _conv(case: _Case, *, dimension_numbers: Any, batch_group_count: int = 1, **params: Any) -> list[Spec]:
+    batch = dimension_numbers.lhs_spec[0]
+    case.require_whole(0, [axis for axis in range(len(case.specs[0])) if axis != batch or batch_group_count != 1],
+                       "conv_general_dilated operands must be unsharded but for the batch axis. Got "
+                       f"{case.avals[0].str_short()}")
+    case.require_whole(1, range(len(case.specs[1])), "conv_general_dilated: the kernel must be unsharded. Got "
+                                                     f"{case.avals[1].str_short()}")
+    return [tuple(case.specs[0][batch] if axis == dimension_numbers.out_spec[0] and batch_group_count == 1 else None
+                  for axis in range(case.results[0].ndim))]
+
+
+# --- windows and indices -----------------------------------------------------------------------------
+
+
+@_rule("reduce_window_sum", "reduce_window_max", "reduce_window_min")
+def _reduce_window(case: _Case, *, window_dimensions: Sequence[int], **params: Any) -> list[Spec]:
+    axes = [axis for axis, size in enumerate(window_dimensions) if size != 1]
+    case.require_whole(0, axes, f"{case.name} operand must be unsharded along the axes of the window. Got "
+                                f"{case.avals[0].str_short()} and window_dimensions={tuple(window_dimensions)}")
+    return [_whole(case.specs[0], axes)]
+
+
+@_rule("gather")
+def _gather(case: _Case, *, dimension_numbers: Any, slice_sizes: Sequence[int], **params: Any) -> list[Spec]:
+    (shape, operand), (_, indices) = ((aval.shape, spec) for aval, spec in zip(case.avals[:2], case.specs[:2], strict=True))
+    numbers = dimension_numbers
+    batched = tuple(numbers.operand_batching_dims)
+    partial = [axis for axis, size in enumerate(slice_sizes) if size != shape[axis] and axis not in batched]
+    of_batch = tuple(numbers.start_indices_batching_dims)
+    loose = [axis for axis in range(len(indices)) if axis not in of_batch]
+    if any(operand[axis] for axis in partial) or any(indices[axis] for axis in loose):
+        case.refuse("Use `.at[...].get(out_sharding=)` to provide output PartitionSpec for the gather indexing as out sharding "
+                    "could not be resolved unambiguously (or would require collectives on inputs). Got operand="
+                    f"{case.avals[0]!r}, indices={case.avals[1]!r}")
+    entries = list(indices[:-1])
+    for axis, own in zip(of_batch, batched, strict=True):
+        entries[axis] = case.merged([(indices[axis],), (operand[own],)])[0]
+    removed = (*numbers.collapsed_slice_dims, *batched)
+    offsets = iter([None if axis in partial else operand[axis] for axis in range(len(shape)) if axis not in removed])
+    leading = iter(entries)
+    return [tuple(next(offsets) if axis in numbers.offset_dims else next(leading) for axis in range(case.results[0].ndim))]
+
+
+@_rule("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
+def _scatter(case: _Case, *, dimension_numbers: Any, **params: Any) -> list[Spec]:
+    operand, indices, updates = case.specs
+    numbers = dimension_numbers
+    batched = tuple(numbers.operand_batching_dims)
+    removed = (*numbers.inserted_window_dims, *batched)
+    window = [axis for axis in range(len(operand)) if axis not in removed]
+    fits = all(operand[axis] is None or axis in batched for axis in removed)
+    fits &= not any(entry for axis, entry in enumerate(indices) if axis not in numbers.scatter_indices_batching_dims)
+    for axis, place in zip(window, numbers.update_window_dims, strict=True):
+        is_whole = case.avals[0].shape[axis] == case.avals[2].shape[place]
+        fits &= (is_whole or operand[axis] is None) and updates[place] in (None, operand[axis])
+    for place in range(len(updates)):
+        if place not in numbers.update_window_dims and not batched:
+            fits &= updates[place] is None
+    if not fits:
+        case.refuse("Use `.at[...].set/add/mul/...(out_sharding=)` to provide output PartitionSpec for the scatter update as "
+                    "out sharding could not be resolved unambiguously (or would require collectives on inputs). Got operand="
+                    f"{case.avals[0]!r}, indices={case.avals[1]!r}, updates={case.avals[2]!r}")
+    return [operand]

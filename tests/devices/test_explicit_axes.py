@@ -1,0 +1,213 @@
+"""Meshes with explicit axes: types say how values lie, results lie as their types say, and what is ambiguous is an error."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+from tests.devices.eight import own_process
+
+if (test_on_eight_devices := own_process(__file__)) is None:
+    del test_on_eight_devices
+    import jaxlite as jax
+    import jaxlite.numpy as jnp
+    from jaxlite import lax
+    from jaxlite.errors import ShardingTypeError
+    from jaxlite.sharding import AxisType, NamedSharding, auto_axes, explicit_axes, reshard, use_abstract_mesh
+    from jaxlite.sharding import PartitionSpec as P
+
+    MESH = jax.make_mesh((4, 2), ("x", "y"))
+    jax.set_mesh(MESH)
+
+    def put(shape, *spec, dtype=np.float32):
+        values = np.random.default_rng(len(spec)).permutation(int(np.prod(shape))).reshape(shape) / 7
+        return jax.device_put(values.astype(dtype), NamedSharding(MESH, P(*spec)))
+
+    XY, X, Y, R = put((8, 16), "x", "y"), put((8, 16), "x"), put((8, 16), None, "y"), put((8, 16))
+    BOTH, V, B = put((8, 16), ("x", "y")), put((16,), "y"), put((16, 4), "y")
+    INDEX = jax.device_put(np.array([3, 0, 2], np.int32))
+
+    def type_of(fun, *args):
+        return ", ".join(map(str, jax.make_jaxpr(fun)(*args).out_avals))
+
+    def check(fun, args, expected):
+        """The types of results, where they are, and their values."""
+        assert type_of(fun, *args) == expected
+        plain = fun(*[jnp.asarray(np.asarray(arg)) for arg in args])
+        for out, wanted in zip(jax.tree.leaves(jax.jit(fun)(*args)), jax.tree.leaves(plain), strict=True):
+            np.testing.assert_allclose(out, wanted, rtol=2e-5, atol=1e-5)
+            assert jax.typeof(out).layout is None or jax.typeof(out).layout.spec == out.sharding.spec
+            assert jax.typeof(out).layout is not None or out.sharding.is_fully_replicated
+
+    ELEMENTWISE = [
+        (lambda a: jnp.sin(a) + 1, (XY,), "f32[8@x,16@y]"), (lambda a, b: a * b, (X, Y), "f32[8@x,16@y]"),
+        (lambda a, b: a + b, (R, XY), "f32[8@x,16@y]"), (lambda a, b: a + b, (XY, V), "f32[8@x,16@y]"),
+        (lambda a: a + np.ones((8, 16), np.float32), (X,), "f32[8@x,16]"), (lambda a: a.astype(int), (X,), "i32[8@x,16]"),
+        (lambda a, b: jnp.where(a > 0, a, b), (XY, XY), "f32[8@x,16@y]"),
+        (lambda a: jnp.where(a > 0, a, 0), (X,), "f32[8@x,16]"),
+        (lambda a: jnp.clip(a, 0, 1), (XY,), "f32[8@x,16@y]"), (jnp.zeros_like, (XY,), "f32[8@x,16@y]"),
+        (lambda a: jax.nn.softmax(a), (XY,), "f32[8@x,16@y]"),
+    ]
+    REDUCTIONS = [
+        (lambda a: a.sum(0), (XY,), "f32[16@y]"), (lambda a: a.sum(), (XY,), "f32[]"),
+        (lambda a: a.argmax(1), (XY,), "i32[8@x]"),
+        (lambda a: a.mean(1, keepdims=True), (XY,), "f32[8@x,1]"), (lambda a: jnp.cumsum(a, 0), (Y,), "f32[8,16@y]"),
+        (lambda a: jnp.sort(a, 1), (X,), "f32[8@x,16]"), (lambda a: lax.top_k(a, 2)[0], (X,), "f32[8@x,2]"),
+    ]
+    PRODUCTS = [
+        (lambda a, b: a @ b, (X, B), "f32[8@x,4]"),
+        (lambda a, b: jnp.matmul(a, b, out_sharding=P("x")), (XY, B), "f32[8@x,4]"),
+        (lambda a, b: jnp.einsum("ij,jk->ik", a, b, out_sharding=P("x", "y")), (XY, B), "f32[8@x,4@y]"),
+        (lambda a, b: lax.dot(a, b, out_sharding=P("x")), (XY, B), "f32[8@x,4]"),
+    ]  # fmt: skip
+    SHAPES = [
+        (lambda a: a.T, (XY,), "f32[16@y,8@x]"), (lambda a: a[:, None], (XY,), "f32[8@x,1,16@y]"),
+        (lambda a: a.reshape(4, 2, 16), (XY,), "f32[4@x,2,16@y]"), (lambda a: a.reshape(128), (XY,), "f32[128@(x,y)]"),
+        (lambda a: a.ravel(), (X,), "f32[128@x]"), (lambda a: a.reshape(2, 64, out_sharding=P("y")), (XY,), "f32[2@y,64]"),
+        (lambda a: jnp.broadcast_to(a, (3, 8, 16)), (XY,), "f32[3,8@x,16@y]"), (lambda a: a[:4], (XY,), "f32[4@x,16@y]"),
+        (lambda a: a[:, 0], (X,), "f32[8@x]"), (lambda a: a[:, ::-1], (X,), "f32[8@x,16]"),
+        (lambda a, i: a[i], (Y, INDEX), "f32[3,16@y]"), (lambda a, i: a.at[i].get(out_sharding=P()), (XY, INDEX), "f32[3,16]"),
+        (lambda a: lax.dynamic_slice(a, (0, 3), (8, 2)), (X,), "f32[8@x,2]"),
+        (lambda a, b: jnp.concatenate([a, b]), (XY, XY), "f32[16@x,16@y]"),
+        (lambda a, b: jnp.stack([a, b]), (X, X), "f32[2,8@x,16]"),
+        (lambda a: jnp.pad(a, ((0, 0), (1, 1))), (X,), "f32[8@x,18]"), (lambda a: jnp.split(a, 2, 1)[1], (X,), "f32[8@x,8]"),
+    ]  # fmt: skip
+
+    @pytest.mark.parametrize("cases", [ELEMENTWISE, REDUCTIONS, SHAPES, PRODUCTS])
+    def test_types_and_values(cases):
+        for fun, args, expected in cases:
+            check(fun, args, expected)
+
+    LOOPS = [
+        (lambda a: lax.scan(lambda c, x: (c + x, c.sum()), jnp.zeros_like(a[0]), jnp.asarray(a))[0], (Y,), "f32[16@y]"),
+        (lambda a: lax.fori_loop(0, 3, lambda i, c: c * 2, a), (XY,), "f32[8@x,16@y]"),
+        (lambda a: lax.while_loop(lambda c: c.sum() < 3, lambda c: c + 1, a), (XY,), "f32[8@x,16@y]"),
+        (lambda a: lax.cond(a.sum() > 0, lambda a: a * 2, lambda a: a + 1, a), (XY,), "f32[8@x,16@y]"),
+        (lambda a: jax.jit(lambda b: b * 2)(a).T, (XY,), "f32[16@y,8@x]"),
+        (jax.checkpoint(lambda a: jnp.sin(a)), (XY,), "f32[8@x,16@y]"),
+        (lambda a: jnp.linalg.norm(a, axis=1), (X,), "f32[8@x]"),
+    ]
+
+    def test_control_flow_carries_layouts():
+        for case in LOOPS:
+            check(*case)
+
+    def loss(a, b):
+        return jnp.sum(jnp.tanh(jnp.dot(a, b, out_sharding=P("x"))) ** 2)
+
+    def test_cotangents_lie_as_their_primals():
+        check(jax.grad(loss, (0, 1)), (XY, B), "f32[8@x,16@y], f32[16@y,4]")
+        check(jax.jit(jax.grad(loss, (0, 1))), (XY, B), "f32[8@x,16@y], f32[16@y,4]")
+        check(jax.grad(jax.checkpoint(loss), (0, 1)), (XY, B), "f32[8@x,16@y], f32[16@y,4]")
+        for fun in (lambda a: (a.T.reshape(16, 4, 2) ** 2).sum(), lambda a: a.sum(1).max(), lambda a: (a[:4] ** 2)[:, :8].sum(),
+                    lambda a: reshard(a, P(None, "y"))[0].sum() * 3, lambda a: jnp.concatenate([a, 2 * a]).var()):
+            check(jax.grad(fun), (X,), "f32[8@x,16]")
+        step = jax.grad(lambda a: lax.scan(lambda c, x: (jnp.sin(c) * x, c.sum()), jnp.ones_like(a[0]), a)[0].sum())
+        assert type_of(step, Y) == "f32[8,16@y]" and jax.jit(step)(Y).sharding.spec == P(None, "y")
+        primal, tangent = jax.jvp(lambda a: a @ a.T if a.ndim < 2 else a.sum(1), (XY,), (XY,))
+        assert primal.sharding.spec == tangent.sharding.spec == P("x")
+
+    def test_vmap_keeps_the_layout_of_the_mapped_axis():
+        check(jax.vmap(jnp.sin), (XY,), "f32[8@x,16@y]")
+        check(jax.vmap(lambda a: a.sum(), in_axes=1), (XY,), "f32[16@y]")
+        check(jax.vmap(lambda a: a * 2, out_axes=1), (XY,), "f32[16@y,8@x]")
+        check(jax.vmap(lambda a, b: jnp.dot(a, b, out_sharding=P("y")), (0, None)), (XY, B), "f32[8@x,4@y]")
+        check(jax.vmap(jax.jit(lambda a: jnp.cumsum(a) + jnp.arange(16.0))), (X,), "f32[8@x,16]")
+        check(jax.vmap(lambda a: lax.fori_loop(0, 2, lambda i, c: c + a, jnp.zeros(16))), (X,), "f32[8@x,16]")
+        check(jax.vmap(jax.grad(lambda a: (a**2).sum())), (X,), "f32[8@x,16]")
+        seen = []
+        jax.vmap(lambda a: seen.append(str(jax.typeof(a))) or a)(XY)
+        assert seen == ["f32[16@y]"]
+        with pytest.raises(ValueError, match="should be sharded the same. Got inconsistent axis specs: x vs y"):
+            jax.vmap(lambda a, b: a + b)(X, put((8, 16), "y"))
+
+    @pytest.mark.parametrize("fun, args, message", [
+        (lambda a, b: a + b, (X, BOTH), "add got incompatible shardings for broadcasting"),
+        (lambda a, b: a @ b, (XY, B), "Contracting dimensions are sharded and it is ambiguous"),
+        (lambda a, b: a @ b.T, (X, X), "produces an illegally sharded result: f32\\[8@x,8@x\\]"),
+        (lambda a: a.reshape(2, 4, 16), (X,), "This reshape is not supported"),
+        (lambda a: a.reshape(128), (Y,), "reshape is not"),
+        (lambda a: a[:3], (X,), "slic.* on sharded dims where out dim \\(3\\) is not divisible by mesh axes \\(4\\)"),
+        (lambda a: a[0], (X,), "slic.* on sharded dims"),
+        (lambda a, i: a[i], (X, INDEX), "Use `.at\\[...\\].get\\(out_sharding="),
+        (lambda a: jnp.cumsum(a, 0), (X,), "Input should be unsharded over the axis being reduced"),
+        (lambda a: jnp.sort(a, 0), (X,), "must be unsharded over the sorting dimension"),
+        (lambda a, b: jnp.concatenate([a, b], 1), (X, R), "All operands should have the same sharding"),
+        (lambda a, b: lax.select(a > 0, a, b), (XY, X), "select cases must have the same shardings"),
+        (lambda a, i: a.at[i].set(0.0), (X, INDEX), "Use `.at\\[...\\].set/add/mul/"),
+        (lambda a: lax.reduce_window(a, 0.0, lax.add, (2, 1), (1, 1), "same"), (X,), "must be unsharded along the axes of the"),
+        (lambda a: jax.pure_callback(np.sin, a, a), (X,), "sharding rule for pure_callback is not implemented"),
+    ])  # fmt: skip
+    def test_ambiguous_layouts_are_errors(fun, args, message):
+        for run in (jax.make_jaxpr(fun), jax.jit(fun)):
+            with pytest.raises(ShardingTypeError, match=message):
+                run(*args)
+
+    def test_other_errors_name_the_layouts():
+        with pytest.raises(AssertionError, match="acts as an assert .* The array sharding: P\\('x', None\\) did not match"):
+            jax.jit(lambda a: lax.with_sharding_constraint(a, P(None, "y")))(X)
+        with pytest.raises(TypeError, match="float32\\[16\\] but .* has type float32\\[16@y"):
+            jax.jit(lambda a: lax.scan(lambda c, x: (c + x, None), jnp.zeros(16), a))(Y)
+        with pytest.raises(ValueError, match="0th dimension of all xs should be replicated. Got P\\('x', None\\)"):
+            lax.scan(lambda c, x: (c, x), 0.0, X)
+        with pytest.raises(TypeError, match="float32\\[8@x,16\\]"):
+            jax.jit(lambda a, b: lax.cond(True, lambda a, b: a * 2, lambda a, b: b + 1, a, b))(X, R)
+
+    def test_reshard_and_creation():
+        check(lambda a: reshard(a, P(None, "y")), (X,), "f32[8,16@y]")
+        check(lambda a: lax.with_sharding_constraint(a, P("x")) + 1, (X,), "f32[8@x,16]")
+        assert type_of(lambda: jnp.ones((8, 4), out_sharding=P("x", "y"))) == "f32[8@x,4@y]"
+        assert jnp.ones((8, 4), out_sharding=P("x", "y")).sharding.spec == P("x", "y")
+        assert type_of(lambda: jax.random.normal(jax.random.key(0), (8, 4), out_sharding=P("x"))) == "f32[8@x,4]"
+        keys = reshard(jax.random.split(jax.random.key(1), 8), P("x"))
+        assert str(jax.typeof(keys)) == "key<fry>[8@x]"
+        bits = jax.jit(jax.vmap(lambda key: jax.random.bits(key, (4,))))(keys)
+        assert bits.sharding.spec == P("x", None) and str(jax.typeof(bits)) == "u32[8@x,4]"
+        given = jax.jit(lambda a: a * 2, in_shardings=NamedSharding(MESH, P("y")), out_shardings=P("x"))(np.ones((8, 2)))
+        assert str(jax.typeof(given)) == "f32[8@x,2]"
+        assert str(jax.typeof(jax.device_put(given, jax.devices()[0]))) == "f32[8,2]"
+
+    def test_types_are_interned_and_pickled():
+        aval = jax.typeof(XY)
+        assert pickle.loads(pickle.dumps(aval)) is aval and jax.typeof(XY + 1) is aval
+        assert aval.sharding.spec == P("x", "y") and aval.update(dtype=np.dtype("int32")).str_short() == "i32[8@x,16@y]"
+        assert jax.eval_shape(lambda a: a.T, XY).shape == (16, 8)
+
+    def test_auto_and_explicit_axes():
+        seen = []
+
+        def product(a, b):
+            seen.append(str(jax.typeof(a)))
+            return a @ b
+
+        check(auto_axes(product, out_sharding=P("x", "y")), (XY, B), "f32[8@x,4@y]")
+        np.testing.assert_allclose(auto_axes(product)(XY, B, out_sharding=P("x")), np.asarray(XY) @ np.asarray(B), rtol=1e-5)
+        assert set(seen) == {"f32[8,16]"}
+        check(auto_axes(lambda a: jnp.cumsum(a, 1), axes="y", out_sharding=P("x")), (XY,), "f32[8@x,16]")
+        check(jax.grad(lambda a, b: auto_axes(product, out_sharding=P("x"))(a, b).sum()), (XY, B), "f32[8@x,16@y]")
+        inner = explicit_axes(lambda a: seen.append(str(jax.typeof(a))) or a * 2, in_sharding=P("y"))
+        check(auto_axes(inner, out_sharding=P("x")), (XY,), "f32[8@x,16]")
+        assert seen[-1].startswith("f32[8@y,16]") or "f32[8@y,16]" in seen
+        with pytest.raises(TypeError, match="Missing required keyword argument: 'out_sharding'"):
+            auto_axes(product)(XY, B)
+
+    def test_some_axes_are_explicit():
+        mesh = jax.make_mesh((4, 2), ("x", "y"), (AxisType.Explicit, AxisType.Auto))
+        with jax.set_mesh(mesh):
+            a = jax.device_put(np.asarray(XY), NamedSharding(mesh, P("x", "y")))
+            assert str(jax.typeof(a)) == "f32[8@x,16]"
+            b = jax.jit(lambda a: jnp.sin(a) @ np.ones((16, 4), np.float32))(a)
+            assert str(jax.typeof(b)) == "f32[8@x,4]" and b.sharding.spec[0] == "x"
+            np.testing.assert_allclose(b, np.sin(np.asarray(XY)) @ np.ones((16, 4)), rtol=1e-4, atol=1e-5)
+
+    def test_programs_without_explicit_axes_have_no_trace_of_them():
+        auto = jax.make_mesh((4, 2), ("x", "y"), (AxisType.Auto,) * 2)
+        with jax.set_mesh(auto):
+            a = jax.device_put(np.asarray(XY), NamedSharding(auto, P("x", "y")))
+            assert str(jax.typeof(a)) == "f32[8,16]" and jax.typeof(a).layout is None
+            text = jax.jit(lambda a: jnp.sin(a).reshape(2, 64)).lower(a).as_text()
+            assert "sharding_constraint" not in text
+        with use_abstract_mesh(MESH.abstract_mesh):
+            assert jax.typeof(np.ones((8, 16), np.float32)).layout is None

@@ -29,8 +29,8 @@ _layouts = loader("jaxlite.lax.sharding")  # what stands higher: primitives
 class Axis:
     """The batched axis: its size, the name collectives know it by (or None), and a mesh axis to spread it over.
 
-    `vma`: manual axes of the mesh along which it has been spread, so that batches vary along them. `cut`: how a batch of scalars
-    lies on explicit mesh axes, if it is not whole on them.
+    `vma`: manual axes of the mesh along which it has been spread, so that batches vary along them. `cut`: how a batch of
+    scalars lies on explicit mesh axes, if it is not whole on them.
     """
 
     __slots__ = ("size", "name", "spmd_name", "vma", "cut")

@@ -99,7 +99,8 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
 _layouts = loader("jaxlite.lax.sharding")  # what stands higher: primitives
 
 
-def _laid_out_cotangents(rule: Callable[..., Any], cotangent: Any, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def _laid_out_cotangents(rule: Callable[..., Any], cotangent: Any, operands: Sequence[Any],
+                         params: dict[str, Any]) -> list[Any]:
     """What a rule gives: cotangents each of which lies on explicit mesh axes as its operand does."""
     previous = chooses_layouts.swap_local(True)
     try:

@@ -453,7 +453,7 @@ def test_containers_that_fail_leave_no_trace():
 
     call = jax.jit(lambda x: x)
     uses = (lambda: tree.flatten([[Failing()]]), lambda: tree_util.tree_flatten_with_path([[Failing()]]),
-            lambda: call([[Failing()]]), lambda: tree.map(lambda a, b: a, [[0]], [[Failing()]]) or tree.leaves([Failing()]))
+            lambda: call([[Failing()]]), lambda: tree.map(lambda a, b: a, [(0,)], [Failing()]))
     for use in uses:
         for _ in range(400):
             with pytest.raises(ValueError, match="^no$"):

@@ -1,17 +1,48 @@
-"""Kernels of Pallas: in interpret mode a decomposition, else code for the device."""
+"""Kernels of Pallas: in interpret mode a decomposition, else code for the device in a custom call."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from lowering.kernels import triton, triton_rules
 from lowering.module import LoweringError
-from lowering.rules import lowers
+from lowering.rules import DECOMPOSITIONS, lowers
+from lowering.rules.foreign import custom_call
+
+assert triton_rules  # fills the table of rules
 
 
 @lowers("pallas_call")
 def _pallas_call(ctx: Any, *operands: Any, interpret: Any, **params: Any) -> Any:
     if interpret:
-        return NotImplemented
+        program = DECOMPOSITIONS["pallas_call, interpreted"](ctx.avals_in, ctx.eqn.params)
+        return ctx.call(program.jaxpr, "pallas_call", operands)
     if ctx.platform == "cpu":
         raise ValueError("Only interpret mode is supported on CPU backend.")
+    if ctx.platform == "gpu":
+        return _triton_call(ctx, operands, **params)
     raise LoweringError(f"a pallas_call without interpret=True is not supported on the platform {ctx.platform!r}")
+
+
+def _name(name: str | None, jaxpr: Any) -> str:
+    found = name or getattr(getattr(jaxpr, "debug_info", None), "function", None) or "kernel"
+    return re.sub(r"\W", "_", found) or "kernel"
+
+
+def _triton_call(ctx: Any, operands: Any, *, jaxpr: Any, grid_mapping: Any, input_output_aliases: Any, debug: bool,
+                 name: str | None, compiler_params: Any, **params: Any) -> list[Any]:
+    """XLA compiles the kernel; it is told of the grid, of warps and stages."""
+    name = _name(name, jaxpr)
+    text, grid = triton.module_text(name, jaxpr, grid_mapping)
+    if debug:
+        print(f"The Triton module for the pallas_call {name}:\n{text}")
+    num_warps = getattr(compiler_params, "num_warps", None) or 4
+    num_stages = getattr(compiler_params, "num_stages", None) or 3
+    ir, context = ctx.ir, ctx.builder.context
+    numbers = {"num_warps": num_warps, "num_stages": num_stages, **dict(zip(("grid_x", "grid_y", "grid_z"), grid, strict=True))}
+    config = ir.DictAttr.get({"name": ctx.string(name), "ir": ctx.string(text), "debug": ctx.flag(debug),
+                              **{key: ctx.i32(value) for key, value in numbers.items()}}, context)
+    plain = [[tuple(range(len(aval.shape))) for aval in avals] for avals in (ctx.avals_in, ctx.avals_out)]
+    return custom_call(ctx, operands, "__gpu$xla.gpu.triton", bool(jaxpr.effects and not ctx.avals_out), config, plain[0],
+                       plain[1], input_output_aliases, 4)

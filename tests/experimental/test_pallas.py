@@ -276,3 +276,31 @@ ERRORS = {
 def test_errors(message):
     with pytest.raises(ValueError, match=message):
         ERRORS[message]()
+
+
+# --- for a GPU, without one --------------------------------------------------------------------------
+
+
+def for_cuda(kernel, *args, **options):
+    function = pl.pallas_call(kernel, shape(8), **options)
+    return jax.jit(function).trace(*args).lower(lowering_platforms=("cuda",)).as_text()
+
+
+def test_triton_module():
+    block = pl.BlockSpec((4,), lambda i: (i,))
+    text = for_cuda(double, X, grid=(2,), in_specs=[block], out_specs=block,
+                    name="twice", compiler_params=plt.CompilerParams(num_warps=2))
+    assert "__gpu$xla.gpu.triton" in text and "grid_x = 2" in text and "num_warps = 2" in text
+    for part in ("tt.func public @twice", "tt.get_program_id x", "tt.make_range {end = 4 : i32, start = 0 : i32}", "tt.load",
+                 "arith.mulf", "tt.store"):
+        assert part in text, part
+    assert text.count("arith.cmpi slt") == 1  # blocks of the input may reach beyond its ten elements
+
+
+def test_what_triton_has_not():
+    with pytest.raises(ValueError, match="whose size is a power of 2. Encountered an array of shape"):
+        for_cuda(lambda x, o: o.__setitem__(0, x[...].sum()), X)
+    with pytest.raises(NotImplementedError, match="Unimplemented primitive in Pallas Triton lowering: sort"):
+        for_cuda(lambda x, o: o.__setitem__(..., jnp.sort(x[...])), X[:8])
+    with pytest.raises(NotImplementedError, match="scratch memory"):
+        for_cuda(lambda x, o, s: None, X[:8], scratch_shapes=[pltpu.VMEM((8,), F)])

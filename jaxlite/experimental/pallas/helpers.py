@@ -137,9 +137,9 @@ def multiple_of(x: Any, values: Sequence[int] | int) -> Any:
 def debug_print(fmt: str, *args: Any) -> None:
     """Print values from a kernel when it runs.
 
-    Args: `fmt` as for `str.format`; on a GPU it has no placeholders, and the values follow it.
+    Args: `fmt` as for `str.format`; without placeholders the values follow it. On a GPU it has them at its end alone.
     """
-    lax_debug_print(fmt, *args)
+    lax_debug_print(fmt if "{" in fmt else fmt + " {}" * len(args), *args)
 
 
 _checks_on = False

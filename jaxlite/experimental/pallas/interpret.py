@@ -16,7 +16,6 @@ from jaxlite.core.discharge import discharge_jaxpr
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, subjaxprs
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import aval_of
-from jaxlite.experimental.pallas.call import pallas_call_p
 from jaxlite.experimental.pallas.discharge import place_as_operands, unknown
 from jaxlite.experimental.pallas.specs import BlockMapping, GridMapping, Indirect, Squeezed
 from jaxlite.lax import elementwise as ew
@@ -99,7 +98,7 @@ def _decomposition(avals: list[Any], params: dict[str, Any]) -> ClosedJaxpr:
     return ClosedJaxpr(jaxpr, [])
 
 
-register_decomposition(pallas_call_p.name, _decomposition)
+register_decomposition("pallas_call, interpreted", _decomposition)
 
 
 def _on_values(place: Jaxpr) -> ClosedJaxpr:

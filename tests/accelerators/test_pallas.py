@@ -1,0 +1,131 @@
+"""Kernels compile for devices that are not here: Triton for an H100, Mosaic for a TPU. Needs their plugins."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax
+from jaxlite.experimental import pallas as pl
+from jaxlite.experimental import topologies
+from jaxlite.experimental.pallas import triton as plt
+from lowering import platforms
+
+F, I, H = jnp.float32, jnp.int32, jnp.bfloat16
+Spec, Shape = pl.BlockSpec, jax.ShapeDtypeStruct
+
+
+def add(x_ref, y_ref, o_ref):
+    o_ref[...] = x_ref[...] + y_ref[...]
+
+
+def matmul(x_ref, y_ref, o_ref):
+    def step(i, total):
+        return total + jnp.dot(x_ref[:, pl.ds(i * 32, 32)], y_ref[pl.ds(i * 32, 32), :], preferred_element_type=F)
+
+    o_ref[...] = lax.fori_loop(0, x_ref.shape[1] // 32, step, jnp.zeros(o_ref.shape, F)).astype(o_ref.dtype)
+
+
+MATMUL = pl.pallas_call(
+    matmul, Shape((128, 128), H), grid=(2, 2), in_specs=[
+        Spec((64, 128), lambda i, j: (i, 0)), Spec((128, 64), lambda i, j: (0, j))],
+    out_specs=Spec((64, 64), lambda i, j: (i, j)), compiler_params=plt.CompilerParams(num_warps=4, num_stages=2))
+
+
+def softmax(x_ref, o_ref):
+    columns = jnp.arange(128)
+    row = plt.load(x_ref.at[columns], mask=columns < 100, other=-jnp.inf)
+    weights = jnp.exp(row - row.max())
+    plt.store(o_ref.at[columns], weights / weights.sum(), mask=columns < 100)
+
+
+def layer_norm(x_ref, scale_ref, shift_ref, o_ref):
+    row = x_ref[...]
+    centred = row - row.mean()
+    o_ref[...] = centred * lax.rsqrt((centred**2).mean() + 1e-5) * scale_ref[...] + shift_ref[...]
+
+
+def attention(q_ref, k_ref, v_ref, o_ref, *, causal, size):
+    q, number = q_ref[...], pl.program_id(1)
+
+    def step(j, carry):
+        out, top, total = carry
+        keys, values = k_ref[pl.ds(j * size, size), :], v_ref[pl.ds(j * size, size), :]
+        scores = jnp.dot(q, keys.T, preferred_element_type=F) * q.shape[1] ** -0.5
+        if causal:
+            seen = (number * size + jnp.arange(size))[:, None] >= (j * size + jnp.arange(size))[None]
+            scores = jnp.where(seen, scores, -jnp.inf)
+        new_top = jnp.maximum(top, scores.max(1))
+        weights, shrink = jnp.exp(scores - new_top[:, None]), jnp.exp(top - new_top)
+        out = out * shrink[:, None] + jnp.dot(weights.astype(H), values, preferred_element_type=F)
+        return out, new_top, total * shrink + weights.sum(1)
+
+    start = jnp.zeros(q.shape, F), jnp.full((size,), -jnp.inf, F), jnp.zeros((size,), F)
+    out, _, total = lax.fori_loop(0, number + 1 if causal else k_ref.shape[0] // size, step, start)
+    o_ref[...] = (out / total[:, None]).astype(o_ref.dtype)
+
+
+def attention_call(causal):
+    rows, whole = Spec((None, 32, 64), lambda h, i: (h, i, 0)), Spec((None, 128, 64), lambda h, i: (h, 0, 0))
+    return pl.pallas_call(partial(attention, causal=causal, size=32), Shape((2, 128, 64), H), grid=(2, 4),
+                          in_specs=[rows, whole, whole], out_specs=rows)
+
+
+def everything(x_ref, i_ref, _, __, o_ref, count_ref, top_ref):
+    x = x_ref[...]
+    o_ref[...] = (jnp.where(x > 0, jnp.tanh(x), jax.nn.gelu(x)) + jax.nn.sigmoid(x) + x**3 + jnp.clip(x, 0, 1) + lax.erf(x)
+                  + jnp.log1p(jnp.abs(x)) + jnp.cumsum(x) + jnp.sign(x) + jnp.isfinite(x) + jnp.floor(x) + jnp.sin(x))
+    plt.atomic_add(count_ref, (i_ref[...],), 1)
+    plt.atomic_max(top_ref, 0, x.max())
+    old, best = plt.atomic_cas(count_ref.at[0], 0, 1), jnp.argmax(x)
+
+    @pl.when((old > 0) & (best > 2))
+    def _():
+        count_ref[1] = old + best
+
+    count_ref[2] = lax.while_loop(lambda s: s[0] < 10.0, lambda s: (s[0] * 2, s[1] + 1), (x.sum(), 0))[1]
+    lax.switch(best, [lambda: None, lambda: count_ref.__setitem__(3, 5), lambda: count_ref.__setitem__(3, 6)])
+    count_ref[4] = (x.astype(H).astype(F) > 0).sum(dtype=I)
+    top_ref[0] = plt.approx_tanh(top_ref[0])
+    plt.debug_barrier()
+    pl.debug_print("x", x)
+
+
+ROW = Spec((None, 128), lambda i: (i, 0))
+TRITON = {
+    "add": (pl.pallas_call(add, Shape((64,), F), grid=8, in_specs=[Spec((8,), lambda i: (i,))] * 2,
+                           out_specs=Spec((8,), lambda i: (i,))), [(64,), F], [(64,), F]),
+    "uneven": (pl.pallas_call(add, Shape((10,), F), grid=3, in_specs=[
+        Spec((4,), lambda i: (i,)), Spec((pl.Element(4, (1, 1)),), lambda i: (3 * i,))], out_specs=Spec((4,), lambda i: (i,))),
+        [(10,), F], [(10,), F]),
+    "four axes": (pl.pallas_call(add, Shape((2, 3, 2, 4), F), grid=(2, 3, 2, 4), in_specs=[
+        Spec((None, None, None, 1), lambda *ids: ids)] * 2, out_specs=Spec((None, None, None, 1), lambda *ids: ids)),
+        [(2, 3, 2, 4), F], [(2, 3, 2, 4), F]),
+    "batch of products": (jax.vmap(MATMUL, (0, None)), [(3, 128, 128), H], [(128, 128), H]),
+    "softmax": (pl.pallas_call(softmax, Shape((6, 100), F), grid=6, in_specs=[Spec((None, 100), lambda i: (i, 0))],
+                               out_specs=Spec((None, 100), lambda i: (i, 0))), [(6, 100), F]),
+    "layer norm": (pl.pallas_call(layer_norm, Shape((8, 128), F), grid=8, in_specs=[ROW, Spec(), Spec()], out_specs=ROW),
+                   [(8, 128), F], [(128,), F], [(128,), F]),
+    "attention": (attention_call(False), *[[(2, 128, 64), H]] * 3),
+    "causal attention": (attention_call(True), *[[(2, 128, 64), H]] * 3),
+    "everything": (pl.pallas_call(everything, [Shape((16,), F), Shape((8,), I), Shape((2,), F)],
+                                  input_output_aliases={2: 1, 3: 2}), [(16,), F], [(16,), I], [(8,), I], [(2,), F]),
+}
+
+
+def compile_for(name, function, arguments):
+    platform = "tpu" if name.startswith("v") else "gpu"
+    if platforms.plugin_of(platform) is None:
+        pytest.skip(f"the plugin for {platform} is not installed: make test-accelerators does that")
+    where = jax.sharding.SingleDeviceSharding(topologies.get_topology_desc(name).devices[0])
+    return jax.jit(function).lower(*[Shape(*each, sharding=where) for each in arguments]).compile()
+
+
+@pytest.mark.parametrize("name", TRITON)
+def test_for_a_gpu(name):
+    function, *arguments = TRITON[name]
+    text = compile_for("h100", function, arguments).as_text()
+    assert "triton" in text

@@ -25,7 +25,7 @@ _OTHERS = frozenset("reduce_prod reduce_and reduce_or reduce_xor argmax argmin r
 _PICKS = ("argmax", "argmin", "reduce")  # of several values at a time, which LLVM does not vectorize
 _WINDOWS = frozenset("reduce_window select_and_scatter select_and_gather_add cummax cummin cumlogsumexp".split())
 _WINDOW_FAMILIES = ("reduce_window_", "select_and_scatter_")
-_COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max", "scatter_apply")
+_COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 _LOOPS = ("while", "scan")
 _SHORT = 64  # turns of a loop that LLVM unrolls
 _SHORT_ROW, _SHORT_PICK = 8, 32  # elements of a row, as long as which reducing it is faster unrolled
@@ -110,11 +110,17 @@ def _is_slow_convolution(eqn: Any, in_loop: bool) -> bool:
 
 
 def _updates_one_position(eqn: Any, in_loop: bool) -> bool:
-    """Whether it combines a value with one position of a large array."""
-    if eqn.primitive.name not in _COMBINING:
+    """Whether it combines a value with one position of an array, or writes much at one."""
+    name = eqn.primitive.name
+    if name == "dynamic_update_slice":
+        return eqn.invars[1].aval.size >= _LARGE
+    if name not in _COMBINING and name != "scatter":
         return False
-    operand, position = eqn.invars[0].aval, eqn.invars[1].aval
-    return operand.size >= _LARGE and position.size == position.shape[-1]
+    operand, position, updates = (atom.aval for atom in eqn.invars)
+    if position.size != position.shape[-1]:
+        return False
+    is_combined = name != "scatter" or eqn.params["update_jaxpr"] is not None
+    return operand.size >= _MANY if is_combined else updates.size >= _LARGE
 
 
 def _turns_short_rows(eqn: Any, in_loop: bool) -> bool:

@@ -44,6 +44,8 @@ def repeat(f):
     (lambda x: jnp.argmax(x, axis=1), WIDE),
     (jnp.isnan, LARGE),
     (lambda x: x.at[5].add(1), LARGE),
+    (lambda x: x.at[:, 2].apply(jnp.sin), LARGE[:8192].reshape(64, 128)),
+    (lambda x: x.at[1:].set(x[1:] * 0.5), np.ones(66000, np.float32)),
     (jnp.transpose, LARGE.reshape(256, 256)),
     (lambda x: jnp.kron(x, x), LARGE[:256].reshape(16, 16)),
     (lambda x: jnp.tile(x, (4, 4)), LARGE[:4096].reshape(64, 64)),
@@ -62,7 +64,8 @@ def repeat(f):
     (lambda x: x.swapaxes(1, 2), CUBES),
     (repeat(lambda c: jnp.sin(c).swapaxes(1, 2)), CUBES[:2]),
 ], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
-        "argmax of longer rows", "to bytes", "one position", "matrix turned", "other rows", "tiles", "from bytes", "argmin",
+        "argmax of longer rows", "to bytes", "one position",
+        "function of a column", "large part", "matrix turned", "other rows", "tiles", "from bytes", "argmin",
         "in a branch",
         "reduce", "window", "cummax", "scan", "dilated", "half", "many", "short rows",
         "features first", "turned", "turned in a loop"])
@@ -88,10 +91,12 @@ def test_programs_that_gain_from_unrolling(f, x):
     (lambda x: x.swapaxes(0, 1), CUBES),
     (lambda x: functools.reduce(lambda c, _: jnp.sin(c), range(9), x.T), np.ones((512, 512), np.float32)),
     (lambda x: x.reshape(256, 16, 16) * x[:16, None], LARGE),
+    (lambda x: x.at[5].set(1), LARGE),
+    (lambda x: x.at[jnp.arange(9)].add(1), LARGE),
 ], ids=["none", "library", "small", "small share",
         "long", "one column", "few", "long, in a scan", "few bytes", "bytes, among others",
         "all of them", "scan", "convolution", "turned once",
-        "rows stay", "turned, long", "an argument in other rows"])
+        "rows stay", "turned, long", "an argument in other rows", "one position is set", "some positions"])
 def test_other_programs_do_not(f, x):
     assert not unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 

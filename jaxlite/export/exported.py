@@ -326,7 +326,9 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
     Array([0., 0., 0.], dtype=float32)
     """
     if not isinstance(fun_jit, xla.PjitFunction):
-        raise ValueError(f"Function to be exported must be the result of `jit` but is: {fun_jit}")
+        if not str(getattr(fun_jit, "__module__", "")).startswith("jaxlite."):
+            raise ValueError(f"Function to be exported must be the result of `jit` but is: {fun_jit}")
+        fun_jit = jit(fun_jit)  # jnp.sin and the like are as good as jitted
     targets = (default_export_platform(),) if platforms is None else tuple(platforms)
     for target in targets:
         if target not in _PLATFORMS:

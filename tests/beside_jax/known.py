@@ -2,6 +2,13 @@
 
 KNOWN: list[tuple[str, str, str]] = [
     (r"matrix_rank\(.*rtol=", "value", "docs/sharp_edges.md: rtol is relative, as in NumPy"),
+    (r"\bjnp\.(less|greater|equal|not_equal|less_equal|greater_equal|logical_\w+|isnan|isinf|isfinite)\(", "weak type",
+     "booleans are never weakly typed; in promotion it makes no difference"),
+    (r"^jax\.numpy\.(less|greater|equal|not_equal|less_equal|greater_equal|isnan|isfinite)$", "printed",
+     "booleans are never weakly typed; in promotion it makes no difference"),
+    (r"^str\(jax\.typeof", "repr", "types are printed as in jaxprs, f32[3]"),
+    (r"^jax\.numpy\.poly(add|sub)$", "printed", "polynomials of any rank are added, JAX raises"),
+    (r"^jax\.vmap$", "printed", "docs/sharp_edges.md: a number that is handed through becomes an array"),
     (r"^jax\.scipy\.linalg\.dft$", "printed", "computed in double precision first: zeros and their signs are exact"),
     (r"^jax\.numpy\.einsum_path$", "printed", "the report of the path is laid out as NumPy's, JAX's as opt_einsum's"),
     (r"(cdf|logcdf|sf|logsf|pdf|logpdf|pmf|logpmf)\(", "value of nan", "docs/sharp_edges.md: no slope outside of a support"),

@@ -35,6 +35,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
 SECONDS = 60  # for one program
+RAISED, MISSING, NOT_YET = "raised ", " missing", "is in JAX, not yet in jaxlite"
 
 
 # What programs may use besides jax, jnp, lax and np.
@@ -291,7 +292,7 @@ def run_example(source: str, names: dict[str, Any]) -> str:
         try:
             exec(compile(source, "<example>", "single"), names)
         except Exception as e:
-            return f"{neutral(out.getvalue())}{error(e)[1][0]}"
+            return f"{neutral(out.getvalue())}{RAISED}{' '.join(error(e)[1])}{MISSING if NOT_YET in str(e) else ''}"
     return neutral(out.getvalue())
 
 

@@ -152,3 +152,9 @@ def test_command_line(tmp_path, capsys):
     assert "result['y']: [0. 0. 0.]" in capsys.readouterr().out
     assert aot.main(["run", file, "1"]) == 1 and "takes 2 arrays" in capsys.readouterr().err
     assert aot.main([f"{tmp_path}/prog_for_aot.py:f", "f32"]) == 1 and "is no specification" in capsys.readouterr().err
+
+
+def test_public_functions_need_no_jit():
+    assert export.export(jnp.sin)(np.zeros(3, np.float32)).call(np.zeros(3, np.float32)).tolist() == [0, 0, 0]
+    with pytest.raises(ValueError, match="must be the result of `jit`"):
+        export.export(lambda x: x)

@@ -170,3 +170,18 @@ def test_python_logic_needs_concrete_values(condition: Any) -> None:
         with pytest.raises(jaxlite.errors.TracerBoolConversionError):
             jaxlite.jit(condition)(0.5)
     assert bool(jaxlite.jit(lambda x: (0 < x) & (x < 1))(0.5))
+
+
+def test_transformations_give_arrays() -> None:
+    def f(x: Any) -> Any:
+        return x, 2.0, np.arange(2)
+
+    for outs in (jaxlite.vjp(f, 1.0)[0], jaxlite.jvp(f, (1.0,), (1.0,))[0], jaxlite.linearize(f, 1.0)[0]):
+        assert all(isinstance(out, jaxlite.Array) for out in outs)
+    assert isinstance(jaxlite.vjp(lambda x: (x, 2.0), 1.0, has_aux=True)[2], float)
+
+
+def test_rank_is_relative_and_slopes_end_with_the_support() -> None:
+    x = np.diag(np.float32([4, 1]))
+    assert jnp.linalg.matrix_rank(x, rtol=0.5) == np.linalg.matrix_rank(x, rtol=0.5) == 1
+    assert jaxlite.grad(jaxlite.scipy.stats.beta.cdf)(-1.0, 0.5, 0.5) == 0

@@ -8,6 +8,7 @@ KNOWN: list[tuple[str, str, str]] = [
      "booleans are never weakly typed; in promotion it makes no difference"),
     (r"^str\(jax\.typeof", "repr", "types are printed as in jaxprs, f32[3]"),
     (r"^jax\.numpy\.poly(add|sub)$", "printed", "polynomials of any rank are added, JAX raises"),
+    (r"jsp\.fft\.i?dctn?\(.*(bfloat16|float16)", "value", "16-bit floats are transformed in float32, in JAX in part"),
     (r"^jax\.vmap$", "printed", "docs/sharp_edges.md: a number that is handed through becomes an array"),
     (r"^jax\.scipy\.linalg\.dft$", "printed", "computed in double precision first: zeros and their signs are exact"),
     (r"^jax\.numpy\.einsum_path$", "printed", "the report of the path is laid out as NumPy's, JAX's as opt_einsum's"),

@@ -570,6 +570,23 @@ def backend_compile_and_load(client: Any, module: Any, devices: Any, options: An
     return client.compile_and_load(module, devices, options, host_functions)
 
 
+def mosaic_bytes(text: str) -> bytes:
+    """A kernel for a TPU, parsed and serialized as libtpu reads it."""
+    ir = _load_mlir()
+    from jaxlib.mlir import passmanager
+    from jaxlib.mlir._mlir_libs import _tpu_ext
+
+    context = make_context()
+    context.allow_unregistered_dialects = True  # what is serialized has names of its own
+    _tpu_ext.register_dialect(context)
+    with context:
+        module = ir.Module.parse(text)
+        passmanager.PassManager.parse("builtin.module(mosaic-serde{serialize=true})").run(module.operation)
+        content = io.BytesIO()
+        module.operation.write_bytecode(content, desired_version=0)
+    return content.getvalue()
+
+
 def run_passes(module: Any, pipeline: str) -> None:
     """Run an MLIR pass pipeline on a module, in place."""
     from jaxlib.mlir import passmanager

@@ -74,6 +74,11 @@ def type_text(shape: Sequence[int], element: str) -> str:
 class Kernel:
     """The text of one kernel, written line by line."""
 
+    backend = "Triton"
+    rules = RULES
+    functions = triton_math.FUNCTIONS
+    library = triton_math.LIBDEVICE
+
     def __init__(self) -> None:
         self.lines: list[str] = []
         self._count = 0
@@ -105,7 +110,11 @@ class Kernel:
                              f"results whose size is a power of 2. Encountered an array of shape {tuple(shape)}")
 
     def type(self, value: Value) -> str:
-        return type_text(value.shape, scalar_text(value.dtype))
+        return self.type_of(value.shape, scalar_text(value.dtype))
+
+    @staticmethod
+    def type_of(shape: Sequence[int], element: str) -> str:
+        return type_text(shape, element)
 
     def constant(self, number: Any, dtype: Any, shape: Sequence[int] = ()) -> Value:
         """A number, or a block of it."""
@@ -116,7 +125,7 @@ class Kernel:
             text = f"dense<{text}>"
         elif dtype.kind == "b":
             return self.op(f"arith.constant {text}", shape, dtype)
-        return self.op(f"arith.constant {text} : {type_text(shape, element)}", shape, dtype)
+        return self.op(f"arith.constant {text} : {self.type_of(shape, element)}", shape, dtype)
 
     def binary(self, operation: str, x: Value, y: Value, dtype: Any = None) -> Value:
         return self.op(f"{operation} {x.name}, {y.name} : {self.type(x)}", x.shape, x.dtype if dtype is None else dtype)
@@ -213,11 +222,11 @@ class Kernel:
 
     def equation(self, eqn: Any, values: list[Any]) -> Sequence[Any]:
         name = eqn.primitive.name
-        rule = RULES.get(name)
+        rule = self.rules.get(name)
         if rule is not None:
             outs = rule(self, eqn, *values, **eqn.params)
             return outs if isinstance(outs, list) else [outs]
-        if name in triton_math.ELEMENTWISE:
+        if name in triton_math.ARITHMETIC or name in self.functions or name in self.library:
             shape = eqn.outvars[0].aval.shape
             values = [self.broadcast(value, shape) for value in values]
             return [triton_math.elementwise(self, name, values, eqn.outvars[0].aval.dtype)]
@@ -225,7 +234,8 @@ class Kernel:
         if name in DECOMPOSITIONS:
             closed = DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], eqn.params)
             return self.program(closed, values)
-        raise LoweringError(f"Unimplemented primitive in Pallas Triton lowering: {name}. The kernel runs with interpret=True.")
+        raise LoweringError(f"Unimplemented primitive in Pallas {self.backend} lowering: {name}. The kernel runs with "
+                            "interpret=True.")
 
 
 def _number_text(number: Any, dtype: Any) -> str:
@@ -247,7 +257,7 @@ def _index_type(ref: Ref) -> Any:
     return np.dtype(np.int64 if ref.wide else np.int32)
 
 
-def _part(ref: Ref, transforms: Sequence[Any]) -> tuple[Ref, list[Value | None] | None, int, tuple[int, ...]]:
+def part_of(ref: Ref, transforms: Sequence[Any]) -> tuple[Ref, list[Value | None] | None, int, tuple[int, ...]]:
     """A Ref's part: with integer arrays (a value for each axis that has one), where they stand, and their common shape."""
     arrays: dict[int, Value] = {}
     front, common = 0, ()
@@ -274,11 +284,11 @@ def _part(ref: Ref, transforms: Sequence[Any]) -> tuple[Ref, list[Value | None] 
     return ref, [arrays.get(place) for place in range(len(ref.axes))] if arrays else None, front, common
 
 
-def _start(k: Kernel, start: Any, dtype: Any) -> Any:
+def start_of(k: Kernel, start: Any, dtype: Any) -> Any:
     """A start as an int, or as a value of a dtype."""
     if isinstance(start, tuple):
         base, more, step = start
-        base, more = _start(k, base, dtype), _start(k, more, dtype)
+        base, more = start_of(k, base, dtype), start_of(k, more, dtype)
         if isinstance(more, int):
             more = more * step
         elif step != 1:
@@ -300,7 +310,7 @@ def _plus(k: Kernel, x: Any, y: Any, dtype: Any) -> Any:
 
 def pointers(k: Kernel, ref: Ref, transforms: Sequence[Any]) -> tuple[str, tuple[int, ...], Value | None]:
     """The pointers to a part of a Ref, the part's shape, and a mask of those inside of the array where some may not be."""
-    ref, arrays, front, common = _part(ref, transforms)
+    ref, arrays, front, common = part_of(ref, transforms)
     dtype = _index_type(ref)
     sizes = [axis.size for axis in ref.axes if axis.size is not None]
     shape = (*sizes[:front], *common, *sizes[front:])
@@ -309,7 +319,7 @@ def pointers(k: Kernel, ref: Ref, transforms: Sequence[Any]) -> tuple[str, tuple
     mask: Value | None = None
     seen = 0
     for place, axis in enumerate(ref.axes):
-        index = _start(k, axis.start, dtype)
+        index = start_of(k, axis.start, dtype)
         given = arrays[place] if arrays else None
         if given is not None:
             steps = triton_math.convert(k, given, dtype)

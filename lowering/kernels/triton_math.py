@@ -13,15 +13,15 @@ _SIGNED = {"add": "arith.addi", "add_any": "arith.addi", "sub": "arith.subi", "m
            "xor": "arith.xori", "shift_left": "arith.shli", "shift_right_logical": "arith.shrui",
            "shift_right_arithmetic": "arith.shrsi"}
 _UNSIGNED = _SIGNED | {"div": "arith.divui", "rem": "arith.remui", "max": "arith.maxui", "min": "arith.minui"}
-_FUNCTIONS = {"exp": "math.exp", "exp2": "math.exp2", "log": "math.log", "sin": "math.sin", "cos": "math.cos",
+FUNCTIONS = {"exp": "math.exp", "exp2": "math.exp2", "log": "math.log", "sin": "math.sin", "cos": "math.cos",
               "sqrt": "math.sqrt", "rsqrt": "math.rsqrt", "erf": "math.erf", "floor": "math.floor", "ceil": "math.ceil",
               "abs": "math.absf"}
-_LIBDEVICE = {"tanh": "tanh", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh",
+LIBDEVICE = {"tanh": "tanh", "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh",
               "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "log1p": "log1p", "expm1": "expm1", "cbrt": "cbrt",
               "pow": "pow", "atan2": "atan2", "lgamma": "lgamma", "erfc": "erfc", "erf_inv": "erfinv", "nextafter": "nextafter"}
 _COMPARE = {"eq": ("oeq", "eq", "eq"), "ne": ("une", "ne", "ne"), "lt": ("olt", "slt", "ult"), "le": ("ole", "sle", "ule"),
             "gt": ("ogt", "sgt", "ugt"), "ge": ("oge", "sge", "uge")}
-ELEMENTWISE = {*_FLOAT, *_SIGNED, *_FUNCTIONS, *_LIBDEVICE, *_COMPARE}
+ARITHMETIC = {*_FLOAT, *_SIGNED, *_COMPARE}
 
 
 def is_float(dtype: Any) -> bool:
@@ -41,17 +41,17 @@ def elementwise(k: Any, name: str, values: list[Any], dtype: Any) -> Any:
     kind = "f" if is_float(x.dtype) else x.dtype.kind
     if name in _COMPARE:
         return compare(k, _COMPARE[name][{"f": 0, "i": 1}.get(kind, 2)], *values)
-    if name in _FUNCTIONS and kind == "f":
-        return as_float32(k, lambda wide: k.unary(_FUNCTIONS[name], wide[0]), values)
-    if name in _LIBDEVICE and kind == "f":
-        return as_float32(k, lambda wide: extern(k, _LIBDEVICE[name], wide), values)
+    if name in k.functions and kind == "f":
+        return as_float32(k, lambda wide: k.unary(k.functions[name], wide[0]), values)
+    if name in k.library and kind == "f":
+        return as_float32(k, lambda wide: extern(k, k.library[name], wide), values)
     if name == "neg" and kind != "f":
         return k.binary("arith.subi", k.constant(0, x.dtype, x.shape), x)
     if name == "abs":
         return x if kind == "u" else k.unary("math.absi", x)
     table = _FLOAT if kind == "f" else _SIGNED if kind == "i" else _UNSIGNED
     if name not in table:
-        raise ValueError(f"{name} of {x.dtype} is not supported in the Pallas Triton lowering")
+        raise ValueError(f"{name} of {x.dtype} is not supported in the Pallas {k.backend} lowering")
     operation = table[name]
     return k.unary(operation, x) if len(values) == 1 else k.binary(operation, *values)
 

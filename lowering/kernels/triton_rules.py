@@ -103,7 +103,8 @@ def _bitcast(k: Kernel, eqn: Any, x: Value, *, new_dtype: Any) -> Any:
 # --- elements, beyond one operation ------------------------------------------------------------------
 
 
-def _select(k: Kernel, which: Value, yes: Value, no: Value) -> Value:
+def select(k: Kernel, which: Value, yes: Value, no: Value) -> Value:
+    """Elements of one of two blocks, as booleans say."""
     which = k.broadcast(which, yes.shape)
     return k.op(f"arith.select {which.name}, {yes.name}, {no.name} : {k.type(which)}, {k.type(yes)}", yes.shape, yes.dtype)
 
@@ -113,11 +114,11 @@ def _select_n(k: Kernel, eqn: Any, which: Value, *cases: Value) -> Any:
     shape = eqn.outvars[0].aval.shape
     cases = tuple(k.broadcast(case, shape) for case in cases)
     if which.dtype.kind == "b":
-        return _select(k, which, cases[1], cases[0])
+        return select(k, which, cases[1], cases[0])
     found = cases[-1]
     for index in reversed(range(len(cases) - 1)):
         here = triton_math.compare(k, "sle", which, k.constant(index, which.dtype, which.shape))
-        found = _select(k, here, cases[index], found)
+        found = select(k, here, cases[index], found)
     return found
 
 
@@ -174,7 +175,7 @@ def _sign(k: Kernel, eqn: Any, x: Value) -> Any:
         return triton_math.convert(k, above, x.dtype)
     below = triton_math.elementwise(k, "lt", [x, zero], np.bool_)
     other = x if triton_math.is_float(x.dtype) else zero  # zeros keep their sign, NaN stays
-    return _select(k, above, k.constant(1, x.dtype, x.shape), _select(k, below, k.constant(-1, x.dtype, x.shape), other))
+    return select(k, above, k.constant(1, x.dtype, x.shape), select(k, below, k.constant(-1, x.dtype, x.shape), other))
 
 
 @lowers("is_finite")
@@ -252,7 +253,7 @@ def _arg(k: Kernel, eqn: Any, x: Value, *, axes: Sequence[int], index_dtype: Any
         ties = triton_math.elementwise(k, "eq", [a[0], b[0]], np.bool_)
         first = triton_math.compare(k, "slt", a[1], b[1])
         takes = k.binary("arith.ori", wins, k.binary("arith.andi", ties, first))
-        return [_select(k, takes, a[0], b[0]), _select(k, takes, a[1], b[1])]
+        return [select(k, takes, a[0], b[0]), select(k, takes, a[1], b[1])]
 
     return triton_math.convert(k, k.reduce([x, index], axis, combine)[1], np.dtype(index_dtype))
 
@@ -353,7 +354,7 @@ def _atomic_extreme(k: Kernel, ref: Any, value: Value, transforms: Any, mask: Va
     other = replace(ref, name=name_of, dtype=_INT32)
     upper = _update(k, other, bits, transforms, positive, name)
     lower = _update(k, other, bits, transforms, negative, "umin" if name == "max" else "umax")
-    return as_bits(_select(k, negative, lower, upper), _FLOAT32)
+    return as_bits(select(k, negative, lower, upper), _FLOAT32)
 
 
 @lowers("atomic_cas")
@@ -449,7 +450,7 @@ def _for(k: Kernel, body: Any, consts: Sequence[Any], carry: list[Value], low: V
 @lowers("scan")
 def _scan(k: Kernel, eqn: Any, *values: Any, jaxpr: Any, length: int, num_consts: int, num_carry: int, **params: Any) -> Any:
     if len(values) > num_consts + num_carry or len(eqn.outvars) > num_carry:
-        raise LoweringError("scan over arrays is not supported in the Pallas Triton lowering: use fori_loop, and read Refs")
+        raise LoweringError("scan over arrays is not supported in kernels: use fori_loop, and read Refs")
     body, consts, carry = jaxpr.jaxpr, values[:num_consts], list(values[num_consts:])
     counter = _counter(body, num_carry)
     low = k.constant(0, _INT32) if counter is None else carry[counter]
@@ -468,7 +469,7 @@ def _while(k: Kernel, eqn: Any, *values: Any, cond_jaxpr: Any, body_jaxpr: Any, 
         high = cond_consts[limit] if limit < cond_nconsts else carry[limit - cond_nconsts]
         return _for(k, body, body_consts, carry, carry[counter], high, counter)
     if not carry:
-        raise LoweringError("a while_loop without a carry is not supported in the Pallas Triton lowering")
+        raise LoweringError("a while_loop without a carry is not supported in kernels")
     outs, before, after = ([Value(k.fresh(), each.shape, each.dtype) for each in carry] for _ in range(3))
     inits = ", ".join(f"{one.name} = {each.name}" for one, each in zip(before, carry, strict=True))
     types = _typed(k, carry)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lowering.kernels import triton, triton_rules
+from lowering.kernels import mosaic, triton
 from lowering.module import LoweringError
 from lowering.rules import DECOMPOSITIONS, lowers
 from lowering.rules.foreign import custom_call
-
-assert triton_rules  # fills the table of rules
 
 
 @lowers("pallas_call")
@@ -22,6 +20,8 @@ def _pallas_call(ctx: Any, *operands: Any, interpret: Any, **params: Any) -> Any
         raise ValueError("Only interpret mode is supported on CPU backend.")
     if ctx.platform == "gpu":
         return _triton_call(ctx, operands, **params)
+    if ctx.platform == "tpu":
+        return _mosaic_call(ctx, operands, **params)
     raise LoweringError(f"a pallas_call without interpret=True is not supported on the platform {ctx.platform!r}")
 
 
@@ -46,3 +46,16 @@ def _triton_call(ctx: Any, operands: Any, *, jaxpr: Any, grid_mapping: Any, inpu
     plain = [[tuple(range(len(aval.shape))) for aval in avals] for avals in (ctx.avals_in, ctx.avals_out)]
     return custom_call(ctx, operands, "__gpu$xla.gpu.triton", bool(jaxpr.effects and not ctx.avals_out), config, plain[0],
                        plain[1], input_output_aliases, 4)
+
+
+def _mosaic_call(ctx: Any, operands: Any, *, jaxpr: Any, grid_mapping: Any, input_output_aliases: Any, debug: bool,
+                 name: str | None, compiler_params: Any, **params: Any) -> list[Any]:
+    """libtpu compiles the kernel, which is serialized in the configuration of the call."""
+    text = mosaic.module_text(jaxpr, grid_mapping, compiler_params)
+    if debug:
+        print(f"The Mosaic module for the pallas_call {_name(name, jaxpr)}:\n{text}")
+    config = ctx.string(mosaic.call_config(text, compiler_params))
+    plain = [[tuple(range(len(aval.shape))) for aval in avals] for avals in (ctx.avals_in, ctx.avals_out)]
+    has_side_effects = getattr(compiler_params, "has_side_effects", False)
+    return custom_call(ctx, operands, "tpu_custom_call", bool(has_side_effects), config, plain[0], plain[1],
+                       input_output_aliases, 1)

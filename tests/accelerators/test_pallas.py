@@ -11,6 +11,7 @@ import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.experimental import pallas as pl
 from jaxlite.experimental import topologies
+from jaxlite.experimental.pallas import tpu as pltpu
 from jaxlite.experimental.pallas import triton as plt
 from lowering import platforms
 
@@ -129,3 +130,60 @@ def test_for_a_gpu(name):
     function, *arguments = TRITON[name]
     text = compile_for("h100", function, arguments).as_text()
     assert "triton" in text
+
+
+# --- TPU ---------------------------------------------------------------------------------------------
+
+
+def blocked_matmul(x_ref, y_ref, o_ref, total_ref):
+    @pl.when(pl.program_id(2) == 0)
+    def _():
+        total_ref[...] = jnp.zeros_like(total_ref)
+
+    total_ref[...] += jnp.dot(x_ref[...], y_ref[...], preferred_element_type=F)
+
+    @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
+    def _():
+        o_ref[...] = total_ref[...].astype(o_ref.dtype)
+
+
+def softmax_rows(x_ref, o_ref):
+    weights = jnp.exp(x_ref[...] - x_ref[...].max(-1, keepdims=True))
+    o_ref[...] = weights / weights.sum(-1, keepdims=True)
+
+
+def loops(x_ref, o_ref):
+    o_ref[...] = lax.fori_loop(0, 4, lambda i, total: total + x_ref[pl.ds(i * 8, 8), :], jnp.zeros((8, 128), F))
+    o_ref[0, :] = jnp.where(o_ref[0, :] > 0, jnp.tanh(o_ref[0, :]), x_ref[...].sum())
+    o_ref[...] += lax.broadcasted_iota(I, (8, 128), 1).astype(F)
+
+
+def gathered(order_ref, x_ref, o_ref):
+    o_ref[...] = x_ref[...] * order_ref[pl.program_id(0)].astype(F)
+
+
+BLOCKED_MATMUL = pl.pallas_call(
+    blocked_matmul, Shape((256, 256), H), grid=(2, 2, 2), in_specs=[
+        Spec((128, 128), lambda i, j, k: (i, k)), Spec((128, 128), lambda i, j, k: (k, j))],
+    out_specs=Spec((128, 128), lambda i, j, k: (i, j)), scratch_shapes=[pltpu.VMEM((128, 128), F)],
+    compiler_params=pltpu.CompilerParams(dimension_semantics=("parallel", "parallel", "arbitrary")))
+EIGHT_ROWS = Spec((8, 128), lambda i: (i, 0))
+MOSAIC = {
+    "add": (pl.pallas_call(add, Shape((8, 128), F)), [(8, 128), F], [(8, 128), F]),
+    "blocks": (pl.pallas_call(add, Shape((16, 128), F), grid=2, in_specs=[EIGHT_ROWS] * 2, out_specs=EIGHT_ROWS),
+               [(16, 128), F], [(16, 128), F]),
+    "batch of products": (jax.vmap(BLOCKED_MATMUL, (0, None)), [(3, 256, 256), H], [(256, 256), H]),
+    "softmax": (pl.pallas_call(softmax_rows, Shape((16, 128), F), grid=2, in_specs=[EIGHT_ROWS], out_specs=EIGHT_ROWS),
+                [(16, 128), F]),
+    "loops": (pl.pallas_call(loops, Shape((8, 128), F)), [(32, 128), F]),
+    "transpose": (pl.pallas_call(lambda x, o: o.__setitem__(..., x[...].T), Shape((128, 128), F)), [(128, 128), F]),
+    "known beforehand": (pl.pallas_call(gathered, Shape((16, 128), F), grid_spec=pltpu.PrefetchScalarGridSpec(
+        1, (2,), [Spec((8, 128), lambda i, order: (order[i], 0))], Spec((8, 128), lambda i, order: (i, 0)))), [(2,), I],
+        [(16, 128), F]),
+}
+
+
+@pytest.mark.parametrize("name", MOSAIC)
+def test_for_a_tpu(name):
+    function, *arguments = MOSAIC[name]
+    assert "tpu_custom_call" in compile_for("v5e:2x2", function, arguments).as_text()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -278,12 +280,15 @@ def test_errors(message):
         ERRORS[message]()
 
 
-# --- for a GPU, without one --------------------------------------------------------------------------
+# --- for a GPU or a TPU, without one -----------------------------------------------------------------
 
 
-def for_cuda(kernel, *args, **options):
-    function = pl.pallas_call(kernel, shape(8), **options)
-    return jax.jit(function).trace(*args).lower(lowering_platforms=("cuda",)).as_text()
+def for_platform(platform, kernel, *args, out=None, **options):
+    function = pl.pallas_call(kernel, out or shape(8), **options)
+    return jax.jit(function).trace(*args).lower(lowering_platforms=(platform,)).as_text()
+
+
+for_cuda = partial(for_platform, "cuda")
 
 
 def test_triton_module():
@@ -304,3 +309,21 @@ def test_what_triton_has_not():
         for_cuda(lambda x, o: o.__setitem__(..., jnp.sort(x[...])), X[:8])
     with pytest.raises(NotImplementedError, match="scratch memory"):
         for_cuda(lambda x, o, s: None, X[:8], scratch_shapes=[pltpu.VMEM((8,), F)])
+
+
+def test_mosaic_module(capsys):
+    def kernel(x_ref, y_ref, o_ref, total_ref):
+        total_ref[...] = jnp.dot(x_ref[...], y_ref[...])
+        o_ref[...] = jnp.exp(total_ref[...]) + total_ref[...].sum(1, keepdims=True)
+
+    x = np.ones((16, 128), np.float32)
+    text = for_platform("tpu", kernel, x, np.ones((128, 128), np.float32), out=shape(16, 128), grid=2, debug=True, in_specs=[
+        pl.BlockSpec((8, 128), rows), pl.BlockSpec()], out_specs=pl.BlockSpec((8, 128), rows), scratch_shapes=[
+        pltpu.VMEM((8, 128), F)])
+    assert "tpu_custom_call" in text
+    module = capsys.readouterr().out
+    for part in ("iteration_bounds = array<i64: 2>", "scratch_operands = 1", "tpu.matmul", "math.exp",
+                 "vector.multi_reduction <add>", "window_bounds = array<i64: 8, 128>", "func.func @transform_2"):
+        assert part in module, part
+    with pytest.raises(NotImplementedError, match="Unimplemented primitive in Pallas Mosaic TPU lowering: sort"):
+        for_platform("tpu", lambda x, o: o.__setitem__(..., jnp.sort(x[...])), X[:8])

@@ -251,6 +251,8 @@ def _window(name: str, shape: Sequence[int], seen: Sequence[bool], dtype: Any, s
         raise LoweringError("Refs of booleans are not supported in the Pallas Mosaic TPU lowering: store integers")
     if space not in ("vmem", "smem"):
         raise LoweringError(f"Refs in the memory space {space!r} are not supported in the Pallas Mosaic TPU lowering")
+    if not shape and space != "smem":
+        raise LoweringError("on a TPU a Ref without axes lies in SMEM: give it BlockSpec(memory_space=pallas.tpu.SMEM)")
     axes = tuple(Axis(0, size if visible else None, 1, 1, None) for size, visible in zip(shape, seen, strict=True))
     text = f"memref<{''.join(f'{size}x' for size in shape)}{scalar_text(dtype)}, #tpu.memory_space<{space}>>"
     return Window(name, dtype, axes, False, text, space == "smem")

@@ -52,6 +52,8 @@ def elementwise(k: Any, name: str, values: list[Any], dtype: Any) -> Any:
     table = _FLOAT if kind == "f" else _SIGNED if kind == "i" else _UNSIGNED
     if name not in table:
         raise ValueError(f"{name} of {x.dtype} is not supported in the Pallas {k.backend} lowering")
+    if kind == "f" and (x.dtype.itemsize == 1 or x.dtype.itemsize == 2 and name in ("div", "rem", "max", "min")):
+        return as_float32(k, lambda wide: elementwise(k, name, wide, wide[0].dtype), values)
     operation = table[name]
     return k.unary(operation, x) if len(values) == 1 else k.binary(operation, *values)
 

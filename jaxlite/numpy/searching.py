@@ -280,15 +280,19 @@ def _search_halving(a: Any, v: Any, side: str, unroll: bool) -> Any:
     shape = aval_of(v).shape
     dtype = np.dtype(np.uint64 if exceeds((size,), 2**32 - 1) else np.uint32)
 
+    # To the right of everything is where NaN belongs: that can be said once, behind the loop.
+    is_nan = lax.ne(v, v) if side == "right" and dtypes.kind(aval_of(v).dtype) == "f" else None
+
     def halve(bounds: tuple[Any, Any], _: None) -> Any:
         low, high = bounds
         middle = lax.add(low, lax.div(lax.sub(high, low), np.asarray(2, dtype)[()]))
         found = indexing.gather_at(a, middle, mode="clip", wrap_negative_indices=False)
-        later = _before(found, v, side == "right")
+        later = lax.le(found, v) if is_nan is not None else _before(found, v, side == "right")
         return (lax.select(later, middle, low), lax.select(later, high, middle)), None
 
-    bounds = (shaping.full(shape, 0, dtype), shaping.full(shape, scalar(size, dtype), dtype))
-    return lax.scan(halve, bounds, None, length=steps, unroll=steps if unroll else 1)[0][1]
+    end = shaping.full(shape, scalar(size, dtype), dtype)
+    result = lax.scan(halve, (shaping.full(shape, 0, dtype), end), None, length=steps, unroll=steps if unroll else 1)[0][1]
+    return result if is_nan is None else lax.select(is_nan, end, result)
 
 
 def _ranks(x: Any) -> Any:

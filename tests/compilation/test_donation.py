@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import jaxlite
 from jaxlite import jit, lax
+from jaxlite import numpy as jnp
 
 F32 = np.float32
 UNUSABLE = "donated buffers were not usable"
@@ -159,3 +161,17 @@ def test_inside_another_jit_nothing_is_deleted():
     x = array([1])
     assert jit(lambda x: lax.add(inner(x), x))(x).tolist() == [3]
     assert not x.is_deleted()
+
+
+def rows(f):
+    return lambda x, i: lax.fori_loop(0, 9, lambda t, x: f(x, i + t), x)
+
+
+@pytest.mark.parametrize("update", [
+    lambda x, i: x.at[5].add(1), lambda x, i: x.at[:, i].set(1), lambda x, i: x.at[2:5, 1:3].mul(2),
+    lambda x, i: x.at[i].apply(jnp.sin).at[jnp.arange(4)].add(i), rows(lambda x, i: x.at[i].set(x[i - 1] * 2)),
+    rows(lambda x, i: x.at[i, i].max(3)), lambda x, i: lax.scan(lambda x, t: (x.at[t].add(1), x[t, 0]), x, i + jnp.arange(9)),
+], ids=["row", "column", "slice", "several", "rows in a loop", "elements in a loop", "scan"])
+def test_updates_of_a_donated_array_do_not_copy_it(update):
+    text = jit(update, donate_argnums=0).lower(np.zeros((40, 50), F32), 3).compile().as_text()
+    assert not [line for line in text.splitlines() if re.search(r"= f32\[40,50\]\S* copy\(", line)]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,13 +63,13 @@ def devices_of(place: Any) -> tuple[Any, ...]:
     return place.devices if type(place) is Partitioning else (place,)
 
 
-def _quoted(name: Any) -> str:
+def quoted(name: Any) -> str:
     return json.dumps(str(name), ensure_ascii=False)
 
 
 def mesh_text(mesh: Any, devices: tuple[Any, ...] | None) -> str:
     """A mesh as Shardy's attribute. Devices in another order than that of the partitions are numbered by those."""
-    axes = ", ".join(f"{_quoted(name)}={size}" for name, size in zip(mesh.axis_names, mesh.axis_sizes, strict=True))
+    axes = ", ".join(f"{quoted(name)}={size}" for name, size in zip(mesh.axis_names, mesh.axis_sizes, strict=True))
     order = ""
     own = None if mesh._internal_device_list is None else tuple(mesh.devices.flat)
     if devices is not None and own is not None and own != devices and set(own) == set(devices):
@@ -94,10 +94,10 @@ def spec_text(spec: Any, ndim: int, mesh_name: str, is_open: bool = False, whole
             entries.append("{?}")
             continue
         names = () if names is None else names if isinstance(names, tuple) else (names,)
-        entries.append("{" + ", ".join([*map(_quoted, names), *["?"] * is_open]) + "}")
+        entries.append("{" + ", ".join([*map(quoted, names), *["?"] * is_open]) + "}")
     used = {name for entry in spec for name in (entry if isinstance(entry, tuple) else (entry,))}
-    replicated = ", ".join(_quoted(name) for name in whole if name not in used) if is_open else ""
-    unreduced = ", ".join(map(_quoted, sorted(spec.unreduced, key=str)))
+    replicated = ", ".join(quoted(name) for name in whole if name not in used) if is_open else ""
+    unreduced = ", ".join(map(quoted, sorted(spec.unreduced, key=str)))
     rest = "".join(f", {what}={{{names}}}" for what, names in (("replicated", replicated), ("unreduced", unreduced)) if names)
     return f"<@{mesh_name}, [{', '.join(entries)}]{rest}>"
 
@@ -170,6 +170,30 @@ class Meshes:
         found = np.empty(partitions.size, np.int32)
         found[partitions.ravel()] = np.indices(partitions.shape)[axis].ravel()
         return found
+
+    def on_each(self, ctx: Any, operands: Sequence[Any], types: list[Any],
+                emit: Callable[[Any, Sequence[Any]], list[Any]]) -> list[Any]:
+        """What XLA can do only where all axes are manual: for as long as it takes, they are. All along the free axes get the
+        same operands and give the same results."""
+        if not self.has_free_axes():
+            return emit(ctx, operands)
+        mesh, ir = self.manual_mesh, ctx.ir
+        free = [name for name in mesh.axis_names if name not in self.manual_axes]
+        with self.manual(mesh, free):
+
+            def whole(values: Sequence[Any]) -> Any:
+                texts = [f"<@{self.name(mesh)}, [{', '.join(['{}'] * len(each.shape))}]>" for each in values]
+                return ctx.attribute(f"#sdy.sharding_per_value<[{', '.join(texts)}]>")
+
+            index = ir.RankedTensorType.get((), self._builder.i32, loc=ctx.loc)  # XLA wants a result
+            operation = ctx.op("sdy.manual_computation", operands, types or [index], {
+                "in_shardings": whole([operand.type for operand in operands]), "out_shardings": whole(types or [index]),
+                "manual_axes": ir.Attribute.parse(
+                    "#sdy<manual_axes{" + ", ".join(map(quoted, free)) + "}>", self._builder.context)}, 1)
+            inside = ctx.region(operation, 0, [operand.type for operand in operands])
+            results = emit(inside, inside.arguments)
+            inside.op("sdy.return", results or [inside.constant(0, np.dtype(np.int32))], [])
+        return list(operation.results) if results else []
 
     # --- symbols and attributes
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any, final
 
 import numpy as np
@@ -283,11 +284,13 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
         where = f"equation {index} ({eqn.primitive.name})"
         for atom in eqn.invars:
             read(atom, where)
-        for sub in jaxprs_in_params(eqn.params):
-            if sub.constvars:
-                raise JaxprTypeError(f"{where}: a jaxpr in its params closes over {len(sub.constvars)} values; they "
-                                     "should be operands")
-            check_jaxpr(sub)
+        scope = eqn.primitive.scope
+        with nullcontext() if scope is None else scope(eqn.params):
+            for sub in jaxprs_in_params(eqn.params):
+                if sub.constvars:
+                    raise JaxprTypeError(f"{where}: a jaxpr in its params closes over {len(sub.constvars)} values; they "
+                                         "should be operands")
+                check_jaxpr(sub)
         try:
             out_avals, _ = eqn.primitive.abstract_eval([atom.aval for atom in eqn.invars], eqn.params)
         except JaxprTypeError:

@@ -69,6 +69,7 @@ class Primitive:
     batches_always = False  # whether its batching rule is asked even where none of its operands is batched
     differentiates_always = False  # the same for derivatives
     program_param: str | None = None  # names the program in its params that takes its last operands as they are
+    scope: Callable[[dict[str, Any]], Any] | None = None  # a context manager, under which the program in its params was traced
     knows_vma = False  # whether its typing rule says itself along which manual axes of a mesh its results vary
     takes_refs = False  # whether operands may be mutable arrays; those with sub-programs pass them on in any case
 

@@ -27,7 +27,7 @@ from jaxlite.core import config
 from jaxlite.core.aval import ShapedArray, varying
 from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
-from jaxlite.core.primitive import MixedVarying, Primitive
+from jaxlite.core.primitive import MixedVarying, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
@@ -57,6 +57,9 @@ def inside(mesh: Any, axes: frozenset[Any], check_vma: bool) -> Iterator[None]:
         state.axis_sizes = sizes
         config.check_vma.set_local(check_before)
         abstract_context.set_local(mesh_before)
+
+
+shard_map_p.scope = lambda params: inside(params["mesh"], params["newly_manual_axes"], params["check_vma"])
 
 
 def part_aval(aval: Any, spec: Any, mesh: Any, check_vma: bool) -> Any:
@@ -246,6 +249,7 @@ def _unnamed(spec: Any, mesh: Any, axes: frozenset[Any]) -> tuple[Any, ...]:
 def _backward(jaxpr: ClosedJaxpr, linear: tuple[bool, ...], nonzero: tuple[bool, ...], mesh: Any, in_specs: Specs,
               out_specs: Specs, axes: frozenset[Any], check_vma: bool) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
     """The transposed program, of consts, operands that are not linear, and cotangents; which cotangents it gives."""
+    load_rules()
     variables = jaxpr.jaxpr.invars
     known = [var.aval for var, flag in zip(variables, linear, strict=True) if not flag]
     incoming = [varying(tangent_aval(aval), aval.vma.union(used_axes(spec)) if check_vma else aval.vma)

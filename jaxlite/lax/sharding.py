@@ -204,6 +204,11 @@ def constrain(x: Any, sharding: Any) -> Any:
         return global_arrays.place(x, settled(concrete(sharding)))
     if type(sharding) is shardings.SingleDeviceSharding:
         return x
+    manual = get_abstract_mesh().manual_axes
+    for name in shardings.used_axes(sharding.spec) if manual else ():
+        if name in manual:
+            raise ValueError(f"Axis: {name} of {sharding.spec} is also found in manual_axes: {manual}. Inside shard_map a "
+                             "value is the part that one device has along these axes")
     if shardings.is_explicit(sharding):
         wanted = layout_of(sharding, aval.ndim)
         if wanted != aval.layout:

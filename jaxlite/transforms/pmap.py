@@ -1,4 +1,4 @@
-"""pmap: a function of single examples, one on each device. It is `vmap` under `jit`, its batch spread over a mesh."""
+"""pmap: a function of single examples, one on each device. It is `shard_map` under `jit`, over a mesh with one axis."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import check_callable
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer
-from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_leaves, tree_map
+from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_leaves
 from jaxlite.core.values import aval_of
 from jaxlite.devices.api import device_put, local_devices
 from jaxlite.devices.mesh import Mesh
 from jaxlite.devices.sharding import NamedSharding, PartitionSpec
-from jaxlite.transforms.vmap import vmap
+from jaxlite.lax.shaping import expand_dims, squeeze
+from jaxlite.transforms.shard_map import shard_map_call
 
-_PLACES = "pmap_devices"  # the mesh axis; programs do not name it
+_PLACES = "_internal_pmap_axis_name"  # the mesh axis where programs do not name it
 
 
 def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0,
@@ -48,42 +49,50 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
     static = _positions(static_broadcasted_argnums)
     donated = _positions(donate_argnums)
     axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
-    stacked = tree_map(lambda axis: axis or 0, out_axes, is_leaf=_is_none)  # None: the result of the first device
 
     @functools.lru_cache(256)
     def program(mesh: Mesh, values: tuple[tuple[int, Any], ...], count: int) -> Any:
+        (name,) = mesh.axis_names
         dynamic_axes = _dynamic(axes, static, count)
+        kept = [index for index in range(count) if index not in static]
 
         def call(keywords: dict[str, Any], *args: Any) -> Any:
             rest, known = iter(args), dict(values)
             return fun(*[known[index] if index in known else next(rest) for index in range(count)], **keywords)
 
-        batched = vmap(call, (0, *dynamic_axes), stacked, axis_name, axis_size=mesh.size)
-
         def mapped(keywords: dict[str, Any], *args: Any) -> Any:
-            outs, tree = tree_flatten(batched(keywords, *args))
-            each = broadcast_prefix(out_axes, tree.unflatten(outs), is_leaf=_is_none)
-            return tree.unflatten([out[0] if axis is None else out for out, axis in zip(outs, each, strict=True)])
+            leaves, tree = tree_flatten((keywords, *args))
+            places = _axes_of_leaves(keywords, args, dynamic_axes)
+            places = [None if axis is None else axis % aval_of(leaf).ndim for axis, leaf in zip(places, leaves, strict=True)]
 
-        kept = [index for index in range(count) if index not in static]
-        options: dict[str, Any] = {"donate_argnums": tuple(kept.index(index) + 1 for index in donated)}
-        if mesh.size > 1:
-            options["out_shardings"] = tree_map(functools.partial(_sharding, mesh), out_axes, is_leaf=_is_none)
+            out_tree: Any = None
+            targets: list[int | None] = []
+
+            def example(*parts: Any) -> list[Any]:
+                nonlocal out_tree, targets
+                own = [part if axis is None else squeeze(part, (axis,)) for part, axis in zip(parts, places, strict=True)]
+                result = call(*tree.unflatten(own))
+                outs, out_tree = tree_flatten(result)
+                targets = [None if axis is None else _result_axis(axis, out) for axis, out in zip(
+                    broadcast_prefix(out_axes, result, is_leaf=_is_none), outs, strict=True)]
+                return [out if axis is None else expand_dims(out, (axis,)) for axis, out in zip(targets, outs, strict=True)]
+
+            outs = shard_map_call(example, mesh, [_spec(axis, name) for axis in places],
+                                  lambda _: [_spec(axis, name) for axis in targets], leaves)
+            return out_tree.unflatten(outs)
+
         mapped.__name__ = getattr(fun, "__name__", "pmapped")
-        return jit(mapped, **options)
+        return jit(mapped, donate_argnums=tuple(kept.index(index) + 1 for index in donated))
 
     def prepared(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         values = tuple((index, args[index]) for index in static if index < len(args))
         dynamic = [arg for index, arg in enumerate(args) if index not in static]
         tree = [kwargs, *dynamic]
-        each = [0] * len(tree_leaves(kwargs)) + broadcast_prefix(list(_dynamic(axes, static, len(args))), dynamic,
-                                                                is_leaf=_is_none)
-        size = _size(tree_leaves(tree), each, axis_size)
-        mesh = _mesh(size, devices, backend)
-        if mesh.size > 1 or devices is not None:
-            leaves, treedef = tree_flatten(tree)
-            tree = treedef.unflatten([leaf if isinstance(leaf, Tracer) else device_put(leaf, _sharding(mesh, axis, leaf))
-                                      for leaf, axis in zip(leaves, each, strict=True)])
+        each = _axes_of_leaves(kwargs, dynamic, _dynamic(axes, static, len(args)))
+        leaves, treedef = tree_flatten(tree)
+        mesh = _mesh(_size(leaves, each, axis_size), devices, backend, _PLACES if axis_name is None else axis_name)
+        tree = treedef.unflatten([leaf if isinstance(leaf, Tracer) else device_put(leaf, _sharding(mesh, axis, leaf))
+                                  for leaf, axis in zip(leaves, each, strict=True)])
         return program(mesh, values, len(args)), tree
 
     @functools.wraps(fun)
@@ -99,6 +108,22 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
 
     pmapped.lower = lower  # type: ignore[attr-defined]
     return pmapped
+
+
+def _axes_of_leaves(keywords: dict[str, Any], args: Sequence[Any], axes: Sequence[Any]) -> list[Any]:
+    """Which axis of each leaf is mapped, of keyword arguments the first."""
+    return [0] * len(tree_leaves(keywords)) + broadcast_prefix(list(axes), list(args), is_leaf=_is_none)
+
+
+def _result_axis(axis: int, out: Any) -> int:
+    rank = aval_of(out).ndim + 1
+    if not -rank <= axis < rank:
+        raise ValueError(f"pmap out_axes {axis} is out of bounds for a result of {rank} axes")
+    return axis % rank
+
+
+def _spec(axis: int | None, name: Any) -> PartitionSpec:
+    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, name)
 
 
 def _is_none(axis: Any) -> bool:
@@ -139,23 +164,19 @@ def _size(leaves: Sequence[Any], axes: Sequence[Any], axis_size: int | None) -> 
 
 
 @functools.lru_cache(64)
-def _mesh_of(devices: tuple[Any, ...]) -> Mesh:
-    return Mesh(np.array(devices, dtype=object), (_PLACES,))
+def _mesh_of(devices: tuple[Any, ...], name: Any) -> Mesh:
+    return Mesh(np.array(devices, dtype=object), (name,))
 
 
-def _mesh(size: int, devices: Sequence[Any] | None, backend: str | None) -> Mesh:
+def _mesh(size: int, devices: Sequence[Any] | None, backend: str | None, name: Any) -> Mesh:
     found = tuple(local_devices(backend=backend) if devices is None else devices)
     if size > len(found):
         raise ValueError(f"compiling computation that requires {size} logical devices, but only {len(found)} XLA devices are "
                          f"available (num_replicas={size})")
     if devices is not None and size != len(found):
         raise ValueError(f"pmap was given {len(found)} devices for {size} examples")
-    return _mesh_of(found[:size])
+    return _mesh_of(found[:size], name)
 
 
-def _sharding(mesh: Mesh, axis: int | None, leaf: Any = None) -> Any:
-    if axis is not None and axis < 0 and leaf is not None:
-        axis += aval_of(leaf).ndim
-    if axis is None:
-        return NamedSharding(mesh, PartitionSpec())
-    return None if axis < 0 else NamedSharding(mesh, PartitionSpec(*[None] * axis, _PLACES))
+def _sharding(mesh: Mesh, axis: int | None, leaf: Any) -> Any:
+    return NamedSharding(mesh, _spec(None if axis is None else axis % aval_of(leaf).ndim, mesh.axis_names[0]))

@@ -128,6 +128,11 @@ def smap(f: Callable = _UNSET, /, *, in_axes: Any = _INFER, out_axes: Any, axis_
     return mapped
 
 
+def shard_map_call(fun: Callable, mesh: Any, in_specs: list[Any], out_specs: Callable[[Any], Any], args: Sequence[Any]) -> Any:
+    """`fun` of flat parts, over a mesh with all axes manual; `out_specs` gives the specs of its result. Nothing is checked."""
+    return _Call(fun, mesh, tuple(in_specs), _PerResult(out_specs, None), frozenset(), False)(tuple(args))
+
+
 class _PerResult:
     """Specs that depend on the ranks of results; equal if what they were made from is."""
 

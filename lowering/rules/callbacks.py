@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lowering.module import LoweringError, is_ordered, physical
@@ -27,13 +27,21 @@ def _callback(ctx: Any, *operands: Any, **params: Any) -> list[Any]:
         layouts_in, layouts_out = [_no_axes, *layouts_in], [_no_axes, *layouts_out]
     meshes = ctx.builder.meshes
     place = {} if meshes is None or meshes.is_manual else {"sdy.sharding": meshes.on_one_device(len(types))}
-    results = list(ctx.op("stablehlo.custom_call", operands, types, {
+    attributes = {
         **place,
         "call_target_name": ctx.string(f"xla_ffi_python_{ctx.platform}_callback"), "api_version": ctx.i32(4),
         "has_side_effect": ctx.flag(bool(ctx.eqn.effects)),
         "backend_config": ctx.attribute(f"{{index = {len(functions) - 1} : ui64}}"),
         "operand_layouts": ctx.attribute(f"[{', '.join(layouts_in)}]"),
-        "result_layouts": ctx.attribute(f"[{', '.join(layouts_out)}]")}).results)
+        "result_layouts": ctx.attribute(f"[{', '.join(layouts_out)}]")}
+
+    def call(ctx: Any, values: Sequence[Any]) -> list[Any]:
+        return list(ctx.op("stablehlo.custom_call", values, types, attributes).results)
+
+    if meshes is not None and meshes.is_manual:
+        results = meshes.on_each(ctx, operands, types, call)
+    else:
+        results = call(ctx, operands)
     if ordered:
         ctx.token = results.pop(0)
     return results

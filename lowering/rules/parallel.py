@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lowering.module import LoweringError, is_ordered, physical
-from lowering.partitioning import spec_text
+from lowering.partitioning import quoted, spec_text
 from lowering.rules import lowers
 
 _I32, _U32 = np.dtype(np.int32), np.dtype(np.uint32)
@@ -48,7 +48,7 @@ def _shard_map(ctx: Any, *operands: Any, jaxpr: Any, mesh: Any, in_specs: Any, o
             texts = [spec_text(spec, len(physical(aval)[0]), name, is_open) for spec, aval in zip(specs, avals, strict=True)]
             return ctx.attribute(f"#sdy.sharding_per_value<[{', '.join(texts)}]>")
 
-        axes = ", ".join(f'"{each}"' for each in mesh.axis_names if each in newly_manual_axes)
+        axes = ", ".join(quoted(each) for each in mesh.axis_names if each in newly_manual_axes)
         # XLA loses the sharding of side effects in a program without results: there is always one.
         types, outs = [ctx.type_of(aval) for aval in ctx.avals_out], shardings(out_specs, ctx.avals_out)
         if not types:
@@ -174,21 +174,8 @@ def _pbroadcast(ctx: Any, x: Any, *, axis_name: Any, source: int) -> Any:
 
 @lowers("axis_index")
 def _axis_index(ctx: Any, *, axis_name: Any) -> Any:
-    meshes = ctx.builder.meshes
-    if not meshes.has_free_axes():
-        return _own_index(ctx, axis_name)
-    # XLA knows the own number only where all axes are manual: for a moment, they are.
-    mesh, builder = meshes.manual_mesh, ctx.builder
-    free = [name for name in mesh.axis_names if name not in meshes.manual_axes]
-    with meshes.manual(mesh, free):
-        none = ctx.ir.Attribute.parse("#sdy.sharding_per_value<[]>", builder.context)
-        operation = ctx.op("sdy.manual_computation", [], [ctx.tensor_type((), _I32)], {
-            "in_shardings": none, "out_shardings": ctx.attribute(f"#sdy.sharding_per_value<[<@{meshes.name(mesh)}, []>]>"),
-            "manual_axes": ctx.ir.Attribute.parse(
-                "#sdy<manual_axes{" + ", ".join(f'"{name}"' for name in free) + "}>", builder.context)}, 1)
-        inside = ctx.region(operation, 0, [])
-        inside.op("sdy.return", [_own_index(inside, axis_name)], [])
-    return operation.result
+    types = [ctx.tensor_type((), _I32)]
+    return ctx.builder.meshes.on_each(ctx, [], types, lambda inside, _: [_own_index(inside, axis_name)])[0]
 
 
 def _own_index(ctx: Any, name: Any) -> Any:

@@ -28,7 +28,7 @@ from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.staging import trace_to_jaxpr
+from jaxlite.core.staging import has_program, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.devices import placement
@@ -342,7 +342,7 @@ def jitted_of(path: Any) -> Jitted:
 
 
 jit_p = Primitive("jit", multiple_results=True)
-jit_p.program_param = "jaxpr"
+has_program(jit_p, "jaxpr")
 
 
 @jit_p.def_effectful_abstract_eval

@@ -32,6 +32,10 @@ class MixedVarying(Exception):
         self.missing = missing
 
 
+class TooVarying(Exception):
+    """Operands vary along more manual axes than the program that takes them was traced for."""
+
+
 def _check_vma(avals: Sequence[Any], wanted: Sequence[frozenset[Any]]) -> None:
     if any([not wish <= aval.vma for aval, wish in zip(avals, wanted, strict=True) if wish]):
         raise MixedVarying([wish - aval.vma for aval, wish in zip(avals, wanted, strict=True)])
@@ -68,7 +72,10 @@ class Primitive:
     function_of_call: Callable[..., Any] | None = None
     batches_always = False  # whether its batching rule is asked even where none of its operands is batched
     differentiates_always = False  # the same for derivatives
-    program_param: str | None = None  # names the program in its params that takes its last operands as they are
+    # Of operations on programs: the types that operands have inside, by the params; and params for operands of given types
+    # that vary along more manual axes of a mesh than the programs were traced for.
+    program_inputs: Callable[[dict[str, Any]], list[Any]] | None = None
+    widen: Callable[[dict[str, Any], list[Any]], dict[str, Any]] | None = None
     scope: Callable[[dict[str, Any]], Any] | None = None  # a context manager, under which the program in its params was traced
     knows_vma = False  # whether its typing rule says itself along which manual axes of a mesh its results vary
     takes_refs = False  # whether operands may be mutable arrays; those with sub-programs pass them on in any case
@@ -144,22 +151,23 @@ class Primitive:
 
     def eval_whole(self, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
         """`abstract_eval` anew, without a look at layouts over explicit mesh axes."""
-        if self.program_param is not None or any([aval.vma for aval in avals]):
+        if self.program_inputs is not None or any([aval.vma for aval in avals]):
             return self._eval_varying(avals, params)
         return self._abstract(*avals, **params)
 
     def _eval_varying(self, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
         """`abstract_eval` inside `shard_map`: operands vary along the same axes, results along theirs.
 
-        Raises: MixedVarying if operands first have to be cast.
+        Raises: MixedVarying if operands first have to be cast, TooVarying if programs have to be traced again.
         """
         if self.knows_vma:
             return self._abstract(*avals, **params)
-        if self.program_param is not None:
-            program = params[self.program_param]
-            inputs = (program[0] if type(program) is tuple else program).in_avals
-            if len(inputs) <= len(avals):  # else the rule complains
-                _check_vma(avals, [*[_nowhere] * (len(avals) - len(inputs)), *[aval.vma for aval in inputs]])
+        if self.program_inputs is not None:
+            inputs = self.program_inputs(params)
+            if len(inputs) == len(avals):  # else the rule complains
+                _check_vma(avals, [aval.vma for aval in inputs])
+                if self.widen is not None and any([not aval.vma <= inside.vma for aval, inside in zip(avals, inputs)]):
+                    raise TooVarying
             return self._abstract(*avals, **params)
         vma = _nowhere.union(*[aval.vma for aval in avals])
         _check_vma(avals, [vma] * len(avals))

@@ -14,10 +14,22 @@ import numpy as np
 
 from jaxlite.core import config, errors, source
 from jaxlite.core.aval import ShapedArray, varying
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var, check_jaxpr, no_effects
-from jaxlite.core.primitive import MixedVarying, Primitive
+from jaxlite.core.jaxpr import (
+    ClosedJaxpr,
+    DebugInfo,
+    DropVar,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Var,
+    check_jaxpr,
+    eval_jaxpr,
+    no_effects,
+)
+from jaxlite.core.primitive import MixedVarying, Primitive, TooVarying
 from jaxlite.core.tracing import Trace, Tracer, set_trace
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
+from lowering.xla import trace_context
 
 _new = object.__new__
 
@@ -155,6 +167,8 @@ class StagingTrace(Trace):
             out, effects = primitive.abstract_eval(avals, params)
         except MixedVarying as mixed:
             return self.record(primitive, self.cast(args, mixed.missing), params)
+        except TooVarying:
+            return self.record(primitive, args, primitive.widen(params, avals))
         if primitive.multiple_results:
             outvars = [Var(aval) for aval in out]
             self.eqns.append(JaxprEqn(primitive, invars, outvars, params, effects, self.pinned or source.here()))
@@ -224,6 +238,32 @@ def _check_leaks(trace: StagingTrace) -> None:
     if leaked:
         raise errors.LeakChecked(f"Leaked tracer {leaked[0]}, made at {leaked[0].made_at() or 'the arguments'}, "
                                  f"while tracing {trace.debug_info}")
+
+
+_LIMIT = 1024
+_wider: dict[Any, ClosedJaxpr] = {}
+
+
+def varying_inputs(closed: ClosedJaxpr, avals: Sequence[Any]) -> ClosedJaxpr:
+    """A program without consts for inputs that vary along the axes along which these do, which it may not be traced for."""
+    vmas = tuple([own.aval.vma | aval.vma for own, aval in zip(closed.jaxpr.invars, avals, strict=True)])
+    if all([own.aval.vma == vma for own, vma in zip(closed.jaxpr.invars, vmas, strict=True)]):
+        return closed
+    key = (closed, vmas, trace_context())
+    found = _wider.get(key)
+    if found is None:
+        wanted = [varying(own, vma) for own, vma in zip(closed.in_avals, vmas, strict=True)]
+        jaxpr, consts = trace_to_jaxpr(lambda *args: eval_jaxpr(closed.jaxpr, [], *args), wanted, closed.jaxpr.debug_info)
+        if len(_wider) >= _LIMIT:
+            _wider.clear()
+        found = _wider[key] = ClosedJaxpr(jaxpr, consts)
+    return found
+
+
+def has_program(primitive: Primitive, param: str) -> None:
+    """Say that a param is a program that takes the operands as they are."""
+    primitive.program_inputs = lambda params: params[param].in_avals
+    primitive.widen = lambda params, avals: {**params, param: varying_inputs(params[param], avals)}
 
 
 def varying_outputs(jaxpr: Jaxpr, wanted: Sequence[frozenset[Any]]) -> Jaxpr:

@@ -17,7 +17,7 @@ from jaxlite.core.aval import AbstractRef, with_axis, without_axis
 from jaxlite.core.errors import UnexpectedTracerError
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.core.staging import has_program, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.traces.batching import Axis, BatchTrace, batch_flat, batch_jaxpr, bring, bring_to_front, run_batched
@@ -60,7 +60,8 @@ def _stage(primitive: Primitive, trace: Any, args: Sequence[Any], params: dict[s
 
 
 for _p in (custom_jvp_call_p, custom_vjp_call_p):
-    _p.function_of_call, _p.program_param = _function, "call_jaxpr"
+    _p.function_of_call = _function
+    has_program(_p, "call_jaxpr")
     _p.def_stage(partial(_stage, _p))
 
     @_p.def_effectful_abstract_eval

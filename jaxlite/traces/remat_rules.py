@@ -12,6 +12,7 @@ from typing import Any
 from jaxlite.core.effects import check_harmless
 from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var, eval_jaxpr
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import has_program
 from jaxlite.traces.batching import Axis, batch_jaxpr
 from jaxlite.traces.jvp import Zero, jvp_jaxpr, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
@@ -19,7 +20,7 @@ from jaxlite.traces.transpose import backward_jaxpr, is_linear
 from lowering.passes.dce import live_parts
 
 checkpoint_p = Primitive("checkpoint", multiple_results=True)
-checkpoint_p.program_param = "jaxpr"
+has_program(checkpoint_p, "jaxpr")
 name_p = Primitive("name")
 
 name_p.def_abstract_eval(lambda x, *, name: x)

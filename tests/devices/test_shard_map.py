@@ -228,7 +228,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         (lambda: over(lambda x, y: x, (P("x"),), P("x"))(X, X), ValueError, "pytree structure error"),
         (lambda: over(lambda x: (x, x), P("x"), (P("x"),))(X), ValueError, "pytree structure error"),
         (lambda: jax.shard_map(lambda x: x, in_specs=P("x"), out_specs=P("x"))(X), ValueError, "context mesh cannot be empty"),
-        (lambda: over(lambda x: lax.psum(x, "z"), P("x"), P())(X), NameError, "unbound axis name: 'z'"),
+        (lambda: over(lambda x: lax.psum(x, "z"), P("x"), P())(X), NameError, "unbound axis name: "),
         (lambda: over(lambda x: lax.psum(x, ("x", "y")), P("x"), P())(X), ValueError, "jax.lax.psum can only accept axis_name"),
         (lambda: over(lambda x: lax.scan(lambda c, r: (c + r.sum(), None), 0.0, x)[0], P("x"), P())(X), TypeError,
          r"pcast(..., ('x',), to='varying')`, to the initial carry value corresponding to the input carry c"),

@@ -16,10 +16,10 @@ from jaxlite.compilation.options import argument_names
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
-from jaxlite.core.aval import ShapedArray, shaped_array, typematch
+from jaxlite.core.aval import ShapedArray, shaped_array, typematch, varying
 from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, subjaxprs
-from jaxlite.core.staging import StagingTrace, trace_to_jaxpr
+from jaxlite.core.staging import StagingTrace, trace_to_jaxpr, varying_inputs, varying_outputs
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
@@ -231,6 +231,23 @@ def check_same_way(what: str, vma: frozenset[Any], programs: Iterable[Jaxpr]) ->
                         f"(lax.pmax, lax.psum), or take the collective out of the {what}. If you know that it is the same, "
                         "pass check_vma=False to shard_map")
         check_same_way(what, vma, subjaxprs(jaxpr))
+
+
+def varying_carry(body: ClosedJaxpr, avals: Sequence[Any], num_consts: int, num_carry: int) -> ClosedJaxpr:
+    """The body of a loop for operands that vary along more manual axes: a carry varies in each step as it does in any."""
+    avals = list(avals)
+    while True:
+        body = varying_inputs(body, avals)
+        carried = [one.vma | other.vma for one, other in zip(body.in_avals[num_consts:], body.out_avals[:num_carry])]
+        if all(aval.vma == vma for aval, vma in zip(body.in_avals[num_consts:], carried)):
+            break
+        avals[num_consts:num_consts + num_carry] = [
+            varying(aval, vma) for aval, vma in zip(body.in_avals[num_consts:], carried)]
+        avals = [*body.in_avals[:num_consts], *avals[num_consts:]]
+    if all(aval.vma == vma for aval, vma in zip(body.out_avals, carried)):
+        return body
+    wanted = [*carried, *[aval.vma for aval in body.out_avals[num_carry:]]]
+    return shared(ClosedJaxpr(varying_outputs(body.jaxpr, wanted), []))
 
 
 # --- carries: they keep their type from one step to the next -----------------------------------------

@@ -6,7 +6,6 @@ branches take: first the values that any of them closes over, then the user's op
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,9 +15,9 @@ from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import ShapedArray, shaped_array, typematch, varying
 from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.filtering import boundary
-from jaxlite.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr, no_effects
+from jaxlite.core.jaxpr import ClosedJaxpr, Var, no_effects
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.staging import trace_to_jaxpr, varying_outputs
+from jaxlite.core.staging import varying_inputs, varying_outputs
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from jaxlite.core.values import aval_of, is_array_like
@@ -39,10 +38,10 @@ from jaxlite.lax.elementwise import clamp, ne
 from jaxlite.lax.shaping import convert
 
 cond_p = Primitive("cond", multiple_results=True, memoise=False)
-cond_p.program_param = "branches"
 platform_index_p = Primitive("platform_index")
 
 _i32 = np.dtype(np.int32)
+cond_p.program_inputs = lambda params: [shaped_array((), _i32, False), *params["branches"][0].in_avals]
 _absent: Any = type("absent", (), {"__repr__": lambda self: "<absent>"})()
 
 
@@ -67,10 +66,11 @@ def _stage(trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     if config.check_vma.value:
         branches, chosen = params["branches"], aval_of(args[0]).vma
         # What is cast inside of a branch is summed there when it is transposed, and not all devices would come.
-        inputs = [chosen.union(*[leaf.vma for leaf in leaves]) for leaves in zip(
+        inputs = [varying(leaves[0], chosen.union(*[leaf.vma for leaf in leaves])) for leaves in zip(
             *(branch.in_avals for branch in branches), map(aval_of, args[1:]), strict=True)]
-        branches = [_varying_inputs(branch, inputs) for branch in branches]
-        args = [args[0], *trace.cast(args[1:], [vma - aval_of(arg).vma for arg, vma in zip(args[1:], inputs, strict=True)])]
+        branches = [varying_inputs(branch, inputs) for branch in branches]
+        missing = [aval.vma - aval_of(arg).vma for arg, aval in zip(args[1:], inputs, strict=True)]
+        args = [args[0], *trace.cast(args[1:], missing)]
         if chosen:
             check_same_way("cond", chosen, [branch.jaxpr for branch in branches])
         wanted = [chosen.union(*[leaf.vma for leaf in leaves])
@@ -83,15 +83,6 @@ def _stage(trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
 
 def _varies(aval: Any, vma: frozenset[Any]) -> bool:
     return aval.vma >= vma
-
-
-def _varying_inputs(branch: ClosedJaxpr, wanted: Sequence[frozenset[Any]]) -> ClosedJaxpr:
-    """A branch for operands that vary along these axes, which it may not have been traced for."""
-    if all(map(_varies, branch.in_avals, wanted)):
-        return branch
-    jaxpr, consts = trace_to_jaxpr(functools.partial(eval_jaxpr, branch.jaxpr, []), [
-        varying(aval, vma) for aval, vma in zip(branch.in_avals, wanted, strict=True)], branch.jaxpr.debug_info)
-    return ClosedJaxpr(jaxpr, consts)
 
 
 @boundary

@@ -27,6 +27,7 @@ from jaxlite.lax.control_flow.bodies import (
     runs_in_python,
     shared,
     trace_body,
+    varying_carry,
     without_numpy,
 )
 from jaxlite.lax.shaping import broadcast_in_dim, concatenate, reshape
@@ -34,7 +35,14 @@ from jaxlite.lax.slicing import dynamic_index_in_dim, index_in_dim, slice_in_dim
 from jaxlite.traces.batching import over_leading_axis
 
 scan_p = Primitive("scan", multiple_results=True, memoise=False)
-scan_p.program_param = "jaxpr"
+scan_p.program_inputs = lambda params: params["jaxpr"].in_avals
+
+
+def _widen(params: dict[str, Any], avals: list[Any]) -> dict[str, Any]:
+    return {**params, "jaxpr": varying_carry(params["jaxpr"], avals, params["num_consts"], params["num_carry"])}
+
+
+scan_p.widen = _widen
 
 
 @scan_p.def_effectful_abstract_eval

@@ -16,7 +16,7 @@ from jaxlite.core.aval import varying
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, Var
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.staging import varying_outputs
+from jaxlite.core.staging import varying_inputs, varying_outputs
 from jaxlite.core.symbolic import Dim
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_flatten, tree_unflatten
@@ -32,6 +32,7 @@ from jaxlite.lax.control_flow.bodies import (
     shared,
     trace_body,
     type_text,
+    varying_carry,
     without_numpy,
 )
 from jaxlite.lax.control_flow.scan import checked_unroll, scan_steps
@@ -39,7 +40,26 @@ from jaxlite.lax.elementwise import add, lt
 from jaxlite.lax.shaping import convert_element_type
 
 while_p = Primitive("while", multiple_results=True, memoise=False)
-while_p.program_param = "body_jaxpr"
+while_p.program_inputs = lambda params: [
+    *params["cond_jaxpr"].in_avals[:params["cond_nconsts"]], *params["body_jaxpr"].in_avals]
+
+
+def _widen(params: dict[str, Any], avals: list[Any]) -> dict[str, Any]:
+    conds, bodies = params["cond_nconsts"], params["body_nconsts"]
+    carry = len(avals) - conds - bodies
+    body, condition, before = params["body_jaxpr"], params["cond_jaxpr"], None
+    body = varying_carry(body, avals[conds:], bodies, carry)
+    while body is not before:
+        before = body
+        inputs = body.in_avals
+        condition = varying_inputs(condition, [*avals[:conds], *inputs[bodies:]])
+        (chosen,) = condition.out_avals  # where devices stop at different steps, carries differ
+        body = varying_carry(body, [*inputs[:bodies], *[varying(aval, aval.vma | chosen.vma) for aval in inputs[bodies:]]],
+                             bodies, carry)
+    return {**params, "cond_jaxpr": condition, "body_jaxpr": body}
+
+
+while_p.widen = _widen
 
 
 @while_p.def_effectful_abstract_eval

@@ -18,6 +18,7 @@ from benchmarks.programs import Frontend
 DEVICES = 8
 CALLS = (1, 10, 100)
 STEP = "training step, 12 layers"
+SUM_STEP = "shard_map all-reduce step"
 STAGES = ("trace", "lower", "compile", "run")
 
 
@@ -42,9 +43,25 @@ def calls(ns: Frontend) -> dict[str, Callable[[], Any]]:
     batch = {"x": np.ones((64, 128), np.float32), "y": np.ones(64, np.int32)}
     made["device_put of a batch, 2 arrays"] = lambda: ns.jax.device_put(batch, cut)
     made["device_put of 1 MB"] = functools.partial(ns.jax.device_put, np.ones((256, 1024), np.float32), cut)
+    made[SUM_STEP] = summed_step(ns)
     spread = ns.jax.device_put(np.ones((64, 128), np.float32), cut)
     made["eager x + 1"] = lambda: spread + 1
     return made
+
+
+def summed_step(ns: Frontend) -> Callable[[], Any]:
+    """A call of a step whose gradient is summed by `shard_map`."""
+    jax, jnp = ns.jax, ns.jnp
+    everywhere, cut = _sharding(ns), _sharding(ns, "data")
+    names = ns.jax.sharding.PartitionSpec
+
+    def loss(w: Any, x: Any) -> Any:
+        return jax.lax.pmean(jnp.mean((jnp.tanh(x @ w) - 1) ** 2), "data")
+
+    mapped = jax.shard_map(loss, mesh=cut.mesh, in_specs=(names(), names("data")), out_specs=names())
+    step = jax.jit(lambda w, x: w - 0.1 * jax.grad(mapped)(w, x))
+    w = jax.device_put(np.full((128, 128), 0.01, np.float32), everywhere)
+    return functools.partial(step, w, jax.device_put(np.ones((64, 128), np.float32), cut))
 
 
 def training_step(ns: Frontend) -> tuple[Callable[..., Any], tuple[Any, ...]]:

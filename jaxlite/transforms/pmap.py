@@ -13,7 +13,7 @@ from jaxlite.compilation.options import check_callable
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_leaves
-from jaxlite.core.values import aval_of
+from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices.api import device_put, local_devices
 from jaxlite.devices.mesh import Mesh
 from jaxlite.devices.sharding import NamedSharding, PartitionSpec
@@ -91,8 +91,7 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
         each = _axes_of_leaves(kwargs, dynamic, _dynamic(axes, static, len(args)))
         leaves, treedef = tree_flatten(tree)
         mesh = _mesh(_size(leaves, each, axis_size), devices, backend, _PLACES if axis_name is None else axis_name)
-        tree = treedef.unflatten([leaf if isinstance(leaf, Tracer) else device_put(leaf, _sharding(mesh, axis, leaf))
-                                  for leaf, axis in zip(leaves, each, strict=True)])
+        tree = treedef.unflatten([_placed(leaf, mesh, axis) for leaf, axis in zip(leaves, each, strict=True)])
         return program(mesh, values, len(args)), tree
 
     @functools.wraps(fun)
@@ -113,6 +112,13 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
 def _axes_of_leaves(keywords: dict[str, Any], args: Sequence[Any], axes: Sequence[Any]) -> list[Any]:
     """Which axis of each leaf is mapped, of keyword arguments the first."""
     return [0] * len(tree_leaves(keywords)) + broadcast_prefix(list(axes), list(args), is_leaf=_is_none)
+
+
+def _placed(leaf: Any, mesh: Mesh, axis: int | None) -> Any:
+    if isinstance(leaf, Tracer):
+        return leaf
+    sharding = NamedSharding(mesh, _spec(None if axis is None else axis % aval_of(leaf).ndim, mesh.axis_names[0]))
+    return leaf if type(leaf) is ArrayImpl and leaf._sharding == sharding else device_put(leaf, sharding)
 
 
 def _result_axis(axis: int, out: Any) -> int:
@@ -176,7 +182,3 @@ def _mesh(size: int, devices: Sequence[Any] | None, backend: str | None, name: A
     if devices is not None and size != len(found):
         raise ValueError(f"pmap was given {len(found)} devices for {size} examples")
     return _mesh_of(found[:size], name)
-
-
-def _sharding(mesh: Mesh, axis: int | None, leaf: Any) -> Any:
-    return NamedSharding(mesh, _spec(None if axis is None else axis % aval_of(leaf).ndim, mesh.axis_names[0]))

@@ -102,7 +102,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
 
     def test_linear_collectives_have_their_adjoints():
         """<w, f(x)> = <transpose of f at w, x>, with and without types that say what varies."""
-        cases = [(case, names) for case in CASES if case not in ("pmax", "pmin", "axis_index") for names in NAMES[::3]]
+        cases = [(case, names) for case in CASES if case not in ("pmax", "pmin", "axis_index") for names in NAMES[3:]]
         for check in (True, False):
             def pairs(x, check=check):
                 outs, pull = jax.vjp(mapped(cases, check_vma=check), x)

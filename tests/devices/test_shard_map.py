@@ -15,6 +15,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     from jaxlite.experimental.shard_map import shard_map as older_shard_map
     from jaxlite.sharding import AxisType, Mesh, NamedSharding
     from jaxlite.sharding import PartitionSpec as P
+    from tests import random_programs
 
     MESH = Mesh(np.array(jax.devices()).reshape(4, 2), ("x", "y"))
     X = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
@@ -107,7 +108,6 @@ if (test_on_eight_devices := own_process(__file__)) is None:
 
             def run(w, x):
                 return (fun(w, x), jax.jvp(forward, (w, x), (jnp.cos(w), jnp.sin(x)))[1], jax.grad(total, (0, 1))(w, x),
-                        jax.vmap(fun, (None, 0))(w, jnp.stack([x, -x])),
                         jax.vmap(jax.grad(total), (0, None))(jnp.stack([w, 2 * w]), x))
 
             return jax.jit(run)(W, X)
@@ -199,6 +199,18 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert sorted(capfd.readouterr().out.split()) == sorted(["place"] * 8 + [*"00112233"])
         ref = over(lambda x: (lambda r: (r.__setitem__(0, r[1]), r[...])[1])(jax.new_ref(x)), P("x"), P("x"))(X)
         close(ref, BLOCKS[:, [1, 1]].reshape(8, 4))
+
+    @pytest.mark.parametrize("seed", [103, 115])
+    def test_random_programs(seed):
+        program = random_programs.write(seed)
+        run = program.run(random_programs.jaxlite_names())
+        arguments = list(program.arguments().values())
+        stacked = [np.stack([x, *[x[::-1] if x.ndim else x] * 3]) for x in arguments]
+        parts = over(lambda *xs: jax.tree.map(lambda out: jnp.asarray(out)[None], run(*[x[0] for x in xs])), P("x"), P("x"))
+        found = jax.tree.leaves(jax.jit(parts)(*stacked))
+        one = jax.jit(run)
+        for place in (0, 3):
+            close([each[place] for each in found], jax.tree.leaves(one(*[x[place] for x in stacked])))
 
     def test_ragged_all_to_all():
         counts = np.array([[1, 0, 2, 0], [0, 1, 0, 1], [1, 1, 0, 0], [0, 0, 1, 1]], np.int32)  # [sender, receiver]

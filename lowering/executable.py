@@ -16,7 +16,7 @@ import numpy as np
 from lowering import xla
 from lowering.cache import entries, keys
 from lowering.module import ModuleBuilder, is_ordered, physical
-from lowering.partitioning import Partitioning, annotate, devices_of
+from lowering.partitioning import Meshes, Partitioning, annotate, devices_of
 from lowering.passes import barriers, fusion, unrolling
 from lowering.passes.dce import live_parts
 
@@ -77,7 +77,7 @@ class Lowered:
 def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bool] = lambda file: False,
           donated: Sequence[bool] = (), keep_unused: bool = False, result_names: Sequence[str] = (),
           argument_names: Sequence[str] = (), partitioning: Partitioning | None = None,
-          constants: Sequence[np.ndarray | None] = ()) -> Lowered:
+          constants: Sequence[np.ndarray | None] = (), part_of: tuple[Any, tuple[Any, ...]] | None = None) -> Lowered:
     """Lower a jaxpr to a module with the entry function `main`.
 
     Args:
@@ -90,6 +90,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
       result_names, argument_names: names for the results and the invars, as pytree paths.
       partitioning: the devices and shardings of a program over several devices.
       constants: for each constvar its value, if the module is to contain it, or None; of its type.
+      part_of: of the program of one partition, the mesh along whose axes it exchanges data, and the devices in order.
     """
     start = time.perf_counter()
     eqns, used = live_parts(jaxpr)
@@ -109,6 +110,9 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     result_attributes: list[dict[str, Any]] = [{} for _ in jaxpr.outvars]
     if partitioning is not None:
         annotate(builder, partitioning, parameters, jaxpr.outvars, kept, arg_attributes, result_attributes)
+    if part_of is not None:
+        builder.meshes = Meshes(builder, part_of[1], part_of[0])
+        builder.meshes.manual_mesh, builder.meshes.manual_axes = part_of[0], frozenset(part_of[0].axis_names)
     for index, output in aliases.items():
         if partitioning is None:
             arg_attributes[index]["tf.aliasing_output"] = ir.IntegerAttr.get(i32, output)

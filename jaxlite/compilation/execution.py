@@ -113,12 +113,15 @@ def _buffer_aval(aval: Any) -> Any:
 
 def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Sequence[bool] = (),
                 keep_unused: bool = False, result_names: Sequence[str] = (),
-                argument_names: Sequence[str] = (), place: Any = None) -> backend.Lowered:
-    """Lower for a platform, or for the devices of a `Partitioning`; equations keep the user's source lines."""
+                argument_names: Sequence[str] = (), place: Any = None, part_of: Any = None) -> backend.Lowered:
+    """Lower for a platform, or for the devices of a `Partitioning`; equations keep the user's source lines.
+
+    `part_of`: as for `lowering.executable.lower`.
+    """
     return backend.lower(closed.jaxpr, name, platform=platform, is_hidden=source.is_hidden_file,
                          donated=donated, keep_unused=keep_unused, result_names=result_names,
                          argument_names=argument_names, partitioning=place if type(place) is Partitioning else None,
-                         constants=_small_constants(closed))
+                         constants=_small_constants(closed), part_of=part_of)
 
 
 def _small_constants(closed: ClosedJaxpr) -> list[np.ndarray | None]:

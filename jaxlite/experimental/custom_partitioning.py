@@ -17,12 +17,12 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
-from jaxlite.core.tracing import state
 from jaxlite.core.tree import tree_flatten, tree_leaves
 from jaxlite.core.values import aval_of
 from jaxlite.devices import sharding as shardings
 from jaxlite.devices.factors import BATCHING, ArrayMapping, CompoundFactor, SdyShardingRule, parse_rule, rule_text
 from jaxlite.lax.control_flow.bodies import Body, trace_body
+from jaxlite.lax.shard_map import inside
 from lowering import xla
 
 __all__ = ["BATCHING", "ArrayMapping", "CompoundFactor", "SdyShardingRule", "custom_partitioning", "custom_partitioning_p"]
@@ -68,8 +68,8 @@ class _Partition:
             raise ValueError(f"sharding_rule must be a string, an SdyShardingRule, or a function that gives one; got {rule!r}")
         return rule_text(rule, [aval.shape for aval in operands], [aval.shape for aval in results])
 
-    def per_shard(self, call: ClosedJaxpr, mesh: Any, platform: str, arg_shapes: Any, arg_shardings: Any, result_shape: Any,
-                  result_sharding: Any) -> tuple[bytes, list[Any], Any]:
+    def per_shard(self, call: ClosedJaxpr, mesh: Any, devices: Any, platform: str, arg_shapes: Any, arg_shardings: Any,
+                  result_shape: Any, result_sharding: Any) -> tuple[bytes, list[Any], Any]:
         """What XLA asks for: the program of one partition, and the shardings that it has for arguments and results."""
         args = [self._whole(aval, found, mesh) for aval, found in zip(call.in_avals, arg_shardings, strict=True)]
         is_tuple = len(call.out_avals) != 1 or result_shape.is_tuple()
@@ -86,7 +86,7 @@ class _Partition:
             raise ValueError("Mismatch in result shapes: the function that `partition` returned gives "
                              f"{list(map(str, closed.out_avals))}, the shardings of the results want "
                              f"{list(map(str, out_avals))}")
-        module = execution.lower_jaxpr(closed, "per_shard", platform, keep_unused=True).module
+        module = execution.lower_jaxpr(closed, "per_shard", platform, keep_unused=True, part_of=(mesh, devices)).module
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
         hlo = [[each._to_xla_hlo_sharding(aval.ndim) for each, aval in zip(group, avals, strict=True)]
@@ -115,12 +115,8 @@ class _Partition:
         def flat(*tracers: Any) -> Any:
             return tree_leaves(lower(*self.in_tree.unflatten(tracers)))
 
-        outside = state.axis_sizes
-        state.axis_sizes = {**outside, **mesh.shape}
-        try:
+        with inside(mesh, frozenset(mesh.axis_names), False):
             jaxpr, consts = trace_to_jaxpr(flat, in_avals, DebugInfo("custom_partitioning", "lower_fn", None, ""))
-        finally:
-            state.axis_sizes = outside
         return ClosedJaxpr(jaxpr, consts)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from jaxlite.compilation.caches import clear_hooks
 from jaxlite.compilation.jit import jit
 from jaxlite.core import config
-from jaxlite.core.aval import ShapedArray, varying
+from jaxlite.core.aval import ShapedArray, layout_of, plain, varying, with_layout
 from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.primitive import MixedVarying, Primitive, load_rules
@@ -68,7 +68,11 @@ def part_aval(aval: Any, spec: Any, mesh: Any, check_vma: bool) -> Any:
         return aval
     shape = tuple(size // math.prod(mesh.shape[name] for name in axes_of(entry))
                   for size, entry in zip(aval.shape, _entries(spec, aval.ndim), strict=True))
-    part = aval.update(shape=shape)
+    if aval.layout is not None and aval.layout != layout_of(NamedSharding(mesh, spec), aval.ndim):
+        raise ValueError(f"in_specs passed to shard_map: {P(*_entries(spec, aval.ndim))} does not match the specs of the "
+                         f"input: {aval.layout.spec} for arg: {aval.str_short(short_dtypes=False)}. Give in_specs that do, or use "
+                         "jax.sharding.reshard on the argument")
+    part = plain(aval).update(shape=shape)
     return varying(part, part.vma.union(used_axes(spec))) if check_vma else part
 
 
@@ -78,7 +82,8 @@ def whole_aval(aval: Any, spec: Any, mesh: Any, axes: frozenset[Any]) -> Any:
         return aval
     shape = tuple(size * math.prod(mesh.shape[name] for name in axes_of(entry))
                   for size, entry in zip(aval.shape, _entries(spec, aval.ndim), strict=True))
-    return aval.update(shape=shape, vma=aval.vma - axes)
+    whole = aval.update(shape=shape, vma=aval.vma - axes)
+    return with_layout(whole, layout_of(NamedSharding(mesh, spec), aval.ndim))
 
 
 def _entries(spec: Any, ndim: int) -> list[Any]:

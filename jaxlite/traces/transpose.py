@@ -52,6 +52,12 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
       cotangents: for the outputs; may be `Zero`.
     Returns: for each invar its cotangent, `Zero` where none arrives and for the non-linear ones.
     """
+    if layouts.exist and not chooses_layouts.value:  # it was typed when it was traced, and its cotangents lie as its values
+        previous = chooses_layouts.swap_local(True)
+        try:
+            return backward(jaxpr, consts, args, cotangents)
+        finally:
+            chooses_layouts.set_local(previous)
     values: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
     linear: set[Any] = {var for var, value in values.items() if type(value) is Linear}
 
@@ -102,14 +108,10 @@ _layouts = loader("jaxlite.lax.sharding")  # what stands higher: primitives
 def _laid_out_cotangents(rule: Callable[..., Any], cotangent: Any, operands: Sequence[Any],
                          params: dict[str, Any]) -> list[Any]:
     """What a rule gives: cotangents each of which lies on explicit mesh axes as its operand does."""
-    previous = chooses_layouts.swap_local(True)
-    try:
-        found = rule(cotangent, *operands, **params)
-        return [out if type(operand) is not Linear or out is None or type(out) is Zero or not hasattr(aval_of(out), "layout")
-                or not hasattr(operand.aval, "layout")
-                else _layouts().laid_out_as(out, operand.aval) for out, operand in zip(found, operands, strict=True)]
-    finally:
-        chooses_layouts.set_local(previous)
+    found = rule(cotangent, *operands, **params)
+    return [out if type(operand) is not Linear or out is None or type(out) is Zero or not hasattr(aval_of(out), "layout")
+            or not hasattr(operand.aval, "layout")
+            else _layouts().laid_out_as(out, operand.aval) for out, operand in zip(found, operands, strict=True)]
 
 
 def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequence[bool],

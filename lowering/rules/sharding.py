@@ -53,8 +53,10 @@ def _custom_partitioning(ctx: Any, *operands: Any, call: Any, partition: Any, sh
         return ctx.inline(call.jaxpr, operands)
     rule = partition.rule_text(ctx.avals_in, ctx.avals_out, meshes.mesh)
 
+    platform = ctx.platform
+
     def answer(*asked: Any) -> Any:
-        return partition.per_shard(call, meshes.mesh, ctx.platform, *asked)
+        return partition.per_shard(call, meshes.mesh, meshes.devices, platform, *asked)
 
     ctx.builder.keep_alive.append(answer)
     attributes = {"call_target_name": ctx.string("CustomSPMDPartitioning"), "api_version": ctx.i32(2),

@@ -77,6 +77,20 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             np.testing.assert_allclose(rest["sum"], X.sum(1), rtol=1e-5)
             assert rest["sum"].sharding.spec == P("x")
 
+    def test_parts_exchange_data():
+        product = custom_partitioning(lambda a, b: a @ b)
+
+        def partition(mesh, args, result):
+            left, right = (arg.sharding for arg in args)
+            axes = left.spec[1]
+            return mesh, lambda a, b: jax.lax.psum(a @ b, axes) if axes else a @ b, rows_alone(left), (left, right)
+
+        product.def_partition(partition, sharding_rule="i k, k j -> i j", reduction_factors=("k",))
+        a, b = X @ X.T, X
+        out = jax.jit(product)(jax.device_put(a, on("x", "y")), jax.device_put(b, on("y")))
+        np.testing.assert_allclose(out, a @ b, rtol=1e-5, atol=1e-5)
+        assert out.sharding.spec == P("x")
+
     def test_what_partition_gives_is_checked():
         f = custom_partitioning(lambda x: x)
         with pytest.raises(AttributeError, match="No partition function defined"):

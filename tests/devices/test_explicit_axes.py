@@ -193,6 +193,15 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         with pytest.raises(TypeError, match="Missing required keyword argument: 'out_sharding'"):
             auto_axes(product)(XY, B)
 
+    def test_shard_map_has_parts_and_gives_layouts():
+        double = jax.shard_map(lambda a: a * 2, in_specs=P("x", "y"), out_specs=P("x", "y"))
+        assert type_of(double, XY) == "f32[8@x,16@y]"
+        assert jax.jit(double)(XY).sharding.spec == P("x", "y")
+        total = jax.grad(lambda a: (double(a) ** 2).sum())
+        np.testing.assert_allclose(jax.jit(total)(XY), 8 * np.asarray(XY), rtol=1e-5)
+        with pytest.raises(ValueError, match="in_specs passed to shard_map: P\\(None, None\\) does not match the specs of the"):
+            jax.shard_map(lambda a: a, in_specs=P(), out_specs=P())(XY)
+
     def test_some_axes_are_explicit():
         mesh = jax.make_mesh((4, 2), ("x", "y"), (AxisType.Explicit, AxisType.Auto))
         with jax.set_mesh(mesh):

@@ -70,8 +70,8 @@ def part_aval(aval: Any, spec: Any, mesh: Any, check_vma: bool) -> Any:
                   for size, entry in zip(aval.shape, _entries(spec, aval.ndim), strict=True))
     if aval.layout is not None and aval.layout != layout_of(NamedSharding(mesh, spec), aval.ndim):
         raise ValueError(f"in_specs passed to shard_map: {P(*_entries(spec, aval.ndim))} does not match the specs of the "
-                         f"input: {aval.layout.spec} for arg: {aval.str_short(short_dtypes=False)}. Give in_specs that do, or use "
-                         "jax.sharding.reshard on the argument")
+                         f"input: {aval.layout.spec} for arg: {aval.str_short(short_dtypes=False)}. Give in_specs that do, or "
+                         "use jax.sharding.reshard on the argument")
     part = plain(aval).update(shape=shape)
     return varying(part, part.vma.union(used_axes(spec))) if check_vma else part
 

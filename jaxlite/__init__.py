@@ -38,6 +38,7 @@ with _seldom_collecting:
         no_tracing,
         numpy_dtype_promotion,
         numpy_rank_promotion,
+        remove_size_one_mesh_axis_from_type,
         threefry_partitionable,
     )
     from jaxlite.core.config import check_tracer_leaks as checking_leaks
@@ -71,7 +72,7 @@ _lazy = _Lazy(
         "core", "dtypes", "errors", "lax", "numpy", "tree", "tree_util", "stages", "random", "nn", "scipy", "flatten_util",
         "test_util", "ad_checkpoint", "api_util", "custom_batching", "custom_derivatives", "debug", "dlpack",
         "distributed", "experimental", "ad", "example_libraries", "explore", "export", "extend", "ffi", "image", "interpreters",
-        "lib", "monitoring", "ops", "profiler", "ref", "sharding", "typing",
+        "lib", "memory", "monitoring", "ops", "profiler", "ref", "sharding", "typing",
     ),
     **{
         "compilation.guards": "array_garbage_collection_guard thread_guard transfer_guard transfer_guard_device_to_device "

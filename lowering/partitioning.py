@@ -272,9 +272,13 @@ def annotate(builder: Any, partitioning: Partitioning, parameters: list[Any], re
             each.mesh for each in (*partitioning.arguments, *partitioning.results) if each is not None))
            for kind in getattr(mesh, "axis_types", None) or ()):
         builder.pin = meshes.pin
+    default_kind = partitioning.devices[0].default_memory().kind
     arguments = [sharding for sharding, keep in zip(partitioning.arguments, kept, strict=True) if keep]
     for atoms, shardings, attributes in ((parameters, arguments, arg_attributes),
                                          (results, partitioning.results, result_attributes)):
         for atom, sharding, entry in zip(atoms, shardings, attributes, strict=True):
             if sharding is not None and hasattr(atom.aval, "shape"):
                 entry["sdy.sharding"] = meshes.attribute(sharding, len(physical(atom.aval)[0]))
+                kind = getattr(sharding, "memory_kind", None)
+                if kind is not None and kind != default_kind:
+                    entry["mhlo.memory_kind"] = builder.ir.StringAttr.get(kind, builder.context)

@@ -375,7 +375,9 @@ def abstract(value: Any) -> Any:
     shape = tuple(map(as_size, value.shape))
     if any(size < 0 for size in shape):
         raise TypeError(f"shape {shape} has a negative size")
-    return ShapedArray(shape, dtype, bool(getattr(value, "weak_type", False)))
+    sharding = getattr(value, "sharding", None)
+    return ShapedArray(shape, dtype, bool(getattr(value, "weak_type", False)),
+                       sharding=sharding if type(sharding) is xla.NamedSharding else None)
 
 
 def _program(path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import dtypes
+from jaxlite.core import config, dtypes
 from jaxlite.core.symbolic import Dim
 from lowering import xla
 
@@ -198,6 +198,8 @@ def layout_of(sharding: Any, ndim: int) -> Any:
     mesh: Any = getattr(sharding, "mesh", None)
     types = getattr(mesh, "axis_types", None) or ()
     explicit = {name for name, kind in zip(mesh.axis_names if types else (), types, strict=True) if kind.name == "Explicit"}
+    if explicit and config.remove_size_one_mesh_axis_from_type.value:
+        explicit = {name for name in explicit if mesh.shape[name] > 1}
     if not explicit or not sharding.spec:
         return None
     entries = [_kept(entry, explicit) for entry in sharding.spec]

@@ -158,6 +158,10 @@ threefry_partitionable = _option(
     "Threefry hashes a 64-bit counter for each element; off, it pairs 32-bit counters, as it did long ago.",
     affects_program=True,
 )
+remove_size_one_mesh_axis_from_type = _option(
+    "remove_size_one_mesh_axis_from_type", False, _parse_bool,
+    "Types do not tell that an array is cut along explicit mesh axes of size 1.", affects_program=True,
+)
 default_matmul_precision = _option(
     "default_matmul_precision", None, _parse_any,
     "Precision of matrix products that ask for none.", affects_program=True,

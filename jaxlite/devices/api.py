@@ -135,8 +135,12 @@ def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
     if donate and may_alias:
         raise ValueError("may_alias and donate cannot be True at the same time.")
     if isinstance(leaf, Tracer) or not is_eager():
-        return _constraints().constrain(as_array(leaf), target) if type(target) is xla.NamedSharding else as_array(leaf)
+        if target is not None and not isinstance(target, xla.Device):
+            _check_memory(target)
+        return _constraints().moved(as_array(leaf), target) if type(target) is xla.NamedSharding else as_array(leaf)
     aval_of(leaf)
+    if target is not None and not isinstance(target, (xla.Device, xla.Sharding)):  # a kind of memory
+        target = placement.in_memory(leaf, target)
     if isinstance(target, xla.Sharding) and not (
             type(target) is xla.SingleDeviceSharding and target == arrays.single_device_sharding(target._device)):
         return _spread(leaf, target, donate, may_alias)
@@ -156,6 +160,13 @@ def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
     if target is None:
         return arrays.put_array(leaf, placement.default_device(), False, copy=may_alias is not True)
     return arrays.put_array(leaf, placement.as_device(target), True, copy=may_alias is not True)
+
+
+def _check_memory(target: Any) -> None:
+    """Raises for a target in another memory than the usual one: inside of a program, values are in that."""
+    if getattr(target, "memory_kind", None) != platforms.default_device().default_memory().kind:
+        raise ValueError(f"device_put to {target} inside a traced function: there, all values are in the default memory. Give "
+                         "jit the sharding with this memory_kind as out_shardings, or call device_put outside")
 
 
 def _spread(leaf: Any, sharding: Any, donate: bool, may_alias: bool | None) -> Any:

@@ -104,6 +104,8 @@ def as_target(spec: Any, what: str = "device_put") -> Any:
     if isinstance(spec, (xla.Device, xla.Sharding)):
         return spec
     module = shardings()
+    if isinstance(spec, module.MemorySpace):
+        return spec
     if isinstance(spec, module.PartitionSpec):
         return module.named_sharding(spec, f"Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to {what}",
                                      ValueError)
@@ -112,6 +114,13 @@ def as_target(spec: Any, what: str = "device_put") -> Any:
             raise ValueError(f"{what}: arrays are kept row-major; the layout {spec.layout} is not")
         return as_target(spec.sharding, what)
     raise ValueError(f"{what} takes None, a device, a sharding, a PartitionSpec, or a pytree of these; got {spec!r}")
+
+
+def in_memory(value: Any, space: Any) -> Any:
+    """The sharding of a value, or of one on the default device, in another kind of memory."""
+    own = getattr(value, "sharding", None) or arrays.single_device_sharding(default_device())
+    kinds = {"Device": own.with_memory_kind(None).memory_kind, "Host": "pinned_host"}
+    return own.with_memory_kind(kinds.get(space.name, own.memory_kind))
 
 
 def replicated(sharding: Any) -> Any:

@@ -26,7 +26,8 @@ Rule = Callable[..., Sequence[Spec]]
 
 _RULES: dict[str, Rule] = {}
 # Those whose typing rules look at layouts themselves.
-_OWN = frozenset(("sharding_constraint", "reshard", "mesh_cast", "layout_constraint", "inspect_sharding", "shard_alike"))
+_OWN = frozenset(("custom_linear", "inspect_sharding", "layout_constraint", "mesh_cast", "reshard", "shard_alike",
+                  "sharding_constraint"))
 
 
 def typed(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:

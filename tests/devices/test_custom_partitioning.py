@@ -1,4 +1,4 @@
-"""Functions that partition themselves, values laid out alike, and layouts in memory, over eight devices."""
+"""Functions that partition themselves, values laid out alike, layouts and kinds of memory, over eight devices."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     import jaxlite as jax
     import jaxlite.numpy as jnp
     from jaxlite.devices.factors import parse_rule
+    from jaxlite.experimental.compute_on import compute_on
     from jaxlite.experimental.custom_partitioning import (
         BATCHING,
         ArrayMapping,
@@ -145,3 +146,19 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             with_layout_constraint(X, Layout((0,)))
         with pytest.raises(ValueError, match="must be of type `Layout`"):
             with_layout_constraint(X, "C")
+
+    def test_kinds_of_memory():
+        host = jax.device_put(X, jax.memory.Space.Host)
+        assert host.sharding.memory_kind == "pinned_host"
+        assert jax.device_put(host, jax.memory.Space.Device).sharding.memory_kind == "device"
+        pinned = on("x").with_memory_kind("pinned_host")
+        out = jax.jit(lambda x: x * 2, out_shardings=pinned)(jax.device_put(X, on("x")))
+        assert out.sharding == pinned
+        assert {shard.data.sharding.memory_kind for shard in out.addressable_shards} == {"pinned_host"}
+        np.testing.assert_allclose(out + 1, 2 * X + 1)
+        with pytest.raises(ValueError, match="inside a traced function: there, all values are in the default memory"):
+            jax.jit(lambda x: jax.device_put(x, pinned))(X)
+        with compute_on("device_host"):
+            np.testing.assert_allclose(jax.jit(compute_on(jnp.sin, compute_type="device"))(X), np.sin(X), rtol=1e-5)
+        with pytest.raises(ValueError, match="Invalid compute type foo"):
+            compute_on("foo")

@@ -109,6 +109,13 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         primal, tangent = jax.jvp(lambda a: a @ a.T if a.ndim < 2 else a.sum(1), (XY,), (XY,))
         assert primal.sharding.spec == tangent.sharding.spec == P("x")
 
+    def test_rules_of_users_and_described_arguments():
+        double = jax.custom_vjp(lambda a: jnp.sin(a))
+        double.defvjp(lambda a: (jnp.sin(a), a), lambda a, ct: (ct * jnp.cos(a),))
+        check(jax.grad(lambda a: double(a).sum()), (XY,), "f32[8@x,16@y]")
+        described = jax.ShapeDtypeStruct(XY.shape, XY.dtype, sharding=XY.sharding)
+        assert jax.jit(lambda a: a.sum(0)).lower(described).compile()(XY).sharding.spec == P("y")
+
     def test_vmap_keeps_the_layout_of_the_mapped_axis():
         check(jax.vmap(jnp.sin), (XY,), "f32[8@x,16@y]")
         check(jax.vmap(lambda a: a.sum(), in_axes=1), (XY,), "f32[16@y]")

@@ -63,7 +63,7 @@ with _seldom_collecting:
         process_indices,
     )
     from jaxlite.transforms.make_jaxpr import ShapeDtypeStruct, eval_shape, make_jaxpr
-    from jaxlite.version import __version__
+    from jaxlite.version import __version__, __version_info__
     from lowering.xla import Device
 
 _lazy = _Lazy(

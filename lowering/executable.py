@@ -147,6 +147,9 @@ def _aliases(parameters: list[Any], outvars: list[Any], donated: list[bool]) -> 
     return aliases
 
 
+_BUILD_OPTIONS = frozenset(("exec_time_optimization_effort", "memory_fitting_effort"))  # no debug flags of XLA
+
+
 def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers: bool = False, unroll: bool = True) -> Any:
     """XLA's options for a device or a partitioning, with debug-option overrides by flag name (`xla_...`)."""
     options = xla.CompileOptions()
@@ -159,6 +162,10 @@ def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers
         options.executable_build_options.use_spmd_partitioning = True
         options.executable_build_options.use_shardy_partitioner = True
     overrides = dict(overrides or {})
+    for name in _BUILD_OPTIONS & overrides.keys():
+        value = float(overrides.pop(name))
+        if hasattr(options.executable_build_options, name):  # jaxlib 0.12 knows them no longer
+            setattr(options.executable_build_options, name, value)
     if keep_barriers and xla.BARRIER_DROPPER:
         disabled = overrides.get(_DISABLED, options.executable_build_options.debug_options.xla_disable_hlo_passes)
         overrides[_DISABLED] = f"{disabled},{xla.BARRIER_DROPPER}".lstrip(",")

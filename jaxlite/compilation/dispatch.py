@@ -315,6 +315,9 @@ def make_call_path(fun: Callable[..., Any], options: Options) -> Any:
         value = getattr(fun, attribute, None)
         if value is not None:
             setattr(path, attribute, value)
+    annotations = getattr(fun, "__annotations__", None)
+    if annotations:
+        path.__annotations__ = annotations
     path.__wrapped__ = fun
     path._jitted = jitted
     return path

@@ -290,6 +290,25 @@ xla.jit_states.set_enable_x64_state(enable_x64.state)
 xla.jit_states.set_post_hook_state(_post_hook)
 
 
+# Names that JAX knows and that mean nothing here, with JAX's defaults: they can be set and read, and do nothing.
+WITHOUT_MEANING: dict[str, Any] = dict.fromkeys((
+    "array_garbage_collection_guard", "hlo_source_file_canonicalization_regex", "source_url_schema")) | dict.fromkeys((
+        "bcoo_cusparse_lowering", "compilation_cache_check_contents", "compilation_cache_expect_pgle",
+        "compilation_cache_include_metadata_in_key", "debug_leaked_clients_on_clear_backends", "enable_pgle",
+        "enable_recoverability", "experimental_unsafe_xla_runtime_errors", "log_checkpoint_residuals", "mosaic_allow_hlo",
+        "pallas_enable_debug_checks", "ragged_dot_use_gpu_pallas_triton_lowering", "share_binary_between_hosts",
+        "softmax_custom_jvp"), False) | dict.fromkeys((
+            "compiler_enable_remat_pass", "enable_preemption_service", "include_full_tracebacks_in_locations",
+            "pallas_use_mosaic_gpu", "pprint_use_color", "ragged_dot_use_ragged_dot_instruction", "use_direct_linearize",
+            "use_shardy_partitioner"), True) | {
+                "captured_constants_report_frames": 0, "captured_constants_warn_bytes": 2_000_000_000,
+                "cpu_get_global_topology_timeout_minutes": 5, "cpu_get_local_topology_timeout_minutes": 2,
+                "persistent_cache_enable_xla_caches": "xla_gpu_per_fusion_autotune_cache_dir",
+                "persistent_cache_min_entry_size_bytes": 0, "pgle_aggregation_percentile": 90, "pgle_profiling_runs": 3,
+                "raise_persistent_cache_errors": False, "share_binary_between_hosts_timeout_ms": 1_200_000,
+                "traceback_in_locations_limit": 100, "use_magma": "auto", "xla_profile_version": 0}
+
+
 class Configuration:
     """`jaxlite.config`: options by name, as attributes (`config.jax_enable_x64`) and through `update`."""
 
@@ -304,7 +323,16 @@ class Configuration:
 
     def update(self, name: str, value: Any) -> None:
         """Set an option for the whole process; `name` may carry the prefix `jax_` or `jaxlite_`."""
-        self._find(name).set(value)
+        ignored = name.removeprefix("jax_")
+        if ignored in WITHOUT_MEANING:
+            WITHOUT_MEANING[ignored] = value
+        else:
+            self._find(name).set(value)
+
+    def read(self, name: str) -> Any:
+        """The value of an option in this thread."""
+        ignored = name.removeprefix("jax_")
+        return WITHOUT_MEANING[ignored] if ignored in WITHOUT_MEANING else self._find(name).value
 
     def parse_flags_with_absl(self) -> None:
         """Set the options that the command line of the process names, `--jax_enable_x64=1`; absl itself is not needed."""
@@ -318,10 +346,10 @@ class Configuration:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._find(name).value
+        return self.read(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._find(name).set(value)
+        self.update(name, value)
 
     @property
     def values(self) -> dict[str, Any]:

@@ -93,6 +93,27 @@ def _hashable(arg: Any) -> Any:
     return tuple(map(_hashable, arg)) if isinstance(arg, list) else arg
 
 
+def broadcasts_inside(fun: F) -> F:
+    """Decorator: operands of different rank inside a function are its own affair, whatever `numpy_rank_promotion` says."""
+    return _with_own(fun, config.numpy_rank_promotion, "allow")
+
+
+def promotes_inside(fun: F) -> F:
+    """Decorator: dtypes that meet inside a function are its own affair, whatever `numpy_dtype_promotion` says."""
+    return _with_own(fun, config.numpy_dtype_promotion, "standard")
+
+
+def _with_own(fun: F, option: config.Option, usual: str) -> F:
+    @functools.wraps(fun)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if option.value == usual:
+            return fun(*args, **kwargs)
+        with option(usual):
+            return fun(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
 # --- checking and promoting arguments ----------------------------------------------------------------
 
 

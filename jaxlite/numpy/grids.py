@@ -23,7 +23,7 @@ from jaxlite.core.tree import tree_map
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import arithmetic, indexing, searching, selection, ufuncs
-from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes, scalar
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes, promotes_inside, scalar
 from jaxlite.numpy.creation import arange, asarray, device_put, ones, shape_of
 from jaxlite.numpy.joining import concatenate
 from jaxlite.numpy.manipulation import broadcast_to, concrete, moveaxis
@@ -449,6 +449,7 @@ class _Grid:
     def __repr__(self) -> str:
         return f"<jaxlite.numpy.{self._name}>"
 
+    @promotes_inside
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return _range(key, self._name)

@@ -56,7 +56,8 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
         return placement.laid_out_by(out_sharding, _product, a, b, ((), ()), ((), ()), precision, dtype)
     axis = max(len(right) - 2, 0)
     if left[-1] != right[axis]:
-        raise TypeError(f"Incompatible shapes for dot: got {left} and {right}.")
+        raise TypeError(f"dot_general requires contracting dimensions to have the same shape, got ({left[-1]},) and "
+                        f"({right[axis]},). The operands of dot have the shapes {left} and {right}.")
     return placement.laid_out_by(out_sharding, _product, a, b, ((len(left) - 1,), (axis,)), ((), ()), precision, dtype)
 
 
@@ -105,7 +106,9 @@ def _core_plan(name: str, left: tuple[int, ...], right: tuple[int, ...], left_co
         raise error(f"{name} takes operands of at least {left_core} and {right_core} axes, got shapes {left} and {right}")
     left_axis, right_axis = len(left) - 1, len(right) - right_core
     if left[left_axis] != right[right_axis]:
-        raise error(f"{name}: contracting dimensions must have equal sizes, got shapes {left} and {right}: "
+        first = "dot_general requires contracting dimensions to have the same shape, got " \
+            f"({left[left_axis]},) and ({right[right_axis]},). " if error is TypeError else ""
+        raise error(f"{first}{name}: contracting dimensions must have equal sizes, got shapes {left} and {right}: "
                     f"{left[left_axis]} != {right[right_axis]}")
     # Leading axes, aligned at the right. One of equal size in both is a batch axis; one that an operand lacks, or
     # has with size 1, belongs to the other operand alone.
@@ -227,7 +230,8 @@ def _tensordot(a: Any, b: Any, axes: Any, precision: Any, preferred_element_type
             raise TypeError(f"tensordot requires axes lists to have equal length, got {axes[0]} and {axes[1]}.")
     for x, y in zip(left_axes, right_axes, strict=True):
         if left.shape[x] != right.shape[y]:
-            raise TypeError(f"tensordot: contracted axes must have equal sizes, got shapes {left.shape} and {right.shape} "
+            raise TypeError("dot_general requires contracting dimensions to have the same shape. tensordot: contracted axes "
+                            f"must have equal sizes, got shapes {left.shape} and {right.shape} "
                             f"with axes {left_axes} and {right_axes}")
     return placement.laid_out_by(out_sharding, _product, a, b, (left_axes, right_axes), ((), ()), precision, dtype)
 

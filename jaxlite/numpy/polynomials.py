@@ -15,7 +15,7 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import arithmetic, creation, differences, grids, linear, manipulation, reductions
-from jaxlite.numpy.api import api, check_arrays, promote_dtypes, promote_dtypes_inexact
+from jaxlite.numpy.api import api, broadcasts_inside, check_arrays, promote_dtypes, promote_dtypes_inexact
 from jaxlite.numpy.selection import where
 
 
@@ -349,6 +349,7 @@ def _padded_roots(p: Any) -> Any:
 # --- fitting -----------------------------------------------------------------------------------------
 
 
+@broadcasts_inside
 def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = False, w: Any = None,
             cov: bool = False) -> Any:
     """The polynomial that fits points best, in the sense of least squares.

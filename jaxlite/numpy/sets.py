@@ -19,7 +19,7 @@ from jaxlite.core.tracing import Tracer, set_trace, state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import indexing, manipulation, searching, ufuncs
-from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dtypes, scalar
+from jaxlite.numpy.api import api, as_array, as_arrays, broadcasts_inside, check_arrays, promote_dtypes, scalar
 from jaxlite.traces.eager import eager_trace
 
 
@@ -323,6 +323,7 @@ def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int, indices: bool,
     return found, values, *[lax.select(missing, end, each) for end, each in zip(ends, places, strict=True)]
 
 
+@broadcasts_inside
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
               fill_value: Any = None) -> Any:
     """The elements of `ar1` that are not in `ar2`, distinct and sorted; as they come if `assume_unique`.
@@ -393,6 +394,7 @@ def _exclusive(ar1: Any, ar2: Any, fill_value: Any, size: int) -> tuple[Any, ...
 # --- membership --------------------------------------------------------------------------------------
 
 
+@broadcasts_inside
 @api("assume_unique", "invert", "method")
 def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
          method: str = "auto") -> Any:

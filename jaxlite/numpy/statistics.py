@@ -23,6 +23,7 @@ from jaxlite.numpy import indexing, linear, manipulation, reductions, searching,
 from jaxlite.numpy.api import (
     api,
     as_array,
+    broadcasts_inside,
     canonical_axes,
     check_arrays,
     is_complex,
@@ -408,6 +409,7 @@ def _variables(x: Any, rowvar: bool) -> Any:
     return x if rowvar else shaping.transpose(x, (1, 0))
 
 
+@broadcasts_inside
 @api("rowvar", "dtype")
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
     """The correlations of variables: covariances divided by both standard deviations. Arguments are as in `cov`."""

@@ -17,7 +17,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
-from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, dtype_of, unsupported
+from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, dtype_of, unsupported
 
 _bool = np.dtype(bool)
 
@@ -150,6 +150,7 @@ class ufunc:
             return self._reduceat(a, indices, op=self, axis=axis, dtype=dtype)
         return _reduceat(a, indices, op=self, axis=axis, dtype=dtype, longest=_longest(a, indices, axis))
 
+    @broadcasts_inside
     def outer(self, A: Any, B: Any, /) -> Any:
         """The function of all pairs of an element of A and one of B; shape A.shape + B.shape."""
         self._check_binary("outer")

@@ -19,7 +19,16 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
+from jaxlite.numpy.api import (
+    api,
+    as_array,
+    broadcasts_inside,
+    canonical_axes,
+    check_arrays,
+    is_complex,
+    promote_dtypes_inexact,
+    promotes_inside,
+)
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
 __dir__ = lambda: __all__
@@ -98,6 +107,7 @@ def _transform(name: str, x: Any, type: int, sizes: Any, axes: Any, norm: str | 
     return x
 
 
+@broadcasts_inside
 @api("type", "n", "axis", "norm")
 def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The cosine transform along an axis.
@@ -117,12 +127,15 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
     return _transform("dct", x, type, None if n is None else (n,), (axis,), norm, False)
 
 
+@broadcasts_inside
+@promotes_inside
 @api("type", "n", "axis", "norm")
 def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of `dct`, along an axis."""
     return _transform("idct", x, type, None if n is None else (n,), (axis,), norm, True)
 
 
+@broadcasts_inside
 @api("type", "s", "axes", "norm")
 def dctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
          norm: str | None = None) -> Any:
@@ -130,6 +143,8 @@ def dctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[i
     return _transform("dctn", x, type, s, axes, norm, False)
 
 
+@broadcasts_inside
+@promotes_inside
 @api("type", "s", "axes", "norm")
 def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
           norm: str | None = None) -> Any:

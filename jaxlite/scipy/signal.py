@@ -15,7 +15,7 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
+from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
 
 __all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "detrend", "fftconvolve"]
 __dir__ = lambda: __all__
@@ -200,6 +200,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | in
     return _by_fft("fftconvolve", a, b, mode, axes)
 
 
+@broadcasts_inside
 @api("axis", "type", "bp", "overwrite_data")
 def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> Any:
     """Samples along an axis without their trend.

@@ -145,3 +145,34 @@ def test_objects_that_stand_for_arrays():
 def test_bfloat16_in_files(tmp_path):
     jnp.save(tmp_path / "x.npy", jnp.ones(2, jnp.bfloat16))
     assert jnp.load(tmp_path / "x.npy").dtype == jnp.bfloat16
+
+
+def test_strict_promotion_is_about_the_arguments():
+    """What functions do inside with ranks and dtypes is their own affair."""
+    x, i = jnp.array([[1.0, 2.0], [3.0, 5.0]]), jnp.arange(3)
+    scipy = jax.scipy
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        assert jnp.corrcoef(x).shape == (2, 2) and jnp.isin(i, i).all() and jnp.setdiff1d(i, i[:1]).tolist() == [1, 2]
+        assert jnp.mgrid[0:3, 0:2.0].shape == (2, 3, 2) and jnp.add.outer(i, i).shape == (3, 3)
+        assert scipy.fft.idctn(scipy.fft.dctn(x)).shape == scipy.signal.detrend(x).shape == (2, 2)
+        assert jnp.polyfit(x[0], x[1], 1).shape == (2,) and scipy.special.multigammaln(x + 3, 2).shape == (2, 2)
+        assert scipy.stats.multinomial.logpmf(i[:2], 1, x[0] / 3).shape == ()
+        with pytest.raises(ValueError, match="rank_promotion"):
+            x + x[0]
+
+
+def test_options_without_meaning_and_annotations():
+    before = jax.config.read("jax_pprint_use_color")
+    jax.config.update("jax_pprint_use_color", not before)
+    assert jax.config.jax_pprint_use_color is not before
+    jax.config.update("jax_pprint_use_color", before)
+    with pytest.raises(AttributeError, match="Unrecognized config option: jax_nonsense"):
+        jax.config.update("jax_nonsense", 1)
+
+    def f(x: int) -> float:
+        return x * 2.0
+
+    effort = {"exec_time_optimization_effort": 0.5}
+    assert jax.jit(f).__annotations__ == f.__annotations__ and jax.jit(f, compiler_options=effort)(1) == 2
+    with pytest.raises(TypeError, match="contracting dimensions to have the same shape"):
+        jnp.ones((2, 3)) @ jnp.ones((2, 3))

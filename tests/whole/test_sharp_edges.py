@@ -185,3 +185,23 @@ def test_rank_is_relative_and_slopes_end_with_the_support() -> None:
     x = np.diag(np.float32([4, 1]))
     assert jnp.linalg.matrix_rank(x, rtol=0.5) == np.linalg.matrix_rank(x, rtol=0.5) == 1
     assert jaxlite.grad(jaxlite.scipy.stats.beta.cdf)(-1.0, 0.5, 0.5) == 0
+
+
+def test_what_is_other_than_in_jax() -> None:
+    assert jaxlite.grad(lambda x: x**x)(0.0) == 0 and jaxlite.grad(lambda x: x**0.0)(0.0) == 0
+    assert not (jnp.asarray(1.0) < 2.0).aval.weak_type
+    assert jnp.polyadd(1.0, jnp.ones(2)).tolist() == [1, 2]
+    with pytest.raises(ValueError, match="Incompatible shapes"):
+        jnp.polyadd(jnp.ones((3, 2)), jnp.ones(1))
+    assert np.signbit(np.asarray(jnp.fft.ihfft(jnp.ones(4))).imag[0])
+    with pytest.raises(ValueError, match="masked arrays"):
+        jnp.array(np.ma.array([1, 2], mask=[True, False]))
+    half = jaxlite.make_jaxpr(lambda x: jnp.mean(x, dtype=jnp.float16))(np.ones(3, np.float16))
+    assert half.eqns[0].params["new_dtype"] == np.float32
+    mixed = jaxlite.make_jaxpr(jnp.dot)(np.ones((2, 2), np.float16), np.ones((2, 2), np.float32))
+    assert [eqn.primitive.name for eqn in mixed.eqns] == ["convert_element_type", "dot_general"]
+    assert jaxlite.jit(lambda x: x)(np.longlong(7)) == 7
+    fold = lambda x: jaxlite.lax.reduce(x, 0.0, lambda a, b: a + 2 * b, (0,))
+    assert jaxlite.jvp(fold, (jnp.arange(4.0),), (jnp.ones(4),))[0] == 12
+    with pytest.raises(ValueError, match="sorting pytree dictionary keys"):
+        jaxlite.tree.leaves({1: 0, "a": 1})

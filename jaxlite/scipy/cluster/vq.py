@@ -6,13 +6,14 @@ from typing import Any
 
 from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, broadcasts_inside
 from jaxlite.scipy.arguments import floats
 
 __all__ = ["vq"]
 __dir__ = lambda: __all__
 
 
+@broadcasts_inside
 @api("check_finite")
 def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
     """The nearest code of each observation.

@@ -13,7 +13,7 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
-from jaxlite.numpy.api import api, as_array, check_arrays
+from jaxlite.numpy.api import api, as_array, broadcasts_inside, check_arrays
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 
 
@@ -185,6 +185,7 @@ def _multigammaln(a: Any, d: int) -> Any:
     return jnp.sum(lax.lgamma(a[..., None] - steps), axis=-1) + d * (d - 1) / 4 * math.log(math.pi)
 
 
+@broadcasts_inside
 def multigammaln(a: Any, d: Any) -> Any:
     """The logarithm of the gamma function of dimension d, an integer.
 

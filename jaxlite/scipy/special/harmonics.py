@@ -10,7 +10,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
-from jaxlite.numpy.api import api, promote_dtypes_inexact
+from jaxlite.numpy.api import api, broadcasts_inside, promote_dtypes_inexact
 from jaxlite.scipy.arguments import floats
 
 # --- modified Bessel functions -----------------------------------------------------------------------
@@ -70,6 +70,7 @@ def _bessel_jn(z: Any, v: int, n_iter: int) -> Any:
     return jnp.where(is_zero, first, found / total)
 
 
+@broadcasts_inside
 def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
     """Bessel functions of the first kind of orders 0 to v.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jaxlite import numpy as jnp
-from jaxlite.numpy.api import api
+from jaxlite.numpy.api import api, promotes_inside
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import gammaln, xlogy
 
@@ -13,6 +13,7 @@ __all__ = ["logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
+@promotes_inside
 @api()
 def logpmf(x: Any, n: Any, p: Any) -> Any:
     """The logarithm of the probability of counts x (..., k), of results with probabilities p (..., k)."""
@@ -21,6 +22,7 @@ def logpmf(x: Any, n: Any, p: Any) -> Any:
     return jnp.where(jnp.sum(x, axis=-1) == n, value, -jnp.inf)
 
 
+@promotes_inside
 @api()
 def pmf(x: Any, n: Any, p: Any) -> Any:
     """The probability of counts."""

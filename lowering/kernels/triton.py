@@ -443,6 +443,8 @@ def _program_ids(k: Kernel, grid: list[int]) -> tuple[tuple[int, int, int], list
 
 def _block_ref(k: Kernel, name: str, block: Any, ids: list[Value]) -> Ref:
     shape = block.array_aval.shape
+    if np.dtype(block.array_aval.dtype).kind == "c":
+        raise LoweringError(f"complex numbers, as {block.origin} has, are not supported in the Pallas Triton lowering")
     wide = math.prod(shape) >= 1 << 31
     places = k.program(block.index_map, ids)
     axes = []

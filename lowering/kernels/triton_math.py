@@ -39,6 +39,8 @@ def elementwise(k: Any, name: str, values: list[Any], dtype: Any) -> Any:
     """An operation on elements, of operands of one shape."""
     x = values[0]
     kind = "f" if is_float(x.dtype) else x.dtype.kind
+    if kind == "f" and x.dtype.itemsize == 1:  # LLVM would end the process
+        raise ValueError(f"{name} of {x.dtype} is not supported in the Pallas {k.backend} lowering: convert to float32 first")
     if name in _COMPARE:
         return compare(k, _COMPARE[name][{"f": 0, "i": 1}.get(kind, 2)], *values)
     if name in k.functions and kind == "f":
@@ -52,7 +54,7 @@ def elementwise(k: Any, name: str, values: list[Any], dtype: Any) -> Any:
     table = _FLOAT if kind == "f" else _SIGNED if kind == "i" else _UNSIGNED
     if name not in table:
         raise ValueError(f"{name} of {x.dtype} is not supported in the Pallas {k.backend} lowering")
-    if kind == "f" and (x.dtype.itemsize == 1 or x.dtype.itemsize == 2 and name in ("div", "rem", "max", "min")):
+    if kind == "f" and x.dtype.itemsize == 2 and name in ("div", "rem", "max", "min"):
         return as_float32(k, lambda wide: elementwise(k, name, wide, wide[0].dtype), values)
     operation = table[name]
     return k.unary(operation, x) if len(values) == 1 else k.binary(operation, *values)
@@ -80,6 +82,9 @@ def convert(k: Any, x: Any, dtype: Any) -> Any:
     dtype, own = np.dtype(dtype), x.dtype
     if own == dtype:
         return x
+    for one, other in ((own, dtype), (dtype, own)):
+        if is_float(one) and one.itemsize == 1 and not is_float(other):
+            return convert(k, convert(k, x, np.dtype(np.float32)), dtype)
 
     def cast(operation: str, x: Any, dtype: Any) -> Any:
         target = k.type(type(x)("", x.shape, np.dtype(dtype)))

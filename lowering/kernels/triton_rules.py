@@ -184,6 +184,12 @@ def _is_finite(k: Kernel, eqn: Any, x: Value) -> Any:
     return triton_math.compare(k, "olt", size, k.constant(math.inf, x.dtype, x.shape))
 
 
+@lowers("round")
+def _round(k: Kernel, eqn: Any, x: Value, *, rounding_method: Any) -> Any:
+    name = "rint" if "EVEN" in rounding_method.name else "round"
+    return triton_math.as_float32(k, lambda wide: triton_math.extern(k, name, wide), [x])
+
+
 @lowers("approx_tanh")
 def _approx_tanh(k: Kernel, eqn: Any, x: Value) -> Any:
     return triton_math.as_float32(
@@ -319,6 +325,9 @@ def _masked_swap(k: Kernel, eqn: Any, ref: Any, value: Value, *leaves: Any, args
 def _atomic(k: Kernel, eqn: Any, ref: Any, value: Value, *leaves: Any, args_tree: Any, atomic_type: Any) -> Any:
     transforms, mask = args_tree.unflatten(leaves)
     kind, name = "f" if triton_math.is_float(value.dtype) else value.dtype.kind, atomic_type.value
+    if value.dtype.itemsize < (2 if kind == "f" else 4):
+        raise LoweringError(f"atomic_{name} of {value.dtype} is not supported in the Pallas Triton lowering: GPUs update "
+                            "integers of 32 and 64 bits")
     if kind == "f" and name in ("max", "min"):
         return _atomic_extreme(k, ref, value, transforms, mask, name)
     word = {"add": "fadd" if kind == "f" else "add", "xchg": "exch"}.get(name, name)

@@ -39,6 +39,9 @@ def _triton_call(ctx: Any, operands: Any, *, jaxpr: Any, grid_mapping: Any, inpu
         print(f"The Triton module for the pallas_call {name}:\n{text}")
     num_warps = getattr(compiler_params, "num_warps", None) or 4
     num_stages = getattr(compiler_params, "num_stages", None) or 3
+    if num_warps not in (1, 2, 4, 8, 16, 32) or not 1 <= num_stages <= 16:  # XLA would end the process
+        raise ValueError(f"CompilerParams: num_warps is a power of two up to 32, num_stages at least 1 and at most 16; got "
+                         f"{num_warps} and {num_stages}")
     ir, context = ctx.ir, ctx.builder.context
     numbers = {"num_warps": num_warps, "num_stages": num_stages, **dict(zip(("grid_x", "grid_y", "grid_z"), grid, strict=True))}
     config = ir.DictAttr.get({"name": ctx.string(name), "ir": ctx.string(text), "debug": ctx.flag(debug),

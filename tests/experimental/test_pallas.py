@@ -307,6 +307,10 @@ def test_what_triton_has_not():
         for_cuda(lambda x, o: o.__setitem__(0, x[...].sum()), X)
     with pytest.raises(NotImplementedError, match="Unimplemented primitive in Pallas Triton lowering: sort"):
         for_cuda(lambda x, o: o.__setitem__(..., jnp.sort(x[...])), X[:8])
+    with pytest.raises(ValueError, match="num_warps is a power of two"):
+        for_cuda(double, X[:8], compiler_params=plt.CompilerParams(num_warps=3))
+    with pytest.raises(ValueError, match="float8_e5m2 is not supported .* convert to float32 first"):
+        for_cuda(lambda x, o: o.__setitem__(..., (x[...] * x[...]).astype(F)), X[:8].astype(jnp.float8_e5m2))
     with pytest.raises(NotImplementedError, match="scratch memory"):
         for_cuda(lambda x, o, s: None, X[:8], scratch_shapes=[pltpu.VMEM((8,), F)])
 

@@ -47,13 +47,15 @@ observers: list[Callable[[Any, Any, Any], None]] = []
 class Jitted:
     """The Python side of one jitted function."""
 
-    __slots__ = ("fun", "name", "options", "programs", "call_path", "__weakref__")
+    __slots__ = ("fun", "name", "options", "programs", "call_path", "on_host", "__weakref__")
 
     def __init__(self, fun: Callable[..., Any], options: Options):
         self.fun, self.options = fun, options
         self.name = source.function_name(fun)
         self.programs = _programs.of(fun)
         self.call_path: Any = None
+        # Of an eager operation: what may run its first calls, (program, leaves, device, committed) -> results or None.
+        self.on_host: Callable[..., list[Any] | None] | None = None
 
     # --- signatures
 
@@ -224,6 +226,14 @@ class Jitted:
             if config.no_execution.value:
                 lifetime.check_may_run(f"jit({self.name})")
             device, committed = program.place(leaves)
+            if self.on_host is not None:
+                outs = None if program.executables else self.on_host(program, leaves, device, committed)
+                if outs is not None:
+                    program.ran_on_host = True
+                    return program.out_tree.unflatten(outs), None
+                if program.ran_on_host:
+                    program.ran_on_host = False
+                    self.call_path._clear_cache()  # C++ would send this signature here for good
             before = len(program.executables)
             executable = program.executable(device, committed)
             if len(program.executables) > before:

@@ -39,7 +39,7 @@ class Program:
 
     __slots__ = ("closed", "hoisted", "out_tree", "name", "donated", "options", "executables", "modules", "lock",
                  "in_shardings", "out_shardings", "_mesh", "result_names", "trace_seconds", "debug_info", "in_tree", "static",
-                 "reason", "takes_refs", "ref_call")
+                 "reason", "takes_refs", "ref_call", "host_plan", "ran_on_host")
 
     def __init__(self, closed: ClosedJaxpr, in_tree: Any, out_tree: Any, name: str, donated: tuple[bool, ...],
                  options: Options, trace_seconds: float, debug_info: DebugInfo, static: str):
@@ -55,6 +55,8 @@ class Program:
         self.modules: dict[Any, Any] = {}  # that users asked for, by platform and partitioning
         self.lock = threading.Lock()
         self.ref_call: Any = None
+        self.host_plan: Any = None  # how NumPy runs it while it has no executable (`jaxlite.traces.host`)
+        self.ran_on_host = False  # whether C++ was given a result without an executable
         self.takes_refs = any(type(var.aval) is AbstractRef for var in (*closed.jaxpr.constvars, *closed.jaxpr.invars))
 
     def is_stale(self) -> bool:

@@ -22,6 +22,7 @@ from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax import elementwise, shaping
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, gather
+from jaxlite.traces.host import eager_jit
 
 # --- static positions --------------------------------------------------------------------------------
 
@@ -248,8 +249,8 @@ def _dynamic_update_slice(operand: Any, update: Any, indices: Any, allow_negativ
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
 
-_compiled_slice = jit(_dynamic_slice, static_argnums=(2, 3))
-_compiled_update = jit(_dynamic_update_slice, static_argnums=3)
+_compiled_slice = eager_jit(_dynamic_slice, static_argnums=(2, 3))
+_compiled_update = eager_jit(_dynamic_update_slice, static_argnums=3)
 
 
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, *,

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from jaxlite.compilation.jit import jit
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.symbolic import Dim
@@ -21,6 +20,7 @@ from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 from jaxlite.lax import shaping
 from jaxlite.traces.eager import eager_trace
+from jaxlite.traces.host import eager_jit
 from lowering.xla import trace_context
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,7 +39,7 @@ def api(*static: str) -> Callable[[F], F]:
 
         def compile_first(*args: Any, **kwargs: Any) -> Any:
             nonlocal call
-            call = jit(fun, static_argnames=static) if static else jit(fun)
+            call = eager_jit(fun, static_argnames=static) if static else eager_jit(fun)
             return call(*args, **kwargs)
 
         call = compile_first

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from jaxlite.compilation.caches import clear_hooks
-from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
 from jaxlite.core.aval import AbstractRef
@@ -39,6 +38,7 @@ from jaxlite.numpy.index_plan import (
     write,
 )
 from jaxlite.traces.eager import eager_trace
+from jaxlite.traces.host import eager_jit
 
 _INT32_LIMITS = np.iinfo(np.int32)
 
@@ -142,7 +142,7 @@ def _remember(key: Any, call: Callable[..., Any], name: str) -> Any:
     call.__name__ = call.__qualname__ = name
     if len(_calls) >= _CACHE_LIMIT:
         _calls.clear()
-    return _calls.setdefault(key, jit(call))
+    return _calls.setdefault(key, eager_jit(call))
 
 
 def _getter(key: Any, options: tuple[Any, ...]) -> Any:
@@ -156,7 +156,7 @@ def _single_int(x: Any, index: Any) -> Any:
 
 
 _single_int.__name__ = _single_int.__qualname__ = "getitem"
-_get_int = jit(_single_int)
+_get_int = eager_jit(_single_int)
 
 
 def getitem(self: Any, index: Any) -> Any:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxlite.compilation.caches import clear_hooks
-from jaxlite.compilation.jit import jit
 from jaxlite.core import config
 from jaxlite.core.tracing import Trace, set_eager_trace
+from jaxlite.traces.host import eager_jit
 
 _CACHE_LIMIT = 8192
 _disable_jit = config.disable_jit.state
@@ -56,7 +56,7 @@ class EagerTrace(Trace):
                 return primitive.bind(*args, **params)
 
             apply.__name__ = primitive.name
-            call = self._calls.setdefault(key, jit(apply))
+            call = self._calls.setdefault(key, eager_jit(apply))
         return call
 
     def clear(self) -> None:

@@ -52,10 +52,12 @@ def eager_jit(fun: Callable[..., Any], **options: Any) -> Any:
 
 def run_on_host(program: Any, leaves: Sequence[Any], device: Any, committed: bool) -> list[Any] | None:
     """The results of a call of a `Program`; None if it is to be compiled."""
+    if not config.eager_on_host.value:
+        return None
     plan = program.host_plan
     if plan is None:
         plan = program.host_plan = _make_plan(program.closed)
-    if plan.calls_left <= 0 or program.executables or not config.eager_on_host.value or type(device) is not xla.Device \
+    if plan.calls_left <= 0 or program.executables or type(device) is not xla.Device \
             or config.debug_nans.value or config.debug_infs.value or config.dump_ir_to.value is not None \
             or platforms.platform_of(device) != "cpu":
         return None

@@ -13,7 +13,8 @@ from jaxlite.core.lazy import Lazy as _Lazy
 
 _lazy = _Lazy(
     __name__,
-    ["cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "special", "stats"],
+    ["cluster", "fft", "integrate", "interpolate", "linalg", "ndimage", "optimize", "signal", "sparse", "spatial", "special",
+     "stats"],
 )
 
 

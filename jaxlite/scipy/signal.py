@@ -1,4 +1,4 @@
-"""jaxlite.scipy.signal: convolutions and correlations in any number of dimensions, and the removal of trends.
+"""jaxlite.scipy.signal: convolutions and correlations in any number of dimensions, the removal of trends, spectra.
 
 `mode` says how much of the full result is wanted: 'full' all of it, 'same' its middle in the shape of the first input,
 'valid' where the smaller input lies within the larger one.
@@ -16,8 +16,12 @@ from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
+from jaxlite.scipy.spectra import csd as csd
+from jaxlite.scipy.spectra import istft as istft
+from jaxlite.scipy.spectra import stft as stft
+from jaxlite.scipy.spectra import welch as welch
 
-__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "detrend", "fftconvolve"]
+__all__ = ["convolve", "convolve2d", "correlate", "correlate2d", "csd", "detrend", "fftconvolve", "istft", "stft", "welch"]
 __dir__ = lambda: __all__
 
 _PADDING = {"fill": "constant", "wrap": "wrap", "symm": "symmetric"}

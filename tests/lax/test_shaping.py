@@ -329,7 +329,7 @@ ERRORS = [
     (lambda: lax.pad(X, np.float32(0), [(0, 0)] * 3), ValueError, "triple"),
     (lambda: lax.pad(X, np.float32(0), [(HUGE, HUGE, HUGE)] * 3), ValueError, "too many elements"),
     (lambda: lax.split(X, (1, 2), axis=2), ValueError, "Sum of sizes 3"),
-    (lambda: lax.split(X, (-1, 5), axis=2), TypeError, "non-negative"),
+    (lambda: lax.split(X, (-1, 5), axis=2), ValueError, "nonnegative"),
     (lambda: lax.stack([]), ValueError, "non-empty"),
     (lambda: lax.stack([X, X[0]]), TypeError, "stack"),
     (lambda: lax.stack([X, X], axis=5), ValueError, "out of bounds"),

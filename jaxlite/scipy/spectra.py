@@ -1,0 +1,263 @@
+"""Spectra of signals over time: `stft` and its inverse, cross spectral densities by Welch's method.
+
+A signal is cut into segments that overlap, each is multiplied by a window and transformed. P. Welch, "The use of the fast
+Fourier transform for the estimation of power spectra", 1967. The windows are SciPy's (`scipy.signal.get_window`).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxlite import lax
+from jaxlite import numpy as jnp
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
+from jaxlite.numpy.api import as_array, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
+
+_EXTENSIONS: dict[str, dict[str, Any]] = {
+    "even": {"mode": "reflect"}, "odd": {"mode": "reflect", "reflect_type": "odd"}, "constant": {"mode": "edge"},
+    "zeros": {"mode": "constant"}}
+
+
+class _Segments(NamedTuple):
+    """How a signal is cut: the window, its length, how far segments overlap, and the length of their transform."""
+
+    window: np.ndarray
+    nperseg: int
+    noverlap: int
+    nfft: int
+
+    @property
+    def step(self) -> int:
+        return self.nperseg - self.noverlap
+
+
+def _segments(window: Any, nperseg: int | None, noverlap: int | None, nfft: int | None, length: int | None) -> _Segments:
+    if nperseg is not None and nperseg < 1:
+        raise ValueError("nperseg must be a positive integer")
+    if isinstance(window, (str, tuple)):
+        from scipy.signal import get_window  # with all of scipy.signal: only where a window is asked for by name
+
+        nperseg = 256 if nperseg is None else nperseg
+        if length is not None and nperseg > length:
+            warnings.warn(f"nperseg = {nperseg} is greater than input length  = {length}, using nperseg = {length}",
+                          stacklevel=4)
+            nperseg = length
+        win = get_window(window, nperseg)
+    else:
+        win = np.asarray(window)
+        if win.ndim != 1:
+            raise ValueError("window must be 1-D")
+        if nperseg is None:
+            nperseg = win.shape[0]
+        elif nperseg != win.shape[0]:
+            raise ValueError("value specified for nperseg is different from length of window")
+        if length is not None and nperseg > length:
+            raise ValueError("window is longer than input signal")
+    noverlap = nperseg // 2 if noverlap is None else int(noverlap)
+    if noverlap >= nperseg:
+        raise ValueError("noverlap must be less than nperseg.")
+    nfft = nperseg if nfft is None else int(nfft)
+    if nfft < nperseg:
+        raise ValueError("nfft must be greater than or equal to nperseg.")
+    return _Segments(win, nperseg, noverlap, nfft)
+
+
+def _transformed(x: Any, cut: _Segments, detrend: Any, one_sided: bool) -> Any:
+    """[..., n] -> [..., segments, frequencies]."""
+    from jaxlite.scipy import signal
+
+    count = max(0, (aval_of(x).shape[-1] - cut.noverlap) // cut.step)
+    frames = x[..., np.arange(count)[:, None] * cut.step + np.arange(cut.nperseg)]
+    if callable(detrend):
+        frames = detrend(frames)
+    elif detrend:
+        frames = signal.detrend(frames, type=detrend, axis=-1)
+    frames = frames * jnp.asarray(cut.window, aval_of(frames.real).dtype)
+    return jnp.fft.rfft(frames, n=cut.nfft) if one_sided else jnp.fft.fft(frames, n=cut.nfft)
+
+
+def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: int | None, noverlap: int | None, nfft: int | None,
+             detrend: Any, return_onesided: bool, scaling: str, axis: int, boundary: str | None, padded: bool, is_density: bool,
+             ) -> tuple[Any, Any, Any]:
+    """Frequencies, times and the transforms of segments, or for densities products of two signals' transforms."""
+    if boundary is not None and boundary not in _EXTENSIONS:
+        raise ValueError(f"Unknown boundary option '{boundary}', must be one of: {[*_EXTENSIONS, None]}")
+    if scaling not in ("density", "spectrum"):
+        raise ValueError(f"Unknown scaling: {scaling!r}")
+    check_arrays(name, x, *(() if y is None else (y,)))
+    same = y is None
+    x, y = promote_dtypes_inexact(as_array(x), as_array(x if y is None else y))
+    (axis,) = canonical_axes((axis,), aval_of(x).ndim)
+    back = axis - aval_of(x).ndim
+    x, y = (jnp.moveaxis(each, back, -1) for each in (x, y))
+    if not same:
+        outer = shaping.broadcast_shapes(aval_of(x).shape[:-1], aval_of(y).shape[:-1])
+        length = max(aval_of(x).shape[-1], aval_of(y).shape[-1])
+        x, y = (jnp.broadcast_to(jnp.pad(each, [(0, 0)] * (aval_of(each).ndim - 1) + [(0, length - aval_of(each).shape[-1])]),
+                                 (*outer, length)) for each in (x, y))
+    real = aval_of(x.real).dtype
+    if not aval_of(x).size:
+        empty = jnp.zeros((*aval_of(x).shape[:-1], 0), real)
+        return empty, empty, empty
+    cut = _segments(window, nperseg, noverlap, nfft, aval_of(x).shape[-1])
+
+    def prepared(each: Any) -> Any:
+        none = [(0, 0)] * (aval_of(each).ndim - 1)
+        if boundary is not None:
+            half = cut.nperseg // 2
+            each = jnp.pad(each, [*none, (half, half)], **_EXTENSIONS[boundary])
+        if padded:
+            missing = -(aval_of(each).shape[-1] - cut.nperseg) % cut.step % cut.nperseg
+            each = jnp.pad(each, [*none, (0, missing)])
+        return each
+
+    x = prepared(x)
+    one_sided = return_onesided and not (is_complex(x) or is_complex(y))
+    result = _transformed(x, cut, detrend, one_sided)
+    if is_density:
+        other = result if same else _transformed(prepared(y), cut, detrend, one_sided)
+        result = jnp.conj(result) * other
+    square = (cut.window ** 2).sum()
+    scale = 1 / (fs * square) if scaling == "density" else 1 / cut.window.sum() ** 2
+    result = result * jnp.asarray(scale if is_density else np.sqrt(scale), real)
+    if one_sided and is_density:  # the energy of the negative frequencies too
+        last = result.shape[-1] - (1 - cut.nfft % 2)
+        result = jnp.concatenate([result[..., :1], 2 * result[..., 1:last], result[..., last:]], -1)
+    times = np.arange(cut.nperseg / 2, aval_of(x).shape[-1] - cut.nperseg / 2 + 1, cut.step)
+    if boundary is not None:
+        times = times - cut.nperseg / 2
+    frequencies = (np.fft.rfftfreq if one_sided else np.fft.fftfreq)(cut.nfft)
+    place = back - 1
+    return (jnp.asarray(frequencies, real) * fs, jnp.asarray(times, real) / fs, jnp.moveaxis(result, -1, place))
+
+
+def stft(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int = 256, noverlap: int | None = None,
+         nfft: int | None = None, detrend: Any = False, return_onesided: bool = True, boundary: str | None = "zeros",
+         padded: bool = True, axis: int = -1) -> tuple[Any, Any, Any]:
+    """The short-time Fourier transform: the spectra of windowed segments.
+
+    Args:
+      x: an array; real ones have one-sided spectra unless `return_onesided` is False.
+      fs: samples per unit of time.
+      window: a name, or a tuple of one and its parameters, as in `scipy.signal.get_window`; or an array.
+      nperseg, noverlap, nfft: the length of a segment, how far neighbours overlap (default: half), and the length of the
+        transform (default: the segment's).
+      detrend: False, 'constant', 'linear', or a function of segments.
+      boundary: 'even', 'odd', 'constant', 'zeros' or None: how the signal goes on by half a segment at both ends.
+      padded: whether zeros fill up the last segment.
+      axis: that of time.
+    Returns: frequencies, times of the segments' middles, and the spectra: frequencies at `axis`, segments on the last axis.
+    Raises: ValueError for lengths that do not fit and unknown options.
+
+    >>> import jaxlite.numpy as jnp
+    >>> frequencies, times, spectra = stft(jnp.sin(jnp.arange(64.0)), nperseg=16)
+    >>> spectra.shape
+    (9, 9)
+    """
+    return _spectra("stft", x, None, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, "spectrum", axis, boundary,
+                    padded, False)
+
+
+def _bias_of_median(count: int) -> float:
+    """The median of `count` exponential variables over their mean."""
+    even = 2.0 * np.arange(1, (count - 1) // 2 + 1)
+    return 1 + float(np.sum(1 / (even + 1) - 1 / even))
+
+
+def csd(x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
+        nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density",
+        axis: int = -1, average: str = "mean") -> tuple[Any, Any]:
+    """The cross spectral density of two signals by Welch's method: an average over segments.
+
+    Args: as `stft`; `y` None for that of `x` with itself; `scaling` 'density' (per frequency) or 'spectrum'; `average`
+      'mean' or 'median' (corrected for its bias).
+    Returns: frequencies and the density, with the frequencies at `axis`.
+    """
+    frequencies, _, result = _spectra("csd", x, y, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis,
+                                      None, False, True)
+    if average not in ("mean", "median"):
+        raise ValueError(f"average must be \"median\" or \"mean\", got {average}")
+    if result.ndim >= 2 and result.size:
+        count = result.shape[-1]
+        if count == 1:
+            return frequencies, shaping.squeeze(result, (result.ndim - 1,))
+        if average == "mean":
+            return frequencies, result.mean(-1)
+        parts = [jnp.median(part, -1) for part in ((result.real, result.imag) if is_complex(result) else (result,))]
+        middle = parts[0] if len(parts) == 1 else lax.complex(*parts)
+        return frequencies, middle / _bias_of_median(count)
+    return frequencies, result
+
+
+def welch(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
+          nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density",
+          axis: int = -1, average: str = "mean") -> tuple[Any, Any]:
+    """The power spectral density by Welch's method. Args and results: as `csd` of a signal with itself; real.
+
+    >>> import jaxlite.numpy as jnp
+    >>> frequencies, power = welch(jnp.sin(jnp.arange(256.0)), nperseg=64)
+    >>> round(float(frequencies[power.argmax()]), 2)       # 1 / (2 pi)
+    0.16
+    """
+    frequencies, density = csd(x, None, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, average)
+    return frequencies, density.real
+
+
+def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
+          nfft: int | None = None, input_onesided: bool = True, boundary: bool = True, time_axis: int = -1, freq_axis: int = -2,
+          ) -> tuple[Any, Any]:
+    """The signal of a short-time Fourier transform: segments are transformed back, windowed and added.
+
+    Args: as `stft`; `boundary` whether the signal was continued at its ends; `time_axis` and `freq_axis` those of segments and
+      frequencies.
+    Returns: times and the signal; real for `input_onesided`.
+    Raises: ValueError for lengths and axes that do not fit. Warns where windows leave samples without weight.
+
+    >>> import jaxlite.numpy as jnp
+    >>> x = jnp.sin(jnp.arange(64.0))
+    >>> _, again = istft(stft(x, nperseg=16)[2])
+    >>> bool(jnp.allclose(again, x, atol=1e-5))
+    True
+    """
+    check_arrays("istft", Zxx)
+    (Zxx,) = promote_dtypes_inexact(as_array(Zxx))
+    rank = aval_of(Zxx).ndim
+    if rank < 2:
+        raise ValueError("Input stft must be at least 2d!")
+    time, frequency = canonical_axes((time_axis,), rank)[0], canonical_axes((freq_axis,), rank)[0]
+    if time == frequency:
+        raise ValueError("Must specify differing time and frequency axes!")
+    bins, count = aval_of(Zxx).shape[frequency], aval_of(Zxx).shape[time]
+    usual = 2 * (bins - 1) if input_onesided else bins
+    nperseg = usual if nperseg is None else int(nperseg)
+    if nperseg < 1:
+        raise ValueError("nperseg must be a positive integer")
+    if nfft is None:
+        nfft = nperseg if input_onesided and nperseg == usual + 1 else usual
+    cut = _segments(window, nperseg, noverlap, nfft, None)
+    spectra = jnp.moveaxis(Zxx, (time, frequency), (-2, -1))
+    frames = jnp.fft.irfft(spectra, n=nfft) if input_onesided else jnp.fft.ifft(spectra, n=nfft)
+    frames = frames[..., :nperseg]
+    win = jnp.asarray(cut.window, aval_of(frames.real).dtype)
+    places = np.arange(count)[:, None] * cut.step + np.arange(nperseg)
+    length = nperseg + (count - 1) * cut.step
+    weights = np.zeros(length)
+    np.add.at(weights, places, np.broadcast_to(cut.window ** 2, places.shape))
+    x = jnp.zeros((*frames.shape[:-2], length), frames.dtype).at[..., places].add(frames * (win * cut.window.sum()))
+    if boundary:
+        inside = slice(nperseg // 2, length - nperseg // 2)
+        x, weights = x[..., inside], weights[inside]
+    if not (weights > 1e-10).all():
+        warnings.warn("NOLA condition failed, STFT may not be invertible.", stacklevel=2)
+    x = x / jnp.asarray(np.where(weights > 1e-10, weights, 1.0), win.dtype)
+    if x.ndim > 1:
+        x = jnp.moveaxis(x, -1, time - (frequency < time))
+    return jnp.arange(x.shape[0], dtype=win.dtype) / fs, x
+
+
+__all__: Sequence[str] = ["csd", "istft", "stft", "welch"]

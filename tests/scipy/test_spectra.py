@@ -1,0 +1,70 @@
+"""Spectra agree with SciPy's, and signals come back from them."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.signal as reference
+
+import jaxlite
+import jaxlite.numpy as jnp
+from jaxlite.scipy import signal
+
+REAL = np.random.default_rng(0).normal(size=(2, 60))
+COMPLEX = REAL + 1j * REAL[::-1]
+
+
+def close(got, want):
+    for one, two in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-10)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"nperseg": 17, "noverlap": 5, "nfft": 20}, {"boundary": None, "detrend": "linear"},
+    {"boundary": "odd", "padded": False},
+    {"boundary": "constant", "window": "hamming", "return_onesided": False}, {"fs": 10.0, "window": np.hanning(16)},
+])  # fmt: skip
+def test_segments(options, x64):
+    options = {"nperseg": 16, **options}
+    run = jaxlite.jit(lambda x: signal.stft(x, **options))
+    close(run(REAL), reference.stft(REAL, **options))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # SciPy's, of complex signals
+        close(signal.stft(COMPLEX.T, axis=0, **options), reference.stft(COMPLEX.T, axis=0, **options))
+
+
+@pytest.mark.parametrize("options", [
+    {"average": "median"}, {"scaling": "spectrum", "detrend": False, "nfft": 21}, {"nperseg": 60}])
+def test_densities(options, x64):
+    options = {"nperseg": 16, **options}
+    close(signal.welch(REAL, **options), reference.welch(REAL, **options))
+    close(signal.csd(REAL, REAL[::-1, :40], **{**options, "nperseg": 16}),
+          reference.csd(REAL, REAL[::-1, :40], **{**options, "nperseg": 16}))
+
+
+@pytest.mark.parametrize("length, boundary", [(16, True), (17, True), (16, False)])
+def test_there_and_back(length, boundary, x64):
+    _, _, spectra = reference.stft(REAL, nperseg=length, boundary="zeros" if boundary else None)
+    options = {"nperseg": length, "boundary": boundary}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # where the ends have no weight
+        close(signal.istft(spectra, **options)[1:], reference.istft(spectra, **options)[1:])
+    if boundary:
+        moved = jnp.moveaxis(spectra, (-1, -2), (0, -1))
+        np.testing.assert_allclose(signal.istft(moved, nperseg=length, time_axis=0, freq_axis=-1)[1][:60], REAL.T, atol=1e-10)
+        _, again = signal.istft(signal.stft(COMPLEX, nperseg=length)[2], nperseg=length, input_onesided=False)
+        np.testing.assert_allclose(again[:, :60], COMPLEX, atol=1e-10)
+
+
+def test_what_is_refused():
+    for options, text in [
+            ({"nperseg": 0}, "nperseg must be a positive"), ({"nperseg": 8, "noverlap": 8}, "noverlap must be less"),
+            ({"nperseg": 8, "nfft": 4}, "nfft must be greater"), ({"boundary": "round"}, "Unknown boundary option")]:
+        with pytest.raises(ValueError, match=text):
+            signal.stft(REAL, **options)
+    with pytest.raises(ValueError, match="average must be"):
+        signal.welch(REAL, nperseg=8, average="mode")
+    with pytest.raises(ValueError, match="at least 2d"):
+        signal.istft(REAL[0])

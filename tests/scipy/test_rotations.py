@@ -25,7 +25,8 @@ def test_forms_and_operations(x64):
         kind = module.Rotation if module is reference else Rotation
         return [rotation.as_quat(), rotation.as_quat(canonical=True), rotation.as_quat(scalar_first=True), rotation.as_matrix(),
                 rotation.as_rotvec(degrees=True), rotation.as_mrp(), rotation.apply(VECTORS),
-                rotation.apply(VECTORS, inverse=True), rotation[5].apply(VECTORS[0]), rotation.magnitude(), rotation.inv().as_matrix(),
+                rotation.apply(VECTORS, inverse=True), rotation[5].apply(VECTORS[0]), rotation.magnitude(),
+                rotation.inv().as_matrix(),
                 (rotation * rotation[6]).as_matrix(), rotation.mean(np.arange(1.0, 1 + len(QUATS))).as_matrix(),
                 kind.from_matrix(rotation.as_matrix()).as_matrix(), kind.from_rotvec(VECTORS).as_quat(),
                 kind.from_rotvec(1e-5 * VECTORS).as_rotvec(), kind.from_mrp(VECTORS).as_matrix(),

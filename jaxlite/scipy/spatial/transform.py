@@ -2,7 +2,8 @@
 
 Quaternions are [x, y, z, w], the scalar last. Both classes are pytrees whose leaves are arrays: one rotation, or a row of
 them. Matrices to quaternions: S. W. Shepperd, "Quaternion from rotation matrix", 1978. Euler angles from quaternions:
-E. Bernardes and S. Viollet, "Quaternion to Euler angles conversion", 2022. Means: F. L. Markley et al., "Averaging quaternions", 2007.
+E. Bernardes and S. Viollet, "Quaternion to Euler angles conversion", 2022. Means: F. L. Markley et al., "Averaging
+quaternions", 2007.
 """
 
 from __future__ import annotations

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
 from jaxlite.scipy.spectra import csd as csd
+from jaxlite.scipy.spectra import detrend as detrend
 from jaxlite.scipy.spectra import istft as istft
 from jaxlite.scipy.spectra import stft as stft
 from jaxlite.scipy.spectra import welch as welch
@@ -202,35 +201,3 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | in
     """
     a, b = _inputs("fftconvolve", in1, in2, mode)
     return _by_fft("fftconvolve", a, b, mode, axes)
-
-
-@broadcasts_inside
-@api("axis", "type", "bp", "overwrite_data")
-def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> Any:
-    """Samples along an axis without their trend.
-
-    Args:
-      type: 'linear' takes the straight line of least squares away, 'constant' the mean.
-      bp: where new lines begin, an int or several.
-      overwrite_data: has no effect: arrays do not change.
-    Raises: ValueError for a place beyond the end of the axis.
-    """
-    check_arrays("detrend", data)
-    (data,) = promote_dtypes_inexact(as_array(data))
-    if type not in ("linear", "constant"):
-        raise ValueError("Trend type must be 'linear' or 'constant'.")
-    if type == "constant":
-        return data - data.mean(axis, keepdims=True)
-    samples = jnp.moveaxis(data, axis, -1)
-    size = aval_of(samples).shape[-1]
-    bounds = np.unique(np.concatenate([[0], np.atleast_1d(bp), [size]]).astype(int))
-    if bounds[0] < 0 or bounds[-1] > size:
-        raise ValueError("Breakpoints must be non-negative and less than length of data along given axis.")
-    parts = []
-    for start, stop in zip(bounds, bounds[1:], strict=False):
-        part = lax.slice_in_dim(samples, int(start), int(stop), axis=-1)
-        part = part - part.mean(-1, keepdims=True)
-        places = np.arange(stop - start) - (stop - start - 1) / 2
-        weights = jnp.asarray(places / (places @ places or 1), aval_of(part).dtype)
-        parts.append(part - (part * weights).sum(-1, keepdims=True) * jnp.asarray(places, aval_of(part).dtype))
-    return jnp.moveaxis(jnp.concatenate(parts, -1), -1, axis) if parts else data

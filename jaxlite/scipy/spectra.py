@@ -1,4 +1,4 @@
-"""Spectra of signals over time: `stft` and its inverse, cross spectral densities by Welch's method.
+"""Signals over time: their trends, their spectra (`stft` and its inverse), cross spectral densities by Welch's method.
 
 A signal is cut into segments that overlap, each is multiplied by a window and transformed. P. Welch, "The use of the fast
 Fourier transform for the estimation of power spectra", 1967. The windows are SciPy's (`scipy.signal.get_window`).
@@ -16,7 +16,42 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import as_array, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
+from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
+
+
+@broadcasts_inside
+@api("axis", "type", "bp", "overwrite_data")
+def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> Any:
+    """Samples along an axis without their trend.
+
+    Args:
+      type: 'linear' takes the straight line of least squares away, 'constant' the mean.
+      bp: where new lines begin, an int or several.
+      overwrite_data: has no effect: arrays do not change.
+    Raises: ValueError for a place beyond the end of the axis.
+    """
+    check_arrays("detrend", data)
+    (data,) = promote_dtypes_inexact(as_array(data))
+    if type not in ("linear", "constant"):
+        raise ValueError("Trend type must be 'linear' or 'constant'.")
+    if type == "constant":
+        return data - data.mean(axis, keepdims=True)
+    samples = jnp.moveaxis(data, axis, -1)
+    size = aval_of(samples).shape[-1]
+    bounds = np.unique(np.concatenate([[0], np.atleast_1d(bp), [size]]).astype(int))
+    if bounds[0] < 0 or bounds[-1] > size:
+        raise ValueError("Breakpoints must be non-negative and less than length of data along given axis.")
+    parts = []
+    for start, stop in zip(bounds, bounds[1:], strict=False):
+        part = lax.slice_in_dim(samples, int(start), int(stop), axis=-1)
+        part = part - part.mean(-1, keepdims=True)
+        places = np.arange(stop - start) - (stop - start - 1) / 2
+        weights = jnp.asarray(places / (places @ places or 1), aval_of(part).dtype)
+        parts.append(part - (part * weights).sum(-1, keepdims=True) * jnp.asarray(places, aval_of(part).dtype))
+    return jnp.moveaxis(jnp.concatenate(parts, -1), -1, axis) if parts else data
+
+
+_without_trend = detrend  # where an argument has its name
 
 _EXTENSIONS: dict[str, dict[str, Any]] = {
     "even": {"mode": "reflect"}, "odd": {"mode": "reflect", "reflect_type": "odd"}, "constant": {"mode": "edge"},
@@ -69,14 +104,12 @@ def _segments(window: Any, nperseg: int | None, noverlap: int | None, nfft: int 
 
 def _transformed(x: Any, cut: _Segments, detrend: Any, one_sided: bool) -> Any:
     """[..., n] -> [..., segments, frequencies]."""
-    from jaxlite.scipy import signal
-
     count = max(0, (aval_of(x).shape[-1] - cut.noverlap) // cut.step)
     frames = x[..., np.arange(count)[:, None] * cut.step + np.arange(cut.nperseg)]
     if callable(detrend):
         frames = detrend(frames)
     elif detrend:
-        frames = signal.detrend(frames, type=detrend, axis=-1)
+        frames = _without_trend(frames, type=detrend, axis=-1)
     frames = frames * jnp.asarray(cut.window, aval_of(frames.real).dtype)
     return jnp.fft.rfft(frames, n=cut.nfft) if one_sided else jnp.fft.fft(frames, n=cut.nfft)
 
@@ -260,4 +293,4 @@ def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = N
     return jnp.arange(x.shape[0], dtype=win.dtype) / fs, x
 
 
-__all__: Sequence[str] = ["csd", "istft", "stft", "welch"]
+__all__: Sequence[str] = ["csd", "detrend", "istft", "stft", "welch"]

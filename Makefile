@@ -1,7 +1,7 @@
 # Every target makes the environments it needs; where they are up to date with pyproject.toml, nothing is installed.
 #   make demo         a small GPT learns, then programs through every stage, with times
 #   make test         the suite, on the oldest supported jaxlib that this Python can install
-#   make test-latest  the suite on the newest supported jaxlib, where a Python >= 3.12 is present
+#   make test-latest  the suite on the newest supported jaxlib, with the code that users get (slower to compile), where a Python >= 3.12 is present
 #   make test-accelerators  compile for GPUs and TPUs that are not here; fetches their plugins, 300 MB; needs a Python >= 3.12
 #   make test-jax     the same programs with jaxlite and with JAX: what differs; JAX_ARGS="--seed 1 --sample 300 --only jnp.sort"
 #   make bench        jaxlite beside JAX, results written to benchmarks/RESULTS.md and docs/benchmarks.png
@@ -114,7 +114,7 @@ bench-fusion bench-fusion-quick bench-random:
 	@echo "$@: skipped, found no Python >= 3.12, which the newest jaxlib needs"
 else
 test-latest: .venv-latest/.stamp
-	.venv-latest/bin/python -m pytest $(PYTEST_ARGS)
+	TESTS_OWN_CODE=1 .venv-latest/bin/python -m pytest $(PYTEST_ARGS)
 
 test-accelerators: .venv-accelerators/.stamp
 	.venv-accelerators/bin/python -m pytest tests/accelerators

@@ -32,7 +32,8 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # workers inherit it
 
 # Most of the time goes into XLA's code generation for tiny programs. Where values are held to a tolerance, code that is
 # generated quickly computes them as well: other loops, without LLVM's optimizations, for the same StableHLO. Folders that are
-# about compiling, and tests marked `own_code`, get the code that users get.
+# about compiling, and tests marked `own_code`, get the code that users get; with TESTS_OWN_CODE=1 all do, as in
+# `make test-latest`.
 QUICK_FOLDERS = {"example_libraries", "image", "lax", "nn", "numpy", "ops", "random", "scipy", "state", "transforms"}
 QUICK_OPTIONS = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": "True"}
 QUICK_OPTIONS_OF_OLDER_XLA = {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": "False"}
@@ -70,6 +71,8 @@ def generate_code(*, quick: bool) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    if os.environ.get("TESTS_OWN_CODE"):
+        return
     if folder in QUICK_FOLDERS or "lowering.xla" in sys.modules:  # no test of another folder loads jaxlite for this
         generate_code(quick=folder in QUICK_FOLDERS and item.get_closest_marker("own_code") is None)
 

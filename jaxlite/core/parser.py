@@ -310,10 +310,24 @@ class _Parser:
             self.at += 1
             self.take(",")
         self.expect("]")
+        vma = frozenset(self.varying_axes()) if self.peek("{") and self.tokens[self.at + 1].text == "V" else None
         try:
-            return ShapedArray(tuple(shape), dtype, weak)
+            return ShapedArray(tuple(shape), dtype, weak, vma=vma)
         except (TypeError, ValueError) as error:
             self.refuse(str(error), self.tokens[start])
+
+    def varying_axes(self) -> list[str]:
+        """`{V:x}` or `{V:(x,y)}` behind a type: the axes of a mesh along which the value varies."""
+        self.at += 2
+        self.expect(":")
+        several = self.take("(")
+        names = [self.word("the name of a mesh axis").text]
+        while several and self.take(","):
+            names.append(self.word("the name of a mesh axis").text)
+        if several:
+            self.expect(")")
+        self.expect("}")
+        return names
 
     def reference_type(self, name: _Token) -> AbstractRef:
         """`Ref{f32[3]}`, or with a memory space `Ref<vmem>{f32[3]}`."""
@@ -499,7 +513,12 @@ class _Parser:
             at += 2
             while self.tokens[at].text not in ("]", "Token") and self.tokens[at].kind != "end":
                 at += 1
-            at += 2 if self.tokens[at].text == "]" and self.tokens[at + 1].text == "}" else 1  # of a Ref
+            at += 1
+            if self.tokens[at].text == "{":  # `{V:x}`
+                while self.tokens[at].text != "}" and self.tokens[at].kind != "end":
+                    at += 1
+            while self.tokens[at].text == "}":  # of that, of a Ref
+                at += 1
         return self.tokens[at].text in ("=", "<-", ",")
 
     def column(self, token: _Token) -> int:
@@ -635,6 +654,11 @@ class _Parser:
         if following == "(" and self.tokens[self.at + 1].start == token.end:
             if text == "array":
                 return self.array()
+            if text == "frozenset":
+                self.at += 2
+                found = self.braces()
+                self.expect(")")
+                return found
             kind = _class_of(text, tuple)
             if kind is not None:
                 return self.named_tuple(kind)

@@ -167,3 +167,15 @@ def test_reads_and_writes_of_refs():
         parse_jaxpr("{ lambda ; a:Ref{f32[2]}. let b <- a[0,1] in (b,) }")
     with pytest.raises(JaxprSyntaxError, match="expected '<-' or"):
         parse_jaxpr("{ lambda ; a:Ref{f32[2]} b:f32[]. let a[0] = b in () }")
+
+
+def test_types_that_vary_along_the_axes_of_a_mesh():
+    text = "{ lambda ; a:f32[2]{V:x} b:f32[2]{V:(x,y)}. let c:f32[2]{V:x} = sin a; d:f32[2]{V:(x,y)} = mul b b in (c, d) }"
+    parsed = parse_jaxpr(text)
+    assert " ".join(str(parsed).split()) == text.replace("; d", " d") and parse_jaxpr(str(parsed)).in_avals == parsed.in_avals
+    assert parsed.in_avals[1].vma == {"x", "y"}
+    lines = parse_jaxpr("{ lambda ; a:f32[2]{V:x} r:Ref{f32[2]{V:x}}. let\n"
+                        "    b:f32[2]{V:x} = sin\n      a\n    r[...] <- b\n  in (b,) }")
+    assert [eqn.primitive.name for eqn in lines.eqns] == ["sin", "swap"]
+    with pytest.raises(JaxprSyntaxError, match="expected the name of a mesh axis"):
+        parse_jaxpr("{ lambda ; a:f32[2]{V:}. let in (a,) }")

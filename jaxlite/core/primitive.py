@@ -80,9 +80,10 @@ class Primitive:
     knows_vma = False  # whether its typing rule says itself along which manual axes of a mesh its results vary
     takes_refs = False  # whether operands may be mutable arrays; those with sub-programs pass them on in any case
 
-    def __init__(self, name: str, multiple_results: bool = False, memoise: bool = True):
+    def __init__(self, name: str, multiple_results: bool = False, memoise: bool = True, is_own: bool | None = None):
         self.name, self.multiple_results = name, multiple_results
-        self.is_own = sys._getframe(1).f_globals.get("__name__", "").startswith("jaxlite.")
+        made_here = sys._getframe(1).f_globals.get("__name__", "").startswith("jaxlite.")
+        self.is_own = made_here if is_own is None else is_own
         if name in PRIMITIVES:
             if self.is_own:
                 raise ValueError(f"a primitive named {name!r} exists already")

@@ -84,8 +84,7 @@ class HiPrimitive(Primitive):
                 delattr(cls, name)
 
     def __init__(self, name: str):
-        super().__init__(name, self._has_many)
-        self.is_own = False
+        super().__init__(name, self._has_many, is_own=False)
         for method, rule in self._methods.items():
             _RULES[method](self, rule.__get__(self))
 

@@ -215,7 +215,10 @@ class Jitted:
             return self.stage(args, kwargs), None
         for observe in observers:
             observe(self, args, kwargs)
-        entered = lifetime.enter()
+        try:
+            entered = lifetime.enter()
+        except SystemError as error:  # jaxlib calls this while an exception is set, where a tree was too deep for it
+            raise error.__cause__ or error from None
         try:
             program, leaves = self.program(args, kwargs)
             for leaf in leaves:

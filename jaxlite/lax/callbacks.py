@@ -386,7 +386,7 @@ def _printer(params: dict[str, Any]) -> Callable[..., list[Any]]:
         args, kwargs = _unflatten(params["in_tree"], leaves, params["static_args"])
         with np.printoptions(**dict(params["np_printoptions"])):
             text = params["fmt"].format(*args, **kwargs)
-        builtins.print(text)
+        builtins.print(f"{text}\n", end="")  # in one piece: devices print at the same time
         return []
 
     return show

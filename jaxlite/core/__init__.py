@@ -13,13 +13,14 @@ _jaxpr.printer = _loader("jaxlite.core.printer")
 
 _lazy = _Lazy(
     __name__,
-    aval="AbstractToken AbstractValue ShapedArray",
+    aval="AbstractToken AbstractValue ShapedArray abstract_token",
     tracing="Tracer Trace ensure_compile_time_eval",
     jaxpr="Atom ClosedJaxpr DebugInfo DropVar Effects Jaxpr JaxprEqn Literal Var check_jaxpr eval_jaxpr jaxpr_as_fun "
           "jaxprs_in_params no_effects subjaxprs",
     errors="InconclusiveDimensionOperation JaxprSyntaxError JaxprTypeError",
     parser="parse_jaxpr",
     primitive="Primitive",
+    symbolic="is_constant_dim is_constant_shape max_dim min_dim",
     values="pytype_aval_mappings",
 )
 

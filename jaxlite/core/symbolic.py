@@ -539,6 +539,37 @@ def is_symbolic(value: Any) -> bool:
     return isinstance(value, Dim)
 
 
+def is_constant_dim(d: Any) -> bool:
+    """Whether a size is a number, known while a program is traced.
+
+    >>> from jaxlite import export
+    >>> is_constant_dim(3), is_constant_dim(export.symbolic_shape("b")[0])
+    (True, False)
+    """
+    return not isinstance(d, Dim)
+
+
+def is_constant_shape(s: Sequence[Any]) -> bool:
+    """Whether all sizes of a shape are numbers, known while a program is traced."""
+    return all(map(is_constant_dim, s))
+
+
+def max_dim(d1: Any, d2: Any) -> Any:
+    """The greater of two sizes, which may be symbolic.
+
+    >>> from jaxlite import export
+    >>> b, = export.symbolic_shape("b")
+    >>> max_dim(b, 5), max_dim(b + 1, b), min_dim(b, 0)
+    (max(b, 5), b + 1, 0)
+    """
+    return largest(d1, d2)
+
+
+def min_dim(d1: Any, d2: Any) -> Any:
+    """The smaller of two sizes, which may be symbolic."""
+    return smallest(d1, d2)
+
+
 def _no_values(dim: Dim) -> Any:
     raise InconclusiveDimensionOperation(f"the value of the symbolic dimension '{dim}' is not known here")
 

@@ -18,7 +18,7 @@ import numpy as np
 from lowering import xla
 from lowering.kernels import triton_math, triton_rules
 from lowering.kernels.triton import RULES as TRITON_RULES
-from lowering.kernels.triton import Axis, Kernel, Ref, Value, part_of, scalar_text, start_of
+from lowering.kernels.triton import Axis, Kernel, Ref, Value, part_of, ref_rules, registers_in, scalar_text, start_of
 from lowering.module import LoweringError
 
 _FUNCTIONS = {"exp": "math.exp", "exp2": "math.exp2", "log": "math.log", "log1p": "math.log1p", "sin": "math.sin",
@@ -30,14 +30,7 @@ _SHARED = ("program_id", "num_programs", "multiple_of", "copy", "stop_gradient",
 RULES: dict[str, Callable[..., Any]] = {name: TRITON_RULES[name] for name in _SHARED}
 
 
-def lowers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: the rule of primitives, as in `triton.py`."""
-
-    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
-        RULES.update(dict.fromkeys(names, rule))
-        return rule
-
-    return register
+lowers = registers_in(RULES)
 
 
 @dataclass(frozen=True)
@@ -151,24 +144,7 @@ def _store(k: MosaicKernel, ref: Window, transforms: Sequence[Any], value: Value
     k.line(f"vector.store {value.name}, {ref.name}[{places}] : {ref.type}, {k.type(value)}")
 
 
-@lowers("get")
-def _get(k: MosaicKernel, eqn: Any, ref: Window, *leaves: Any, tree: Any) -> Any:
-    return _load(k, ref, tree.unflatten(leaves))
-
-
-@lowers("swap")
-def _swap(k: MosaicKernel, eqn: Any, ref: Window, value: Value, *leaves: Any, tree: Any) -> Any:
-    transforms = tree.unflatten(leaves)
-    old = value if type(eqn.outvars[0]).__name__ == "DropVar" else _load(k, ref, transforms)
-    _store(k, ref, transforms, value)
-    return old
-
-
-@lowers("addupdate")
-def _addupdate(k: MosaicKernel, eqn: Any, ref: Window, value: Value, *leaves: Any, tree: Any) -> Any:
-    transforms = tree.unflatten(leaves)
-    _store(k, ref, transforms, triton_math.elementwise(k, "add", [_load(k, ref, transforms), value], value.dtype))
-    return []
+ref_rules(RULES, _load, _store)
 
 
 @lowers("masked_load")

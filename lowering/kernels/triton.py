@@ -22,14 +22,43 @@ from lowering.rules import DECOMPOSITIONS, find_rule
 RULES: dict[str, Callable[..., Any]] = {}
 
 
-def lowers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorator: the rule of primitives, `rule(kernel, eqn, *values, **params)`; it gives a value or a list of values."""
+def registers_in(rules: dict[str, Callable[..., Any]]) -> Callable[..., Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """A decorator `lowers(*names)` that puts the rule of primitives into a backend's table.
 
-    def register(rule: Callable[..., Any]) -> Callable[..., Any]:
-        RULES.update(dict.fromkeys(names, rule))
-        return rule
+    A rule is `rule(kernel, eqn, *values, **params)`; it gives a value or a list of values.
+    """
 
-    return register
+    def lowers(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def register(rule: Callable[..., Any]) -> Callable[..., Any]:
+            rules.update(dict.fromkeys(names, rule))
+            return rule
+
+        return register
+
+    return lowers
+
+
+lowers = registers_in(RULES)
+
+
+def ref_rules(rules: dict[str, Callable[..., Any]], load: Callable[..., Any], store: Callable[..., Any]) -> None:
+    """The rules of `get`, `swap` and `addupdate`, from how a backend loads and stores the part that transforms select."""
+
+    def get(k: Kernel, eqn: Any, ref: Any, *leaves: Any, tree: Any) -> Any:
+        return load(k, ref, tree.unflatten(leaves))
+
+    def swap(k: Kernel, eqn: Any, ref: Any, value: Value, *leaves: Any, tree: Any) -> Any:
+        transforms = tree.unflatten(leaves)
+        old = value if type(eqn.outvars[0]).__name__ == "DropVar" else load(k, ref, transforms)
+        store(k, ref, transforms, value)
+        return old
+
+    def addupdate(k: Kernel, eqn: Any, ref: Any, value: Value, *leaves: Any, tree: Any) -> Any:
+        transforms = tree.unflatten(leaves)
+        store(k, ref, transforms, triton_math.elementwise(k, "add", [load(k, ref, transforms), value], value.dtype))
+        return []
+
+    rules.update(get=get, swap=swap, addupdate=addupdate)
 
 
 @dataclass(frozen=True)

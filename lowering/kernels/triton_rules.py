@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lowering.kernels import triton_math
-from lowering.kernels.triton import Kernel, Value, load, lowers, pointers, scalar_text, store, type_text
+from lowering.kernels.triton import RULES, Kernel, Value, load, lowers, pointers, ref_rules, scalar_text, store, type_text
 from lowering.module import LoweringError
 
 _INT32 = np.dtype(np.int32)
@@ -275,24 +275,7 @@ def _cumulative(k: Kernel, eqn: Any, x: Value, *, axis: int, reverse: bool) -> A
 # --- Refs --------------------------------------------------------------------------------------------
 
 
-@lowers("get")
-def _get(k: Kernel, eqn: Any, ref: Any, *leaves: Any, tree: Any) -> Any:
-    return load(k, ref, tree.unflatten(leaves))
-
-
-@lowers("swap")
-def _swap(k: Kernel, eqn: Any, ref: Any, value: Value, *leaves: Any, tree: Any) -> Any:
-    transforms = tree.unflatten(leaves)
-    old = value if type(eqn.outvars[0]).__name__ == "DropVar" else load(k, ref, transforms)
-    store(k, ref, transforms, value)
-    return old
-
-
-@lowers("addupdate")
-def _addupdate(k: Kernel, eqn: Any, ref: Any, value: Value, *leaves: Any, tree: Any) -> Any:
-    transforms = tree.unflatten(leaves)
-    store(k, ref, transforms, triton_math.elementwise(k, "add", [load(k, ref, transforms), value], value.dtype))
-    return []
+ref_rules(RULES, load, store)
 
 
 def _hints(cache_modifier: str | None, eviction_policy: str | None, volatile: bool) -> str:

@@ -259,6 +259,18 @@ def _call_fancy(rule: UserRule, axis: Axis, args: Sequence[Any], dims: Sequence[
     return _checked_batch(rule, axis.size, rule.rule(axis, tuple(args), tuple(dims), **params))
 
 
+def _call_with_axis_parts(rule: UserRule, axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+    """As `_call_fancy`, but the rule takes the size and the name of the axis, and None where it once took a type."""
+    return _checked_batch(rule, axis.size, rule.rule(axis.size, axis.name, None, tuple(args), tuple(dims), **params))
+
+
+def _with_axis_parts(primitive: Any, rule: Callable) -> Callable:
+    def call(size: int, name: Any, _: None, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+        return rule(Axis(size, name), list(args), list(dims), **params)
+
+    return call
+
+
 def _with_axis(primitive: Any, rule: Callable) -> Callable:
     def call(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
         return rule(Axis(_batch_size(args, dims)), list(args), list(dims), **params)
@@ -272,7 +284,7 @@ def _batch_size(args: Sequence[Any], dims: Sequence[int | None]) -> int:
 
 primitive_batchers = RuleTable("batching", "batching", _call_batching, _with_axis)
 fancy_primitive_batchers = RuleTable("batching", "batching", _call_fancy, _as_it_is, mark="batches_always")
-axis_primitive_batchers = RuleTable("batching", "batching", _call_fancy, _as_it_is, mark="is_collective")
+axis_primitive_batchers = RuleTable("batching", "batching", _call_with_axis_parts, _with_axis_parts, mark="batches_always")
 
 
 def bdim_at_front(x: Any, bdim: int | None, size: int) -> Any:

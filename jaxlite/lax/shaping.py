@@ -162,7 +162,7 @@ def _convert_element_type_stage(trace: Any, args: Sequence[Any], params: dict[st
     """Constants are converted while tracing: a scalar then stays a literal of the equations that use it."""
     (operand,) = args
     atom = getattr(operand, "atom", None)
-    if type(atom) is Literal:
+    if type(atom) is Literal and operand._trace is trace:  # what is another trace's is a constant, whether known or not
         operand = atom.val
     if isinstance(operand, _HOST_TYPES) and isinstance(params["new_dtype"], np.dtype):
         dtype = params["new_dtype"]

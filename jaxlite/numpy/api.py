@@ -89,8 +89,8 @@ def api(*static: str) -> Callable[[F], F]:
 
 
 def _hashable(arg: Any) -> Any:
-    """Lists as tuples: `axis=[0, 1]` is static too."""
-    return tuple(map(_hashable, arg)) if isinstance(arg, list) else arg
+    """Lists and arrays as tuples: `axis=[0, 1]` is static too."""
+    return tuple(map(_hashable, arg)) if isinstance(arg, list) or isinstance(arg, np.ndarray) and arg.ndim else arg
 
 
 def broadcasts_inside(fun: F) -> F:
@@ -337,7 +337,13 @@ def canonical_axes(axis: Any, rank: int) -> tuple[int, ...]:
     """
     if are_plain_axes(axis):
         return _remembered_axes(axis, rank)
-    return _make_axes(axis if isinstance(axis, (tuple, list)) else (axis,), rank)
+    return _make_axes(each_axis(axis), rank)
+
+
+def each_axis(axis: Any) -> Any:
+    """The axes that an axis argument names: an axis, or several of them in a tuple, a list, a range or an array."""
+    several = hasattr(axis, "__len__") and not isinstance(axis, str) and getattr(axis, "ndim", 1)
+    return axis if isinstance(axis, (tuple, list)) else tuple(axis) if several else (axis,)
 
 
 _INT = frozenset((int,))

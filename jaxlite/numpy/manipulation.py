@@ -18,11 +18,11 @@ from jaxlite.core import dtypes, errors, source
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.symbolic import as_size, is_symbolic, largest, smallest
 from jaxlite.core.tracing import Tracer
-from jaxlite.core.values import ArrayImpl, aval_of
+from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import creation, joining, ufuncs
-from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, each_axis
 from jaxlite.numpy.creation import shape_of
 from jaxlite.numpy.index_plan import write
 
@@ -158,9 +158,8 @@ def _static_axes(axis: Any) -> Any:
         return axis
     if isinstance(axis, Tracer):
         raise ConcretizationTypeError(axis, "an axis must be concrete; mark it static")
-    if isinstance(axis, (tuple, list)) or isinstance(axis, (np.ndarray, ArrayImpl)) and axis.ndim:
-        return tuple(map(operator.index, axis))
-    return operator.index(axis)
+    each = each_axis(axis)
+    return tuple(map(operator.index, each)) if len(each) != 1 or each[0] is not axis else operator.index(axis)
 
 
 def squeeze(a: Any, axis: int | Sequence[int] | None = None) -> Any:

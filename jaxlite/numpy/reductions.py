@@ -20,7 +20,7 @@ from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import ufuncs
-from jaxlite.numpy.api import api, are_plain_axes, as_array, canonical_axes, check_arrays, is_complex
+from jaxlite.numpy.api import api, are_plain_axes, as_array, canonical_axes, check_arrays, each_axis, is_complex
 
 Axis = Any  # None, an int, the name of an axis that vmap binds, or a tuple of those
 _COLLECTIVES = {lax.reduce_sum: "psum", lax.reduce_max: "pmax", lax.reduce_min: "pmin"}
@@ -100,9 +100,9 @@ def _split_axes(axis: Any, rank: int) -> tuple[tuple[int, ...], tuple[Any, ...]]
     """The axes of the array, and the named axes, that an axis argument says."""
     if are_plain_axes(axis):
         return canonical_axes(axis, rank), ()
-    each = axis if isinstance(axis, (tuple, list)) else (axis,)
+    each = each_axis(axis)
     names = tuple(one for one in each if _is_name(one))
-    return canonical_axes([one for one in each if one not in names] if names else axis, rank), names
+    return canonical_axes([one for one in each if one not in names] if names else each, rank), names
 
 
 def _reduce(name: str, a: Any, axis: Any, keepdims: bool, reducer: Callable, identity: Any, where: Any = None) -> Any:

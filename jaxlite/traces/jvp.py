@@ -178,7 +178,10 @@ class JVPTrace(Trace):
         return value, zero_for(value)
 
     def join(self, primal: Any, tangent: Any) -> Any:
-        return primal if type(tangent) is Zero else JVPTracer(self, primal, tangent)
+        """A tracer of both; the primal alone where the tangent vanishes, as that of an integer always does."""
+        if type(tangent) is Zero or aval_of(tangent).dtype == dtypes.float0:
+            return primal
+        return JVPTracer(self, primal, tangent)
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         primals: list[Any] = []

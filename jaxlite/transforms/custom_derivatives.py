@@ -476,11 +476,14 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
 
 
 def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
-    """The vanishing tangent of a value: zeros, or a `SymbolicZero`.
+    """The vanishing tangent of a value, or of each leaf of a pytree: zeros, or a `SymbolicZero`.
 
     >>> import jaxlite.numpy as jnp
     >>> zero_from_primal(jnp.arange(2.0))
     Array([0., 0.], dtype=float32)
     """
-    zero = SymbolicZero(tangent_aval(aval_of(val)))
-    return zero if symbolic_zeros else zero.instantiate()
+    def of_leaf(leaf: Any) -> Any:
+        zero = SymbolicZero(tangent_aval(aval_of(leaf)))
+        return zero if symbolic_zeros else zero.instantiate()
+
+    return tree_map(of_leaf, val)

@@ -220,7 +220,7 @@ def measure(name: str, module: str, form: str) -> None:
     best = math.inf
     for _ in range(CALLS):
         started = time.perf_counter()
-        loss, state = jax.block_until_ready(step(state))
+        _, state = jax.block_until_ready(step(state))
         best = min(best, time.perf_counter() - started)
     print(first, cpu, 1e3 * best, memory / 1024, float(ns.jnp.sum(loss)))
 

@@ -81,7 +81,9 @@ def api(*static: str) -> Callable[[F], F]:
                     if not (isinstance(error, ValueError) and str(error).startswith("Non-hashable static")):
                         hide_own_frames(error)
                         raise
-                return call(*map(_hashable, args), **{name: _hashable(arg) for name, arg in kwargs.items()})
+                named = itertools.zip_longest(code.co_varnames[:min(positional, len(args))], args)
+                return call(*(_hashable(arg) if name in static else arg for name, arg in named),
+                            **{name: _hashable(arg) if name in static else arg for name, arg in kwargs.items()})
 
         return functools.wraps(fun)(wrapper)
 

@@ -109,6 +109,17 @@ def test_linear_vectorized_and_fancy_rules():
     jax.vmap(lambda x: double.bind(x) + double.bind(1.0), axis_name="i")(X)
     assert asked == [(3, "i", (0,)), (3, "i", (None,))]
 
+    def with_parts(size, name, _, args, dims):
+        asked.append((size, name, dims))
+        return double.bind(*args), dims[0]
+
+    batching.axis_primitive_batchers[double] = with_parts
+    jax.vmap(double.bind, axis_name="i")(X)
+    assert asked[2:] == [(3, "i", (0,))]
+    psum = batching.axis_primitive_batchers[jax.lax.psum_p]
+    total, dim = psum(3, "i", None, (X,), (0,), axes=("i",), axis_index_groups=None)
+    assert dim is None and float(total) == float(X.sum())
+
 
 @pytest.mark.parametrize("table, rule, use, message", [
     (batching.primitive_batchers, lambda args, dims: (args[0], 5), lambda f: jax.vmap(f)(X), "shape .3,. is 5"),

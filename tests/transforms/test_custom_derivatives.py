@@ -10,6 +10,7 @@ import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.ad_checkpoint import checkpoint_name, print_saved_residuals
+from jaxlite.core.primitive import Primitive
 from jaxlite.custom_derivatives import SymbolicZero, closure_convert, custom_vjp_primal_tree_values, zero_from_primal
 
 X = np.array([0.3, -0.7, 1.1], np.float32)
@@ -546,3 +547,29 @@ def test_a_partial_with_keywords():
     fun = jax.custom_jvp(partial(lambda x, a: x * a, a=0.5))
     fun.defjvp(lambda primals, tangents: (fun(*primals), 7 * tangents[0]))
     assert (fun(1.0), jax.grad(fun)(1.0)) == (0.5, 7.0)
+
+
+def test_integers_out_of_custom_rules_have_no_tangent():
+    """What uses them further needs no derivative rule."""
+    count = Primitive("count without rules")
+    count.def_impl(lambda n: n)
+    count.def_abstract_eval(lambda n: n)
+
+    @jax.custom_vjp
+    def f(x):
+        return x * 2, jnp.int32(3)
+
+    f.defvjp(lambda x: (f(x), None), lambda _, ct: (ct[0] * 2,))
+
+    def program(x):
+        y, n = f(x)
+        return y * count.bind(n)
+
+    assert jax.make_jaxpr(jax.grad(program))(1.5).out_avals[0].shape == ()
+    assert jax.grad(program)(1.5) == 6
+
+
+def test_zero_from_primal_of_a_tree():
+    zeros = zero_from_primal({"x": X, "n": np.arange(2)}, symbolic_zeros=True)
+    assert {name: (zero.shape, zero.dtype) for name, zero in zeros.items()} == {
+        "x": (X.shape, np.float32), "n": ((2,), jax.dtypes.float0)}

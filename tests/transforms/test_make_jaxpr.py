@@ -79,6 +79,20 @@ def test_closed_over_arrays_are_constvars() -> None:
     assert len(closed.consts) == 1
 
 
+def test_what_another_trace_made_is_a_constvar_known_or_not() -> None:
+    """So the constants of a function's program do not depend on where their values came from."""
+
+    def consts(n: Any) -> list[str]:
+        jaxpr = jaxlite.make_jaxpr(lambda x: x * 2 + (jaxlite.numpy.arange(3) + n) % 3)(0.0)
+        return [var.aval.str_short() for var in jaxpr.jaxpr.constvars]
+
+    def outer(n: Any) -> Any:
+        assert consts(n) == consts(jaxlite.numpy.array(0)) == ["i32[]"]
+        return n
+
+    jaxlite.eval_shape(outer, 1)
+
+
 def test_static_arguments() -> None:
     def f(x: Any, n: int, m: int) -> Any:
         for _ in range(n * m):

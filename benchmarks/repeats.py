@@ -121,7 +121,6 @@ NETWORKS: dict[str, Callable[[Frontend], Network]] = {
     "ResNet, 3 x 4 blocks": lambda ns: resnet(ns, 4),
     "ResNet, 3 x 8 blocks": lambda ns: resnet(ns, 8),
     "solver, 50 steps": lambda ns: solver(ns, 50),
-    "solver, 200 steps": lambda ns: solver(ns, 200),
 }
 
 

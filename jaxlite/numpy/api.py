@@ -344,7 +344,7 @@ def canonical_axes(axis: Any, rank: int) -> tuple[int, ...]:
 
 def each_axis(axis: Any) -> Any:
     """The axes that an axis argument names: an axis, or several of them in a tuple, a list, a range or an array."""
-    several = hasattr(axis, "__len__") and not isinstance(axis, str) and getattr(axis, "ndim", 1)
+    several = hasattr(axis, "__len__") and not isinstance(axis, str) and getattr(axis, "ndim", True)
     return axis if isinstance(axis, (tuple, list)) else tuple(axis) if several else (axis,)
 
 

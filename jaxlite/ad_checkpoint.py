@@ -8,8 +8,12 @@ from jaxlite.transforms.checkpoint import (
     remat,
     saved_residuals,
 )
+from jaxlite.traces.saving import Offloadable, Recompute, Saveable
 
 __all__ = [
+    "Offloadable",
+    "Recompute",
+    "Saveable",
     "checkpoint",
     "checkpoint_name",
     "checkpoint_policies",

@@ -191,6 +191,8 @@ class Jitted:
                 jaxpr, consts = trace_to_jaxpr(flat, avals, debug)
         finally:
             state.scopes = scopes
+        if config.debug_key_reuse.value:
+            key_reuse().signature(jaxpr)
         donated = donated_leaves(in_tree, options, static)
         program = Program(ClosedJaxpr(jaxpr, consts), in_tree, out_tree, self.name, donated, options,
                           time.perf_counter() - start, debug, self._static_text(static, named))
@@ -228,8 +230,10 @@ class Jitted:
                 return program.out_tree.unflatten(self.call_with_refs(program, leaves)), None
             if config.no_execution.value:
                 lifetime.check_may_run(f"jit({self.name})")
+            note_keys = key_reuse().check_call("jit-compiled function", program.closed, leaves) if config.debug_key_reuse.value \
+                else None
             device, committed = program.place(leaves)
-            if self.on_host is not None:
+            if self.on_host is not None and note_keys is None:
                 outs = None if program.executables else self.on_host(program, leaves, device, committed)
                 if outs is not None:
                     program.ran_on_host = True
@@ -252,6 +256,9 @@ class Jitted:
             if entered:
                 lifetime.leave()
         tree = program.out_tree
+        if note_keys is not None:
+            note_keys(outs)
+            return tree.unflatten(outs), None
         if config.debug_nans.value or config.debug_infs.value:
             check_finite(program, outs, leaves)
             return tree.unflatten(outs), None
@@ -349,6 +356,7 @@ def constrained(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
     return [value if each is None else constrain(value, each) for value, each in zip(values, shardings, strict=True)]
 
 
+key_reuse = loader("jaxlite.compilation.key_reuse")
 _lax_sharding = loader("jaxlite.lax.sharding")  # what stands higher: primitives
 
 

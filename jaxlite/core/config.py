@@ -85,12 +85,6 @@ def _parse_seconds(value: Any, name: str) -> float:
         raise ValueError(f"{name} is {value!r}; it takes a number of seconds") from None
 
 
-def _parse_key_reuse(value: Any, name: str) -> bool:
-    if _parse_bool(value, name):
-        raise NotImplementedError(f"{name}: jaxlite does not check whether keys are used twice")
-    return False
-
-
 def _parse_switch(value: Any, name: str) -> bool | None:
     return None if value is None else _parse_bool(value, name)
 
@@ -173,7 +167,9 @@ debug_nans = _option("debug_nans", False, _parse_bool, "Raise FloatingPointError
                      affects_program=True)
 debug_infs = _option("debug_infs", False, _parse_bool, "Raise FloatingPointError when a result holds an infinity.",
                      affects_program=True)
-debug_key_reuse = _option("debug_key_reuse", False, _parse_key_reuse, "Check that no key is used twice: not there, so off.")
+OPTIONS["debug_key_reuse"] = debug_key_reuse = Option(
+    "debug_key_reuse", False, _parse_bool, "Raise KeyReuseError when a random key is used twice.", in_call_key=True,
+    in_trace_key=False)
 check_tracer_leaks = _option("check_tracer_leaks", False, _parse_bool,
                              "After each trace, look for tracers that are still referenced.")
 enable_checks = _option("enable_checks", False, _parse_bool, "Check every jaxpr after it is made (slow).")

@@ -130,7 +130,7 @@ class ShardingTypeError(Exception):
     """Operands over explicit mesh axes contradict each other, or do not tell how the result is to lie."""
 
 
-class KeyReuseError(RuntimeError):
+class KeyReuseError(JAXTypeError):
     """A random key was consumed twice; derive fresh ones with `jaxlite.random.split`."""
 
 

@@ -215,10 +215,12 @@ def count_eqns(jaxpr: Jaxpr | ClosedJaxpr) -> int:
     return len(jaxpr.eqns) + sum(map(count_eqns, subjaxprs(jaxpr)))
 
 
-def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
+def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, before: Callable[[JaxprEqn], None] | None = None) -> list[Any]:
     """Run a program equation by equation, under whatever trace is current.
 
-    Args: `consts` and `args` bind the constvars and invars, in order.
+    Args:
+      consts, args: what the constvars and invars are, in order.
+      before: called with each equation before it runs.
     Returns: the flat list of outputs.
     """
     if len(args) != len(jaxpr.invars) or len(consts) != len(jaxpr.constvars):
@@ -229,7 +231,7 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
     if layouts.exist and not chooses_layouts.value:  # it was typed when it was traced: what its operations chose then, they may
         previous = chooses_layouts.swap_local(True)
         try:
-            return eval_jaxpr(jaxpr, consts, *args)
+            return eval_jaxpr(jaxpr, consts, *args, before=before)
         finally:
             chooses_layouts.set_local(previous)
     env: dict[Var, Any] = {}
@@ -241,6 +243,8 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
     env.update(zip(jaxpr.invars, args, strict=True))
     for eqn in jaxpr.eqns:
         primitive = eqn.primitive
+        if before is not None:
+            before(eqn)
         outs = primitive.bind(*[read(atom) for atom in eqn.invars], **eqn.params)
         if primitive.multiple_results:
             env.update(zip(eqn.outvars, outs, strict=True))

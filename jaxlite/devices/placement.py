@@ -119,8 +119,14 @@ def as_target(spec: Any, what: str = "device_put") -> Any:
 def in_memory(value: Any, space: Any) -> Any:
     """The sharding of a value, or of one on the default device, in another kind of memory."""
     own = getattr(value, "sharding", None) or arrays.single_device_sharding(default_device())
-    kinds = {"Device": own.with_memory_kind(None).memory_kind, "Host": "pinned_host"}
-    return own.with_memory_kind(kinds.get(space.name, own.memory_kind))
+    kinds = {"Device": of_kind(own, None).memory_kind, "Host": "pinned_host"}
+    return of_kind(own, kinds.get(space.name, own.memory_kind))
+
+
+def of_kind(sharding: Any, memory_kind: str | None) -> Any:
+    """The same sharding in another kind of memory; None stands for the usual one."""
+    shardings()  # shardings get their methods there
+    return sharding.with_memory_kind(memory_kind)
 
 
 def replicated(sharding: Any) -> Any:

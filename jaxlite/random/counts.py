@@ -16,7 +16,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.random.keys import sampler
-from jaxlite.random.prng import split_keys
+from jaxlite.random.prng import random_clone_p, split_keys
 from jaxlite.random.uniforms import _uniform, float_dtype, full_shape, int_dtype, split_key
 
 _i32 = np.dtype(np.int32)
@@ -109,7 +109,7 @@ def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sha
     by_sums = jnp.logical_or(jnp.isnan(lam), lam < 10)
     limit = _i32.type(min(dtypes.iinfo(dtype).max, dtypes.iinfo(_i32).max))
     small = _poisson_by_sums(key, jnp.where(by_sums, lam, 0.0), dtype, limit)
-    large = _poisson_by_rejection(key, jnp.where(by_sums, 1e5, lam), dtype, limit)
+    large = _poisson_by_rejection(random_clone_p.bind(key), jnp.where(by_sums, 1e5, lam), dtype, limit)
     return jnp.where(lam == 0, dtype.type(0), jnp.where(by_sums, small, large))
 
 
@@ -196,7 +196,7 @@ def _binomial(key: Any, n: Any, p: Any) -> Any:
     by_sums = jnp.logical_or(bad_n, n * q <= 10)
     count = lax.floor(n)
     small = _binomial_by_sums(key, jnp.where(by_sums, count, 0.0), lax.log1p(-q))
-    large = _binomial_by_rejection(key, jnp.where(by_sums, 1e4, count), jnp.where(by_sums, 0.5, q))
+    large = _binomial_by_rejection(random_clone_p.bind(key), jnp.where(by_sums, 1e4, count), jnp.where(by_sums, 0.5, q))
     invalid = jnp.logical_or(jnp.logical_or(q_negative, q_nan), bad_n)
     result = jnp.where(invalid, np.nan, jnp.where(by_sums, small, large))
     result = jnp.where(jnp.logical_and(endless, jnp.logical_not(invalid)), np.inf, result)

@@ -17,6 +17,7 @@ from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes
 from jaxlite.core.filtering import hide_own_frames
+from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import as_size
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.values import aval_of
@@ -30,6 +31,7 @@ from jaxlite.random.prng import (
     KeyDType,
     check_words,
     implementation,
+    random_clone_p,
     random_fold_in_p,
     random_seed_p,
     random_unwrap_p,
@@ -38,6 +40,7 @@ from jaxlite.random.prng import (
 )  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
+key_reuse = loader("jaxlite.compilation.key_reuse")
 
 # --- checks ------------------------------------------------------------------------------------------
 
@@ -159,7 +162,8 @@ def clone(key: Any) -> Any:
     """The same key, for use once more on purpose."""
     if not _is_typed(key):
         check_words(key, implementation())
-    return key
+        return key
+    return random_clone_p.bind(key)
 
 
 # --- from keys to keys -------------------------------------------------------------------------------
@@ -193,6 +197,9 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     key, impl, typed = check_key("split", key)
     shape = tuple(map(as_size, num)) if isinstance(num, Sequence) else (as_size(num),)
     if is_eager():
+        if config.debug_key_reuse.value and typed:
+            key_reuse().check("random_split", key)
+            key_reuse().consume(key)
         out = _split_compiled(_words_of(key, typed), impl=impl, shape=shape)
         return impl.dtype.wrap(out) if typed else out
     out = split_keys(_as_typed(key, impl, typed), shape)
@@ -267,6 +274,9 @@ def sampler(*static: str) -> Callable[[F], F]:
                 out_sharding = kwargs.pop("out_sharding", None)
                 if not is_eager():
                     return laid_out(fun(_as_typed(key, impl, typed), **kwargs), out_sharding)
+                if config.debug_key_reuse.value and typed:
+                    key_reuse().check("jit-compiled function" if name != "bits" else "random_bits", key)
+                    key_reuse().consume(key)
                 options = {each: kwargs.pop(each) for each in static if each in kwargs}
                 return laid_out(compiled(_words_of(key, typed), kwargs, impl=impl, **options), out_sharding)
             except Exception as error:

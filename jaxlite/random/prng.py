@@ -111,13 +111,14 @@ class KeyArray(arrays.Array):
     Indexing, reshaping, joining and selecting work as for any array, arithmetic does not.
     """
 
-    __slots__ = ("_base_array", "dtype", "aval")
+    __slots__ = ("_base_array", "dtype", "aval", "_consumed")
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
     weak_type = False
 
     def __init__(self, dtype: KeyDType, words: Any):
         self._base_array, self.dtype = words, dtype
+        self._consumed: Any = False  # what of it was used, with the option `debug_key_reuse`
         self.aval = shaped_array(words.shape[:-1], dtype, False)
         if layouts.exist and words.aval.layout is not None:
             self.aval = without_axis(words.aval, words.ndim - 1).update(dtype=dtype)
@@ -242,6 +243,7 @@ def _counting() -> dict[str, bool]:
     return {} if config.threefry_partitionable.value else {"partitionable": False}
 
 
+random_clone_p = Primitive("random_clone")
 random_wrap_p = Primitive("random_wrap")
 random_seed_p.param_readers = random_wrap_p.param_readers = {"impl": _by_tag}
 random_unwrap_p = Primitive("random_unwrap")
@@ -297,6 +299,17 @@ def check_words(words: Any, impl: Implementation) -> None:
                         f"dtype={words.dtype}")
 
 
+@random_clone_p.def_abstract_eval
+def _random_clone_aval(keys: Any) -> ShapedArray:
+    _require_keys("random_clone", keys)
+    return keys
+
+
+@random_clone_p.def_eager
+def _random_clone_eager(keys: Any) -> KeyArray:
+    return keys.dtype.wrap(keys._base_array)
+
+
 @random_wrap_p.def_eager
 def _random_wrap_eager(words: Any, *, impl: Implementation) -> KeyArray:
     check_words(words, impl)
@@ -309,7 +322,8 @@ def _random_unwrap_eager(keys: Any) -> Any:
     return keys._base_array
 
 
-for _primitive in (random_seed_p, random_split_p, random_fold_in_p, random_bits_p, random_wrap_p, random_unwrap_p):
+for _primitive in (random_seed_p, random_split_p, random_fold_in_p, random_bits_p, random_clone_p, random_wrap_p,
+                   random_unwrap_p):
     def_zero(_primitive)
     _primitive.no_transpose("keys and bits are not linear in anything")
 
@@ -356,6 +370,7 @@ _RULES: dict[str, Callable[..., Any]] = {
         partitionable, avals[0].dtype.impl.split, keys, shape),
     "random_bits": lambda avals, keys, bit_width, shape, partitionable=True: _as_asked(
         partitionable, avals[0].dtype.impl.random_bits, keys, bit_width, shape),
+    "random_clone": lambda avals, keys: keys,
     "random_wrap": lambda avals, words, impl: words,
     "random_unwrap": lambda avals, keys: keys,
 }
@@ -391,7 +406,7 @@ def _batch_unary(primitive: Primitive) -> None:
         return primitive.bind(_to_front(args[0], dims[0]), **params), 0
 
 
-for _primitive in (random_seed_p, random_split_p, random_bits_p, random_wrap_p, random_unwrap_p):
+for _primitive in (random_seed_p, random_split_p, random_bits_p, random_clone_p, random_wrap_p, random_unwrap_p):
     _batch_unary(_primitive)
 
 

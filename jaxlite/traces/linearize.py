@@ -14,7 +14,7 @@ from typing import Any
 from jaxlite.core import errors
 from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Var, eval_jaxpr
 from jaxlite.core.staging import StagedTracer, StagingTrace, hoist_consts
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import aval_of
@@ -31,9 +31,18 @@ class _SplitTrace(Trace):
         super().__init__()
         self.parent, self.tangents = parent, tangents
 
+    @property
+    def pinned(self) -> Any:
+        return self.tangents.pinned
+
     def pin(self, traceback: Any) -> None:
         self.parent.pin(traceback)
         self.tangents.pin(traceback)
+
+    def pin_to(self, eqn: JaxprEqn) -> None:
+        """Pin to where an equation comes from, unless a rule of a user's is to run for it: that has lines of its own."""
+        own_rule = eqn.primitive.function_of_call is not None or eqn.primitive.has_foreign_jvp
+        self.pin(None if own_rule else eqn.traceback)
 
     def pin_here(self) -> bool:
         if not self.tangents.pin_here():
@@ -174,7 +183,8 @@ def linearize_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_ou
         boxed = [trace.join(tracer, trace.tangents.new_arg(tangent_aval(tracer.aval))) if flag else tracer
                  for tracer, flag in zip(inputs, nonzero, strict=True)]
         with set_trace(trace):
-            outs = eval_jaxpr(closed.jaxpr, closed.consts, *boxed)
+            outs = eval_jaxpr(closed.jaxpr, closed.consts, *boxed, before=trace.inner.pin_to)
+        trace.inner.pin(None)
         pairs = [trace.split(out) for out in outs]
         with set_trace(trace.tangents):
             tangents = [instantiate(tangent) if flag else tangent

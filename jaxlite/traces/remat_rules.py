@@ -7,17 +7,18 @@ equation that computes the rest again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxlite.core.effects import check_harmless
-from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal, Var, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import has_program
+from jaxlite.core.tracing import state
 from jaxlite.traces.batching import Axis, batch_jaxpr
 from jaxlite.traces.jvp import Zero, jvp_jaxpr, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
+from jaxlite.traces.saving import Split, narrowed, pick, read_inputs, split_by_policy
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
-from lowering.passes.dce import live_parts
 
 checkpoint_p = Primitive("checkpoint", multiple_results=True)
 has_program(checkpoint_p, "jaxpr")
@@ -54,27 +55,23 @@ def _checkpoint_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: C
     return outs[:count], _spread(outs[count:], out_nonzero, jaxpr.out_avals)
 
 
-def _saved(split: SplitJaxpr, policy: Callable[..., Any] | None) -> list[Var]:
-    """The inner values of the primal program that the policy keeps."""
-    if policy is None:
-        return []
-    return [var for eqn in split.primal.jaxpr.eqns
-            if policy(eqn.primitive, *[atom.aval for atom in eqn.invars], **eqn.params)
-            for var in eqn.outvars if not isinstance(var, DropVar)]
+class _Halves(NamedTuple):
+    """A checkpoint under linearisation: a program of results and kept values, and one of tangents that computes the rest again.
 
-
-def _recomputing(split: SplitJaxpr, saved: list[Var]) -> ClosedJaxpr:
-    """The linear program with its residuals computed from the inputs and the saved values.
-
-    Its inputs are those of the primal program, the saved values and the tangents.
+    The inputs of `linear` are those of the primal program where `read` holds, the kept values, the tangents.
     """
+
+    forward: ClosedJaxpr
+    linear: ClosedJaxpr
+    read: list[bool]
+
+
+def _halves(split: SplitJaxpr, policy: Callable[..., Any] | None) -> _Halves:
     primal, tangent = split.primal.jaxpr, split.tangent.jaxpr
+    kept = Split(primal.eqns, [], primal.eqns) if policy is None else split_by_policy(primal, policy)
     computed = iter(primal.outvars[split.num_outs:])
     offset = len(split.consts)
     residuals = [next(computed) if index is None else primal.invars[offset + index] for index in split.forwarded]
-    kept = set(saved)
-    eqns = [eqn for eqn in primal.eqns if kept.isdisjoint(eqn.outvars)]
-    inputs = [*primal.invars, *saved]
     slots = tangent.invars[:len(residuals)]
     rename = dict(zip(slots, residuals, strict=True))
 
@@ -82,13 +79,29 @@ def _recomputing(split: SplitJaxpr, saved: list[Var]) -> ClosedJaxpr:
         return atom if type(atom) is Literal else rename.get(atom, atom)
 
     linear = [eqn.replace(invars=[renamed(atom) for atom in eqn.invars]) for eqn in tangent.eqns]
-    joined = Jaxpr([], [*inputs, *tangent.invars[len(residuals):]], [renamed(atom) for atom in tangent.outvars],
-                   [*eqns, *linear], primal.effects | tangent.effects, primal.debug_info)
-    return ClosedJaxpr(joined.replace(eqns=live_parts(joined)[0]), [])
+    dots = tangent.invars[len(residuals):]
+    joined = narrowed(Jaxpr([], [*primal.invars, *kept.saved, *dots], [renamed(atom) for atom in tangent.outvars],
+                            [*kept.again, *linear], primal.effects | tangent.effects, primal.debug_info))
+    flags = read_inputs(joined)
+    count = len(primal.invars)
+    read, wanted = flags[:count], pick(kept.saved, flags[count:count + len(kept.saved)])
+    joined = joined.replace(invars=[*pick(primal.invars, read), *wanted, *dots])
+    forward = narrowed(primal.replace(eqns=kept.forward, outvars=[*primal.outvars[:split.num_outs], *wanted]))
+    return _Halves(ClosedJaxpr(forward, []), ClosedJaxpr(joined, []), read)
 
 
-_recomputed: dict[Any, tuple[Any, Any, ClosedJaxpr, ClosedJaxpr]] = {}
+_recomputed: dict[Any, tuple[Any, Any, _Halves]] = {}
 _LIMIT = 1024
+
+
+def _in_place(program: ClosedJaxpr, inputs: Sequence[Any]) -> list[Any]:
+    """Run a program; its equations keep their lines."""
+    trace = state.trace
+    before = trace.pinned
+    try:
+        return eval_jaxpr(program.jaxpr, [], *inputs, before=lambda eqn: trace.pin(eqn.traceback))
+    finally:
+        trace.pin(before)
 
 
 def _checkpoint_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr,
@@ -99,19 +112,17 @@ def _checkpoint_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, ja
     key = (id(split), policy)
     found = _recomputed.get(key)
     if found is None:
-        saved = _saved(split, policy)
-        forward = split.primal.jaxpr.replace(outvars=[*split.primal.jaxpr.outvars[:split.num_outs], *saved])
-        forward = forward.replace(eqns=live_parts(forward)[0])
         if len(_recomputed) >= _LIMIT:
             _recomputed.clear()
-        found = _recomputed[key] = (split, policy, ClosedJaxpr(forward, []), _recomputing(split, saved))
-    _, _, forward_program, linear_program = found
-    outs = eval_jaxpr(forward_program.jaxpr, [], *split.consts, *primals)
+        found = _recomputed[key] = (split, policy, _halves(split, policy))
+    halves = found[2]
+    inputs = [*split.consts, *primals]
+    outs = _in_place(halves.forward, inputs)
     active = [tangent for tangent in tangents if type(tangent) is not Zero]
     results, saved_values = outs[:split.num_outs], outs[split.num_outs:]
     if not any(split.nonzero_out):
         return results, [Zero(tangent_aval(aval)) for aval in jaxpr.out_avals]
-    tangents_out = checkpoint_p.bind(*split.consts, *primals, *saved_values, *active, jaxpr=linear_program, policy=policy,
+    tangents_out = checkpoint_p.bind(*pick(inputs, halves.read), *saved_values, *active, jaxpr=halves.linear, policy=policy,
                                      **{**params, "differentiated": True})
     return results, _spread(tangents_out, split.nonzero_out, jaxpr.out_avals)
 

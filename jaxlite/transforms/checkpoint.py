@@ -6,26 +6,30 @@ import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from jaxlite.compilation.dispatch import jit_p
 from jaxlite.compilation.options import argument_names
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import dtypes, source
 from jaxlite.core.filtering import boundary
-from jaxlite.core.jaxpr import DebugInfo
+from jaxlite.core.jaxpr import DebugInfo, JaxprEqn
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.traces.jvp import tangent_aval
 from jaxlite.traces.linearize import linearize_flat
 from jaxlite.traces.remat_rules import checkpoint_p, name_p
+from jaxlite.traces.saving import Offloadable, Recompute, Saveable
 
 
-def checkpoint(fun: Callable | None = None, *, prevent_cse: bool = True, policy: Callable[..., bool] | None = None,
+def checkpoint(fun: Callable | None = None, *, prevent_cse: bool = True, policy: Callable[..., Any] | None = None,
                static_argnums: int | tuple[int, ...] = (), static_argnames: str | Iterable[str] = ()) -> Any:
     """A function whose inner values are computed again in the backward pass instead of being kept.
 
     Args:
       prevent_cse: keep the compiler from merging the recomputation with the first computation. Not needed inside `scan`.
-      policy: `policy(primitive, *avals, **params)` says which results are kept all the same; see `checkpoint_policies`.
+      policy: `policy(primitive, *avals, **params)` says which results are kept all the same, also inside loops, branches and
+        jitted functions: with a bool, or with one of `jaxlite.ad_checkpoint.Recompute`, `Saveable` and `Offloadable`; see
+        `checkpoint_policies`.
       static_argnums, static_argnames: arguments that are not traced.
     """
     if fun is None:
@@ -120,22 +124,49 @@ class checkpoint_policies:
 
     @staticmethod
     def save_from_both_policies(first: Callable, second: Callable) -> Callable[..., bool]:
-        """Keep what one of two policies keeps."""
+        """Keep what one of two policies keeps. Both have to answer with a bool."""
 
         def both(primitive: Any, *avals: Any, **params: Any) -> bool:
-            return first(primitive, *avals, **params) or second(primitive, *avals, **params)
+            answers = first(primitive, *avals, **params), second(primitive, *avals, **params)
+            if not all(isinstance(answer, bool) for answer in answers):
+                raise ValueError(f"The return value of the policies should be a boolean. Got: {answers[0]} and {answers[1]}. Please "
+                                 "write a custom policy function directly, rather than using this helper function.")
+            return any(answers)
 
         return both
 
+    @staticmethod
+    def save_and_offload_only_these_names(*, names_which_can_be_saved: Sequence[str], names_which_can_be_offloaded: Sequence[str],
+                                          offload_src: str, offload_dst: str) -> Callable[..., Any]:
+        """Keep the values with some names where they are, and those with some others in another memory.
+
+        Args: kinds of memory, as in `offload_src="device", offload_dst="pinned_host"`.
+        Raises: ValueError if a name is among both.
+        """
+        saved, moved = frozenset(names_which_can_be_saved), frozenset(names_which_can_be_offloaded)
+        if saved & moved:
+            raise ValueError("The names should be exclusive and should not intersect in `names_which_can_be_saved` and "
+                             f"`names_which_can_be_offloaded`. Got names_which_can_be_saved={set(saved)}, "
+                             f"names_which_can_be_offloaded={set(moved)} and the intersection={set(saved & moved)}")
+        away = Offloadable(offload_src, offload_dst)
+        return _remembered("offload", (saved, moved, away), lambda primitive, params: Recompute if primitive is not name_p else (
+            Saveable if params["name"] in saved else away if params["name"] in moved else Recompute))
+
+    @staticmethod
+    def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Callable[..., Any]:
+        """Keep the results of matrix products without batch axes in another memory, as `("device", "pinned_host")`."""
+        away, plain = Offloadable(offload_src, offload_dst), checkpoint_policies.dots_with_no_batch_dims_saveable
+        return _remembered("offload dots", away, lambda primitive, params: away if plain(primitive, **params) else Recompute)
+
 
 @functools.cache
-def _policy(kind: str, names: frozenset[str]) -> list[Callable]:
+def _policy(kind: str, settings: Any) -> list[Callable]:
     return []
 
 
-def _remembered(kind: str, names: frozenset[str], decide: Callable[[Any, dict[str, Any]], bool]) -> Callable[..., bool]:
+def _remembered(kind: str, settings: Any, decide: Callable[[Any, dict[str, Any]], Any]) -> Callable[..., Any]:
     """One function object for each policy, so that programs with equal policies are equal."""
-    made = _policy(kind, names)
+    made = _policy(kind, settings)
     if not made:
         made.append(lambda primitive, *avals, **params: decide(primitive, params))
     return made[0]
@@ -156,26 +187,24 @@ def saved_residuals(fun: Callable, *args: Any, **kwargs: Any) -> list[tuple[Any,
 
     def outer(*values: Any) -> list[Any]:
         outs, program = linearize_flat(flat, values, nonzero, debug)
-        names = {getattr(value, "atom", None): path for value, path in zip(values, arguments, strict=True)}
-        for residual in program.residuals:
-            var = getattr(residual, "atom", None)
-            aval = aval_of(residual)
-            if var in names:
-                found.append((aval, f"from the argument {names[var]}"))
-            elif var is None:
-                found.append((aval, "from a constant"))
-            else:
-                found.append((aval, _made_by(residual)))
+        kept = {getattr(residual, "atom", None): aval_of(residual) for residual in program.residuals}
+        found.extend((aval_of(residual), "from a constant") for residual in program.residuals if not hasattr(residual, "atom"))
+        found.extend((kept[value.atom], f"from the argument {path}") for value, path in zip(values, arguments, strict=True)
+                     if value.atom in kept)
+        traces = {id(residual._trace): residual._trace for residual in program.residuals if hasattr(residual, "atom")}
+        found.extend((kept[var], _made_by(eqn)) for trace in traces.values() for eqn in trace.eqns for var in eqn.outvars
+                     if var in kept)
         return outs
 
     trace_to_jaxpr(outer, [aval_of(leaf) for leaf in leaves], debug)
     return found
 
 
-def _made_by(residual: Any) -> str:
-    eqn = next(eqn for eqn in residual._trace.eqns if residual.atom in eqn.outvars)
-    what = f"named {eqn.params['name']!r}" if eqn.primitive is name_p else f"output of {eqn.primitive.name}"
-    return f"{what} from {eqn.source_line}"
+def _made_by(eqn: JaxprEqn) -> str:
+    if eqn.primitive is name_p:
+        return f"named {eqn.params['name']!r} from {eqn.source_line}"
+    what = f"jitted function {eqn.params['name']!r}" if eqn.primitive is jit_p else eqn.primitive.name
+    return f"output of {what} from {eqn.source_line}"
 
 
 def print_saved_residuals(fun: Callable, *args: Any, **kwargs: Any) -> None:

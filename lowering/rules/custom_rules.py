@@ -24,3 +24,13 @@ def _checkpoint(ctx: Any, *operands: Any, jaxpr: Any, prevent_cse: bool, differe
 @lowers("name")
 def _name(ctx: Any, x: Any, *, name: str) -> Any:
     return x
+
+
+@lowers("offload")
+def _offload(ctx: Any, x: Any, *, src: str, dst: str) -> Any:
+    """A note to XLA, that moves the value where the platform has several memories. A CPU has one."""
+    if ctx.platform == "cpu":
+        return x
+    attributes = {"call_target_name": ctx.string("annotate_device_placement"), "has_side_effect": ctx.flag(True),
+                  "mhlo.frontend_attributes": ctx.attribute(f'{{_xla_buffer_placement = "{dst}"}}')}
+    return ctx.op("stablehlo.custom_call", [x], [ctx.type_of(ctx.avals_out[0])], attributes).results[0]

@@ -108,10 +108,3 @@ def test_the_list_of_jax_names_is_that_of_an_installed_jax():
 def test_options_of_the_command_line():
     code = "from jaxlite import config; config.parse_flags_with_absl(); print(config.jax_enable_x64, config.jax_debug_nans)"
     assert run("-c", code, "--jax_enable_x64", "--other", "--", "--jax_debug_nans=1") == "True False\n"
-
-
-def test_key_reuse_is_not_checked():
-    with jaxlite.debug_key_reuse(False):
-        assert not jaxlite.config.jax_debug_key_reuse
-    with pytest.raises(NotImplementedError, match="does not check whether keys are used twice"), jaxlite.debug_key_reuse(True):
-        pass

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core import dtypes
 from jaxlite.core.effects import check_harmless
-from jaxlite.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -16,6 +16,7 @@ from jaxlite.lax.elementwise import clamp, eq, select_n
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front
 from jaxlite.traces.jvp import Zero, jvp_jaxpr, tangent_aval, zeros_of
 from jaxlite.traces.linearize import linearize_jaxpr
+from jaxlite.traces.saving import Split, keeping, narrowed, narrowing, pick, read_inputs, split_by_policy, whole_or_inside
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
 _derived: dict[Any, Any] = {}
@@ -88,39 +89,49 @@ def _cond_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, branches
     return results, _spread(dots, flags, branches[0].out_avals)
 
 
+def _slots(wanted: Sequence[Sequence[Any]]) -> tuple[list[Any], list[list[int]]]:
+    """Common slots for the values that each branch gives: the types of the slots, and for each branch those of its values."""
+    slots: list[Any] = []
+    chosen: list[list[int]] = []
+    for avals in wanted:
+        free = list(range(len(slots)))
+        own = []
+        for aval in avals:
+            match = next((slot for slot in free if slots[slot] is aval), None)
+            if match is None:
+                slots.append(aval)
+                match = len(slots) - 1
+            else:
+                free.remove(match)
+            own.append(match)
+        chosen.append(own)
+    return slots, chosen
+
+
+def _filled(branch: ClosedJaxpr, num_outs: int, slots: Sequence[Any], own: Sequence[int]) -> ClosedJaxpr:
+    """A branch whose outputs after the first go into their slots, with zeros in the others."""
+
+    def fill(*values: Any) -> list[Any]:
+        outs = eval_jaxpr(branch.jaxpr, [], *values)
+        filled = dict(zip(own, outs[num_outs:], strict=True))
+        return outs[:num_outs] + [filled[slot] if slot in filled else zeros_of(aval) for slot, aval in enumerate(slots)]
+
+    jaxpr, consts = trace_to_jaxpr(fill, branch.in_avals, branch.jaxpr.debug_info)
+    assert not consts
+    return ClosedJaxpr(jaxpr, [])
+
+
 def _share_residuals(splits: Sequence[Any], num_operands: int,
                      ) -> tuple[list[ClosedJaxpr], tuple[ClosedJaxpr, ...], int, list[int]]:
     """Primal branches that give residuals in common slots, one for each type and count, and tangent branches that read them.
 
     A residual that is an operand needs no slot; `used` are those operands.
     """
-    slots: list[Any] = []  # the type of each slot
     used = sorted({position for split in splits for position in split.forwarded if position is not None})
-    chosen: list[list[int]] = []
-    for split in splits:
-        free = list(range(len(slots)))
-        own = []
-        for atom in split.primal.jaxpr.outvars[split.num_outs:]:
-            match = next((slot for slot in free if slots[slot] is atom.aval), None)
-            if match is None:
-                slots.append(atom.aval)
-                match = len(slots) - 1
-            else:
-                free.remove(match)
-            own.append(match)
-        chosen.append(own)
+    slots, chosen = _slots([[atom.aval for atom in split.primal.jaxpr.outvars[split.num_outs:]] for split in splits])
     primal_programs, tangent_programs = [], []
     for split, own in zip(splits, chosen, strict=True):
-
-        def primal(*values: Any, split: Any = split, own: list[int] = own) -> list[Any]:
-            outs = eval_jaxpr(split.primal.jaxpr, [], *values)
-            filled = dict(zip(own, outs[split.num_outs:], strict=True))
-            return outs[:split.num_outs] + [filled[slot] if slot in filled else zeros_of(aval)
-                                            for slot, aval in enumerate(slots)]
-
-        jaxpr, consts = trace_to_jaxpr(primal, split.primal.in_avals, split.primal.jaxpr.debug_info)
-        assert not consts
-        primal_programs.append(ClosedJaxpr(jaxpr, []))
+        primal_programs.append(_filled(split.primal, split.num_outs, slots, own))
         tangent = split.tangent.jaxpr
         computed = iter(own)
         operand_vars = [Var(split.primal.in_avals[len(split.consts) + position]) for position in used]
@@ -143,6 +154,39 @@ def _renamed(eqn: Any, old: Any, new: Any) -> Any:
 
 
 cond_p.linearize = _cond_linearize
+
+
+def _keep_in_cond(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
+    jaxprs = [branch.jaxpr for branch in eqn.params["branches"]]
+    inner = [split_by_policy(jaxpr, policy) for jaxpr in jaxprs]
+    if not any(split.saved for split in inner):
+        return None
+    wholes = [whole_or_inside(eqn, split, jaxpr.outvars) for split, jaxpr in zip(inner, jaxprs, strict=True)]
+    if all(wholes):
+        return wholes[0]
+    slots, chosen = _slots([[var.aval for var in split.saved] for split in inner])
+    forward, again = [], []
+    for jaxpr, split, own in zip(jaxprs, inner, chosen, strict=True):
+        forward.append(_filled(ClosedJaxpr(jaxpr.replace(eqns=split.forward, outvars=[*jaxpr.outvars, *split.saved]), []),
+                               len(jaxpr.outvars), slots, own))
+        taken = dict(zip(own, split.saved, strict=True))
+        inputs = [taken[slot] if slot in taken else Var(aval) for slot, aval in enumerate(slots)]
+        again.append(ClosedJaxpr(jaxpr.replace(eqns=split.again, invars=[*jaxpr.invars, *inputs]), []))
+    saved = [Var(aval) for aval in slots]
+    return Split([eqn.replace(outvars=[*eqn.outvars, *saved], params={**eqn.params, "branches": tuple(forward)})], saved,
+                 [eqn.replace(invars=[*eqn.invars, *saved], params={**eqn.params, "branches": tuple(again)})])
+
+
+def _narrow_cond(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
+    jaxprs: list[Jaxpr] = [narrowed(branch.jaxpr.replace(outvars=pick(branch.jaxpr.outvars, used)))
+                           for branch in eqn.params["branches"]]
+    read = _union([read_inputs(jaxpr) for jaxpr in jaxprs])
+    branches = tuple(ClosedJaxpr(jaxpr.replace(invars=pick(jaxpr.invars, read)), []) for jaxpr in jaxprs)
+    return eqn.replace(invars=[eqn.invars[0], *pick(eqn.invars[1:], read)], outvars=pick(eqn.outvars, used),
+                       params={**eqn.params, "branches": branches})
+
+
+keeping[cond_p], narrowing[cond_p] = _keep_in_cond, _narrow_cond
 
 
 @cond_p.def_transpose

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxlite.core import dtypes
 from jaxlite.core.effects import check_harmless
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr, no_effects
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr, no_effects
+from jaxlite.core.primitive import PRIMITIVES
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -22,6 +24,7 @@ from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front, move
 from jaxlite.traces.jvp import Zero, add_tangents, instantiate, jvp_jaxpr, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
 from jaxlite.traces.partial import dce_jaxpr
+from jaxlite.traces.saving import Split, keeping, narrowed, narrowing, pick, read_inputs, split_by_policy, whole_or_inside
 from jaxlite.traces.transpose import Linear, backward, is_linear
 from lowering.passes.dce import live_parts
 
@@ -218,6 +221,49 @@ def _scan_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: C
 
 
 scan_p.linearize = _scan_linearize
+
+
+# --- scan: what a recomputation keeps ----------------------------------------------------------------
+
+
+def _keep_in_scan(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
+    """The loop also stacks the kept values of each step; the loop that computes the rest reads them as inputs of its steps."""
+    jaxpr = eqn.params["jaxpr"].jaxpr
+    inner = split_by_policy(jaxpr, policy)
+    if not inner.saved:
+        return None
+    whole = whole_or_inside(eqn, inner, jaxpr.outvars)
+    if whole is not None:
+        return whole
+    length = eqn.params["length"]
+    saved = [Var(var.aval.update(shape=(length, *var.aval.shape))) for var in inner.saved]
+    forward = jaxpr.replace(eqns=inner.forward, outvars=[*jaxpr.outvars, *inner.saved])
+    again = jaxpr.replace(eqns=inner.again, invars=[*jaxpr.invars, *inner.saved])
+    return Split(
+        [eqn.replace(outvars=[*eqn.outvars, *saved], params={**eqn.params, "jaxpr": ClosedJaxpr(forward, [])})], saved,
+        [eqn.replace(invars=[*eqn.invars, *saved], params={**eqn.params, "jaxpr": ClosedJaxpr(again, [])})])
+
+
+def _narrow_scan(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
+    params, jaxpr = eqn.params, eqn.params["jaxpr"].jaxpr
+    num_consts, num_carry = params["num_consts"], params["num_carry"]
+    at = num_consts + num_carry
+
+    def step(carry: list[bool]) -> Any:
+        body = narrowed(jaxpr.replace(outvars=[*pick(jaxpr.outvars[:num_carry], carry),
+                                               *pick(jaxpr.outvars[num_carry:], used[num_carry:])]))
+        return body, read_inputs(body)[num_consts:at]
+
+    body, carry = _fixpoint(used[:num_carry], step)
+    read = read_inputs(body)
+    flags = [*read[:num_consts], *carry, *read[at:]]
+    body = body.replace(invars=pick(body.invars, flags))
+    return eqn.replace(
+        invars=pick(eqn.invars, flags), outvars=pick(eqn.outvars, [*carry, *used[num_carry:]]),
+        params={**params, "jaxpr": ClosedJaxpr(body, []), "num_consts": sum(read[:num_consts]), "num_carry": sum(carry)})
+
+
+keeping[scan_p], narrowing[scan_p] = _keep_in_scan, _narrow_scan
 
 
 @scan_p.def_transpose
@@ -429,6 +475,12 @@ def _while_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *,
     return outs, [0 if flag else None for flag in carry_flags]
 
 
+def _kept_back(value: Any) -> Any:
+    """What an example that has stopped carries on. Of a key: not used by the step, whose results are dropped for it."""
+    is_key = dtypes.issubdtype(aval_of(value).dtype, dtypes.prng_key)
+    return PRIMITIVES["random_clone"].bind(value) if is_key else value
+
+
 def _until_all_stop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_operands: list[Any], body_operands: list[Any],
                     num_carry: int) -> tuple[ClosedJaxpr, ClosedJaxpr, list[Any]]:
     """A loop that goes on while one example does, and leaves the others as they are."""
@@ -443,7 +495,7 @@ def _until_all_stop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_operands: li
         carry = rest[len(rest) - num_carry:]
         (going,) = eval_jaxpr(condition.jaxpr, [], *cond_values, *carry)
         new = eval_jaxpr(body.jaxpr, [], *rest)
-        return [select_n(_stretch(going, aval_of(after).shape), before, after)
+        return [select_n(_stretch(going, aval_of(after).shape), _kept_back(before), after)
                 for before, after in zip(carry, new, strict=True)]
 
     def make() -> tuple[ClosedJaxpr, ClosedJaxpr]:

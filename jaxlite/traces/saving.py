@@ -1,0 +1,173 @@
+"""What a recomputation need not compute again: the inner values that a policy keeps, also those inside loops, branches, calls.
+
+A program is split in two: one that gives the kept values beside its results, and one that takes them instead of computing them.
+A primitive with sub-programs has two rules here. `keeping[primitive](eqn, policy)` splits an equation in the same way, or gives
+None where the policy keeps nothing inside. `narrowing[primitive](eqn, used)` drops what only unused results need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from jaxlite.compilation.dispatch import jit_p
+from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, no_effects
+from jaxlite.core.primitive import Primitive
+from jaxlite.devices import placement
+
+
+class RecomputeType:
+    """The type of `Recompute`."""
+
+    def __repr__(self) -> str:
+        return "Recompute"
+
+
+class SaveableType:
+    """The type of `Saveable`."""
+
+    def __repr__(self) -> str:
+        return "Saveable"
+
+
+Recompute, Saveable = RecomputeType(), SaveableType()
+
+
+class Offloadable(NamedTuple):
+    """A policy's answer that a value is kept in another kind of memory: moved from `src` to `dst`, and back for its use."""
+
+    src: str
+    dst: str
+
+
+def decision(policy: Callable[..., Any], eqn: JaxprEqn) -> RecomputeType | SaveableType | Offloadable:
+    """What a policy says of the results of an equation.
+
+    Raises: TypeError for an answer that is none.
+    """
+    answer = policy(eqn.primitive, *[atom.aval for atom in eqn.invars], **eqn.params)
+    if isinstance(answer, bool):
+        return Saveable if answer else Recompute
+    if not isinstance(answer, (RecomputeType, SaveableType, Offloadable)):
+        raise TypeError("Value returned by a remat policy should be a bool or `ad_checkpoint.Recompute`, `ad_checkpoint.Saveable` "
+                        f"or `ad_checkpoint.Offloadable(...)`. Got {answer} of type {type(answer)}.")
+    return answer
+
+
+offload_p = Primitive("offload")
+offload_p.def_abstract_eval(lambda x, *, src, dst: x)
+offload_p.def_eager(lambda x, *, src, dst: placement.put(x, placement.of_kind(x.sharding, dst)))
+offload_p.def_batching(lambda axis, args, dims, **params: (offload_p.bind(*args, **params), dims[0]))
+offload_p.def_jvp(lambda primals, tangents, **params: (offload_p.bind(*primals, **params), tangents[0]))
+offload_p.def_transpose(lambda ct, x, **params: [ct])
+
+
+class Split(NamedTuple):
+    """`forward` are equations that compute all, `saved` the variables of theirs to keep; `again` compute the rest from those."""
+
+    forward: list[JaxprEqn]
+    saved: list[Var]
+    again: list[JaxprEqn]
+
+
+Keeping = Callable[[JaxprEqn, Callable[..., Any]], Split | None]
+keeping: dict[Primitive, Keeping] = {}
+narrowing: dict[Primitive, Callable[[JaxprEqn, list[bool]], JaxprEqn]] = {}
+
+
+def split_by_policy(jaxpr: Jaxpr, policy: Callable[..., Any]) -> Split:
+    """Split the equations of a program by what a policy keeps."""
+    split = Split([], [], [])
+    for eqn in jaxpr.eqns:
+        rule = keeping.get(eqn.primitive)
+        own = rule(eqn, policy) if rule is not None else _split_eqn(eqn, policy)
+        if own is None:
+            split.forward.append(eqn)
+            split.again.append(eqn)
+        else:
+            split.forward.extend(own.forward)
+            split.saved.extend(own.saved)
+            split.again.extend(narrowing[each.primitive](each, [True] * len(each.outvars)) if each.primitive in narrowing else each
+                               for each in own.again)
+    return split
+
+
+def _split_eqn(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
+    answer = decision(policy, eqn)
+    if isinstance(answer, RecomputeType):
+        return None
+    kept = [var for var in eqn.outvars if not isinstance(var, DropVar)]
+    if isinstance(answer, SaveableType):
+        return Split([eqn], kept, [])
+    away = [Var(var.aval) for var in kept]
+    move = lambda var, to, src, dst: eqn.replace(invars=[var], outvars=[to], primitive=offload_p, effects=no_effects,
+                                                 params={"src": src, "dst": dst})
+    return Split([eqn, *[move(var, to, *answer) for var, to in zip(kept, away, strict=True)]], away,
+                 [move(to, var, answer.dst, answer.src) for var, to in zip(kept, away, strict=True)])
+
+
+def narrowed(jaxpr: Jaxpr) -> Jaxpr:
+    """Without what its outputs do not need, inside loops, branches and calls too."""
+    live: set[Any] = {var for var in jaxpr.outvars if type(var) is not Literal}
+    kept = []
+    for eqn in reversed(jaxpr.eqns):
+        used = [var in live for var in eqn.outvars]
+        if not any(used) and not eqn.effects:
+            continue
+        if not all(used) and not eqn.effects and eqn.primitive in narrowing:
+            eqn = narrowing[eqn.primitive](eqn, used)
+        live.update(atom for atom in eqn.invars if type(atom) is not Literal)
+        kept.append(eqn)
+    return jaxpr.replace(eqns=kept[::-1])
+
+
+def read_inputs(jaxpr: Jaxpr) -> list[bool]:
+    """For each input whether the program reads it."""
+    read = {atom for eqn in jaxpr.eqns for atom in eqn.invars} | set(jaxpr.outvars)
+    return [var in read for var in jaxpr.invars]
+
+
+def pick(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    """The values where flags hold."""
+    return [value for value, flag in zip(values, flags, strict=True) if flag]
+
+
+def whole_or_inside(eqn: JaxprEqn, inner: Split, outvars: Sequence[Any]) -> Split | None:
+    """Where nothing is left to compute inside, the results of the equation itself are kept: None stands for the other case."""
+    if narrowed(Jaxpr([], [], list(outvars), inner.again, no_effects)).eqns:
+        return None
+    return Split([eqn], [var for var in eqn.outvars if not isinstance(var, DropVar)], [])
+
+
+def _call_operands(eqn: JaxprEqn, operands: Sequence[Any]) -> dict[str, Any]:
+    return {**eqn.params, "donated_invars": (False,) * len(operands)} if "donated_invars" in eqn.params else eqn.params
+
+
+def _keep_in_call(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
+    closed: ClosedJaxpr = eqn.params["jaxpr"]
+    jaxpr = closed.jaxpr
+    inner = split_by_policy(jaxpr, policy)
+    if not inner.saved:
+        return None
+    whole = whole_or_inside(eqn, inner, jaxpr.outvars)
+    if whole is not None:
+        return whole
+    forward = jaxpr.replace(eqns=inner.forward, outvars=[*jaxpr.outvars, *inner.saved])
+    again = jaxpr.replace(eqns=inner.again, invars=[*jaxpr.invars, *inner.saved])
+    saved = [Var(var.aval) for var in inner.saved]
+    operands = [*eqn.invars, *saved]
+    return Split(
+        [eqn.replace(outvars=[*eqn.outvars, *saved], params={**eqn.params, "jaxpr": ClosedJaxpr(forward, closed.consts)})], saved,
+        [eqn.replace(invars=operands, params={**_call_operands(eqn, operands), "jaxpr": ClosedJaxpr(again, closed.consts)})])
+
+
+def _narrow_call(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
+    closed: ClosedJaxpr = eqn.params["jaxpr"]
+    jaxpr = narrowed(closed.jaxpr.replace(outvars=pick(closed.jaxpr.outvars, used)))
+    read = read_inputs(jaxpr)
+    operands = pick(eqn.invars, read)
+    return eqn.replace(invars=operands, outvars=pick(eqn.outvars, used), params={
+        **_call_operands(eqn, operands), "jaxpr": ClosedJaxpr(jaxpr.replace(invars=pick(jaxpr.invars, read)), closed.consts)})
+
+
+keeping[jit_p], narrowing[jit_p] = _keep_in_call, _narrow_call

@@ -1,0 +1,101 @@
+"""checkpoint: what policies keep, inside loops, branches and calls too, and where; what print_saved_residuals tells."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import jaxlite
+import jaxlite.numpy as jnp
+from jaxlite import lax
+from jaxlite.ad_checkpoint import Offloadable, Recompute, Saveable, checkpoint_name, print_saved_residuals, saved_residuals
+
+policies = jaxlite.checkpoint_policies
+W, X = np.full((3, 3), 0.3, np.float32), np.ones(3, np.float32)
+
+
+def looped(policy, w, x):
+    def body(c, _):
+        b = checkpoint_name(jnp.sin(w @ c), "inner")
+        return jnp.sin(b), b.sum()
+
+    return jaxlite.checkpoint(lambda x: lax.scan(body, x, None, length=4), policy=policy)(x)[1].sum()
+
+
+def branched(policy, w, x):
+    def other(c):
+        return jnp.sin(checkpoint_name(jnp.cos(w @ c), "inner"))
+
+    def inside(x):
+        return lax.cond(x[0] > 0, lambda c: jaxlite.jit(other)(jnp.sin(c)), lambda c: c * jnp.exp(c), x).sum()
+
+    return jaxlite.checkpoint(inside, policy=policy)(x)
+
+
+def chooses(primitive, *avals, **params):
+    assert all(hasattr(aval, "shape") for aval in avals)
+    return {"sin": Saveable, "dot_general": Offloadable("device", "pinned_host")}.get(primitive.name, Recompute)
+
+
+ALL = [None, policies.nothing_saveable, policies.everything_saveable, policies.checkpoint_dots, chooses,
+       policies.save_only_these_names("inner"), policies.save_anything_except_these_names("inner"),
+       policies.offload_dot_with_no_batch_dims("device", "pinned_host"),
+       policies.save_and_offload_only_these_names(names_which_can_be_saved=["a"], names_which_can_be_offloaded=["inner"],
+                                                  offload_src="device", offload_dst="pinned_host")]
+
+
+@pytest.mark.parametrize("f", [looped, branched])
+def test_policies_change_no_derivative(f):
+    expected = jaxlite.grad(functools.partial(f, None))(W, X)
+    for policy in ALL[1:]:
+        found = jaxlite.grad(functools.partial(f, policy))(W, X)
+        assert np.allclose(found, expected, atol=1e-6), policy
+    second = lambda policy: jaxlite.jvp(jaxlite.grad(functools.partial(f, policy)), (W, X), (W, X))[1]
+    assert np.allclose(second(ALL[-1]), second(None), atol=1e-6)
+
+
+def products(f, policy):
+    return str(jaxlite.make_jaxpr(jaxlite.grad(functools.partial(f, policy), (0, 1)))(W, X)).count("dot_general")
+
+
+def test_what_is_kept_inside_loops_and_branches():
+    dots = policies.checkpoint_dots
+    assert [products(looped, each) for each in (None, dots, policies.everything_saveable)] == [4, 3, 3]
+    assert [products(branched, each) for each in (None, dots, policies.save_only_these_names("inner"))] == [4, 3, 4]
+    kept = [(aval.str_short(), where.split(" from")[0]) for aval, where in saved_residuals(functools.partial(looped, dots), W, X)]
+    assert ("f32[4,3]", "output of scan") in kept and len(kept) == 3
+    nothing = saved_residuals(functools.partial(looped, policies.nothing_saveable), W, X)
+    assert [aval.shape for aval, _ in nothing] == [(3, 3), (3,)]
+
+
+def test_answers_that_are_none():
+    for answer in (None, 1, "x"):
+        with pytest.raises(TypeError, match="^Value returned by a remat policy should be a bool or `ad_checkpoint.Recompute`"):
+            jaxlite.make_jaxpr(jaxlite.grad(functools.partial(looped, lambda *a, answer=answer, **k: answer)))(W, X)
+    both = policies.save_from_both_policies(chooses, policies.everything_saveable)
+    with pytest.raises(ValueError, match="^The return value of the policies should be a boolean"):
+        jaxlite.make_jaxpr(jaxlite.grad(functools.partial(looped, both)))(W, X)
+    with pytest.raises(ValueError, match="^The names should be exclusive"):
+        policies.save_and_offload_only_these_names(names_which_can_be_saved=["a"], names_which_can_be_offloaded=["a"],
+                                                   offload_src="device", offload_dst="pinned_host")
+
+
+def test_offloaded_values_lie_in_the_other_memory():
+    f = jaxlite.checkpoint(lambda x: jnp.sin(checkpoint_name(jnp.sin(x), "inner")), policy=ALL[-1])
+    moved = [leaf for leaf in jaxlite.tree.leaves(jaxlite.vjp(f, X)[1]) if getattr(getattr(leaf, "sharding", None), "memory_kind", "") == "pinned_host"]
+    assert [leaf.shape for leaf in moved] == [(3,)]
+
+
+def test_print_saved_residuals(capsys):
+    def f(w, x):
+        named = checkpoint_name(jnp.sin(jnp.dot(w, x["a"])), "inner")
+        return (jaxlite.jit(jnp.cos)(named) * named).sum()
+
+    print_saved_residuals(f, W, {"a": X})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(" from /")[0] for line in lines] == [
+        "f32[3,3] from the argument w", "f32[3] from the argument x['a']", "f32[3] output of cos",
+        "f32[3] named 'inner'", "f32[3] output of jitted function 'cos'", "f32[3] output of jitted function 'cos'"]
+    assert all(line.endswith("<locals>.f)") for line in lines[2:]), lines
+    named = jaxlite.checkpoint(f, policy=policies.save_only_these_names("inner"))
+    assert "named 'inner'" in saved_residuals(named, W, {"a": X})[-1][1] and saved_residuals(named, W, {"a": X})[-1][1].endswith("<locals>.f)")

@@ -1,5 +1,6 @@
 """Recomputing instead of keeping: checkpoint, its policies, and what a backward pass keeps."""
 
+from jaxlite.traces.saving import Offloadable, Recompute, Saveable
 from jaxlite.transforms.checkpoint import (
     checkpoint,
     checkpoint_name,
@@ -8,7 +9,6 @@ from jaxlite.transforms.checkpoint import (
     remat,
     saved_residuals,
 )
-from jaxlite.traces.saving import Offloadable, Recompute, Saveable
 
 __all__ = [
     "Offloadable",

@@ -230,8 +230,9 @@ class Jitted:
                 return program.out_tree.unflatten(self.call_with_refs(program, leaves)), None
             if config.no_execution.value:
                 lifetime.check_may_run(f"jit({self.name})")
-            note_keys = key_reuse().check_call("jit-compiled function", program.closed, leaves) if config.debug_key_reuse.value \
-                else None
+            note_keys = None
+            if config.debug_key_reuse.value:
+                note_keys = key_reuse().check_call("jit-compiled function", program.closed, leaves)
             device, committed = program.place(leaves)
             if self.on_host is not None and note_keys is None:
                 outs = None if program.executables else self.on_host(program, leaves, device, committed)

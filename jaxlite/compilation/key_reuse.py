@@ -35,14 +35,21 @@ class Signature(NamedTuple):
 
 _NOTHING = Signature({}, {}, {})
 # What hands a key on, and what makes other ones of it or looks at it. All else consumes its keys.
-_FORWARDING = frozenset(("copy", "copy_p", "device_put", "stop_gradient", "squeeze", "dynamic_slice", "gather", "sharding_constraint",
-                         "reshard", "convert_element_type", "pvary", "reshape", "expand_dims", "broadcast_in_dim"))
-_HARMLESS = frozenset(("random_clone", "random_fold_in", "random_unwrap", "random_seed", "random_wrap", "eq", "ne", "debug_callback", "shape_as_value"))
+_FORWARDING = frozenset((
+    "copy", "copy_p", "device_put", "stop_gradient", "squeeze", "dynamic_slice", "gather", "sharding_constraint", "reshard",
+    "convert_element_type", "pvary", "reshape", "expand_dims", "broadcast_in_dim"))
+_HARMLESS = frozenset((
+    "random_clone", "random_fold_in", "random_unwrap", "random_seed", "random_wrap", "eq", "ne", "debug_callback",
+    "shape_as_value"))
 
 
 def _is_key(atom: Any) -> bool:
     return isinstance(getattr(atom.aval, "dtype", None), dtypes.ExtendedDType) and dtypes.issubdtype(atom.aval.dtype,
                                                                                                      dtypes.prng_key)
+
+
+def _shape(atom: Any) -> tuple[int, ...]:
+    return atom.aval.shape
 
 
 def _both(one: Mask, other: Mask) -> Mask:
@@ -100,7 +107,7 @@ def signature(jaxpr: Jaxpr) -> Signature:
     outs = [(index, keys.root(atom)) for index, atom in enumerate(jaxpr.outvars) if type(atom) is not Literal and _is_key(atom)]
     return Signature({positions[var]: mask for var, mask in keys.consumed.items() if var in positions},
                      {index: positions[root] for index, root in outs if root in positions},
-                     {index: _fitting(keys.consumed[root], jaxpr.outvars[index].aval.shape) for index, root in outs
+                     {index: _fitting(keys.consumed[root], _shape(jaxpr.outvars[index])) for index, root in outs
                       if root in keys.consumed})
 
 
@@ -123,7 +130,7 @@ def _of_slice(eqn: JaxprEqn) -> Signature:
     params = eqn.params
     if not _is_key(eqn.invars[0]):
         return _NOTHING
-    mask = np.zeros(eqn.invars[0].aval.shape, bool)
+    mask: Any = np.zeros(_shape(eqn.invars[0]), np.bool_)
     strides = params["strides"] or (1,) * mask.ndim
     mask[tuple(map(slice, params["start_indices"], params["limit_indices"], strides))] = True
     return Signature({0: mask}, {}, {})
@@ -144,7 +151,7 @@ def _of_cond(eqn: JaxprEqn) -> Signature:
 
 
 def _repeats(sinks: Sequence[int], body: Signature, first: int) -> bool:
-    """Whether a body that consumes these of its carry would consume them again in the next step; the carry starts at `first`."""
+    """Whether a body that consumes these inputs would do so again in the next step; the carry starts at `first`."""
     return any(index - first in body.used or index - first in body.forwards for index in sinks)
 
 
@@ -154,12 +161,12 @@ def _of_scan(eqn: JaxprEqn) -> Signature:
     num_consts, num_carry = params["num_consts"], params["num_carry"]
     what = f"  signature={body}\n  eqn={eqn}"
     if any(index < num_consts for index in body.sinks):
-        raise KeyReuseError("scan body function leads to key reuse when repeatedly executed, because key constants are repeatedly "
-                            f"consumed:\n{what}")
+        raise KeyReuseError("scan body function leads to key reuse when repeatedly executed, because key constants are "
+                            f"repeatedly consumed:\n{what}")
     carried = [index for index in body.sinks if index < num_consts + num_carry]
     if _repeats(carried, body, num_consts):
-        raise KeyReuseError("scan body function leads to key reuse when repeatedly executed, because consumed inputs don't match "
-                            f"sourced outputs:\n{what}")
+        raise KeyReuseError("scan body function leads to key reuse when repeatedly executed, because consumed inputs don't "
+                            f"match sourced outputs:\n{what}")
     return Signature(dict.fromkeys(body.sinks, True), {}, {out: True for out in body.used if out >= num_carry})
 
 

@@ -182,9 +182,11 @@ def linearize_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_ou
         trace = LinearizeTrace(primals, closed.jaxpr.debug_info)
         boxed = [trace.join(tracer, trace.tangents.new_arg(tangent_aval(tracer.aval))) if flag else tracer
                  for tracer, flag in zip(inputs, nonzero, strict=True)]
+        inner = trace.inner
+        assert isinstance(inner, _SplitTrace)
         with set_trace(trace):
-            outs = eval_jaxpr(closed.jaxpr, closed.consts, *boxed, before=trace.inner.pin_to)
-        trace.inner.pin(None)
+            outs = eval_jaxpr(closed.jaxpr, closed.consts, *boxed, before=inner.pin_to)
+        inner.pin(None)
         pairs = [trace.split(out) for out in outs]
         with set_trace(trace.tangents):
             tangents = [instantiate(tangent) if flag else tangent

@@ -49,8 +49,8 @@ def decision(policy: Callable[..., Any], eqn: JaxprEqn) -> RecomputeType | Savea
     if isinstance(answer, bool):
         return Saveable if answer else Recompute
     if not isinstance(answer, (RecomputeType, SaveableType, Offloadable)):
-        raise TypeError("Value returned by a remat policy should be a bool or `ad_checkpoint.Recompute`, `ad_checkpoint.Saveable` "
-                        f"or `ad_checkpoint.Offloadable(...)`. Got {answer} of type {type(answer)}.")
+        raise TypeError("Value returned by a remat policy should be a bool or `ad_checkpoint.Recompute`, "
+                        f"`ad_checkpoint.Saveable` or `ad_checkpoint.Offloadable(...)`. Got {answer} of type {type(answer)}.")
     return answer
 
 
@@ -63,7 +63,7 @@ offload_p.def_transpose(lambda ct, x, **params: [ct])
 
 
 class Split(NamedTuple):
-    """`forward` are equations that compute all, `saved` the variables of theirs to keep; `again` compute the rest from those."""
+    """`forward` are equations that compute all, `saved` variables of theirs to keep; `again` compute the rest from those."""
 
     forward: list[JaxprEqn]
     saved: list[Var]
@@ -87,8 +87,9 @@ def split_by_policy(jaxpr: Jaxpr, policy: Callable[..., Any]) -> Split:
         else:
             split.forward.extend(own.forward)
             split.saved.extend(own.saved)
-            split.again.extend(narrowing[each.primitive](each, [True] * len(each.outvars)) if each.primitive in narrowing else each
-                               for each in own.again)
+            for each in own.again:
+                narrow = narrowing.get(each.primitive)
+                split.again.append(each if narrow is None else narrow(each, [True] * len(each.outvars)))
     return split
 
 
@@ -156,9 +157,10 @@ def _keep_in_call(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
     again = jaxpr.replace(eqns=inner.again, invars=[*jaxpr.invars, *inner.saved])
     saved = [Var(var.aval) for var in inner.saved]
     operands = [*eqn.invars, *saved]
-    return Split(
-        [eqn.replace(outvars=[*eqn.outvars, *saved], params={**eqn.params, "jaxpr": ClosedJaxpr(forward, closed.consts)})], saved,
-        [eqn.replace(invars=operands, params={**_call_operands(eqn, operands), "jaxpr": ClosedJaxpr(again, closed.consts)})])
+    first = {**eqn.params, "jaxpr": ClosedJaxpr(forward, closed.consts)}
+    second = {**_call_operands(eqn, operands), "jaxpr": ClosedJaxpr(again, closed.consts)}
+    return Split([eqn.replace(outvars=[*eqn.outvars, *saved], params=first)], saved,
+                 [eqn.replace(invars=operands, params=second)])
 
 
 def _narrow_call(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:

@@ -129,15 +129,16 @@ class checkpoint_policies:
         def both(primitive: Any, *avals: Any, **params: Any) -> bool:
             answers = first(primitive, *avals, **params), second(primitive, *avals, **params)
             if not all(isinstance(answer, bool) for answer in answers):
-                raise ValueError(f"The return value of the policies should be a boolean. Got: {answers[0]} and {answers[1]}. Please "
-                                 "write a custom policy function directly, rather than using this helper function.")
+                raise ValueError(f"The return value of the policies should be a boolean. Got: {answers[0]} and {answers[1]}. "
+                                 "Please write a custom policy function directly, rather than using this helper function.")
             return any(answers)
 
         return both
 
     @staticmethod
-    def save_and_offload_only_these_names(*, names_which_can_be_saved: Sequence[str], names_which_can_be_offloaded: Sequence[str],
-                                          offload_src: str, offload_dst: str) -> Callable[..., Any]:
+    def save_and_offload_only_these_names(
+            *, names_which_can_be_saved: Sequence[str], names_which_can_be_offloaded: Sequence[str], offload_src: str,
+            offload_dst: str) -> Callable[..., Any]:
         """Keep the values with some names where they are, and those with some others in another memory.
 
         Args: kinds of memory, as in `offload_src="device", offload_dst="pinned_host"`.
@@ -149,8 +150,12 @@ class checkpoint_policies:
                              f"`names_which_can_be_offloaded`. Got names_which_can_be_saved={set(saved)}, "
                              f"names_which_can_be_offloaded={set(moved)} and the intersection={set(saved & moved)}")
         away = Offloadable(offload_src, offload_dst)
-        return _remembered("offload", (saved, moved, away), lambda primitive, params: Recompute if primitive is not name_p else (
-            Saveable if params["name"] in saved else away if params["name"] in moved else Recompute))
+
+        def decide(primitive: Any, params: dict[str, Any]) -> Any:
+            name = params["name"] if primitive is name_p else None
+            return Saveable if name in saved else away if name in moved else Recompute
+
+        return _remembered("offload", (saved, moved, away), decide)
 
     @staticmethod
     def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Callable[..., Any]:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import jaxlite
 from jaxlite.core.missing import jax_names
 
 ROOT = Path(__file__).resolve().parents[2]

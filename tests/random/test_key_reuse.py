@@ -51,7 +51,8 @@ def reuses(f, *avals, message=r"is already consumed\.$"):
 def test_keys_in_programs():
     keys = jaxlite.eval_shape(lambda: random.split(random.key(0), 4))
     key = jaxlite.eval_shape(lambda: random.key(0))
-    reuses(lambda key: (random.bits(key), jaxlite.jit(random.bits)(key)), key, message=r"^In jit, argument 0 is already consumed\.$")
+    reuses(lambda key: (random.bits(key), jaxlite.jit(random.bits)(key)), key,
+           message=r"^In jit, argument 0 is already consumed\.$")
     reuses(lambda key: (random.bits(key), random.split(key)), key)
     reuses(lambda keys: (random.bits(keys[0]), random.bits(keys.reshape(2, 2)[0, 0])), keys)
     reuses(lambda key: (lax.cond(True, random.bits, lambda key: jnp.uint32(1), key), random.bits(key)), key)
@@ -67,9 +68,10 @@ def test_keys_in_loops():
     scan = lambda body, carry: lax.scan(body, carry, None, length=2)
     reuses(lambda key: scan(lambda c, _: (c, random.bits(key)), 0), key, message="^scan body function leads to key reuse when "
            "repeatedly executed, because key constants are repeatedly consumed:")
-    reuses(lambda key: scan(lambda c, _: (c[::-1], random.bits(c[0])), [key, key]), key, message="because consumed inputs don't match sourced outputs:")
-    reuses(lambda key: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + random.bits(c[1]), c[1]), (jnp.uint32(0), key)), key,
-           message="^while_loop body function leads to key reuse")
+    reuses(lambda key: scan(lambda c, _: (c[::-1], random.bits(c[0])), [key, key]), key,
+           message="because consumed inputs don't match sourced outputs:")
+    reuses(lambda key: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + random.bits(c[1]), c[1]), (jnp.uint32(0), key)),
+           key, message="^while_loop body function leads to key reuse")
     reuses(lambda key: lax.while_loop(lambda c: random.bits(c[1]) > 3, lambda c: c, (0, key)), key,
            message="^while_loop cond function leads to key reuse")
 

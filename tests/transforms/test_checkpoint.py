@@ -62,7 +62,8 @@ def test_what_is_kept_inside_loops_and_branches():
     dots = policies.checkpoint_dots
     assert [products(looped, each) for each in (None, dots, policies.everything_saveable)] == [4, 3, 3]
     assert [products(branched, each) for each in (None, dots, policies.save_only_these_names("inner"))] == [4, 3, 4]
-    kept = [(aval.str_short(), where.split(" from")[0]) for aval, where in saved_residuals(functools.partial(looped, dots), W, X)]
+    residuals = saved_residuals(functools.partial(looped, dots), W, X)
+    kept = [(aval.str_short(), where.split(" from")[0]) for aval, where in residuals]
     assert ("f32[4,3]", "output of scan") in kept and len(kept) == 3
     nothing = saved_residuals(functools.partial(looped, policies.nothing_saveable), W, X)
     assert [aval.shape for aval, _ in nothing] == [(3, 3), (3,)]
@@ -82,8 +83,8 @@ def test_answers_that_are_none():
 
 def test_offloaded_values_lie_in_the_other_memory():
     f = jaxlite.checkpoint(lambda x: jnp.sin(checkpoint_name(jnp.sin(x), "inner")), policy=ALL[-1])
-    moved = [leaf for leaf in jaxlite.tree.leaves(jaxlite.vjp(f, X)[1]) if getattr(getattr(leaf, "sharding", None), "memory_kind", "") == "pinned_host"]
-    assert [leaf.shape for leaf in moved] == [(3,)]
+    kinds = [getattr(getattr(leaf, "sharding", None), "memory_kind", "") for leaf in jaxlite.tree.leaves(jaxlite.vjp(f, X)[1])]
+    assert kinds.count("pinned_host") == 1
 
 
 def test_print_saved_residuals(capsys):
@@ -98,4 +99,5 @@ def test_print_saved_residuals(capsys):
         "f32[3] named 'inner'", "f32[3] output of jitted function 'cos'", "f32[3] output of jitted function 'cos'"]
     assert all(line.endswith("<locals>.f)") for line in lines[2:]), lines
     named = jaxlite.checkpoint(f, policy=policies.save_only_these_names("inner"))
-    assert "named 'inner'" in saved_residuals(named, W, {"a": X})[-1][1] and saved_residuals(named, W, {"a": X})[-1][1].endswith("<locals>.f)")
+    where = saved_residuals(named, W, {"a": X})[-1][1]
+    assert where.startswith("named 'inner' from") and where.endswith("<locals>.f)")

@@ -236,7 +236,8 @@ def _keep_in_scan(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
     if whole is not None:
         return whole
     length = eqn.params["length"]
-    saved = [Var(var.aval.update(shape=(length, *var.aval.shape))) for var in inner.saved]
+    avals: list[Any] = [var.aval for var in inner.saved]
+    saved = [Var(aval.update(shape=(length, *aval.shape))) for aval in avals]
     forward = jaxpr.replace(eqns=inner.forward, outvars=[*jaxpr.outvars, *inner.saved])
     again = jaxpr.replace(eqns=inner.again, invars=[*jaxpr.invars, *inner.saved])
     return Split(

@@ -17,6 +17,7 @@ Pair = tuple[Measured, Measured]  # jaxlite's side and JAX's
 GROUPS: dict[str, tuple[str, float | None]] = {
     "import": ("import in a fresh process", 1.05),
     "warm start": ("first result of a fresh process, compiled by an earlier one", 0.3),
+    "session": ("operations outside `jit`, each once, in a fresh process", 0.15),
     "trace": ("`jit(f).trace(*args)`, per equation", 0.2),
     "lower": ("`.lower()`, per equation", 0.3),
     "curve": ("CPU time of the same two, per equation, up to 100,000 equations, with the garbage collector on", None),
@@ -30,7 +31,7 @@ GROUPS: dict[str, tuple[str, float | None]] = {
     "operation compile": ("`.compile()` of single operations", 1.05),
     "operation run": ("run time of single operations", 1.05),
 }
-ON_DEMAND = ("operation compile", "operation run")
+ON_DEMAND = ("session", "operation compile", "operation run")
 PLAIN_CALLS = (
     "1 array", "2 arrays", "10 arrays", "100 arrays", "10 arrays in, 10 out",
     "pytree of 36 leaves, in and out", "pytree of 36 leaves in, 1 array out",
@@ -40,6 +41,9 @@ ROW_BARS: dict[tuple[str, str], float | None] = {
     ("import", "first small jit call"): 0.4,
     ("warm start", "first small jit call"): 0.4,
     ("warm start", "5 eager operations"): 1.05,
+    ("session", "x[:n] for 1,000 n"): 0.02,
+    ("session", "100 calls on data"): 0.3,
+    ("session", "100 calls on numbers"): 0.8,
     **{("import", name): None for name in fresh.WHOLE_PROCESS},
     ("trace", "training step, 12 layers"): 0.12,
     ("lower", "training step, 12 layers"): 0.2,

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from benchmarks.sessions import SESSIONS
 from benchmarks.sides import Side, last_line
 
 SMALL_JIT = "{module}.jit(lambda x: x + 1)(1.0).block_until_ready()"
@@ -56,6 +57,14 @@ WARM_START: dict[str, Script] = {
     "5 eager operations": Script(EAGER, before="import {module}.numpy as jnp"),
 }
 
+# Single operations, most of them once: with nothing compiled, and after an earlier process did the same.
+SESSION: dict[str, Script] = {
+    name: Script(f"sessions.run({{module}}, jnp, {name!r})",
+                 before="import {module}, {module}.numpy as jnp\nfrom benchmarks import sessions")
+    for name in SESSIONS
+}
+AGAIN = ", again"
+
 
 def import_rows(side: Side, rows: str) -> Iterator[dict[str, Any]]:
     """Each row once, in a process of its own."""
@@ -72,7 +81,12 @@ def warm_start_rows(side: Side, rows: str) -> Iterator[dict[str, Any]]:
     yield from _scripts(side, WARM_START, rows, warm=True)
 
 
-GROUPS = {"import": import_rows, "warm start": warm_start_rows}
+def session_rows(side: Side, rows: str) -> Iterator[dict[str, Any]]:
+    yield from _scripts(side, SESSION, rows, warm=False)
+    yield from _scripts(side, {name + AGAIN: script for name, script in SESSION.items()}, rows, warm=True)
+
+
+GROUPS = {"import": import_rows, "warm start": warm_start_rows, "session": session_rows}
 
 
 def _scripts(side: Side, scripts: dict[str, Script], rows: str, warm: bool) -> Iterator[dict[str, Any]]:

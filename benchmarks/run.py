@@ -14,6 +14,7 @@ importing costs above what it stands on, what threads gain.
     python -m benchmarks.run --chart                    draws that picture again from the results, measures nothing
     python -m benchmarks.run --jax-twice                JAX against itself: ratios near 1, or the machine is too noisy
     python -m benchmarks.run --only 'operation run'     hundreds of single operations, on demand alone
+    python -m benchmarks.run --only session             notebooks: each operation once, on demand alone
     python -m benchmarks.run --only fusion --rows RK4 --reasons --jax-python .venv-jax-latest/bin/python
 
 The last one measures the fusion barriers, on demand alone: `make bench` does so with the newest jaxlib.

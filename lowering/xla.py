@@ -695,6 +695,16 @@ def unguarded() -> Iterator[None]:
         set_transfer_guards(before)
 
 
+def is_guarded() -> bool:
+    """Whether a guard of copies is set, in this thread or for all."""
+    return any([level is not None and level != _ALLOWED for state in (_global_guards, _jax.guard_lib.thread_local_state())
+                for level in (state.host_to_device, state.device_to_device, state.device_to_host)])
+
+
+_global_guards = _jax.guard_lib.global_state()
+_ALLOWED = _jax.guard_lib.TransferGuardLevel.ALLOW
+
+
 def guards() -> Any:
     """This thread's guards, with the flags `explicit_device_put` and `explicit_device_get`."""
     return _jax.guard_lib.thread_local_state()

@@ -68,9 +68,28 @@ def generate_code(*, quick: bool) -> None:
         jaxlite.clear_caches()
 
 
+# In the same folders each eager operation is compiled at once, as its rules for XLA are what is tested. NumPy computes it as
+# well where it may: its results are compared with the compiled ones to the bit.
+def compare_with_compiled(program: Any, leaves: Any, device: Any, committed: bool, outs: list[Any]) -> None:
+    """Fail where NumPy's results are not those of the executable."""
+    for ours, theirs in zip(outs, program.executable(device, committed)(leaves), strict=True):
+        for name in ("aval", "committed", "sharding", "format"):
+            assert getattr(ours, name) == getattr(theirs, name), (program.closed, ours, theirs)
+        assert np.asarray(ours).tobytes() == np.asarray(theirs).tobytes(), (program.closed, leaves, ours, theirs)
+
+
+def compare_eager_operations(on: bool) -> None:
+    """From here on, compile each eager operation and compare, or let NumPy do its first calls, as users have it."""
+    from jaxlite.traces import host
+
+    host.watchers[:] = [compare_with_compiled] if on else []
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    if folder in QUICK_FOLDERS or "jaxlite.traces.host" in sys.modules:
+        compare_eager_operations(folder in QUICK_FOLDERS)
     if os.environ.get("TESTS_OWN_CODE"):
         return
     if folder in QUICK_FOLDERS or "lowering.xla" in sys.modules:  # no test of another folder loads jaxlite for this

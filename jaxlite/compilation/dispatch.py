@@ -238,6 +238,10 @@ class Jitted:
                 outs = None if program.executables else self.on_host(program, leaves, device, committed)
                 if outs is not None:
                     program.ran_on_host = True
+                    if program.reason:
+                        explain.tell("traced, and run by NumPy:", program.debug_info.location,
+                                     {"trace": program.trace_seconds}, program.reason)
+                        program.reason = ""
                     return program.out_tree.unflatten(outs), None
                 if program.ran_on_host:
                     program.ran_on_host = False

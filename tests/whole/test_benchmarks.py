@@ -60,7 +60,7 @@ def test_every_own_bar_is_for_a_row_that_there_is():
     calls = [name for name, _, _ in programs.CALLS]
     known = {
         "import": [*bars.fresh.IMPORT, *bars.fresh.WHOLE_PROCESS], "trace": programs.STAGED, "lower": programs.STAGED,
-        "warm start": bars.fresh.WARM_START, "warm call": calls, "eager": programs.EAGER_SHORT,
+        "warm start": bars.fresh.WARM_START, "session": bars.fresh.SESSION, "warm call": calls, "eager": programs.EAGER_SHORT,
         "sharded": [f"{stage}, {sharded.STEP}" for stage in sharded.STAGES] + [
             f"call, {count} array{'s' * (count > 1)}" for count in sharded.CALLS],
     }  # fmt: skip

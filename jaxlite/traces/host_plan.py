@@ -19,7 +19,7 @@ from jaxlite.traces.host_rules import CHOICES, MAKERS, MOVED, ROUNDED, ROUNDINGS
 from lowering import xla
 
 _CALLS = 256  # of one signature before it is compiled: as many cost about half of what a compile does
-_LARGEST = 1 << 20  # bytes that a program reads and writes: beyond, some operations take longer than their compile
+_MOST = 1 << 23  # bytes that these calls may read and write: as many cost less than most compiles
 _LONGEST = 40  # equations: a compiled program of many is faster by more
 
 
@@ -28,8 +28,8 @@ class Plan:
 
     __slots__ = ("calls_left", "_jaxpr", "_consts", "_steps")
 
-    def __init__(self, jaxpr: Any, consts: Sequence[Any], steps: list[Any] | None):
-        self.calls_left = 0 if steps is None else _CALLS
+    def __init__(self, jaxpr: Any, consts: Sequence[Any], steps: list[Any] | None, calls: int):
+        self.calls_left = 0 if steps is None else calls
         self._jaxpr, self._consts, self._steps = jaxpr, consts, steps or []
 
     def answer(self, leaves: Sequence[Any]) -> list[Any]:
@@ -73,23 +73,26 @@ def _constant(literal: Literal) -> np.ndarray:
 def make_plan(closed: ClosedJaxpr) -> Plan:
     """A plan for a program, with no calls left if NumPy is not to run it."""
     jaxpr = closed.jaxpr
-    steps = None if jaxpr.effects or not _is_small(jaxpr) or not _is_exact(jaxpr) else _steps_of(jaxpr)
-    return Plan(jaxpr, closed.consts, steps)
+    calls = 0 if jaxpr.effects or not _has_known_types(jaxpr) else min(_CALLS, _MOST // (_bytes(jaxpr) or 1))
+    return Plan(jaxpr, closed.consts, _steps_of(jaxpr) if calls and _is_exact(jaxpr) else None, calls)
 
 
-def _is_small(jaxpr: Any) -> bool:
-    """Whether all types are among those that NumPy has, and what is read and written is little. To take a part of an array
-    does not read all of it."""
-    if len(jaxpr.eqns) > _LONGEST or any(getattr(var.aval, "dtype", None) not in MOVED
-                                         for var in (*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars)):
-        return False
-    size = sum([atom.aval.size * atom.aval.dtype.itemsize for atom in jaxpr.outvars])
+def _has_known_types(jaxpr: Any) -> bool:
+    """Whether it is short, and all types are among those that NumPy has."""
+    return len(jaxpr.eqns) <= _LONGEST and all([
+        getattr(each.aval, "dtype", None) in MOVED for each in (
+            *jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars, *[var for eqn in jaxpr.eqns for var in eqn.outvars])])
+
+
+def _bytes(jaxpr: Any) -> int:
+    """What a call reads and writes. To take a part of an array does not read all of it."""
+    touched = [*jaxpr.outvars]
     for eqn in jaxpr.eqns:
-        if any(getattr(var.aval, "dtype", None) not in MOVED for var in eqn.outvars):
-            return False
-        if eqn.primitive.name not in VIEWS:
-            size += sum([atom.aval.size * atom.aval.dtype.itemsize for atom in (*eqn.invars, *eqn.outvars)])
-    return size <= _LARGEST
+        if eqn.primitive.name == "gather":
+            touched += [*eqn.invars[1:], *eqn.outvars]
+        elif eqn.primitive.name not in VIEWS:
+            touched += [*eqn.invars, *eqn.outvars]
+    return sum([atom.aval.size * atom.aval.dtype.itemsize for atom in touched])
 
 
 def _is_exact(jaxpr: Any) -> bool:
@@ -111,9 +114,8 @@ def _is_exact(jaxpr: Any) -> bool:
             roundings.append(dtype)
             if not all([each for atom, each in zip(eqn.invars, varies, strict=True) if atom.aval.dtype in ROUNDED]):
                 return False
-            if name == "div" and eqn.invars[1].aval.shape != eqn.outvars[0].aval.shape or name == "div" and \
-                    eqn.invars[1] not in jaxpr.invars:
-                return False  # by one value for all: XLA multiplies by its reciprocal
+            if name == "div" and not _division(jaxpr, eqn):
+                return False
         elif name in CHOICES:
             choices += any(atom.aval.dtype in ROUNDED for atom in eqn.invars)
         elif name == "jit":
@@ -123,11 +125,25 @@ def _is_exact(jaxpr: Any) -> bool:
     return len(roundings) == 1 and not choices and not (widenings and roundings[0] not in WIDE)
 
 
+def _division(jaxpr: Any, eqn: Any) -> str:
+    """The rule for a division of floats. Where few values divide many, XLA multiplies by their reciprocals."""
+    divisor, size = eqn.invars[1], eqn.outvars[0].aval.size
+    if divisor in jaxpr.invars and divisor.aval.shape == eqn.outvars[0].aval.shape:
+        return "div"
+    made_by = {var: each for each in jaxpr.eqns for var in each.outvars}
+    for name in ("broadcast_in_dim", "convert_element_type"):
+        if type(divisor) is not Literal and divisor in made_by and made_by[divisor].primitive.name == name:
+            divisor = made_by[divisor].invars[0]
+    return "div by few" if divisor in jaxpr.invars and divisor.aval.size < size else ""
+
+
 def _steps_of(jaxpr: Any) -> list[Any] | None:
     steps = []
     for eqn in jaxpr.eqns:
-        primitive = eqn.primitive
-        maker = (_call if primitive.name == "jit" else MAKERS.get(primitive.name)) if primitive.is_own else None
+        primitive, name = eqn.primitive, eqn.primitive.name
+        if name == "div" and eqn.outvars[0].aval.dtype in ROUNDED:
+            name = _division(jaxpr, eqn)
+        maker = (_call if name == "jit" else MAKERS.get(name)) if primitive.is_own else None
         run = None if maker is None else maker(eqn, *[atom.aval for atom in eqn.invars])
         if run is None:
             return None

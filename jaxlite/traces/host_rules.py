@@ -141,6 +141,16 @@ def _division(eqn: Any, x: Any, y: Any) -> Run | None:
     return run
 
 
+@_rule("div by few")
+def _division_by_few(eqn: Any, x: Any, y: Any) -> Run | None:
+    def run(a: Any, b: Any) -> Any:
+        inverse = b.dtype.type(1) / b
+        _check_normal(inverse)
+        return a * inverse
+
+    return _guarded(run) if x.dtype in WIDE else None
+
+
 @_rule("square", "integer_pow")
 def _power(eqn: Any, x: Any) -> Run | None:
     exponent = eqn.params.get("y", 2)
@@ -483,8 +493,11 @@ def _scatter(eqn: Any, x: Any, indices: Any, updates: Any) -> Run | None:
         if combine is not None and a.dtype not in ROUNDED:
             combine.at(flat, at, new)
             return out
-        if len(where.reshape(-1, where.shape[-1])) > 1 and len(np.unique(at)) < len(at):
-            raise Differs  # who writes last, or adds first?
+        if boxes.inside.size > 1:
+            written = np.zeros(flat.shape, bool)
+            written[at] = True
+            if np.count_nonzero(written) < len(at):
+                raise Differs  # who writes last, or adds first?
         flat[at] = new if combine is None else (_ordered if chooses else _guarded)(combine)(flat[at], new)
         return out
 

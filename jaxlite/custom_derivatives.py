@@ -11,6 +11,7 @@ from jaxlite.transforms.custom_derivatives import (
     custom_vjp_primal_tree_values,
     zero_from_primal,
 )
+from jaxlite.transforms.linear_calls import linear_call
 
 __all__ = [
     "CustomVJPPrimal",
@@ -22,5 +23,6 @@ __all__ = [
     "custom_vjp",
     "custom_vjp_call_p",
     "custom_vjp_primal_tree_values",
+    "linear_call",
     "zero_from_primal",
 ]

@@ -240,8 +240,8 @@ def _recast(ctx: Any, x: Any, dtype: Any, to: Any) -> Any:
 # --- solvers -----------------------------------------------------------------------------------------
 
 
-@lowers("custom_linear_solve", "custom_root")
-def _solver(ctx: Any, *operands: Any, jaxprs: tuple[Any, ...], const_lengths: tuple[int, ...]) -> list[Any]:
+@lowers("custom_linear_solve", "custom_root", "linear_call")
+def _solver(ctx: Any, *operands: Any, jaxprs: tuple[Any, ...], const_lengths: tuple[int, ...], **_: Any) -> list[Any]:
     """What is run is the second of the jaxprs, of its consts and what stands behind those of all."""
     first = const_lengths[0]
     own, given = operands[first:first + const_lengths[1]], operands[sum(const_lengths):]

@@ -387,3 +387,8 @@ def test_axes_in_any_sequence(axes):
     assert jnp.expand_dims(x, axes).shape == (1, 1, 1, 4, 1)
     assert jnp.squeeze(x, axes).tolist() == jnp.sum(x, axes).tolist() == jnp.max(x, axis=axes).tolist() == [0, 1, 2, 3]
     assert jnp.flip(x, axes).shape == jnp.fft.fftshift(x, axes).shape == x.shape
+
+
+def test_split_into_many_pieces():
+    x = np.arange(64 * 12, dtype=np.float32)
+    assert [part.shape for part in jnp.split(x, range(64, 64 * 12, 64))] == [(64,)] * 12

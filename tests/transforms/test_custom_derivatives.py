@@ -11,7 +11,13 @@ import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.ad_checkpoint import checkpoint_name, print_saved_residuals
 from jaxlite.core.primitive import Primitive
-from jaxlite.custom_derivatives import SymbolicZero, closure_convert, custom_vjp_primal_tree_values, zero_from_primal
+from jaxlite.custom_derivatives import (
+    SymbolicZero,
+    closure_convert,
+    custom_vjp_primal_tree_values,
+    linear_call,
+    zero_from_primal,
+)
 
 X = np.array([0.3, -0.7, 1.1], np.float32)
 
@@ -573,3 +579,33 @@ def test_zero_from_primal_of_a_tree():
     zeros = zero_from_primal({"x": X, "n": np.arange(2)}, symbolic_zeros=True)
     assert {name: (zero.shape, zero.dtype) for name, zero in zeros.items()} == {
         "x": (X.shape, np.float32), "n": ((2,), jax.dtypes.float0)}
+
+
+# --- linear_call -------------------------------------------------------------------------------------
+
+
+def test_linear_call_has_the_transpose_that_is_given():
+    w = np.arange(4, dtype=np.float32).reshape(2, 2)
+
+    def product(x):
+        return linear_call(lambda r, x: r @ x, lambda r, ct: 2 * r.T @ ct, w, x)
+
+    near(product(X[:2]), w @ X[:2])
+    near(jax.jacrev(product)(X[:2]), 2 * w)
+    near(jax.jacfwd(product)(X[:2]), w)
+    near(jax.jit(jax.vmap(jax.grad(lambda x: product(x).sum())))(np.ones((3, 2))), np.tile(2 * w.sum(0), (3, 1)))
+    (twice,) = jax.linear_transpose(lambda ct: jax.linear_transpose(product, X[:2])(ct)[0], X[:2])(X[:2])
+    near(twice, w @ X[:2])
+
+
+def test_linear_call_with_trees_and_values_closed_over():
+    def f(x, scale):
+        backward = lambda r, ct: (ct["a"] * scale, ct["a"])
+        return linear_call(lambda r, x: {"a": x[0] * scale + x[1]}, backward, (), (x, 2 * x))["a"]
+
+    assert jax.grad(f)(1.0, 3.0) == 5
+    near(jax.vmap(jax.grad(f))(X, X), X + 2)
+    with pytest.raises(TypeError, match="linear in linear_args alone"):
+        jax.grad(f, 1)(1.0, 3.0)
+    with pytest.raises(TypeError, match=r"cotangents of the types of linear_args: it gives PyTreeDef\(\(\*,\)\)"):
+        linear_call(lambda r, x: x, lambda r, ct: (ct,), 1.0, 1.0)

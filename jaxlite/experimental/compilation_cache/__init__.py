@@ -1,0 +1,1 @@
+"""The persistent compile cache, as `jax.experimental.compilation_cache` names it."""

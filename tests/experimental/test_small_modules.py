@@ -1,0 +1,105 @@
+"""Modules of `experimental` of a few names: generators with a state, LSTM layers, the cache's folder, pjit."""
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite.experimental import rnn
+from jaxlite.experimental.compilation_cache import compilation_cache
+from jaxlite.experimental.pjit import pjit
+from jaxlite.experimental.random import stateful_rng
+
+# --- generators with a state ---------------------------------------------------------------------
+
+
+def test_draws_are_those_of_the_keys_that_the_counter_gives():
+    rng, key = stateful_rng(3), jax.random.key(3)
+    key_of = [jax.random.fold_in(key, n) for n in range(5)]
+    np.testing.assert_array_equal(rng.random(2), jax.random.uniform(key_of[0], (2,)))
+    np.testing.assert_array_equal(rng.uniform(-1, np.array([1.0, 2.0])),
+                                  jax.random.uniform(key_of[1], (2,), minval=-1, maxval=np.array([1.0, 2.0])))
+    np.testing.assert_array_equal(rng.normal(1, 2, size=3), 1 + 2 * jax.random.normal(key_of[2], (3,)))
+    np.testing.assert_array_equal(rng.integers(5, size=(2, 2)), jax.random.randint(key_of[3], (2, 2), 0, 5))
+    assert rng.key() == key_of[4]
+    assert len({float(child.random()) for child in [rng, *rng.spawn(2)]}) == 3
+
+
+def test_a_jitted_function_advances_a_generator():
+    rng, twin = stateful_rng(0), stateful_rng(0)
+    draw = jax.jit(lambda rng: rng.normal(size=2))
+    for _ in range(3):
+        np.testing.assert_array_equal(draw(rng), twin.normal(size=2))
+    parts = rng.split(3)
+    assert len(set(jax.vmap(lambda rng: rng.random())(parts).tolist())) == 3
+    with pytest.raises(ValueError, match=r"for vmap: .*shape \(3,\)"):
+        parts.random()
+    with pytest.raises(TypeError, match="scalar seed"):
+        stateful_rng(jax.random.key(0))
+
+
+# --- LSTM ----------------------------------------------------------------------------------------
+
+
+def reference(x, h, c, weights):
+    """One direction over one sequence, by the formulas."""
+    w_x, w_h, b_x, b_h = (np.asarray(part, np.float64) for part in weights)
+    sigmoid = lambda z: 1 / (1 + np.exp(-z))
+    outputs = []
+    for each in x:
+        i, f, g, o = np.split(w_x @ each + b_x + w_h @ h + b_h, 4)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        outputs.append(h)
+    return np.array(outputs), h, c
+
+
+def test_lstm_of_two_layers_and_directions_follows_the_formulas():
+    sizes = 3, 4, 2, True
+    w = rnn.init_lstm_weight(jax.random.key(0), *sizes)
+    assert w.shape == (rnn.get_num_params_in_lstm(*sizes),) and float(abs(w).max()) <= 0.5
+    x, h0 = (np.asarray(jax.random.normal(jax.random.key(n), shape)) for n, shape in ((1, (2, 5, 3)), (2, (4, 2, 4))))
+    lengths = [5, 3]
+    y, h, c = jax.jit(lambda w: rnn.lstm(x, h0, h0 / 2, w, jnp.array(lengths), *sizes[:3], 0.0, True))(w)
+    parts = rnn.unpack_lstm_weights(w, *sizes)
+    for b, length in enumerate(lengths):
+        inner = x[b, :length]
+        for layer in range(2):
+            outputs = []
+            for direction in range(2):
+                at = 2 * layer + direction
+                turn = slice(None, None, -1 if direction else 1)
+                out, last_h, last_c = reference(inner[turn], h0[at, b], h0[at, b] / 2, [part[at] for part in parts])
+                np.testing.assert_allclose(h[at, b], last_h, rtol=1e-4, atol=1e-5)
+                np.testing.assert_allclose(c[at, b], last_c, rtol=1e-4, atol=1e-5)
+                outputs.append(out[turn])
+            inner = np.concatenate(outputs, -1)
+        np.testing.assert_allclose(y[b, :length], inner, rtol=1e-4, atol=1e-5)
+        assert not np.any(y[b, length:])
+
+
+def test_gates_and_bad_weights_of_an_lstm():
+    sizes = 3, 4, 1, False
+    n = rnn.get_num_params_in_lstm(*sizes)
+    swapped = rnn.swap_lstm_gates(jnp.arange(n), *sizes)
+    assert swapped[24:48].tolist() == [*range(36, 48), *range(24, 36)]
+    assert rnn.swap_lstm_gates(swapped, *sizes).tolist() == list(range(n))
+    with pytest.raises(ValueError, match=rf"shape \({n},\), got \({n - 1},\)"):
+        rnn.unpack_lstm_weights(jnp.zeros(n - 1), *sizes)
+    state = jnp.zeros((1, 1, 4))
+    with pytest.raises(NotImplementedError, match="dropout=0.5"):
+        rnn.lstm(jnp.zeros((1, 1, 3)), state, state, jnp.zeros(n), jnp.ones(1), 3, 4, 1, 0.5, False)
+
+
+# --- the rest ------------------------------------------------------------------------------------
+
+
+def test_pjit_is_jit_and_the_cache_has_a_folder(tmp_path):
+    assert pjit is jax.jit
+    before = jax.config.jax_compilation_cache_dir
+    try:
+        compilation_cache.set_cache_dir(tmp_path)
+        assert jax.config.jax_compilation_cache_dir == str(tmp_path)
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
+    compilation_cache.reset_cache()

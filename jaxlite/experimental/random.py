@@ -47,7 +47,7 @@ class StatefulPRNG:
                              f"has shape {np.shape(count)}")
         key = random.fold_in(self._base_key, jnp.asarray(count).astype(np.uint32))
         self._counter[...] += 1
-        return random.split(key, shape) if shape != () else key
+        return key if shape == () else random.split(key, shape if isinstance(shape, int) else tuple(shape))
 
     def random(self, size: int | Sequence[int] | None = None, dtype: Any = float) -> Any:
         """Floats of a shape, uniform in [0, 1)."""

@@ -392,10 +392,21 @@ def _join(nodes: frozenset[str], mode: str) -> str:
                              f"convert explicitly, for instance with x.astype('{wide}').")
 
 
+def float0_message(name: str) -> str:
+    """What to say where an operation gets an array of float0."""
+    return (f"Called {name} with a float0 array. float0s do not support any operations by design because they are not "
+            "compatible with non-trivial vector spaces. No implicit dtype conversion is done. You can use "
+            "np.zeros_like(arr, dtype=float) to cast a float0 array to a regular zeros array.\n"
+            "If you didn't expect to get a float0 you might have accidentally taken a gradient with respect to an integer "
+            "argument.")
+
+
 def _node(dtype: Any, weak: bool) -> str:
     """The node of a dtype. Booleans are never weak."""
     kind = _KIND.get(dtype)
     if kind is None:
+        if dtype == float0:
+            raise TypeError(float0_message("an operation"))
         raise ValueError(f"dtype {dtype} takes no part in type promotion")
     return _SHORT[dtype] if not weak or kind == "b" else "i*" if kind == "u" else kind + "*"
 

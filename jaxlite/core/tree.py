@@ -151,7 +151,8 @@ def tree_transpose(outer_treedef: Any, inner_treedef: Any | None, pytree_to_tran
 
     Args:
       inner_treedef: None takes the structure of the first inner tree.
-    Raises: TypeError if an inner tree is different; ValueError if, with `inner_treedef=None`, the tree does not
+    Metadata of nodes may differ; those of the treedefs are taken.
+    Raises: TypeError if an inner tree is different otherwise; ValueError if, with `inner_treedef=None`, the tree does not
       start with the outer structure or has no inner tree to look at.
 
     >>> tree_transpose(tree_structure([0, 0]), None, [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
@@ -159,17 +160,18 @@ def tree_transpose(outer_treedef: Any, inner_treedef: Any | None, pytree_to_tran
     """
     leaves, treedef = tree_flatten(pytree_to_transpose)
     if inner_treedef is None:
-        headline = "tree_transpose: the tree does not start with outer_treedef"
         outer = _example(outer_treedef)
-        inner_trees = _flatten_up_to(outer_treedef, outer, pytree_to_transpose, headline, "tree")
+        inner_trees = _flatten_up_to(outer_treedef, outer, pytree_to_transpose, "tree_transpose outer_treedef", "tree")
         if not inner_trees:
             raise ValueError("tree_transpose: the outer tree has no leaves, so inner_treedef must be given")
         inner_treedef = tree_structure(inner_trees[0])
     expected = outer_treedef.compose(inner_treedef)
     if treedef != expected:
-        found = _differences(_example(expected), _example(treedef))
-        problems = [_message("tree", path, *pair) for path, *pair in found]
-        raise TypeError(_listed("tree_transpose: the tree is not outer_treedef of inner_treedef", problems))
+        found = list(_differences(_example(expected), _example(treedef)))
+        if treedef.num_leaves != expected.num_leaves or any(_explain(*pair)[2] != _METADATA for _, *pair in found):
+            problems = [_message("tree", path, *pair) for path, *pair in found]
+            raise TypeError(_listed(f"Mismatch\n{treedef}\n != \n{expected}\nThe tree is not outer_treedef of inner_treedef",
+                                    problems))
     columns = inner_treedef.num_leaves
     return inner_treedef.unflatten([outer_treedef.unflatten(leaves[i::columns]) for i in range(columns)])
 
@@ -589,7 +591,7 @@ def flatten_axes(name: str, treedef: Any, axis_tree: Any) -> list[Any]:
     plain = _of_tuples(treedef, axis_tree)
     if plain is not None:
         return plain
-    headline = f"{name} specification must be a tree prefix of the corresponding value"
+    headline = f"{name} specification must be a tree prefix of the corresponding value; \n  Mismatches"
     return _spread(headline, name, axis_tree, _example(treedef), _is_none)
 
 
@@ -628,25 +630,28 @@ def _columns(
     caller: str, treedef: Any, tree: Any, rest: tuple[Any, ...], is_leaf: Any = None, takes_path: bool = False
 ) -> list[list[Any]]:
     """What each tree of `rest` has where `tree`, of structure `treedef`, has its leaves."""
-    headline = "{}: {} does not have the structure of the first tree"
-    return [
-        _flatten_up_to(treedef, tree, other, headline.format(caller, f"rest[{i}]"), f"rest[{i}]", is_leaf, takes_path)
-        for i, other in enumerate(rest)
-    ]
+    return [_flatten_up_to(treedef, tree, other, f"{caller} tree", f"rest[{i}]", is_leaf, takes_path)
+            for i, other in enumerate(rest)]
 
 
 def _flatten_up_to(
-    treedef: Any, tree: Any, other: Any, headline: str, name: str, is_leaf: Any = None, takes_path: bool = False
+    treedef: Any, tree: Any, other: Any, first: str, name: str, is_leaf: Any = None, takes_path: bool = False
 ) -> list[Any]:
     try:
         return treedef.flatten_up_to(other)
     except Exception as error:
         if failed_flattens.pending:
             failed_flattens.check()
-        found = _differences(tree, other, prefix=True, is_leaf=is_leaf, takes_path=takes_path)
+        found = list(_differences(tree, other, prefix=True, is_leaf=is_leaf, takes_path=takes_path))
         problems = [_message(name, path, *pair) for path, *pair in found]
         if not problems:
             raise
+        (path, expected, got), *_ = found
+        explanation = _explain(expected, got)[2]
+        what = "types" if explanation in (_TYPES, _NONE) else "pytree metadata"
+        if explanation == _LENGTHS:
+            what = f"lengths of {type(expected.value).__name__}"
+        headline = f"pytree structure error: different {what} at key path\n    {first}{keystr(path)}"
         raise ValueError(_listed(headline, problems)) from (None if type(error) is ValueError else error)
 
 
@@ -744,6 +749,7 @@ def _equal(x: Any, y: Any) -> bool:
 
 
 _TYPES = "the types do not match"
+_NONE = "None is a container without leaves"
 _LENGTHS = "the lengths do not match"
 _METADATA = "the metadata does not match"
 _DICTS = (dict, OrderedDict, defaultdict)
@@ -757,7 +763,7 @@ def _explain(one: _Node, two: _Node) -> tuple[str, str, str]:
             types = type(one.value), type(two.value)
             texts = [f"{text} ({t.__module__}.{t.__qualname__})" for text, t in zip(texts, types, strict=True)]
         if one.value is None or two.value is None:
-            return texts[0], texts[1], "None is a container without leaves"
+            return texts[0], texts[1], _NONE
         return texts[0], texts[1], _TYPES
     kind = type(one.value)
     if kind in _DICTS and list(one.value) != list(two.value):

@@ -67,6 +67,8 @@ def require_kind(name: str, aval: Any, accepted: str, position: int | None = Non
     """Raises TypeError unless the operand's dtype is of an accepted kind."""
     if dtypes.kind(aval.dtype) not in accepted:
         at = "" if position is None else f" at position {position}"
+        if aval.dtype == dtypes.float0:
+            raise TypeError(dtypes.float0_message(name))
         raise TypeError(f"{name} does not accept dtype {aval.dtype}{at}. Accepted dtypes{at} are subtypes of "
                         f"{kinds_in_words(accepted)}.")
 

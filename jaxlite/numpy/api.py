@@ -202,6 +202,8 @@ def _make_plan(name: str, adjust: Callable, avals: tuple[Any, ...]) -> list[Any]
     if name != "where" and len({aval.dtype for aval in avals}) > 1 and any(
             isinstance(aval.dtype, dtypes.ExtendedDType) for aval in avals):
         raise TypeError(f"{name} does not accept dtypes {', '.join(str(aval.dtype) for aval in avals)}.")
+    if any([aval.dtype == dtypes.float0 for aval in avals]):
+        raise TypeError(dtypes.float0_message(name))
     dtype, weak = _common(avals, adjust)
     shapes = [aval.shape for aval in avals]
     ranks = {len(shape) for shape in shapes if shape}

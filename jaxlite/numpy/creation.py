@@ -46,6 +46,8 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
         raise NotImplementedError(f"Only implemented for order='K' and 'C', got {order!r}: arrays are row-major.")
     if dtype is not None:
         dtype = dtypes.check_user_dtype_supported(dtype, "array")
+    elif type(object) is np.ndarray and object.dtype == dtypes.float0:
+        return object
     if type(object) not in AVAL_OF and not isinstance(object, Tracer):
         object = unwrapped([object])[0] if isinstance(object, (int, float, complex)) else _from_other(object, dtype)
         copy = copy and isinstance(object, np.ndarray)  # what was joined from parts is new
@@ -339,6 +341,8 @@ def _constant(value: int, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any
         element = dtype.physical_element()
         words = np.zeros(element.shape, element.dtype)
         return shaping.broadcast_in_dim(dtype.wrap(arrays.make_array(words)), shape, ())
+    if dtype == dtypes.float0:  # has no device arrays
+        return np.zeros(shape, dtype)
     return shaping.broadcast_in_dim(shaping.convert(value, dtype, weak), shape, ())
 
 

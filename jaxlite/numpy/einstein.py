@@ -88,7 +88,7 @@ def _parse(spec: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
     left, arrow, right = spec.partition("->")
     inputs = left.split(",")
     if len(inputs) != len(shapes):
-        raise ValueError(f"einsum: {spec!r} names {len(inputs)} operands, got {len(shapes)}")
+        raise ValueError(f"Number of einsum subscripts, {len(inputs)}, must be equal to the number of operands, {len(shapes)}.")
     for text in (*inputs, right):
         if text.count("...") > 1 or "." in text.replace("...", ""):
             raise ValueError(f"einsum: '.' stands in {spec!r} outside of one '...'")
@@ -102,14 +102,16 @@ def _parse(spec: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
         raise ValueError("einsum: too many axes")
     dots = "".join(free[:max(broadcast_rank, 0)])
     expanded = []
-    for text, shape in zip(inputs, shapes, strict=True):
+    for position, (text, shape) in enumerate(zip(inputs, shapes, strict=True)):
+        written = text
         if "..." in text:
             count = len(shape) - len(text.replace("...", ""))
             if count < 0:
                 raise ValueError(f"einsum: {text!r} names more axes than the operand of shape {shape} has")
             text = text.replace("...", dots[len(dots) - count:])
         if len(text) != len(shape):
-            raise ValueError(f"einsum: {text!r} names {len(text)} axes, its operand has shape {shape}")
+            raise ValueError(f"Einstein sum subscript {written!r} does not contain the correct number of indices for operand "
+                             f"{position}.\nThe shape of that operand is {shape}.")
         expanded.append(text)
     everything = "".join(expanded)
     if arrow:
@@ -119,16 +121,16 @@ def _parse(spec: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
             sorted(letter for letter in set(everything) if everything.count(letter) == 1 and letter not in dots))
     for letter in output:
         if letter not in everything:
-            raise ValueError(f"einsum: the output names {letter!r}, which no operand has, in {spec!r}")
-    if len(set(output)) != len(output):
-        raise ValueError(f"einsum: the output names an index twice in {spec!r}")
+            raise ValueError(f"Output character {letter!r} did not appear in the input")
+        if output.count(letter) > 1:
+            raise ValueError(f"Output character {letter!r} appeared more than once in the output.")
     sizes: dict[str, int] = {}
-    for text, shape in zip(expanded, shapes, strict=True):
+    for position, (text, shape) in enumerate(zip(expanded, shapes, strict=True)):
         for letter, size in zip(text, shape, strict=True):
             known = sizes.setdefault(letter, size)
             if known != size and 1 not in (known, size):
-                raise ValueError(f"einsum: index {letter!r} has size {known} in one operand and {size} in another, for "
-                                 f"{spec!r} with shapes {shapes}")
+                raise ValueError(f"Size of label {letter!r} for operand {position} ({known}) does not match previous terms "
+                                 f"({size}).")
             sizes[letter] = max(known, size) if 0 not in (known, size) else min(known, size)
     return expanded, output
 

@@ -230,7 +230,7 @@ def _read_box(x: Any, items: tuple[Any, ...], mode: Any, fill_value: Any, wrap: 
             traced.append(axis)
             dropped.append(axis)
     if traced:  # axes with strides are taken whole here
-        dtype = index_dtype([starts[axis] for axis in traced], shape)
+        dtype = _own_dtype([starts[axis] for axis in traced], shape) or index_dtype([starts[axis] for axis in traced], shape)
         positions = [dtype.type(0 if step > 1 else start) if type(start) is int else
                      as_positions(start, size, wrap and axis in dropped, dtype)
                      for axis, (start, step, size) in enumerate(zip(starts, steps, shape))]
@@ -268,6 +268,15 @@ def index_dtype(indices: list[Any], shape: tuple[int, ...]) -> Any:
     return _INT64 if wide else _INT32
 
 
+def _own_dtype(indices: list[Any], shape: tuple[int, ...]) -> Any:
+    """The unsigned type that all of the indices have, if it can hold every position; else None."""
+    dtype = aval_of(indices[0]).dtype
+    if dtypes.kind(dtype) != "u" or any([type(each) is int or aval_of(each).dtype != dtype for each in indices]):
+        return None
+    greatest = slicing.integer_limits(dtype)[1]
+    return dtype if all([type(size) is int and size <= greatest for size in shape]) else None
+
+
 def as_positions(index: Any, size: int, wrap: bool, dtype: Any) -> Any:
     """An index of an axis in the given type, counted from the start; what is out of bounds stays so."""
     if type(index) is int:
@@ -280,6 +289,8 @@ def as_positions(index: Any, size: int, wrap: bool, dtype: Any) -> Any:
         return np.clip(np.where(values < 0, values + size, values) if wrap else values, low, high).astype(dtype)
     aval = aval_of(index)
     kind = dtypes.kind(aval.dtype)
+    if kind == "u" and aval.dtype == dtype:
+        return index
     if kind == "u" and aval.dtype.itemsize >= dtype.itemsize:
         extent = shaping.convert(size.__jax_array__(), aval.dtype, False) if type(size) is Dim else aval.dtype.type(size)
         index = elementwise.min(index, extent)

@@ -27,7 +27,7 @@ from jaxlite.core.tree import (
     tree_unflatten,
     treedef_is_leaf,
 )
-from jaxlite.core.values import aval_of
+from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.lax.reductions import reduce_sum
 from jaxlite.traces import custom_rules
 from jaxlite.traces.custom_rules import custom_jvp_call_p, custom_vjp_call_p
@@ -320,9 +320,12 @@ class custom_vjp(_Custom):
                 values = [CustomVJPPrimal(value, flag) for value, flag in zip(primals, perturbed, strict=True)]
             result = user_fwd(*_merged(nondiff, static, tree_unflatten(in_tree, values)))
             if not isinstance(result, (tuple, list)) or len(result) != 2:
-                raise TypeError(f"Custom VJP fwd rule {source.function_name(user_fwd)} for function {name} must produce a pair "
-                                f"(list or tuple of length two) where the first element represents the primal output and the "
-                                f"second element represents residuals; got {type(result)}.")
+                rule = source.function_name(user_fwd)
+                raise TypeError(f"Custom VJP fwd rule {rule} for function {name} must produce a pair (list or tuple of length "
+                                "two) where the first element represents the primal output (equal to those of the "
+                                f"custom_vjp-decorated function {name}) and the second element represents residuals (i.e. "
+                                "values stored from the forward pass for use on the backward pass), but instead of a pair the "
+                                f"fwd rule {rule} produced {result}.")
             outs, tree = tree_flatten(result[0])
             if expected.tree is None:
                 expected.tree = tree
@@ -361,20 +364,20 @@ def _add_cotangents(outs: list[Any], value: Any, expected: Any) -> bool:
     return True
 
 
+def _long(aval: Any) -> str:
+    return aval.str_short(short_dtypes=False)
+
+
 def _checked_cotangents(result: Any, in_tree: Any, in_avals: list[Any], name: str, bwd_name: str) -> list[Any]:
-    if not isinstance(result, (tuple, list)):
-        raise TypeError(f"Custom VJP bwd rule {bwd_name} for function {name} must produce a tuple with one entry for each "
-                        f"differentiated argument, got {type(result)}.")
     children = in_tree.children()
-    if len(children) != len(result):
-        raise TypeError(f"Custom VJP bwd rule {bwd_name} for function {name} must produce a tuple of length {len(children)}, "
-                        f"one entry for each differentiated argument, got length {len(result)}.")
     outs: list[Any] = []
-    for index, (child, value) in enumerate(zip(children, result, strict=True)):
-        if not _add_cotangents(outs, value, child):
-            raise TypeError(f"Custom VJP bwd rule {bwd_name} for function {name} must produce an output with the same "
-                            f"container (pytree) structure as the args tuple of the primal function: for argument {index} it "
-                            f"has to be {child}, or None for no cotangent, but got {tree_structure(value)}.")
+    if not isinstance(result, (tuple, list)) or len(children) != len(result) or not all(
+            _add_cotangents(outs, value, child) for child, value in zip(children, result, strict=True)):
+        raise TypeError("Custom VJP bwd rule must produce an output with the same container (pytree) structure as the args "
+                        "tuple of the primal function, and in particular must produce a tuple of length equal to the number of "
+                        f"arguments to the primal function, but got bwd output structure {tree_structure(result)} for primal "
+                        f"input structure {in_tree}.\n"
+                        f"The rule is {bwd_name}, of the function {name}. None stands for no cotangent of an argument.")
     paths = [keystr(path) for path, _ in tree_flatten_with_path(tree_unflatten(in_tree, range(in_tree.num_leaves)))[0]]
     checked: list[Any] = []
     for out, aval, path in zip(outs, in_avals, paths, strict=True):
@@ -382,10 +385,16 @@ def _checked_cotangents(result: Any, in_tree: Any, in_avals: list[Any], name: st
         if out is None or isinstance(out, Zero) or expected.dtype == dtypes.float0:
             checked.append(None)
             continue
+        if not is_array_like(out):
+            raise TypeError(f"Argument {out!r} of type {type(out)} is not a valid JAX type\n"
+                            f"The bwd rule {bwd_name} of the function {name} gave it at output{path}.")
         given = aval_of(out)
         if (given.shape, given.dtype) != (expected.shape, expected.dtype):
-            raise ValueError(f"Custom VJP bwd rule {bwd_name} for function {name} must produce cotangents of the types of the "
-                             f"arguments: at {path} it gave {given.str_short()}, expected {expected.str_short()}.")
+            raise ValueError("Custom VJP bwd rule must produce an output with the same type as the args tuple of the "
+                             f"primal function, but at output{path} the bwd rule produced an output of type {_long(given)} "
+                             f"corresponding to an input of type {_long(aval)}, so the "
+                             f"{'shapes' if given.shape != expected.shape else 'dtypes'} do not match\n"
+                             f"The rule is {bwd_name}, of the function {name}.")
         checked.append(out)
     return checked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -18,14 +18,22 @@ from jaxlite.core.aval import AbstractRef, ShapedArray
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
 from jaxlite.core.staging import trace_to_jaxpr
-from jaxlite.core.tree import Partial, keystr, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
+from jaxlite.core.tree import (
+    Partial,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_leaves,
+    tree_unflatten,
+    treedef_is_leaf,
+)
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import as_array, is_array_like
 from jaxlite.traces.jvp import Zero, instantiate, jvp_flat, tangent_aval, zeros_of
 from jaxlite.traces.linearize import linearize_flat
 from jaxlite.traces.transpose import Linear, backward
-from jaxlite.transforms.gradient_targets import VJP
+from jaxlite.transforms.gradient_targets import VJP, NotNeeded
 
 # --- shared ------------------------------------------------------------------------------------------
 
@@ -160,12 +168,14 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
         given, given_tree = tree_flatten(tangents)
         if given_tree != tree:
             raise TypeError(f"linearized function called on tangents of the structure {given_tree}, expected {tree}")
-        given = [each if flag else None for each, flag in zip(given, nonzero, strict=True)]
-        for aval, each, flag in zip(avals, given, nonzero, strict=True):
-            if flag and (aval_of(each).shape, aval_of(each).dtype) != (aval.shape, aval.dtype):
-                raise ValueError(f"linearized function called on tangent values inconsistent with the original primal "
-                                 f"values: got tangent aval {aval_of(each)} for primal aval {aval}")
-        results = iter(eval_jaxpr(jaxpr, residuals, *[each for each in given if each is not None]))
+        for aval, each in zip(avals, given, strict=True):
+            expected, actual = tangent_aval(aval), aval_of(each)
+            if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
+                names = [("~" if one.weak_type else "") + ("float0" if one.dtype == dtypes.float0 else one.dtype.name)
+                         + f"[{','.join(map(str, one.shape))}]" for one in (actual, aval, expected)]
+                raise ValueError("linearized function called on tangent values inconsistent with the original primal values:\n"
+                                 f"Got tangent aval {names[0]} for primal aval {names[1]} but expected {names[2]}.")
+        results = iter(eval_jaxpr(jaxpr, residuals, *[each for each, flag in zip(given, nonzero, strict=True) if flag]))
         tangents_out = [_typed_as(next(results) if flag else zeros_of(tangent_aval(aval)), aval)
                         for flag, aval in zip(nonzero_out, out_avals, strict=False)]
         return tree_unflatten(out_tree, tangents_out)
@@ -206,6 +216,42 @@ def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals
     return tree_unflatten(in_tree, outs)
 
 
+def _own_residuals(residuals: list[Any], leaves: list[Any], tree: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """Which residuals are arguments themselves: for each residual its argument and leaf, or None; those arguments; the other
+    residuals. Of an argument that is a tree there is a tuple of its leaves."""
+    positions = {id(leaf): (number, index) for number, (child, start) in enumerate(_children(tree))
+                 for index, leaf in enumerate(leaves[start:start + child.num_leaves])
+                 if not isinstance(leaf, (int, float, complex))}
+    places = [positions.get(id(residual)) for residual in residuals]
+    args_res: list[Any] = [NotNeeded()] * len(tree.children())
+    for place, residual in zip(places, residuals, strict=True):
+        if place is None:
+            continue
+        number, index = place
+        child = tree.children()[number]
+        if treedef_is_leaf(child):
+            args_res[number] = residual
+        else:
+            before = args_res[number] if type(args_res[number]) is tuple else (NotNeeded(),) * child.num_leaves
+            args_res[number] = (*before[:index], residual, *before[index + 1:])
+    return places, args_res, [each for place, each in zip(places, residuals, strict=True) if place is None]
+
+
+def _children(tree: Any) -> Iterator[tuple[Any, int]]:
+    """Each argument with the number of its first leaf."""
+    start = 0
+    for child in tree.children():
+        yield child, start
+        start += child.num_leaves
+
+
+def _joined_residuals(places: list[Any], args_res: list[Any], opaque: list[Any]) -> list[Any]:
+    rest = iter(opaque)
+    found = [next(rest) if place is None else args_res[place[0]] for place in places]
+    return [each[place[1]] if place is not None and type(each) is tuple else each
+            for place, each in zip(places, found, strict=True)]
+
+
 def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> Any:
     check_callable(fun)
     leaves, tree = tree_flatten(primals)
@@ -224,12 +270,16 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
     out_avals = [aval_of(out) for out in outs[:count]]
     out_tree = flat.out_tree
 
+    places, args_res, opaque = _own_residuals(program.residuals, leaves, tree)
+
     @boundary
-    def pull_back(residuals: list[Any], cotangent: Any) -> Any:
+    def pull_back(args_res: list[Any], opaque: list[Any], cotangent: Any) -> Any:
+        residuals = _joined_residuals(places, args_res, opaque)
         return _pull_back(jaxpr, nonzero_out, nonzero, avals, tree, out_tree, out_avals, residuals, cotangent)
 
+    pull_back.out_tree = out_tree  # type: ignore[attr-defined]
     pull_back.in_tree, pull_back.function = tree, flat.debug.location or flat.debug.function  # type: ignore[attr-defined]
-    pull = VJP(pull_back, program.residuals)
+    pull = VJP(pull_back, args_res, opaque)
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     return out, pull, flat.aux(outs[count:]) if has_aux else None
 

@@ -52,7 +52,13 @@ def _register(kind: type) -> None:
     register_pytree_node(kind, lambda mark: ((), None), lambda _, children: kind())
 
 
-for _kind in (GradValue, DontWant, GradRef, DidntWant):
+class NotNeeded(_Mark):
+    """Stands for an argument that the backward pass does not need."""
+
+    __slots__ = ()
+
+
+for _kind in (GradValue, DontWant, GradRef, DidntWant, NotNeeded):
     _register(_kind)
 
 
@@ -60,6 +66,13 @@ class VJP(Partial):
     """The function of cotangents that `vjp` gives. It is a pytree of the values that it keeps."""
 
     __module__ = "jaxlite.tree_util"
+    args_res = property(lambda self: self.args[0], doc="""For each argument what the backward pass keeps of it, or NotNeeded().
+
+    It is a list whose entries may be replaced, by the same arrays in another memory or computed again.""")
+    opaque_residuals = property(lambda self: self.args[1], doc="The other values that the backward pass keeps.")
+
+    in_tree = property(lambda self: self.func.in_tree, doc="The tree of the arguments.")
+    out_tree = property(lambda self: self.func.out_tree, doc="The tree of the output.")
 
     def with_refs(self, *targets: Any) -> Any:
         """The same with targets for the gradients.

@@ -132,11 +132,13 @@ def _mapped_size(args: Any, kwargs: Any, avals: list[Any], axes: list[Any], axis
 def _place(out: Any, dim: int | None, target: int | None, size: int) -> Any:
     if target is None:
         if dim is not None:
-            raise ValueError("vmap has mapped output but out_axes is None; give the axis at which the results are stacked")
+            raise ValueError(f"at vmap out_axes, got axis spec None but output was batched on axis {dim}\n"
+                             "out_axes has to be the axis at which the results are stacked, where they differ")
         return out if aval_of(out).dtype == dtypes.float0 else as_array(out)
     rank = aval_of(out).ndim + (dim is None)
     if not -rank <= target < rank:
-        raise ValueError(f"vmap out_axes {target} is out of bounds for a result of {rank} axes")
+        raise ValueError(f"axis {target} is out of bounds for array of dimension {rank}\n"
+                         f"vmap's out_axes is {target} for a result that has {rank} axes with the mapped one")
     target %= rank
     if aval_of(out).dtype == dtypes.float0:  # has no device arrays, and is the same for all
         return np.zeros((*out.shape[:target], size, *out.shape[target:]), dtypes.float0)

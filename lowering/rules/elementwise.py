@@ -137,32 +137,36 @@ def complex_parts(ctx: Any, x: Any) -> tuple[Any, Any]:
 
 @lowers("sin")
 def _sin(ctx: Any, x: Any, accuracy: Any = None) -> Any:
-    return _circular(ctx, x, "stablehlo.sine", "stablehlo.cosine", accuracy, negated=False)
+    if ctx.aval_out.dtype.kind != "c":
+        return ctx.emit1("stablehlo.sine", x, **ctx.accuracy(accuracy))
+    sine, cosine, sinh, cosh, on_axis, zero, part = _circular(ctx, x)
+    return ctx.emit1("stablehlo.complex", part("select", on_axis, zero, part("multiply", sine, cosh)),
+                     part("multiply", cosine, sinh))
 
 
 @lowers("cos")
 def _cos(ctx: Any, x: Any, accuracy: Any = None) -> Any:
-    return _circular(ctx, x, "stablehlo.cosine", "stablehlo.sine", accuracy, negated=True)
+    if ctx.aval_out.dtype.kind != "c":
+        return ctx.emit1("stablehlo.cosine", x, **ctx.accuracy(accuracy))
+    sine, cosine, sinh, cosh, on_axis, zero, part = _circular(ctx, x)
+    imag = part("multiply", part("negate", sine), sinh)
+    return ctx.emit1("stablehlo.complex", part("multiply", cosine, cosh), part("select", on_axis, zero, imag))
 
 
-def _circular(ctx: Any, x: Any, operation: str, derivative: str, accuracy: Any, negated: bool) -> Any:
-    """Sine or cosine. On the real axis the imaginary part is y times the derivative: XLA loses the zero's sign."""
-    result = ctx.emit1(operation, x, **ctx.accuracy(accuracy))
-    aval = ctx.aval_out
-    if aval.dtype.kind != "c":
-        return result
-    (x_real, x_imag), (real, imag) = complex_parts(ctx, x), complex_parts(ctx, result)
-    part = np.dtype(aval.dtype.type(0).real.dtype)
-    slope = ctx.value(derivative, [x_real], aval.shape, part)
-    if negated:
-        slope = ctx.value("stablehlo.negate", [slope], aval.shape, part)
-    signed = ctx.value("stablehlo.multiply", [x_imag, slope], aval.shape, part)
-    on_axis = ctx.compare(x_imag, ctx.constant(0, part, aval.shape), "EQ")
-    imag = ctx.value("stablehlo.select", [on_axis, signed, imag], aval.shape, part)
-    if not negated:  # the sine of an imaginary number is imaginary, where its size is infinite or no number too
-        zero = ctx.constant(0, part, aval.shape)
-        real = ctx.value("stablehlo.select", [ctx.compare(x_real, zero, "EQ"), zero, real], aval.shape, part)
-    return ctx.emit1("stablehlo.complex", real, imag)
+def _circular(ctx: Any, x: Any) -> tuple[Any, ...]:
+    """Of a complex number: sine and cosine of the real part, the hyperbolic ones of the imaginary part, whether the real part
+    is 0 (where a product of 0 and infinity must not be NaN), zeros, and what makes an operation on parts.
+
+    XLA's own expansion loses small imaginary parts and signs of zeros.
+    """
+    shape, part = ctx.aval_out.shape, np.dtype(ctx.aval_out.dtype.type(0).real.dtype)
+    real, imag = complex_parts(ctx, x)
+    of_parts = lambda name, *operands: ctx.value(f"stablehlo.{name}", list(operands), shape, part)
+    zero, two = ctx.constant(0, part, shape), ctx.constant(2, part, shape)
+    up, down = of_parts("exponential_minus_one", imag), of_parts("exponential_minus_one", of_parts("negate", imag))
+    sinh = of_parts("divide", of_parts("subtract", up, down), two)
+    cosh = of_parts("divide", of_parts("add", of_parts("add", up, down), two), two)
+    return of_parts("sine", real), of_parts("cosine", real), sinh, cosh, ctx.compare(real, zero, "EQ"), zero, of_parts
 
 
 @lowers("population_count")
@@ -204,7 +208,18 @@ def _round(ctx: Any, x: Any, *, rounding_method: int) -> Any:
 
 @lowers("square")
 def _square(ctx: Any, x: Any) -> Any:
-    return ctx.emit1("stablehlo.multiply", x, x)
+    if ctx.aval_out.dtype.kind != "c":
+        return ctx.emit1("stablehlo.multiply", x, x)
+    # In factors: a difference of squares would lose all digits where both parts are of a size, or overflow.
+    (real, imag), shape = complex_parts(ctx, x), ctx.aval_out.shape
+    of_parts = lambda name, a, b: ctx.value(f"stablehlo.{name}", [a, b], shape, np.dtype(ctx.aval_out.dtype.type(0).real.dtype))
+    product = of_parts("multiply", real, imag)
+    part = np.dtype(ctx.aval_out.dtype.type(0).real.dtype)
+    sizes = [ctx.value("stablehlo.abs", [each], shape, part) for each in (real, imag)]
+    difference = ctx.value("stablehlo.select", [
+        ctx.compare(*sizes, "EQ"), of_parts("subtract", *sizes),  # zeros that are positive
+        of_parts("multiply", of_parts("subtract", real, imag), of_parts("add", real, imag))], shape, part)
+    return ctx.emit1("stablehlo.complex", difference, of_parts("add", product, product))
 
 
 @lowers("exp2")

@@ -350,7 +350,14 @@ def test_map_says_where_trees_differ(x, y, words):
         with pytest.raises(ValueError) as info:
             call(lambda *args: args, x, y)
         assert words in str(info.value)
-        assert "does not have the structure of the first tree" in str(info.value)
+        assert str(info.value).startswith("pytree structure error: different ")
+
+
+def test_transpose_takes_other_metadata():
+    found = tree_util.tree_transpose(tree.structure(Bag(0, label="p")), tree.structure([0, 0]), Bag([1, 2], label="q"))
+    assert [(each.x if hasattr(each, "x") else tree.leaves(each)[0], each.label) for each in found] == [(1, "p"), (2, "p")]
+    with pytest.raises(TypeError, match="^Mismatch$|^Mismatch\n"):
+        tree_util.tree_transpose(tree.structure([0, 0]), tree.structure([0, 0, 0]), [[1, 2], [3, 4]])
 
 
 def test_two_classes_of_one_name_are_told_apart():
@@ -379,7 +386,8 @@ def test_prefix_errors_and_flatten_axes():
     with pytest.raises(ValueError) as info:
         flatten_axes("vmap in_axes", treedef, ([0, (1,)], {"a": 0, "c": 1}))
     assert str(info.value).splitlines() == [
-        "vmap in_axes specification must be a tree prefix of the corresponding value:",
+        "vmap in_axes specification must be a tree prefix of the corresponding value; ",
+        "  Mismatches:",
         "  vmap in_axes[0][1]: expected a leaf, got a tuple of length 1",
         "  vmap in_axes[1]: expected a dict with keys 'a', 'b', got a dict with keys 'a', 'c' "
         "('b' is missing and 'c' is unexpected)",

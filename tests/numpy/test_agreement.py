@@ -176,3 +176,34 @@ def test_options_without_meaning_and_annotations():
     assert jax.jit(f).__annotations__ == f.__annotations__ and jax.jit(f, compiler_options=effort)(1) == 2
     with pytest.raises(TypeError, match="contracting dimensions to have the same shape"):
         jnp.ones((2, 3)) @ jnp.ones((2, 3))
+
+
+def test_unsigned_indices_are_used_as_they_are():
+    for dtype in (jnp.uint8, jnp.uint32):
+        made = str(jax.make_jaxpr(lambda x, i: x[i])(np.ones(3, np.float32), dtype(1)))
+        assert "convert_element_type" not in made and "min" not in made
+    wide = jnp.arange(300)
+    take = jax.jit(lambda x, i, j: (x[i], x[j]))
+    assert [int(each) for each in take(wide, jnp.uint8(255), jnp.uint32(2**32 - 1))] == [255, 299]
+
+
+def test_complex_circular_functions_at_special_values():
+    inf, nan = np.inf, np.nan
+    z = np.array([complex(0.0, -1e-30), 0.0, complex(0.0, inf), complex(0.0, nan), complex(-1e-30, -1e-30), complex(-1, 1)])
+    run = jax.jit(lambda z: (jnp.sin(z), jnp.cos(z), jnp.square(z)))
+    sine, cosine, square = map(np.asarray, run(z.astype(np.complex64)))
+    np.testing.assert_allclose(sine[[0, 4, 5]], np.sin(z[[0, 4, 5]]), rtol=1e-5)
+    assert sine[2] == complex(0, inf) and sine[3].real == 0 and np.isnan(sine[3].imag)
+    assert cosine[2] == inf and not np.signbit(cosine[:4].imag).any() and np.isnan(cosine[3].real)
+    assert not np.signbit(square[5].real) and square[5] == -2j
+
+
+def test_einsum_says_what_jax_says():
+    x = jnp.ones((2, 3))
+    for args, words in [(("ij,jk->ik", x, x), r"^Size of label 'j' for operand 1 \(3\) does not match previous terms \(2\)\.$"),
+                        (("ij,jk", x), "^Number of einsum subscripts, 2, must be equal to the number of operands, 1.$"),
+                        (("ij->ii", x), "^Output character 'i' appeared more than once in the output.$"),
+                        (("ij->k", x), "^Output character 'k' did not appear in the input$"),
+                        (("ijk->k", x), "^Einstein sum subscript 'ijk' does not contain the correct number of indices")]:
+        with pytest.raises(ValueError, match=words):
+            jnp.einsum(*args)

@@ -219,7 +219,7 @@ def test_einsum_precision_and_accumulation():
     ("ij->>i", [(2, 3)]), ("ii->i", [(2, 3)]),
 ], ids=str)
 def test_einsum_specs_that_do_not_fit(spec, shapes):
-    with pytest.raises((ValueError, TypeError), match="einsum"):
+    with pytest.raises((ValueError, TypeError), match="(?i)einsum|einstein|label|output character"):
         jnp.einsum(spec, *[np.ones(shape, f32) for shape in shapes])
 
 

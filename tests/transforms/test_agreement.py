@@ -134,3 +134,57 @@ def test_unravelling_keeps_a_single_dtype_polymorphic():
 def test_an_empty_batch_of_convolutions():
     images, kernel = jnp.ones((0, 2, 1, 4, 4)), jnp.ones((1, 1, 2, 2))
     assert jax.vmap(lambda x: lax.conv(x, kernel, (1, 1), "VALID"))(images).shape == (0, 2, 1, 3, 3)
+
+
+def test_float0_explains_itself():
+    nothing = np.zeros(3, jax.float0)
+    for use in (lambda: nothing + jnp.ones(3), lambda: jnp.add(1.0, nothing)):
+        with pytest.raises(TypeError, match="^Called add with a float0 array"):
+            use()
+    with pytest.raises(TypeError, match="^Called sin with a float0 array"):
+        jnp.sin(nothing)
+    two = nothing[:2]
+    for made in (jnp.zeros((2,), jax.float0), jnp.ones((2,), jax.float0), jnp.zeros_like(two), jnp.asarray(two)):
+        assert made.dtype == jax.float0 and made.shape == (2,)
+
+
+def test_linearized_functions_check_their_tangents():
+    push = jax.linearize(lambda x, y: x * y, 3, jnp.ones(2))[1]
+    assert push(np.zeros((), jax.float0), jnp.ones(2)).tolist() == [3, 3]
+    for wrong in (1, np.float32(1)):
+        with pytest.raises(ValueError, match="^linearized function called on tangent values inconsistent with"):
+            push(wrong, jnp.ones(2))
+
+
+def test_vjp_functions_show_what_they_keep_of_the_arguments():
+    x, y = jnp.arange(3.0), jnp.ones(3)
+    pull = jax.vjp(lambda x, d: x * d["y"] + d["z"], x, {"y": y, "z": y + 1})[1]
+    assert pull.args_res[0] is x and pull.args_res[1][0] is y and not jax.tree.leaves(pull.args_res[1][1])
+    assert pull.opaque_residuals == [] and pull.out_tree == jax.tree.structure(0) and pull.in_tree.num_leaves == 3
+    pull.args_res[0] = 10 * x
+    assert pull(jnp.ones(3))[1]["y"].tolist() == [0, 10, 20]
+    sine = jax.tree.map(lambda leaf: leaf * 2, jax.vjp(jnp.sin, x)[1])
+    assert str(sine.args_res) == "[NotNeeded()]" and sine(y)[0][0] == 2
+
+
+def test_errors_of_backward_rules_are_those_of_jax():
+    def with_backward(bwd):
+        f = jax.custom_vjp(lambda x, y: (x * y).sum())
+        f.defvjp(lambda x, y: ((x * y).sum(), (x, y)), bwd)
+        return lambda: jax.grad(f)(jnp.ones(3), jnp.ones(3))
+
+    structure = "^Custom VJP bwd rule must produce an output with the same container .*got bwd output structure PyTreeDef"
+    for wrong, kind, words in [
+            (lambda r, g: (g * r[0],), TypeError, structure), (lambda r, g: None, TypeError, structure),
+            (lambda r, g: ((g * r[1], 1), g), TypeError, structure),
+            (lambda r, g: (g, r[0]), ValueError, r"at output\[0\] .* type float32\[\] corresponding to .* type float32\[3\]"),
+            (lambda r, g: (r[0], "a"), TypeError, "^Argument 'a' of type <class 'str'> is not a valid JAX type")]:
+        with pytest.raises(kind, match=words):
+            with_backward(wrong)()
+
+
+def test_formats_of_a_compiled_function():
+    compiled = jax.jit(lambda x, d: (x, d["y"].T)).lower(jnp.ones(3), {"y": jnp.ones((2, 3))}).compile()
+    args, kwargs = compiled.input_formats
+    assert args[1]["y"].layout.major_to_minor == (0, 1) and args[0].sharding == compiled.input_shardings[0][0] and kwargs == {}
+    assert compiled.output_formats[1].layout.major_to_minor == (0, 1)

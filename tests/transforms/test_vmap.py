@@ -162,7 +162,7 @@ ERRORS = [
     ("type of out_axes", TypeError, "vmap out_axes must be an int, None",
      lambda: jax.vmap(lambda x: x, out_axes="a")(A)),
     ("prefix", ValueError, "vmap in_axes", lambda: jax.vmap(lambda x: x["a"], in_axes=({"b": 0},))({"a": A})),
-    ("mapped output", ValueError, "vmap has mapped output .*but out_axes is None",
+    ("mapped output", ValueError, "^at vmap out_axes, got axis spec None but output was batched on axis 0",
      lambda: jax.vmap(lambda x: x, out_axes=None)(A)),
     ("out_axes", ValueError, "out of bounds|axis", lambda: jax.vmap(lambda x: x, out_axes=3)(A)),
     ("no array", TypeError, "", lambda: jax.vmap(lambda x: x)("text")),

@@ -9,7 +9,6 @@ import numpy as np
 
 from jaxlite.core.array import Array
 
-
 Shape = tuple[int, ...]
 
 

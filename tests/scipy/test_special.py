@@ -267,7 +267,7 @@ def test_associated_legendre_functions():
         near = np.asarray(special.lpmn(4, 4, z + 1e-6)[0])
     np.testing.assert_allclose(values[2, 3], 15 * z * (1 - z**2), rtol=1e-12)
     np.testing.assert_allclose(values[1, 2], -3 * z * np.sqrt(1 - z**2), rtol=1e-12)
-    np.testing.assert_allclose(slopes, (near - values) / 1e-6, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(slopes, (near - values) / 1e-6, rtol=1e-3, atol=1e-3)
     for order in range(5):
         for degree in range(5):
             expected = oracle.sph_harm_y(degree, order, np.arccos(z), 0.0).real if order <= degree else 0 * z

@@ -357,8 +357,8 @@ def put_argument(value: Any, sharding: Any, layout: Any) -> Any:
 
 def constrained(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
     """Values of a trace with the shardings that `jit` was given; None leaves a value as it is."""
-    constrain = _lax_sharding().constrain
-    return [value if each is None else constrain(value, each) for value, each in zip(values, shardings, strict=True)]
+    moved = _lax_sharding().moved
+    return [value if each is None else moved(value, each) for value, each in zip(values, shardings, strict=True)]
 
 
 key_reuse = loader("jaxlite.compilation.key_reuse")

@@ -18,9 +18,9 @@ from jaxlite.core.aval import layout_of, with_layout
 from jaxlite.core.jaxpr import Jaxpr, jaxprs_in_params
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import broadcast_prefix, tree_flatten
-from jaxlite.devices import global_arrays
+from jaxlite.devices import global_arrays, placement
 from jaxlite.devices import sharding as shardings
-from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, context_mesh
+from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, concrete_context, context_mesh
 from lowering import xla
 from lowering.module import physical
 from lowering.partitioning import Partitioning
@@ -50,7 +50,7 @@ def flat_shardings(given: Any, tree: Any, what: str) -> tuple[Any, ...] | None:
     if given is None:
         return None
     full = tree.unflatten(range(tree.num_leaves))
-    if what == "in_shardings" and isinstance(given, (tuple, list)) and len(given) != len(full):
+    if what == "in_shardings" and isinstance(given, (tuple, list)) and not is_place(given) and len(given) != len(full):
         raise ValueError(
             f"pjit {what} specification must be a tree prefix of the positional arguments tuple. In particular, pjit {what} "
             "must either be a Sharding, a PartitionSpec, or a tuple of length equal to the number of positional arguments. But "
@@ -59,7 +59,16 @@ def flat_shardings(given: Any, tree: Any, what: str) -> tuple[Any, ...] | None:
     if what == "in_shardings" and isinstance(given, list):
         given = tuple(given)
     flat = [given] * tree.num_leaves if is_place(given) else broadcast_prefix(given, full, is_leaf=is_place)
-    return tuple(None if each is None else as_sharding(each, what, "jit") for each in flat)
+    return tuple(None if each is None or isinstance(each, shardings.Format) and each.sharding is None and _is_row_major(each, what)
+                 else as_sharding(each, what, "jit") for each in flat)
+
+
+def _is_row_major(given: Any, what: str) -> bool:
+    """That the layout of a `Format` is left open, or is that of all arrays. Raises: ValueError if it is another one."""
+    order = getattr(given.layout, "major_to_minor", None)
+    if order is not None and tuple(order) != tuple(range(len(order))):
+        raise ValueError(f"{what}: arrays are kept row-major; the layout {given.layout} is not")
+    return True
 
 
 def laid_out(avals: Sequence[Any], given: Sequence[Any] | None) -> tuple[Any, ...]:
@@ -75,18 +84,19 @@ def is_place(leaf: Any) -> bool:
     return leaf is None or isinstance(leaf, (shardings.Sharding, shardings.PartitionSpec, shardings.Format))
 
 
-def as_sharding(given: Any, what: str, who: str) -> Any:
+def as_sharding(given: Any, what: str, who: str, or_entered: bool = False) -> Any:
     """A sharding from a sharding, or from a spec over the mesh of the context.
 
+    Args: `what` and `who` name the argument and the function; `or_entered` as for `named_sharding`.
     Raises: RuntimeError for a spec without a mesh; ValueError or TypeError for anything else.
     """
-    if isinstance(given, shardings.Format):
+    if isinstance(given, shardings.Format) and _is_row_major(given, what):
         given = given.sharding
     if isinstance(given, shardings.PartitionSpec):
         return shardings.named_sharding(
             given, f"{who} requires a non-empty mesh in context if you are passing `PartitionSpec`s to {what}. You can define "
             "a context mesh via `jax.set_mesh(mesh)`. Alternatively, provide `Sharding`s to "
-            f"{what} and then the mesh context manager is not required.")
+            f"{what} and then the mesh context manager is not required.", or_entered=or_entered)
     if not isinstance(given, shardings.Sharding):
         raise ValueError(f"One of {what} leaf specifications got sharding {given!r}: expected a Sharding, a PartitionSpec or "
                          "None")
@@ -122,14 +132,14 @@ def meshes_in(jaxpr: Jaxpr) -> Iterator[Any]:
 
 
 def concrete(program: Program) -> Mesh | None:
-    """The first mesh with devices that a program names; for an abstract one, that of the context."""
+    """The first mesh with devices that a program names, else that of the context; None if there is neither."""
     for mesh in meshes_in(program.closed.jaxpr):
         if isinstance(mesh, Mesh):
             return mesh
         found = context_mesh()
         if not found.empty and found.axis_sizes == mesh.axis_sizes:
             return found
-    return None
+    return concrete_context.value
 
 
 def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None:
@@ -147,12 +157,19 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
     bound += [(each, index) for index, each in enumerate(own) if each is not None]
     mesh = program.mesh
     devices: tuple[Any, ...] | None = None
+    first: int | str | None = None
+    if concrete_context.value is not None:
+        if program.options.device is not None:
+            raise ValueError("Mesh context manager should not be used with jit when backend or device is also specified as an "
+                             "argument to jit.")
+        devices, first = tuple(concrete_context.value.devices.flat), "jit's context mesh"
     for sharding, index in bound:
         found = shardings.devices_of(sharding)
         if devices is None:
             devices, first = found, index
         elif found != devices:  # also in another order: XLA would end the process
-            raise ValueError(_incompatible(program, devices, first, found, index, num_consts))
+            shown = (found, index, devices, first) if type(first) is str else (devices, first, found, index)
+            raise ValueError(_incompatible(program, *shown, num_consts))
     if mesh is not None:
         found = tuple(mesh.devices.flat)
         if devices is None or len(devices) == 1 and devices[0] in found and all(
@@ -203,19 +220,22 @@ def _sharding_of(value: Any) -> Any:
     """The sharding that an argument is bound to, if it is."""
     if isinstance(value, Tracer):
         return None
+    ndim = getattr(value, "ndim", 0)
     value = getattr(value, "_base_array", value)
     if type(value) is ArrayImpl:
-        return value._sharding if value._committed or arrays.is_spread(value) else None
+        return placement.without_axes(value._sharding, ndim) if value._committed or arrays.is_spread(value) else None
     sharding = getattr(value, "sharding", None)  # of a ShapeDtypeStruct
     if not isinstance(sharding, xla.Sharding) or type(sharding) is xla.NamedSharding and sharding.mesh.empty:
         return None  # that of a type says nothing where it is over no mesh
     return sharding
 
 
-def _incompatible(program: Program, devices: tuple[Any, ...], first: int | None, others: tuple[Any, ...],
-                  second: int | None, num_consts: int) -> str:
-    def what(index: int | None, where: tuple[Any, ...]) -> str:
+def _incompatible(program: Program, devices: tuple[Any, ...], first: int | str | None, others: tuple[Any, ...],
+                  second: int | str | None, num_consts: int) -> str:
+    def what(index: int | str | None, where: tuple[Any, ...]) -> str:
         ids = f"device ids {[device.id for device in where]} on platform {where[0].platform.upper()}"
+        if isinstance(index, str):
+            return f"{index} with {ids}"
         if index is None:
             return f"a sharding inside of {program.name} or given to jit, with {ids}"
         if index < num_consts:
@@ -224,8 +244,8 @@ def _incompatible(program: Program, devices: tuple[Any, ...], first: int | None,
         return (f"argument {program.debug_info.arg_name(index - num_consts)} of {program.name} with shape "
                 f"{aval.str_short(short_dtypes=False)} and with {ids}")
 
-    return (f"Received incompatible devices for jitted computation. Got {what(first, devices)} and {what(second, others)}. "
-            "Move one with device_put.")
+    return (f"Received incompatible devices for jitted computation. Got {what(first, devices)} and {what(second, others)}"
+            "\nMove one with device_put.")
 
 
 # --- the executable ----------------------------------------------------------------------------------
@@ -339,7 +359,8 @@ def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[A
         try:
             if sharding is not None and len(sharding.spec) <= len(aval.shape):
                 shardings.check_shape(sharding, aval.shape)
-                return sharding
+                return sharding if wanted is None else sharding.update(spec=shardings.P(
+                    *sharding.spec, *[None] * (len(wanted.spec) - len(sharding.spec))))
         except ValueError:
             pass
         is_settled = False

@@ -25,6 +25,7 @@ from jaxlite.core.symbolic import as_size
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.devices import placement
+from jaxlite.devices.placement import row_major, shardings
 from lowering import platforms, xla
 
 if TYPE_CHECKING:
@@ -110,8 +111,11 @@ class _Stage:
 
     @property
     def out_info(self) -> Any:
-        """A `ShapeDtypeStruct` for each leaf of the result."""
-        return self._out_structs()
+        """A `ShapeDtypeStruct` for each leaf of the result, with the sharding that `jit` was given for it, or its type has."""
+        program = self._program
+        given = program.out_shardings or (None,) * len(program.closed.out_avals)
+        return self._out_structs([getattr(aval, "layout", None) if wanted is None else wanted
+                                  for wanted, aval in zip(given, program.closed.out_avals, strict=True)])
 
     def _out_structs(self, shardings: Sequence[Any] | None = None) -> Any:
         avals = self._program.closed.out_avals
@@ -168,6 +172,14 @@ class Lowered(_Stage):
     def __init__(self, program: Program, lowered: backend.Lowered, device: Any, committed: bool):
         super().__init__(program)
         self._lowered, self._device, self._committed = lowered, device, committed
+
+    @property
+    def out_info(self) -> Any:
+        """A `ShapeDtypeStruct` for each leaf of the result, with its sharding if the compiler does not choose it."""
+        given = getattr(self._device, "results", None)
+        if given is None:
+            return super().out_info
+        return self._out_structs([None if each is None or shardings().UNCONSTRAINED in each.spec else each for each in given])
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as text.
@@ -285,6 +297,17 @@ class Compiled(_Stage):
 
     def _out_shardings(self) -> list[Any]:
         return getattr(self._executable, "out_shardings", None) or [self._sharding] * self.out_tree.num_leaves
+
+    @property
+    def input_formats(self) -> Any:
+        """Layout and sharding of each argument, as `(args, kwargs)`: arrays are row-major."""
+        avals, (args, kwargs) = self._program.closed.in_avals, self.input_shardings
+        return self.in_tree.unflatten(map(row_major, avals, self.in_tree.flatten_up_to((args, kwargs))))
+
+    @property
+    def output_formats(self) -> Any:
+        """Layout and sharding of each result: arrays are row-major."""
+        return self.out_tree.unflatten(map(row_major, self._program.closed.out_avals, self._out_shardings()))
 
     @property
     def _sharding(self) -> Any:

@@ -95,6 +95,7 @@ _IMPLIED: dict[str, dict[str, Callable[[Any], bool]]] = {
     "mul": {"out_dtype": _none},
     "jit": {"donated_invars": _false, "inline": _false, "keep_unused": _false},
     "scan": {"linear": _false, "_split_transpose": _false},
+    "reshard": {"dst_sharding": _any, "concrete_mesh": _any},  # the type of the result says it
 } | {name: {"accuracy": _none} for name in (
     "cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "logistic", "rsqrt", "sin", "sqrt", "tan", "tanh")}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ class ShapeDtypeStruct:
     Args:
       shape: a sequence of ints.
       dtype: anything that names a dtype; kept as it is, so 64-bit types stay.
-      sharding: where the array lives, or None.
+      sharding: where the array lives: None, a sharding, a `PartitionSpec` over the mesh of `set_mesh`, or a `Format`, which
+        says the order of its elements in memory too.
       weak_type: whether the dtype yields in promotion, as that of a Python scalar does.
     Raises: ValueError without a dtype, TypeError for a dtype that does not exist.
 
@@ -26,7 +28,7 @@ class ShapeDtypeStruct:
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "sharding", "weak_type")
+    __slots__ = ("shape", "dtype", "sharding", "weak_type", "_layout")
     shape: tuple[int, ...]
     dtype: Any
     sharding: Any
@@ -36,7 +38,10 @@ class ShapeDtypeStruct:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
-        for name, value in zip(self.__slots__, (tuple(shape), dtype, sharding, bool(weak_type))):
+        shape, layout = tuple(shape), None
+        if sharding is not None:
+            sharding, layout = resolve_place(sharding, shape)
+        for name, value in zip(self.__slots__, (shape, dtype, sharding, bool(weak_type), layout)):
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -57,6 +62,11 @@ class ShapeDtypeStruct:
         return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
 
     @property
+    def format(self) -> Any:
+        """Layout and sharding together: a `Format`."""
+        return make_format(self._layout, self.sharding)
+
+    @property
     def ndim(self) -> int:
         return len(self.shape)
 
@@ -71,25 +81,39 @@ class ShapeDtypeStruct:
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
         """A copy with some fields replaced."""
-        fields = {name: getattr(self, name) for name in self.__slots__}
+        fields = {name: getattr(self, name) for name in self.__slots__ if name != "_layout"} | {"sharding": self._place()}
         unknown = sorted(changes.keys() - fields.keys())
         if unknown:
-            raise ValueError(f"ShapeDtypeStruct has no field {', '.join(unknown)}; it has {', '.join(self.__slots__)}")
+            raise ValueError(f"ShapeDtypeStruct has no field {', '.join(unknown)}; it has {', '.join(fields)}")
         return ShapeDtypeStruct(**(fields | changes))
 
     def __repr__(self) -> str:
         sharding = "" if self.sharding is None else f", sharding={self.sharding}"
+        sharding += "" if self._layout is None else f", format={self._layout}"
         weak = ", weak_type=True" if self.weak_type else ""
         return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak})"
 
     def _fields(self) -> tuple[Any, ...]:
-        return self.shape, self.dtype, self.sharding, self.weak_type
+        return self.shape, self.dtype, self._place(), self.weak_type
+
+    def _place(self) -> Any:
+        return self.sharding if self._layout is None else self.format
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, ShapeDtypeStruct) and self._fields() == other._fields()
 
     def __hash__(self) -> int:
         return hash(self._fields())
+
+
+def _as_given(place: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    return place, None
+
+
+# From what a user gave as the place of an array of a shape, its sharding and its layout in memory; and both together.
+# `jaxlite.devices.placement` knows of places.
+resolve_place: Callable[[Any, tuple[int, ...]], tuple[Any, Any]] = _as_given
+make_format: Callable[[Any, Any], Any] = lambda layout, sharding: (layout, sharding)  # noqa: E731
 
 
 def _unpickled(shape: Any, dtype: Any, sharding: Any, weak_type: bool) -> ShapeDtypeStruct:

@@ -8,8 +8,9 @@ Each axis has a type. `Auto`: XLA decides how values are laid out along it. `Exp
 `Manual`: the program is written for one device at a time, inside `shard_map`.
 
 The mesh of the context, which a bare `PartitionSpec` refers to, is held here too: thread-local states that are part of
-every call's key. `concrete_context` is the mesh with devices (`set_mesh`, `with mesh:`), `abstract_context` the one that
-programs are traced under where it differs from that (`use_abstract_mesh`, and `shard_map`, which makes axes manual).
+every call's key. `concrete_context` is the mesh with devices of `set_mesh`, which programs run on as well. `abstract_context`
+is the one that programs are traced under where it differs from that (`use_abstract_mesh`, and `shard_map`, which makes axes
+manual). `entered_context` is the mesh of `with mesh:`, which is older, and means something to constraints alone.
 """
 
 from __future__ import annotations
@@ -141,7 +142,8 @@ class Mesh(_Grid):
       axis_names: a name for each axis of the grid; strings, or anything hashable.
       axis_types: an `AxisType` for each axis; by default all are `Auto`.
 
-    Used in a `with` statement it is the mesh that a bare `PartitionSpec` refers to.
+    Used in a `with` statement it is the mesh that a bare `PartitionSpec` of `with_sharding_constraint` refers to; `set_mesh` sets
+    it for everything.
     Raises: ValueError if the grid has another number of axes than there are names, or a name twice.
 
     >>> import jaxlite as jax
@@ -237,11 +239,11 @@ class Mesh(_Grid):
                     self.axis_types if axis_types is None else axis_types)
 
     def __enter__(self) -> Mesh:
-        _entered.__dict__.setdefault("previous", []).append(concrete_context.swap_local(self))
+        _entered.__dict__.setdefault("previous", []).append(entered_context.swap_local(self))
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        concrete_context.set_local(_entered.previous.pop())
+        entered_context.set_local(_entered.previous.pop())
 
     def __repr__(self) -> str:
         if self.empty:
@@ -378,6 +380,7 @@ def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types:
 
 concrete_context = config.context_mesh
 abstract_context = config.context_abstract_mesh
+entered_context = config.entered_mesh
 
 
 def empty_mesh() -> Mesh:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core import array as arrays
-from jaxlite.core import config
+from jaxlite.core import config, shape_dtype
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.lazy import loader
-from jaxlite.core.tracing import Tracer
+from jaxlite.core.tracing import Tracer, is_eager
 from lowering import platforms, xla
 
 ArrayImpl = xla.ArrayImpl
@@ -72,6 +72,27 @@ def default_device() -> Any:
     return platforms.default_device() if chosen is None else as_device(chosen)
 
 
+def put_new(value: Any, aval: Any = None) -> Any:
+    """A new Array of a host value: uncommitted on the default device or, under `set_mesh`, whole on each device of the mesh."""
+    mesh = config.context_mesh.value
+    if mesh is None:
+        return arrays.put_array(value, default_device(), False, True, aval)
+    return global_arrays().place(value, _everywhere(mesh), True, True, aval)
+
+
+def on_context(x: Any) -> Any:
+    """An array that is not bound to a place: under `set_mesh`, whole on each device of the mesh. Others as they are."""
+    mesh = config.context_mesh.value
+    if mesh is None or type(x) is not ArrayImpl or x._committed or arrays.is_spread(x) or not is_eager():
+        return x
+    return global_arrays().place(x, _everywhere(mesh))
+
+
+def _everywhere(mesh: Any) -> Any:
+    module = shardings()
+    return module.NamedSharding(mesh, module.PartitionSpec())
+
+
 def as_device(spec: Any) -> Any:
     """A device from a device, a platform's name, or a sharding on one device."""
     if isinstance(spec, str):
@@ -110,10 +131,28 @@ def as_target(spec: Any, what: str = "device_put") -> Any:
         return module.named_sharding(spec, f"Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to {what}",
                                      ValueError)
     if isinstance(spec, module.Format):
-        if spec.layout is not None and tuple(spec.layout.major_to_minor) != tuple(range(len(spec.layout.major_to_minor))):
+        order = getattr(spec.layout, "major_to_minor", ())
+        if tuple(order) != tuple(range(len(order))):
             raise ValueError(f"{what}: arrays are kept row-major; the layout {spec.layout} is not")
         return as_target(spec.sharding, what)
     raise ValueError(f"{what} takes None, a device, a sharding, a PartitionSpec, or a pytree of these; got {spec!r}")
+
+
+def _described_place(place: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Sharding and layout from what a `ShapeDtypeStruct` was given as its place."""
+    module, layout = shardings(), None
+    if isinstance(place, module.Format):
+        place, layout = place.sharding, place.layout
+    if isinstance(place, module.PartitionSpec):
+        place = module.named_sharding(place, "When specifying PartitionSpec to `ShapeDtypeStruct`, the context mesh cannot be "
+                                      "empty. Please use `jax.set_mesh` to set the mesh context.", TypeError)
+    if place is not None and not isinstance(place, xla.Sharding):
+        raise ValueError("sharding should be an instance of `jax.sharding.Sharding`, `jax.sharding.PartitionSpec` or "
+                         f"`jax.experimental.layout.Format`. Got {place} of type {type(place)}.")
+    if type(place) is xla.NamedSharding and len(place.spec) > len(shape):
+        raise ValueError(f"Sharding {place} is only valid for values of rank at least {len(place.spec)}, but was applied to a "
+                         f"value of rank {len(shape)}.")
+    return place, layout
 
 
 def in_memory(value: Any, space: Any) -> Any:
@@ -127,6 +166,13 @@ def of_kind(sharding: Any, memory_kind: str | None) -> Any:
     """The same sharding in another kind of memory; None stands for the usual one."""
     shardings()  # shardings get their methods there
     return sharding.with_memory_kind(memory_kind)
+
+
+def without_axes(sharding: Any, ndim: int) -> Any:
+    """The sharding of an array of keys from that of their words, which have an axis more."""
+    if type(sharding) is not xla.NamedSharding or len(sharding.spec) <= ndim:
+        return sharding
+    return sharding.update(spec=sharding.spec.update(partitions=sharding.spec.partitions[:ndim]))
 
 
 def replicated(sharding: Any) -> Any:
@@ -160,7 +206,10 @@ def laid_out_by(wanted: Any, fun: Callable, /, *args: Any, **kwargs: Any) -> Any
 def laid_out_as(x: Any, like: Any) -> Any:
     """A value that lies on explicit mesh axes as another value or type does."""
     aval = getattr(like, "aval", like)
-    return x if getattr(aval, "layout", None) is None else _constraints().laid_out_as(x, aval)
+    if getattr(aval, "layout", None) is None:
+        return x
+    return global_arrays().place(x, like.sharding) if type(like) is ArrayImpl and is_eager() else _constraints().laid_out_as(
+        x, aval)
 
 
 class choosing:
@@ -178,9 +227,10 @@ class choosing:
 _constraints = loader("jaxlite.lax.sharding")  # what stands higher: a primitive
 
 
-def _format_of(array: Any) -> Any:
+def row_major(aval: Any, sharding: Any) -> Any:
+    """The `Format` of arrays of a type: all are row-major."""
     module = shardings()
-    return module.Format(module.Layout(tuple(range(array.ndim)), (), 0), array.sharding)
+    return module.Format(module.Layout(tuple(range(len(aval.shape))), (), 0), sharding)
 
 
 def _sharding_of_type(aval: Any) -> Any:
@@ -191,6 +241,8 @@ def _sharding_of_type(aval: Any) -> Any:
 
 
 def _install() -> None:
+    shape_dtype.resolve_place = _described_place
+    shape_dtype.make_format = lambda layout, sharding: shardings().Format(layout, sharding)
     types: Any = ShapedArray
     types.sharding = property(_sharding_of_type, doc="How the array lies on a mesh's explicit axes.")
     cls: Any = ArrayImpl
@@ -199,7 +251,7 @@ def _install() -> None:
     cls.global_shards = property(lambda self: global_arrays().global_shards(self),
                                  doc="All shards; those of other processes have no data.")
     cls.addressable_data = lambda self, index: global_arrays().addressable_data(self, index)
-    cls.format = property(_format_of, doc="Layout and sharding.")
+    cls.format = property(lambda self: row_major(self.aval, self.sharding), doc="Layout and sharding.")
 
 
 _install()

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, abstract_context, context_mesh
+from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, abstract_context, context_mesh, entered_context
 from lowering import xla
 
 Sharding = xla.Sharding
@@ -369,10 +369,15 @@ def _same_parts(hlo: Any, assigned: tuple[int, ...], dims: tuple[int, ...]) -> b
 # --- what users see of a sharding --------------------------------------------------------------------
 
 
-def named_sharding(spec: Any, complaint: str, error: type[Exception] = RuntimeError) -> Any:
-    """A sharding from a sharding or, with the mesh of the context, from a spec. Raises `error` if there is no mesh."""
+def named_sharding(spec: Any, complaint: str, error: type[Exception] = RuntimeError, *, or_entered: bool = False) -> Any:
+    """A sharding from a sharding or, with the mesh of the context, from a spec. Raises `error` if there is no mesh.
+
+    Args: `or_entered` whether a mesh that `with mesh:` has entered will do.
+    """
     if isinstance(spec, PartitionSpec):
         mesh = abstract_context.value or context_mesh()
+        if mesh.empty and or_entered:
+            mesh = entered_context.value or mesh
         if mesh.empty:
             raise error(complaint)
         return NamedSharding(mesh, spec)
@@ -437,7 +442,8 @@ def _install() -> None:
     named.with_memory_kind = lambda self, kind: NamedSharding(self.mesh, self.spec, memory_kind=kind)
     named.with_spec = lambda self, spec: _update(self, spec=spec if isinstance(spec, PartitionSpec) else PartitionSpec(*spec))
     named.update = _update
-    named.__repr__ = lambda self: (f"NamedSharding(mesh={self.mesh}, spec={self.spec}, memory_kind={self.memory_kind})")
+    named.__repr__ = lambda self: (f"NamedSharding(mesh={self.mesh}, spec={self.spec}"
+                                   f"{'' if self.memory_kind is None else f', memory_kind={self.memory_kind}'})")
     named.__reduce__ = lambda self: (_restore_sharding, (self.mesh, self.spec, self.memory_kind))
     single: Any = SingleDeviceSharding
     single.with_memory_kind = lambda self, kind: SingleDeviceSharding(self._device, memory_kind=kind)
@@ -465,6 +471,15 @@ class MemorySpace(enum.Enum):
         return f"MemorySpace.{self.name}"
 
 
+class AutoLayout(enum.Enum):
+    """`Layout.AUTO`: the compiler may choose. It chooses row-major."""
+
+    AUTO = 0
+
+    def __repr__(self) -> str:
+        return "AUTO"
+
+
 class Layout(NamedTuple):
     """How the elements of an array follow each other in memory: `major_to_minor` lists its axes, the slowest first."""
 
@@ -475,6 +490,9 @@ class Layout(NamedTuple):
     def __repr__(self) -> str:
         return (f"Layout(major_to_minor={self.major_to_minor}, tiling={self.tiling}, "
                 f"sub_byte_element_size_in_bits={self.sub_byte_element_size_in_bits})")
+
+
+Layout.AUTO = AutoLayout.AUTO  # type: ignore[attr-defined]
 
 
 class Format(NamedTuple):

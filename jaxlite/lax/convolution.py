@@ -11,6 +11,7 @@ from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import largest
 from jaxlite.core.values import aval_of
+from jaxlite.devices.placement import laid_out_by
 from jaxlite.lax import elementwise, shaping
 from jaxlite.lax.dot import canonicalize_precision, dot_general
 
@@ -227,6 +228,7 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
       dimension_numbers: None for `('NCHW', 'OIHW', 'NCHW')`, three such strings, or `ConvDimensionNumbers`.
       feature_group_count, batch_group_count: independent groups of features, or of the batch.
       preferred_element_type: the dtype to accumulate in and return.
+      out_sharding: how the result lies on a mesh; over explicit axes it is needed where features or the kernel are cut.
     Returns: an array of batch, output features and the spatial axes, in the order of the third spec.
     Raises: TypeError or ValueError that name the sizes that do not fit.
     """
@@ -259,7 +261,8 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "conv_general_dilated")
     numbers = ConvDimensionNumbers(*(tuple(map(operator.index, spec)) for spec in numbers))
-    return conv_general_dilated_p.bind(
+    return laid_out_by(
+        out_sharding, conv_general_dilated_p.bind,
         lhs, rhs, window_strides=strides, padding=tuple(map(tuple, pads)), lhs_dilation=lhs_steps,
         rhs_dilation=rhs_steps, dimension_numbers=numbers, feature_group_count=operator.index(feature_group_count),
         batch_group_count=operator.index(batch_group_count), precision=canonicalize_precision(precision),

@@ -26,8 +26,8 @@ Rule = Callable[..., Sequence[Spec]]
 
 _RULES: dict[str, Rule] = {}
 # Those whose typing rules look at layouts themselves.
-_OWN = frozenset(("custom_linear", "inspect_sharding", "layout_constraint", "mesh_cast", "reshard", "shard_alike",
-                  "sharding_constraint"))
+_OWN = frozenset(("addupdate", "custom_linear", "freeze", "get", "inspect_sharding", "layout_constraint", "mesh_cast", "new_ref",
+                  "reshard", "shard_alike", "sharding_constraint", "swap"))
 
 
 def typed(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
@@ -98,7 +98,7 @@ class _Case:
             if entry is not None and not (isinstance(size, int) and size % self.parts(entry) == 0):
                 self.refuse(f"{self.name} on sharded dims where out dim ({size}) is not divisible by mesh axes "
                             f"({self.parts(entry)}) with spec ({entry}) is not implemented. Got input type="
-                            f"{self.avals[0].str_short()} and output shape={result.shape}. Use jax.sharding.reshard on it")
+                            f"{self.avals[0].str_short()} and output shape={result.shape}\nUse jax.sharding.reshard on it")
                 entry = None
             seen.update(axes_of(entry))
             entries.append(entry)
@@ -110,7 +110,7 @@ class _Case:
         for entries in zip(*specs, strict=True):
             given = dict.fromkeys(entry for entry in entries if entry is not None)
             if len(given) > 1:
-                self.refuse(f"{self.name} got incompatible shardings for broadcasting: {', '.join(map(str, specs))}. Use "
+                self.refuse(f"{self.name} got incompatible shardings for broadcasting: {', '.join(map(str, specs))}.\nUse "
                             "jax.sharding.reshard on one of them")
                 given = {}
             result.append(next(iter(given), None))
@@ -163,7 +163,7 @@ def _select_n(case: _Case) -> Sequence[Spec]:
     cases = [aval.layout for aval in case.avals[1:] if aval.layout is not None]
     if any(layout != cases[0] for layout in cases):
         case.refuse("select cases must have the same shardings, got "
-                    f"[{', '.join(aval.str_short() for aval in case.avals[1:])}]. Use jax.sharding.reshard on one of them")
+                    f"[{', '.join(aval.str_short() for aval in case.avals[1:])}]\nUse jax.sharding.reshard on one of them")
     return _elementwise(case)
 
 
@@ -208,7 +208,7 @@ def _reduce(case: _Case, *, axes: Sequence[int], **params: Any) -> list[Spec]:
 @_rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 def _cumulative(case: _Case, *, axis: int, **params: Any) -> list[Spec]:
     case.require_whole(0, [axis], "Input should be unsharded over the axis being reduced. Got input type="
-                                  f"{case.avals[0].str_short(short_dtypes=False)} and axis={axis}. Use jax.sharding.reshard")
+                                  f"{case.avals[0].str_short(short_dtypes=False)} and axis={axis}\nUse jax.sharding.reshard")
     return [_whole(case.specs[0], [axis])]
 
 
@@ -225,7 +225,8 @@ def _sort(case: _Case, *, dimension: int, **params: Any) -> list[Spec]:
 def _top_k(case: _Case, *, axis: int = -1, **params: Any) -> list[Spec]:
     (spec,) = case.specs
     axis %= len(spec)
-    case.require_whole(0, [axis], f"top_k operand must be unsharded over its axis {axis}. Got {case.avals[0].str_short()}")
+    case.require_whole(0, [axis], "The input should be unsharded over the axis along which to compute the top_k values. Got "
+                                  f"input type={case.avals[0].str_short(short_dtypes=False)} and axis={axis}")
     return [_whole(spec, [axis])] * 2
 
 
@@ -242,8 +243,8 @@ def _fft(case: _Case, *, fft_lengths: Sequence[int], **params: Any) -> list[Spec
 def _of_matrices(case: _Case, **params: Any) -> list[Spec]:
     batch = len(case.specs[0]) - 2
     for index, spec in enumerate(case.specs):
-        case.require_whole(index, range(batch, len(spec)), f"{case.name} operands must be unsharded along the axes of the "
-                                                           f"matrices. Got {case.avals[index].str_short()}")
+        case.require_whole(index, range(batch, len(spec)), f"Input {index} to {case.name} must be unsharded on non-batch "
+                                                           f"dimensions, but got {PartitionSpec(*spec)}.")
     leading = case.merged([spec[:batch] for spec in case.specs])
     return [(*leading, *[None] * (result.ndim - batch)) for result in case.results]
 
@@ -323,10 +324,11 @@ def _rev(case: _Case, **params: Any) -> list[Spec]:
 
 @_rule("tile")
 def _tile(case: _Case, *, reps: Sequence[int]) -> list[Spec]:
-    case.require_whole(0, [axis for axis, count in enumerate(reps) if count != 1],
-                       f"tile operand must be unsharded along the axes that are repeated. Got {case.avals[0].str_short()} and "
-                       f"reps={tuple(reps)}")
-    return [_whole(case.specs[0], [axis for axis, count in enumerate(reps) if count != 1])]
+    repeated = [axis for axis, count in enumerate(reps) if count != 1]
+    for axis in repeated:
+        case.require_whole(0, [axis], f"Operand cannot be sharded on dimension {axis} when the tiling is non-trivial. Got input "
+                                      f"type: {case.avals[0].str_short(short_dtypes=False)} with reps: {tuple(reps)}")
+    return [_whole(case.specs[0], repeated)]
 
 
 # --- cutting and joining -----------------------------------------------------------------------------
@@ -352,14 +354,14 @@ def _dynamic_update_slice(case: _Case, **params: Any) -> list[Spec]:
     operand, update, *_ = case.avals
     if case.specs[0] != case.specs[1]:
         case.refuse("dynamic_update_slice operand sharding must be equal to update sharding, got operand sharding "
-                    f"{operand.str_short()} and update sharding {update.str_short()}. Use jax.sharding.reshard on one of them")
+                    f"{operand.str_short()} and update sharding {update.str_short()}\nUse jax.sharding.reshard on one of them")
     return [case.specs[0]]
 
 
 def _check_alike(case: _Case) -> None:
     if len(set(case.specs)) > 1:
         shown = ", ".join(aval.str_short() for aval in case.avals)
-        case.refuse(f"All operands should have the same sharding. Got shardings {shown}. Use jax.sharding.reshard on those "
+        case.refuse(f"All operands should have the same sharding. Got shardings {shown}\nUse jax.sharding.reshard on those "
                     "that lie otherwise")
 
 
@@ -403,25 +405,36 @@ def _dot_general(case: _Case, *, dimension_numbers: Any, **params: Any) -> list[
 
 @_rule("conv_general_dilated")
 def _conv(case: _Case, *, dimension_numbers: Any, batch_group_count: int = 1, **params: Any) -> list[Spec]:
-    batch = dimension_numbers.lhs_spec[0]
-    case.require_whole(0, [axis for axis in range(len(case.specs[0])) if axis != batch or batch_group_count != 1],
-                       "conv_general_dilated operands must be unsharded but for the batch axis. Got "
-                       f"{case.avals[0].str_short()}")
-    case.require_whole(1, range(len(case.specs[1])), "conv_general_dilated: the kernel must be unsharded. Got "
-                                                     f"{case.avals[1].str_short()}")
-    return [tuple(case.specs[0][batch] if axis == dimension_numbers.out_spec[0] and batch_group_count == 1 else None
-                  for axis in range(case.results[0].ndim))]
+    """Batch and spatial axes of the result lie as those of the input."""
+    (left, right), (lhs_spec, _, out_spec) = case.specs, dimension_numbers
+    if any(right) or left[lhs_spec[1]] is not None:
+        case.refuse("Please specify the output sharding via `out_sharding` parameter of `conv_general_dilated`")
+    result: list[Any] = [None] * len(left)
+    for ours, theirs in zip(lhs_spec, out_spec, strict=True):
+        result[theirs] = None if ours == lhs_spec[1] else left[ours]
+    return [tuple(result)]
+
+
+@_rule("ragged_dot_general")
+def _ragged_dot(case: _Case, **params: Any) -> list[Spec]:
+    if not chooses_layouts.value:
+        raise NotImplementedError("Explicit sharding inference for ragged_dot_general is not currently implemented. Please "
+                                  "specify out_sharding.")
+    return [(None,) * case.results[0].ndim]
 
 
 # --- windows and indices -----------------------------------------------------------------------------
 
 
-@_rule("reduce_window_sum", "reduce_window_max", "reduce_window_min")
-def _reduce_window(case: _Case, *, window_dimensions: Sequence[int], **params: Any) -> list[Spec]:
-    axes = [axis for axis, size in enumerate(window_dimensions) if size != 1]
-    case.require_whole(0, axes, f"{case.name} operand must be unsharded along the axes of the window. Got "
-                                f"{case.avals[0].str_short()} and window_dimensions={tuple(window_dimensions)}")
-    return [_whole(case.specs[0], axes)]
+@_rule("reduce_window_sum", "reduce_window_max", "reduce_window_min", "select_and_gather_add")
+def _reduce_window(case: _Case, **params: Any) -> list[Spec]:
+    case.name = "reduce_window"
+    return [case.merged(case.specs)]
+
+
+@_rule("select_and_scatter_add")
+def _select_and_scatter_add(case: _Case, **params: Any) -> list[Spec]:
+    return [case.specs[1]]
 
 
 @_rule("gather")
@@ -465,3 +478,12 @@ def _scatter(case: _Case, *, dimension_numbers: Any, **params: Any) -> list[Spec
                     "out sharding could not be resolved unambiguously (or would require collectives on inputs). Got operand="
                     f"{case.avals[0]!r}, indices={case.avals[1]!r}, updates={case.avals[2]!r}")
     return [operand]
+
+
+# --- the host ----------------------------------------------------------------------------------------
+
+
+@_rule("pure_callback", "io_callback")
+def _callback(case: _Case, **params: Any) -> list[Spec]:
+    """The function gets whole arrays, and gives whole ones."""
+    return [(None,) * result.ndim for result in case.results]

@@ -9,6 +9,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
+from jaxlite.devices.placement import laid_out_by
 from jaxlite.lax import elementwise, shaping, windows
 from jaxlite.lax.dot import (
     DotDimensionNumbers,
@@ -156,6 +157,7 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimensio
       ragged_dot_dimension_numbers: a `RaggedDotDimensionNumbers`.
       precision, preferred_element_type: as of `dot_general`.
       group_offset: must be None.
+      out_sharding: how the result lies on a mesh; needed for operands that are cut along explicit axes.
     Raises: TypeError for numbers and sizes that do not fit.
     """
     if group_offset is not None:
@@ -165,8 +167,8 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimensio
                                         *(tuple(map(operator.index, axes)) for axes in (ragged, group)))
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "ragged_dot_general")
-    return ragged_dot_general_p.bind(
-        lhs, rhs, group_sizes, ragged_dot_dimension_numbers=numbers, precision=canonicalize_precision(precision),
+    return laid_out_by(
+        out_sharding, ragged_dot_general_p.bind, lhs, rhs, group_sizes, ragged_dot_dimension_numbers=numbers, precision=canonicalize_precision(precision),
         preferred_element_type=preferred_element_type, group_offset=None, out_sharding=None)
 
 
@@ -179,6 +181,7 @@ def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, pref
         so on. Rows beyond all groups give zeros.
       precision, preferred_element_type: as of `dot_general`.
       group_offset: must be None.
+      out_sharding: how the result lies on a mesh; needed for operands that are cut along explicit axes.
     Returns: (m, n).
     Raises: TypeError for shapes that do not fit.
 
@@ -187,7 +190,7 @@ def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, pref
     [[10.0], [10.0], [20.0]]
     """
     return ragged_dot_general(lhs, rhs, group_sizes, RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,)),
-                              precision, preferred_element_type, group_offset)
+                              precision, preferred_element_type, group_offset, out_sharding)
 
 
 # --- scaled ------------------------------------------------------------------------------------------

@@ -201,6 +201,8 @@ def constrain(x: Any, sharding: Any) -> Any:
     aval = aval_of(x)
     shardings.check_shape(sharding, aval.shape)
     if is_eager() and not isinstance(x, Tracer):
+        if shardings.is_explicit(sharding):
+            _check_layout(aval, sharding)
         return global_arrays.place(x, settled(concrete(sharding)))
     if type(sharding) is shardings.SingleDeviceSharding:
         return x
@@ -210,20 +212,25 @@ def constrain(x: Any, sharding: Any) -> Any:
             raise ValueError(f"Axis: {name} of {sharding.spec} is also found in manual_axes: {manual}. Inside shard_map a "
                              "value is the part that one device has along these axes")
     if shardings.is_explicit(sharding):
-        wanted = layout_of(sharding, aval.ndim)
-        if wanted != aval.layout:
-            is_all = AxisType.Auto not in sharding.mesh.axis_types
-            raise AssertionError(
-                "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
-                f"sharding: {_spec_text(aval.layout, aval.ndim)} did not match the sharding provided: {sharding.spec}. Please "
-                "use `jax.sharding.reshard` to shard your input to the sharding you want."
-                if is_all else f"with_sharding_constraint cannot change how {aval.str_short()} lies on explicit mesh axes: "
-                f"{sharding.spec} was provided. Use jax.sharding.reshard.")
+        _check_layout(aval, sharding)
         if AxisType.Auto not in sharding.mesh.axis_types:
             return x
     open_axes = frozenset(axis for axis, each in enumerate(sharding.spec) if each is shardings.UNCONSTRAINED)
     return sharding_constraint_p.bind(x, sharding=sharding, layout=None, context_mesh=get_abstract_mesh(),
                                       unconstrained_dims=open_axes)
+
+
+def _check_layout(aval: Any, sharding: Any) -> None:
+    """A constraint over explicit axes only checks the type."""
+    if layout_of(sharding, aval.ndim) == aval.layout:
+        return
+    is_all = AxisType.Auto not in sharding.mesh.axis_types
+    raise AssertionError(
+        "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
+        f"sharding: {_spec_text(aval.layout, aval.ndim)} did not match the sharding provided: {sharding.spec}. Please "
+        "use `jax.sharding.reshard` to shard your input to the sharding you want."
+        if is_all else f"with_sharding_constraint cannot change how {aval.str_short()} lies on explicit mesh axes: "
+        f"{sharding.spec} was provided. Use jax.sharding.reshard.")
 
 
 def _spec_text(layout: Any, ndim: int) -> Any:
@@ -232,15 +239,25 @@ def _spec_text(layout: Any, ndim: int) -> Any:
 
 def laid_out(x: Any, out_sharding: Any) -> Any:
     """One array with what a function got as its argument `out_sharding`."""
+    if isinstance(out_sharding, shardings.PartitionSpec):
+        out_sharding = shardings.named_sharding(out_sharding, _NO_CONTEXT.format(out_sharding), ValueError)
     return moved(x, spread.as_sharding(out_sharding, "out_sharding", "the function"))
+
+
+_NO_CONTEXT = ("Using PartitionSpec when you are not under a mesh context is not allowed. Please pass a NamedSharding instance or "
+               "enter into a mesh context via `jax.set_mesh`. Got {}")
 
 
 def moved(x: Any, sharding: Any) -> Any:
     """One array with a sharding; over explicit axes, its type says so."""
-    if not shardings.is_explicit(sharding) or is_eager() and not isinstance(x, Tracer):
+    if not shardings.is_explicit(sharding):
         return constrain(x, sharding)
     aval = aval_of(x)
     shardings.check_shape(sharding, aval.shape)
+    sharding = sharding.update(spec=sharding.spec.update(
+        partitions=[*sharding.spec, *[None] * (aval.ndim - len(sharding.spec))]))
+    if is_eager() and not isinstance(x, Tracer):
+        return global_arrays.place(x, settled(concrete(sharding)))
     if any(AxisType.Auto is kind and name in shardings.used_axes(sharding.spec)
            for name, kind in zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True)):
         raise ValueError(f"PartitionSpec passed to reshard cannot contain axis names that are of type Auto or Manual. Got "
@@ -288,7 +305,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     >>> jax.jit(lambda x: jax.lax.with_sharding_constraint(x * 2, sharding))(jax.numpy.ones(2)).sharding.mesh
     Mesh(axis_sizes=(1,), axis_names=('x',), axis_types=(Auto,))
     """
-    return _on_tree(x, shardings, "shardings", "with_sharding_constraint")
+    return _on_tree(x, shardings, "shardings", "with_sharding_constraint", or_entered=True)
 
 
 @boundary
@@ -374,8 +391,9 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
         callback(value.sharding)
 
 
-def _on_tree(x: Any, given: Any, what: str, who: str, each_one: Callable[[Any, Any], Any] = constrain) -> Any:
+def _on_tree(x: Any, given: Any, what: str, who: str, each_one: Callable[[Any, Any], Any] = constrain,
+             or_entered: bool = False) -> Any:
     leaves, tree = tree_flatten(x)
     flat = [given] * len(leaves) if spread.is_place(given) else broadcast_prefix(given, x, is_leaf=spread.is_place)
-    return tree.unflatten([leaf if each is None else each_one(leaf, spread.as_sharding(each, what, who))
+    return tree.unflatten([leaf if each is None else each_one(leaf, spread.as_sharding(each, what, who, or_entered))
                            for leaf, each in zip(leaves, flat, strict=True)])

@@ -157,13 +157,15 @@ def _place(object: Any, dtype: Any, copy: bool, device: Any) -> Any:
         if copy and (target is aval or isinstance(object, Tracer)):
             object = shaping.copy_p.bind(object) if isinstance(object, Tracer) else copy_array(object)
         object = shaping.convert(object, target.dtype, weak)
-        return object if device is None else device_put(object, device)
+        if device is not None:
+            return device_put(object, device)
+        return placement.on_context(object) if copy else object
     if np.dtype(target.dtype) != aval.dtype or type(object) is int:
         object = np.asarray(object, target.dtype)
     if not is_eager():
         return shaping.convert_element_type_p.bind(object, new_dtype=target.dtype, weak_type=weak)
     if device is None:
-        return arrays.put_array(object, placement.default_device(), False, copy=True, aval=target)
+        return placement.put_new(object, target)
     return placement.put(object, device, copy=True, aval=target)
 
 
@@ -340,7 +342,7 @@ def _constant(value: int, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any
             raise TypeError(f"arrays of dtype {dtype} can be made of zeros alone")
         element = dtype.physical_element()
         words = np.zeros(element.shape, element.dtype)
-        return shaping.broadcast_in_dim(dtype.wrap(arrays.make_array(words)), shape, ())
+        return shaping.broadcast_in_dim(dtype.wrap(placement.put_new(words)), shape, ())
     if dtype == dtypes.float0:  # has no device arrays
         return np.zeros(shape, dtype)
     return shaping.broadcast_in_dim(shaping.convert(value, dtype, weak), shape, ())

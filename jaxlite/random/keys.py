@@ -21,7 +21,7 @@ from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import as_size
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.values import aval_of
-from jaxlite.devices.placement import laid_out
+from jaxlite.devices.placement import laid_out, put_new
 from jaxlite.lax.shaping import canonical_shape
 from jaxlite.numpy import array_methods
 from jaxlite.random import words as words  # registers how operations on keys run
@@ -96,7 +96,7 @@ def _seeded(name: str, seed: Any, impl: Implementation) -> Any:
     if isinstance(seed, (np.generic, np.ndarray)) and is_eager() and type(impl) is Implementation:  # no need to compile
         value = np.asarray(seed).astype(aval.dtype).item()
         pair = np.array([value >> 32 & 0xFFFFFFFF if aval.dtype.itemsize == 8 else 0, value & 0xFFFFFFFF], np.uint32)
-        return impl.dtype.wrap(arrays.make_array(np.tile(pair, impl.words // 2)))
+        return impl.dtype.wrap(put_new(np.tile(pair, impl.words // 2)))
     return random_seed_p.bind(seed, impl=impl)
 
 

@@ -143,7 +143,7 @@ class KeyArray(arrays.Array):
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
-    sharding = property(lambda self: self._base_array.sharding, doc="Where the data lives.")
+    sharding = property(lambda self: placement.without_axes(self._base_array.sharding, self.ndim), doc="Where the data lives.")
     device = property(lambda self: self._base_array.device, doc="The device that holds the array.")
     committed = _committed = property(lambda self: self._base_array.committed, doc="Whether it is bound to its device.")
     is_fully_addressable = property(lambda self: True, doc="Whether this process holds all of the data.")

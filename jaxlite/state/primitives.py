@@ -12,10 +12,11 @@ from typing import Any
 from jaxlite.compilation.caches import clear_hooks
 from jaxlite.compilation.jit import jit
 from jaxlite.core import discharge, dtypes
-from jaxlite.core.aval import AbstractRef, ShapedArray
+from jaxlite.core.aval import AbstractRef, ShapedArray, with_layout
 from jaxlite.core.discharge import discharges
 from jaxlite.core.effects import REF
 from jaxlite.core.jaxpr import JaxprEqn, Literal, Var
+from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.refs import Ref
 from jaxlite.core.tree import tree_flatten, tree_unflatten
@@ -33,6 +34,7 @@ for _p in (get_p, swap_p, addupdate_p, freeze_p):
     _p.takes_refs = True
 new_ref_p.batches_always = new_ref_p.differentiates_always = True
 _EFFECTS = frozenset((REF,))
+_constraints = loader("jaxlite.lax.sharding")
 
 # --- types -------------------------------------------------------------------------------------------
 
@@ -48,6 +50,24 @@ def _selected(ref: Any, leaves: Sequence[Any], tree: Any, name: str) -> tuple[in
     if type(ref) is not AbstractRef:
         raise TypeError(f"`{name}` works on a Ref, got {ref!r}")
     return transformed_shape(ref.shape, tree_unflatten(tree, leaves))
+
+
+def _part(ref: AbstractRef, shape: tuple[int, ...], leaves: Sequence[Any], tree: Any) -> Any:
+    """The type of the part of a mutable array that has a shape.
+
+    Raises: TypeError or ValueError for an index that would cut along explicit mesh axes.
+    """
+    layout = ref.inner_aval.layout
+    if layout is None:
+        return ref.inner_aval.update(shape=shape)
+    for each in tree_unflatten(tree, leaves):
+        if type(each) is not NDIndexer or any(type(index) is not Slice for index in each.indices):
+            raise TypeError("sharded ref (array reference) can only be indexed by slices, not integers")
+        for axis, (index, size, entry) in enumerate(zip(each.indices, each.shape, layout.spec, strict=True)):
+            if entry is not None and index != Slice(0, size):
+                raise ValueError("sharded ref (array reference) can only be sliced along unsharded axes, but ref of shape "
+                                 f"{each.shape} was sliced on axis {axis}, which is sharded like {entry}")
+    return with_layout(ref.inner_aval.update(shape=shape), layout)
 
 
 def _read_index(ref: AbstractRef, indices: Sequence[Sequence[Any]]) -> tuple[list[Any], Any]:
@@ -85,7 +105,7 @@ for _p in (get_p, swap_p, addupdate_p):
 
 @get_p.def_effectful_abstract_eval
 def _get_aval(ref: Any, *leaves: Any, tree: Any) -> Any:
-    return ref.inner_aval.update(shape=_selected(ref, leaves, tree, "get")), _EFFECTS
+    return _part(ref, _selected(ref, leaves, tree, "get"), leaves, tree), _EFFECTS
 
 
 def _check_value(ref: Any, value: Any, leaves: Sequence[Any], tree: Any, name: str) -> None:
@@ -100,12 +120,13 @@ def _check_value(ref: Any, value: Any, leaves: Sequence[Any], tree: Any, name: s
 @swap_p.def_effectful_abstract_eval
 def _swap_aval(ref: Any, value: Any, *leaves: Any, tree: Any) -> Any:
     _check_value(ref, value, leaves, tree, "swap")
-    return ref.inner_aval.update(shape=value.shape), _EFFECTS
+    return _part(ref, value.shape, leaves, tree), _EFFECTS
 
 
 @addupdate_p.def_effectful_abstract_eval
 def _addupdate_aval(ref: Any, value: Any, *leaves: Any, tree: Any) -> Any:
     _check_value(ref, value, leaves, tree, "addupdate")
+    _part(ref, value.shape, leaves, tree)
     return [], _EFFECTS
 
 
@@ -136,15 +157,23 @@ def _discharge_get(eqn: JaxprEqn, values: list[Any]) -> Any:
 def _discharge_swap(eqn: JaxprEqn, values: list[Any]) -> Any:
     array, value, *leaves = values
     transforms = tree_unflatten(eqn.params["tree"], leaves)
-    value = convert(value, aval_of(array).dtype, False)
+    value = _as_part(value, array, eqn)
     return [read_through(array, transforms)], {0: write_through(array, transforms, value)}
 
 
 @discharges(addupdate_p)
 def _discharge_addupdate(eqn: JaxprEqn, values: list[Any]) -> Any:
     array, value, *leaves = values
-    return [], {0: write_through(array, tree_unflatten(eqn.params["tree"], leaves), convert(value, aval_of(array).dtype, False),
-                                 "add")}
+    return [], {0: write_through(array, tree_unflatten(eqn.params["tree"], leaves), _as_part(value, array, eqn), "add")}
+
+
+def _as_part(value: Any, array: Any, eqn: JaxprEqn) -> Any:
+    """A value that is written to a part of a mutable array, as that is typed: it lies on explicit mesh axes as that does."""
+    value, ref = convert(value, aval_of(array).dtype, False), eqn.invars[0].aval
+    layout = ref.inner_aval.layout
+    if layout is aval_of(value).layout:
+        return value
+    return _constraints().laid_out_as(value, with_layout(aval_of(value), layout))
 
 
 # --- eager calls: on the cell ------------------------------------------------------------------------

@@ -75,7 +75,33 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         (lambda a: jnp.pad(a, ((0, 0), (1, 1))), (X,), "f32[8@x,18]"), (lambda a: jnp.split(a, 2, 1)[1], (X,), "f32[8@x,8]"),
     ]  # fmt: skip
 
-    @pytest.mark.parametrize("cases", [ELEMENTWISE, REDUCTIONS, SHAPES, PRODUCTS])
+    def by_ref(a):
+        ref = jax.new_ref(a)
+        ref[...] = ref[...] * 2
+        ref[:, 1:3] += a[:, 1:3]
+        return jax.freeze(ref)
+
+    RAGGED = lax.RaggedDotDimensionNumbers((([1], [1]), ([], [])), [0], [0])
+    PLACED = [
+        (lambda a: lax.conv(a.reshape(8, 1, 4, 4), jnp.ones((2, 1, 3, 3)), (1, 1), "same"), (X,), "f32[8@x,2,4,4]"),
+        (lambda a, b: lax.conv_general_dilated(a.reshape(8, 1, 4, 4), b[:, None, None, :2], (1, 1), "valid",
+                                               out_sharding=P("x", "y")), (X, B), "f32[8@x,16@y,4,3]"),
+        (lambda a: lax.reduce_window(a, 0.0, lax.add, (2, 1), (1, 1), "same"), (XY,), "f32[8@x,16@y]"),
+        (jax.grad(lambda a: (lax.reduce_window(a, -jnp.inf, lax.max, (1, 2), (1, 2), "same") ** 2).sum()), (XY,), "f32[8@x,16@y]"),
+        (lambda a, b: lax.ragged_dot_general(a, jnp.stack([b, 2 * b]), np.array([3, 5], np.int32), RAGGED,
+                                             out_sharding=P("x")), (X, B), "f32[8@x,4]"),
+        (by_ref, (X,), "f32[8@x,16]"),
+        (lambda a: jax.pure_callback(lambda v: np.sin(v)[:3], jax.ShapeDtypeStruct((3, 16), np.float32), a), (XY,), "f32[3,16]"),
+    ]  # fmt: skip
+
+    def test_mutable_arrays_are_sliced_along_whole_axes():
+        for index, error, message in ((0, TypeError, "only be indexed by slices"), (slice(4), ValueError, "sliced on axis 0, which")):
+            with pytest.raises(error, match=message):
+                jax.jit(lambda a, index=index: jax.new_ref(a)[index])(X)
+        with pytest.raises(NotImplementedError, match="inference for ragged_dot_general .*specify out_sharding"):
+            lax.ragged_dot(X, jnp.ones((1, 16, 2)), jnp.array([8]))
+
+    @pytest.mark.parametrize("cases", [ELEMENTWISE, REDUCTIONS, SHAPES, PRODUCTS, PLACED])
     def test_types_and_values(cases):
         for fun, args, expected in cases:
             check(fun, args, expected)
@@ -144,8 +170,9 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         (lambda a, b: jnp.concatenate([a, b], 1), (X, R), "All operands should have the same sharding"),
         (lambda a, b: lax.select(a > 0, a, b), (XY, X), "select cases must have the same shardings"),
         (lambda a, i: a.at[i].set(0.0), (X, INDEX), "Use `.at\\[...\\].set/add/mul/"),
-        (lambda a: lax.reduce_window(a, 0.0, lax.add, (2, 1), (1, 1), "same"), (X,), "must be unsharded along the axes of the"),
-        (lambda a: jax.pure_callback(np.sin, a, a), (X,), "sharding rule for pure_callback is not implemented"),
+        (lambda a: lax.reduce_window(a, 0.0, lax.add, (3, 1), (3, 1), "valid"), (X,), "reduce_window on sharded dims where out dim"),
+        (lambda a: lax.approx_max_k(a, 2), (X,), "sharding rule for approx_top_k is not implemented"),
+        (lambda a: lax.conv(a[:, None, None], a[:, :1, None, None], (1, 1), "same"), (X,), "specify the output sharding via `out_"),
     ])  # fmt: skip
     def test_ambiguous_layouts_are_errors(fun, args, message):
         for run in (jax.make_jaxpr(fun), jax.jit(fun)):
@@ -164,7 +191,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
 
     def test_reshard_and_creation():
         check(lambda a: reshard(a, P(None, "y")), (X,), "f32[8,16@y]")
-        check(lambda a: lax.with_sharding_constraint(a, P("x")) + 1, (X,), "f32[8@x,16]")
+        check(lambda a: lax.with_sharding_constraint(a, jax.typeof(a).sharding.spec) + 1, (X,), "f32[8@x,16]")
         assert type_of(lambda: jnp.ones((8, 4), out_sharding=P("x", "y"))) == "f32[8@x,4@y]"
         assert jnp.ones((8, 4), out_sharding=P("x", "y")).sharding.spec == P("x", "y")
         assert type_of(lambda: jax.random.normal(jax.random.key(0), (8, 4), out_sharding=P("x"))) == "f32[8@x,4]"

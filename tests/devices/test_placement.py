@@ -108,6 +108,61 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             source[:] = -1
             np.testing.assert_array_equal(x, X)
 
+    @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+    def test_programs_run_on_the_mesh_that_is_set(kind):
+        mesh, one = Mesh(MESH.devices, ("x", "y"), (kind,) * 2), jnp.ones((8, 8))
+        double = jax.jit(lambda a: a * 2)
+        with jax.set_mesh(mesh):
+            whole = (double(one), double(X), one * 2, jnp.zeros((2, 3)), jnp.array(3.0), jnp.asarray([1, 2]), jnp.arange(8),
+                     jax.random.key(0), jax.random.normal(jax.random.key(0), (4,)), jnp.where(one > 0, one, 1), jnp.array(one))
+            for x in whole:
+                assert x.sharding.mesh is mesh and x.is_fully_replicated and x.committed
+            np.testing.assert_array_equal(whole[0], 2 * np.ones((8, 8)))
+            for x in (jax.device_put(X), jax.device_put(one), jnp.asarray(one)):
+                assert x.sharding == one.sharding
+            assert double.lower(one).compile().output_shardings.mesh is mesh
+            for device in jax.devices()[:2]:
+                with pytest.raises(ValueError, match=r"Got argument x of (mul|multiply) .* device ids \[[01]\] .* jit's context mesh with"):
+                    jax.device_put(X, device) * 2
+            with pytest.raises(ValueError, match="when backend or device is also specified"):
+                jax.jit(lambda a: a, device=jax.devices()[1])(one)
+        assert double(one).sharding == one.sharding
+
+    def test_with_mesh_is_for_constraints():
+        with MESH:
+            assert jax.sharding.get_mesh().empty and jax.sharding.get_abstract_mesh().empty
+            assert (jnp.ones(8) * 2).sharding == jnp.ones(8).sharding
+            assert jax.jit(lambda a: jax.lax.with_sharding_constraint(a, P("x")))(X).sharding == on("x")
+            with pytest.raises(RuntimeError, match="jit requires a non-empty mesh in context"):
+                jax.jit(lambda a: a, out_shardings=P("x"))(X)
+
+    def test_descriptions_say_where_values_lie():
+        explicit = Mesh(MESH.devices, ("x", "y"), (AxisType.Explicit,) * 2)
+        with pytest.raises(TypeError, match="the context mesh cannot be empty"):
+            jax.ShapeDtypeStruct((8,), np.float32, sharding=P("x"))
+        with pytest.raises(ValueError, match="sharding should be an instance of"):
+            jax.ShapeDtypeStruct((8,), np.float32, sharding=3)
+        with pytest.raises(ValueError, match="rank at least 2"):
+            jax.ShapeDtypeStruct((8,), np.float32, sharding=on("x", "y"))
+        with jax.set_mesh(explicit):
+            described = jax.ShapeDtypeStruct((8, 8), np.float32, sharding=P("x"))
+            assert described.sharding == NamedSharding(explicit, P("x"))
+            abstract = NamedSharding(explicit.abstract_mesh, P("x", None))
+            assert jax.eval_shape(lambda a: a * 2, described).sharding == abstract
+            assert jax.jit(lambda a: a * 2).trace(described).out_info.sharding == abstract
+            lowered = jax.jit(lambda a: a * 2).lower(described)
+            assert lowered.out_info.sharding == lowered.compile().output_shardings == NamedSharding(explicit, P("x", None))
+        assert jax.jit(lambda a: a, out_shardings=on("x")).eval_shape(X).sharding == on("x")
+        assert jax.eval_shape(lambda a: a, jax.device_put(X, on("x"))).sharding is None
+        turned, auto = shardings.Format(shardings.Layout((1, 0)), on("x")), shardings.Format(shardings.AutoLayout.AUTO)
+        described = jax.ShapeDtypeStruct((8, 8), np.float32, sharding=turned)
+        assert described.format == turned and described.sharding == on("x") and "format=Layout(major" in repr(described)
+        assert pickle.loads(pickle.dumps(described)) == described != described.update(sharding=on("x"))
+        compiled = jax.jit(lambda a: a + 1, in_shardings=auto, out_shardings=auto).lower(X).compile()
+        assert compiled.output_formats.layout.major_to_minor == (0, 1) and compiled.input_formats[0][0].sharding is not None
+        with pytest.raises(ValueError, match="row-major"):
+            jax.jit(lambda a: a, out_shardings=turned)(X)
+
     def test_trees_donation_and_the_mesh_of_the_context():
         tree = {"w": X, "b": np.ones(4)}
         put = jax.device_put(tree, {"w": on("x"), "b": on()})

@@ -20,6 +20,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import AVAL_OF, aval_of
+from jaxlite.devices import placement
 from jaxlite.random import rbg, threefry
 from jaxlite.traces.jvp import def_zero
 from lowering.rules import register_decomposition

@@ -59,8 +59,12 @@ def flat_shardings(given: Any, tree: Any, what: str) -> tuple[Any, ...] | None:
     if what == "in_shardings" and isinstance(given, list):
         given = tuple(given)
     flat = [given] * tree.num_leaves if is_place(given) else broadcast_prefix(given, full, is_leaf=is_place)
-    return tuple(None if each is None or isinstance(each, shardings.Format) and each.sharding is None and _is_row_major(each, what)
-                 else as_sharding(each, what, "jit") for each in flat)
+    return tuple(None if each is None or _is_open(each, what) else as_sharding(each, what, "jit") for each in flat)
+
+
+def _is_open(given: Any, what: str) -> bool:
+    """Whether it is a `Format` without a sharding."""
+    return isinstance(given, shardings.Format) and given.sharding is None and _is_row_major(given, what)
 
 
 def _is_row_major(given: Any, what: str) -> bool:
@@ -168,8 +172,9 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
         if devices is None:
             devices, first = found, index
         elif found != devices:  # also in another order: XLA would end the process
-            shown = (found, index, devices, first) if type(first) is str else (devices, first, found, index)
-            raise ValueError(_incompatible(program, *shown, num_consts))
+            if isinstance(first, str):
+                raise ValueError(_incompatible(program, found, index, devices, first, num_consts))
+            raise ValueError(_incompatible(program, devices, first, found, index, num_consts))
     if mesh is not None:
         found = tuple(mesh.devices.flat)
         if devices is None or len(devices) == 1 and devices[0] in found and all(

@@ -282,19 +282,6 @@ class Compiled(_Stage):
         """Where each result lives."""
         return self.out_tree.unflatten(self._out_shardings())
 
-    @property
-    def input_formats(self) -> Any:
-        """The layout and the sharding of each argument, as `(args, kwargs)`."""
-        found = tree.tree_leaves(self.input_shardings)
-        return self.in_tree.unflatten([_row_major(aval, each) for aval, each in zip(self._program.closed.in_avals, found,
-                                                                                    strict=True)])
-
-    @property
-    def output_formats(self) -> Any:
-        """The layout and the sharding of each result."""
-        return self.out_tree.unflatten([_row_major(aval, each) for aval, each in zip(self._program.closed.out_avals,
-                                                                                     self._out_shardings(), strict=True)])
-
     def _out_shardings(self) -> list[Any]:
         return getattr(self._executable, "out_shardings", None) or [self._sharding] * self.out_tree.num_leaves
 
@@ -318,10 +305,6 @@ class Compiled(_Stage):
         """A `ShapeDtypeStruct` with its sharding for each leaf of the result."""
         return self._out_structs(self._out_shardings())
 
-
-def _row_major(aval: Any, sharding: Any) -> Any:
-    module = placement.shardings()
-    return module.Format(module.Layout(tuple(range(len(aval.shape))), (), 0), sharding)
 
 
 def _call_path(program: Program, executable: execution.Executable) -> Any:

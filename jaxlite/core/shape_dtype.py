@@ -33,6 +33,7 @@ class ShapeDtypeStruct:
     dtype: Any
     sharding: Any
     weak_type: bool
+    _layout: Any
 
     def __init__(self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False):
         if dtype is None:
@@ -113,7 +114,7 @@ def _as_given(place: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
 # From what a user gave as the place of an array of a shape, its sharding and its layout in memory; and both together.
 # `jaxlite.devices.placement` knows of places.
 resolve_place: Callable[[Any, tuple[int, ...]], tuple[Any, Any]] = _as_given
-make_format: Callable[[Any, Any], Any] = lambda layout, sharding: (layout, sharding)  # noqa: E731
+make_format: Callable[[Any, Any], Any] = lambda layout, sharding: (layout, sharding)
 
 
 def _unpickled(shape: Any, dtype: Any, sharding: Any, weak_type: bool) -> ShapeDtypeStruct:

@@ -142,8 +142,8 @@ class Mesh(_Grid):
       axis_names: a name for each axis of the grid; strings, or anything hashable.
       axis_types: an `AxisType` for each axis; by default all are `Auto`.
 
-    Used in a `with` statement it is the mesh that a bare `PartitionSpec` of `with_sharding_constraint` refers to; `set_mesh` sets
-    it for everything.
+    Used in a `with` statement it is the mesh that a bare `PartitionSpec` of `with_sharding_constraint` refers to; `set_mesh`
+    sets it for everything.
     Raises: ValueError if the grid has another number of axes than there are names, or a name twice.
 
     >>> import jaxlite as jax

@@ -149,7 +149,7 @@ def _described_place(place: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
     if place is not None and not isinstance(place, xla.Sharding):
         raise ValueError("sharding should be an instance of `jax.sharding.Sharding`, `jax.sharding.PartitionSpec` or "
                          f"`jax.experimental.layout.Format`. Got {place} of type {type(place)}.")
-    if type(place) is xla.NamedSharding and len(place.spec) > len(shape):
+    if isinstance(place, xla.NamedSharding) and len(place.spec) > len(shape):
         raise ValueError(f"Sharding {place} is only valid for values of rank at least {len(place.spec)}, but was applied to a "
                          f"value of rank {len(shape)}.")
     return place, layout

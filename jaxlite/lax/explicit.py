@@ -26,8 +26,8 @@ Rule = Callable[..., Sequence[Spec]]
 
 _RULES: dict[str, Rule] = {}
 # Those whose typing rules look at layouts themselves.
-_OWN = frozenset(("addupdate", "custom_linear", "freeze", "get", "inspect_sharding", "layout_constraint", "mesh_cast", "new_ref",
-                  "reshard", "shard_alike", "sharding_constraint", "swap"))
+_OWN = frozenset(("addupdate", "custom_linear", "freeze", "get", "inspect_sharding", "layout_constraint", "mesh_cast",
+                  "new_ref", "reshard", "shard_alike", "sharding_constraint", "swap"))
 
 
 def typed(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
@@ -326,8 +326,8 @@ def _rev(case: _Case, **params: Any) -> list[Spec]:
 def _tile(case: _Case, *, reps: Sequence[int]) -> list[Spec]:
     repeated = [axis for axis, count in enumerate(reps) if count != 1]
     for axis in repeated:
-        case.require_whole(0, [axis], f"Operand cannot be sharded on dimension {axis} when the tiling is non-trivial. Got input "
-                                      f"type: {case.avals[0].str_short(short_dtypes=False)} with reps: {tuple(reps)}")
+        case.require_whole(0, [axis], f"Operand cannot be sharded on dimension {axis} when the tiling is non-trivial. Got "
+                                      f"input type: {case.avals[0].str_short(short_dtypes=False)} with reps: {tuple(reps)}")
     return [_whole(case.specs[0], repeated)]
 
 

@@ -168,7 +168,8 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimensio
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "ragged_dot_general")
     return laid_out_by(
-        out_sharding, ragged_dot_general_p.bind, lhs, rhs, group_sizes, ragged_dot_dimension_numbers=numbers, precision=canonicalize_precision(precision),
+        out_sharding, ragged_dot_general_p.bind, lhs, rhs, group_sizes, ragged_dot_dimension_numbers=numbers,
+        precision=canonicalize_precision(precision),
         preferred_element_type=preferred_element_type, group_offset=None, out_sharding=None)
 
 

@@ -244,8 +244,8 @@ def laid_out(x: Any, out_sharding: Any) -> Any:
     return moved(x, spread.as_sharding(out_sharding, "out_sharding", "the function"))
 
 
-_NO_CONTEXT = ("Using PartitionSpec when you are not under a mesh context is not allowed. Please pass a NamedSharding instance or "
-               "enter into a mesh context via `jax.set_mesh`. Got {}")
+_NO_CONTEXT = ("Using PartitionSpec when you are not under a mesh context is not allowed. Please pass a NamedSharding instance "
+               "or enter into a mesh context via `jax.set_mesh`. Got {}")
 
 
 def moved(x: Any, sharding: Any) -> Any:

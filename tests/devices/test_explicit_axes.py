@@ -87,15 +87,17 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         (lambda a, b: lax.conv_general_dilated(a.reshape(8, 1, 4, 4), b[:, None, None, :2], (1, 1), "valid",
                                                out_sharding=P("x", "y")), (X, B), "f32[8@x,16@y,4,3]"),
         (lambda a: lax.reduce_window(a, 0.0, lax.add, (2, 1), (1, 1), "same"), (XY,), "f32[8@x,16@y]"),
-        (jax.grad(lambda a: (lax.reduce_window(a, -jnp.inf, lax.max, (1, 2), (1, 2), "same") ** 2).sum()), (XY,), "f32[8@x,16@y]"),
+        (jax.grad(lambda a: (lax.reduce_window(a, -jnp.inf, lax.max, (1, 2), (1, 2), "same") ** 2).sum()), (XY,),
+         "f32[8@x,16@y]"),
         (lambda a, b: lax.ragged_dot_general(a, jnp.stack([b, 2 * b]), np.array([3, 5], np.int32), RAGGED,
                                              out_sharding=P("x")), (X, B), "f32[8@x,4]"),
         (by_ref, (X,), "f32[8@x,16]"),
-        (lambda a: jax.pure_callback(lambda v: np.sin(v)[:3], jax.ShapeDtypeStruct((3, 16), np.float32), a), (XY,), "f32[3,16]"),
+        (lambda a: jax.pure_callback(lambda v: np.sin(v)[:3], jax.ShapeDtypeStruct((3, 16), np.float32), a), (XY,),
+         "f32[3,16]"),
     ]  # fmt: skip
 
     def test_mutable_arrays_are_sliced_along_whole_axes():
-        for index, error, message in ((0, TypeError, "only be indexed by slices"), (slice(4), ValueError, "sliced on axis 0, which")):
+        for index, error, message in ((0, TypeError, "only be indexed by slices"), (slice(4), ValueError, "on axis 0, w")):
             with pytest.raises(error, match=message):
                 jax.jit(lambda a, index=index: jax.new_ref(a)[index])(X)
         with pytest.raises(NotImplementedError, match="inference for ragged_dot_general .*specify out_sharding"):
@@ -170,9 +172,9 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         (lambda a, b: jnp.concatenate([a, b], 1), (X, R), "All operands should have the same sharding"),
         (lambda a, b: lax.select(a > 0, a, b), (XY, X), "select cases must have the same shardings"),
         (lambda a, i: a.at[i].set(0.0), (X, INDEX), "Use `.at\\[...\\].set/add/mul/"),
-        (lambda a: lax.reduce_window(a, 0.0, lax.add, (3, 1), (3, 1), "valid"), (X,), "reduce_window on sharded dims where out dim"),
+        (lambda a: lax.reduce_window(a, 0.0, lax.add, (3, 1), (3, 1), "valid"), (X,), "reduce_window on sharded dims wh"),
         (lambda a: lax.approx_max_k(a, 2), (X,), "sharding rule for approx_top_k is not implemented"),
-        (lambda a: lax.conv(a[:, None, None], a[:, :1, None, None], (1, 1), "same"), (X,), "specify the output sharding via `out_"),
+        (lambda a: lax.conv(a[:, None, None], a[:, :1, None, None], (1, 1), "same"), (X,), "specify the output sharding via"),
     ])  # fmt: skip
     def test_ambiguous_layouts_are_errors(fun, args, message):
         for run in (jax.make_jaxpr(fun), jax.jit(fun)):

@@ -92,6 +92,7 @@ ArrayImpl = _jax.ArrayImpl
 Client = _jax.Client
 Device = _jax.Device
 DeviceList = _jax.DeviceList
+ifrt_programs = getattr(_jax, "ifrt_programs", None)
 Sharding = _jax.Sharding
 SingleDeviceSharding = _jax.SingleDeviceSharding
 GSPMDSharding = _jax.GSPMDSharding

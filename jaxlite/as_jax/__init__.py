@@ -44,6 +44,22 @@ class _Loader(importlib.abc.Loader):
             module.__spec__ = self._own
 
 
+class _Named(importlib.abc.Loader):
+    """Loads a module of jaxlite as its own loader does, and enters it under its name in JAX, which some seek in sys.modules."""
+
+    def __init__(self, own: Any):
+        self._own = own
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType | None:
+        return self._own.create_module(spec)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        assert module.__spec__ is not None
+        module.__loader__ = module.__spec__.loader = self._own
+        self._own.exec_module(module)
+        _name_in_jax(module)
+
+
 class _Distribution(importlib.metadata.Distribution):
     """What package metadata say of jax."""
 
@@ -62,6 +78,11 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None = None,
                   target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
         first, _, rest = fullname.partition(".")
+        if first == "jaxlite":
+            found = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+            if found is not None and found.loader is not None:
+                found.loader = _Named(found.loader)
+            return found
         if first != "jax":
             return None
         module = _module(rest)
@@ -69,8 +90,8 @@ class _Finder(importlib.abc.MetaPathFinder):
             if missing.is_in_jax(fullname):
                 raise ModuleNotFoundError(f"No module named {fullname!r}: {missing.not_yet(fullname)}", name=fullname)
             return None
-        spec = importlib.machinery.ModuleSpec(fullname, _Loader(module), is_package=hasattr(module, "__path__"))
-        return spec
+        sys.modules.pop(fullname, None)  # where the search for a spec enters the module, Python makes another from its own spec
+        return importlib.machinery.ModuleSpec(fullname, _Loader(module), is_package=hasattr(module, "__path__"))
 
     def find_distributions(self, context: Any = None) -> Iterable[importlib.metadata.Distribution]:
         name = getattr(context, "name", None)
@@ -88,9 +109,14 @@ def _module(rest: str) -> types.ModuleType | None:
         if error.name and (ours == error.name or ours.startswith(f"{error.name}.")):
             return None
         raise
-    if not hasattr(module, "__getattr__"):
-        vars(module)["__getattr__"] = _teller(ours)
     return module
+
+
+def _name_in_jax(module: types.ModuleType) -> None:
+    """Enter a module that is loaded under its name in JAX, and have it tell what it lacks."""
+    if "__getattr__" not in vars(module):
+        vars(module)["__getattr__"] = _teller(module.__name__)
+    sys.modules[f"jax{module.__name__.removeprefix('jaxlite')}"] = module
 
 
 def _teller(module: str) -> Callable[[str], Any]:
@@ -113,9 +139,14 @@ def _install() -> None:
             "jaxlib's global state. Import jaxlite.as_jax before anything that imports jax, or run the program with "
             "`python -m jaxlite`.")
     sys.meta_path.insert(0, _Finder())
-    top = sys.modules["jax"] = sys.modules["jaxlite"]
+    top = sys.modules["jaxlite"]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "jaxlite"]:
+        _name_in_jax(sys.modules[name])
     version = sys.modules["jax.version"] = _version_module()
     vars(top).update(__version__=VERSION_TEXT, __version_info__=VERSION_INFO, version=version)
+    private = private_module("_src")
+    assert private is not None
+    vars(top)["_src"] = sys.modules["jax._src"] = private  # some reach for its modules without an import
 
 
 _install()

@@ -12,6 +12,7 @@ from typing import Any
 
 # Module of jax._src -> module of ours, and which of its names: "theirs" or "theirs=ours"; "*" for any.
 _ALIASES: dict[str, list[tuple[str, str]]] = {
+    "array": [("jaxlite.core.values", "ArrayImpl")],  # lovely_jax
     "ad_util": [("jaxlite.lax.shaping", "stop_gradient_p")],  # lineax
     "api_util": [("jaxlite.compilation.options", "infer_argnums_and_argnames")],  # keras
     "checkify": [("jaxlite.experimental.checkify", "*")],  # flax
@@ -21,14 +22,17 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("jaxlite.extend.core.state", "trace_state_clean"),  # numpyro
         ("lowering.module", "physical_aval=physical"),  # flax
     ],
-    "dispatch": [("jaxlite.devices", "wait_for_tokens=effects_barrier")],  # equinox
+    "dispatch": [("jaxlite.devices.api", "wait_for_tokens=effects_barrier")],  # equinox
     "dtypes": [  # flax, haiku, equinox, chex
         ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError extended finfo to_complex_dtype"),
         ("numpy", "DType=dtype"),
     ],
     "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # blackjax
+    "literals": [("jaxlite.as_jax.literals", "TypedComplex TypedFloat TypedInt TypedNdArray")],  # equinox, quax
     "mesh": [("jaxlite.sharding", "*")],  # flax
-    "pjit": [("jaxlite.compilation.jit", "jit_p")],  # older libraries of probabilistic programs
+    "pjit": [("jaxlite.compilation.jit", "jit_p"), ("jaxlite.sharding", "auto_axes")],  # quax, jaxns
+    "scipy": [],
+    "scipy.special": [("jaxlite.scipy.special", "*")],  # jaxns
     "state": [],
     "state.types": [("jaxlite.core.aval", "AbstractRef")],  # flax
     "traceback_util": [  # flax, haiku, chex, equinox

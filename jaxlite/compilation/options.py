@@ -118,6 +118,12 @@ def resolve(signature: inspect.Signature | None, argnums: Any, argnames: Any, wh
     return nums, names
 
 
+def infer_argnums_and_argnames(signature: inspect.Signature, argnums: Any, argnames: Any,
+                               ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Numbers and names of some arguments, where one or both were given: ints or names, or sequences of them."""
+    return resolve(signature, argnums, argnames, "static", "")
+
+
 def check_callable(fun: Any) -> None:
     """Raises TypeError for what cannot be called."""
     if not callable(fun):

@@ -23,10 +23,17 @@ _lazy = _Lazy(
     symbolic="is_constant_dim is_constant_shape max_dim min_dim",
     values="pytype_aval_mappings",
 )
+# Names that moved to `extend.core`, which stands higher; libraries still ask for them here.
+_extend = _loader("jaxlite.extend.core")
+_moved = frozenset(
+    "CallPrimitive Effect TraceTag call_impl concrete_or_error find_top_trace gensym get_opaque_trace_state mapped_aval "
+    "new_jaxpr_eqn nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype set_current_trace take_current_trace "
+    "unmapped_aval unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE "
+    "unsafe_get_axis_names_DO_NOT_USE valid_jaxtype".split())
 
 
 def __getattr__(name: str) -> _Any:
-    return _lazy.load(name)
+    return getattr(_extend(), name) if name in _moved else _lazy.load(name)
 
 
 def __dir__() -> list[str]:

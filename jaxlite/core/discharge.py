@@ -129,7 +129,7 @@ def pure_equation(primitive: Any, operands: Sequence[Any], avals: Sequence[Any],
     key = (primitive, tuple(avals), same, *params, *params.values())
     found = _equations.get(key)
     if found is None:
-        outs, effects = primitive.abstract_eval(list(avals), params)
+        outs, effects = primitive.typed(list(avals), params)
         variables = [Var(aval) for aval in avals]  # of a Ref that comes twice, the second is not read
         outvars = [Var(aval) for aval in outs]
         eqn = JaxprEqn(primitive, [variables[index] for index in same], outvars, params, effects)

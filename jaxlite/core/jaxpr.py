@@ -296,7 +296,7 @@ def check_jaxpr(jaxpr: Jaxpr | ClosedJaxpr) -> None:
                                          "should be operands")
                 check_jaxpr(sub)
         try:
-            out_avals, _ = eqn.primitive.abstract_eval([atom.aval for atom in eqn.invars], eqn.params)
+            out_avals, _ = eqn.primitive.typed([atom.aval for atom in eqn.invars], eqn.params)
         except JaxprTypeError:
             raise
         except Exception as error:

@@ -386,7 +386,7 @@ class _Parser:
         """The equation, with the types that its primitive gives."""
         avals = [atom.aval for atom in invars]
         try:
-            made, effects = primitive.abstract_eval(avals, params)
+            made, effects = primitive.typed(avals, params)
         except JaxprSyntaxError:
             raise
         except Exception as error:

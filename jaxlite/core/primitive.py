@@ -81,7 +81,8 @@ class Primitive:
     takes_refs = False  # whether operands may be mutable arrays; those with sub-programs pass them on in any case
 
     def __init__(self, name: str, multiple_results: bool = False, memoise: bool = True, is_own: bool | None = None):
-        self.name, self.multiple_results = name, multiple_results
+        self.name = name
+        self.multiple_results = multiple_results or getattr(type(self), "multiple_results") is True  # noqa: B009  a subclass may say
         made_here = sys._getframe(1).f_globals.get("__name__", "").startswith("jaxlite.")
         self.is_own = made_here if is_own is None else is_own
         if name in PRIMITIVES:
@@ -97,6 +98,10 @@ class Primitive:
         self._abstract: Callable[..., Any] = self._no_abstract_eval
         self._memo: dict[Any, Any] = {}
         self._memoised = memoise
+        if type(self).abstract_eval is not Primitive.abstract_eval:
+            self._abstract = self.abstract_eval
+        if type(self).impl is not Primitive.impl:
+            self.eager = self.impl
         PRIMITIVES.setdefault(name, self)
 
     def __repr__(self) -> str:
@@ -125,7 +130,11 @@ class Primitive:
         self._abstract = rule
         return rule
 
-    def abstract_eval(self, avals: list[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
+    def abstract_eval(self, *avals: Any, **params: Any) -> tuple[Any, Effects]:
+        """Output aval or avals, and effects. A subclass may define it, instead of giving a typing rule to its instances."""
+        return self.typed(list(avals), params)
+
+    def typed(self, avals: list[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
         """Output avals and effects; remembered for each combination of avals and params."""
         key: Any = tuple(avals)
         if params:
@@ -151,13 +160,13 @@ class Primitive:
         return result
 
     def eval_whole(self, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
-        """`abstract_eval` anew, without a look at layouts over explicit mesh axes."""
+        """`typed` anew, without a look at layouts over explicit mesh axes."""
         if self.program_inputs is not None or any([aval.vma for aval in avals]):
             return self._eval_varying(avals, params)
         return self._abstract(*avals, **params)
 
     def _eval_varying(self, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
-        """`abstract_eval` inside `shard_map`: operands vary along the same axes, results along theirs.
+        """`typed` inside `shard_map`: operands vary along the same axes, results along theirs.
 
         Raises: MixedVarying if operands first have to be cast, TooVarying if programs have to be traced again.
         """

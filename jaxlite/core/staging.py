@@ -164,7 +164,7 @@ class StagingTrace(Trace):
         if not self.alive:
             raise errors.UnexpectedTracerError("An operation was recorded in a trace that has ended.")
         try:
-            out, effects = primitive.abstract_eval(avals, params)
+            out, effects = primitive.typed(avals, params)
         except MixedVarying as mixed:
             return self.record(primitive, self.cast(args, mixed.missing), params)
         except TooVarying:

@@ -46,6 +46,10 @@ class Trace:
         """What all tracers of one transformation share: the trace itself."""
         return self
 
+    def full_raise(self, x: Any) -> Any:
+        """The value itself: tracers of outer traces need no boxes. Traces of libraries may replace it."""
+        return x
+
     def apply(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
         """`process` while another trace is current."""
         with set_trace(self):
@@ -177,6 +181,10 @@ class Tracer:
 
     def _is_traced_array(self) -> bool:  # asked by C++ in isinstance(x, Array)
         return True
+
+    def full_lower(self) -> Any:
+        """What the tracer stands for where it need not be one. Tracers of libraries may replace it."""
+        return self
 
     def made_at(self) -> str:
         """The user's line that made the value, or ''."""

@@ -136,7 +136,7 @@ def _conv_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
     if not axis.size:  # nothing to fold: the shape is that of one example
         one = [aval if dim is None else aval.update(shape=aval.shape[:dim] + aval.shape[dim + 1:])
                for aval, dim in zip(map(aval_of, args), dims, strict=True)]
-        out = conv_general_dilated_p.abstract_eval(one, dict(
+        out = conv_general_dilated_p.typed(one, dict(
             params, dimension_numbers=dimension_numbers, batch_group_count=batch_group_count,
             feature_group_count=feature_group_count))[0]
         return shaping.full((0, *out.shape), 0, out.dtype), 0

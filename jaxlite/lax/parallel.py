@@ -110,7 +110,7 @@ def _group_size(names: Names, groups: Any) -> int:
 
 def _checked(primitive: Primitive, x: Any, **params: Any) -> Any:
     try:
-        primitive.abstract_eval([aval_of(x)], params)  # raises; batching rules take for granted that types fit
+        primitive.typed([aval_of(x)], params)  # raises; batching rules take for granted that types fit
     except MixedVarying:
         pass
     return primitive.bind(x, **params)

@@ -258,8 +258,10 @@ def _attach_to_base() -> None:
     """The methods by their names on the class that users know, `jaxlite.Array.sum`; arrays have their own, which are faster."""
     for name, function in _METHODS.items():
         setattr(arrays.Array, name, function)
-    for name in ("at", "T", "mT", "to_device"):
-        setattr(arrays.Array, name, getattr(ArrayImpl, name))
+    operators = [f"__{name}__" for name in (*_BINARY, *(f"r{name}" for name in _BINARY), *_UNARY, "getitem", "contains")]
+    for name in (*dir(ArrayImpl), *operators):
+        if name in operators or name[0] != "_" and name not in vars(arrays.Array):
+            setattr(arrays.Array, name, getattr(ArrayImpl, name))
 
 
 def attach_all() -> None:

@@ -269,7 +269,7 @@ def sampler(*static: str) -> Callable[[F], F]:
                     raise TypeError(f"{name}() missing 1 required positional argument: {first!r}")
                 key, impl, typed = check_key(name, kwargs.pop(first))
                 shape = kwargs.get("shape")
-                if shape is not None and type(shape) is not tuple:
+                if shape is not None and (type(shape) is not tuple or any([type(size) is not int for size in shape])):
                     kwargs["shape"] = canonical_shape(shape)
                 out_sharding = kwargs.pop("out_sharding", None)
                 if not is_eager():

@@ -218,7 +218,7 @@ def _add_to_cell(ref: Ref, value: Any, *leaves: Any, tree: Any) -> Any:
 
 def write_cell(ref: Ref, value: Any, leaves: Sequence[Any], tree: Any) -> None:
     """A swap whose old value nobody wants."""
-    swap_p.abstract_eval([aval_of(each) for each in (ref, value, *leaves)], {"tree": tree})
+    swap_p.typed([aval_of(each) for each in (ref, value, *leaves)], {"tree": tree})
     ref.put(_compiled("set", tree)(ref.give(), value, *leaves))
 
 

@@ -107,3 +107,33 @@ def test_the_list_of_jax_names_is_that_of_an_installed_jax():
 def test_options_of_the_command_line():
     code = "from jaxlite import config; config.parse_flags_with_absl(); print(config.jax_enable_x64, config.jax_debug_nans)"
     assert run("-c", code, "--jax_enable_x64", "--other", "--", "--jax_debug_nans=1") == "True False\n"
+
+
+def test_private_names_lead_somewhere():
+    program = """
+import jaxlite.as_jax, importlib, jax
+from jaxlite.as_jax.private import _ALIASES
+for name, table in _ALIASES.items():
+    module = importlib.import_module(f"jax._src.{name}")
+    for text in " ".join(names for _, names in table).replace("*", "").split():
+        getattr(module, text.partition("=")[0])
+print(jax._src.pjit.jit_p, jax._src.api_util.infer_argnums_and_argnames(
+    __import__("inspect").signature(lambda a, b, *, c: 0), 1, None))
+"""
+    assert run("-c", program).split() == ["jit", "((1,),", "('b',))"]
+
+
+def test_modules_that_are_loaded_have_their_names_in_jax():
+    """Some libraries look into sys.modules for those that they name."""
+    program = """
+import jaxlite.as_jax, sys, jax
+assert sys.modules["jax.numpy"] is jax.numpy
+jax.tree_util.SequenceKey, jax.scipy.special.gamma
+assert sys.modules["jax.tree_util"] is jax.tree_util and sys.modules["jax.scipy.special"] is jax.scipy.special
+assert jax.tree_util.__spec__.name == "jaxlite.tree_util"
+try:
+    jax.dlpack.to_dlpack_of_nothing
+except AttributeError as error:
+    print("to_dlpack_of_nothing" in str(error))
+"""
+    assert run("-c", program).split() == ["True"]

@@ -199,3 +199,35 @@ def test_types_have_a_sharding_that_says_nothing():
     cut = aval.update(sharding=jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x")))
     assert cut is not aval and cut.str_short() == "f32[3@x]" and cut.sharding.spec == jax.sharding.PartitionSpec("x")
     assert jnp.shape(np.array(["a", "b"])) == (2,)
+
+
+def test_a_subclass_of_primitive_may_define_what_its_instances_do():
+    class Tag(Primitive):
+        multiple_results = True
+
+        def __init__(self):
+            super().__init__("subclass tag")
+            ad.primitive_jvps[self] = lambda primals, tangents, **params: (self.bind(*primals, **params), tangents)
+            mlir.register_lowering(self, lambda ctx, *args, **params: args)
+
+        def impl(self, *args, **params):
+            seen.append(("impl", params["note"]))
+            return args
+
+        def abstract_eval(self, *avals, **params):
+            seen.append(("type", params["note"]))
+            return avals, jax.extend.core.no_effects
+
+    seen = []
+    tag = Tag()
+    f = lambda x: tag.bind(x, 2 * x, note="n")[1]
+    assert f(1.0) == 2 and seen == [("impl", "n")]
+    assert float(jax.jit(jax.grad(f))(1.0)) == 2 and seen[1:] == [("type", "n")]
+    out, effects = lax.sin_p.abstract_eval(jax.typeof(X), accuracy=None)
+    assert out == jax.typeof(X) and not effects
+
+
+def test_the_class_of_arrays_has_their_attributes():
+    for name in ("shape", "dtype", "ndim", "size", "real", "imag", "T", "at", "sharding", "addressable_shards", "nbytes"):
+        assert hasattr(jax.Array, name), name
+    assert X.shape == (3,) and jnp.array(1 + 2j).imag == 2

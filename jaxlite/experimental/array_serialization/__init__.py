@@ -1,0 +1,1 @@
+"""Arrays of many devices in files."""

@@ -15,12 +15,14 @@ from jaxlite.compilation.caches import clear_hooks
 from jaxlite.compilation.dispatch import jit_p, jitted_of, make_call_path
 from jaxlite.compilation.options import NOT_A_FUNCTION, Options, check_callable, resolve, signature_of
 from jaxlite.core import config, source
+from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from lowering import progress, report, xla
 
 _unset: Any = object()
 
 
+@boundary
 def jit(fun: Callable[..., Any] = _unset, /, *, in_shardings: Any = None, out_shardings: Any = None,
         static_argnums: int | Sequence[int] | None = None,
         static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,

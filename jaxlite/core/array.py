@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, plain
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from lowering import platforms, xla
 
@@ -136,6 +137,7 @@ def make_array(value: Any) -> Any:
 # --- attributes of concrete arrays -------------------------------------------------------------------
 
 
+@boundary
 def _scalar_value(array: Any, kind: type) -> Any:
     if array.aval.shape:
         raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={array.ndim}. Use .item() for "
@@ -143,6 +145,7 @@ def _scalar_value(array: Any, kind: type) -> Any:
     return kind(host_value(array).item())
 
 
+@boundary
 def _bool(array: Any) -> bool:
     size = array.aval.size
     if size == 0:
@@ -154,12 +157,14 @@ def _bool(array: Any) -> bool:
     return bool(host_value(array).reshape(()))
 
 
+@boundary
 def _index(array: Any) -> int:
     if array.aval.shape or not dtypes.issubdtype(array.aval.dtype, np.integer):
         raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
     return int(host_value(array))
 
 
+@boundary
 def _len(array: Any) -> int:
     try:
         return array.aval.shape[0]
@@ -197,6 +202,7 @@ def _repr(array: Any) -> str:
     return f"Array({body},{' ' if fits else '      '}{suffix}"
 
 
+@boundary
 def _format(array: Any, spec: str) -> str:
     return format(host_value(array)[()] if not array.shape else host_value(array), spec)
 
@@ -207,6 +213,7 @@ def _iter(array: Any) -> Any:
     return (array[index] for index in range(array.shape[0]))
 
 
+@boundary
 def _immutable(array: Any, index: Any, value: Any) -> None:
     raise TypeError("JAX arrays are immutable and do not support in-place item assignment. Instead of x[idx] = y, "
                     "use x = x.at[idx].set(y) or another .at[] method: each gives an updated copy.")
@@ -274,9 +281,9 @@ def _install() -> None:
     cls.__bool__ = _bool
     cls.__index__ = _index
     cls.__len__ = _len
-    cls.__int__ = lambda self: _scalar_value(self, int)
-    cls.__float__ = lambda self: _scalar_value(self, float)
-    cls.__complex__ = lambda self: _scalar_value(self, complex)
+    cls.__int__ = boundary(lambda self: _scalar_value(self, int))
+    cls.__float__ = boundary(lambda self: _scalar_value(self, float))
+    cls.__complex__ = boundary(lambda self: _scalar_value(self, complex))
     cls.__array__ = _dunder_array
     cls.__array_priority__ = 100
     cls.__repr__ = _repr
@@ -301,6 +308,7 @@ def _install() -> None:
     sharding.is_fully_addressable = True
 
 
+@boundary
 def _item(array: Any, *args: Any) -> Any:
     """The one element, or the element at an index, as a Python scalar."""
     return host_value(array).item(*args)

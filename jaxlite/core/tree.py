@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from jaxlite.core import failed_flattens
 from jaxlite.core.failed_flattens import guarded
+from jaxlite.core.filtering import boundary, hide_own_frames
 from lowering.xla import pytree, pytree_registry
 
 PyTreeDef = pytree.PyTreeDef
@@ -92,13 +93,18 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | Non
     >>> tree_map(lambda x, y: x + y, {"a": 1, "b": [2]}, {"a": 10, "b": [20]})
     {'a': 11, 'b': [22]}
     """
-    leaves, treedef = tree_flatten(tree, is_leaf)
-    if not rest:
-        return treedef.unflatten([f(x) for x in leaves])
-    columns = _columns("tree_map", treedef, tree, rest, is_leaf)
-    return treedef.unflatten([f(*row) for row in zip(leaves, *columns, strict=True)])
+    try:  # not `boundary`: a call more for each call
+        leaves, treedef = tree_flatten(tree, is_leaf)
+        if not rest:
+            return treedef.unflatten([f(x) for x in leaves])
+        columns = _columns("tree_map", treedef, tree, rest, is_leaf)
+        return treedef.unflatten([f(*row) for row in zip(leaves, *columns, strict=True)])
+    except Exception as error:
+        hide_own_frames(error)
+        raise
 
 
+@boundary
 def tree_reduce(
     function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _UNSPECIFIED, is_leaf: IsLeaf | None = None
 ) -> Any:
@@ -115,6 +121,7 @@ def tree_reduce(
     return functools.reduce(function, leaves, initializer)
 
 
+@boundary
 def tree_reduce_associative(
     operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _UNSPECIFIED, is_leaf: IsLeaf | None = None
 ) -> Any:
@@ -146,6 +153,7 @@ def tree_all(tree: Any, *, is_leaf: IsLeaf | None = None) -> bool:
     return all(tree_leaves(tree, is_leaf))
 
 
+@boundary
 def tree_transpose(outer_treedef: Any, inner_treedef: Any | None, pytree_to_transpose: Any) -> Any:
     """Turn an outer tree of inner trees into an inner tree of outer trees.
 
@@ -176,6 +184,7 @@ def tree_transpose(outer_treedef: Any, inner_treedef: Any | None, pytree_to_tran
     return inner_treedef.unflatten([outer_treedef.unflatten(leaves[i::columns]) for i in range(columns)])
 
 
+@boundary
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf | None = None) -> Any:
     """Repeat each leaf of `prefix_tree` over the subtree that `full_tree` has at its place.
 
@@ -230,6 +239,7 @@ def tree_leaves_with_path(
     return tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
+@boundary
 def tree_map_with_path(
     f: Callable[..., Any],
     tree: Any,

@@ -50,6 +50,7 @@ def _check_not_started(value: Any) -> None:
 config.num_cpu_devices.checks.append(_check_not_started)
 
 
+@boundary
 def devices(backend: str | None = None) -> list[Any]:
     """All devices of a platform ('cpu', 'gpu', 'tpu'), of all processes; by default of the platform in use."""
     return platforms.all_devices(backend)

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxlite.core import config
+from jaxlite.core.filtering import boundary
 from lowering import platforms, xla
 
 
@@ -349,6 +350,7 @@ def _restore_abstract(sizes: Any, names: Any, types: Any, device: Any) -> Abstra
     return AbstractMesh(sizes, names, types, abstract_device=device)
 
 
+@boundary
 def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *,
               devices: Sequence[Any] | None = None) -> Mesh:
     """A mesh of the first devices there are.

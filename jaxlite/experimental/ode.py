@@ -17,6 +17,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_leaves, tree_map
 from jaxlite.numpy.api import promote_dtypes_inexact
 from jaxlite.transforms.custom_derivatives import closure_convert, custom_vjp
@@ -58,6 +59,7 @@ class _State(NamedTuple):
     polynomial: Any
 
 
+@boundary
 def odeint(func: Callable, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, atol: float = 1.4e-8,
            mxstep: float = np.inf, hmax: float = np.inf) -> Any:
     """Solve y' = func(y, t, *args), y(t[0]) = y0, with steps of a size that keeps the local error small.

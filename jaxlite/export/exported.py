@@ -305,6 +305,7 @@ def default_export_platform() -> str:
     return name
 
 
+@boundary
 def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
            disabled_checks: Sequence[DisabledSafetyCheck] = ()) -> Callable[..., Exported]:
     """Lower a jitted function to a portable form.

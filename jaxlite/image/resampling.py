@@ -18,6 +18,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size, is_symbolic
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, promote_dtypes_inexact
@@ -143,6 +144,7 @@ def _working_dtype(image: Any) -> Any:
     return dtypes.float64 if aval_of(image).dtype in (dtypes.float64, dtypes.complex128) else dtypes.float32
 
 
+@boundary
 def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True,
            precision: Any = lax.Precision.HIGHEST) -> Any:
     """An image in another size. Axes whose size stays are left alone.

@@ -21,6 +21,7 @@ from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.effects import DEBUG, IO
+from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import no_effects
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tree import tree_flatten, tree_leaves
@@ -111,6 +112,7 @@ def _check_operands(avals: Sequence[Any]) -> None:
 # --- callbacks that give arrays ----------------------------------------------------------------------
 
 
+@boundary
 def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
                   vmap_method: str | None = None, **kwargs: Any) -> Any:
     """Call a Python function without side effects from a traced function.
@@ -143,6 +145,7 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
         *leaves, callback=flat, result_avals=avals, sharding=sharding, vmap_method=vmap_method))
 
 
+@boundary
 def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
                 ordered: bool = False, **kwargs: Any) -> Any:
     """Call a Python function that acts on the world outside from a traced function: once each time it is run.
@@ -282,6 +285,7 @@ register_host_function("io_callback", _host_callback)
 # --- callbacks that look on --------------------------------------------------------------------------
 
 
+@boundary
 def debug_callback(callback: Callable[..., Any] | None = None, *args: Any, ordered: bool = False, partitioned: bool = False,
                    **kwargs: Any) -> Any:
     """Call a Python function to look at values inside a traced function.
@@ -321,6 +325,7 @@ def debug_callback(callback: Callable[..., Any] | None = None, *args: Any, order
     return call if callback is None else call(callback, *args, **kwargs)
 
 
+@boundary
 def debug_print(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: bool = False,
                 skip_format_check: bool = False, **kwargs: Any) -> Any:
     """Print values inside a traced function: when it runs, each time.

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import largest
 from jaxlite.core.values import aval_of
@@ -213,6 +214,7 @@ def _ints(values: Any) -> tuple[int, ...]:
     return tuple(map(operator.index, values))
 
 
+@boundary
 def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str | Sequence[tuple[int, int]],
                          lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
                          dimension_numbers: Any = None, feature_group_count: int = 1, batch_group_count: int = 1,
@@ -269,6 +271,7 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
         preferred_element_type=preferred_element_type, out_sharding=None)
 
 
+@boundary
 def conv(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str, precision: Any = None,
          preferred_element_type: Any = None) -> Any:
     """`conv_general_dilated` in NCHW / OIHW order without dilation."""
@@ -276,6 +279,7 @@ def conv(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str, precis
                                 preferred_element_type=preferred_element_type)
 
 
+@boundary
 def conv_with_general_padding(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, lhs_dilation: Any,
                               rhs_dilation: Any, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """`conv_general_dilated` in NCHW / OIHW order."""
@@ -297,6 +301,7 @@ def _transpose_padding(extent: int, stride: int, padding: str) -> tuple[int, int
     return low, total - low
 
 
+@boundary
 def conv_transpose(lhs: Any, rhs: Any, strides: Sequence[int], padding: Any, rhs_dilation: Sequence[int] | None = None,
                    dimension_numbers: Any = None, transpose_kernel: bool = False, precision: Any = None,
                    preferred_element_type: Any = None, use_consistent_padding: bool = False) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from jaxlite.core import config, dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
@@ -173,6 +174,7 @@ def dot_general_shape(lhs: Any, rhs: Any, dimension_numbers: Any) -> tuple[int, 
             *(size for axis, size in enumerate(rhs.shape) if axis not in (*rhs_contract, *rhs_batch)))
 
 
+@boundary
 def dot_general(lhs: Any, rhs: Any, dimension_numbers: DotDimensionNumbers, precision: Any = None,
                 preferred_element_type: Any = None, *, out_sharding: Any = None) -> Any:
     """The general product: multiply along contracted axes and add up, for each index of the batch axes.
@@ -218,6 +220,7 @@ def _axes(axes: Any) -> tuple[int, ...]:
 # --- its relatives -----------------------------------------------------------------------------------
 
 
+@boundary
 def dot(lhs: Any, rhs: Any, *, dimension_numbers: DotDimensionNumbers | None = None, precision: Any = None,
         preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
     """The product of two vectors or matrices; or `dot_general`, if dimension numbers are given.

@@ -9,6 +9,7 @@ from typing import Any
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -51,6 +52,7 @@ def _fft_aval(x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> Sha
     return shaped_array((*batch, *shape), dtype, False)
 
 
+@boundary
 def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
     """The Fourier transform over the last axes.
 

@@ -18,6 +18,7 @@ import numpy as np
 from jaxlite.core import dtypes
 from jaxlite.core.array import host_value
 from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
@@ -209,6 +210,7 @@ def static_scalar(value: Any) -> Any:
     return np.nan if isinstance(value, (float, np.floating)) and value != value else value
 
 
+@boundary
 def gather(operand: Any, start_indices: Any, dimension_numbers: GatherDimensionNumbers, slice_sizes: Any, *,
            unique_indices: bool = False, indices_are_sorted: bool = False,
            mode: str | GatherScatterMode | None = None, fill_value: Any = None) -> Any:
@@ -302,6 +304,7 @@ def _scatter(primitive: Primitive, operand: Any, indices: Any, updates: Any, num
         update_consts=update_consts)
 
 
+@boundary
 def scatter(operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
             indices_are_sorted: bool = False, unique_indices: bool = False,
             mode: str | GatherScatterMode | None = None) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 
 from jaxlite.core import config, dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array, varying
+from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import MixedVarying, Primitive
 from jaxlite.core.staging import pvary_p
 from jaxlite.core.tracing import state, unmapped_axis
@@ -182,6 +183,7 @@ def vary(x: Any, names: Sequence[Any]) -> Any:
     return pvary_p.bind(x, axes=missing) if missing else x
 
 
+@boundary
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The sum over the examples of a named axis: the same for each.
 
@@ -210,6 +212,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return tree_map(one, x)
 
 
+@boundary
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The mean over the examples of a named axis. Arguments are as in `psum`."""
     names = _names(axis_name)
@@ -226,11 +229,13 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     return tree_map(one, x)
 
 
+@boundary
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The greatest over the examples of a named axis, element by element. Arguments are as in `psum`."""
     return _reduce(pmax_p, x, axis_name, axis_index_groups)
 
 
+@boundary
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The least over the examples of a named axis, element by element. Arguments are as in `psum`."""
     return _reduce(pmin_p, x, axis_name, axis_index_groups)
@@ -260,6 +265,7 @@ def _gathered(x: Any, dimension: int, size: int, tiled: bool) -> tuple[int, ...]
     return tuple(shape)
 
 
+@boundary
 def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False,
                to: str = "varying") -> Any:
     """The values of all examples of a named axis, for each example.
@@ -362,6 +368,7 @@ def _all_to_all_aval(x: Any, *, axis_index_groups: Any, axis_name: Any, concat_a
     return _typed(x, names, tuple(shape))
 
 
+@boundary
 def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axis_index_groups: Any = None,
                tiled: bool = False) -> Any:
     """Exchange a named axis with an axis of the arrays: example i gets, from each example, its part i.
@@ -405,6 +412,7 @@ def _ppermute_aval(x: Any, *, axis_name: Names, perm: tuple[tuple[int, int], ...
     return _typed(x, _names(axis_name), x.shape)
 
 
+@boundary
 def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     """Send values from example to example of a named axis.
 
@@ -474,6 +482,7 @@ def _axis_index_aval(*, axis_name: Any) -> ShapedArray:
     return varying(index, frozenset(names)) if config.check_vma.value and _over_mesh(names) else index
 
 
+@boundary
 def axis_index(axis_name: Any) -> Any:
     """The index of the example along a named axis, int32.
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
@@ -309,6 +310,7 @@ def _reduce_avals(*avals: Any, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...]) 
             for operand, init in zip(operands, inits, strict=True)]
 
 
+@boundary
 def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int],
            out_sharding: Any = None) -> Any:
     """Combine elements over some dimensions with any associative computation.

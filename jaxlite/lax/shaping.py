@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxlite.core import config, dtypes, errors
 from jaxlite.core.aval import ShapedArray, layouts, shaped_array
+from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import Dim, as_size, exceeds, set_dimension_value
@@ -244,6 +245,7 @@ def _broadcast_in_dim_aval(x: Any, *, shape: tuple[int, ...], broadcast_dimensio
     return shaped_array(shape, x.dtype, x.weak_type)
 
 
+@boundary
 def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None) -> Any:
     """Stretch an array into a shape.
 
@@ -334,6 +336,7 @@ def _reshape_aval(x: Any, *, new_sizes: tuple[int, ...], dimensions: tuple[int, 
     return shaped_array(new_sizes, x.dtype, x.weak_type)
 
 
+@boundary
 def reshape(operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = None, *, out_sharding: Any = None) -> Any:
     """The same elements in row-major order under another shape of equal size.
 
@@ -366,6 +369,7 @@ def _transpose_aval(x: Any, *, permutation: tuple[int, ...]) -> ShapedArray:
     return shaped_array(tuple([x.shape[axis] for axis in permutation]), x.dtype, x.weak_type)
 
 
+@boundary
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
     """Reorder the axes: axis i of the result is axis permutation[i] of the operand."""
     order = permutation if type(permutation) is tuple and {*map(type, permutation)} <= {int} else _as_ints(permutation)
@@ -385,6 +389,7 @@ def _squeeze_aval(x: Any, *, dimensions: tuple[int, ...]) -> ShapedArray:
                         x.weak_type)
 
 
+@boundary
 def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
     """Remove axes of size 1."""
     if not dimensions and isinstance(array, _DEVICE_TYPES):
@@ -423,6 +428,7 @@ def _rev_aval(x: Any, *, dimensions: tuple[int, ...]) -> ShapedArray:
     return x
 
 
+@boundary
 def rev(operand: Any, dimensions: Sequence[int]) -> Any:
     """Reverse the order of elements along axes."""
     return rev_p.bind(operand, dimensions=_as_ints(dimensions))
@@ -481,6 +487,7 @@ def _pad_aval(x: Any, value: Any, *, padding_config: tuple[tuple[int, int, int],
     return shaped_array(tuple(sizes), x.dtype, x.weak_type and value.weak_type)
 
 
+@boundary
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
     """Add copies of a value around, and between, the elements.
 
@@ -575,11 +582,13 @@ def _iota_aval(*, dtype: Any, shape: tuple[int, ...], dimension: int, sharding: 
     return shaped_array(shape, dtype, False)
 
 
+@boundary
 def iota(dtype: Any, size: int) -> Any:
     """0, 1, ..., size - 1."""
     return broadcasted_iota(dtype, (size,), 0)
 
 
+@boundary
 def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
     """An array of which each element is its index along one axis."""
     shape = canonical_shape(shape)
@@ -599,6 +608,7 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
     return placement.laid_out(out, out_sharding)
 
 
+@boundary
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
     """An array of one value. Its dtype is that of the value unless given."""
     shape = canonical_shape(shape)

@@ -16,6 +16,7 @@ import numpy as np
 from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import Dim, as_size
 from jaxlite.core.tracing import Tracer, is_eager
@@ -69,6 +70,7 @@ def _slice_aval(x: Any, *, start_indices: tuple[int, ...], limit_indices: tuple[
     return shaped_array(tuple(sizes), x.dtype, x.weak_type)
 
 
+@boundary
 def slice(operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int],
           strides: Sequence[int] | None = None) -> Any:
     """The box between two corners: `operand[start:limit:stride]` on every axis.
@@ -253,6 +255,7 @@ _compiled_slice = eager_jit(_dynamic_slice, static_argnums=(2, 3))
 _compiled_update = eager_jit(_dynamic_update_slice, static_argnums=3)
 
 
+@boundary
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, *,
                   allow_negative_indices: bool | Sequence[bool] = True) -> Any:
     """A box of static size at a computed position; one that would reach over the end is moved back inside.
@@ -293,6 +296,7 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
     return result if keepdims else shaping.squeeze(result, (axis,))
 
 
+@boundary
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *,
                          allow_negative_indices: bool | Sequence[bool] = True) -> Any:
     """The operand with a box replaced, at a computed position; one that would reach over the end is moved inside.

@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import as_size
 from jaxlite.core.values import aval_of
@@ -40,6 +41,7 @@ def _sort_avals(*avals: Any, dimension: int, is_stable: bool, num_keys: int) -> 
     return list(avals)
 
 
+@boundary
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
     """Sort along a dimension, ascending.
 
@@ -92,6 +94,7 @@ def _top_k_avals(x: Any, *, k: int, axis: int) -> list[ShapedArray]:
     return [shaped_array(shape, x.dtype, x.weak_type), shaped_array(shape, dtypes.int32, x.weak_type)]
 
 
+@boundary
 def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     """The k largest elements along an axis, in descending order, and where they are.
 

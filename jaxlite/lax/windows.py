@@ -11,6 +11,7 @@ from typing import Any
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import as_size, largest
@@ -164,6 +165,7 @@ def _reduce_window_avals(*avals: Any, jaxpr: ClosedJaxpr, **window: Any) -> list
     return [shaped_array(shape, operand.dtype, False) for operand in avals[:count]]
 
 
+@boundary
 def reduce_window(operand: Any, init_value: Any, computation: Callable, window_dimensions: Sequence[int],
                   window_strides: Sequence[int] | None = None, padding: str | Sequence[tuple[int, int]] = "VALID",
                   base_dilation: Sequence[int] | None = None,

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from jaxlite import numpy as jnp
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.nn.normalization import logsumexp, softmax
 from jaxlite.numpy.api import as_array, check_arrays
 
 
+@boundary
 def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: float | None = None,
                           is_causal: bool = False, query_seq_lengths: Any = None, key_value_seq_lengths: Any = None,
                           local_window_size: int | tuple[int, int] | None = None, implementation: str | None = None,

@@ -9,6 +9,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -126,6 +127,7 @@ def _one_hot(x: Any, num_classes: int, dtype: Any, axis: int) -> Any:
     return jnp.equal(shaping.expand_dims(x, (axis,)), classes).astype(dtype)
 
 
+@boundary
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
     """Vectors that are 1 at the class that `x` names, and 0 elsewhere (everywhere, for classes out of range)."""
     check_arrays("one_hot", x)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import array as arrays
+from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl
 from jaxlite.lax import shaping
@@ -76,7 +77,11 @@ def _operator(name: str, function: Callable, reflected: bool = False) -> Callabl
                 other = _operand(other, name)
                 if other is NotImplemented:
                     return other
-            return function(other, self)
+            try:
+                return function(other, self)
+            except Exception as error:
+                hide_own_frames(error)
+                raise
     else:
 
         def method(self: Any, other: Any) -> Any:
@@ -84,7 +89,11 @@ def _operator(name: str, function: Callable, reflected: bool = False) -> Callabl
                 other = _operand(other, name)
                 if other is NotImplemented:
                     return other
-            return function(self, other)
+            try:
+                return function(self, other)
+            except Exception as error:
+                hide_own_frames(error)
+                raise
 
     return method
 
@@ -106,6 +115,7 @@ _UNARY = {"neg": arithmetic.negative, "pos": arithmetic.positive, "abs": arithme
 # --- methods whose signature differs from the function's ---------------------------------------------
 
 
+@boundary
 def _reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Any:
     """The same elements under another shape; one size may be -1."""
     return manipulation.reshape(self, shape[0] if len(shape) == 1 else shape, order=order, copy=copy,
@@ -119,6 +129,7 @@ def _transpose(self: Any, *axes: Any) -> Any:
     return manipulation.transpose(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
 
 
+@boundary
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
     """The values in another dtype."""
     return creation.astype(self, dtype, copy=copy, device=device)
@@ -135,6 +146,7 @@ def _compress(self: Any, condition: Any, axis: int | None = None, *, out: None =
     return manipulation.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
 
 
+@boundary
 def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:
     """The same bits under another dtype."""
     return creation.view(self, dtype, type)
@@ -150,6 +162,7 @@ def _item_not_for_tracers(self: Any, *args: Any) -> Any:
 
 
 def _function(function: Callable) -> Callable:
+    @boundary
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return function(self, *args, **kwargs)
 
@@ -173,6 +186,7 @@ _METHODS: dict[str, Callable] = {
 }  # fmt: skip
 
 
+@boundary
 def _iterate(self: Any) -> Any:
     if not self.shape:
         raise TypeError("iteration over a 0-d array")

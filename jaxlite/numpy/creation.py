@@ -13,6 +13,7 @@ from jaxlite.core import array as arrays
 from jaxlite.core import dtypes, source
 from jaxlite.core.aval import layouts
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_leaves
@@ -25,6 +26,7 @@ from lowering import xla
 # --- from data ---------------------------------------------------------------------------------------
 
 
+@boundary
 def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0, *,
           device: Any = None, out_sharding: Any = None) -> Any:
     """An array from data: a scalar, a NumPy array, an array or tracer, or nested lists and tuples of those.
@@ -62,7 +64,11 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
     """`array`, without a copy where none is needed. NumPy arrays are always copied."""
     if type(a) is ArrayImpl and dtype is None and not copy and device is out_sharding is None and order in (None, "K", "C"):
         return a
-    return array(a, dtype, bool(copy), order, device=device, out_sharding=out_sharding)
+    try:  # not `boundary`: most calls return above
+        return array(a, dtype, bool(copy), order, device=device, out_sharding=out_sharding)
+    except Exception as error:
+        hide_own_frames(error)
+        raise
 
 
 def _from_other(object: Any, dtype: Any) -> Any:
@@ -180,6 +186,7 @@ def copy_array(x: Any) -> Any:
     return arrays._copy_of(x) if type(x) is ArrayImpl else x
 
 
+@boundary
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
     """The values in another dtype. Complex to real takes the real part; float to int truncates.
 
@@ -230,6 +237,7 @@ def _bitcast(x: Any, dtype: Any) -> Any:
     return shaping.reshape(wide, (*x.shape[:-1], x.shape[-1] * (old // new)))
 
 
+@boundary
 def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
     """The same bits under another dtype; the last axis shrinks or grows with the element size."""
     if type is not None:
@@ -295,6 +303,7 @@ def fromiter(iterable: Any, dtype: Any, count: int = -1) -> Any:
                               "with JIT and other JAX transformations. Use jnp.asarray(np.fromiter(...)) instead.")
 
 
+@boundary
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
     """Arrays from a `.npy` or `.npz` file, read by NumPy."""
     found = np.load(file, *args, **kwargs)
@@ -348,11 +357,13 @@ def _constant(value: int, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any
     return shaping.broadcast_in_dim(shaping.convert(value, dtype, weak), shape, ())
 
 
+@boundary
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of zeros; floating by default."""
     return _on(_constant(0, shape_of(shape), _dtype_of(dtype, "zeros"), False), device, out_sharding)
 
 
+@boundary
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of ones; floating by default."""
     return _on(_constant(1, shape_of(shape), _dtype_of(dtype, "ones"), False), device, out_sharding)
@@ -372,6 +383,7 @@ def _full(fill_value: Any, shape: tuple[int, ...], dtype: Any, weak: bool) -> An
     return shaping.broadcast_in_dim(value, shape, range(len(shape) - len(own), len(shape)))
 
 
+@boundary
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of one value; an array as `fill_value` is broadcast."""
     check_arrays("full", fill_value)
@@ -396,11 +408,13 @@ def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[tuple[int, ...], A
     return tuple(a.shape) if shape is None else shape_of(shape), dtype, weak
 
 
+@boundary
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Zeros of the shape and dtype of another array."""
     return _as(a, _constant(0, *_like(a, dtype, shape, "zeros_like")), shape, device, out_sharding)
 
 
+@boundary
 def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Ones of the shape and dtype of another array."""
     return _as(a, _constant(1, *_like(a, dtype, shape, "ones_like")), shape, device, out_sharding)
@@ -411,6 +425,7 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
     return zeros_like(prototype, dtype, shape, device=device)
 
 
+@boundary
 def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None,
               out_sharding: Any = None) -> Any:
     """One value in the shape and dtype of another array."""
@@ -429,6 +444,7 @@ def _as(a: Any, result: Any, shape: Any, device: Any, out_sharding: Any) -> Any:
 # --- ranges ------------------------------------------------------------------------------------------
 
 
+@boundary
 def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None,
            out_sharding: Any = None) -> Any:
     """Evenly spaced values in [start, stop): `arange(stop)`, `arange(start, stop)`, `arange(start, stop, step)`.

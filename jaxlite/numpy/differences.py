@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import largest
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -214,6 +215,7 @@ def _unwrap(p: Any, discont: Any, period: Any, axis: int, whole: int | None) -> 
 # --- interpolation -----------------------------------------------------------------------------------
 
 
+@boundary
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     """Piecewise linear interpolation.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_flatten, tree_map
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -69,6 +70,7 @@ def _map_leading(function: Callable, arrays: Sequence[Any], batch: tuple[int, ..
     return tree_map(lambda leaf: shaping.reshape(leaf, batch + aval_of(leaf).shape[1:]), results)
 
 
+@boundary
 def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
     """`func1d(slice, *args, **kwargs)` for each one-dimensional slice along an axis.
 

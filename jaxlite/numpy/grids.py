@@ -17,6 +17,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size, is_symbolic
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_map
@@ -95,6 +96,7 @@ def _linspace(num: int, endpoint: bool, dtype: Any, axis: int, retstep: bool) ->
     return linspace
 
 
+@boundary
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
              axis: int = 0, *, device: Any = None) -> Any:
     """Evenly spaced values from `start` to `stop`.
@@ -124,6 +126,7 @@ def _logspace(start: Any, stop: Any, base: Any, num: int, endpoint: bool, dtype:
     return shaping.convert(result, computed if dtype is None else dtype, False)
 
 
+@boundary
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
              axis: int = 0) -> Any:
     """Powers of `base` with evenly spaced exponents, from `base ** start` to `base ** stop`; else like `linspace`."""
@@ -145,6 +148,7 @@ def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis
     return shaping.convert(result, computed if dtype is None else dtype, False)
 
 
+@boundary
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
     """Values from `start` to `stop` with one ratio between neighbours; else like `linspace`."""
     num, dtype = _spaced("geomspace", start, stop, num, dtype)
@@ -421,6 +425,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
     return tuple(_meshgrid(*args, sparse=True, indexing="ij")) if args else ()
 
 
+@boundary
 def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
     """The values of a function of indices at each element of an array of this shape.
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax import shaping
@@ -51,6 +52,7 @@ def _concatenate(*parts: Any, axis: int | None, dtype: Any) -> Any:
         raise TypeError(f"jnp.concatenate: {error}") from None
 
 
+@boundary
 def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     """Arrays joined along an existing axis; flattened and joined for None.
 
@@ -78,6 +80,7 @@ def _stack(*parts: Any, axis: int, dtype: Any) -> Any:
     return shaping.stack(values, axis)
 
 
+@boundary
 def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
     """Arrays of one shape joined along a new axis."""
     if out is not None:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes, errors, source
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size, is_symbolic, largest, smallest
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
@@ -112,6 +113,7 @@ def _reshape(a: Any, new_sizes: tuple[int, ...], order: str) -> Any:
     return shaping.transpose(shaping.reshape(backwards, new_sizes[::-1]), range(len(new_sizes))[::-1])
 
 
+@boundary
 def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Any:
     """The same elements under another shape; one size may be -1.
 
@@ -378,6 +380,7 @@ def _slices(a: Any, bounds: tuple[int, ...], axis: int) -> list[Any]:
             for low, high in zip(bounds, bounds[1:], strict=False)]
 
 
+@boundary
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Pieces along an axis: so many equal ones, or cut at these indices.
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_leaves
 from jaxlite.core.values import aval_of
@@ -68,6 +69,7 @@ def _make_pairs(name: str, value: Any, rank: int) -> tuple[tuple[int, int], ...]
 _remembered_pairs = functools.lru_cache(1024)(_make_pairs)
 
 
+@boundary
 def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any) -> Any:
     """An array with values added before and after along each axis.
 

@@ -12,6 +12,7 @@ from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size, exceeds, is_symbolic
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
@@ -420,6 +421,7 @@ def _select(conditions: list[Any], choices: list[Any], default: Any) -> Any:
     return result
 
 
+@boundary
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
     """A function given by pieces: where several conditions hold, the last one decides.
 

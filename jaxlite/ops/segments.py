@@ -8,6 +8,7 @@ from typing import Any
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer
 from jaxlite.numpy.reductions import _highest, _lowest
 
@@ -38,6 +39,7 @@ def _segments(name: str, data: Any, segment_ids: Any, num_segments: Any, options
     return combine(jnp.stack([scattered(slice(start, start + size)) for start in range(0, count, size)]), axis=0)
 
 
+@boundary
 def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
                 unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
                 out_sharding: Any = None) -> Any:
@@ -59,6 +61,7 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, in
     return _segments("segment_sum", data, segment_ids, num_segments, options, bucket_size, lambda dtype: 0, "add", jnp.sum)
 
 
+@boundary
 def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
                  unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
                  out_sharding: Any = None) -> Any:
@@ -68,6 +71,7 @@ def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None, i
                      jnp.prod)
 
 
+@boundary
 def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
                 unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
                 out_sharding: Any = None) -> Any:
@@ -76,6 +80,7 @@ def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None, in
     return _segments("segment_max", data, segment_ids, num_segments, options, bucket_size, _lowest, "max", jnp.max)
 
 
+@boundary
 def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
                 unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
                 out_sharding: Any = None) -> Any:

@@ -16,7 +16,7 @@ from jaxlite import lax
 from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes
-from jaxlite.core.filtering import hide_own_frames
+from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import as_size
 from jaxlite.core.tracing import Tracer, is_eager
@@ -109,6 +109,7 @@ def _chosen(impl: Any, dtype: Any) -> Implementation:
     return implementation(impl if dtype is None else dtype)
 
 
+@boundary
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """A typed PRNG key from an integer seed.
 
@@ -126,6 +127,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     return _seeded("key", seed, _chosen(impl, dtype))
 
 
+@boundary
 def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
     """A legacy PRNG key from an integer seed: the words of `key(seed)` in an array of uint32.
 
@@ -136,6 +138,7 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
     return random_unwrap_p.bind(_seeded("PRNGKey", seed, implementation(impl)))
 
 
+@boundary
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """Typed keys from their words: uint32[..., 2] for threefry, uint32[..., 4] for rbg."""
     return random_wrap_p.bind(key_bits_array, impl=_chosen(impl, dtype))
@@ -181,6 +184,7 @@ _split_compiled = jit(_split_words, static_argnames=("impl", "shape"))
 _fold_in_compiled = jit(_fold_in_words, static_argnames=("impl",))
 
 
+@boundary
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     """New independent keys from one.
 
@@ -195,7 +199,7 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     (3,)
     """
     key, impl, typed = check_key("split", key)
-    shape = tuple(map(as_size, num)) if isinstance(num, Sequence) else (as_size(num),)
+    shape = canonical_shape(tuple(map(as_size, num)) if isinstance(num, Sequence) else (as_size(num),))
     if is_eager():
         if config.debug_key_reuse.value and typed:
             key_reuse().check("random_split", key)
@@ -206,6 +210,7 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     return out if typed else random_unwrap_p.bind(out)
 
 
+@boundary
 def fold_in(key: Any, data: Any) -> Any:
     """A new key from a key and an integer.
 
@@ -269,7 +274,8 @@ def sampler(*static: str) -> Callable[[F], F]:
                     raise TypeError(f"{name}() missing 1 required positional argument: {first!r}")
                 key, impl, typed = check_key(name, kwargs.pop(first))
                 shape = kwargs.get("shape")
-                if shape is not None and (type(shape) is not tuple or any([type(size) is not int for size in shape])):
+                if shape is not None and (
+                        type(shape) is not tuple or any([type(size) is not int or size < 0 for size in shape])):
                     kwargs["shape"] = canonical_shape(shape)
                 out_sharding = kwargs.pop("out_sharding", None)
                 if not is_eager():

@@ -12,6 +12,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import check_arrays
 from jaxlite.random.keys import check_key, sampler
@@ -66,6 +67,7 @@ def _permutation_of_array(key: Any, x: Any, axis: int, independent: bool) -> Any
     return jnp.take(x, _permuted_range(key, shape[axis]), axis, unique_indices=True)
 
 
+@boundary
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
     """The elements of an array, or the numbers 0 ... x - 1, in random order.
 
@@ -121,6 +123,7 @@ def _choice(key: Any, a: Any, p: Any, size: int, shape: Sequence[int], replace: 
     return index if a is None else jnp.take(a, index, take_axis)
 
 
+@boundary
 def choice(key: Any, a: Any, shape: Sequence[int] = (), replace: bool = True, p: Any = None, axis: int = 0,
            mode: str | None = None) -> Any:
     """Random elements of an array, or random integers below a number.

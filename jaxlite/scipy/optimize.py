@@ -12,6 +12,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_map
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import promote_dtypes_inexact
@@ -195,6 +196,7 @@ def _descend(evaluate: Callable[[Any], Any], x0: Any, inverse: Any, apply: Calla
 _METHODS: dict[str, Callable[..., OptimizeResults]] = {"bfgs": _bfgs, "l-bfgs-experimental-do-not-rely-on-this": _lbfgs}
 
 
+@boundary
 def minimize(fun: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, method: str, tol: float | None = None,
              options: Mapping[str, Any] | None = None) -> OptimizeResults:
     """Find a minimum of a function of a vector.

@@ -375,6 +375,7 @@ def _check_input(name: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
                         "non-holomorphic functions involving complex inputs or integer inputs, use jvp directly.")
 
 
+@boundary
 def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
                    allow_int: bool = False, reduce_axes: Sequence[Any] = ()) -> Callable:
     """A function that gives the value of a scalar function and its gradient; arguments are as in `grad`."""
@@ -423,6 +424,7 @@ def _check_output(name: str, dtype: Any, holomorphic: bool) -> None:
                         "functions with integer or complex outputs, use vjp directly.")
 
 
+@boundary
 def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
          allow_int: bool = False, reduce_axes: Sequence[Any] = ()) -> Callable:
     """A function that gives the gradient of a scalar function.

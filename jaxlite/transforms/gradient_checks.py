@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_leaves, tree_map
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import as_array
@@ -75,6 +76,7 @@ def _dot(left: Any, right: Any) -> Any:
                for x, y in zip(tree_leaves(left), tree_leaves(right), strict=True) if x.dtype != dtypes.float0)
 
 
+@boundary
 def check_jvp(f: Callable, f_jvp: Callable, args: Sequence[Any], atol: Tolerance = None, rtol: Tolerance = None,
               eps: float = 1e-4, err_msg: str = "") -> None:
     """Compare `f_jvp(args, tangents)`, which gives (output, its tangent), with `f` and its differences.
@@ -92,6 +94,7 @@ def check_jvp(f: Callable, f_jvp: Callable, args: Sequence[Any], atol: Tolerance
     _compare(tangent, _slope(f, args, tangents, eps), atol, rtol, prefix + "JVP tangent")
 
 
+@boundary
 def check_vjp(f: Callable, f_vjp: Callable, args: Sequence[Any], atol: Tolerance = None, rtol: Tolerance = None,
               eps: float = 1e-4, err_msg: str = "") -> None:
     """Compare `f_vjp(*args)`, which gives (output, function of cotangents), with `f` and its differences.
@@ -113,6 +116,7 @@ def check_vjp(f: Callable, f_vjp: Callable, args: Sequence[Any], atol: Tolerance
                                atol=_tolerance(atol, narrowest.dtype, default), err_msg=prefix + "VJP cotangent projected")
 
 
+@boundary
 def check_grads(f: Callable, args: Sequence[Any], order: int, modes: Sequence[str] = ("fwd", "rev"),
                 atol: Tolerance = None, rtol: Tolerance = None, eps: float | None = None) -> None:
     """Compare derivatives of a function with finite differences, up to an order.

@@ -15,6 +15,7 @@ from jaxlite.core.tracing import state
 from jaxlite.core.tree import tree_flatten
 
 
+@boundary
 def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (),
                axis_env: Sequence[tuple[Any, int]] | None = None, return_shape: bool = False) -> Callable[..., Any]:
     """Make a function that gives the jaxpr of `fun` for its arguments.

@@ -10,12 +10,14 @@ import numpy as np
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import as_array
 
 
+@boundary
 def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     """All leaves of a pytree in one vector, and the function that turns such a vector into a pytree again.
 

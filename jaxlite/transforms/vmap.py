@@ -25,6 +25,7 @@ def _as_tuples(axes: Any) -> Any:
     return tuple(map(_as_tuples, axes)) if isinstance(axes, list) else axes
 
 
+@boundary
 def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: int | None = None,
          spmd_axis_name: Any = None) -> Callable:
     """A function that maps `fun` over axes of its arguments, without a loop.

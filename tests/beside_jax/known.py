@@ -1,6 +1,7 @@
 """Differences from JAX that are meant: pattern of the program (of the name, for a docstring), kinds, reason."""
 
 KNOWN: list[tuple[str, str, str]] = [
+    (r"^jnp\.full\(3, ?-?2\*\*", "raises", "docs/sharp_edges.md: JAX wraps Python ints that are too large"),
     (r"matrix_rank\(.*rtol=", "value", "docs/sharp_edges.md: rtol is relative, as in NumPy"),
     (r"\bjnp\.(less|greater|equal|not_equal|less_equal|greater_equal|logical_\w+|isnan|isinf|isfinite)\(", "weak type",
      "booleans are never weakly typed; in promotion it makes no difference"),

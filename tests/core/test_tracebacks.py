@@ -139,3 +139,23 @@ def test_exceptions_of_users_pass_unchanged() -> None:
         jaxlite.jit(fails)(X)
     assert info.value is error
     assert not getattr(error, "__notes__", [])
+
+
+def _raise(*args):
+    raise KeyError("of the user")
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: jaxlite.tree.map(_raise, [1]), lambda x: jaxlite.tree.map(max, [1, 2], [1]), lambda x: jnp.array(["a"]),
+    lambda x: jnp.concatenate([x, jnp.ones((2, 2))]), lambda x: x + jnp.ones(2), lambda x: x.reshape(2, 2),
+    lambda x: int(x[None]),
+    lambda x: jnp.zeros("a"), lambda x: jaxlite.lax.slice(x, (0,), (9,)), lambda x: jaxlite.jit(3), lambda x: bool(x),
+    lambda x: jaxlite.random.split(jaxlite.random.key(0), -1), lambda x: jaxlite.grad(3), lambda x: x.astype("no dtype")])
+def test_tracebacks_end_in_the_frame_of_the_user(call):
+    with pytest.raises(Exception) as info:
+        call(jnp.ones(3))
+    trace, names = info.value.__traceback__, []
+    while trace is not None:
+        names.append(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+    assert not [name for name in names if source.is_own_file(name)]

@@ -14,7 +14,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import importlib
+import importlib.machinery
+import importlib.util
 import io
 import itertools
 import os
@@ -669,7 +670,37 @@ def register_lapack() -> None:
     for platform, targets in lapack.registrations().items():
         for name, capsule, api_version in targets:
             xla_client.register_custom_call_target(name, capsule, platform=platform, api_version=api_version)
-    lapack._lapack.initialize()
+    with _scipy_routines():
+        lapack._lapack.initialize()
+
+
+@contextlib.contextmanager
+def _scipy_routines() -> Iterator[None]:
+    """Have SciPy's two tables of BLAS and LAPACK pointers at hand, which is all that jaxlib asks it for.
+
+    jaxlib imports them by their full names, and with them the package `scipy.linalg`: 270 modules, 120 ms. What is imported
+    already is not looked for again; so the two are imported by themselves, and forgotten, for a user who imports the package.
+    """
+    added = []
+    with contextlib.suppress(ImportError, OSError):  # then jaxlib imports them as it does otherwise
+        import scipy
+
+        folders = [os.path.join(path, "linalg") for path in scipy.__path__]
+        for name in ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack"):
+            if name in sys.modules:
+                continue
+            spec = importlib.machinery.PathFinder.find_spec(name, folders)
+            if spec is None or spec.loader is None:
+                break
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            sys.modules[name] = module
+            added.append(name)
+    try:
+        yield
+    finally:
+        for name in added:
+            sys.modules.pop(name, None)
 
 
 def transfer_guard_level(name: str | None) -> Any:

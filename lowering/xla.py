@@ -683,9 +683,8 @@ def _scipy_routines() -> Iterator[None]:
     """
     added = []
     with contextlib.suppress(ImportError, OSError):  # then jaxlib imports them as it does otherwise
-        import scipy
-
-        folders = [os.path.join(path, "linalg") for path in scipy.__path__]
+        scipy = importlib.util.find_spec("scipy")
+        folders = [os.path.join(path, "linalg") for path in (scipy and scipy.submodule_search_locations) or ()]
         for name in ("scipy.linalg.cython_blas", "scipy.linalg.cython_lapack"):
             if name in sys.modules:
                 continue

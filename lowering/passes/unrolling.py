@@ -2,7 +2,8 @@
 
 XLA asks it to, and it does so to every loop of few turns: a fifth of what a compile takes, a third where arrays are
 small. The code gains from it where a short loop is in another. A reduction over few elements is a loop in the loop over its
-results, and only once it is unrolled is the outer one vectorized; so it is with a reduction across rows, of any length. Along
+results, and only once it is unrolled is the outer one vectorized; so it is with a reduction across rows, of any length, and
+with what the body of a loop reads and writes in short rows, the positions in space of some particles. Along
 rows of sixteen elements and more it is the inner loop that is vectorized, unless it is unrolled. Library reductions have no
 such loops, and the small ones that the library leaves to XLA count where they are a part of the program. Transposes gain
 where short rows are turned, those before and after a convolution too, and so does what does little but read or write many
@@ -31,6 +32,7 @@ _SHORT = 64  # turns of a loop that LLVM unrolls
 _SHORT_ROW, _SHORT_PICK = 8, 32  # elements of a row, as long as which reducing it is faster unrolled
 _FEW, _MANY = 1024, 8192  # elements that are reduced in no time either way, if it happens once; that are not
 _SHARE = 1 / 64  # of what a program computes, from which on reductions of small arrays count
+_LOOP_SHARE = 1 / 4  # of what is computed in loops, from which on short rows count
 _TURNS = 16  # of a loop, where it is not known
 _PRODUCTS = 8  # multiplications of a matrix product in the time of one element elsewhere
 _LARGE = 65536  # elements that take a while to be moved
@@ -43,17 +45,21 @@ def gains(jaxpr: Any) -> bool:
         is_of_bytes = any(map(_is_of_bytes, [*jaxpr.invars, *jaxpr.outvars]))
         if is_of_bytes or any(_rearranges(eqn, jaxpr.invars) for eqn in jaxpr.eqns):
             return True
-    in_short_rows = work = 0.0
+    in_short_rows = work = in_loops = short_in_loops = 0.0
     for eqn, in_loop in _equations(jaxpr, False, set()):
         if any(gains_in(eqn, in_loop) for gains_in in (_is_short_reduction, _is_slow_convolution, _turns_short_rows,
                                                             _updates_one_position)):
             return True
-        work += _work(eqn) * (_TURNS if in_loop else 1)
+        done = _work(eqn)
+        work += done * (_TURNS if in_loop else 1)
+        if in_loop and call_body(eqn) is None and eqn.primitive.name not in (*_LOOPS, "cond"):
+            in_loops += done
+            short_in_loops += done if _is_of_short_rows(eqn) else 0
         # A reduction that is too small for the library takes little time; a program can be made of such.
         if not in_loop and eqn.primitive.name in _IN_LIBRARY and eqn.invars[0].aval.size < LIBRARY_REDUCTION and (
                 _has_short_rows(eqn)):
             in_short_rows += eqn.invars[0].aval.size
-    return in_short_rows > max(_FEW, _SHARE * work)
+    return in_short_rows > max(_FEW, _SHARE * work) or short_in_loops > _LOOP_SHARE * in_loops
 
 
 def _work(eqn: Any) -> float:
@@ -96,6 +102,14 @@ def _is_short_reduction(eqn: Any, in_loop: bool) -> bool:
     if last not in axes:
         return any(aval.shape[axis] > 1 for axis in axes)
     return 1 < aval.shape[last] <= (_SHORT_PICK if name in _PICKS else _SHORT_ROW)
+
+
+def _is_of_short_rows(eqn: Any) -> bool:
+    """Whether it computes rows of two to seven elements, or a single one of which no vector register is full."""
+    shape = [extent for extent in getattr(eqn.outvars[0].aval, "shape", ()) if extent != 1]
+    if not shape or eqn.primitive.name == "dot_general":
+        return False
+    return shape[-1] < _SHORT_ROW and (len(shape) > 1 or shape[-1] not in (2, 4))
 
 
 def _is_slow_convolution(eqn: Any, in_loop: bool) -> bool:

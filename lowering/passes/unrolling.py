@@ -105,11 +105,11 @@ def _is_short_reduction(eqn: Any, in_loop: bool) -> bool:
 
 
 def _is_of_short_rows(eqn: Any) -> bool:
-    """Whether it computes rows of two to seven elements, or a single one of which no vector register is full."""
+    """Whether it computes rows of two to seven elements, or a single one, that do not fill a vector register."""
     shape = [extent for extent in getattr(eqn.outvars[0].aval, "shape", ()) if extent != 1]
     if not shape or eqn.primitive.name == "dot_general":
         return False
-    return shape[-1] < _SHORT_ROW and (len(shape) > 1 or shape[-1] not in (2, 4))
+    return shape[-1] < _SHORT_ROW and shape[-1] != 4 and (len(shape) > 1 or shape[-1] != 2)
 
 
 def _is_slow_convolution(eqn: Any, in_loop: bool) -> bool:

@@ -6,6 +6,7 @@ lowering, loads when a program is lowered or compiled for the first time.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,6 +31,7 @@ ArrayImpl = xla.ArrayImpl
 _SMALL = 1024  # bytes of an array that is a constant of the module
 load_spread = loader("jaxlite.compilation.spread")
 load_processes = loader("jaxlite.devices.processes")
+load_placing = loader("jaxlite.devices.global_arrays")
 
 
 class Executable:
@@ -85,6 +87,12 @@ class Executable:
         for index, wrap in self._wrapped:
             outs[index] = wrap(outs[index])
         return outs
+
+    def move_results(self, wanted: Sequence[Any]) -> None:
+        """Have results brought to where `jit` was told to, where XLA leaves them elsewhere: in another kind of memory."""
+        for index, sharding in enumerate(wanted):
+            if sharding is not None and sharding != self._sharding:
+                self._wrapped.append((index, functools.partial(load_placing().place, sharding=sharding)))
 
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimate of the cost of the optimised program: "flops", "bytes accessed", ..."""

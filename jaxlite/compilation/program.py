@@ -177,6 +177,8 @@ class Program:
         if made is None:
             with progress.Stage(self.name, "compiling", sum(seconds.values())):
                 made = execution.compile_lowered(lowered, closed, device, committed, options, self.trace_seconds, shortcut)
+        if self.out_shardings is not None and isinstance(device, xla.Device) and not xla.is_compile_only(device):
+            made.move_results(self.out_shardings)
         seconds["compile"] = made.compile_seconds
         location, reason = self.debug_info.location, ""
         if config.explain_cache_misses.value:

@@ -283,7 +283,8 @@ class Compiled(_Stage):
         return self.out_tree.unflatten(self._out_shardings())
 
     def _out_shardings(self) -> list[Any]:
-        return getattr(self._executable, "out_shardings", None) or [self._sharding] * self.out_tree.num_leaves
+        given = self._program.out_shardings or [None] * self.out_tree.num_leaves
+        return getattr(self._executable, "out_shardings", None) or [each or self._sharding for each in given]
 
     @property
     def input_formats(self) -> Any:

@@ -128,6 +128,16 @@ if (test_on_eight_devices := own_process(__file__)) is None:
                 jax.jit(lambda a: a, device=jax.devices()[1])(one)
         assert double(one).sharding == one.sharding
 
+    def test_results_of_one_device_lie_where_jit_says():
+        one = jnp.ones(4)
+        host = shardings.SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
+        double = jax.jit(lambda a: (a * 2, a), out_shardings=(host, None))
+        for _ in range(2):
+            x, y = double(one)
+            assert x.sharding == host and y.sharding == one.sharding and x.sum() == 8
+        assert double.lower(one).compile().output_shardings[0] == host
+        assert double.lower(one).compile()(one)[0].sharding == host
+
     def test_with_mesh_is_for_constraints():
         with MESH:
             assert jax.sharding.get_mesh().empty and jax.sharding.get_abstract_mesh().empty

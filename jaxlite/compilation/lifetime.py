@@ -21,6 +21,7 @@ _SETTLE = 0.02  # for what runs on jaxlib's call path, unseen
 FORKED, _CLOSING = "forked", "closing"  # values of `no_execution`, which is part of the key of each call: all calls miss
 _inside: set[int] = set()  # threads that trace, compile or run a program past jaxlib's call path
 _closing = False
+_gate = threading.Lock()  # held from the beginning of the end on
 
 
 def enter() -> bool:
@@ -28,8 +29,7 @@ def enter() -> bool:
     thread = threading.get_ident()
     if thread in _inside:
         return False
-    if _closing and threading.current_thread().daemon:
-        raise SystemExit  # ends the thread, quietly
+    _stop_if_closing()
     _inside.add(thread)
     return True
 
@@ -37,6 +37,14 @@ def enter() -> bool:
 def leave() -> None:
     """Note that this thread is done."""
     _inside.discard(threading.get_ident())
+    _stop_if_closing()
+
+
+def _stop_if_closing() -> None:
+    """At the interpreter's end, stop this thread for good. It waits where it is: Python ends threads that ask for its lock by
+    unwinding them, which aborts the process in those that jaxlib's C++ has called, and so it could on the way out of there."""
+    if _closing and threading.current_thread().daemon:
+        _gate.acquire()
 
 
 def check_may_run(name: str) -> None:
@@ -51,16 +59,17 @@ def check_may_run(name: str) -> None:
 
 def _at_exit() -> None:
     global _closing
+    _gate.acquire()
     _closing = True
     own = threading.get_ident()
     if not platforms.clients or all(thread.ident == own for thread in threading.enumerate()):
         return
     config.no_execution.state.set_global(_CLOSING)
     time.sleep(_SETTLE)
-    others = _inside - {own}
     end = time.monotonic() + _WAIT
-    while others & _inside and time.monotonic() < end:
+    while _inside - {own} and time.monotonic() < end:
         time.sleep(0.002)
+    time.sleep(_SETTLE)  # for those that just left, until they wait at the gate
 
 
 def _before_fork() -> None:

@@ -23,6 +23,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("lowering.module", "physical_aval=physical"),  # flax
     ],
     "dispatch": [("jaxlite.devices.api", "wait_for_tokens=effects_barrier")],  # equinox
+    "distributed": [("jaxlite.as_jax.distributed", "global_state")],  # orbax
     "dtypes": [  # flax, haiku, equinox, chex
         ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError extended finfo to_complex_dtype"),
         ("numpy", "DType=dtype"),

@@ -426,6 +426,7 @@ def _install() -> None:
         each.addressable_devices = property(lambda self: {device for device in devices_of(self) if is_local(device)},
                                             doc="Those devices that this process owns.")
         each._device_assignment = property(devices_of)
+        each._addressable_device_assignment = property(lambda self: tuple(filter(is_local, devices_of(self))))
         each.shard_shape = _shard_shape
         each.devices_indices_map = _indices_map
         each.addressable_devices_indices_map = _addressable_indices_map

@@ -128,6 +128,9 @@ def test_modules_that_are_loaded_have_their_names_in_jax():
     program = """
 import jaxlite.as_jax, sys, jax
 assert sys.modules["jax.numpy"] is jax.numpy
+state = jax._src.distributed.global_state
+assert (state.process_id, state.num_processes, state.client, state.service) == (0, 1, None, None)
+assert jax.sharding.SingleDeviceSharding(jax.devices()[0])._addressable_device_assignment == (jax.devices()[0],)
 jax.tree_util.SequenceKey, jax.scipy.special.gamma
 assert sys.modules["jax.tree_util"] is jax.tree_util and sys.modules["jax.scipy.special"] is jax.scipy.special
 assert jax.tree_util.__spec__.name == "jaxlite.tree_util"

@@ -29,6 +29,22 @@ _NOT_OURS = (
     "jax.experimental.jax2tf", "jax.experimental.x64_context",
 )
 
+# Modules and names of which there will be none soon, and why: the first that a name begins with.
+_REASONS = {
+    "jax.cloud_tpu_init": "it sets up TPU machines of a cloud",
+    "jax.experimental.transfer": "it needs a server of XLA's that moves arrays between processes",
+    "jax.experimental.fused": "it is a note to a compiler that is not part of jaxlib",
+    "jax.experimental.control_deps": "it is a note to TPU's scheduler",
+    "jax.experimental.jet.": "the rest of the module is its implementation: rules for its tracers, which ours does not have",
+    "jax.experimental.ode.": "the rest of the module is the steps of `odeint`",
+    "jax.experimental.rnn.": "the rest of the module are cuDNN's primitives; `lstm` is a scan here, on every platform",
+    "jax.experimental.sparse.": "sparse operations are functions of arrays here, without primitives and tracers of their own",
+    "jax.experimental.multihost_utils.": "the rest of the module is its implementation",
+    "jax.interpreters.mlir.": "they are the steps of JAX's own lowering; ours takes others",
+    "jax.interpreters.partial_eval.": "tables that JAX's own partial evaluation reads; ours needs none",
+    "jax.interpreters.pxla.": "they are the steps of JAX's own compile",
+}
+
 
 def public_names() -> dict[str, list[str]]:
     """Of the installed JAX, by module."""
@@ -118,6 +134,10 @@ def page() -> str:
     lines += [f"- `{module}`" + (f" ({len(jax_names()[module])} names)" if jax_names()[module] else "") for module in modules]
     lines += ["", "## Names in modules that exist", ""]
     lines += [f"- `{module}`: " + ", ".join(f"`{name}`" for name in absent) for module, absent in names.items()]
+    listed = [f"{module}." for module in modules] + [f"{module}.{name}" for module, absent in names.items() for name in absent]
+    reasons = {start: reason for start, reason in _REASONS.items() if any(name.startswith(start) for name in listed)}
+    lines += ["", "## Why", "", "Where there is a reason, other than that nobody has asked for it yet:", ""]
+    lines += [f"- `{start.rstrip('.')}`: {reason}" for start, reason in reasons.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -62,6 +62,9 @@ with _seldom_collecting:
         process_index,
         process_indices,
     )
+    from jaxlite.devices.api import process_count as host_count
+    from jaxlite.devices.api import process_index as host_id
+    from jaxlite.devices.api import process_indices as host_ids
     from jaxlite.transforms.make_jaxpr import ShapeDtypeStruct, eval_shape, make_jaxpr
     from jaxlite.version import __version__, __version_info__
     from lowering.xla import Device

@@ -6,6 +6,7 @@ import logging as _logging
 from typing import Any as _Any
 
 from jaxlite.compilation.recompilation import expect_recompilations
+from jaxlite.core.effects import DebugEffect, OrderedDebugEffect
 from jaxlite.core.lazy import loader as _loader
 from jaxlite.core.missing import missing as _missing
 from jaxlite.lax.callbacks import debug_callback as callback
@@ -17,7 +18,7 @@ _homes = {
     "visualize_array_sharding": _loader("jaxlite.devices.pictures"),
     "visualize_sharding": _loader("jaxlite.devices.pictures"),
 }
-__all__ = ["callback", "expect_recompilations", "log", "print", *_homes]
+__all__ = ["DebugEffect", "OrderedDebugEffect", "callback", "expect_recompilations", "log", "print", *_homes]
 
 
 def log(fmt: str, *args: _Any, ordered: bool = False, partitioned: bool = False, **kwargs: _Any) -> None:

@@ -12,7 +12,7 @@ from jaxlite.extend.lowering_rules import emit_foreign_call as emit_call
 from jaxlite.lax.foreign import attribute_pairs, ffi_call
 from lowering import xla
 
-__all__ = ["ffi_call", "ffi_lowering", "include_dir", "pycapsule", "register_ffi_target",
+__all__ = ["build_ffi_lowering_function", "ffi_call", "ffi_lowering", "include_dir", "pycapsule", "register_ffi_target",
            "register_ffi_target_as_batch_partitionable", "register_ffi_type", "register_ffi_type_id"]
 
 
@@ -77,24 +77,20 @@ def _check_capsule(what: str, value: Any) -> None:
         raise TypeError(f"{what} takes a PyCapsule, got {value!r}; jaxlite.ffi.pycapsule makes one from a ctypes function")
 
 
-def ffi_lowering(call_target_name: str, *, operand_layouts: Any = None, result_layouts: Any = None, backend_config: Any = None,
-                 skip_ffi_layout_processing: bool = False, **lowering_args: Any) -> Any:
-    """A lowering rule, for `interpreters.mlir.register_lowering`, that calls a handler.
+def build_ffi_lowering_function(call_target_name: str, *, operand_layouts: Any = None, result_layouts: Any = None,
+                                backend_config: Any = None, skip_ffi_layout_processing: bool = False,
+                                **lowering_args: Any) -> Any:
+    """A function for lowering rules that emits the call of a handler; arguments as of `ffi_lowering`.
 
-    Args:
-      call_target_name: the name it was registered by.
-      operand_layouts, result_layouts: for each array its axes from the slowest to the fastest, or None.
-      backend_config: attributes that are the same in each call, by name.
-      skip_ffi_layout_processing: the layouts are given from the fastest axis to the slowest.
-      lowering_args: `has_side_effect`, `operand_output_aliases` (input number -> output number), `api_version`.
-    Returns: `rule(ctx, *operands, **params)`; the params of the primitive become attributes.
+    Returns: `emit(ctx, *operands, **params)`, which gives the MLIR values of the results.
     """
 
-    def rule(ctx: Any, *operands: Any, **params: Any) -> Any:
+    def emit(ctx: Any, *operands: Any, **params: Any) -> Any:
         def order(layouts: Any, avals: Any) -> Any:
             plain = [tuple(range(len(aval.shape))) for aval in avals]
-            given = [each if each is not None else axes for each, axes in zip(layouts or plain, plain, strict=True)]
-            return [tuple(each)[::-1] for each in given] if skip_ffi_layout_processing and layouts else given
+            if not layouts:
+                return plain
+            return [axes if each is None else _slowest_first(each) for each, axes in zip(layouts, plain, strict=True)]
 
         attributes = attribute_pairs({**params, **(backend_config or {})})
         return emit_call(ctx, operands, call_target_name, lowering_args.get("has_side_effect", False), attributes,
@@ -102,4 +98,26 @@ def ffi_lowering(call_target_name: str, *, operand_layouts: Any = None, result_l
                          tuple((lowering_args.get("operand_output_aliases") or {}).items()),
                          lowering_args.get("api_version", 4))
 
-    return rule
+    return emit
+
+
+def _slowest_first(layout: Any) -> tuple[int, ...]:
+    return tuple(getattr(layout, "major_to_minor", None) or tuple(layout)[::-1])
+
+
+def ffi_lowering(call_target_name: str, *, operand_layouts: Any = None, result_layouts: Any = None, backend_config: Any = None,
+                 skip_ffi_layout_processing: bool = False, **lowering_args: Any) -> Any:
+    """A lowering rule, for `interpreters.mlir.register_lowering`, that calls a handler.
+
+    Args:
+      call_target_name: the name it was registered by.
+      operand_layouts, result_layouts: for each array its axes from the fastest to the slowest, as XLA has them and not as
+        `ffi_call` does; or a `Layout`; None for the usual order, the last axis the fastest.
+      backend_config: attributes that are the same in each call, by name.
+      skip_ffi_layout_processing: for compatibility; layouts are taken as they are.
+      lowering_args: `has_side_effect`, `operand_output_aliases` (input number -> output number), `api_version`.
+    Returns: `rule(ctx, *operands, **params)`; the params of the primitive become attributes.
+    """
+    return build_ffi_lowering_function(
+        call_target_name, operand_layouts=operand_layouts, result_layouts=result_layouts, backend_config=backend_config,
+        skip_ffi_layout_processing=skip_ffi_layout_processing, **lowering_args)

@@ -21,11 +21,48 @@ class Effect:
         return self.name
 
 
+class DebugEffect(Effect):
+    """Of what looks at values, and may happen in any order."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("Debug", False, True)
+
+
+class OrderedDebugEffect(Effect):
+    """Of what looks at values in the order of the program."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__("OrderedDebug", True, True)
+
+
 IO = {False: Effect("IO", False, False), True: Effect("OrderedIO", True, False)}  # by whether they are ordered
-DEBUG = {False: Effect("Debug", False, True), True: Effect("OrderedDebug", True, True)}
+DEBUG: dict[bool, Effect] = {False: DebugEffect(), True: OrderedDebugEffect()}
 
 
 REF = Effect("Ref", False, True)  # mutable arrays are made, read or written; discharged before lowering
+
+
+class EffectTypeSet:
+    """Classes of effects that something allows."""
+
+    def __init__(self, *types: type[Effect]) -> None:
+        self._types: set[type] = set(types)
+
+    def add_type(self, effect_type: type[Effect]) -> None:
+        """Allow effects of a class, and of those made from it."""
+        self._types.add(effect_type)
+
+    def contains(self, effect: Any) -> bool:
+        """Whether an effect is allowed."""
+        return isinstance(effect, tuple(self._types))
+
+    def filter_not_in(self, effects: Any) -> list[Any]:
+        """Those that are not."""
+        return [effect for effect in effects if not self.contains(effect)]
 
 
 def check_harmless(effects: Any, where: str) -> None:

@@ -13,7 +13,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jaxlite.core.aval import AbstractRef, layouts, varying
+from jaxlite.core import source
+from jaxlite.core.aval import AbstractRef, AbstractValue, layouts, varying
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.jaxpr import Effects, jaxprs_in_params, no_effects
 from jaxlite.core.lazy import loader
@@ -111,6 +112,10 @@ class Primitive:
         """Apply to values: one result, or a list of results if `multiple_results`."""
         return state.trace.process(self, args, params)
 
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The params of an equation as `bind` takes them: here they are the same."""
+        return dict(params)
+
     def bind_with_trace(self, trace: Any, args: Sequence[Any], *avals_and_params: Any) -> Any:
         """Apply to values under a trace that need not be the current one: `(trace, args, [avals,] params)`."""
         return trace.apply(self, args, avals_and_params[-1])
@@ -122,13 +127,32 @@ class Primitive:
 
     def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the typing rule: `rule(*avals, **params)` gives the output aval (or avals)."""
-        self._abstract = lambda *avals, **params: (rule(*avals, **params), no_effects)
+        if self.is_own:
+            self._abstract = lambda *avals, **params: (rule(*avals, **params), no_effects)
+        else:
+            self._abstract = lambda *avals, **params: (self._checked_types(rule, rule(*avals, **params)), no_effects)
         return rule
 
     def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set a typing rule that gives `(aval or avals, effects)`."""
-        self._abstract = rule
+        self._abstract = rule if self.is_own else lambda *avals, **params: self._checked_effects(rule, rule(*avals, **params))
         return rule
+
+    def _checked_types(self, rule: Callable[..., Any], found: Any) -> Any:
+        """What the typing rule of a user's gave. Raises: TypeError that names the rule if it is no type."""
+        several = self.multiple_results
+        outs = found if several and isinstance(found, (tuple, list)) else (found,)
+        if several and outs is not found or not all(isinstance(out, (AbstractValue, AbstractRef)) for out in outs):
+            wanted = "a sequence of abstract values (multiple_results is set)" if several else "an abstract value"
+            raise TypeError(f"the abstract evaluation rule of {self.name!r}, {source.function_location(rule)}, shall return "
+                            f"{wanted}, but returned {found!r} of type {type(found)}")
+        return list(outs) if several else found
+
+    def _checked_effects(self, rule: Callable[..., Any], found: Any) -> Any:
+        if not isinstance(found, (tuple, list)) or len(found) != 2:
+            raise TypeError(f"the abstract evaluation rule of {self.name!r}, {source.function_location(rule)}, shall return a "
+                            f"pair of abstract values and effects, but returned {found!r}")
+        return self._checked_types(rule, found[0]), frozenset(found[1]) or no_effects
 
     def abstract_eval(self, *avals: Any, **params: Any) -> tuple[Any, Effects]:
         """Output aval or avals, and effects. A subclass may define it, instead of giving a typing rule to its instances."""

@@ -21,12 +21,14 @@ Layer = tuple[Callable[..., Any], Callable[..., Any]]
 __all__ = [
     "AvgPool", "BatchNorm", "Conv", "Conv1DTranspose", "ConvTranspose", "Dense", "Dropout", "Elu", "Exp", "FanInConcat",
     "FanInSum", "FanOut", "Flatten", "Gelu", "GeneralConv", "GeneralConvTranspose", "Identity", "LeakyRelu", "LogSoftmax",
-    "MaxPool", "Relu", "Selu", "Sigmoid", "Softmax", "Softplus", "SumPool", "Tanh", "elementwise", "parallel", "serial",
+    "MaxPool", "Relu", "Selu", "Sigmoid", "Softmax", "Softplus", "SumPool", "Tanh", "elementwise", "glorot", "logsoftmax",
+    "parallel", "randn", "serial",
     "shape_dependent",
 ]
 __dir__ = lambda: __all__
 
 _glorot, _small, _tiny = glorot_normal(), normal(), normal(1e-6)
+glorot, randn, logsoftmax = glorot_normal, normal, normalization.log_softmax  # by the names that older programs know
 
 # --- layers with parameters --------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jaxlite.core.aval import AbstractValue, ShapedArray
+from jaxlite.core.effects import EffectTypeSet
 from jaxlite.core.jaxpr import no_effects
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import TYPE_OF
@@ -136,17 +137,4 @@ class AvalMutableQDD:
     mutable_qdd: Any
 
 
-class _AllowedEffects:
-    """Kinds of effects that control flow may have in its branches and bodies."""
-
-    def __init__(self) -> None:
-        self._types: set[type] = set()
-
-    def add_type(self, effect_type: type) -> None:
-        self._types.add(effect_type)
-
-    def contains(self, effect: Any) -> bool:
-        return isinstance(effect, tuple(self._types))
-
-
-control_flow_allowed_effects = _AllowedEffects()
+control_flow_allowed_effects = EffectTypeSet()

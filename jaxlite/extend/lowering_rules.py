@@ -6,14 +6,17 @@ jaxlib's builders of operations need no more. The rule stands in the table that 
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from jaxlite.compilation import effects
 from jaxlite.core import dtypes, source
 from jaxlite.core.aval import AbstractToken, ShapedArray
+from jaxlite.core.effects import DebugEffect, Effect, EffectTypeSet, OrderedDebugEffect
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
@@ -29,6 +32,10 @@ LoweringRule = Callable[..., Any]
 
 _JAX_NAMES = {"gpu": "cuda"}
 _kept: list[Any] = []  # nobody says when the last program is gone
+
+
+# Classes of effects that lowering rules of others take care of; ours are instances of `Effect` itself, or of these.
+lowerable_effects = EffectTypeSet(DebugEffect, OrderedDebugEffect)
 
 
 class _Here(threading.local):
@@ -111,6 +118,41 @@ def emit_foreign_call(context: LoweringRuleContext, operands: Sequence[Any], tar
                                layouts_out, aliases, version)
 
 
+def emit_python_callback(ctx: LoweringRuleContext, callback: Callable[..., Any], token: Any, operands: Sequence[Any],
+                         operand_avals: Sequence[Any], result_avals: Sequence[Any], *, has_side_effect: bool,
+                         returns_token: bool = True, partitioned: bool = False,
+                         sharding: Any = None) -> tuple[list[Any], Any, Any]:
+    """Emit the call of a Python function.
+
+    Args:
+      callback: gets NumPy arrays and returns a sequence of arrays, of the types of `result_avals`.
+      token: what it waits for, an MLIR value; or None.
+      partitioned, sharding: for compatibility; it is called where the program runs.
+    Returns: the values of the results; the token after the call, or None; the function that is called.
+    """
+    from lowering.rules import callbacks  # a file of rules: with the first program that has such a call
+
+    def call(*values: Any) -> tuple[Any, ...]:
+        return tuple(effects.checked_results(callback(*map(np.asarray, values)), result_avals))
+
+    inner = _at_current_place(ctx._inner)
+    results, token = callbacks.emit_callback(inner, "a Python callback", call, token, operands, operand_avals, result_avals,
+                                             has_side_effect)
+    return results, token if returns_token else None, callback
+
+
+def module_to_string(module: Any, enable_debug_info: bool | None = None) -> str:
+    """The text of an MLIR module; with locations if that is asked for."""
+    return module.operation.get_asm(enable_debug_info=bool(enable_debug_info))
+
+
+def module_to_bytecode(module: Any) -> bytes:
+    """An MLIR module as bytes."""
+    content = io.BytesIO()
+    module.operation.write_bytecode(content)
+    return content.getvalue()
+
+
 # --- registration ------------------------------------------------------------------------------------
 
 
@@ -129,6 +171,10 @@ class _ForeignRule:
         if rule is None:
             raise LoweringError(f"MLIR translation rule for primitive '{primitive.name}' not found for platform "
                                 f"{ctx.platform}; there is one for {', '.join(map(str, self.rules))}")
+        if ctx.eqn.effects and (unknown := [effect for effect in lowerable_effects.filter_not_in(ctx.eqn.effects)
+                                            if type(effect) is not Effect]):
+            raise ValueError(f"Cannot lower jaxpr with effects: {unknown}: {primitive.name!r} has them; name their "
+                             "classes with mlir.lowerable_effects.add_type")
         previous, _here.rule = _here.rule, ctx
         try:
             with ctx.loc, ctx.ip:

@@ -14,6 +14,7 @@ from jaxlite.extend.lowering_rules import (
     dense_int_array,
     dense_int_elements,
     dtype_to_ir_type,
+    emit_python_callback,
     flatten_ir_types,
     flatten_ir_values,
     i32_attr,
@@ -22,6 +23,9 @@ from jaxlite.extend.lowering_rules import (
     ir_constant,
     ir_constants,
     lower_fun,
+    lowerable_effects,
+    module_to_bytecode,
+    module_to_string,
     register_lowering,
     shape_tensor,
 )
@@ -29,10 +33,10 @@ from lowering import xla as _xla
 from lowering.xla import make_context as make_ir_context
 
 __all__ = [
-    "LoweringRule", "LoweringRuleContext", "ModuleContext", "aval_to_ir_type", "aval_to_ir_types",
-    "core_call_lowering", "custom_call", "dense_int_array", "dense_int_elements", "dtype_to_ir_type", "flatten_ir_types",
+    "LoweringRule", "LoweringRuleContext", "ModuleContext", "aval_to_ir_type", "aval_to_ir_types", "core_call_lowering",
+    "custom_call", "dense_int_array", "dense_int_elements", "dtype_to_ir_type", "emit_python_callback", "flatten_ir_types",
     "flatten_ir_values", "i32_attr", "i64_attr", "ir_attribute", "ir_constant", "ir_constants", "lower_fun",
-    "make_ir_context", "register_lowering", "shape_tensor",
+    "lowerable_effects", "make_ir_context", "module_to_bytecode", "module_to_string", "register_lowering", "shape_tensor",
 ]
 
 

@@ -1,5 +1,28 @@
-"""What is left of `jax.interpreters.pxla`: a view."""
+"""What is left of `jax.interpreters.pxla`: views, and the mesh of a `with mesh:` block under its name of before."""
 
+from collections.abc import Hashable as MeshAxisName
+
+from jaxlite.devices.mesh import Mesh, context_mesh
 from lowering.executable import compile_options as create_compile_options
 
-__all__ = ["create_compile_options"]
+__all__ = ["MeshAxisName", "create_compile_options", "thread_resources"]
+
+
+class _Environment:
+    """The mesh of this thread: `physical_mesh`, the empty one outside of all blocks."""
+
+    __slots__ = ()
+
+    @property
+    def physical_mesh(self) -> Mesh:
+        return context_mesh()
+
+
+class _ThreadResources:
+    """What this thread works on: `thread_resources.env.physical_mesh`."""
+
+    __slots__ = ()
+    env = _Environment()
+
+
+thread_resources = _ThreadResources()

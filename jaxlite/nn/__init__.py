@@ -32,7 +32,7 @@ from jaxlite.nn.activations import (
 )
 from jaxlite.nn.attention import dot_product_attention
 from jaxlite.nn.normalization import log_softmax, logmeanexp, logsumexp, one_hot, softmax, standardize
-from jaxlite.nn.scaled import scaled_matmul
+from jaxlite.nn.scaled import get_scaled_dot_general_config, scaled_dot_general, scaled_matmul
 
 _lazy = _Lazy(__name__, ["initializers"])
 

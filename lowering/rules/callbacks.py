@@ -11,26 +11,36 @@ from lowering.rules import HOST_FUNCTIONS, lowers
 
 @lowers("pure_callback", "io_callback", "debug_callback", "debug_print")
 def _callback(ctx: Any, *operands: Any, **params: Any) -> list[Any]:
-    name = ctx.eqn.primitive.name
+    name, ordered = ctx.eqn.primitive.name, is_ordered(ctx.eqn)
+    function = HOST_FUNCTIONS[name](ctx.avals_in, params)
+    results, token = emit_callback(ctx, name, function, ctx.token if ordered else None, operands, ctx.avals_in, ctx.avals_out,
+                                   bool(ctx.eqn.effects))
+    if ordered:
+        ctx.token = token
+    return results
+
+
+def emit_callback(ctx: Any, name: str, function: Callable[..., Any], token: Any, operands: Sequence[Any],
+                  avals_in: Sequence[Any], avals_out: Sequence[Any], has_side_effect: bool) -> tuple[list[Any], Any]:
+    """The call of a Python function of NumPy arrays; gives the results, and the token after it if there is one before."""
     if ctx.platform not in ("cpu", "gpu"):
         raise LoweringError(f"{name} runs on CPU and GPU; this program is for the platform {ctx.platform!r}")
     if ctx.in_computation:  # XLA would end the process
         raise LoweringError(f"{name} cannot run inside the function of a reduction, a scatter or the like: call it on what "
                             "goes in or comes out, or use lax.scan")
-    functions, ordered = ctx.builder.host_functions, is_ordered(ctx.eqn)
-    function = HOST_FUNCTIONS[name](ctx.avals_in, params)
+    functions, ordered = ctx.builder.host_functions, token is not None
     functions.append(_with_token(function) if ordered else function)
-    types = [ctx.type_of(aval) for aval in ctx.avals_out]
-    layouts_in, layouts_out = _layouts(ctx.avals_in), _layouts(ctx.avals_out)
+    types = [ctx.type_of(aval) for aval in avals_out]
+    layouts_in, layouts_out = _layouts(avals_in), _layouts(avals_out)
     if ordered:
-        operands, types = (ctx.token, *operands), [ctx.builder.token_type, *types]
+        operands, types = (token, *operands), [ctx.builder.token_type, *types]
         layouts_in, layouts_out = [_no_axes, *layouts_in], [_no_axes, *layouts_out]
     meshes = ctx.builder.meshes
     place = {} if meshes is None or meshes.is_manual else {"sdy.sharding": meshes.on_one_device(len(types))}
     attributes = {
         **place,
         "call_target_name": ctx.string(f"xla_ffi_python_{ctx.platform}_callback"), "api_version": ctx.i32(4),
-        "has_side_effect": ctx.flag(bool(ctx.eqn.effects)),
+        "has_side_effect": ctx.flag(has_side_effect),
         "backend_config": ctx.attribute(f"{{index = {len(functions) - 1} : ui64}}"),
         "operand_layouts": ctx.attribute(f"[{', '.join(layouts_in)}]"),
         "result_layouts": ctx.attribute(f"[{', '.join(layouts_out)}]")}
@@ -42,15 +52,13 @@ def _callback(ctx: Any, *operands: Any, **params: Any) -> list[Any]:
         results = meshes.on_each(ctx, operands, types, call)
     else:
         results = call(ctx, operands)
-    if ordered:
-        ctx.token = results.pop(0)
-    return results
+    return (results[1:], results[0]) if ordered else (results, None)
 
 
 _no_axes = "dense<> : tensor<0xindex>"
 
 
-def _layouts(avals: list[Any]) -> list[str]:
+def _layouts(avals: Sequence[Any]) -> list[str]:
     """NumPy's order of the axes, for each array."""
     ranks = [len(physical(aval)[0]) for aval in avals]
     return [f"dense<{[*range(rank)][::-1]}> : tensor<{rank}xindex>" if rank else _no_axes for rank in ranks]

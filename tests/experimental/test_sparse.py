@@ -131,3 +131,19 @@ def test_makers_and_bad_input():
         BCOO.fromdense(D).update_layout(n_dense=1)
     with pytest.raises(TypeError, match="dot_general requires contracting dimensions to have the same shape"):
         BCOO.fromdense(D) @ np.ones(4)
+
+
+def test_what_the_modules_of_formats_have_beside():
+    from jaxlite.experimental.sparse import ad, api, bcoo, bcsr, coo, csr, random, util
+
+    assert (ad.grad, api.eye, coo.COO, csr.CSC, random.random_bcoo) == (
+        sparse.grad, sparse.eye, sparse.COO, sparse.CSC, sparse.random_bcoo)
+    mat = BCOO.fromdense(jnp.array([[0.0, 1.0], [2.0, 3.0]]))
+    holes = BCOO((mat.data.at[0].set(0), mat.indices), shape=mat.shape)
+    assert bcoo.bcoo_eliminate_zeros(holes).indices.tolist() == [[1, 0], [1, 1]]
+    assert bcoo.bcoo_eliminate_zeros(holes, nse=3).indices.tolist() == [[1, 0], [1, 1], [2, 2]]
+    rows = sparse.BCSR.from_bcoo(holes)
+    assert bcsr.bcsr_eliminate_zeros(rows).data.tolist() == [2, 3] and rows._info.shape == (2, 2)
+    assert bcsr.bcsr_extract(rows.indices, rows.indptr, jnp.arange(4.0).reshape(2, 2)).tolist() == [1, 2, 3]
+    out = util.nfold_vmap(lambda x, y: x.sum() + y, 2)(np.ones((2, 3, 4)), np.ones((1, 3)))
+    assert out.shape == (2, 3) and (out == 5).all()

@@ -231,3 +231,66 @@ def test_the_class_of_arrays_has_their_attributes():
     for name in ("shape", "dtype", "ndim", "size", "real", "imag", "T", "at", "sharding", "addressable_shards", "nbytes"):
         assert hasattr(jax.Array, name), name
     assert X.shape == (3,) and jnp.array(1 + 2j).imag == 2
+
+
+@pytest.mark.parametrize("several, rule, message", [
+    (False, lambda x: (x, x), "an abstract value, but returned"),
+    (False, lambda x: x.shape, "an abstract value, but returned .3,."),
+    (True, lambda x: x, "a sequence of abstract values"),
+    (True, lambda x: [x, None], "a sequence of abstract values"),
+])
+def test_an_abstract_evaluation_of_another_kind_is_named(several, rule, message):
+    prim = Primitive("mistyped", multiple_results=several)
+    prim.def_abstract_eval(rule)
+    with pytest.raises(TypeError, match=rf"rule of 'mistyped', <lambda> at .*test_foreign_primitives.py:\d+.*{message}"):
+        jax.make_jaxpr(prim.bind)(X)
+    prim.def_effectful_abstract_eval(lambda x: [x])
+    with pytest.raises(TypeError, match="shall return a pair of abstract values and effects"):
+        jax.make_jaxpr(prim.bind)(X)
+
+
+def test_effects_of_a_library_are_lowered_where_it_says_so():
+    class Counted(core.Effect):
+        pass
+
+    prim = Primitive("counted")
+    prim.def_effectful_abstract_eval(lambda x: (x, {Counted()}))
+    mlir.register_lowering(prim, lambda ctx, x: [x])
+    with pytest.raises(ValueError, match="Cannot lower jaxpr with effects: .Counted.: 'counted' has them"):
+        jax.jit(prim.bind)(X)
+    mlir.lowerable_effects.add_type(Counted)
+    assert jax.jit(prim.bind)(X).tolist() == [0, 1, 2] and len(jax.make_jaxpr(prim.bind)(X).effects) == 1
+
+
+def test_a_lowering_that_calls_python():
+    from jaxlite.interpreters import pxla
+
+    prim = Primitive("in python", multiple_results=True)
+    prim.def_abstract_eval(lambda x: [x, jax.core.ShapedArray((), np.dtype(np.int32))])
+
+    def lower(ctx, x):
+        results, token, kept = mlir.emit_python_callback(
+            ctx, lambda x: (np.sin(x), np.int32(x.size)), None, [x], ctx.avals_in, ctx.avals_out, has_side_effect=False)
+        ctx.module_context.add_keepalive(kept)
+        assert token is None and "jit__lambda_" in mlir.module_to_string(ctx.module_context.module)
+        return results
+
+    mlir.register_lowering(prim, lower)
+    sines, size = jax.jit(lambda x: prim.bind(x * 2))(X)
+    np.testing.assert_allclose(sines, np.sin(X * 2), rtol=1e-6)
+    assert size == 3
+    (eqn,) = jax.make_jaxpr(prim.bind)(X).eqns
+    assert eqn.primitive.get_bind_params(eqn.params) == {} and pxla.thread_resources.env.physical_mesh.empty
+    with jax.make_mesh((1,), ("i",)) as mesh:
+        assert pxla.thread_resources.env.physical_mesh == mesh
+
+
+def test_ffi_lowering_takes_layouts_with_the_fastest_axis_first():
+    prim = Primitive("qr of the rows", multiple_results=True)
+    prim.def_abstract_eval(lambda x: [x, jax.core.ShapedArray((2,), x.dtype)])
+    jnp.linalg.qr(jnp.eye(2))  # which registers LAPACK
+    row_major = jax.ffi.ffi_lowering("lapack_sgeqrf_ffi", operand_layouts=[(1, 0)], result_layouts=[(1, 0), None],
+                                     operand_output_aliases={0: 0})
+    mlir.register_lowering(prim, row_major, platform="cpu")
+    out, _ = jax.jit(lambda x: prim.bind(x))(np.array([[1, 2], [3, 4], [5, 6]], np.float32))
+    assert abs(float(out[0, 0])) == pytest.approx(np.sqrt(14))  # of 1, 2, 3: LAPACK reads the memory by columns

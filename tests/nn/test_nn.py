@@ -238,3 +238,26 @@ def test_scaled_matmul_is_the_product_of_scaled_blocks(dtype, rng):
 def test_scaled_matmul_refuses_shapes_that_do_not_fit(shapes, words):
     with pytest.raises(ValueError, match=words):
         jax.nn.scaled_matmul(*map(np.ones, shapes))
+
+
+def test_scaled_dot_general_quantizes_operands_and_cotangents(rng):
+    dims = (((2,), (1,)), ((1,), (0,)))
+    lhs, rhs = rng.normal(size=(3, 2, 40)).astype(np.float32), rng.normal(size=(2, 40, 4)).astype(np.float32)
+    exact = np.einsum("mbk,bkn->bmn", lhs, rhs)
+    for mode, scale, error in (("mxfp8", None, 0.04), ("nvfp4", jnp.array([0.5]), 0.2)):
+        configs = [jax.nn.get_scaled_dot_general_config(mode, scale)] * 3
+
+        def product(a, b, configs=configs):
+            return jax.nn.scaled_dot_general(a, b, dims, configs=configs)
+
+        out, pull_back = jax.vjp(product, lhs, rhs)
+        assert 0 < np.abs(out - exact).max() < error * np.abs(exact).max()
+        da, db = pull_back(jnp.ones_like(out))
+        for found, wanted in ((da, rhs.sum(2)[None]), (db, lhs.sum(0)[..., None])):
+            np.testing.assert_allclose(found, np.broadcast_to(wanted, found.shape), atol=3 * error * np.abs(wanted).max())
+    powers = 2.0 ** rng.integers(-2, 3, (2, 40)).astype(np.float32)  # which 'mxfp8' keeps exactly
+    kept = jax.nn.scaled_dot_general(powers, powers, (((1,), (1,)), ((), ())),
+                                     configs=[jax.nn.get_scaled_dot_general_config("mxfp8")] * 3)
+    np.testing.assert_allclose(kept, powers @ powers.T)
+    with pytest.raises(ValueError, match="Unsupported mode: int8"):
+        jax.nn.get_scaled_dot_general_config("int8")

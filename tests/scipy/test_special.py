@@ -257,3 +257,22 @@ ERRORS = [
 def test_errors_say_what_is_wrong(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_associated_legendre_functions():
+    z = np.array([-0.9, -0.3, 0.1, 0.5])
+    with jaxlite.enable_x64(True):
+        values, slopes = map(np.asarray, special.lpmn(4, 4, z))
+        normalized = np.asarray(special.lpmn_values(4, 4, z, True))
+        near = np.asarray(special.lpmn(4, 4, z + 1e-6)[0])
+    np.testing.assert_allclose(values[2, 3], 15 * z * (1 - z**2), rtol=1e-12)
+    np.testing.assert_allclose(values[1, 2], -3 * z * np.sqrt(1 - z**2), rtol=1e-12)
+    np.testing.assert_allclose(slopes, (near - values) / 1e-6, rtol=1e-3, atol=1e-3)
+    for order in range(5):
+        for degree in range(5):
+            expected = oracle.sph_harm_y(degree, order, np.arccos(z), 0.0).real if order <= degree else 0 * z
+            np.testing.assert_allclose(normalized[order, degree], expected, atol=1e-12)
+    for args, error in (((2, 2, np.zeros(3, int)), TypeError), ((2, 2, np.zeros((1, 1))), ValueError),
+                        ((1, 2, np.zeros(3)), NotImplementedError)):
+        with pytest.raises(error):
+            special.lpmn(*args)

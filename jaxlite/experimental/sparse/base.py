@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxlite.core.array import Array
+
+Shape = tuple[int, ...]
+
+
+class SparseInfo(NamedTuple):
+    """What is known of a sparse array beside its elements and places."""
+
+    shape: Shape
+    indices_sorted: bool = False
+    unique_indices: bool = False
 
 
 class SparseEfficiencyError(ValueError):
@@ -98,3 +108,8 @@ class JAXSparse:
 def is_dense(value: Any) -> bool:
     """Whether a value is an array or a scalar, and no sparse array."""
     return isinstance(value, (Array, np.ndarray, np.generic, bool, int, float, complex))
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether a value is a sparse array."""
+    return isinstance(value, JAXSparse)

@@ -22,7 +22,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import register_pytree_node_class
-from jaxlite.experimental.sparse.base import JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, is_dense
+from jaxlite.experimental.sparse.base import JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, SparseInfo, is_dense
 from jaxlite.transforms.vmap import vmap
 
 
@@ -54,6 +54,7 @@ class BCOO(JAXSparse):
     n_batch = property(lambda self: self.indices.ndim - 2)
     n_sparse = property(lambda self: self.indices.shape[-1])
     n_dense = property(lambda self: self.data.ndim - 1 - self.n_batch)
+    _info = property(lambda self: SparseInfo(self.shape, self.indices_sorted, self.unique_indices))
     nse = property(lambda self: self.indices.shape[-2])
 
     @classmethod
@@ -368,6 +369,14 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = 
     else:
         data, indices = lax.slice_in_dim(data, 0, size, axis=axis), lax.slice_in_dim(indices, 0, size, axis=axis)
     return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
+
+
+def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
+    """Without the places whose elements are zero, each of the others once, in order; `nse` as for `bcoo_sum_duplicates`."""
+    data, indices = _full(mat)
+    zero = ~(data != 0).reshape(*indices.shape[:-1], -1).any(-1)
+    outside = jnp.array(_parts(mat)[1], indices.dtype)
+    return bcoo_sum_duplicates(BCOO((data, jnp.where(zero[..., None], outside, indices)), shape=mat.shape), nse)
 
 
 def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | None = None,

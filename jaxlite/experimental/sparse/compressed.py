@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from jaxlite import numpy as jnp
 from jaxlite.core.tree import register_pytree_node_class
 from jaxlite.experimental.sparse import bcoo
-from jaxlite.experimental.sparse.base import JAXSparse, is_dense
+from jaxlite.experimental.sparse.base import JAXSparse, Shape, SparseInfo, is_dense
 from jaxlite.experimental.sparse.bcoo import BCOO
 from jaxlite.transforms.vmap import vmap
 
@@ -48,6 +48,14 @@ class _Converted(JAXSparse):
     __rmul__ = __mul__
 
 
+class COOInfo(NamedTuple):
+    """What is known of a COO matrix beside its elements and places."""
+
+    shape: Shape
+    rows_sorted: bool = False
+    cols_sorted: bool = False
+
+
 @register_pytree_node_class
 class COO(_Converted):
     """A matrix as elements with their rows and columns: `COO((data, row, col), shape=)`.
@@ -63,6 +71,8 @@ class COO(_Converted):
         self.data, self.row, self.col = map(jnp.asarray, args)
         self._rows_sorted, self._cols_sorted = rows_sorted, cols_sorted
         super().__init__(args, shape=shape)
+
+    _info = property(lambda self: COOInfo(self.shape, self._rows_sorted, self._cols_sorted))
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
@@ -191,6 +201,7 @@ class BCSR(_Converted):
     n_batch = property(lambda self: self.indices.ndim - 1)
     n_sparse = 2
     n_dense = property(lambda self: self.data.ndim - self.indices.ndim)
+    _info = property(lambda self: SparseInfo(self.shape, self.indices_sorted, self.unique_indices))
     nse = property(lambda self: self.indices.shape[-1])
 
     @classmethod
@@ -305,14 +316,22 @@ def bcsr_todense(mat: BCSR) -> Any:
     return mat.todense()
 
 
-def bcsr_extract(mat: BCSR, dense: Any) -> BCSR:
-    """The elements of a dense array at the places of `mat`."""
-    return mat._with_data(bcoo._taken(mat.to_bcoo(), dense))
+def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
+    """The elements of a dense array at the places that a BCSR array's `indices` and `indptr` give: its `data`."""
+    mat = jnp.asarray(mat)
+    dense = mat.shape[np.ndim(indices) + 1:]
+    places = BCSR((jnp.zeros((*np.shape(indices), *dense), mat.dtype), indices, indptr), shape=mat.shape)
+    return bcoo._taken(places.to_bcoo(), mat)
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
     """Each place once, in order."""
     return mat.sum_duplicates(nse, remove_zeros)
+
+
+def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
+    """Without the places whose elements are zero, each of the others once, in order; `nse` as for `bcsr_sum_duplicates`."""
+    return BCSR.from_bcoo(bcoo.bcoo_eliminate_zeros(mat.to_bcoo(), nse))
 
 
 def bcsr_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None,

@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxlite import numpy as jnp
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
-from jaxlite.experimental.sparse.base import JAXSparse
+from jaxlite.experimental.sparse.base import is_sparse
 from jaxlite.transforms import derivatives, jacobians
 
 
@@ -20,7 +20,6 @@ def _of_elements(transform: Callable, fun: Callable, argnums: int | Sequence[int
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         chosen = tuple(number % len(args) for number in chosen)
-        is_sparse = lambda value: isinstance(value, JAXSparse)
         flat = {number: tree_flatten(args[number], is_leaf=is_sparse) for number in chosen}
         elements = [[leaf.data if is_sparse(leaf) else leaf for leaf in flat[number][0]] for number in chosen]
 
@@ -94,7 +93,6 @@ jacobian = jacrev
 def _dense_results(fun: Callable) -> Callable:
     @functools.wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        is_sparse = lambda value: isinstance(value, JAXSparse)
         return tree_map(lambda leaf: leaf.todense() if is_sparse(leaf) else leaf, fun(*args, **kwargs), is_leaf=is_sparse)
 
     return wrapped

@@ -17,7 +17,7 @@ from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.experimental.sparse import bcoo
-from jaxlite.experimental.sparse.base import JAXSparse
+from jaxlite.experimental.sparse.base import is_sparse
 from jaxlite.experimental.sparse.bcoo import BCOO
 from jaxlite.experimental.sparse.compressed import _Converted
 from jaxlite.transforms.make_jaxpr import make_jaxpr
@@ -38,9 +38,9 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, tree = tree_flatten((args, kwargs), is_leaf=_is_sparse)
+        leaves, tree = tree_flatten((args, kwargs), is_leaf=is_sparse)
         leaves = [leaf.to_bcoo() if isinstance(leaf, _Converted) else leaf for leaf in leaves]
-        stand_ins = [ShapeDtypeStruct(leaf.shape, leaf.dtype) if _is_sparse(leaf) else leaf for leaf in leaves]
+        stand_ins = [ShapeDtypeStruct(leaf.shape, leaf.dtype) if is_sparse(leaf) else leaf for leaf in leaves]
         out_tree: Any = None
 
         def flat(*values: Any) -> list[Any]:
@@ -55,10 +55,6 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
     return wrapped
 
 
-def _is_sparse(value: Any) -> bool:
-    return isinstance(value, JAXSparse)
-
-
 def _evaluate(jaxpr: Jaxpr, consts: Any, args: Any) -> list[Any]:
     env: dict[Any, Any] = {}
     read = lambda atom: atom.val if type(atom) is Literal else env[atom]
@@ -66,7 +62,7 @@ def _evaluate(jaxpr: Jaxpr, consts: Any, args: Any) -> list[Any]:
     env.update(zip(jaxpr.invars, args, strict=True))
     for eqn in jaxpr.eqns:
         values = [read(atom) for atom in eqn.invars]
-        if not any(map(_is_sparse, values)):
+        if not any(map(is_sparse, values)):
             outs = eqn.primitive.bind(*values, **eqn.params)
         else:
             outs = _apply(eqn, values)
@@ -91,27 +87,27 @@ def _apply(eqn: Any, values: list[Any]) -> Any:
 
 
 def _mul(eqn: Any, a: Any, b: Any) -> Any:
-    if _is_sparse(a) and _is_sparse(b):
+    if is_sparse(a) and is_sparse(b):
         return bcoo.bcoo_multiply_sparse(a, b)
-    mat, other = (a, b) if _is_sparse(a) else (b, a)
+    mat, other = (a, b) if is_sparse(a) else (b, a)
     return mat * other if aval_of(other).shape == () else mat._with_data(bcoo.bcoo_multiply_dense(mat, other))
 
 
 def _div(eqn: Any, a: Any, b: Any) -> Any:
-    if _is_sparse(b):
+    if is_sparse(b):
         raise NotImplementedError("sparse rule for div: division by a sparse array divides by zero")
     return _mul(eqn, a, 1 / b)
 
 
 def _add(eqn: Any, a: Any, b: Any) -> Any:
-    if _is_sparse(a) and _is_sparse(b):
+    if is_sparse(a) and is_sparse(b):
         return a + b
     raise NotImplementedError("Addition between a sparse array X and a dense array Y is not implemented because it would "
                               "result in dense output. If this is your intent, use sparse.todense(X) + Y.")
 
 
 def _concatenate(eqn: Any, *operands: Any) -> Any:
-    if not all(map(_is_sparse, operands)):
+    if not all(map(is_sparse, operands)):
         raise NotImplementedError("concatenate: all of the arrays must be sparse")
     return bcoo.bcoo_concatenate(operands, dimension=eqn.params["dimension"])
 

@@ -38,6 +38,7 @@ from jaxlite.scipy.special.gammas import (
 from jaxlite.scipy.special.harmonics import bessel_jn, i0, i0e, i1, i1e, sph_harm_y
 from jaxlite.scipy.special.hypergeometric import hyp1f1, hyp2f1
 from jaxlite.scipy.special.integrals import exp1, expi, expn, sici, spence
+from jaxlite.scipy.special.legendre import lpmn, lpmn_values
 from jaxlite.scipy.special.softmaxes import log_softmax, softmax
 
 __dir__ = _Lazy(__name__).names

@@ -1,0 +1,45 @@
+"""Sparse arrays of any format: none of their elements, the identity, and back to dense arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from jaxlite import numpy as jnp
+from jaxlite.experimental.sparse.base import JAXSparse
+from jaxlite.experimental.sparse.bcoo import BCOO
+from jaxlite.experimental.sparse.compressed import BCSR, COO, CSC, CSR
+
+__all__ = ["empty", "eye", "todense"]
+
+_FORMATS: dict[str, Any] = {"bcoo": BCOO, "bcsr": BCSR, "coo": COO, "csr": CSR, "csc": CSC}
+
+
+def todense(arr: Any) -> Any:
+    """The dense array of a sparse one; a dense one stays as it is."""
+    return arr.todense() if isinstance(arr, JAXSparse) else arr
+
+
+def _format(name: str) -> Any:
+    if name not in _FORMATS:
+        raise ValueError(f"sparse_format={name!r} not recognized; must be one of {[*_FORMATS]}")
+    return _FORMATS[name]
+
+
+def empty(shape: Any, dtype: Any = None, index_dtype: Any = "int32", sparse_format: str = "bcoo", **kwds: Any) -> Any:
+    """A sparse array without elements.
+
+    Args: `shape`, `dtype`; `sparse_format` 'bcoo', 'bcsr', 'coo', 'csr' or 'csc'; for BCOO also `n_batch`, `n_dense`, `nse`.
+    """
+    kind = _format(sparse_format)
+    if kind is BCOO:
+        return BCOO._empty(tuple(shape), dtype=dtype, index_dtype=np.dtype(index_dtype), **kwds)
+    return kind.fromdense(jnp.zeros(shape, dtype), index_dtype=np.dtype(index_dtype), **kwds)
+
+
+def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, index_dtype: Any = "int32", sparse_format: str = "bcoo",
+        **kwds: Any) -> Any:
+    """Ones on the k-th diagonal of an (N, M) matrix."""
+    dense = jnp.eye(N, N if M is None else M, k, dtype=dtype)
+    return _format(sparse_format).fromdense(dense, index_dtype=np.dtype(index_dtype), **kwds)

@@ -1,0 +1,6 @@
+"""Matrices in compressed rows or columns, as `jax.experimental.sparse.csr` names them: a view."""
+
+from jaxlite.experimental.sparse.base import Shape
+from jaxlite.experimental.sparse.compressed import CSC, CSR, csr_fromdense, csr_matmat, csr_matvec, csr_todense
+
+__all__ = ["CSC", "CSR", "Shape", "csr_fromdense", "csr_matmat", "csr_matvec", "csr_todense"]

@@ -1,0 +1,41 @@
+"""Sparse arrays of random elements."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxlite import numpy as jnp
+from jaxlite import random
+from jaxlite.experimental.sparse.bcoo import BCOO
+
+__all__ = ["random_bcoo"]
+
+
+def random_bcoo(key: Any, shape: Any, *, dtype: Any = np.float32, indices_dtype: Any = None, nse: float = 0.2,
+                n_batch: int = 0, n_dense: int = 0, unique_indices: bool = True, sorted_indices: bool = False,
+                generator: Any = None, **kwds: Any) -> BCOO:
+    """A BCOO of random elements at random places.
+
+    Args:
+      key: a random key.
+      shape: of the array; `n_batch` and `n_dense` of its axes are batch and dense axes.
+      nse: how many elements; below 1, the share of the sparse part that is specified.
+      unique_indices: no place occurs twice.
+      generator: draws the elements, uniform ones by default: `generator(key, shape, dtype, **kwds)`.
+    """
+    shape = tuple(shape)
+    split = len(shape) - n_dense
+    batch, sparse, dense = shape[:n_batch], shape[n_batch:split], shape[split:]
+    size = math.prod(sparse)
+    count = math.ceil(nse * size) if 0 < nse < 1 else int(nse)
+    places_key, elements_key = random.split(key)
+    kind = indices_dtype or np.int32
+    keys = random.split(places_key, max(1, math.prod(batch)))
+    flat = jnp.stack([random.choice(each, size, (count,), replace=not unique_indices) for each in keys])
+    indices = jnp.stack(jnp.unravel_index(flat, sparse), -1).astype(kind).reshape(*batch, count, len(sparse))
+    data = (generator or random.uniform)(elements_key, (*batch, count, *dense), dtype, **kwds)
+    mat = BCOO((data, indices), shape=shape, unique_indices=unique_indices)
+    return mat.sort_indices() if sorted_indices else mat

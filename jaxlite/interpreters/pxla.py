@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable as MeshAxisName
 
-from jaxlite.devices.mesh import Mesh, context_mesh
+from jaxlite.devices.mesh import Mesh, empty_mesh, entered_context
 from lowering.executable import compile_options as create_compile_options
 
 __all__ = ["MeshAxisName", "create_compile_options", "thread_resources"]
@@ -15,7 +15,7 @@ class _Environment:
 
     @property
     def physical_mesh(self) -> Mesh:
-        return context_mesh()
+        return entered_context.value or empty_mesh()
 
 
 class _ThreadResources:

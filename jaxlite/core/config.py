@@ -147,6 +147,8 @@ default_prng_impl = _option(
     "default_prng_impl", "threefry2x32", _one_of("threefry2x32", "rbg", "unsafe_rbg"),
     "The generator of random keys that are made without a choice, and of legacy keys.", affects_program=True,
 )
+random_seed_offset = _option("random_seed_offset", 0, _parse_int, "Is added to the seed of every key that is made.",
+                             affects_program=True)
 threefry_partitionable = _option(
     "threefry_partitionable", True, _parse_bool,
     "Threefry hashes a 64-bit counter for each element; off, it pairs 32-bit counters, as it did long ago.",
@@ -291,21 +293,34 @@ xla.jit_states.set_post_hook_state(_post_hook)
 
 # Names that JAX knows and that mean nothing here, with JAX's defaults: they can be set and read, and do nothing.
 WITHOUT_MEANING: dict[str, Any] = dict.fromkeys((
-    "array_garbage_collection_guard", "hlo_source_file_canonicalization_regex", "source_url_schema")) | dict.fromkeys((
+    "array_garbage_collection_guard", "cross_host_transfer_timeout_seconds", "cross_host_transfer_transfer_size",
+    "hlo_source_file_canonicalization_regex", "pjrt_client_create_options", "source_url_schema")) | dict.fromkeys((
+        "backend_target", "cross_host_transfer_socket_address", "cross_host_transport_addresses",
+        "mock_gpu_topology"), "") | dict.fromkeys((
+        "custom_vjp3", "export_ignore_forward_compatibility", "force_dcn_cross_host_transfers", "pallas_poison_buffers",
+        "pallas_verbose_errors", "refs_to_pins", "remat3", "remove_custom_partitioning_ptr_from_cache_key", "scan3",
+        "threefry_gpu_kernel_lowering", "use_emit_pipeline_primitive", "use_simplified_jaxpr_constants",
         "bcoo_cusparse_lowering", "compilation_cache_check_contents", "compilation_cache_expect_pgle",
         "compilation_cache_include_metadata_in_key", "debug_leaked_clients_on_clear_backends", "enable_pgle",
         "enable_recoverability", "experimental_unsafe_xla_runtime_errors", "log_checkpoint_residuals", "mosaic_allow_hlo",
         "pallas_enable_debug_checks", "ragged_dot_use_gpu_pallas_triton_lowering", "share_binary_between_hosts",
         "softmax_custom_jvp"), False) | dict.fromkeys((
+            "check_proxy_envs", "cpu_enable_async_dispatch", "include_debug_info_in_dumps", "sort_devices_by_process_index",
             "compiler_enable_remat_pass", "enable_preemption_service", "include_full_tracebacks_in_locations",
             "pallas_use_mosaic_gpu", "pprint_use_color", "ragged_dot_use_ragged_dot_instruction", "use_direct_linearize",
             "use_shardy_partitioner"), True) | {
+                "compiler_detailed_logging_min_ops": 10, "embedded_constants_max_bytes": 32, "oneapi_visible_devices": "all",
+                "serialization_version": 0, "tracer_error_num_traceback_frames": 5,
                 "captured_constants_report_frames": 0, "captured_constants_warn_bytes": 2_000_000_000,
                 "cpu_get_global_topology_timeout_minutes": 5, "cpu_get_local_topology_timeout_minutes": 2,
                 "persistent_cache_enable_xla_caches": "xla_gpu_per_fusion_autotune_cache_dir",
                 "persistent_cache_min_entry_size_bytes": 0, "pgle_aggregation_percentile": 90, "pgle_profiling_runs": 3,
                 "raise_persistent_cache_errors": False, "share_binary_between_hosts_timeout_ms": 1_200_000,
                 "traceback_in_locations_limit": 100, "use_magma": "auto", "xla_profile_version": 0}
+
+
+# Other names of options.
+ALIASES = {"platform_name": "platforms"}
 
 
 class Configuration:
@@ -315,7 +330,7 @@ class Configuration:
     def _find(name: str) -> Option:
         for prefix in ("jaxlite_", "jax_", ""):
             if name.startswith(prefix):
-                option = OPTIONS.get(name[len(prefix):])
+                option = OPTIONS.get(ALIASES.get(name[len(prefix):], name[len(prefix):]))
                 if option is not None:
                     return option
         raise AttributeError(f"Unrecognized config option: {name}. Known are: {', '.join(sorted(OPTIONS))}")

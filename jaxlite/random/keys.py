@@ -93,6 +93,14 @@ def _seeded(name: str, seed: Any, impl: Implementation) -> Any:
                         "jax.vmap for batching")
     if dtypes.kind(aval.dtype) not in ("i", "u"):
         raise TypeError(f"PRNG key seed must be an integer; got {seed!r}")
+    offset = config.random_seed_offset.value
+    if offset:
+        more = np.asarray(offset).astype(aval.dtype)
+        if isinstance(seed, (np.generic, np.ndarray)):
+            with np.errstate(over="ignore"):
+                seed = np.asarray(np.asarray(seed).astype(aval.dtype) + more)
+        else:
+            seed = lax.add(seed, more)
     if isinstance(seed, (np.generic, np.ndarray)) and is_eager() and type(impl) is Implementation:  # no need to compile
         value = np.asarray(seed).astype(aval.dtype).item()
         pair = np.array([value >> 32 & 0xFFFFFFFF if aval.dtype.itemsize == 8 else 0, value & 0xFFFFFFFF], np.uint32)

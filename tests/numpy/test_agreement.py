@@ -207,3 +207,17 @@ def test_einsum_says_what_jax_says():
                         (("ijk->k", x), "^Einstein sum subscript 'ijk' does not contain the correct number of indices")]:
         with pytest.raises(ValueError, match=words):
             jnp.einsum(*args)
+
+
+def test_options_of_jax_that_mean_something():
+    plain = jax.random.key_data(jax.random.key(8)).tolist()
+    assert jax.config.read("jax_random_seed_offset") == 0 and jax.config.jax_platform_name == jax.config.jax_platforms
+    make = jax.jit(lambda seed: jax.random.key_data(jax.random.key(seed)))
+    make(3)
+    jax.config.update("jax_random_seed_offset", 5)
+    try:
+        made = [jax.random.key_data(jax.random.key(3)), jax.random.PRNGKey(np.int32(3)), make(3),
+                jax.random.key_data(jax.random.key(jnp.uint8(254)))]
+    finally:
+        jax.config.update("jax_random_seed_offset", 0)
+    assert [each.tolist() for each in made] == [plain, plain, plain, [0, 3]]

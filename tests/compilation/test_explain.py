@@ -183,7 +183,7 @@ def test_an_exception_in_comparing_stops_nothing(told):
 VALUES = {"enable_x64": True, "numpy_dtype_promotion": "strict", "numpy_rank_promotion": "warn", "default_prng_impl": "rbg",
           "threefry_partitionable": False, "default_matmul_precision": "float32", "default_device": "cpu",
           "debug_nans": True, "debug_infs": True, "cpu_fusion_barriers": False,
-          "remove_size_one_mesh_axis_from_type": True}
+          "remove_size_one_mesh_axis_from_type": True, "random_seed_offset": 3}
 
 
 @pytest.mark.parametrize("name", config.PROGRAM_OPTIONS)

@@ -523,7 +523,7 @@ def slice_bounds(item: slice, size: Any) -> tuple[Any, Any, int]:
         value = as_size(value)
         if value < 0:
             value = value + size
-        return smallest(largest(value, low), high)
+        return smallest(high, largest(value, low))
 
     if step > 0:
         start, stop = bound(item.start, 0, 0, size), bound(item.stop, size, 0, size)

@@ -152,6 +152,7 @@ def unmapped_axis(name: Any) -> NameError:
 class RefMethods:
     """What tracers that stand for mutable arrays do; set by `jaxlite.state`, which is there before the first of them."""
 
+    new: Any = None
     get: Any = None
     set: Any = None
     add: Any = None

@@ -16,21 +16,25 @@ import numpy as np
 
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.program import flatten_outputs
-from jaxlite.core import dtypes, source
+from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
-from jaxlite.core.staging import trace_to_jaxpr
+from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import register_pytree_node, tree_flatten
 from jaxlite.core.values import aval_of
+from jaxlite.devices.sharding import P
 from jaxlite.lax.checks import Site, check_p, zeros_of
 from jaxlite.lax.control_flow.cond import switch
 from jaxlite.lax.control_flow.scan import scan
 from jaxlite.lax.control_flow.while_loop import while_loop
 from jaxlite.lax.elementwise import bitwise_or, eq, gt, lt, ne, select
-from jaxlite.lax.reductions import argmax, reduce_or
+from jaxlite.lax.parallel import mesh_axes, pcast
+from jaxlite.lax.reductions import argmax, argmin, reduce_or
 from jaxlite.lax.shaping import broadcast_in_dim, concatenate, convert_element_type, reshape, stop_gradient
+from jaxlite.lax.shard_map import inside, shard_map_p
+from jaxlite.lax.sharding import reshard
 from jaxlite.lax.slicing import dynamic_index_in_dim
 from jaxlite.transforms.checkpoint import checkpoint
 
@@ -101,7 +105,8 @@ class Error:
             site = self._sites[number]
             first = sum(len(each.avals) for each in self._sites[:number])
             values = [np.asarray(value)[place] for value in self._payload[first:first + len(site.avals)]]
-            where = f"at mapped index {', '.join(map(str, index))}: " if codes.shape else ""
+            place = (*place, *map(int, values[len(values) - site.mapped:]))
+            where = f"at mapped index {', '.join(map(str, place))}: " if place else ""
             found.append((where + _message(site, values), _KINDS[site.kind]))
         return found
 
@@ -126,11 +131,11 @@ class Error:
 
 def _message(site: Site, values: list[Any]) -> str:
     if site.kind == "user":
-        args, kwargs = site.tree.unflatten(values)
+        args, kwargs = site.tree.unflatten(values[:len(values) - site.mapped])
         text = f"{site.text.format(*args, **kwargs)} (`check` failed)"
     elif site.kind == "oob":
         shape = site.tree
-        index, axis = map(int, values)
+        index, axis = map(int, values[:2])
         text = f"out-of-bounds indexing for array of shape {shape}: index {index} is out of bounds for axis {axis} with size " \
                f"{shape[axis]}. "
     else:
@@ -254,8 +259,8 @@ _MOVES = frozenset(
     "pad select_n copy convert_element_type bitcast_convert_type reduce_precision split stack unstack tile iota empty "
     "stop_gradient sort optimization_barrier name sow real imag complex conj device_put reduce_max reduce_min argmax "
     "argmin top_k rng_bit_generator random_bits all_gather ppermute all_to_all pure_callback io_callback while scan cond "
-    "jit nest checkpoint custom_jvp_call custom_vjp_call".split())
-_LOOPS = frozenset("jit nest checkpoint scan while cond custom_jvp_call custom_vjp_call".split())
+    "jit nest checkpoint shard_map custom_jvp_call custom_vjp_call".split())
+_LOOPS = frozenset("jit nest checkpoint scan while cond shard_map custom_jvp_call custom_vjp_call".split())
 
 
 class _Plan:
@@ -277,7 +282,12 @@ class _Plan:
             self.inner.append(inner)
             self.sites += own
             for plan in inner:
-                self.sites += plan.sites
+                self.sites += map(_mapped, plan.sites) if eqn.primitive is shard_map_p else plan.sites
+
+
+def _mapped(site: Site) -> Site:
+    """A site in a `shard_map`, for the program around it: which device it is about becomes part of what it says."""
+    return site._replace(avals=(*site.avals, ShapedArray((), _i32)), mapped=site.mapped + 1)
 
 
 def _in_order(eqn: JaxprEqn) -> dict[str, Any]:
@@ -448,8 +458,22 @@ def _on_checkpoint(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
     return checkpoint(_plain(inner[0]), prevent_cse=eqn.params["prevent_cse"], policy=eqn.params["policy"])(*values)
 
 
+def _varying(value: Any, axes: Iterable[Any] | None = None) -> Any:
+    """In a `shard_map`, a value as one that varies along axes of the mesh, by default along all: what loops and branches carry
+    is of one type."""
+    missing = tuple(name for name in (mesh_axes() if axes is None else axes) if name not in aval_of(value).vma)
+    return pcast(value, missing, to="varying") if missing and config.check_vma.value else value
+
+
 def _zeros(plan: _Plan) -> list[Any]:
-    return [zeros_of(aval) for site in plan.sites for aval in site.avals]
+    return [_varying(zeros_of(aval)) for site in plan.sites for aval in site.avals]
+
+
+def _carry(plan: _Plan, place: int, init: Sequence[Any]) -> list[Any]:
+    """What a loop starts with, of the types that its body takes from `place` on."""
+    variables = plan.jaxpr.invars[place:place + len(init)]
+    return [_varying(value, var.aval.vma) if isinstance(var.aval, ShapedArray) else value
+            for value, var in zip(init, variables, strict=True)]
 
 
 def _keep(code: Any, old: list[Any], new: list[Any]) -> list[Any]:
@@ -468,15 +492,16 @@ def _step(plan: _Plan, code: Any, payload: list[Any], args: Sequence[Any]) -> St
 def _on_scan(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
     params, plan = eqn.params, inner[0]
     num_consts, num_carry = params["num_consts"], params["num_carry"]
-    consts, init, xs = values[:num_consts], values[num_consts:num_consts + num_carry], values[num_consts + num_carry:]
+    consts, xs = values[:num_consts], values[num_consts + num_carry:]
+    init = _carry(plan, num_consts, values[num_consts:num_consts + num_carry])
 
     def body(carry: Any, x: Any) -> Any:
         current, code, payload = carry
         outs, code, payload = _step(plan, code, payload, [*consts, *current, *x])
         return (outs[:num_carry], code, payload), outs[num_carry:]
 
-    (carry, code, payload), ys = scan(body, (init, np.int32(0), _zeros(plan)), xs, params["length"], params["reverse"],
-                                      params["unroll"])
+    (carry, code, payload), ys = scan(body, (init, _varying(np.int32(0)), _zeros(plan)), xs, params["length"],
+                                      params["reverse"], params["unroll"])
     return [*carry, *ys], code, payload
 
 
@@ -484,8 +509,10 @@ def _on_while(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
     params = eqn.params
     test, body = inner
     split = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
-    test_consts, consts, init = values[:split[0]], values[split[0]:split[1]], values[split[1]:]
+    test_consts, consts = values[:split[0]], values[split[0]:split[1]]
+    init = _carry(body, len(consts), values[split[1]:])
     (going,), code, payload = _run(test, [], [*test_consts, *init])
+    code, payload = _varying(code), [_varying(value) for value in payload]
 
     def step(carry: Any) -> Any:
         _, current, code, test_payload, body_payload = carry
@@ -502,6 +529,8 @@ def _on_while(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
 
 
 def _on_cond(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
+    varies = [getattr(var.aval, "vma", ()) for var in eqn.outvars]
+
     def branch(number: int) -> Callable:
         def run(*args: Any) -> State:
             outs, code, payload = _run(inner[number], [], args)
@@ -509,7 +538,9 @@ def _on_cond(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
             data = [payload if place == number else _zeros(plan) for place, plan in enumerate(inner)]
             payload = [convert_element_type(value, aval.dtype) for value, aval in zip(
                 sum(data, []), [aval for plan in inner for site in plan.sites for aval in site.avals], strict=True)]
-            return outs, select(ne(code, np.int32(0)), code + np.int32(shift), code), payload
+            outs = [_varying(out, vma) for out, vma in zip(outs, varies, strict=True)]
+            return outs, _varying(select(ne(code, np.int32(0)), code + np.int32(shift), code)), [
+                _varying(value) for value in payload]
 
         return run
 
@@ -524,7 +555,34 @@ def _on_custom_rule(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any
     return outs, code, payload
 
 
+def _on_shard_map(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
+    """Each device gives its code and payload; that of the check that failed first in the program counts."""
+    params, plan = eqn.params, inner[0]
+    mesh, axes = params["mesh"], params["newly_manual_axes"]
+
+    def run(*args: Any) -> list[Any]:
+        outs, code, payload = _run(plan, [], args)
+        return [*outs, *(broadcast_in_dim(value, (1, *aval_of(value).shape), range(1, 1 + len(aval_of(value).shape)))
+                         for value in (code, *payload))]
+
+    jaxpr = params["jaxpr"]
+    with inside(mesh, axes, params["check_vma"]):
+        traced, consts = trace_to_jaxpr(run, jaxpr.in_avals, jaxpr.jaxpr.debug_info)
+    count = len(jaxpr.out_avals)
+    stacked = P(tuple(name for name in mesh.axis_names if name in axes))
+    outs = shard_map_p.bind(*consts, *values, **{
+        **params, "jaxpr": hoist_consts(traced), "in_specs": (*(P(),) * len(consts), *params["in_specs"]),
+        "out_specs": (*params["out_specs"], *(stacked,) * (len(traced.outvars) - count))})
+    codes, *payload = [out if aval_of(out).layout is None else reshard(out, P()) for out in outs[count:]]
+    none = np.int32(1 + len(plan.sites))
+    at = argmin(select(ne(codes, np.int32(0)), codes, broadcast_in_dim(none, aval_of(codes).shape, ())), 0, _i32)
+    code, *payload = [dynamic_index_in_dim(value, at, 0, keepdims=False) for value in (codes, *payload)]
+    parts = iter(payload)
+    return outs[:count], code, [each for site in plan.sites for each in (*(next(parts) for _ in site.avals), at)]
+
+
 _ON_CALLS: dict[str, Callable] = {
     "jit": _on_jit, "nest": _on_jit, "checkpoint": _on_checkpoint, "scan": _on_scan, "while": _on_while, "cond": _on_cond,
+    "shard_map": _on_shard_map,
     "custom_jvp_call": _on_custom_rule, "custom_vjp_call": _on_custom_rule,
 }

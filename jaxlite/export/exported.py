@@ -337,6 +337,7 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
 
     @boundary
     def do_export(*args: Any, **kwargs: Any) -> Exported:
+        _check_scopes(fun_jit, args, kwargs)
         program, leaves = jitted_of(fun_jit).program(args, kwargs, stages.abstract)
         closed, place = program.runnable, program.place(leaves)[0]
         spread = place if type(place) is Partitioning else None
@@ -357,6 +358,20 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
     return do_export
 
 
+def _check_scopes(fun_jit: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises: ValueError for symbolic dimensions of several scopes: nothing says how they compare."""
+    first = None
+    for path, leaf in tree_flatten_with_path((args, kwargs))[0]:
+        for dim in filter(is_symbolic, getattr(leaf, "shape", ())):
+            name = ("args", "kwargs")[path[0].idx] + keystr(path[1:])
+            if first is None:
+                first = dim, name
+            elif dim.scope is not first[0].scope:
+                raise ValueError(f"Invalid mixing of symbolic scopes when exporting {source.function_name(fun_jit)}. The "
+                                 f"dimension '{first[0]}' of {first[1]} and '{dim}' of {name} were made by different calls of "
+                                 "symbolic_shape. Pass the scope of one to the other (scope=...), or make them in one call.")
+
+
 def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence[str],
             disabled: Sequence[DisabledSafetyCheck], spread: Partitioning | None) -> tuple[Any, list[int], bool]:
     from lowering import portable  # with all of lowering
@@ -364,6 +379,8 @@ def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence
 
     constants = [const if isinstance(const, np.ndarray) else arrays.host_value(getattr(const, "_base_array", const))
                  for const in consts]
+    constants = [const.astype(var.aval.dtype, copy=False) if var.aval.dtype != const.dtype and const.dtype.kind in "iufc"
+                 else const for const, var in zip(constants, jaxpr.constvars, strict=True)]  # 64 bits without x64
     names = list(program.debug_info.arg_names)
     names += [""] * (len(jaxpr.invars) - len(names))
     results = ["result" + "".join(map(str, path)) for path in stages_paths(program.out_tree)]

@@ -23,7 +23,8 @@ class Site(NamedTuple):
     """A place where a check may fail, and what it says then.
 
     Fields: `kind`, one of "user", "nan", "div", "oob"; `text`, for "user" with fields to format; `tree`, that of the (args,
-    kwargs) it is formatted with, whose leaves have the types `avals`; `location`, the user's line.
+    kwargs) it is formatted with, whose leaves have the types `avals`; `location`, the user's line; `mapped`, in how many
+    `shard_map`s it lies: `avals` ends with as many indices of devices.
     """
 
     kind: str
@@ -31,6 +32,7 @@ class Site(NamedTuple):
     tree: Any
     avals: tuple[Any, ...]
     location: str
+    mapped: int = 0
 
 
 @check_p.def_effectful_abstract_eval

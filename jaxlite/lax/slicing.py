@@ -66,7 +66,7 @@ def _slice_aval(x: Any, *, start_indices: tuple[int, ...], limit_indices: tuple[
                             f"strides {strides} for operand shape {shape}.")
         if any([stride <= 0 for stride in strides]):
             raise TypeError(f"slice strides must have every element be positive, got {strides}.")
-        sizes = [-(-size // stride) for size, stride in zip(sizes, strides)]
+        sizes = [(size + stride - 1) // stride for size, stride in zip(sizes, strides)]
     return shaped_array(tuple(sizes), x.dtype, x.weak_type)
 
 

@@ -10,8 +10,9 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.errors import InconclusiveDimensionOperation
 from jaxlite.core.filtering import boundary
-from jaxlite.core.symbolic import largest
+from jaxlite.core.symbolic import is_constant_dim, largest, smallest
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import joining, reductions, ufuncs
@@ -291,7 +292,16 @@ def _convolution(name: str, a: Any, v: Any, mode: str, precision: Any, preferred
     final = None
     if preferred is not None and dtypes.kind(dtypes.canonicalize_dtype(preferred)) in "iub":
         final, preferred = dtypes.check_user_dtype_supported(preferred, name), None  # integers are summed as floats
-    swapped = left.size < right.size
+    pads = None
+    try:
+        swapped = left.size < right.size
+    except InconclusiveDimensionOperation:
+        if mode == "same" and not flip:  # where its middle is depends on which one is longer
+            raise
+        swapped, long, short = False, largest(left.size, right.size), smallest(left.size, right.size)
+        start, length = {"valid": (short - 1, long - short + 1), "same": ((short - 1) // 2, long),
+                         "full": (0, left.size + right.size - 1)}[mode]  # the part of the full convolution
+        pads = right.size - 1 - start, start + length - left.size
     if swapped:
         a, v = v, a
     if flip:
@@ -299,7 +309,10 @@ def _convolution(name: str, a: Any, v: Any, mode: str, precision: Any, preferred
     elif is_complex(v):
         a, v = (lax.conj(a), v) if swapped else (a, lax.conj(v))
     size = aval_of(v).size
-    pads = {"valid": (0, 0), "same": (size // 2, (size - 1) // 2), "full": (size - 1, size - 1)}[mode]
+    if pads is None:
+        pads = {"valid": (0, 0), "same": (size // 2, (size - 1) // 2), "full": (size - 1, size - 1)}[mode]
+    if not all(map(is_constant_dim, pads)):  # XLA takes no such paddings in a convolution
+        a, pads = shaping.pad(a, scalar(0, aval_of(a).dtype), [(*pads, 0)]), (0, 0)
     result = lax.conv_general_dilated(shaping.expand_dims(a, (0, 1)), shaping.expand_dims(v, (0, 1)), (1,), [pads],
                                       precision=precision, preferred_element_type=preferred)
     result = shaping.squeeze(result, (0, 1))

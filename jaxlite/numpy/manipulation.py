@@ -100,7 +100,13 @@ def _new_shape(shape: Any, total: int, old: tuple[int, ...]) -> tuple[int, ...]:
     if shape.count(-1) > 1:
         raise TypeError(f"cannot reshape array of shape {old} into shape {shape}: only one size may be -1")
     known = math.prod(each for each in shape if each != -1)
-    if known == 0 or total % known:
+    try:
+        divides = known != 0 and not total % known
+    except errors.InconclusiveDimensionOperation:
+        raise errors.InconclusiveDimensionOperation(
+            f"Cannot divide evenly the sizes of shapes {old} and {shape}. The remainder {total % known} should be 0. Give a "
+            "dimension that it divides to symbolic_shape, such as 2*b") from None
+    if not divides:
         raise TypeError(f"cannot reshape array of shape {old} (size {total}) into shape {shape}")
     return tuple([total // known if each == -1 else each for each in shape])
 

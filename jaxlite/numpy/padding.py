@@ -12,6 +12,7 @@ from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
+from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import tree_leaves
 from jaxlite.core.values import aval_of
@@ -59,6 +60,10 @@ def _make_pairs(name: str, value: Any, rank: int) -> tuple[tuple[int, int], ...]
         found = np.asarray(value)
     except ValueError:  # a ragged list
         raise ValueError(f"jnp.pad: {name} must be a number, a pair, or a pair for each axis, got {value}") from None
+    if found.dtype == object and all(isinstance(each, int) or is_symbolic(each) for each in found.flat):
+        if any(each < 0 for each in found.flat):
+            raise ValueError(f"jnp.pad: {name} can't contain negative values, got {value}")
+        return tuple((low, high) for low, high in _as_pairs(name, found, rank))
     if found.dtype.kind not in "iu" and found.size:
         raise TypeError(f"jnp.pad: `{name}` must be of integral type, got {value!r}.")
     if (found < 0).any():

@@ -16,6 +16,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tracing import Tracer, set_trace
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -156,9 +157,9 @@ def _median(a: Any, axis: Axis, keepdims: bool) -> Any:
     else:
         ordered = lax.sort(line, dimension=axis)
         result = _ends(ordered, axis, size // 2)
-        if size % 2 == 0:
+        if is_symbolic(size) or size % 2 == 0:
             wide = dtypes.float32 if dtypes.itemsize_bits(aval_of(a).dtype) < 32 else aval_of(a).dtype
-            low, high = (shaping.convert(each, wide, False) for each in (_ends(ordered, axis, size // 2 - 1), result))
+            low, high = (shaping.convert(each, wide, False) for each in (_ends(ordered, axis, (size - 1) // 2), result))
             result = shaping.convert(lax.mul(lax.add(low, high), scalar(0.5, wide)), aval_of(a).dtype, False)
         result = _spread_nan(result, ordered, axis)
     return shaping.reshape(result, kept) if keepdims else shaping.squeeze(result, (axis,))

@@ -13,6 +13,7 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
+from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import check_arrays
 from jaxlite.random.keys import check_key, sampler
@@ -32,13 +33,23 @@ from jaxlite.random.uniforms import (
 # --- permutations ------------------------------------------------------------------------------------
 
 
+# The greatest sizes for which 0, 1, 2 sorts are enough, 3 log(size) / log(2**32 - 1); a size that is no int32 needs more.
+_MANY = (1, 1625, 2642245)
+
+
 def _shuffle(key: Any, x: Any, axis: int) -> Any:
     """Sort by random numbers, as often as it takes to make equal ones irrelevant."""
     shape = aval_of(x).shape
-    rounds = math.ceil(3 * math.log(max(1, math.prod(shape))) / math.log(2**32 - 1))
-    for _ in range(rounds):
-        key, drawn = split_key(key)
-        _, x = lax.sort((_bits(drawn, 32, shape), x), dimension=axis, num_keys=1)
+    size = math.prod(shape)
+
+    def once(_: Any, carry: Any) -> Any:
+        key, drawn = split_key(carry[0])
+        return key, lax.sort((_bits(drawn, 32, shape), carry[1]), dimension=axis, num_keys=1)[1]
+
+    if is_symbolic(size):
+        return lax.fori_loop(0, jnp.sum(jnp.asarray(size) > np.array(_MANY)), once, (key, x))[1]
+    for number in range(sum(size > many for many in _MANY)):
+        key, x = once(number, (key, x))
     return x
 
 
@@ -47,7 +58,9 @@ def _permuted_range(key: Any, size: int) -> Any:
 
 
 def _count(x: Any) -> int | None:
-    """The number that stands for range(x): a Python or NumPy integer, or a concrete scalar array of one."""
+    """The number that stands for range(x): a Python or NumPy integer, a concrete scalar array of one, a symbolic dimension."""
+    if is_symbolic(x):
+        return x
     try:
         return operator.index(x)
     except TypeError:
@@ -87,7 +100,7 @@ def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, o
         size = _count(x)
         if size is None:
             raise TypeError("x must be an integer or at least 1-dimensional")
-        return _renamed("permutation", _permutation_of_range, key, max(size, 0))
+        return _renamed("permutation", _permutation_of_range, key, largest(size, 0))
     axis = _axis(axis, len(x.shape))
     return _renamed("permutation", _permutation_of_array, key, x, axis, bool(independent))
 
@@ -161,7 +174,7 @@ def choice(key: Any, a: Any, shape: Sequence[int] = (), replace: bool = True, p:
     if p is not None and aval_of(p).shape != (size,):
         raise ValueError("p must be None or a 1D vector with the same size as a.shape[axis]. "
                          f"p has shape {aval_of(p).shape} and a.shape[axis] is {size}.")
-    return _renamed("choice", _choice, key, values, p, max(size, 0), shape, bool(replace), mode, axis)
+    return _renamed("choice", _choice, key, values, p, largest(size, 0), shape, bool(replace), mode, axis)
 
 
 def _renamed(name: str, function: Any, key: Any, *args: Any) -> Any:

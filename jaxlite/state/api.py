@@ -175,6 +175,6 @@ class RefIndexer:
         return TransformedRef(whole, (*before, NDIndexer.from_indices_shape(index, self.ref.shape)))
 
 
-ref_methods.get, ref_methods.set, ref_methods.add, ref_methods.at = get, set, addupdate, RefIndexer
+ref_methods.new, ref_methods.get, ref_methods.set, ref_methods.add, ref_methods.at = new_ref, get, set, addupdate, RefIndexer
 Ref.addupdate = addupdate  # type: ignore[attr-defined]
 register_rule_modules("jaxlite.state.rules")

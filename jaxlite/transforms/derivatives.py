@@ -18,6 +18,7 @@ from jaxlite.core.aval import AbstractRef, ShapedArray
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
 from jaxlite.core.staging import trace_to_jaxpr
+from jaxlite.core.tracing import ref_methods
 from jaxlite.core.tree import (
     Partial,
     keystr,
@@ -257,11 +258,12 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
     leaves, tree = tree_flatten(primals)
     flat = _Flat(fun, tree, _debug(name, fun), has_aux)
     avals = [aval_of(leaf) for leaf in leaves]
-    for aval in avals:
-        if type(aval) is AbstractRef:
-            raise TypeError(f"{name} cannot differentiate with respect to a Ref-typed argument, here of type {aval!r}: a "
-                            "gradient is a value. Read the Ref outside and differentiate with respect to what it holds; "
-                            "close over the Ref, or choose other argnums, where the function only writes to it.")
+    if any(type(aval) is AbstractRef for aval in avals):
+        if name != "vjp":
+            raise TypeError(f"{name} cannot differentiate with respect to a Ref-typed argument, because the gradient for a ref "
+                            "must itself be accumulated into a ref. Instead, use `jax.vjp` and bind a gradient ref using the "
+                            "returned function's `with_refs` method; or close over the Ref, or choose other argnums.")
+        return _vjp_of_refs(fun, leaves, avals, tree, has_aux)
     nonzero = [tangent_aval(aval).dtype != dtypes.float0 for aval in avals]
     outs, program = linearize_flat(flat, leaves, nonzero, flat.debug)
     count = flat.num_outs
@@ -277,11 +279,47 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
         residuals = _joined_residuals(places, args_res, opaque)
         return _pull_back(jaxpr, nonzero_out, nonzero, avals, tree, out_tree, out_avals, residuals, cotangent)
 
-    pull_back.out_tree = out_tree  # type: ignore[attr-defined]
-    pull_back.in_tree, pull_back.function = tree, flat.debug.location or flat.debug.function  # type: ignore[attr-defined]
+    made: Any = pull_back
+    made.in_tree, made.function, made.avals, made.refs = tree, flat.debug.location or flat.debug.function, avals, ()
+    made.out_tree = out_tree
     pull = VJP(pull_back, args_res, opaque)
     out = tree_unflatten(flat.out_tree, [_as_output(each) for each in outs[:count]])
     return out, pull, flat.aux(outs[count:]) if has_aux else None
+
+
+def _vjp_of_refs(fun: Callable, leaves: list[Any], avals: list[Any], tree: Any, has_aux: bool) -> Any:
+    """`vjp` where some arguments are Refs: of the function that takes what they hold and gives what they hold in the end."""
+    places = [place for place, aval in enumerate(avals) if type(aval) is AbstractRef]
+
+    def values(*args: Any) -> Any:
+        given = list(args)
+        refs = [ref_methods.new(given[place]) for place in places]
+        for place, ref in zip(places, refs, strict=True):
+            given[place] = ref
+        args = tree_unflatten(tree, given)
+        out, aux = fun(*args) if has_aux else (fun(*args), None)
+        return (out, [ref[...] for ref in refs]), aux
+
+    functools.update_wrapper(values, fun)
+    held = [leaf[...] if type(aval) is AbstractRef else leaf for leaf, aval in zip(leaves, avals, strict=True)]
+    (out, last), pull, aux = _vjp("vjp", values, tuple(held), True)
+    for place, value in zip(places, last, strict=True):
+        leaves[place][...] = value
+    inner: Any = pull.func
+
+    @boundary
+    def pull_back(args_res: list[Any], opaque: list[Any], cotangent: Any, of_last: list[Any] | None = None) -> Any:
+        if of_last is None:
+            raise ValueError(f"the argument at position args{paths[places[0]]} of the differentiated function {inner.function} "
+                             "is Ref-typed, so its gradient must be accumulated into a ref, but no gradient ref was "
+                             "provided. Bind one using the returned function's `with_refs` method.")
+        return tree_unflatten(tree, list(inner(args_res, opaque, (cotangent, of_last))))
+
+    paths = [keystr(path) for path, _ in tree_flatten_with_path(tree_unflatten(tree, leaves))[0]]
+    made: Any = pull_back
+    made.in_tree, made.function, made.avals, made.refs = tree, inner.function, inner.avals, places
+    made.out_tree = inner.out_tree.children()[0]
+    return out, VJP(pull_back, *pull.args), aux
 
 
 @boundary

@@ -6,7 +6,8 @@ from typing import Any
 
 from jaxlite.core.refs import Ref
 from jaxlite.core.tracing import ref_methods
-from jaxlite.core.tree import Partial, register_pytree_node, tree_flatten, tree_unflatten
+from jaxlite.core.tree import Partial, keystr, register_pytree_node, tree_flatten, tree_flatten_with_path, tree_unflatten
+from jaxlite.traces.jvp import tangent_aval, zeros_of
 
 
 class _Mark:
@@ -78,7 +79,9 @@ class VJP(Partial):
         """The same with targets for the gradients.
 
         Args: `targets` have the tree of the arguments of the differentiated function, with a Ref to add this gradient to, or
-          `jaxlite.ad.GradValue()` for the gradient itself, or `jaxlite.ad.DontWant()`, for each array.
+          `jaxlite.ad.GradValue()` for the gradient itself, or `jaxlite.ad.DontWant()`, for each array. In place of a Ref
+          there is a Ref or `DontWant()`: it goes in with the cotangent of what the argument held in the end, zeros for nothing
+          but reads, and comes out with that of what it held at first.
         Returns: a function of a cotangent. Where gradients went to Refs it gives `jaxlite.ad.GradRef()`.
 
         >>> import jaxlite, jaxlite.numpy as jnp
@@ -89,7 +92,8 @@ class VJP(Partial):
         >>> total
         Ref([2., 2.], dtype=float32)
         """
-        tree, function = self.func.in_tree, self.func.function  # type: ignore[attr-defined]
+        func: Any = self.func
+        tree, function, refs, avals = func.in_tree, func.function, func.refs, func.avals
         try:
             given = tree.flatten_up_to(targets)
             if not all(isinstance(each, (Ref, GradValue, DontWant)) for each in given):
@@ -101,17 +105,35 @@ class VJP(Partial):
                 f"{function}, {tree}: for each array a Ref to add its gradient to, a jaxlite.ad.GradValue() to have it "
                 f"returned, or a jaxlite.ad.DontWant(). They have the structure {tree_flatten(targets)[1]}.") from None
 
+        for place, (target, aval) in enumerate(zip(given, avals, strict=True)):
+            if isinstance(target, Ref) and (target.shape, target.dtype) != (aval.shape, tangent_aval(aval).dtype):
+                raise ValueError("unexpected JAX type (e.g. shape/dtype) for gradient ref passed to the VJP function's "
+                                 f"`with_refs` method for {self._argument(place)}: got {target.aval!r}, but expected "
+                                 f"Ref{{{tangent_aval(aval).str_short(short_dtypes=False)}}}")
+            if place in refs and isinstance(target, GradValue):
+                raise ValueError(f"the gradient for {self._argument(place)}, which is Ref-typed, can't be returned as a value. "
+                                 "In the arguments to the VJP function's `with_refs` method, give a Ref for it, or a "
+                                 "jaxlite.ad.DontWant().")
+
         def pull(cotangent: Any) -> Any:
+            of_last = [given[place][...] if isinstance(given[place], Ref) else zeros_of(tangent_aval(avals[place]))
+                       for place in refs]
             results: list[Any] = []
-            for target, gradient in zip(given, tree_flatten(self(cotangent))[0], strict=True):
+            gradients = tree.flatten_up_to(self(cotangent, of_last) if refs else self(cotangent))
+            for place, (target, gradient) in enumerate(zip(given, gradients, strict=True)):
                 if isinstance(target, Ref):
-                    ref_methods.add(target, ..., gradient)
+                    (ref_methods.set if place in refs else ref_methods.add)(target, ..., gradient)
                     results.append(GradRef())
                 else:
                     results.append(gradient if isinstance(target, GradValue) else DidntWant())
             return tree_unflatten(tree, results)
 
         return pull
+
+    def _argument(self, place: int) -> str:
+        func: Any = self.func
+        path = tree_flatten_with_path(tree_unflatten(func.in_tree, func.avals))[0][place][0]
+        return f"the argument at position args{keystr(path)} of the differentiated function {func.function}"
 
 
 register_pytree_node(VJP, lambda each: ((each.args, each.keywords), each.func),

@@ -12,6 +12,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     import jaxlite as jax
     import jaxlite.numpy as jnp
     from jaxlite import lax
+    from jaxlite.experimental import checkify
     from jaxlite.experimental.shard_map import shard_map as older_shard_map
     from jaxlite.sharding import AxisType, Mesh, NamedSharding
     from jaxlite.sharding import PartitionSpec as P
@@ -259,3 +260,42 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         with pytest.raises(error) as caught:
             call()
         assert message in str(caught.value)
+
+    def test_checkify():
+        mesh = Mesh(np.array(jax.devices()[:2]), ("x",))
+
+        def f(x):
+            def step(carry, row):
+                checkify.check(row < 9, "row {}", row)
+                return carry + 1 / row, carry
+
+            def half(y):
+                checkify.check(y.sum() != 12, "sum {s} of {n}", s=y.sum(), n=2)
+                return y / 2
+
+            last, ys = lax.scan(step, 0 * x[0], x)
+            count, x = lax.while_loop(lambda carry: carry[0] < 1, lambda carry: (carry[0] + 1, carry[1] * 1), (0, x))
+            total = lax.psum(x.sum(), "x")
+            checkify.check(total < 30, "total {}", total)
+            return ys + lax.cond(x[0] > 4, half, lambda y: y * 1, x) + last / total
+
+        checked = jax.jit(checkify.checkify(
+            lambda x: jax.shard_map(f, mesh=mesh, in_specs=P("x"), out_specs=P("x"))(x), errors=checkify.all_checks))
+        for x, message in [([1.0, 2, 3, 4], None), ([1.0, 2, 11, 10], "at mapped index 1: row 11.0 (`check` failed)"),
+                           ([1.0, 2, 7, 5], "at mapped index 1: sum 12.0 of 2 (`check` failed)"),
+                           ([4.0, 0, 1, 2], "at mapped index 0: division by zero"),
+                           ([8.0, 8, 8, 8], "at mapped index 0: total 32.0 (`check` failed)")]:
+            found = checked(jnp.array(x))[0].get()
+            assert (found and found.splitlines()[0]) == message
+        x = jnp.array([1.0, 2, 3, 4])
+        plain = jax.shard_map(_without_loops, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+        close(jax.jvp(lambda x: checked(x)[1], [x], [x]), jax.jvp(plain, [x], [x]))
+        positive = jax.shard_map(lambda x: (checkify.check((x > 0).all(), "negative"), lax.psum(x, "x") * x)[1], mesh=mesh,
+                                 in_specs=P("x"), out_specs=P("x"))
+        total = lambda x: jnp.sum(checkify.checkify(positive)(x)[1] * x)
+        close(jax.grad(total)(x), 2 * x * jnp.array([4.0, 6, 4, 6]) + jnp.array([10.0, 20, 10, 20]))
+
+    def _without_loops(x):
+        """What `test_checkify` computes where no value is greater than 4, without loops."""
+        total = lax.psum(x.sum(), "x")
+        return jnp.array([0, 1]) / x[0] + x + (1 / x).sum() / total

@@ -9,7 +9,7 @@ import pytest
 
 import jaxlite
 import jaxlite.numpy as jnp
-from jaxlite import export, lax
+from jaxlite import export, lax, random
 from jaxlite.core.symbolic import largest as larger
 from jaxlite.core.symbolic import smallest as smaller
 from jaxlite.errors import InconclusiveDimensionOperation
@@ -148,3 +148,36 @@ def test_specs_from_arguments():
     assert str(x.shape) == "(b, 3)" and named["n"].shape == (3,)
     with pytest.raises(ValueError, match="has 2 dimensions"):
         export.symbolic_shape("a, b", like=(1, 2, 3))
+
+
+def test_permutations_convolutions_and_medians_of_unknown_size():
+    def f(x, y):
+        shuffled = random.permutation(random.key(3), x), random.permutation(random.key(1), x.shape[0])
+        return *shuffled, jnp.median(x), jnp.pad(y, (1, x.shape[0])), *(jnp.convolve(x, y, mode) for mode in MODES), \
+            *(jnp.correlate(x, y, mode) for mode in MODES[:2])
+
+    MODES = "valid", "full", "same"
+    called = export.export(jaxlite.jit(f))(*[S((size,), np.float32) for size in export.symbolic_shape("a, b")]).call
+    for sizes in ((1700, 4), (5, 6)):  # 2 sorts and 1
+        x, y = (np.arange(1.0, size + 1, dtype=np.float32) for size in sizes)
+        one, two, *rest = called(x, y)
+        np.testing.assert_array_equal(one, random.permutation(random.key(3), x))
+        np.testing.assert_array_equal(two, random.permutation(random.key(1), sizes[0]))
+        wanted = [np.median(x), np.pad(y, (1, sizes[0])), *(np.convolve(x, y, mode) for mode in MODES),
+                  *(np.correlate(x, y, mode) for mode in MODES[:2])]
+        for found, value in zip(rest, wanted, strict=True):
+            np.testing.assert_allclose(found, value, rtol=1e-5)
+    a, b = export.symbolic_shape("a, b")
+    with pytest.raises(InconclusiveDimensionOperation, match=r"divide evenly the sizes of shapes \(a, b\) and \(-1, 2\)"):
+        export.export(jaxlite.jit(lambda x: x.reshape(-1, 2)))(S((a, b), np.float32))
+    with pytest.raises(ValueError, match=r"Invalid mixing of symbolic scopes when .*'a' of args\[0\] and 'c' of args\[1\]"):
+        export.export(jaxlite.jit(lambda x, y: 0))(S((a,), np.float32), S(export.symbolic_shape("c"), np.float32))
+    for part, text in [(slice(9), "min(a, 9)"), (slice(None, None, 2), "floordiv(a + 1, 2)")]:
+        shape = export.export(jaxlite.jit(lambda x, part=part: x[part]))(S((a,), np.float32)).out_avals[0].shape
+        assert str(shape[0]) == text
+
+
+def test_arrays_of_64_bits_that_a_program_closes_over():
+    table = np.array([1, 2, 300]), np.array([0.5, 1.5, 2.5])
+    called = export.export(jaxlite.jit(lambda x: (x + table[0]) * table[1]))(S((3,), np.float32)).call
+    np.testing.assert_array_equal(called(np.ones(3, np.float32)), np.float32([1.0, 4.5, 752.5]))

@@ -227,3 +227,43 @@ def test_stages_and_names():
     assert (ref.shape, ref.ndim, ref.size, len(ref), ref.dtype) == ((2,), 1, 2, 2, np.float32)
     assert jaxlite.ref.empty_ref(jaxlite.ShapeDtypeStruct((3,), np.int32)).shape == (3,)
     assert hash(ref) and ref == ref and str(jaxlite.typeof(ref)) == "Ref{f32[2]}"
+
+
+def test_gradients_with_respect_to_refs():
+    def write(ref, x):
+        ref[0] *= 3.0
+        return (ref[...] * x).sum()
+
+    def replace(ref, x):
+        ref[...] = x
+        return (ref[...] * x).sum()
+
+    x, tens = jnp.arange(1.0, 4.0), np.full(3, 10.0)
+    for f, y, last, gradient, of_x in [
+            (write, 8, [3, 1, 1], [33, 12, 13], [3, 1, 1]), (replace, 14, [1, 2, 3], [0, 0, 0], [12, 14, 16]),
+            (lambda ref, x: x.sum(), 6, [1, 1, 1], [10, 10, 10], [1, 1, 1]),
+            (jaxlite.jit(write), 8, [3, 1, 1], [33, 12, 13], [3, 1, 1])]:
+        ref, into = jaxlite.new_ref(jnp.ones(3)), jaxlite.new_ref(jnp.asarray(tens, np.float32))
+        found, pull = jaxlite.vjp(f, ref, x)
+        one, two = pull.with_refs(into, jaxlite.ad.GradValue())(1.0)
+        assert isinstance(one, jaxlite.ad.GradRef) and found == y
+        np.testing.assert_array_equal(ref[...], last)
+        np.testing.assert_array_equal(into[...], gradient)
+        assert two.tolist() == of_x
+
+    @jaxlite.jit
+    def whole(value, x):
+        into = jaxlite.new_ref(jnp.zeros(3))
+        _, pull, aux = jaxlite.vjp(lambda ref, x: (write(ref, x), "aux" and ref[0]), jaxlite.new_ref(value), x, has_aux=True)
+        pull.with_refs(into, jaxlite.ad.DontWant())(1.0)
+        return into[...], aux
+
+    into, aux = whole(jnp.ones(3), x)
+    np.testing.assert_array_equal(into, [3, 2, 3])
+    assert aux == 3
+    assert str(pull.with_refs(jaxlite.ad.DontWant(), jaxlite.ad.GradValue())(1.0)[0]) == "DidntWant()"
+    for call, text in [(lambda: pull(1.0), r"argument at position args\[0\] of .* is Ref-typed, so its gradient must be"),
+                       (lambda: pull.with_refs(*[jaxlite.ad.GradValue()] * 2), "can't be returned as a value"),
+                       (lambda: pull.with_refs(jaxlite.new_ref(jnp.ones(4)), jaxlite.ad.GradValue()), "unexpected JAX type")]:
+        with pytest.raises(ValueError, match=text):
+            call()

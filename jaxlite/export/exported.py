@@ -379,8 +379,9 @@ def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence
 
     constants = [const if isinstance(const, np.ndarray) else arrays.host_value(getattr(const, "_base_array", const))
                  for const in consts]
-    constants = [const.astype(var.aval.dtype, copy=False) if var.aval.dtype != const.dtype and const.dtype.kind in "iufc"
-                 else const for const, var in zip(constants, jaxpr.constvars, strict=True)]  # 64 bits without x64
+    wanted: list[Any] = [var.aval for var in jaxpr.constvars]
+    constants = [const.astype(aval.dtype, copy=False) if aval.dtype != const.dtype and const.dtype.kind in "iufc" else const
+                 for const, aval in zip(constants, wanted, strict=True)]  # 64 bits without x64
     names = list(program.debug_info.arg_names)
     names += [""] * (len(jaxpr.invars) - len(names))
     results = ["result" + "".join(map(str, path)) for path in stages_paths(program.out_tree)]

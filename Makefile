@@ -33,6 +33,7 @@ pip_install = -m pip install --quiet --disable-pip-version-check
 .PHONY: stubs docs demo test test-latest test-jax test-accelerators bench bench-quick bench-fusion bench-fusion-quick bench-random test-libraries bench-libraries lint clean distclean
 
 demo: .venv/.stamp
+	.venv/bin/python -m compileall -q jaxlite lowering
 	.venv/bin/python examples/demo.py
 
 test: .venv/.stamp

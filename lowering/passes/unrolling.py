@@ -106,6 +106,8 @@ def _is_short_reduction(eqn: Any, in_loop: bool) -> bool:
 
 def _is_of_short_rows(eqn: Any) -> bool:
     """Whether it computes rows of two to seven elements, or a single one, that do not fill a vector register."""
+    if not eqn.outvars:  # it has effects alone
+        return False
     shape = [extent for extent in getattr(eqn.outvars[0].aval, "shape", ()) if extent != 1]
     if not shape or eqn.primitive.name == "dot_general":
         return False

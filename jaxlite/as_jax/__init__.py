@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jaxlite.as_jax.private import private_module
+from jaxlite.compilation import recompilation
 from jaxlite.core import missing
 from lowering.xla import VERSION_TEXT
 
@@ -139,6 +140,7 @@ def _install() -> None:
             "jaxlib's global state. Import jaxlite.as_jax before anything that imports jax, or run the program with "
             "`python -m jaxlite`.")
     sys.meta_path.insert(0, _Finder())
+    recompilation.as_log = True
     top = sys.modules["jaxlite"]
     for name in [name for name in sys.modules if name.partition(".")[0] == "jaxlite"]:
         _name_in_jax(sys.modules[name])

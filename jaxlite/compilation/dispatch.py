@@ -282,7 +282,7 @@ class Jitted:
 
         message = recompilation.note(program.debug_info.location, program.trace_seconds + seconds, why)
         if message:
-            source.warn(message, recompilation.RecompilationWarning)
+            recompilation.tell(message)
 
     @staticmethod
     def call_with_refs(program: Program, leaves: list[Any]) -> list[Any]:
@@ -378,6 +378,6 @@ has_program(jit_p, "jaxpr")
 def _jit_aval(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
     wanted = jaxpr.in_avals
     if len(avals) != len(wanted) or not all(map(typematch, avals, wanted)):
-        raise TypeError(f"jit: the operands are {', '.join(map(str, avals)) or 'none'}, its jaxpr takes "
-                        f"{', '.join(map(str, wanted)) or 'none'}")
+        raise TypeError(f"jit: the operands are {', '.join(map(format, avals)) or 'none'}, its jaxpr takes "
+                        f"{', '.join(map(format, wanted)) or 'none'}")
     return jaxpr.out_avals, jaxpr.effects

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jaxlite.core import config, source
+from lowering import report
 
 _SLOW_COMPILES, _SLOW_SECONDS = 4, 20.0  # or this often, if so much time went into it
 
@@ -20,6 +21,17 @@ _silent: set[str] = set()
 
 class RecompilationWarning(UserWarning):
     """A function was compiled many times."""
+
+
+as_log = False  # set by jaxlite.as_jax: programs written for JAX may turn warnings that they do not know into errors
+
+
+def tell(message: str) -> None:
+    """Show a message to the user, as a warning or in the log."""
+    if as_log:
+        report.logger().warning(message)
+    else:
+        source.warn(message, RecompilationWarning)
 
 
 def note(location: str, seconds: float, why: Callable[[], str]) -> str:

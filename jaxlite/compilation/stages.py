@@ -17,7 +17,7 @@ from jaxlite.compilation import dispatch
 from jaxlite.compilation.program import Program
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes, tree
-from jaxlite.core.aval import ShapedArray, typematch
+from jaxlite.core.aval import ShapedArray, layouts, typematch
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
@@ -119,6 +119,8 @@ class _Stage:
 
     def _out_structs(self, shardings: Sequence[Any] | None = None) -> Any:
         avals = self._program.closed.out_avals
+        if shardings is None and layouts.exist:  # types say how values lie on explicit mesh axes
+            shardings = [aval.sharding if getattr(aval, "layout", None) is not None else None for aval in avals]
         return self.out_tree.unflatten(
             ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
             for aval, sharding in zip(avals, shardings or [None] * len(avals), strict=True))

@@ -105,7 +105,11 @@ class ShapedArray(AbstractValue):
         return f"ShapedArray({self.str_short(short_dtypes=False)}{weak})"
 
     def __str__(self) -> str:
-        return ("~" if self.weak_type else "") + self.str_short()
+        return ("~" if self.weak_type else "") + self.str_short(short_dtypes=False)
+
+    def __format__(self, spec: str) -> str:
+        """As jaxprs print it: messages name types shortly."""
+        return format(("~" if self.weak_type else "") + self.str_short(), spec)
 
     def __reduce__(self) -> Any:
         return _restore, (self.shape, self.dtype, self.weak_type, self.vma, self.layout)

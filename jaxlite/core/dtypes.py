@@ -488,6 +488,7 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
         raise ValueError("result_type takes at least one array or dtype")
     found = [
         (check_user_dtype_supported(arg, "result_type") if arg is None or isinstance(arg, (str, type, np.dtype))
+         and not isinstance(getattr(arg, "dtype", None), np.dtype)  # `jnp.float64` has one, and means the width at hand
          else dtype(arg, canonicalize=True), is_weakly_typed(arg))
         for arg in args
     ]

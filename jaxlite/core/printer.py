@@ -137,7 +137,7 @@ def _value(value: Any) -> str:
             return value.__name__
     if callable(value) and type(value).__repr__ is object.__repr__ or hasattr(value, "__code__"):  # type: ignore[comparison-overlap]
         return source.function_name(value)
-    return re.sub(r" at 0x[0-9a-f]+", "", str(value))
+    return re.sub(r" at 0x[0-9a-f]+", "", format(value))
 
 
 def _dimension_numbers(value: Any) -> str:
@@ -271,7 +271,7 @@ class _Printer:
         found = self.types.get(aval)
         if found is None:
             docs = xla.documents
-            text = str(aval) if self.weak_types else aval.str_short()
+            text = f"{aval}" if self.weak_types else aval.str_short()
             found = self.types[aval] = docs.color(docs.text(":" + text), foreground=docs.Color.MAGENTA)
         return found
 

@@ -17,6 +17,7 @@ import numpy as np
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import config, dtypes, source
+from jaxlite.core.array import make_array
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
@@ -104,7 +105,9 @@ class Error:
             number = int(codes[place]) - 1
             site = self._sites[number]
             first = sum(len(each.avals) for each in self._sites[:number])
-            values = [np.asarray(value)[place] for value in self._payload[first:first + len(site.avals)]]
+            values = [make_array(value) if isinstance(value, (np.generic, np.ndarray)) else value
+                      for value in self._payload[first:first + len(site.avals)]]
+            values = [value[place] for value in values] if place else values
             place = (*place, *map(int, values[len(values) - site.mapped:]))
             where = f"at mapped index {', '.join(map(str, place))}: " if place else ""
             found.append((where + _message(site, values), _KINDS[site.kind]))

@@ -33,7 +33,7 @@ sharding_constraint_p.def_abstract_eval(lambda x, **params: x)
 
 @sharding_constraint_p.def_eager
 def _constrain_now(x: Any, *, sharding: Any, **params: Any) -> Any:
-    return global_arrays.place(x, settled(sharding))
+    return global_arrays.place(x, settled(concrete(sharding)))
 
 
 reshard_p = Primitive("reshard")
@@ -241,7 +241,10 @@ def laid_out(x: Any, out_sharding: Any) -> Any:
     """One array with what a function got as its argument `out_sharding`."""
     if isinstance(out_sharding, shardings.PartitionSpec):
         out_sharding = shardings.named_sharding(out_sharding, _NO_CONTEXT.format(out_sharding), ValueError)
-    return moved(x, spread.as_sharding(out_sharding, "out_sharding", "the function"))
+    sharding = spread.as_sharding(out_sharding, "out_sharding", "the function")
+    if type(sharding) is shardings.NamedSharding and sharding.mesh.empty:
+        return x  # that of the type of an array that lies on no mesh
+    return moved(x, sharding)
 
 
 _NO_CONTEXT = ("Using PartitionSpec when you are not under a mesh context is not allowed. Please pass a NamedSharding instance "

@@ -49,7 +49,7 @@ def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, ma
         raise ValueError(f"key and value do not fit query: got query {aval_of(query).shape}, key {aval_of(key).shape}, value "
                          f"{aval_of(value).shape}")
     if heads % groups:
-        raise ValueError(f"the number of key heads, {groups}, must divide that of query heads, {heads}")
+        raise ValueError(f"The number of query heads must be a multiple of key/value heads, but got {heads} vs {groups}")
     scale = 1.0 / np.sqrt(width) if scale is None else scale
     if bias is not None:
         bias = as_array(bias)

@@ -435,9 +435,11 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, 
 
 
 def _as(a: Any, result: Any, shape: Any, device: Any, out_sharding: Any) -> Any:
-    """A result of the shape of another array; over explicit mesh axes it lies as that does."""
-    if layouts.exist and shape is device is out_sharding is None:
-        return placement.laid_out_as(result, a)
+    """A result of the shape of another array; it lies as that does over explicit mesh axes, and where that was placed."""
+    if shape is device is out_sharding is None:
+        if type(a) is ArrayImpl and a._committed and type(result) is ArrayImpl and a.sharding != result.sharding:
+            return device_put(result, a.sharding)
+        return placement.laid_out_as(result, a) if layouts.exist else result
     return _on(result, device, out_sharding)
 
 

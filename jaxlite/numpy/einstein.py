@@ -93,8 +93,8 @@ def _parse(spec: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
         if text.count("...") > 1 or "." in text.replace("...", ""):
             raise ValueError(f"einsum: '.' stands in {spec!r} outside of one '...'")
         for letter in text.replace("...", ""):
-            if letter not in _LETTERS:
-                raise ValueError(f"einsum: {letter!r} in {spec!r} is not a letter")
+            if letter in "->,":
+                raise ValueError(f"einsum: {letter!r} stands in {spec!r} where an index was expected")
     free = [letter for letter in _LETTERS if letter not in spec]
     broadcast_rank = max([len(shape) - len(text.replace("...", "")) for text, shape in zip(inputs, shapes, strict=True)
                           if "..." in text], default=0)
@@ -143,7 +143,10 @@ def _path(inputs: tuple[str, ...], output: str, shapes: list[tuple[int, ...]], o
             (0, len(inputs) - 1 - step) if step else (0, 1) for step in range(len(inputs) - 1)]
     dummies = [np.broadcast_to(np.float32(0), shape) for shape in shapes]
     kind = _strategy(optimize, len(shapes))
-    return np.einsum_path(",".join(inputs) + "->" + output, *dummies, optimize=kind)[0][1:]
+    spec = ",".join(inputs) + "->" + output
+    others = sorted(set(spec).difference(_LETTERS, "->,"))  # indices that NumPy does not take
+    table = dict(zip(map(ord, others), (letter for letter in _LETTERS if letter not in spec), strict=False))
+    return np.einsum_path(spec.translate(table), *dummies, optimize=kind)[0][1:]
 
 
 def _strategy(optimize: Any, count: int) -> Any:

@@ -15,8 +15,10 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes, errors, source
+from jaxlite.core.aval import ShapedArray
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
+from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.core.symbolic import as_size, is_symbolic, largest, smallest
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
@@ -45,29 +47,31 @@ def shape(a: Any) -> tuple[int, ...]:
     """The sizes of an array's axes; also of NumPy arrays that jaxlite has no dtype for."""
     if isinstance(a, np.ndarray):
         return a.shape
-    return aval_of(_described("shape", a)).shape
+    return _shape_of("shape", a)
 
 
 def ndim(a: Any) -> int:
     """How many axes an array has; also of NumPy arrays that jaxlite has no dtype for."""
     if isinstance(a, np.ndarray):
         return a.ndim
-    return aval_of(_described("ndim", a)).ndim
+    return len(_shape_of("ndim", a))
 
 
-def _described(name: str, a: Any) -> Any:
-    """An argument that is asked for its shape alone: lists and None, too, as NumPy takes them, with a warning."""
+def _shape_of(name: str, a: Any) -> tuple[int, ...]:
+    """The shape of an argument; of what only describes an array, too, and, with a warning, of lists and None."""
     if a is None or isinstance(a, (list, tuple)):
         source.warn(f"jnp.{name}: got {type(a).__name__}; arguments other than arrays and scalars are deprecated. "
                     "Convert them with jnp.asarray first.", DeprecationWarning)
-        return 0 if a is None else creation.asarray(a)
+        return () if a is None else creation.asarray(a).shape
+    if isinstance(a, (ShapeDtypeStruct, ShapedArray)):
+        return a.shape
     check_arrays(name, a)
-    return a
+    return aval_of(a).shape
 
 
 def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     """How many elements an array has, in all or along axes."""
-    sizes = aval_of(_described("size", a)).shape
+    sizes = _shape_of("size", a)
     return math.prod(sizes[each] for each in canonical_axes(axis, len(sizes)))
 
 

@@ -87,7 +87,7 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
     try:
         for eqn in reversed(pending):
             primitive, outvars = eqn.primitive, eqn.outvars
-            if found.keys().isdisjoint(outvars):
+            if found.keys().isdisjoint(outvars) and not (primitive.has_own_backward and _is_used(eqn, pending, jaxpr.outvars)):
                 continue
             incoming: Any = [found.pop(var) if var in found else Zero(tangent_aval(var.aval)) for var in outvars]
             trace.pin(eqn.traceback)  # the user's line that is pulled back through
@@ -100,6 +100,18 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
     finally:
         trace.pin(None)
     return [found.get(var, Zero(tangent_aval(var.aval))) for var in jaxpr.invars]
+
+
+def _is_used(eqn: Any, pending: Sequence[Any], outvars: Sequence[Any]) -> bool:
+    """Whether outputs depend on the results of an equation, in a program's linear part."""
+    needed = {atom for atom in outvars if type(atom) is not Literal}
+    for each in reversed(pending):
+        used = not needed.isdisjoint(each.outvars)
+        if each is eqn:
+            return used
+        if used:
+            needed.update(atom for atom in each.invars if type(atom) is not Literal)
+    return False
 
 
 _layouts = loader("jaxlite.lax.sharding")  # what stands higher: primitives

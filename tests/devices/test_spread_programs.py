@@ -80,6 +80,20 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             assert compiled.sharding == out
             np.testing.assert_allclose(eager, fun(jnp.asarray(X), None), rtol=1e-4, atol=1e-5)
 
+    def test_arrays_like_one_that_was_placed():
+        for make in (jnp.zeros_like, jnp.ones_like, lambda x: jnp.full_like(x, 2)):
+            assert make(SPREAD).sharding == SPREAD.sharding
+        placed = jax.device_put(X, jax.devices()[1])
+        assert jnp.zeros_like(placed).devices() == {jax.devices()[1]}
+        nowhere = jax.typeof(jnp.asarray(X)).sharding  # what programs hand on as they find it
+        assert jax.random.bernoulli(jax.random.key(0), shape=(8, 8), out_sharding=nowhere).shape == (8, 8)
+
+    def test_a_constraint_over_the_abstract_mesh_under_vmap():
+        with jax.set_mesh(MESH):
+            here = NamedSharding(jax.sharding.get_abstract_mesh(), P("x", "y"))
+            out = jax.vmap(lambda x: lax.with_sharding_constraint(x, here))(jnp.stack([X, X]))
+            assert out.sharding.spec == P(None, "x", "y") and out.sharding.mesh == MESH
+
     def test_a_spec_without_a_mesh():
         for call in (lambda: jax.jit(jnp.sin, in_shardings=P("x"))(X), lambda: lax.with_sharding_constraint(X, P("x"))):
             with pytest.raises(RuntimeError, match="requires a non-empty mesh in context"):

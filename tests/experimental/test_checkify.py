@@ -121,3 +121,11 @@ def test_checks_that_nobody_turns_into_values():
 
     assert jax.jit(quiet)(-1.0) == quiet(-1.0) == -1
     assert first_line(quiet, -1.0) == "no (`check` failed)"
+
+
+def test_messages_show_arrays_and_keys():
+    def f(x, key):
+        checkify.check(x > 0, "{tree} {key}", tree={"x": x}, key=key)
+
+    message = first_line(f, np.float32(-1), jax.random.key(0))
+    assert message.startswith("{'x': Array(-1., dtype=float32)} Array((), dtype=key<fry>)")

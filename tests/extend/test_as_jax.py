@@ -69,7 +69,7 @@ def test_a_program_runs_unedited(tmp_path):
 def test_jaxlib_finds_our_classes_in_either_order():
     first = "import jaxlite.numpy as jnp; jnp.ones(3); import jaxlite.as_jax, jax"
     out = run("-c", f"{first}; print(jax.jit(jnp.sum)(jnp.ones(3)), jnp.ones(3).aval, jax.numpy is jnp)")
-    assert out == "3.0 f32[3] True\n"
+    assert out == "3.0 float32[3] True\n"
 
 
 def test_it_does_not_share_a_process_with_jax(tmp_path):

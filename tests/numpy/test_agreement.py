@@ -77,6 +77,10 @@ def test_what_becomes_an_array():
     with pytest.raises(ValueError, match=r"numpy masked arrays are not supported as direct inputs to JAX functions\. Use arr"):
         jnp.asarray(np.ma.array([1, 2], mask=[0, 1]))
     assert jnp.einsum("ii->i", jnp.ones((1, 3))).tolist() == [1, 0, 0]
+    assert jnp.einsum("a1,1b,b_->a_", *[jnp.ones((2, 2))] * 3).tolist() == [[4, 4], [4, 4]]  # indices need not be letters
+    assert jnp.result_type(jnp.float64) == np.float32  # without a warning
+    described = jax.ShapeDtypeStruct((2, 3), np.float32)
+    assert (jnp.shape(described), jnp.ndim(described), jnp.size(described, 1)) == ((2, 3), 2, 3)
 
 
 def test_what_a_mask_leaves_out_has_no_derivative():

@@ -609,3 +609,24 @@ def test_linear_call_with_trees_and_values_closed_over():
         jax.grad(f, 1)(1.0, 3.0)
     with pytest.raises(TypeError, match=r"cotangents of the types of linear_args: it gives PyTreeDef\(\(\*,\)\)"):
         linear_call(lambda r, x: x, lambda r, ct: (ct,), 1.0, 1.0)
+
+
+def test_a_backward_function_runs_though_the_rules_after_it_give_none():
+    # such rules hand on new values of statistics as cotangents
+    @jax.custom_vjp
+    def observe(x, statistic):
+        return x * 2, statistic
+
+    @jax.custom_vjp
+    def use(x, scaled, statistic):
+        return x
+
+    observe.defvjp(lambda x, s: (observe(x, s), s), lambda s, ct: (None, s + 10))
+    use.defvjp(lambda x, y, s: (x, None), lambda _, ct: (ct, None, None))
+
+    def f(x, s):
+        return use(x, *observe(x, s))
+
+    for grad in (jax.grad(f, (0, 1)), jax.jit(jax.grad(f, (0, 1)))):
+        assert grad(3.0, 1.0) == (1, 11)
+    assert jax.grad(lambda x, s: (observe(x, s), x)[1], (0, 1))(3.0, 1.0) == (1, 0)  # nobody uses its results

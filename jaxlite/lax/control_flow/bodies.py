@@ -345,7 +345,7 @@ def _converted(leaf: Any, aval: Any) -> Any:
 def type_text(aval: Any) -> str:
     """`float32[3]`; `weak float32[]` for a weakly typed value."""
     if not isinstance(aval, ShapedArray):
-        return str(aval)
+        return f"{aval}"
     return f"{'weak ' if aval.weak_type else ''}{aval.str_short(short_dtypes=False)}"
 
 

@@ -54,7 +54,7 @@ def _cond_aval(index: Any, *avals: Any, branches: tuple[ClosedJaxpr, ...], branc
     outs = []
     for leaves in zip(*(branch.out_avals for branch in branches), strict=True):
         if not all(typematch(leaf, leaves[0]) for leaf in leaves):
-            raise JaxprTypeError(f"the branches of cond have different types: {', '.join(map(str, leaves))}")
+            raise JaxprTypeError(f"the branches of cond have different types: {', '.join(map(format, leaves))}")
         outs.append(next((leaf for leaf in leaves if not getattr(leaf, "weak_type", False)), leaves[0]))
     return outs, effects
 

@@ -23,20 +23,24 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 EXAMPLES = ("optax_mlp", "equinox_mlp", "flax_linen_cnn", "flax_nnx_cnn", "numpyro_eight_schools", "chex_dataclass")
 
-# Of the tests that come with a source distribution: files or folders. What tests more than one device, or takes minutes, is
-# not among them.
+# Of the tests that come with a source distribution: files, folders and options. What takes many minutes, or asks the network,
+# is not among them. The distribution of equinox has no tests; numpyro's has those of its distributions and tools alone.
 TESTS = {
-    "optax": "optax/losses optax/transforms optax/tree_utils optax/projections optax/_src/base_test.py "
-             "optax/_src/combine_test.py optax/_src/numerics_test.py optax/_src/transform_test.py optax/_src/update_test.py "
-             "optax/_src/utils_test.py",
-    "flax": "tests/core/core_lift_test.py tests/core/core_scope_test.py tests/core/design "
-            "tests/linen/linen_linear_test.py tests/linen/linen_module_test.py "
-            "tests/linen/linen_combinators_test.py tests/linen/linen_transforms_test.py tests/nnx/module_test.py "
-            "tests/nnx/rngs_test.py tests/nnx/state_test.py tests/nnx/optimizer_test.py "
-            "tests/nnx/graph_utils_test.py tests/nnx/nn/linear_test.py tests/nnx/nn/conv_test.py",
-    "numpyro": "test/test_handlers.py test/test_constraints.py test/test_diagnostics.py test/test_util.py",
-    "chex": "chex/_src/asserts_test.py chex/_src/asserts_internal_test.py chex/_src/dataclass_test.py "
-            "chex/_src/dimensions_test.py chex/_src/variants_test.py chex/_src/warnings_test.py",
+    "optax": "optax --ignore=optax/_src/alias_test.py --ignore=optax/contrib/_common_test.py",
+    "flax": "tests/core tests/linen tests/nnx tests/configurations_test.py tests/cursor_test.py tests/early_stopping_test.py "
+            "tests/jax_utils_test.py tests/pickle_test.py tests/serialization_test.py tests/traceback_util_test.py "
+            "tests/traverse_util_test.py --ignore=tests/nnx/integration_test.py",
+    "numpyro": "test/test_handlers.py test/test_constraints.py test/test_diagnostics.py test/test_util.py test/test_compile.py "
+               "test/test_distributions_util.py test/test_flows.py test/test_nn.py test/test_optimizers.py",
+    "chex": "chex",
+}
+
+# Tests that pass with JAX and are not expected to pass with jaxlite: docs/libraries.md says why.
+NOT_HERE = {
+    "optax": r"linear_algebra_test.py::LinearAlgebraTest::test_nnls",
+    "flax": r"mutable_array_test|HijaxTransformCoverage|variable_test.py::TestVariable::test_mutable_array_context|test_fp8_meta_dtype"
+            r"|test_simple_exclusion_remove_frames|TestSPMD::test_(variable_out_sharding_types|separate_opt_sharding|logical_rules)|test_vmap_and_cond_passthrough_error",
+    "numpyro": r"test_distributions_util.py::test_logdiffexp_grads",
 }
 
 
@@ -45,7 +49,7 @@ def run(command: list[str], folder: Path, with_jax: bool) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("JAX", "PYTHON"))}
     environment["PYTHONPATH"] = sysconfig.get_path("purelib") if with_jax else str(ROOT)
     done = subprocess.run(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=1800)
+                          timeout=7200)
     return done.stdout
 
 
@@ -83,6 +87,10 @@ def tests(library: str, jax: str | None, folder: Path) -> bool:
         results.append((failed, out.strip().splitlines()[-1]))
     print(f"{library}: jaxlite {results[0][1]}" + (f"; JAX {results[1][1]}" if jax else ""), flush=True)
     worse = results[0][0] - (results[1][0] if jax else set())
+    known = {each for each in worse if re.search(NOT_HERE.get(library, "$^"), each)}
+    if known:
+        print(f"  {len(known)} only here, as docs/libraries.md says")
+    worse -= known
     for each in sorted(worse):
         print(f"  only here: {each}")
     return not worse

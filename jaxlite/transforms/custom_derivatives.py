@@ -25,7 +25,6 @@ from jaxlite.core.tree import (
     tree_map,
     tree_structure,
     tree_unflatten,
-    treedef_is_leaf,
 )
 from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.lax.reductions import reduce_sum
@@ -351,15 +350,16 @@ class custom_vjp(_Custom):
 
 
 def _add_cotangents(outs: list[Any], value: Any, expected: Any) -> bool:
-    """Add a cotangent for each leaf of the expected tree; what is given as None has None for each leaf. False if it differs."""
+    """Add a cotangent for each leaf of the expected tree. False if the given tree is not a prefix of it.
+
+    A leaf in the place of a subtree, such as None, stands for each of its leaves.
+    """
     leaves, tree = tree_flatten(value, is_leaf=lambda each: each is None)
     try:
         parts = tree.flatten_up_to(expected.unflatten(range(expected.num_leaves)))
     except (ValueError, TypeError):
         return False
     for leaf, part in zip(leaves, map(tree_structure, parts), strict=True):
-        if leaf is not None and not treedef_is_leaf(part):
-            return False
         outs += [leaf] * part.num_leaves
     return True
 

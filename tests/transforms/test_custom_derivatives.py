@@ -533,6 +533,15 @@ def test_results_that_all_examples_share(kind):
         near(jax.grad(lambda x, call=call: call(x, X)[0])(1.0), 3.0)
 
 
+def test_a_cotangent_in_the_place_of_a_subtree():
+    @jax.custom_vjp
+    def f(tree):
+        return tree["a"][0] * tree["b"]
+
+    f.defvjp(lambda tree: (f(tree), tree), lambda tree, ct: ({"a": ct * 7, "b": None},))
+    assert jax.grad(f)({"a": [1.0], "b": 2.0}) == {"a": [7], "b": 0}
+
+
 def test_none_inside_a_tree_of_cotangents():
     fun = jax.custom_vjp(lambda pair: pair[0])
     for result, expected in (((None, None), 0.0), (None, 0.0)):

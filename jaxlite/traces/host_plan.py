@@ -81,7 +81,8 @@ def _has_known_types(jaxpr: Any) -> bool:
     """Whether it is short, and all types are among those that NumPy has."""
     return len(jaxpr.eqns) <= _LONGEST and all([
         getattr(each.aval, "dtype", None) in MOVED for each in (
-            *jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars, *[var for eqn in jaxpr.eqns for var in eqn.outvars])])
+            *jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars, *[var for eqn in jaxpr.eqns for var in eqn.outvars])]) \
+        and all([dtypes.canonicalize_dtype(each.aval.dtype) == each.aval.dtype for each in jaxpr.outvars])  # put as they are
 
 
 def _bytes(jaxpr: Any) -> int:

@@ -268,7 +268,7 @@ def test_all_else_is_that_of_compiled_calls(compiles):
 
 def test_64_bits_outside_enable_x64_stay(compiles):
     """A host value that is put on a device where they are off would lose half of them."""
-    with jax.enable_x64(True):
+    with jaxlite.enable_x64(True):
         x = jnp.asarray(np.array([1.0, 1.0 + 1e-9]))
     assert [np.asarray(x[1]).item(), np.asarray(x[::-1]).tolist()] == [1.0 + 1e-9, [1.0 + 1e-9, 1.0]]
 

@@ -46,7 +46,10 @@ def parse_spec(text: str, scope: Any) -> ShapeDtypeStruct:
     if not found:
         raise ValueError(f"{text!r} is no specification: write a dtype and a shape, as in f32[8,3]")
     name, sizes = found.groups()
-    dtype = dtypes.canonicalize_dtype(np.dtype(_SHORT.get(name, name)))
+    try:
+        dtype = dtypes.canonicalize_dtype(np.dtype(_SHORT.get(name, name)))
+    except TypeError:
+        raise ValueError(f"{text!r} is no specification: {name!r} is no dtype; write one, as in f32[8,3]") from None
     parts = [part.strip() for part in sizes.split(",") if part.strip()]
     if all(part.isdigit() for part in parts):
         return ShapeDtypeStruct(tuple(map(int, parts)), dtype)
@@ -65,6 +68,8 @@ def _function(path: str) -> Any:
     function: Any = importlib.import_module(module)
     for part in name.split("."):
         function = getattr(function, part)
+    if not callable(function):
+        raise ValueError(f"{path!r} is no function, it is {function!r}")
     return function if isinstance(function, xla.PjitFunction) else jit(function)
 
 
@@ -97,9 +102,16 @@ def _show(arguments: argparse.Namespace) -> None:
     print(exported.mlir_module())
 
 
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        raise ValueError(f"{text!r} is no input: give a .npy file, or a Python literal such as 3 or [1.0, 2.0]") from None
+
+
 def _run(arguments: argparse.Namespace) -> None:
     exported = export.deserialize(Path(arguments.file).read_bytes())
-    values = [np.load(text) if text.endswith(".npy") else ast.literal_eval(text) for text in arguments.inputs]
+    values = [np.load(text) if text.endswith(".npy") else _literal(text) for text in arguments.inputs]
     if len(values) != len(exported.in_avals):
         raise ValueError(f"{exported.fun_name} takes {len(exported.in_avals)} arrays, got {len(values)}")
     leaves = [np.asarray(value, aval.dtype) for value, aval in zip(values, exported.in_avals, strict=True)]
@@ -135,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(given[command != "write":])
     try:
         {"write": _write, "show": _show, "run": _run}[command](arguments)
-    except (ValueError, OSError, AttributeError, ImportError) as error:
+    except (ValueError, TypeError, OSError, AttributeError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

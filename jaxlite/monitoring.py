@@ -1,13 +1,46 @@
-"""Events that libraries record, and the listeners that hear of them. Nobody listens unless somebody registers."""
+"""Events that libraries record, and the listeners that hear of them. Nobody listens unless somebody registers.
+
+Each compile is told of once it is done: the time of its three stages, and what the persistent cache said.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+
+from lowering import report
 
 _events: list[Callable[..., None]] = []
 _durations: list[Callable[..., None]] = []
 _time_spans: list[Callable[..., None]] = []
 _scalars: list[Callable[..., None]] = []
+
+
+_STAGES = {
+    "trace": ("/jax/core/compile/jaxpr_trace_duration", "{}"),
+    "lower": ("/jax/core/compile/jaxpr_to_mlir_module_duration", "jit({})"),
+    "compile": ("/jax/core/compile/backend_compile_duration", "jit({})"),
+}
+_CACHE = {"hit": "/jax/compilation_cache/cache_hits", "miss": "/jax/compilation_cache/cache_misses"}
+
+
+def _tell_of_compile(name: str, seconds: dict[str, float], cache: str) -> None:
+    start = time.time() - sum(seconds.values())
+    for stage, (event, form) in _STAGES.items():
+        end = start + seconds[stage]
+        if stage == "compile" and cache in _CACHE:
+            record_event("/jax/compilation_cache/compile_requests_use_cache")
+            record_event(_CACHE[cache])
+        record_scalar(event, start, fun_name=form.format(name))
+        record_event_duration_secs(event, seconds[stage], fun_name=form.format(name))
+        record_event_time_span(event, start, end, fun_name=form.format(name))
+        start = end
+
+
+def _register(listeners: list[Callable[..., None]], callback: Callable[..., None]) -> None:
+    listeners.append(callback)
+    if _tell_of_compile not in report.listeners:
+        report.listeners.append(_tell_of_compile)
 
 
 def record_event(event: str, **kwargs: str | int) -> None:
@@ -44,22 +77,22 @@ def record_scalar(event: str, value: float, **kwargs: str | int) -> None:
 
 def register_event_listener(callback: Callable[..., None]) -> None:
     """Call a function for each event."""
-    _events.append(callback)
+    _register(_events, callback)
 
 
 def register_event_duration_secs_listener(callback: Callable[..., None]) -> None:
     """Call a function for each duration."""
-    _durations.append(callback)
+    _register(_durations, callback)
 
 
 def register_event_time_span_listener(callback: Callable[..., None]) -> None:
     """Call a function for each time span."""
-    _time_spans.append(callback)
+    _register(_time_spans, callback)
 
 
 def register_scalar_listener(callback: Callable[..., None]) -> None:
     """Call a function for each number."""
-    _scalars.append(callback)
+    _register(_scalars, callback)
 
 
 def unregister_event_listener(callback: Callable[..., None]) -> None:
@@ -86,3 +119,5 @@ def clear_event_listeners() -> None:
     """Take back all listeners, of all kinds."""
     for listeners in (_events, _durations, _time_spans, _scalars):
         listeners.clear()
+    if _tell_of_compile in report.listeners:
+        report.listeners.remove(_tell_of_compile)

@@ -23,6 +23,7 @@ _settings: dict[str, Callable[..., Any]] = {
     "is_hidden": lambda file: False,
 }
 _complaints: set[str] = set()
+listeners: list[Callable[[str, dict[str, float], str], None]] = []  # hear of each compile: name, seconds of each stage, cache
 
 
 def configure(**settings: Callable[..., Any]) -> None:
@@ -39,9 +40,11 @@ def compiled(lowered: Any, closed: Any, loaded: Any, trace_seconds: float, compi
     the third is in `lowered`), and what the persistent cache said: "hit", "miss", or "off" if it was not asked.
     """
     folder = _settings["folder"]()
-    if folder is None and not _settings["log"]():
+    if folder is None and not listeners and not _settings["log"]():
         return
     seconds = {"trace": trace_seconds, "lower": lowered.seconds, "compile": compile_seconds}
+    for listener in listeners:
+        listener(lowered.name, seconds, cache)
     if _settings["log"]():
         _log(lowered.name, closed, seconds, cache)
     if folder is not None and folder not in _complaints:

@@ -120,6 +120,26 @@ def test_monitoring():
     monitoring.record_scalar("/c", 3)
     assert len(heard) == 4
 
+def test_compiles_are_told_of():
+    heard = []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, took, **kwargs: heard.append((event, took, kwargs)))
+    try:
+
+        @jax.jit
+        def told(x):
+            return x * 3 + 1
+
+        told(1.0)
+        told(2.0)
+    finally:
+        jax.monitoring.clear_event_listeners()
+    jax.jit(lambda x: x * 3 + 2)(1.0)
+    assert [(event.rpartition("/")[2], kwargs["fun_name"]) for event, _, kwargs in heard] == [
+        ("jaxpr_trace_duration", "told"), ("jaxpr_to_mlir_module_duration", "jit(told)"),
+        ("backend_compile_duration", "jit(told)")]
+    assert all(took > 0 for _, took, _ in heard)
+
+
 
 def test_a_trace_of_a_library():
     """Made of the names in `extend.core`: it counts operations, and hands them on."""

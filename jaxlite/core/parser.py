@@ -369,17 +369,46 @@ class _Parser:
             near = difflib.get_close_matches(name.text, PRIMITIVES, 1)
             self.fail("the name of a primitive", name, f"{name.text!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
         params: dict[str, Any] = {}
+        programs: dict[str, int] = {}
         if self.take("["):
             while not self.take("]"):
                 param = self.word("a param, name=value, or ']'")
                 self.expect("=")
-                params[param.text] = self.param(primitive, param.text)
+                if primitive.scope is not None and self.begins_program():  # typed under what the other params say
+                    programs[param.text] = self.at
+                    self.skip_program()
+                else:
+                    params[param.text] = self.param(primitive, param.text)
+        if programs:
+            self.scoped(primitive, params, programs, name)
         operands = self.tokens[self.at]
         invars = []
         while not (self.peek(";") or self.at_outputs() or self.begins_equation(first)):
             invars.append(self.atom(scope))
         self.imply(primitive, params, outs, invars, name)
         return self.typed(scope, primitive, params, outs, invars, name, operands)
+
+    def begins_program(self) -> bool:
+        return self.peek("{") or self.tokens[self.at].text in self.definitions
+
+    def skip_program(self) -> None:
+        if self.peek("{"):
+            self.skip_braces()
+        else:
+            self.at += 1
+
+    def scoped(self, primitive: Any, params: dict[str, Any], programs: dict[str, int], name: _Token) -> None:
+        """Read the programs that were skipped, in the scope that the params say."""
+        behind = self.at
+        assert primitive.scope is not None
+        try:
+            scope = primitive.scope(params)
+        except KeyError as missing:
+            self.refuse(f"{primitive.name} lacks the param {missing}", name)
+        with scope:
+            for param, self.at in programs.items():
+                params[param] = self.value()
+        self.at = behind
 
     def typed(self, scope: Scope, primitive: Any, params: dict[str, Any], outs: list[tuple[_Token, Any]], invars: list[Atom],
               name: _Token, operands: _Token) -> JaxprEqn:
@@ -595,13 +624,13 @@ class _Parser:
             if (primitive.name, name) in _OBJECTS and token.text != "None" or token.text in self.objects:
                 self.at += 1
                 return self.objects.get(token.text) or Printed(token.text)
-            reader = primitive.param_readers.get(name)
-            if reader is not None:
-                self.at += 1
-                try:
-                    return reader(token.text)
-                except (KeyError, ValueError) as error:
-                    self.refuse(str(error), token, error)
+        reader = primitive.param_readers.get(name)
+        if reader is not None:
+            text = self.opaque()
+            try:
+                return self.objects[text] if text in self.objects else reader(text)
+            except (KeyError, SyntaxError, ValueError) as error:
+                self.refuse(str(error), token, error)
         return self.value()
 
     def value(self) -> Any:

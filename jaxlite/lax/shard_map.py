@@ -27,6 +27,7 @@ from jaxlite.core import config
 from jaxlite.core.aval import ShapedArray, layout_of, plain, varying, with_layout
 from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import MixedVarying, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
@@ -60,6 +61,12 @@ def inside(mesh: Any, axes: frozenset[Any], check_vma: bool) -> Iterator[None]:
 
 
 shard_map_p.scope = lambda params: inside(params["mesh"], params["newly_manual_axes"], params["check_vma"])
+_texts = loader("jaxlite.devices.texts")
+shard_map_p.param_readers = {
+    "mesh": lambda text: _texts().read_mesh(text),
+    "in_specs": lambda text: _texts().read_specs(text),
+    "out_specs": lambda text: _texts().read_specs(text),
+}
 
 
 def part_aval(aval: Any, spec: Any, mesh: Any, check_vma: bool) -> Any:

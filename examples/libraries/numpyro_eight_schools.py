@@ -27,7 +27,9 @@ def main(draws=300):
     sampler = MCMC(NUTS(eight_schools), num_warmup=min(200, draws), num_samples=draws, progress_bar=False)
     sampler.run(jax.random.key(0), ERRORS, effects=EFFECTS)
     samples = sampler.get_samples()
-    print(f"mu {float(samples['mu'].mean()):.0f}, tau {float(samples['tau'].mean()):.0f}, draws {samples['theta'].shape}")
+    # Rounding sends two chains apart after some steps, so only what all of them agree on is the same everywhere.
+    near = [abs(float(samples[name].mean()) - usual) < 1 for name, usual in (("mu", 4.4), ("tau", 3.6))]
+    print(f"mu and tau near 4.4 and 3.6: {all(near)}, draws {samples['theta'].shape}")
 
 
 if __name__ == "__main__":

@@ -94,7 +94,8 @@ class Error:
     def __init__(self, _code: Any, _payload: Sequence[Any], _sites: tuple[Site, ...]):
         self._code, self._payload, self._sites = _code, list(_payload), _sites
 
-    def _failures(self) -> list[tuple[str, ErrorCategory]]:
+    def _failures(self) -> list[tuple[str, str, ErrorCategory]]:
+        """For each failure the example of a batch that it is of, what it says, and its kind."""
         if isinstance(self._code, Tracer):
             raise ValueError("a traced error has no message yet: return it from the traced function, or hand it to "
                              "checkify.check_error")
@@ -110,22 +111,21 @@ class Error:
             values = [value[place] for value in values] if place else values
             place = (*place, *map(int, values[len(values) - site.mapped:]))
             where = f"at mapped index {', '.join(map(str, place))}: " if place else ""
-            found.append((where + _message(site, values), _KINDS[site.kind]))
+            found.append((where, _message(site, values), _KINDS[site.kind]))
         return found
 
     def get(self) -> str | None:
         """The message of the first check that failed, or None; of a batch, one line or more for each failure."""
-        return "\n".join(message for message, _ in self._failures()) or None
+        return "\n".join(where + message for where, message, _ in self._failures()) or None
 
     def get_exception(self) -> JaxException | None:
         """An exception of the kind of error that was found, or None."""
         failures = self._failures()
-        return failures[0][1](self.get()) if failures else None
+        return failures[0][2](self.get()) if failures else None
 
     def throw(self) -> None:
-        """Raises JaxRuntimeError if a check failed."""
-        message = self.get()
-        if message is not None:
+        """Raises JaxRuntimeError if a check failed; of a batch, with what the first failure says."""
+        for _, message, _ in self._failures():
             raise JaxRuntimeError(message)
 
     def __repr__(self) -> str:

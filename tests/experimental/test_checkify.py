@@ -123,6 +123,13 @@ def test_checks_that_nobody_turns_into_values():
     assert first_line(quiet, -1.0) == "no (`check` failed)"
 
 
+def test_an_error_of_a_batch_is_raised_as_its_first():
+    error, _ = jax.vmap(checkify.checkify(positive))(np.array([1, -2, -3], np.float32))
+    assert error.get().startswith("at mapped index 1: must be positive, got -2.0")
+    with pytest.raises(checkify.JaxRuntimeError, match=r"^must be positive, got -2\.0 \(`check` failed\)\nat [^\n]*$"):
+        error.throw()
+
+
 def test_messages_show_arrays_and_keys():
     def f(x, key):
         checkify.check(x > 0, "{tree} {key}", tree={"x": x}, key=key)

@@ -405,9 +405,7 @@ def _node(dtype: Any, weak: bool) -> str:
     """The node of a dtype. Booleans are never weak."""
     kind = _KIND.get(dtype)
     if kind is None:
-        if dtype == float0:
-            raise TypeError(float0_message("an operation"))
-        raise ValueError(f"dtype {dtype} takes no part in type promotion")
+        raise ValueError(f"dtype={dtype!r} is not a valid dtype for JAX type promotion.")
     return _SHORT[dtype] if not weak or kind == "b" else "i*" if kind == "u" else kind + "*"
 
 

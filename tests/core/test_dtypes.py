@@ -201,7 +201,7 @@ def test_keys_promote_with_themselves_alone():
         with pytest.raises(ValueError, match="key<"):
             d.result_type(Key(a), other)
     for other in (b, np.dtype("float32")):
-        with pytest.raises(ValueError, match="no part in type promotion"):
+        with pytest.raises(ValueError, match="not a valid dtype for JAX type promotion"):
             d.lattice_result(a, False, other, False)
 
 

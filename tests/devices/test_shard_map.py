@@ -299,3 +299,28 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         """What `test_checkify` computes where no value is greater than 4, without loops."""
         total = lax.psum(x.sum(), "x")
         return jnp.array([0, 1]) / x[0] + x + (1 / x).sum() / total
+
+    # --- read back from text
+
+    def test_a_printed_shard_map_is_read_back_and_runs():
+        from jaxlite.core import jaxpr_as_fun, parse_jaxpr
+        from jaxlite.core.errors import JaxprSyntaxError
+
+        mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+
+        @jax.shard_map(mesh=mesh, in_specs=(P("x", None), P()), out_specs=P(None, "y"), axis_names={"x", "y"}, check_vma=False)
+        def f(a, b):
+            total, _ = lax.scan(lambda c, row: (c + lax.psum(row, "x"), None), b, a)
+            return lax.all_gather(total * lax.axis_index("y"), "x")
+
+        closed = jax.make_jaxpr(jax.jit(f))(np.ones((8, 3), np.float32), np.ones(3, np.float32))
+        text = closed.pretty_print(weak_types=True)
+        parsed = parse_jaxpr(text)
+        assert parsed.pretty_print(weak_types=True) == text
+        args = np.arange(24, dtype=np.float32).reshape(8, 3), np.ones(3, np.float32)
+        np.testing.assert_array_equal(jaxpr_as_fun(parsed)(*args)[0], f(*args))
+        for right, wrong, message in (("mesh=Mesh(", "mesh=Mush(", "no mesh: Mush"),
+                                      ("out_specs=(P(", "out_specs=(Q(", "no PartitionSpec: Q"),
+                                      ("mesh=Mesh('x': 4,", "mesh=Mesh('x': 5,", "does not take such operands")):
+            with pytest.raises(JaxprSyntaxError, match=message):
+                parse_jaxpr(text.replace(right, wrong))

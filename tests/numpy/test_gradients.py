@@ -305,6 +305,7 @@ WITHOUT = {
     "eigenvectors of any length and phase have none": "linalg.eig",
     "einsum, in 32 bits whatever goes in": "nn.scaled_matmul",
     "in tests of their own, below": "nn.dot_product_attention trim_zeros",
+    "quantized, so in steps; in a test of its own": "nn.scaled_dot_general nn.get_scaled_dot_general_config",
 }  # fmt: skip
 
 

@@ -186,7 +186,7 @@ def test_a_kept_model_is_read_by_another_process(tmp_path):
     text = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True,
                           timeout=120).stdout
     error, slope = (float(re.search(rf"{name}:{NUMBER}", text)[1]) for name in ("points", "slope at 0"))
-    assert "f32[n] -> f32[n] on cpu, cuda" in text and error < 0.1 and abs(slope - 1) < 0.1
+    assert "float32[n] -> float32[n] on cpu, cuda" in text and error < 0.1 and abs(slope - 1) < 0.1
 
 
 def test_statistics_run_along(example):

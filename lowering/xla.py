@@ -15,7 +15,6 @@ import atexit
 import contextlib
 import functools
 import importlib.machinery
-import importlib.util
 import io
 import itertools
 import os
@@ -681,6 +680,8 @@ def _scipy_routines() -> Iterator[None]:
     jaxlib imports them by their full names, and with them the package `scipy.linalg`: 270 modules, 120 ms. What is imported
     already is not looked for again; so the two are imported by themselves, and forgotten, for a user who imports the package.
     """
+    import importlib.util  # a millisecond that programs without linear algebra do not pay
+
     added = []
     with contextlib.suppress(ImportError, OSError):  # then jaxlib imports them as it does otherwise
         scipy = importlib.util.find_spec("scipy")

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxlite import numpy as jnp
 from jaxlite import random
+from jaxlite.core.tracing import is_eager
 from jaxlite.core.tree import register_dataclass
 from jaxlite.state.api import new_ref
 
@@ -91,11 +92,15 @@ def stateful_rng(seed: Any = None, *, impl: Any = None) -> StatefulPRNG:
     Args:
       seed: a scalar integer; without one, a number that the operating system draws.
       impl: the random generator's algorithm, as `jax.random.key` takes it.
+    Raises: TypeError without a seed where a function is traced.
 
     >>> rng = stateful_rng(0)
     >>> rng.normal(size=(2, 3)).shape
     (2, 3)
     """
     if seed is None:
+        if not is_eager():
+            raise TypeError("When used within transformed code, jax.experimental.random.stateful_rng() requires an explicit "
+                            "seed to be set: the operating system would be asked once, while tracing")
         seed = np.random.default_rng().integers(2**31)
     return StatefulPRNG(random.key(seed, impl=impl), new_ref(jnp.asarray(0)))

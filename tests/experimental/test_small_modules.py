@@ -36,6 +36,8 @@ def test_a_jitted_function_advances_a_generator():
         parts.random()
     with pytest.raises(TypeError, match="scalar seed"):
         stateful_rng(jax.random.key(0))
+    with pytest.raises(TypeError, match="requires an explicit seed"):
+        jax.jit(lambda: stateful_rng().random())()
 
 
 # --- LSTM ----------------------------------------------------------------------------------------

@@ -1,44 +1,29 @@
-"""jaxlite.scipy.special: special functions, element by element, in the floating dtype of their arguments."""
+"""jaxlite.scipy.special: special functions, element by element, in the floating dtype of their arguments.
+
+Modules are loaded on first use: who wants the normal distribution does not wait for hypergeometric functions.
+"""
+
+from typing import Any as _Any
 
 from jaxlite.core.lazy import Lazy as _Lazy
-from jaxlite.nn.normalization import logsumexp
-from jaxlite.scipy.special.entropies import boxcox, boxcox1p, entr, expit, kl_div, logit, rel_entr, xlog1py, xlogy
-from jaxlite.scipy.special.error_functions import (
-    dawsn,
-    erf,
-    erfc,
-    erfcx,
-    erfinv,
-    fresnel,
-    log_ndtr,
-    ndtr,
-    ndtri,
-    owens_t,
-    wofz,
-)
-from jaxlite.scipy.special.gammas import (
-    bernoulli,
-    beta,
-    betainc,
-    betaln,
-    comb,
-    digamma,
-    factorial,
-    gamma,
-    gammainc,
-    gammaincc,
-    gammaln,
-    gammasgn,
-    loggamma,
-    multigammaln,
-    poch,
-    polygamma,
-    zeta,
-)
-from jaxlite.scipy.special.harmonics import bessel_jn, i0, i0e, i1, i1e, sph_harm_y
-from jaxlite.scipy.special.hypergeometric import hyp1f1, hyp2f1
-from jaxlite.scipy.special.integrals import exp1, expi, expn, sici, spence
-from jaxlite.scipy.special.legendre import lpmn, lpmn_values
-from jaxlite.scipy.special.softmaxes import log_softmax, softmax
 
-__dir__ = _Lazy(__name__).names
+_lazy = _Lazy(
+    __name__,
+    entropies="boxcox boxcox1p entr expit kl_div logit rel_entr xlog1py xlogy",
+    error_functions="dawsn erf erfc erfcx erfinv fresnel log_ndtr ndtr ndtri owens_t wofz",
+    gammas="bernoulli beta betainc betaln comb digamma factorial gamma gammainc gammaincc gammaln gammasgn loggamma multigammaln "
+           "poch polygamma zeta",
+    harmonics="bessel_jn i0 i0e i1 i1e sph_harm_y",
+    hypergeometric="hyp1f1 hyp2f1",
+    integrals="exp1 expi expn sici spence",
+    legendre="lpmn lpmn_values",
+    softmaxes="log_softmax logsumexp softmax",
+)
+
+
+def __getattr__(name: str) -> _Any:
+    return _lazy.load(name)
+
+
+def __dir__() -> list[str]:
+    return _lazy.names()

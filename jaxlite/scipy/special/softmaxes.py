@@ -1,4 +1,4 @@
-"""softmax and its logarithm with SciPy's default: over all axes."""
+"""softmax and its logarithm with SciPy's default, over all axes; logsumexp, which has it anyway."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any
 
 from jaxlite.core.values import aval_of
 from jaxlite.nn import normalization
+from jaxlite.nn.normalization import logsumexp
 from jaxlite.scipy.arguments import floats
+
+__all__ = ["log_softmax", "logsumexp", "softmax"]
 
 
 def softmax(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Any:

@@ -15,6 +15,7 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import has_program
 from jaxlite.core.tracing import state
 from jaxlite.traces.batching import Axis, batch_jaxpr
+from jaxlite.traces.call_rules import spread_tangents
 from jaxlite.traces.jvp import Zero, jvp_jaxpr, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
 from jaxlite.traces.saving import Split, narrowed, pick, read_inputs, split_by_policy
@@ -40,11 +41,6 @@ def _checkpoint_eager(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any
     return eval_jaxpr(jaxpr.jaxpr, [], *args)
 
 
-def _spread(values: Sequence[Any], flags: Sequence[bool], avals: Sequence[Any]) -> list[Any]:
-    rest = iter(values)
-    return [next(rest) if flag else Zero(tangent_aval(aval)) for flag, aval in zip(flags, avals, strict=True)]
-
-
 @checkpoint_p.def_jvp
 def _checkpoint_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
     nonzero = [type(tangent) is not Zero for tangent in tangents]
@@ -52,7 +48,7 @@ def _checkpoint_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: C
     active = [tangent for tangent in tangents if type(tangent) is not Zero]
     outs = checkpoint_p.bind(*consts, *primals, *active, jaxpr=program, **params)
     count = len(jaxpr.out_avals)
-    return outs[:count], _spread(outs[count:], out_nonzero, jaxpr.out_avals)
+    return outs[:count], spread_tangents(outs[count:], out_nonzero, jaxpr.out_avals)
 
 
 class _Halves(NamedTuple):
@@ -124,7 +120,7 @@ def _checkpoint_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, ja
         return results, [Zero(tangent_aval(aval)) for aval in jaxpr.out_avals]
     tangents_out = checkpoint_p.bind(*pick(inputs, halves.read), *saved_values, *active, jaxpr=halves.linear, policy=policy,
                                      **{**params, "differentiated": True})
-    return results, _spread(tangents_out, split.nonzero_out, jaxpr.out_avals)
+    return results, spread_tangents(tangents_out, split.nonzero_out, jaxpr.out_avals)
 
 
 checkpoint_p.linearize = _checkpoint_linearize

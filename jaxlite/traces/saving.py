@@ -144,7 +144,11 @@ def _call_operands(eqn: JaxprEqn, operands: Sequence[Any]) -> dict[str, Any]:
     return {**eqn.params, "donated_invars": (False,) * len(operands)} if "donated_invars" in eqn.params else eqn.params
 
 
-def _keep_in_call(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
+def keep_inside(eqn: JaxprEqn, policy: Callable[..., Any], outside: Callable[[Any], Any] = lambda aval: aval) -> Split | None:
+    """Split an equation with one program, `jaxpr`, by what the policy keeps in it.
+
+    Args: `outside` the type that a kept value of the program has as a result of the equation.
+    """
     closed: ClosedJaxpr = eqn.params["jaxpr"]
     jaxpr = closed.jaxpr
     inner = split_by_policy(jaxpr, policy)
@@ -155,7 +159,7 @@ def _keep_in_call(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
         return whole
     forward = jaxpr.replace(eqns=inner.forward, outvars=[*jaxpr.outvars, *inner.saved])
     again = jaxpr.replace(eqns=inner.again, invars=[*jaxpr.invars, *inner.saved])
-    saved = [Var(var.aval) for var in inner.saved]
+    saved = [Var(outside(var.aval)) for var in inner.saved]
     operands = [*eqn.invars, *saved]
     first = {**eqn.params, "jaxpr": ClosedJaxpr(forward, closed.consts)}
     second = {**_call_operands(eqn, operands), "jaxpr": ClosedJaxpr(again, closed.consts)}
@@ -172,4 +176,4 @@ def _narrow_call(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
         **_call_operands(eqn, operands), "jaxpr": ClosedJaxpr(jaxpr.replace(invars=pick(jaxpr.invars, read)), closed.consts)})
 
 
-keeping[jit_p], narrowing[jit_p] = _keep_in_call, _narrow_call
+keeping[jit_p], narrowing[jit_p] = keep_inside, _narrow_call

@@ -14,6 +14,7 @@ from jaxlite.lax import shaping
 from jaxlite.lax.control_flow.cond import cond_p, platform_index_p
 from jaxlite.lax.elementwise import clamp, eq, select_n
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front
+from jaxlite.traces.call_rules import spread_tangents
 from jaxlite.traces.jvp import Zero, jvp_jaxpr, tangent_aval, zeros_of
 from jaxlite.traces.linearize import linearize_jaxpr
 from jaxlite.traces.saving import Split, keeping, narrowed, narrowing, pick, read_inputs, split_by_policy, whole_or_inside
@@ -41,11 +42,6 @@ def _join(programs: Sequence[ClosedJaxpr], consts: Sequence[Sequence[Any]]) -> t
     return found[1], [value for values in consts for value in values]
 
 
-def _spread(values: Sequence[Any], flags: Sequence[bool], avals: Sequence[Any]) -> list[Any]:
-    rest = iter(values)
-    return [next(rest) if flag else Zero(tangent_aval(aval)) for flag, aval in zip(flags, avals, strict=True)]
-
-
 def _union(flags: Sequence[Sequence[bool]]) -> list[bool]:
     return [any(column) for column in zip(*flags, strict=True)]
 
@@ -60,7 +56,7 @@ def _cond_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tupl
     active = [tangent for tangent in tangents[1:] if type(tangent) is not Zero]
     outs = cond_p.bind(index, *consts, *operands, *active, branches=programs, **params)
     count = len(branches[0].out_avals)
-    return outs[:count], _spread(outs[count:], flags, branches[0].out_avals)
+    return outs[:count], spread_tangents(outs[count:], flags, branches[0].out_avals)
 
 
 def _cond_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...],
@@ -86,7 +82,7 @@ def _cond_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, branches
     active = [tangent for tangent in tangents[1:] if type(tangent) is not Zero]
     dots = cond_p.bind(index, *[operands[position] for position in used], *residuals, *active, branches=tangent_programs,
                        **params)
-    return results, _spread(dots, flags, branches[0].out_avals)
+    return results, spread_tangents(dots, flags, branches[0].out_avals)
 
 
 def _slots(wanted: Sequence[Sequence[Any]]) -> tuple[list[Any], list[list[int]]]:

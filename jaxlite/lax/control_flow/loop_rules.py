@@ -21,25 +21,17 @@ from jaxlite.lax.control_flow.while_loop import while_p
 from jaxlite.lax.elementwise import select_n
 from jaxlite.lax.reductions import reduce_or
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front, move
+from jaxlite.traces.call_rules import spread_tangents
 from jaxlite.traces.jvp import Zero, add_tangents, instantiate, jvp_jaxpr, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
 from jaxlite.traces.partial import dce_jaxpr
-from jaxlite.traces.saving import Split, keeping, narrowed, narrowing, pick, read_inputs, split_by_policy, whole_or_inside
+from jaxlite.traces.saving import Split, keep_inside, keeping, narrowed, narrowing, pick, read_inputs
 from jaxlite.traces.transpose import Linear, backward, is_linear
 from lowering.passes.dce import live_parts
 
 
 def _nonzero(tangents: Sequence[Any]) -> list[bool]:
     return [type(tangent) is not Zero for tangent in tangents]
-
-
-def _pick(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-    return [value for value, flag in zip(values, flags, strict=True) if flag]
-
-
-def _spread(values: Sequence[Any], flags: Sequence[bool], avals: Sequence[Any]) -> list[Any]:
-    rest = iter(values)
-    return [next(rest) if flag else Zero(tangent_aval(aval)) for flag, aval in zip(flags, avals, strict=True)]
 
 
 def _rearranged(closed: ClosedJaxpr, inputs: Sequence[int], outputs: Sequence[int]) -> ClosedJaxpr:
@@ -110,13 +102,13 @@ def _scan_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJ
     carry_tangents = [instantiate(tangent) for tangent, flag in zip(tangents[num_consts:split], carry_flags, strict=True)
                       if flag]
     outs = scan_p.bind(
-        *consts, *primals[:num_consts], *_pick(tangents[:num_consts], const_flags), *primals[num_consts:split], *carry_tangents,
-        *primals[split:], *_pick(tangents[split:], xs_flags), jaxpr=body, num_consts=extra + num_consts + sum(const_flags),
+        *consts, *primals[:num_consts], *pick(tangents[:num_consts], const_flags), *primals[num_consts:split], *carry_tangents,
+        *primals[split:], *pick(tangents[split:], xs_flags), jaxpr=body, num_consts=extra + num_consts + sum(const_flags),
         num_carry=num_carry + sum(carry_flags), **params)
     wide = num_carry + sum(carry_flags)
     results = [*outs[:num_carry], *outs[wide:wide + num_ys]]
     dotted = [*outs[num_carry:wide], *outs[wide + num_ys:]]
-    return results, _spread(dotted, out_nonzero, [aval_of(out) for out in results])
+    return results, spread_tangents(dotted, out_nonzero, [aval_of(out) for out in results])
 
 
 class _LinearScan:
@@ -211,13 +203,13 @@ def _scan_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: C
     values = {"const": consts, "hoisted": hoisted, "xs": xs, "saved": saved}
     steady = [values[kind][index] for kind, index in program.sources if kind in ("const", "hoisted")]
     moving = [values[kind][index] for kind, index in program.sources if kind not in ("const", "hoisted")]
-    const_dots = _pick(tangents[:num_consts], const_flags)
+    const_dots = pick(tangents[:num_consts], const_flags)
     carry_dots = [instantiate(tangent) for tangent, flag in zip(tangents[num_consts:at], carry_flags, strict=True) if flag]
     if not any(program.nonzero_out):
         return results, [Zero(tangent_aval(aval_of(out))) for out in results]
-    dots = scan_p.bind(*steady, *const_dots, *carry_dots, *moving, *_pick(tangents[at:], xs_flags), jaxpr=program.tangent,
+    dots = scan_p.bind(*steady, *const_dots, *carry_dots, *moving, *pick(tangents[at:], xs_flags), jaxpr=program.tangent,
                        num_consts=len(steady) + len(const_dots), num_carry=len(carry_dots), **params)
-    return results, _spread(dots, program.nonzero_out, [aval_of(out) for out in results])
+    return results, spread_tangents(dots, program.nonzero_out, [aval_of(out) for out in results])
 
 
 scan_p.linearize = _scan_linearize
@@ -228,21 +220,8 @@ scan_p.linearize = _scan_linearize
 
 def _keep_in_scan(eqn: JaxprEqn, policy: Callable[..., Any]) -> Split | None:
     """The loop also stacks the kept values of each step; the loop that computes the rest reads them as inputs of its steps."""
-    jaxpr = eqn.params["jaxpr"].jaxpr
-    inner = split_by_policy(jaxpr, policy)
-    if not inner.saved:
-        return None
-    whole = whole_or_inside(eqn, inner, jaxpr.outvars)
-    if whole is not None:
-        return whole
     length = eqn.params["length"]
-    avals: list[Any] = [var.aval for var in inner.saved]
-    saved = [Var(aval.update(shape=(length, *aval.shape))) for aval in avals]
-    forward = jaxpr.replace(eqns=inner.forward, outvars=[*jaxpr.outvars, *inner.saved])
-    again = jaxpr.replace(eqns=inner.again, invars=[*jaxpr.invars, *inner.saved])
-    return Split(
-        [eqn.replace(outvars=[*eqn.outvars, *saved], params={**eqn.params, "jaxpr": ClosedJaxpr(forward, [])})], saved,
-        [eqn.replace(invars=[*eqn.invars, *saved], params={**eqn.params, "jaxpr": ClosedJaxpr(again, [])})])
+    return keep_inside(eqn, policy, lambda aval: aval.update(shape=(length, *aval.shape)))
 
 
 def _narrow_scan(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
@@ -312,7 +291,7 @@ def _scan_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxp
     totals = [instantiate(Zero(tangent_aval(avals[index]))) for index in linear_consts]
     outs = scan_p.bind(
         *consts, *[operands[index] for index in known_consts], *totals, *map(instantiate, cotangents[:num_carry]),
-        *[operands[index] for index in known_xs], *_pick(cotangents[num_carry:], nonzero_ys), jaxpr=program,
+        *[operands[index] for index in known_xs], *pick(cotangents[num_carry:], nonzero_ys), jaxpr=program,
         num_consts=len(consts) + len(known_consts), num_carry=len(linear_consts) + num_carry, reverse=not reverse, **params)
     results: list[Any] = [None] * len(operands)
     for index, out in zip([*linear_consts, *range(num_consts, at), *linear_xs], outs, strict=True):
@@ -424,10 +403,10 @@ def _while_with_tangents(primals: Sequence[Any], tangents: Sequence[Any], cond_j
                           lambda: _with_unread(cond_jaxpr, cond_nconsts + num_carry, dot_avals))
     dots = [instantiate(tangent) for tangent, flag in zip(tangents[at:], carry_flags, strict=True) if flag]
     outs = while_p.bind(
-        *primals[:cond_nconsts], *consts, *primals[cond_nconsts:at], *_pick(tangents[cond_nconsts:at], const_flags),
+        *primals[:cond_nconsts], *consts, *primals[cond_nconsts:at], *pick(tangents[cond_nconsts:at], const_flags),
         *primals[at:], *dots, cond_jaxpr=condition, body_jaxpr=body, cond_nconsts=cond_nconsts,
         body_nconsts=extra + body_nconsts + sum(const_flags))
-    return outs[:num_carry], _spread(outs[num_carry:], carry_flags, body_jaxpr.out_avals)
+    return outs[:num_carry], spread_tangents(outs[num_carry:], carry_flags, body_jaxpr.out_avals)
 
 
 @while_p.def_jvp

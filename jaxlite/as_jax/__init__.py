@@ -16,7 +16,6 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
-import importlib.metadata
 import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
@@ -25,10 +24,12 @@ from typing import Any
 from jaxlite.as_jax.private import private_module
 from jaxlite.compilation import recompilation
 from jaxlite.core import missing
+from jaxlite.core.lazy import loader
 from lowering.xla import VERSION_TEXT
 
 # JAX and jaxlib are released together, under one number.
 VERSION_INFO = tuple(int(part) for part in VERSION_TEXT.split(".")[:3])
+_metadata = loader("jaxlite.as_jax.metadata")  # with `importlib.metadata`, 5 to 10 ms that most programs need not wait for
 
 
 class _Loader(importlib.abc.Loader):
@@ -61,18 +62,6 @@ class _Named(importlib.abc.Loader):
         _name_in_jax(module)
 
 
-class _Distribution(importlib.metadata.Distribution):
-    """What package metadata say of jax."""
-
-    def read_text(self, filename: str) -> str | None:
-        if filename in ("METADATA", "PKG-INFO"):
-            return f"Metadata-Version: 2.1\nName: jax\nVersion: {VERSION_TEXT}\n"
-        return None
-
-    def locate_file(self, path: Any) -> Any:
-        return path
-
-
 class _Finder(importlib.abc.MetaPathFinder):
     """Leads `jax` and `jax.x` to the modules of jaxlite."""
 
@@ -94,9 +83,9 @@ class _Finder(importlib.abc.MetaPathFinder):
         sys.modules.pop(fullname, None)  # where the search for a spec enters the module, Python makes another from its own spec
         return importlib.machinery.ModuleSpec(fullname, _Loader(module), is_package=hasattr(module, "__path__"))
 
-    def find_distributions(self, context: Any = None) -> Iterable[importlib.metadata.Distribution]:
+    def find_distributions(self, context: Any = None) -> Iterable[Any]:
         name = getattr(context, "name", None)
-        return [_Distribution()] if name is None or name.lower() == "jax" else []
+        return [_metadata().Jax()] if name is None or name.lower() == "jax" else []
 
 
 def _module(rest: str) -> types.ModuleType | None:

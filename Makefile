@@ -82,7 +82,7 @@ stubs: .venv/.stamp
 	.venv/bin/python docs/make_stubs.py
 
 clean:
-	rm -rf build dist docs/_build docs/reference *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
+	rm -rf build dist docs/_build docs/examples docs/reference *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
 	find . -path './.venv*' -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 distclean: clean

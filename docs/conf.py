@@ -10,7 +10,9 @@ import types
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+import executed  # noqa: E402
 
 from jaxlite.version import __version__  # noqa: E402
 
@@ -81,5 +83,11 @@ def write_reference(app: object) -> None:
     (folder / "index.md").write_text(f"# Reference\n\n```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n", encoding="utf-8")
 
 
+def write_examples(app: object) -> None:
+    """Write the pages of `examples/`, which git ignores: the programs run for it."""
+    executed.write(HERE / "examples")
+
+
 def setup(app: object) -> None:
+    app.connect("builder-inited", write_examples)  # type: ignore[attr-defined]
     app.connect("builder-inited", write_reference)  # type: ignore[attr-defined]

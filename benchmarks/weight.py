@@ -1,8 +1,9 @@
-"""How much code each room of jaxlite has, beside the files of JAX that do the same: `python -m benchmarks.weight --jax FOLDER`.
+"""How much code each room of jaxlite has, beside the files of JAX that do the same.
 
-Counted are Python's tokens without comments, docstrings and line ends: longer lines weigh what they did as short ones. FOLDER is an
-installed `jax` package. JAX's rules of lowering stand beside its primitives, jaxlite's in `lowering`, so `lax and lowering` is the
-row to read; the cache, the passes and the kernels' code generators of `lowering` have their own.
+    python -m benchmarks.weight --jax FOLDER
+
+FOLDER is an installed `jax` package. Counted are Python's tokens without comments, docstrings and line ends: a long line weighs
+what it did as short ones. JAX's lowering rules stand beside its primitives and jaxlite's in `lowering`, so they share a row.
 """
 
 from __future__ import annotations
@@ -25,17 +26,20 @@ ROOMS = {
         "lax shard_map.py callback.py interpreters/mlir.py"),
     "core, traces, transforms": (
         "jaxlite/core jaxlite/traces jaxlite/transforms jaxlite/state jaxlite/tree_util.py jaxlite/tree.py",
-        "core.py ad_util.py ad_checkpoint.py api.py api_util.py config.py custom_api_util.py custom_batching.py "
-        "custom_derivatives.py dtypes.py effects.py errors.py earray.py flatten_util.py interpreters/ad.py interpreters/batching.py "
-        "interpreters/partial_eval.py interpreters/remat.py jaxpr_util.py linear_util.py literals.py pretty_printer.py "
-        "source_info_util.py state ref.py traceback_util.py tree.py tree_util.py typing.py util.py abstract_arrays.py basearray.py "
-        "hijax.py lru_cache.py frozen_dict.py sourcemap.py"),
+        "core.py ad_util.py ad_checkpoint.py api.py api_util.py config.py custom_api_util.py "
+        "custom_batching.py custom_derivatives.py dtypes.py effects.py errors.py earray.py flatten_util.py "
+        "interpreters/ad.py interpreters/batching.py interpreters/partial_eval.py interpreters/remat.py "
+        "jaxpr_util.py linear_util.py literals.py pretty_printer.py source_info_util.py state ref.py "
+        "traceback_util.py tree.py tree_util.py typing.py util.py abstract_arrays.py basearray.py hijax.py "
+        "lru_cache.py frozen_dict.py sourcemap.py"),
     "compilation, devices, cache": (
-        "jaxlite/compilation jaxlite/devices jaxlite/cache.py lowering/executable.py lowering/partitioning.py lowering/platforms.py "
-        "lowering/plugins.py lowering/report.py lowering/progress.py lowering/xla.py lowering/cache",
-        "array.py cache_key.py compilation_cache.py compilation_cache_interface.py compiler.py dispatch.py distributed.py clusters "
-        "dlpack.py interpreters/pxla.py layout.py mesh.py mesh_utils.py named_sharding.py op_shardings.py partition_spec.py path.py "
-        "pickle_util.py pjit.py pmap.py profiler.py sharding.py sharding_impls.py stages.py xla_bridge.py hardware_utils.py "
+        "jaxlite/compilation jaxlite/devices jaxlite/cache.py lowering/executable.py lowering/partitioning.py "
+        "lowering/platforms.py lowering/plugins.py lowering/report.py lowering/progress.py lowering/xla.py "
+        "lowering/cache",
+        "array.py cache_key.py compilation_cache.py compilation_cache_interface.py compiler.py dispatch.py "
+        "distributed.py clusters dlpack.py interpreters/pxla.py layout.py mesh.py mesh_utils.py "
+        "named_sharding.py op_shardings.py partition_spec.py path.py pickle_util.py pjit.py pmap.py "
+        "profiler.py sharding.py sharding_impls.py stages.py xla_bridge.py hardware_utils.py "
         "custom_partitioning.py custom_partitioning_sharding_rule.py monitoring.py debugging.py"),
     "random": ("jaxlite/random", "random blocked_sampler.py"),
     "nn": ("jaxlite/nn", "nn"),
@@ -59,7 +63,8 @@ def tokens(file: Path) -> int:
 
 def weigh(top: Path, places: Iterable[str]) -> int:
     """The tokens of files and folders below `top`."""
-    found = {file for place in places for each in top.glob(place) for file in ([each] if each.is_file() else each.rglob("*.py"))}
+    given = (each for place in places for each in top.glob(place))
+    found = {file for each in given for file in ([each] if each.is_file() else each.rglob("*.py"))}
     return sum(map(tokens, found))
 
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any as _Any
 
-from jaxlite.core.collector import seldom_collecting as _seldom_collecting
+from jaxlite.core.collector import importing as _importing
 from jaxlite.core.lazy import Lazy as _Lazy
 
-with _seldom_collecting:
+with _importing:
     from jaxlite import dtypes, errors, lax, numpy, tree, tree_util
     from jaxlite.compilation.caches import clear_caches
     from jaxlite.compilation.compile_report import compile_report

@@ -35,11 +35,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
 
 
 @contextlib.contextmanager
-def _loaded_on_use(*names: str) -> Iterator[None]:
-    """Modules that what is imported meanwhile names but does not need: they load when something is asked of them."""
+def _loaded_on_use(*names: str, **attributes: Any) -> Iterator[None]:
+    """Modules that what is imported meanwhile names but does not need: they load when something is asked of them.
+
+    `attributes` are what they answer by themselves.
+    """
 
     def stand_in(name: str) -> types.ModuleType:
         module = types.ModuleType(name)
+        vars(module).update(attributes)
 
         def attribute(wanted: str) -> Any:
             withdraw(module)
@@ -458,9 +462,24 @@ _registry: Any = None
 _thread_pool: Any = None
 
 
+class _Logger:
+    """A logger that loads the standard library's `logging` when there is something to tell, or somebody may be listening."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, wanted: str) -> Any:
+        if wanted == "debug" and "logging" not in sys.modules:
+            return lambda *args, **kwargs: None
+        return getattr(importlib.import_module("logging").getLogger(self._name), wanted)
+
+
 def _load_mlir() -> Any:
     global _registry, _thread_pool
-    from jaxlib.mlir import ir
+    # MLIR's package makes a logger to say at level DEBUG what it loads: 6 ms. Other threads must not meet the stand-in.
+    alone = threading.active_count() == 1 and "logging" not in sys.modules
+    with _loaded_on_use("logging", getLogger=_Logger) if alone else contextlib.nullcontext():
+        from jaxlib.mlir import ir
     from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 
     if _registry is None:

@@ -5,9 +5,12 @@ What users name as `jaxlite.core.X` or `jaxlite.extend.core.X` is found in the m
 
 from typing import Any as _Any
 
-from jaxlite.core import jaxpr as _jaxpr
-from jaxlite.core.lazy import Lazy as _Lazy
-from jaxlite.core.lazy import loader as _loader
+from jaxlite.core.collector import importing as _importing
+
+with _importing:  # NumPy among it
+    from jaxlite.core import jaxpr as _jaxpr
+    from jaxlite.core.lazy import Lazy as _Lazy
+    from jaxlite.core.lazy import loader as _loader
 
 _jaxpr.printer = _loader("jaxlite.core.printer")
 

@@ -12,7 +12,6 @@ import threading
 from typing import Any
 
 _SELDOM = (100_000, 50, 1_000)  # new objects, and collections of the young per one of the middle-aged and of all
-_MANY = 20_000  # new objects that a search is worth avoiding for
 _FEW = 1_000  # Python freezes some objects of its own
 _lock = threading.Lock()
 
@@ -20,7 +19,8 @@ _lock = threading.Lock()
 class _SeldomCollecting:
     """A context manager. Inside, and in all threads, collections are rare. What was made then counts as old."""
 
-    def __init__(self) -> None:
+    def __init__(self, many: int) -> None:
+        self._many = many  # new objects that a search is worth avoiding for
         self._users = 0
         self._before = gc.get_threshold()
 
@@ -39,9 +39,10 @@ class _SeldomCollecting:
                 if gc.get_threshold() == _SELDOM:
                     gc.set_threshold(*self._before)
                 # This moves all to the oldest generation. It would thaw what the user has frozen, and to ask takes time.
-                if gc.isenabled() and gc.get_count()[0] > _MANY and gc.get_freeze_count() < _FEW:
+                if gc.isenabled() and gc.get_count()[0] > self._many and gc.get_freeze_count() < _FEW:
                     gc.freeze()
                     gc.unfreeze()
 
 
-seldom_collecting = _SeldomCollecting()
+seldom_collecting = _SeldomCollecting(20_000)
+importing = _SeldomCollecting(1_000)  # modules are not dropped again

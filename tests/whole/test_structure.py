@@ -189,6 +189,23 @@ def test_what_jaxlib_names_but_does_not_need_loads_on_use():
     assert out.splitlines() == ["Popen b", "True True subprocess"]
 
 
+def test_a_lowering_loads_what_it_needs():
+    """MLIR's logger is one, once the standard library's is loaded."""
+    out = run_python(
+        "import sys, jaxlite\n"
+        "jaxlite.jit(lambda x: x + 1).lower(1.0)\n"
+        "print('logging' in sys.modules, 'json' in sys.modules)\n"
+        "from lowering import xla\n"
+        "told = xla._Logger('told')\n"
+        "told.debug('nobody listens')\n"
+        "import logging\n"
+        "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout, format='%(name)s %(message)s')\n"
+        "told.debug('of %s', 1)\n"
+        "print(isinstance(logging.getLogger('x'), logging.Logger))"
+    )
+    assert out.splitlines() == ["False False", "told of 1", "True"]
+
+
 def test_scipy_stands_on_numpy_and_nothing_stands_on_it():
     """jaxlite.scipy is the last floor but the top-level names, which load it on first use."""
     assert offending_imports(lambda module, name: inside(name, "jaxlite.scipy") and not inside(module, "jaxlite.scipy")) == []

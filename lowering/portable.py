@@ -27,18 +27,18 @@ _STABLE_CALLS = ("lapack_", "cu_", "cusolver_", "cublas_", "hipsolver_", "hip_",
 
 def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, targets: Sequence[str],
                   is_hidden: Callable[[str], bool], argument_names: Sequence[str], result_names: Sequence[str],
-                  allowed_calls: Sequence[str] = (), solve: Any = None,
-                  partitioning: Partitioning | None = None) -> tuple[Any, list[int]]:
+                  allowed_calls: Sequence[str] = (), solve: Any = None, partitioning: Partitioning | None = None,
+                  keep_unused: bool = False) -> tuple[Any, list[int]]:
     """A module by JAX's calling convention for exported programs, and which of the invars it takes.
 
     Args: `constants` the values of the constvars, which the module contains; `targets` the platforms, 'cpu', 'cuda', 'rocm',
-      'tpu'; `partitioning` the devices and shardings of a program over several devices.
+      'tpu'; `partitioning` the devices and shardings of a program over several devices; `keep_unused` take those invars too that no equation reads.
       With `solve(sizes, require)` the program has symbolic dimensions: it gives the values of variables for the sizes of all
       invars.
     Raises: ValueError for custom calls that nobody promises to keep, NotImplementedError for calls of Python functions.
     """
     eqns, used = live_parts(jaxpr)
-    if solve is not None:  # the sizes of all of them count
+    if solve is not None or keep_unused:  # for `solve`, the sizes of all of them count
         used = [*used[:len(jaxpr.constvars)], *[True] * len(jaxpr.invars)]
     consts = [(var, value) for var, value, keep in zip(jaxpr.constvars, constants, used, strict=False) if keep]
     kept = [index for index, keep in enumerate(used[len(jaxpr.constvars):]) if keep]
@@ -215,13 +215,13 @@ def _adopt_meshes(builder: ModuleBuilder, module: Any, operations: Sequence[Any]
     """Give the meshes of a module, which operations name in their shardings, to the one under construction."""
     names = {each.operation.attributes["sym_name"].value: builder.meshes.adopt(each.operation.attributes["mesh"])
              for each in module.body if each.operation.name == "sdy.mesh"}
-    pattern = re.compile("<@(" + "|".join(map(re.escape, names)) + "),")
+    pattern = re.compile("@(" + "|".join(map(re.escape, names)) + r")(?![\w.$-])")
     for operation in operations if any(old != new for old, new in names.items()) else ():
         for name, value in _attributes(operation):
-            text = str(value)
-            if "#sdy." in text:
+            text = str(value) if name != "value" else ""  # of constants, which may be large
+            if "#sdy." in text or "mesh = @" in text:
                 operation.attributes[name] = builder.ir.Attribute.parse(
-                    pattern.sub(lambda match: f"<@{names[match[1]]},", text), builder.context)
+                    pattern.sub(lambda match: f"@{names[match[1]]}", text), builder.context)
 
 
 def main_shardings(module: Any) -> tuple[list[Any], list[Any]]:
@@ -236,8 +236,13 @@ def main_shardings(module: Any) -> tuple[list[Any], list[Any]]:
 
 
 def _attributes(operation: Any) -> list[tuple[str, Any]]:
-    return [(each.name, each.attr) if hasattr(each, "attr") else (each, operation.attributes[each])
-            for each in list(operation.attributes)]
+    found = []
+    for each in list(operation.attributes):
+        try:
+            found.append((each.name, each.attr) if hasattr(each, "attr") else (each, operation.attributes[each]))
+        except TypeError:  # the bindings have no class for dense complex numbers
+            continue
+    return found
 
 
 def _renamed(ir: Any, value: Any, names: dict[str, str], context: Any) -> Any:

@@ -630,17 +630,32 @@ def canonical_bytecode(module: Any) -> bytes:
 
 
 def to_portable(module: Any) -> bytes:
-    """A module as a portable artifact that readers of the last four weeks understand, and all later ones."""
+    """A module as a portable artifact that readers of the last twelve weeks understand, and all later ones; if it has operations
+    that are newer, readers of the last four weeks.
+    """
     from jaxlib.mlir._mlir_libs import _stablehlo
 
-    weeks = _stablehlo.StablehloCompatibilityRequirement.WEEK_4
-    version = _stablehlo.get_version_from_compatibility_requirement(weeks)
-    over_devices = any(operation.operation.name == "sdy.mesh" for operation in module.body)
-    return _jax.mlir.serialize_portable_artifact(module, version, over_devices)  # shardings stay what they are
+    over_devices = any(operation.operation.name == "sdy.mesh" for operation in module.body)  # shardings stay what they are
+
+    def artifact(age: Any) -> bytes:
+        version = _stablehlo.get_version_from_compatibility_requirement(age)
+        return _jax.mlir.serialize_portable_artifact(module, version, over_devices)
+
+    ages = _stablehlo.StablehloCompatibilityRequirement
+    silent = module.context.attach_diagnostic_handler(lambda diagnostic: True)
+    try:
+        return artifact(ages.WEEK_12)
+    except Exception:
+        pass
+    finally:
+        silent.detach()
+    return artifact(ages.WEEK_4)
 
 
 def from_portable(data: bytes, context: Any) -> Any:
     """The module of a portable artifact. Raises: ValueError for what is none, or is of a newer version."""
+    if VERSION == (0, 10):  # StableHLO 1.18 has a new version of this operation, which reads as the old one without its additions
+        data = data.replace(b"\0custom_call_v2\0", b"\0custom_call_v1\0")
     try:
         return _jax.mlir.deserialize_portable_artifact(data, context)
     except Exception as error:

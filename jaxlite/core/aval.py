@@ -96,7 +96,7 @@ class ShapedArray(AbstractValue):
 
     def str_short(self, short_dtypes: bool = True) -> str:
         """`f32[2,3]`, as jaxprs print it, or `float32[2,3]`; `f32[8@x,4]` where the first axis is cut along the mesh axis x."""
-        name = dtypes.short_name(self.dtype) if short_dtypes else self.dtype.name
+        name = dtypes.short_name(self.dtype) if short_dtypes or self.dtype == dtypes.float0 else self.dtype.name
         sizes = map(str, self.shape) if self.layout is None else map(_cut_size, self.shape, self.layout.spec)
         return f"{name}[{','.join(sizes)}]{_vma_text(self.vma) if self.vma else ''}"
 

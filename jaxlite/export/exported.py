@@ -13,7 +13,7 @@ from jaxlite.compilation.dispatch import jitted_of
 from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes, source
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import ShapedArray, shaped_array, with_layout
 from jaxlite.core.effects import IO
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Jaxpr
@@ -24,6 +24,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.devices.api import default_backend
 from jaxlite.export import serialization
 from jaxlite.export.symbolic_shapes import solve
+from jaxlite.lax import shaping
 from jaxlite.traces.jvp import tangent_aval
 from jaxlite.transforms.custom_derivatives import custom_vjp
 from jaxlite.transforms.derivatives import vjp
@@ -106,8 +107,8 @@ class Exported:
     def __repr__(self) -> str:
         return f"Exported(fun_name={self.fun_name}, ...)"
 
-    in_shardings_hlo = property(lambda self: (None,) * len(self.in_avals), doc="Of files before 2026.")
-    out_shardings_hlo = property(lambda self: (None,) * len(self.out_avals), doc="Of files before 2026.")
+    in_shardings_hlo = property(lambda self: _hlo(self._in_named_shardings, self.in_avals), doc="XLA's shardings of arguments.")
+    out_shardings_hlo = property(lambda self: _hlo(self._out_named_shardings, self.out_avals), doc="XLA's shardings of results.")
 
     def in_shardings_jax(self, mesh: Any) -> tuple[Any, ...]:
         """The shardings of the arguments over a mesh of the shape that the function was exported for; None where it is free."""
@@ -154,31 +155,36 @@ class Exported:
         leaves, tree = tree_flatten((args, kwargs))
         if tree != self.in_tree:
             raise ValueError(self._tree_error(tree))
-        avals = tuple(aval_of(leaf) for leaf in leaves)
-        self.result_avals(avals)
+        avals = tuple(map(aval_of, leaves))
+        outs = [np.zeros(aval.shape, dtypes.float0) if value is None else value
+                for value, aval in zip(self._apply(leaves, avals), self.result_avals(avals), strict=True)]
+        return tree_unflatten(self.out_tree, outs)
+
+    def _apply(self, leaves: Sequence[Any], avals: tuple[Any, ...]) -> list[Any]:
+        """The results of flat arguments of these types. Those of dtype float0 have no data: None stands for such a result, and
+        is not looked at as an argument.
+        """
+        out_avals = self.result_avals(avals)
+        with_data = [index for index, aval in enumerate(out_avals) if aval.dtype != dtypes.float0]
 
         @custom_vjp
         def flat(*values: Any) -> tuple[Any, ...]:
             kept = [values[index] for index in self.module_kept_var_idx]
-            types = [avals[index] for index in range(len(avals))]
-            outs = iter(call_exported_p.bind(*kept, exported=_Bound(self, tuple(types))))
-            return tuple(next(outs) if aval.dtype != dtypes.float0 else np.zeros(aval.shape, bool) for aval in self.out_avals)
+            return tuple(call_exported_p.bind(*kept, exported=_Bound(self, avals)))
 
-        flat.defvjp(lambda *values: (flat(*values), values), self._pull_back)
-        outs = flat(*leaves)
-        return tree_unflatten(self.out_tree, list(outs))
+        def pull_back(values: tuple[Any, ...], cotangents: Sequence[Any]) -> tuple[Any, ...]:
+            of_results: list[Any] = [None] * len(out_avals)
+            for index, cotangent in zip(with_data, cotangents, strict=True):
+                of_results[index] = cotangent
+            return tuple(self.vjp()._apply([*values, *of_results], (*avals, *map(tangent_aval, out_avals))))
 
-    def _pull_back(self, values: tuple[Any, ...], cotangents: Sequence[Any]) -> tuple[Any, ...]:
-        exported = self.vjp()
-        given = [np.zeros(np.shape(ct), dtypes.float0) if aval.dtype == dtypes.float0 else ct
-                 for ct, aval in zip(cotangents, exported.in_avals[len(values):], strict=True)]
-        flat = exported._call_flat([*values, *given])
-        return tuple(None if aval.dtype == dtypes.float0 else ct
-                     for ct, aval in zip(flat, exported.out_avals, strict=True))
-
-    def _call_flat(self, leaves: list[Any]) -> Any:
-        args, kwargs = tree_unflatten(self.in_tree, leaves)
-        return tree_flatten(self.call(*args, **kwargs))[0]
+        flat.defvjp(lambda *values: (flat(*values), values), pull_back)
+        results: list[Any] = [None] * len(out_avals)
+        values = [shaping.full(aval.shape, False) if aval.dtype == dtypes.float0 else leaf
+                  for leaf, aval in zip(leaves, avals, strict=True)]
+        for index, value in zip(with_data, flat(*values), strict=True):
+            results[index] = value
+        return results
 
     def _tree_error(self, tree: Any) -> str:
         wanted = tree_unflatten(self.in_tree, [0] * self.in_tree.num_leaves)
@@ -210,8 +216,9 @@ class Exported:
         if all(type(size) is int for aval in (*self.in_avals, *self.out_avals) for size in aval.shape):
             return self.out_avals
         values = solve([aval.shape for aval in self.in_avals], [aval.shape for aval in avals], names)
-        return tuple(ShapedArray(tuple(size if type(size) is int else size.evaluate(values) for size in aval.shape), aval.dtype)
-                     for aval in self.out_avals)
+        return tuple(with_layout(ShapedArray(
+            tuple(size if type(size) is int else size.evaluate(values) for size in aval.shape), aval.dtype), aval.layout)
+            for aval in self.out_avals)
 
     def platform_index(self, platform: str, canonical: Callable[[str], str]) -> int:
         """Which of its platforms a program for this one is. Raises: ValueError if it is none of them."""
@@ -230,6 +237,11 @@ def _over(mesh: Any, named: Sequence[Any]) -> tuple[Any, ...]:
         if each is not None and (each.mesh.axis_names, each.mesh.axis_sizes) != (mesh.axis_names, mesh.axis_sizes):
             raise ValueError(f"the function was exported for the mesh {each.mesh}, not for {mesh}")
     return tuple(None if each is None else xla.NamedSharding(mesh, each.spec, memory_kind=each.memory_kind) for each in named)
+
+
+def _hlo(named: Sequence[Any], avals: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(None if each is None else each._to_xla_hlo_sharding(len(aval.shape))
+                 for each, aval in zip(named or [None] * len(avals), avals, strict=True))
 
 
 def _abstract(named: Sequence[Any]) -> tuple[Any, ...]:
@@ -274,8 +286,8 @@ class _Bound:
 
 @call_exported_p.def_effectful_abstract_eval
 def _call_exported_aval(*avals: Any, exported: _Bound) -> Any:
-    outs = [shaped_array(aval.shape, aval.dtype, False) for aval in exported.result_avals(exported.avals)
-            if aval.dtype != dtypes.float0]
+    outs = [with_layout(shaped_array(aval.shape, aval.dtype, False), aval.layout)
+            for aval in exported.result_avals(exported.avals) if aval.dtype != dtypes.float0]
     effects = frozenset([IO[False]]) if exported.unordered_effects else frozenset()
     return outs, effects
 
@@ -395,7 +407,7 @@ def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence
             return solve(shapes, sizes, paths, require, OPERATIONS)
 
     module, kept = portable.export_module(jaxpr, constants, f"jit_{program.name}", targets, source.is_own_file, names, results,
-                                          allowed, solver, spread)
+                                          allowed, solver, spread, program.options.keep_unused)
     return module, kept, solver is not None
 
 
@@ -411,15 +423,17 @@ def _export_vjp(fun_jit: Any, primal: Exported, in_named: Sequence[Any], out_nam
     ct_avals = [tangent_aval(aval) for aval in primal.out_avals]
 
     def fun_vjp_jax(*values: Any) -> tuple[Any, ...]:
-        def flat(*leaves: Any) -> list[Any]:
+        def flat(*moved: Any) -> list[Any]:
+            of_moved = iter(moved)
+            leaves = [next(of_moved) if flag else value for value, flag in zip(values, moving, strict=False)]
             args, kwargs = tree_unflatten(primal.in_tree, leaves)
-            return tree_flatten(fun_jit(*args, **kwargs))[0]
+            outs = tree_flatten(fun_jit(*args, **kwargs))[0]
+            return [out for out, aval in zip(outs, ct_avals, strict=True) if aval.dtype != dtypes.float0]
 
-        _, pull = vjp(flat, *values[:count])
-        cts = pull([np.zeros(aval.shape, dtypes.float0) if aval.dtype == dtypes.float0 else ct
-                    for ct, aval in zip(values[count:], ct_avals, strict=True)])
-        return tuple(ct if flag else np.zeros(aval.shape, bool)
-                     for ct, flag, aval in zip(cts, moving, primal.in_avals, strict=True))
+        _, pull = vjp(flat, *(value for value, flag in zip(values, moving, strict=False) if flag))
+        cts = iter(pull([ct for ct, aval in zip(values[count:], ct_avals, strict=True) if aval.dtype != dtypes.float0]))
+        return tuple(next(cts) if flag else shaping.full(aval.shape, False)
+                     for flag, aval in zip(moving, primal.in_avals, strict=True))
 
     def no_float0(aval: Any) -> Any:
         return ShapedArray(aval.shape, np.dtype(bool)) if aval.dtype == dtypes.float0 else aval

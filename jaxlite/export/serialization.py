@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray
+from jaxlite.core.aval import ShapedArray, layout_of, with_layout
 from jaxlite.core.symbolic import SymbolicScope
 from jaxlite.devices.mesh import AbstractMesh, AxisType
 from jaxlite.devices.sharding import PartitionSpec
@@ -44,6 +44,8 @@ def _dtype_code(dtype: Any) -> int:
         if short not in _KEYS:
             raise NotImplementedError(f"values of dtype {dtype.name} cannot be serialized")
         return len(_DTYPES) + _KEYS.index(short)
+    if dtype not in _DTYPES:
+        raise NotImplementedError(f"values of dtype {dtype} cannot be serialized")
     return _DTYPES.index(dtype)
 
 
@@ -283,6 +285,8 @@ def _read_exported(table: fb.Table, make: Callable[..., Any], make_check: Callab
         out_avals = [_read_aval(each, one_scope) for each in table.tables(5)]
     meshes = [_read_mesh(each) for each in table.tables(20)]
     named = [None, *(_read_sharding(each, meshes) for each in table.tables(21))]
+    in_named = tuple(named[index] for index in table.numbers(24, "I"))
+    out_named = tuple(named[index] for index in table.numbers(25, "I"))
     vjp = table.table(17)
     in_tree, out_tree = table.table(2), table.table(4)
     if in_tree is None or out_tree is None:
@@ -291,12 +295,19 @@ def _read_exported(table: fb.Table, make: Callable[..., Any], make_check: Callab
     checks = [make_check(f"custom_call:{each.text(1)}" if each.number(0, "b") else "platform")
               for each in table.tables(12)]
     return make(
-        fun_name=table.text(1), in_tree=_read_tree(in_tree), in_avals=tuple(in_avals), out_tree=_read_tree(out_tree),
-        out_avals=tuple(out_avals), nr_devices=table.number(18, "I") or table.number(6, "h") or 1,
+        fun_name=table.text(1), in_tree=_read_tree(in_tree), in_avals=_laid_out(in_avals, in_named), out_tree=_read_tree(out_tree),
+        out_avals=_laid_out(out_avals, out_named), nr_devices=table.number(18, "I") or table.number(6, "h") or 1,
         platforms=tuple(table.texts(9)), ordered_effects=tuple(each.text(0) for each in table.tables(10)),
         unordered_effects=tuple(each.text(0) for each in table.tables(11)), disabled_safety_checks=tuple(checks),
         mlir_module_serialized=table.raw(13), calling_convention_version=table.number(14, "H"),
         module_kept_var_idx=tuple(table.numbers(15, "H")), uses_global_constants=table.number(16, "?", False),
-        _in_named_shardings=tuple(named[index] for index in table.numbers(24, "I")),
-        _out_named_shardings=tuple(named[index] for index in table.numbers(25, "I")),
+        _in_named_shardings=in_named, _out_named_shardings=out_named,
         _get_vjp=None if later is None else lambda _: later)
+
+
+def _laid_out(avals: Sequence[Any], named: Sequence[Any]) -> tuple[Any, ...]:
+    """Types with the layouts that shardings over explicit mesh axes give them."""
+    if not named:
+        return tuple(avals)
+    return tuple(aval if sharding is None else with_layout(aval, layout_of(sharding, len(aval.shape)))
+                 for aval, sharding in zip(avals, named, strict=True))

@@ -26,8 +26,8 @@ Rule = Callable[..., Sequence[Spec]]
 
 _RULES: dict[str, Rule] = {}
 # Those whose typing rules look at layouts themselves.
-_OWN = frozenset(("addupdate", "custom_linear", "freeze", "get", "inspect_sharding", "layout_constraint", "mesh_cast",
-                  "new_ref", "reshard", "shard_alike", "sharding_constraint", "swap"))
+_OWN = frozenset(("addupdate", "call_exported", "custom_linear", "freeze", "get", "inspect_sharding", "layout_constraint",
+                  "mesh_cast", "new_ref", "reshard", "shard_alike", "sharding_constraint", "swap"))
 
 
 def typed(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:

@@ -53,6 +53,24 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     def test_a_file_of_jax():
         check(export.deserialize((DATA / "jax010_shardings.bin").read_bytes()))
 
+    @pytest.mark.parametrize("kept", [False, True])
+    def test_explicit_and_manual_axes_of_files_of_jax(kept):
+        """The types over explicit axes are those of the exported function, wherever it is called; meshes keep their names."""
+        explicit = export.deserialize((DATA / "jax012_explicit.bin").read_bytes())
+        manual = export.deserialize((DATA / "jax012_manual.bin").read_bytes())
+        if kept:
+            explicit, manual = (export.deserialize(each.serialize(each.has_vjp())) for each in (explicit, manual))
+        assert str(explicit.in_avals[0]) == str(explicit.out_avals[0]) == "float32[8@x]"
+        assert str(explicit.in_shardings_hlo[0]) == "{devices=[4]<=[4]}"
+        mesh = Mesh(MESH.devices, ("x",), axis_types=(AxisType.Explicit,))
+        x = jax.device_put(X, NamedSharding(mesh, P("x")))
+        with jax.set_mesh(mesh):
+            out, slope = jax.jit(explicit.call)(x), jax.grad(lambda x: explicit.call(x).sum())(x)
+        np.testing.assert_allclose(out, 2 * jnp.sin(X), rtol=1e-6)
+        np.testing.assert_allclose(slope, 2 * jnp.cos(X), rtol=1e-6)
+        assert jax.typeof(out) == jax.typeof(x) == jax.typeof(explicit.call(jax.device_put(X, NamedSharding(OTHER, P()))))
+        assert manual.call(jax.device_put(X, NamedSharding(OTHER, P("y")))).tolist() == [12, 16]
+
     def test_meshes_inside_symbolic_sizes_platforms():
         def fun(x):
             return lax.with_sharding_constraint(x * 2, NamedSharding(MESH, P("x"))).sum(1)

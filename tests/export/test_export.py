@@ -64,6 +64,28 @@ def test_round_trip(platforms):
     assert "stablehlo.tanh" in again.mlir_module() and again.vjp().in_avals[-1].dtype == jaxlite.float0
 
 
+def test_derivatives_of_programs_with_integers():
+    """Their tangents have no data, at any order and with symbolic sizes; complex constants and unused arguments are kept."""
+    size, = export.symbolic_shape("b")
+    fun = jaxlite.jit(lambda x, n: (jnp.sin(x) ** 3 * n[0], n + 1, jnp.arange(x.shape[0]) + 1j * x[0]), keep_unused=True)
+    exported = export.export(fun)(S((size,), np.float32), S((size,), np.int32))
+    again = export.deserialize(exported.serialize(vjp_order=2))
+    assert str(again.vjp().vjp().in_avals) == str(exported.vjp().vjp().in_avals) and not again.vjp().vjp().has_vjp()
+    x, n = np.linspace(0.1, 1, 3).astype(np.float32), np.full(3, 2, np.int32)
+
+    def second(call):
+        slope = jaxlite.grad(lambda x: call(x, n)[0].sum() + call(x, n)[2].real.sum())
+        return jaxlite.grad(lambda x: (slope(x) ** 2).sum())(x)
+
+    np.testing.assert_allclose(second(again.call), second(fun), rtol=1e-5)
+    np.testing.assert_array_equal(again.call(x, n)[2], fun(x, n)[2])
+    of_x, of_n = again.vjp().call(x, n, np.ones(3, np.float32), np.zeros(3, jaxlite.float0), np.zeros(3, np.complex64))
+    assert of_x.shape == (3,) and (of_n.dtype, of_n.shape) == (jaxlite.float0, (3,)) 
+    assert "float0[b]" in str(again.vjp().in_avals)
+    kept = export.export(jaxlite.jit(lambda x, unused: x, keep_unused=True))(x, n)
+    assert kept.module_kept_var_idx == (0, 1) and kept.call(x, n).tolist() == x.tolist()
+
+
 def test_what_is_in_a_file_may_be_any_tree_and_dtype():
     point = export.register_namedtuple_serialization(collections.namedtuple("Spot", "x y"), serialized_name="test.Spot")
     values = [np.zeros((2,), dtype) for dtype in (bool, np.int8, np.uint16, np.float16, jnp.bfloat16, jnp.float8_e4m3fn)]

@@ -32,7 +32,8 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
     """A module by JAX's calling convention for exported programs, and which of the invars it takes.
 
     Args: `constants` the values of the constvars, which the module contains; `targets` the platforms, 'cpu', 'cuda', 'rocm',
-      'tpu'; `partitioning` the devices and shardings of a program over several devices; `keep_unused` take those invars too that no equation reads.
+      'tpu'; `partitioning` the devices and shardings of a program over several devices;
+      `keep_unused` take those invars too that no equation reads.
       With `solve(sizes, require)` the program has symbolic dimensions: it gives the values of variables for the sizes of all
       invars.
     Raises: ValueError for custom calls that nobody promises to keep, NotImplementedError for calls of Python functions.

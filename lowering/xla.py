@@ -630,8 +630,8 @@ def canonical_bytecode(module: Any) -> bytes:
 
 
 def to_portable(module: Any) -> bytes:
-    """A module as a portable artifact that readers of the last twelve weeks understand, and all later ones; if it has operations
-    that are newer, readers of the last four weeks.
+    """A module as a portable artifact that readers of the last twelve weeks understand, and all later ones; if it has
+    newer operations, readers of the last four weeks.
     """
     from jaxlib.mlir._mlir_libs import _stablehlo
 
@@ -654,7 +654,7 @@ def to_portable(module: Any) -> bytes:
 
 def from_portable(data: bytes, context: Any) -> Any:
     """The module of a portable artifact. Raises: ValueError for what is none, or is of a newer version."""
-    if VERSION == (0, 10):  # StableHLO 1.18 has a new version of this operation, which reads as the old one without its additions
+    if VERSION == (0, 10):  # StableHLO 1.18 has a new version of this operation; without its additions it reads as the old one
         data = data.replace(b"\0custom_call_v2\0", b"\0custom_call_v1\0")
     try:
         return _jax.mlir.deserialize_portable_artifact(data, context)

@@ -107,8 +107,8 @@ class Exported:
     def __repr__(self) -> str:
         return f"Exported(fun_name={self.fun_name}, ...)"
 
-    in_shardings_hlo = property(lambda self: _hlo(self._in_named_shardings, self.in_avals), doc="XLA's shardings of arguments.")
-    out_shardings_hlo = property(lambda self: _hlo(self._out_named_shardings, self.out_avals), doc="XLA's shardings of results.")
+    in_shardings_hlo = property(lambda self: _hlo(self._in_named_shardings, self.in_avals), doc="Of the arguments, for XLA.")
+    out_shardings_hlo = property(lambda self: _hlo(self._out_named_shardings, self.out_avals), doc="Of the results, for XLA.")
 
     def in_shardings_jax(self, mesh: Any) -> tuple[Any, ...]:
         """The shardings of the arguments over a mesh of the shape that the function was exported for; None where it is free."""

@@ -295,7 +295,8 @@ def _read_exported(table: fb.Table, make: Callable[..., Any], make_check: Callab
     checks = [make_check(f"custom_call:{each.text(1)}" if each.number(0, "b") else "platform")
               for each in table.tables(12)]
     return make(
-        fun_name=table.text(1), in_tree=_read_tree(in_tree), in_avals=_laid_out(in_avals, in_named), out_tree=_read_tree(out_tree),
+        fun_name=table.text(1), in_tree=_read_tree(in_tree), in_avals=_laid_out(in_avals, in_named),
+        out_tree=_read_tree(out_tree),
         out_avals=_laid_out(out_avals, out_named), nr_devices=table.number(18, "I") or table.number(6, "h") or 1,
         platforms=tuple(table.texts(9)), ordered_effects=tuple(each.text(0) for each in table.tables(10)),
         unordered_effects=tuple(each.text(0) for each in table.tables(11)), disabled_safety_checks=tuple(checks),

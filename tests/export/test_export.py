@@ -80,7 +80,7 @@ def test_derivatives_of_programs_with_integers():
     np.testing.assert_allclose(second(again.call), second(fun), rtol=1e-5)
     np.testing.assert_array_equal(again.call(x, n)[2], fun(x, n)[2])
     of_x, of_n = again.vjp().call(x, n, np.ones(3, np.float32), np.zeros(3, jaxlite.float0), np.zeros(3, np.complex64))
-    assert of_x.shape == (3,) and (of_n.dtype, of_n.shape) == (jaxlite.float0, (3,)) 
+    assert of_x.shape == (3,) and (of_n.dtype, of_n.shape) == (jaxlite.float0, (3,))
     assert "float0[b]" in str(again.vjp().in_avals)
     kept = export.export(jaxlite.jit(lambda x, unused: x, keep_unused=True))(x, n)
     assert kept.module_kept_var_idx == (0, 1) and kept.call(x, n).tolist() == x.tolist()

@@ -42,7 +42,7 @@ def measure(compiled: program.Program, device: Any) -> Row:
 
     types = ", ".join(aval.str_short() for aval in compiled.closed.in_avals)
     try:
-        lowered = execution.lower_jaxpr(compiled.closed, compiled.name, platforms.platform_of(device),
+        lowered = execution.lower_jaxpr(compiled.closed, compiled.name, platforms.target_of(device),
                                         donated=compiled.donated, keep_unused=compiled.options.keep_unused)
         made = execution.compile_lowered(lowered, compiled.closed, device, True)
     except Exception as error:  # what XLA refuses is what the table is to show

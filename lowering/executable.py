@@ -19,6 +19,7 @@ from lowering.module import ModuleBuilder, is_ordered, physical
 from lowering.partitioning import Meshes, Partitioning, annotate, devices_of
 from lowering.passes import barriers, fusion, unrolling
 from lowering.passes.dce import live_parts
+from lowering.several import emit_choice
 
 BARRIERS = "jaxlite_cpu_fusion_barriers"  # the one compile option that is not XLA's
 _DISABLED = "xla_disable_hlo_passes"
@@ -83,7 +84,8 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     Args:
       jaxpr: the program; its constvars become the first parameters, but for those whose values are among `constants`.
       name: the module is called `jit_<name>`.
-      platform: 'cpu', 'gpu', 'tpu': rules may differ.
+      platform: 'cpu', 'gpu' ('cuda', 'rocm'), 'tpu': rules may differ. With several, 'cpu,cuda', `main` takes the index of one
+        of them before all else.
       is_hidden: whether the frames of a file are left out of source locations.
       donated: for each invar, whether its buffer may be reused for a result.
       keep_unused: keep parameters that no equation reads.
@@ -100,7 +102,8 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     kept = [(read or keep_unused) and value is None for value, read in zip(values, used, strict=True)]
     parameters = [var for var, keep in zip(inputs, kept, strict=True) if keep]
     program = jaxpr.replace(constvars=[*contained], invars=parameters, eqns=eqns)
-    builder = ModuleBuilder(f"jit_{_identifier(name)}", is_hidden, platform)
+    targets = platform.split(",")
+    builder = ModuleBuilder(f"jit_{_identifier(name)}", is_hidden, targets[0])
 
     offered = [False] * len(jaxpr.constvars) + list(donated or [False] * len(jaxpr.invars))
     offered = [flag for flag, keep in zip(offered, kept, strict=True) if keep]
@@ -120,9 +123,14 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
             arg_attributes[index]["jax.buffer_donor"] = ir.BoolAttr.get(True, builder.context)
     names = [""] * len(jaxpr.constvars) + list(argument_names or [""] * len(jaxpr.invars))
     with builder.context:
-        builder.emit_function(program, "main", "public", arg_attributes if any(arg_attributes) else None,
-                              result_attributes if any(result_attributes) else None, result_names or None,
-                              [name for name, keep in zip(names, kept, strict=True) if keep], list(contained.values()))
+        names = [name for name, keep in zip(names, kept, strict=True) if keep]
+        if len(targets) > 1:
+            emit_choice(builder, program, list(contained.values()), targets, result_names, names, arg_attributes,
+                        result_attributes)
+        else:
+            builder.emit_function(program, "main", "public", arg_attributes if any(arg_attributes) else None,
+                                  result_attributes if any(result_attributes) else None, result_names or None, names,
+                                  list(contained.values()))
     unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
     return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
                    builder.scopes, builder.host_functions, builder.keep_alive)

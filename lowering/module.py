@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from lowering import xla
+from lowering import platforms, xla
 from lowering.rules import DECOMPOSITIONS, ELEMENTWISE, EXTENDED, FOREIGN, RULES, find_rule
 
 _ELEMENT_TYPE_TEXT = {
@@ -48,7 +48,7 @@ class ModuleBuilder:
         self.pin: Callable[[Any, list[Any], dict[Any, Any]], None] | None = None  # holds results to the layouts of their types
         self.meshes: Any = None  # `lowering.partitioning.Meshes`, in a module for several devices
         self.has_extended = False  # whether a value of an extended dtype was met
-        self.platform = platform
+        self.lower_for(platform)
         self.context = xla.make_context()
         self.unknown_location = ir.Location.unknown(self.context)
         self._operation = ir.Operation.create
@@ -78,6 +78,11 @@ class ModuleBuilder:
             self.i32 = i32
             self.i64 = ir.IntegerType.get_signless(64)
             self.token_type = ir.Type.parse("!stablehlo.token", self.context)
+
+    def lower_for(self, target: str) -> None:
+        """Choose the platform that rules ask for, 'cpu', 'gpu' or 'tpu'; `target` may also say whose GPU: 'cuda', 'rocm'."""
+        self.platform = platforms.canonical_name(target)
+        self.vendor = platforms.gpu_vendor(target) if self.platform == "gpu" else ""
 
     # --- types
 

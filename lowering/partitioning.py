@@ -273,7 +273,9 @@ def annotate(builder: Any, partitioning: Partitioning, parameters: list[Any], re
             each.mesh for each in (*partitioning.arguments, *partitioning.results) if each is not None))
            for kind in getattr(mesh, "axis_types", None) or ()):
         builder.pin = meshes.pin
-    default_kind = partitioning.devices[0].default_memory().kind
+    first = partitioning.devices[0]
+    described = xla.is_compile_only(first) and first.platform == "gpu"  # as it is, it knows no memories
+    default_kind = "device" if described else first.default_memory().kind
     arguments = [sharding for sharding, keep in zip(partitioning.arguments, kept, strict=True) if keep]
     for atoms, shardings, attributes in ((parameters, arguments, arg_attributes),
                                          (results, partitioning.results, result_attributes)):

@@ -37,14 +37,19 @@ def platform_names() -> list[str]:
         asked = _settings["platforms"]() if _settings["platforms"] else None
         if asked:
             names = [name.strip() for name in asked.split(",") if name.strip()]
-            known = {*_ALIASES, *installed()}
+            known = known_names()
             for name in names:
                 if name not in known:
-                    raise RuntimeError(f"Unknown backend {name!r} in the platforms {names}; known are {sorted(known)}")
+                    raise RuntimeError(f"Unknown backend {name!r} in the platforms {names}; known are {known}")
             _order = names
         else:
             _order = [*installed(), "cpu"]
     return _order
+
+
+def known_names() -> list[str]:
+    """All names of platforms that mean something here, in use or not."""
+    return sorted({*_ALIASES, *installed()})
 
 
 @functools.cache
@@ -130,9 +135,9 @@ def wheel_for(platform: str) -> str:
     return _WHEELS.get(platform, "see its vendor")
 
 
-def gpu_prefix() -> str:
-    """How the names of the custom calls of the GPU's libraries begin: CUDA's, or AMD's where its plugin alone is installed."""
-    return "hip" if "rocm" in installed() and "cuda" not in installed() else "cu"
+def gpu_vendor(platform: str) -> str:
+    """Whose GPU a platform is, 'cuda' or 'rocm': for 'gpu' AMD's where its plugin alone is installed."""
+    return platform if platform != "gpu" else "rocm" if "rocm" in installed() and "cuda" not in installed() else "cuda"
 
 
 def devices(platform: str | None = None) -> list[Any]:
@@ -153,6 +158,15 @@ def default_device() -> Any:
 def platform_of(device: Any) -> str:
     """The platform name that lowering rules ask for: 'cpu', 'gpu' or 'tpu'."""
     return canonical_name(device.platform)
+
+
+def target_of(device: Any) -> str:
+    """What to lower for a device: 'cpu', 'cuda', 'rocm', 'tpu'."""
+    platform = platform_of(device)
+    if platform != "gpu":
+        return platform
+    version = device.client.platform_version.lower()
+    return "rocm" if "rocm" in version or version.startswith("amd") else "cuda"
 
 
 def canonical_name(platform: str) -> str:

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from lowering import platforms, xla
-from lowering.module import ModuleBuilder, RuleContext, physical
+from lowering import xla
+from lowering.module import ModuleBuilder, physical
 from lowering.partitioning import Partitioning, annotate
 from lowering.passes.dce import live_parts
+from lowering.several import emit_choice
 from lowering.symbolic import SymbolicBuilder, bind_variables
 
 # Custom calls whose meaning stays what it is.
@@ -47,7 +48,7 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
     values = [value for _, value in consts]
     names = [argument_names[index] for index in kept]
     kind = ModuleBuilder if solve is None else SymbolicBuilder
-    builder = kind(name, is_hidden, platforms.canonical_name(targets[0]))
+    builder = kind(name, is_hidden, targets[0])
     if solve is not None:
         shapes = [physical(var.aval)[0] for var in program.invars]
         builder.prologue = lambda ctx, arguments: bind_variables(ctx, arguments, shapes, solve)
@@ -61,46 +62,13 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
             builder.emit_function(program, "main", "public", of_arguments, of_results, result_names=result_names, names=names,
                                   constants=values)
         else:
-            _emit_choice(builder, program, values, targets, result_names, names, of_arguments, of_results)
+            emit_choice(builder, program, values, targets, result_names, names, of_arguments, of_results)
         flag = builder.ir.BoolAttr.get(len(targets) > 1 or solve is not None)
         builder.module.operation.attributes["jax.uses_shape_polymorphism"] = flag
     if builder.host_functions:
         raise NotImplementedError("serialization of host_callbacks is not yet implemented")
     _check_calls(builder.module, allowed_calls)
     return builder.module, kept
-
-
-def _emit_choice(builder: ModuleBuilder, program: Any, values: Sequence[np.ndarray], targets: Sequence[str],
-                 result_names: Sequence[str], names: Sequence[str], arg_attributes: list[dict[str, Any]],
-                 result_attributes: list[dict[str, Any]]) -> None:
-    """`main` with a branch for each platform, which calls the program lowered for it."""
-    ir = builder.ir
-    symbols = []
-    for target in targets:
-        builder.platform = platforms.canonical_name(target)
-        builder._functions.clear()
-        symbols.append(builder._unique_symbol(f"main_{target}"))
-        builder.emit_function(program, symbols[-1], "private", names=names, constants=values)
-    in_types = [builder.i32, *(builder.type_of(var.aval) for var in program.invars)]
-    in_types[0] = builder.tensor_type((), np.dtype(np.int32))
-    out_types = [builder.type_of(var.aval) for var in program.outvars]
-    index = ir.DictAttr.get({"jax.global_constant": ir.StringAttr.get("_platform_index")})
-    operation = ir.Operation.create("func.func", [], [], {
-        "sym_name": ir.StringAttr.get("main"), "sym_visibility": ir.StringAttr.get("public"),
-        "function_type": ir.TypeAttr.get(ir.FunctionType.get(in_types, out_types)),
-        "arg_attrs": ir.ArrayAttr.get([index, *map(ir.DictAttr.get, arg_attributes)]),
-        "res_attrs": ir.ArrayAttr.get([ir.DictAttr.get({"jax.result_info": ir.StringAttr.get(text), **entry})
-                                       for text, entry in zip(result_names, result_attributes, strict=True)]),
-    }, None, 1, builder.unknown_location, builder.module_ip)
-    block = operation.regions[0].blocks.append(*in_types, arg_locs=[builder.unknown_location] * len(in_types))
-    scope = RuleContext(builder, block)
-    choice, *arguments = scope.arguments
-    branch = scope.op("stablehlo.case", [choice], out_types, {}, regions=len(symbols))
-    for place, symbol in enumerate(symbols):
-        inside = scope.region(branch, place, [])
-        callee = {"callee": ir.FlatSymbolRefAttr.get(symbol, builder.context)}
-        inside.op("stablehlo.return", list(inside.op("func.call", arguments, out_types, callee).results), [])
-    scope.op("func.return", list(branch.results), [])
 
 
 def _operations(operation: Any) -> Any:

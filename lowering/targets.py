@@ -11,10 +11,13 @@ from typing import Any, NamedTuple
 
 
 class Gpu(NamedTuple):
-    """What the compiler knows of a GPU. Memory in bytes, bandwidth in bytes a second, per core: of a multiprocessor."""
+    """What the compiler knows of a GPU. Memory in bytes, bandwidth in bytes a second, per core: of a multiprocessor.
+
+    `capability` is CUDA's pair of numbers, or the name of AMD's architecture.
+    """
 
     description: str
-    capability: tuple[int, int]
+    capability: tuple[int, int] | str
     cores: int
     memory: int
     bandwidth: int
@@ -35,7 +38,20 @@ GPUS = {
     "h100": Gpu("NVIDIA H100 80GB HBM3", (9, 0), 132, 84978434048, 3352320000000, 52428800, 1.98, 233472),
     "h200": Gpu("NVIDIA H200", (9, 0), 132, 150119153664, 4917504000000, 62914560, 1.98, 233472),
     "b200": Gpu("NVIDIA B200", (10, 0), 148, 191514083328, 7672320000000, 132644864, 1.965, 233472),
+    "mi300x": Gpu("AMD Instinct MI300X", "gfx942:sramecc+:xnack-", 304, 206141652992, 5300000000000, 4194304, 2.1, 65536),
 }
+
+
+def platform_of(name: str) -> str:
+    """The platform whose plugin knows a device by its name: 'tpu', 'cuda' or 'rocm'.
+
+    >>> platform_of("v5e:2x2"), platform_of("h100:8"), platform_of("mi300x")
+    ('tpu', 'cuda', 'rocm')
+    """
+    if re.match(r"(tpu|v)\d+[a-z]*:", name):
+        return "tpu"
+    found = GPUS.get(name.lower().partition(":")[0])
+    return "rocm" if found is not None and isinstance(found.capability, str) else "cuda"
 
 
 def gpu_named(name: str) -> tuple[Gpu, int]:
@@ -52,23 +68,30 @@ def gpu_named(name: str) -> tuple[Gpu, int]:
 
 def target_config(gpu: Gpu) -> str:
     """A GPU as the text of XLA's message `GpuTargetConfigProto`."""
-    major, minor = gpu.capability
-    optin = gpu.shared_memory - 1024
+    if isinstance(gpu.capability, str):
+        capability = f'rocm_compute_capability {{ gcn_arch_name: "{gpu.capability}" }}'
+        warp, per_block, optin = 64, gpu.shared_memory, gpu.shared_memory
+        library = 'platform_name: "ROCM" dnn_version_info { major: 3 minor: 4 }'
+    else:
+        capability = "cuda_compute_capability {{ major: {} minor: {} }}".format(*gpu.capability)
+        warp, per_block, optin = 32, 49152, gpu.shared_memory - 1024
+        library = 'platform_name: "CUDA" dnn_version_info { major: 9 minor: 10 }'
     return f"""
 gpu_device_info {{
-  threads_per_block_limit: 1024 threads_per_warp: 32 shared_memory_per_block: 49152
+  threads_per_block_limit: 1024 threads_per_warp: {warp} shared_memory_per_block: {per_block}
   shared_memory_per_core: {gpu.shared_memory} threads_per_core_limit: {gpu.threads_per_core} core_count: {gpu.cores}
   fpus_per_core: {gpu.fpus_per_core} block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
   memory_bandwidth: {gpu.bandwidth} l2_cache_size: {gpu.cache} clock_rate_ghz: {gpu.clock_ghz}
   device_memory_size: {gpu.memory} shared_memory_per_block_optin: {optin}
-  cuda_compute_capability {{ major: {major} minor: {minor} }} registers_per_core_limit: 65536 registers_per_block_limit: 65536
+  {capability} registers_per_core_limit: 65536 registers_per_block_limit: 65536
 }}
-platform_name: "CUDA" dnn_version_info {{ major: 9 minor: 10 }} device_description_str: "{gpu.description}"
+{library} device_description_str: "{gpu.description}"
 """
 
 
 # Bytes of a chip's memory, by the generation's name.
-TPU_MEMORY = {"v2": 8 << 30, "v3": 16 << 30, "v4": 32 << 30, "v5e": 16 << 30, "v5p": 95 << 30, "v6e": 32 << 30}
+TPU_MEMORY = {"v2": 8 << 30, "v3": 16 << 30, "v4": 32 << 30, "v5e": 16 << 30, "v5p": 95 << 30, "v6e": 32 << 30,
+              "tpu7x": 96 << 30}
 
 
 def devices(description: str, platform: str, plugin: Any, options: dict[str, Any] | None = None) -> list[Any]:
@@ -82,5 +105,5 @@ def devices(description: str, platform: str, plugin: Any, options: dict[str, Any
     if platform == "tpu":
         return xla.topology_of(None, "tpu", description, options or {})._make_compile_only_devices()
     gpu, count = gpu_named(description)
-    return xla.topology_of(api, "cuda", description, {
+    return xla.topology_of(api, plugin.name, description, {
         "target_config": target_config(gpu), "topology": f"1x1x{count}", **(options or {})})._make_compile_only_devices()

@@ -170,7 +170,7 @@ class Program:
                 made = execution.follow(shortcut, closed, device, committed, self.trace_seconds)
             if made is None:
                 with progress.Stage(self.name, "lowering", seconds["trace"]):
-                    lowered = self.lower(platforms.platform_of(device), device)
+                    lowered = self.lower(platforms.target_of(device), device)
                 seconds["lower"] = lowered.seconds
         elif not self.executables:
             seconds["lower"] = lowered.seconds

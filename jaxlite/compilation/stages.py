@@ -154,15 +154,18 @@ class Traced(_Stage):
         """Lower to StableHLO.
 
         Args:
-          lowering_platforms: lower for this platform instead of the one that the arguments are on; what is lowered
-            for another platform than that can be read but not compiled.
+          lowering_platforms: lower for these platforms ('cpu', 'cuda', 'rocm', 'tpu') instead of the one that the arguments
+            are on. What is lowered for another platform, or for several, can be read but not compiled: with several, the
+            module takes the index of its platform as first parameter.
         """
         device, committed = self._place
-        platform = platforms.platform_of(device)
-        if lowering_platforms is not None:
-            if len(lowering_platforms) != 1:
-                raise ValueError(f"lowering_platforms must name one platform, got {lowering_platforms!r}")
-            platform = platforms.canonical_name(lowering_platforms[0])
+        platform = platforms.target_of(device)
+        if lowering_platforms:
+            known = platforms.known_names()
+            for name in lowering_platforms:
+                if name not in known:
+                    raise ValueError(f"lowering_platforms names {name!r}, which is no platform; known are {', '.join(known)}")
+            platform = ",".join(lowering_platforms)
         return Lowered(self._program, self._program.module(platform, device), device, committed)
 
 
@@ -229,7 +232,7 @@ class Lowered(_Stage):
             device = device_assignment[0]
         if not isinstance(self._device, xla.Device) and device is not self._device:
             raise ValueError("device_assignment is for programs on one device; this one is spread over a mesh")
-        if self._lowered.platform != platforms.platform_of(device):
+        if platforms.canonical_name(self._lowered.platform) != platforms.platform_of(device):
             raise ValueError(f"{self._program.name} was lowered for {self._lowered.platform}; it cannot be compiled "
                              f"for {device}")
         return Compiled(self._program, self._program.executable(device, self._committed, self._lowered,

@@ -154,6 +154,10 @@ threefry_partitionable = _option(
     "Threefry hashes a 64-bit counter for each element; off, it pairs 32-bit counters, as it did long ago.",
     affects_program=True,
 )
+threefry_gpu_kernel_lowering = _option(
+    "threefry_gpu_kernel_lowering", False, _parse_bool,
+    "On a GPU threefry is the kernel of the plugin's package instead of operations that XLA fuses.", affects_program=True,
+)
 remove_size_one_mesh_axis_from_type = _option(
     "remove_size_one_mesh_axis_from_type", False, _parse_bool,
     "Types do not tell that an array is cut along explicit mesh axes of size 1.", affects_program=True,
@@ -299,7 +303,7 @@ WITHOUT_MEANING: dict[str, Any] = dict.fromkeys((
         "mock_gpu_topology"), "") | dict.fromkeys((
         "custom_vjp3", "export_ignore_forward_compatibility", "force_dcn_cross_host_transfers", "pallas_poison_buffers",
         "pallas_verbose_errors", "refs_to_pins", "remat3", "remove_custom_partitioning_ptr_from_cache_key", "scan3",
-        "threefry_gpu_kernel_lowering", "use_emit_pipeline_primitive", "use_simplified_jaxpr_constants",
+        "use_emit_pipeline_primitive", "use_simplified_jaxpr_constants",
         "bcoo_cusparse_lowering", "compilation_cache_check_contents", "compilation_cache_expect_pgle",
         "compilation_cache_include_metadata_in_key", "debug_leaked_clients_on_clear_backends", "enable_pgle",
         "enable_recoverability", "experimental_unsafe_xla_runtime_errors", "log_checkpoint_residuals", "mosaic_allow_hlo",

@@ -1,7 +1,8 @@
 """Devices that are not here, as their plugin describes them: programs compile for them and are looked at, not run.
 
 A TPU's topology is named as its cloud names it, 'v5e:2x2'. A GPU is named by its model, 'h100', 'a100:8' for eight of them (the
-table: `lowering.targets`); the CUDA plugin's wheel is all that this needs (`pip install jaxlite[cuda13]`).
+table: `lowering.targets`); the CUDA plugin's wheel is all that this needs (`pip install jaxlite[cuda13]`). AMD's plugin needs
+ROCm's libraries beside it.
 
     topology = get_topology_desc("h100")
     where = jax.sharding.SingleDeviceSharding(topology.devices[0])
@@ -11,7 +12,6 @@ table: `lowering.targets`); the CUDA plugin's wheel is all that this needs (`pip
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,7 +51,7 @@ def get_topology_desc(topology_name: str = "", platform: str | None = None, **kw
     if not topology_name:
         return get_attached_topology(platform)
     if platform is None:
-        platform = "tpu" if re.match(r"v\d+[a-z]*:", topology_name) else "cuda"
+        platform = targets.platform_of(topology_name)
     plugin = platforms.plugin_of(platform)
     if plugin is None:
         raise RuntimeError(f"the topology {topology_name!r} needs the plugin of the platform {platform!r}: "

@@ -22,7 +22,7 @@ from jaxlite.core.symbolic import smallest
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, reductions, shaping, slicing, sorting
-from jaxlite.lax.control_flow import fori_loop, while_loop
+from jaxlite.lax.control_flow import fori_loop, scan, while_loop
 from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.elementwise import INEXACT, require_kind
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
@@ -547,6 +547,39 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
     return ormqr_p.bind(a, taus, c, left=bool(left), transpose=bool(transpose))
 
 
+def _front(x: Any, axis: int) -> Any:
+    """The same array with one axis before all others."""
+    axis %= aval_of(x).ndim
+    return shaping.transpose(x, (axis, *(each for each in range(aval_of(x).ndim) if each != axis)))
+
+
+@decomposes(ormqr_p)
+def _ormqr_by_reflectors(a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> Any:
+    """One reflector 1 - tau v v^H after the other, where a platform has no routine for their product."""
+    *batch, rows, _ = aval_of(a).shape
+    count, shape, axis = aval_of(taus).shape[-1], aval_of(c).shape, len(batch)
+    place = shaping.iota(_i32, rows)
+    columns = _front(slicing.slice_in_dim(a, 0, count, axis=axis + 1), axis + 1)
+
+    def step(c: Any, now: Any) -> Any:
+        index, column, tau = now
+        spread = lambda flags: shaping.broadcast_in_dim(flags, (*batch, rows), (axis,))
+        index = shaping.broadcast_in_dim(index, (rows,), ())
+        v = elementwise.select(spread(elementwise.gt(place, index)), column,
+                               shaping.convert(spread(elementwise.eq(place, index)), column.dtype))
+        tau = elementwise.conj(tau) if transpose and dtypes.kind(tau.dtype) == "c" else tau
+        along = axis if left else axis + 1
+        own = [*range(axis), along]
+        weights = shaping.broadcast_in_dim(elementwise.conj(v) if left and dtypes.kind(v.dtype) == "c" else v, shape, own)
+        inner = reductions.reduce_sum(elementwise.mul(c, weights), (along,))
+        inner = elementwise.mul(inner, shaping.broadcast_in_dim(tau, aval_of(inner).shape, range(axis)))
+        inner = shaping.broadcast_in_dim(inner, shape, [*range(axis), axis + 1 if left else axis])
+        other = v if left or dtypes.kind(v.dtype) != "c" else elementwise.conj(v)
+        return elementwise.sub(c, elementwise.mul(inner, shaping.broadcast_in_dim(other, shape, own))), None
+
+    return scan(step, c, (shaping.iota(_i32, count), columns, _front(taus, -1)), reverse=left != transpose)[0]
+
+
 @_typed(hessenberg_p)
 def _hessenberg_avals(a: Any) -> list[ShapedArray]:
     batch = _check("hessenberg", (a,), (2,))
@@ -613,6 +646,33 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
     Returns: (..., n, k); NaN where A is singular.
     """
     return tridiagonal_solve_p.bind(dl, d, du, b, perturb_singular=bool(perturb_singular))
+
+
+@decomposes(tridiagonal_solve_p)
+def _tridiagonal_solve_by_elimination(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
+    """Elimination row by row, without pivots, and substitution (L. H. Thomas, 1949), where a platform has no routine."""
+    dl, d, du = (_front(each, -1) for each in (dl, d, du))
+    b = _front(b, -2)
+    spread = lambda x: shaping.broadcast_in_dim(x, aval_of(b).shape[1:], range(aval_of(b).ndim - 2))
+
+    def down(above: Any, row: Any) -> Any:
+        upper, right = above
+        low, middle, high, value = row
+        pivot = elementwise.sub(middle, elementwise.mul(low, upper))
+        now = elementwise.div(high, pivot), elementwise.div(
+            elementwise.sub(value, elementwise.mul(spread(low), right)), spread(pivot))
+        return now, now
+
+    def up(below: Any, row: Any) -> Any:
+        upper, right = row
+        x = elementwise.sub(right, elementwise.mul(spread(upper), below))
+        return x, x
+
+    zero = shaping.full(aval_of(b).shape[1:], 0, b.dtype)
+    _, rows = scan(down, (shaping.full(aval_of(d).shape[1:], 0, d.dtype), zero), (dl, d, du, b))
+    out = scan(up, zero, rows, reverse=True)[1]
+    rank = aval_of(out).ndim
+    return shaping.transpose(out, (*range(1, rank - 1), 0, rank - 1))
 
 
 # --- eigenvalues -------------------------------------------------------------------------------------

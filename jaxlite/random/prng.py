@@ -342,7 +342,7 @@ def lowers_on_words(register: Callable, name: str, rule: Callable[..., Any]) -> 
     """
 
     @functools.lru_cache(_PROGRAM_LIMIT)
-    def program(avals: tuple[Any, ...], params: tuple[tuple[str, Any], ...]) -> ClosedJaxpr:
+    def program(avals: tuple[Any, ...], params: tuple[tuple[str, Any], ...], by_kernel: bool) -> ClosedJaxpr:
         def flat(*words: Any) -> Sequence[Any]:
             out = rule(avals, *words, **dict(params))
             return out if isinstance(out, list) else [out]
@@ -357,7 +357,8 @@ def lowers_on_words(register: Callable, name: str, rule: Callable[..., Any]) -> 
         assert not consts, f"the lowering of {name} closes over arrays"
         return ClosedJaxpr(jaxpr, [])
 
-    register(name, lambda avals, params: program(tuple(avals), tuple(params.items())))
+    register(name, lambda avals, params: program(
+        tuple(avals), tuple(params.items()), config.threefry_gpu_kernel_lowering.value))
 
 
 def _as_asked(partitionable: bool, rule: Callable, *args: Any) -> Any:

@@ -15,16 +15,38 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import config
+from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import exceeds
 from jaxlite.core.values import aval_of
+from jaxlite.traces.batching import bring_to_front
+from jaxlite.traces.decompose import decomposes
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
 _u32, _u64 = np.dtype(np.uint32), np.dtype(np.uint64)
 
 
+threefry2x32_p = Primitive("threefry2x32", multiple_results=True)
+threefry2x32_p.def_abstract_eval(lambda key0, key1, x0, x1: [x0, x1])
+threefry2x32_p.no_jvp("it is a function of integers")
+threefry2x32_p.no_transpose("it is a function of integers")
+
+
+@threefry2x32_p.def_batching
+def _batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    return threefry2x32_p.bind(*(bring_to_front(arg, dim, axis.size) for arg, dim in zip(args, dims, strict=True))), [0, 0]
+
+
 def threefry2x32(key0: Any, key1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
-    """Hash counters (x0, x1) with keys (key0, key1), element by element: 20 rounds. All are uint32 of one shape."""
+    """Hash counters (x0, x1) with keys (key0, key1), element by element. All are uint32 of one shape."""
+    if config.threefry_gpu_kernel_lowering.value:
+        first, second = threefry2x32_p.bind(key0, key1, x0, x1)
+        return first, second
+    return _rounds(key0, key1, x0, x1)
+
+
+@decomposes(threefry2x32_p)
+def _rounds(key0: Any, key1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
     keys = (key0, key1, lax.bitwise_xor(lax.bitwise_xor(key0, key1), _PARITY))
     x0, x1 = lax.add(x0, key0), lax.add(x1, key1)
     for block in range(5):

@@ -39,7 +39,8 @@ def decomposes(primitive: Primitive) -> Callable[[Callable[..., Any]], Callable[
         # When a program is compiled its types are settled: 64-bit ones in it stay, whatever the option says by then.
         def decomposition(avals: list[Any], params: dict[str, Any], enable_x64: bool = True) -> ClosedJaxpr:
             strong = tuple([shaped_array(aval.shape, aval.dtype, False) for aval in avals])
-            key = (strong, tuple(params.items()), enable_x64, config.threefry_partitionable.value)
+            key = (strong, tuple(params.items()), enable_x64, config.threefry_partitionable.value,
+                   config.threefry_gpu_kernel_lowering.value)
             found = memo.get(key)
             if found is None:
                 if len(memo) >= _MEMO_LIMIT:

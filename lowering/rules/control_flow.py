@@ -14,7 +14,6 @@ from lowering.rules import lowers
 
 _i32 = np.dtype(np.int32)
 _i64 = np.dtype(np.int64)
-_GPUS = ("cuda", "rocm", "gpu")
 _SMALL = 4  # a body of so few equations is cheaper to write again than to call
 
 
@@ -51,7 +50,7 @@ def _platform_index(ctx: Any, *, platforms: Any) -> Any:
 
 
 def _platform_position(ctx: Any, platforms: Any) -> int:
-    names = _GPUS if ctx.platform == "gpu" else (ctx.platform,)
+    names = ("gpu", ctx.builder.vendor) if ctx.platform == "gpu" else (ctx.platform,)
     for position, group in enumerate(platforms):
         if group is None or any(name in names for name in group):
             return position

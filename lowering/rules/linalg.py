@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowering import platforms, xla
+from lowering import xla
 from lowering.module import LoweringError
 from lowering.rules import lowers
 
@@ -49,7 +49,8 @@ def _call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], results
     primitive = ctx.eqn.primitive.name
     dtype = operands[0][1].dtype
     if ctx.platform != "cpu":
-        raise LoweringError(f"{primitive} is not implemented on {ctx.platform}. Compute it under "
+        raise LoweringError(f"MLIR translation rule for primitive '{primitive}' not found for platform "
+                            f"{ctx.builder.vendor or ctx.platform}. Compute it under "
                             "jax.default_device(jax.devices('cpu')[0]).")
     if dtype.name not in _PREFIX:
         raise LoweringError(f"{primitive} has no implementation for {dtype.name}: LAPACK has "
@@ -66,7 +67,8 @@ def _gpu_call(ctx: Any, routine: str, operands: Sequence[tuple[Any, _Type]], res
     if dtype.name not in _PREFIX:
         raise LoweringError(f"{ctx.eqn.primitive.name} has no implementation for {dtype.name}: a GPU's libraries have "
                             f"{', '.join(_PREFIX)}. Convert the operand first.")
-    return _custom_call(ctx, platforms.gpu_prefix() + routine, operands, results, aliases, attributes)
+    prefix = {"cuda": "cu", "rocm": "hip"}[ctx.builder.vendor]
+    return _custom_call(ctx, prefix + routine, operands, results, aliases, attributes)
 
 
 def _custom_call(ctx: Any, target: str, operands: Sequence[tuple[Any, _Type]], results: Sequence[_Type],
@@ -369,6 +371,8 @@ def _ormqr(ctx: Any, a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) 
     a_aval, scales, c_aval = ctx.avals_in
     if _is_empty(c_aval) or _is_empty(scales):
         return c
+    if ctx.platform == "tpu":
+        return NotImplemented
     operands = [(a, _matrix(a_aval)), (taus, _Type(scales.shape, scales.dtype)), (c, _matrix(c_aval))]
     if ctx.platform == "gpu":
         return _gpu_call(ctx, "solver_ormqr_ffi", operands, [_matrix(c_aval)], {0: 2}, left=left, transpose=transpose)[0]
@@ -409,6 +413,8 @@ def _tridiagonal_solve(ctx: Any, dl: Any, d: Any, du: Any, b: Any, *, perturb_si
     diagonal, right = ctx.avals_in[0], ctx.avals_in[3]
     if _is_empty(right):
         return b
+    if ctx.platform == "tpu" and not perturb_singular:
+        return NotImplemented
     batch = diagonal.shape[:-1]
     vector, matrix = _Type(diagonal.shape, right.dtype), _matrix(right)
     if perturb_singular:

@@ -209,8 +209,8 @@ def _by_window(ctx: Any, x: Any, aval: Any, axis: int, reverse: bool, combinatio
     """A window as long as the axis that slides in over padding. XLA turns it into a parallel scan."""
     shape, dtype = aval.shape, aval.dtype
     ones, size = (1,) * len(shape), shape[axis]
-    pads = np.zeros((len(shape), 2), int)
-    pads[axis, int(reverse)] = size - 1
+    pads = [[0, 0] for _ in shape]
+    pads[axis][int(reverse)] = size - 1
     operation = _window_operation(
         ctx, [x, ctx.constant(start, dtype)], [ctx.type_of(aval)], padding=pads, window_strides=ones,
         window_dimensions=[size if dimension == axis else 1 for dimension in range(len(shape))],

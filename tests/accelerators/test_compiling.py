@@ -38,7 +38,7 @@ def training_step(params, x, y):
     return value, jax.tree.map(lambda p, g: p - 0.1 * g, params, gradient)
 
 
-F, I, K = jnp.float32, jnp.int32, jnp.uint32
+F, I, K, C = jnp.float32, jnp.int32, jnp.uint32, jnp.complex64
 PROGRAMS = {
     "dot": (lambda x, y: jnp.tanh(x @ y), [(16, 16), F], [(16, 16), F]),
     "bfloat16 dot": (lambda x: (x @ x).sum(), [(16, 16), jnp.bfloat16]),

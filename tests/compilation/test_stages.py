@@ -167,8 +167,22 @@ def test_lowering_for_another_platform(traced):
     with pytest.raises(ValueError, match="lowered for tpu"):
         lowered.compile()
     assert traced.lower(lowering_platforms=("cpu",)).compile() is not None
-    with pytest.raises(ValueError, match="one platform"):
-        traced.lower(lowering_platforms=("cpu", "tpu"))
+    with pytest.raises(ValueError, match="names 'tpx', which is no platform"):
+        traced.lower(lowering_platforms=("cpu", "tpx"))
+
+
+def test_lowering_for_several_platforms():
+    def choose(x):
+        return lax.platform_dependent(x, cpu=lax.sin, cuda=lax.cos, rocm=lax.exp, default=lax.tan)
+
+    traced = jaxlite.jit(choose).trace(np.ones(3, np.float32))
+    lowered = traced.lower(lowering_platforms=("cpu", "cuda", "tpu"))
+    text = lowered.as_text()
+    assert '_platform_index' in text and "stablehlo.case" in text
+    assert all(f"stablehlo.{name} " in text for name in ("sine", "cosine", "tan")) and "exponential" not in text
+    assert "stablehlo.exponential" in traced.lower(lowering_platforms=("rocm",)).as_text()
+    with pytest.raises(ValueError, match="lowered for cpu,cuda,tpu"):
+        lowered.compile()
 
 
 # --- arguments without data --------------------------------------------------------------------------

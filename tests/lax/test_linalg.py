@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -575,8 +576,24 @@ def test_other_platforms_have_their_own_solvers():
     assert "@cusolver_syevd_ffi" in lowered("cuda", lax_linalg.eigh, A)
     assert "stablehlo.cholesky" in lowered("tpu", solve, A, A)
     assert '@Eigh(' in lowered("tpu", lax_linalg.svd, A)
-    with pytest.raises(LoweringError, match="schur is not implemented on gpu"):
+    assert "@hipsolver_potrf_ffi" in lowered("rocm", solve, A, A)
+    with pytest.raises(LoweringError, match="primitive 'schur' not found for platform cuda"):
         lowered("cuda", lax_linalg.schur, A)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_without_routines(dtype, rng):
+    """What platforms without LAPACK or cuSOLVER compute, here on the CPU."""
+    draw = lambda *shape: (rng.normal(size=shape) + (1j * rng.normal(size=shape) if dtype is np.complex64 else 0)).astype(dtype)
+    a, taus = lax_linalg.geqrf(draw(2, 5, 3))
+    c = draw(2, 5, 5)
+    for left, transpose in ((True, False), (True, True), (False, False), (False, True)):
+        options = dict(left=left, transpose=transpose)
+        got = jaxlite.jit(partial(lax_linalg._ormqr_by_reflectors, **options))(a, taus, c)
+        np.testing.assert_allclose(got, lax_linalg.ormqr(a, taus, c, **options), rtol=1e-4, atol=1e-5)
+    low, middle, high, b = draw(2, 6), draw(2, 6) + 4, draw(2, 6), draw(2, 6, 3)
+    got = lax_linalg._tridiagonal_solve_by_elimination(low, middle, high, b, perturb_singular=False)
+    np.testing.assert_allclose(got, lax_linalg.tridiagonal_solve(low, middle, high, b), rtol=1e-4, atol=1e-5)
 
 
 def test_lapack_is_loaded_by_the_first_factorization_alone():

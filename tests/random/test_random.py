@@ -80,6 +80,17 @@ def test_same_bits_as_jax_without_partitionable_counters(call, own_code):
         check_reference("paired", call, own_code)
 
 
+def test_the_kernel_of_a_gpu():
+    draw = lambda keys: jaxlite.vmap(lambda key: jaxlite.random.normal(key, (3,)))(keys)
+    keys = jaxlite.random.split(jaxlite.random.key(0), 2)
+    expected = draw(keys)
+    with jaxlite.core.config.threefry_gpu_kernel_lowering(True):
+        np.testing.assert_array_equal(draw(keys), expected)
+        traced = jaxlite.jit(draw).trace(keys)
+        for platform, name in (("cuda", "@cu_threefry2x32_ffi"), ("rocm", "@hip_threefry2x32_ffi")):
+            assert name in traced.lower(lowering_platforms=(platform,)).as_text()
+
+
 def test_threefry_known_answers():
     """The vectors that Random123 publishes for threefry2x32 with 20 rounds."""
     from jaxlite.random.threefry import threefry2x32

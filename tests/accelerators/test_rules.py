@@ -30,9 +30,10 @@ def topology(request):
 
 def elements(x, z, n, u):
     functions = [
-        lax.acos, lax.acosh, lax.asin, lax.asinh, lax.atan, lax.atanh, lax.bessel_i1e, lax.bessel_i0e, lax.cbrt, lax.ceil,
-        lax.cosh, lax.sinh, lax.tan, lax.digamma, lax.erf, lax.erfc, lax.exp2, lax.expm1, lax.floor, lax.log1p, lax.logistic,
-        lax.rsqrt, lax.square, lax.is_finite, lax.round, lambda x: lax.integer_pow(x, 3), lambda x: lax.reduce_precision(x, 8, 7)]
+        lax.acos, lax.acosh, lax.asin, lax.asinh, lax.atan, lax.atanh, lax.bessel_i1e, lax.bessel_i0e, lax.cbrt,
+        lax.ceil, lax.cosh, lax.sinh, lax.tan, lax.digamma, lax.erf, lax.erfc, lax.exp2, lax.expm1, lax.floor,
+        lax.log1p, lax.logistic, lax.rsqrt, lax.square, lax.is_finite, lax.round, lambda x: lax.integer_pow(x, 3),
+        lambda x: lax.reduce_precision(x, 8, 7)]
     total = sum(function(x).astype(F) for function in functions)
     total += lax.atan2(x, x) + lax.min(x, x) + lax.nextafter(x, x) + lax.pow(x, x) + lax.rem(x, x) + lax.clamp(0.0, x, 1.0)
     total += lax.polygamma(x, x) + lax.zeta(x, x) + lax.igammac(x, x) + lax.betainc(x, x, x) + lax.igamma_grad_a(x, x)

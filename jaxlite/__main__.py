@@ -46,7 +46,7 @@ def _run(code: str | bytes, name: str, file: str | None) -> None:
     if file is not None:
         module.__file__ = file
     sys.modules["__main__"] = module
-    exec(compile(code, name, "exec"), vars(module))
+    exec(compile(code, name, "exec", dont_inherit=True), vars(module))  # its annotations are not text, as those here are
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Functions with derivative rules of their own."""
 
 from jaxlite.traces.custom_rules import custom_jvp_call_p, custom_vjp_call_p
+from jaxlite.traces.remat_opt import remat_opt_p
 from jaxlite.transforms.custom_derivatives import (
     CustomVJPPrimal,
     SymbolicZero,
@@ -24,5 +25,6 @@ __all__ = [
     "custom_vjp_call_p",
     "custom_vjp_primal_tree_values",
     "linear_call",
+    "remat_opt_p",
     "zero_from_primal",
 ]

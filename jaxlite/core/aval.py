@@ -94,6 +94,22 @@ class ShapedArray(AbstractValue):
             return self.strip_weak_type()
         return with_layout(shaped_like(self, self.shape, dtypes.float0, False), self.layout)
 
+    at_least_vspace = to_ct_aval = to_tangent_aval  # the names of libraries for the types of tangents and cotangents
+
+    def update_weak_type(self, weak_type: bool) -> ShapedArray:
+        """The same type, weak or not."""
+        return self.update(weak_type=weak_type)
+
+    normalize = strip_weak_type
+
+    def inc_rank(self, size: int, spec: int | None) -> ShapedArray:
+        """The type of a batch with its new axis at `spec`; None: it is no batch."""
+        return self if spec is None else with_axis(self, spec, size)
+
+    def dec_rank(self, size: int, spec: int | None) -> ShapedArray:
+        """The type of one example of a batch with its axis at `spec`; None: it is no batch."""
+        return self if spec is None else without_axis(self, spec)
+
     def str_short(self, short_dtypes: bool = True) -> str:
         """`f32[2,3]`, as jaxprs print it, or `float32[2,3]`; `f32[8@x,4]` where the first axis is cut along the mesh axis x."""
         name = dtypes.short_name(self.dtype) if short_dtypes or self.dtype == dtypes.float0 else self.dtype.name

@@ -313,14 +313,33 @@ def is_tree_node(typ: type) -> bool:
     return pytree_registry.is_node(typ)
 
 
+class _NodeType(NamedTuple):
+    """How a type of container is taken apart, and made again from metadata and children."""
+
+    to_iter: Callable[[Any], tuple[Iterable[Any], Hashable]]
+    from_iter: Callable[[Any, Iterable[Any]], Any]
+
+
 class _NodeTypes:
-    """The types of containers: `kind in node_types`."""
+    """The types of containers: `kind in node_types`, and `node_types[kind]` says how they are made."""
 
     def __contains__(self, kind: Any) -> bool:
         return isinstance(kind, type) and pytree_registry.is_node(kind)
 
+    def __getitem__(self, kind: Any) -> _NodeType:
+        if kind not in self:
+            raise KeyError(kind)
+
+        def make(metadata: Any, children: Iterable[Any]) -> Any:
+            values = list(children)
+            node = PyTreeDef.from_node_data_and_children(pytree_registry, (kind, metadata), [_leaf] * len(values))
+            return node.unflatten(values)
+
+        return _NodeType(flatten_one_level, make)
+
 
 node_types = _NodeTypes()
+_leaf = tree_structure(0)
 
 
 def treedef_children(treedef: Any) -> list[Any]:

@@ -291,6 +291,7 @@ _register_primitive_modules(
     "jaxlite.random.prng",
     "jaxlite.transforms.checkpoint",
     "jaxlite.transforms.custom_derivatives",
+    "jaxlite.traces.remat_opt",
     "jaxlite.lax.sorting",
     "jaxlite.lax.special",
     "jaxlite.lax.convolution",

@@ -26,6 +26,7 @@ from jaxlite.lax.shaping import canonical_shape
 from jaxlite.numpy import array_methods
 from jaxlite.random import words as words  # registers how operations on keys run
 from jaxlite.random.prng import (
+    IMPLEMENTATIONS,
     Implementation,
     KeyArray,
     KeyDType,
@@ -160,10 +161,11 @@ def key_data(keys: Any) -> Any:
     return keys if isinstance(keys, (arrays.ArrayImpl, Tracer)) else arrays.make_array(keys)
 
 
-def key_impl(keys: Any) -> str:
-    """The name of the generator of keys; legacy keys are of the default one."""
+def key_impl(keys: Any) -> Any:
+    """The name of the generator of keys, or one of a user's itself; legacy keys are of the default one."""
     if _is_typed(keys):
-        return keys.aval.dtype.impl.name
+        impl = keys.aval.dtype.impl
+        return impl.name if impl.name in IMPLEMENTATIONS else impl
     impl = implementation()
     check_words(keys, impl)
     return impl.name

@@ -14,7 +14,7 @@ from jaxlite.core.primitive import load_rules
 from jaxlite.core.staging import StagedTracer, StagingTrace
 from jaxlite.core.tracing import Trace, set_trace, state
 from jaxlite.core.values import aval_of, with_arrays
-from lowering.passes.dce import live_parts
+from jaxlite.traces.saving import narrowed, pick, read_inputs
 
 
 class PartialVal(tuple[Any, ...]):
@@ -109,19 +109,16 @@ def partial_evaluate(fun: Callable[..., Sequence[Any]], values: Sequence[Partial
 
 def dce_jaxpr(jaxpr: Jaxpr, used_outputs: bool | Sequence[bool], instantiate: bool | Sequence[bool] = False,
               ) -> tuple[Jaxpr, list[bool]]:
-    """The program for some of its outputs, without what they do not need.
+    """The program for some of its outputs, without what they do not need, inside loops, branches and calls too.
 
     Args: `used_outputs` which outputs to keep; `instantiate` which inputs to keep in any case.
     Returns: the program, and for each input whether it still has it.
     """
     used = [used_outputs] * len(jaxpr.outvars) if isinstance(used_outputs, bool) else list(used_outputs)
     kept = [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else list(instantiate)
-    fewer = jaxpr.replace(outvars=[var for var, flag in zip(jaxpr.outvars, used, strict=True) if flag])
-    eqns, live = live_parts(fewer)
-    live = live[len(jaxpr.constvars):]
-    flags = [alive or keep for alive, keep in zip(live, kept, strict=True)]
-    invars = [var for var, flag in zip(jaxpr.invars, flags, strict=True) if flag]
-    return fewer.replace(eqns=eqns, invars=invars), flags
+    fewer = narrowed(jaxpr.replace(outvars=pick(jaxpr.outvars, used)))
+    flags = [alive or keep for alive, keep in zip(read_inputs(fewer), kept, strict=True)]
+    return fewer.replace(invars=pick(jaxpr.invars, flags)), flags
 
 
 def trace_to_jaxpr_nounits(fun: Any, pvals: Sequence[PartialVal], instantiate: bool | Sequence[bool] = False,

@@ -72,7 +72,7 @@ class Split(NamedTuple):
 
 Keeping = Callable[[JaxprEqn, Callable[..., Any]], Split | None]
 keeping: dict[Primitive, Keeping] = {}
-narrowing: dict[Primitive, Callable[[JaxprEqn, list[bool]], JaxprEqn]] = {}
+narrowing: dict[Primitive, Callable[[JaxprEqn, list[bool]], JaxprEqn | None]] = {}
 
 
 def split_by_policy(jaxpr: Jaxpr, policy: Callable[..., Any]) -> Split:
@@ -89,7 +89,8 @@ def split_by_policy(jaxpr: Jaxpr, policy: Callable[..., Any]) -> Split:
             split.saved.extend(own.saved)
             for each in own.again:
                 narrow = narrowing.get(each.primitive)
-                split.again.append(each if narrow is None else narrow(each, [True] * len(each.outvars)))
+                fewer = each if narrow is None else narrow(each, [True] * len(each.outvars))
+                split.again.extend([] if fewer is None else [fewer])
     return split
 
 
@@ -116,7 +117,10 @@ def narrowed(jaxpr: Jaxpr) -> Jaxpr:
         if not any(used) and not eqn.effects:
             continue
         if not all(used) and not eqn.effects and eqn.primitive in narrowing:
-            eqn = narrowing[eqn.primitive](eqn, used)
+            narrower = narrowing[eqn.primitive](eqn, used)
+            if narrower is None:
+                continue
+            eqn = narrower
         live.update(atom for atom in eqn.invars if type(atom) is not Literal)
         kept.append(eqn)
     return jaxpr.replace(eqns=kept[::-1])

@@ -14,6 +14,7 @@ from jaxlite.core import dtypes, source
 from jaxlite.core.array import make_array
 from jaxlite.core.errors import UnexpectedTracerError
 from jaxlite.core.jaxpr import DebugInfo, eval_jaxpr
+from jaxlite.core.lazy import loader
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import (
@@ -31,6 +32,8 @@ from jaxlite.lax.reductions import reduce_sum
 from jaxlite.traces import custom_rules
 from jaxlite.traces.custom_rules import custom_jvp_call_p, custom_vjp_call_p
 from jaxlite.traces.jvp import Zero, instantiate, tangent_aval
+
+_remat_opt = loader("jaxlite.traces.remat_opt")
 
 custom_rules.set_summation(lambda value, axis: reduce_sum(value, (axis,)))
 
@@ -268,7 +271,7 @@ class custom_vjp(_Custom):
         super().__init__(fun, nondiff_argnums)
         self.fwd: Callable | None = None
         self.bwd: Callable | None = None
-        self.symbolic_zeros = False
+        self.symbolic_zeros = self.optimize_remat = False
 
     def defvjp(self, fwd: Callable, bwd: Callable, symbolic_zeros: bool = False, optimize_remat: bool = False) -> None:
         """Set the rules.
@@ -278,8 +281,12 @@ class custom_vjp(_Custom):
           bwd: takes the nondiff arguments, the residuals and the output's cotangent, gives a tuple with a cotangent (or
             None) for each differentiated argument.
           symbolic_zeros: give vanishing cotangents as `SymbolicZero`, and arguments of `fwd` with a flag `perturbed`.
+          optimize_remat: where a `checkpoint` needs no residuals, it runs the function instead of `fwd`.
+        Raises: NotImplementedError for both of these at once.
         """
-        self.fwd, self.bwd, self.symbolic_zeros = fwd, bwd, symbolic_zeros
+        if symbolic_zeros and optimize_remat:
+            raise NotImplementedError("remat optimization for custom_vjp does not support symbolic zeros: set one of the two")
+        self.fwd, self.bwd, self.symbolic_zeros, self.optimize_remat = fwd, bwd, symbolic_zeros, optimize_remat
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.fwd is None or self.bwd is None:
@@ -300,6 +307,8 @@ class custom_vjp(_Custom):
         leaves, in_tree = tree_flatten(tuple(dynamic))
         result = _Result()
         fwd, bwd = self._flat_rules(static, in_tree, result, list(map(aval_of, leaves)))
+        if self.optimize_remat:
+            fwd = _as_one_equation(fwd, self._flat(static, in_tree, result))
         outs = custom_vjp_call_p.bind(*leaves, name=source.function_name(self.fun), num_consts=0, fwd=fwd, bwd=bwd,
                                       call_jaxpr=self._flat(static, in_tree, result), symbolic_zeros=self.symbolic_zeros)
         return tree_unflatten(result.tree, outs)
@@ -347,6 +356,25 @@ class custom_vjp(_Custom):
 
         fwd.__name__, bwd.__name__ = source.function_name(user_fwd), source.function_name(user_bwd)
         return fwd, bwd
+
+
+def _as_one_equation(fwd: Callable, fun: Callable[..., list[Any]]) -> Callable:
+    """The forward function as an equation that becomes one of the function where nobody reads the residuals."""
+
+    def wrapped(primals: Sequence[Any], perturbed: Sequence[bool]) -> tuple[Sequence[Any], Sequence[Any]]:
+        split = 0
+
+        def flat(*values: Any) -> list[Any]:
+            nonlocal split
+            outs, residuals = fwd(values, perturbed)
+            split = len(residuals)
+            return [*residuals, *outs]
+
+        found = _remat_opt().forward(flat, fun, primals, lambda: split)
+        return found[split:], found[:split]
+
+    wrapped.__name__ = fwd.__name__
+    return wrapped
 
 
 def _add_cotangents(outs: list[Any], value: Any, expected: Any) -> bool:

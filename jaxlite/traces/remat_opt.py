@@ -1,0 +1,86 @@
+"""The forward function of a custom_vjp function with `optimize_remat`, as one equation that may lose its residuals.
+
+Where nobody reads the residuals, as in the forward half of a checkpoint, the equation becomes one of the function itself: what
+the forward function calls cannot be taken apart if it is a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import has_program, trace_to_jaxpr
+from jaxlite.core.values import aval_of
+from jaxlite.traces.batching import Axis, batch_jaxpr
+from jaxlite.traces.decompose import decomposes, rules_by_parts
+from jaxlite.traces.saving import narrowed, narrowing, pick, read_inputs
+
+remat_opt_p = Primitive("remat_opt", multiple_results=True)
+has_program(remat_opt_p, "fwd_jaxpr")
+
+
+@remat_opt_p.def_effectful_abstract_eval
+def _avals(*_: Any, fwd_jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    return fwd_jaxpr.out_avals, fwd_jaxpr.effects
+
+
+@remat_opt_p.def_eager
+@decomposes(remat_opt_p)
+def _run(*args: Any, fwd_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+    return eval_jaxpr(fwd_jaxpr.jaxpr, [], *args)
+
+
+rules_by_parts(remat_opt_p)
+
+
+def forward(fwd: Callable[..., Sequence[Any]], fun: Callable[..., Sequence[Any]], args: Sequence[Any], count: Callable[[], int],
+            ) -> list[Any]:
+    """Bind the equation.
+
+    Args: `fwd` gives residuals and results, `fun` the results, of flat values; `count` how many residuals, after a call of `fwd`.
+    Returns: what `fwd` returns.
+    """
+    avals = [aval_of(arg) for arg in args]
+    programs = [trace_to_jaxpr(each, avals) for each in (fwd, fun)]
+    consts = [const for _, own in programs for const in own]
+    return remat_opt_p.bind(*consts, *args, num_consts=len(consts), num_res=count(),
+                            **dict(zip(("fwd_jaxpr", "fun_jaxpr"), _alike([jaxpr for jaxpr, _ in programs]), strict=True)))
+
+
+def _alike(jaxprs: Sequence[Jaxpr]) -> list[ClosedJaxpr]:
+    """Programs of the same inputs, in front of which each takes the constvars of all."""
+    closed = []
+    for jaxpr in jaxprs:
+        front = [var if each is jaxpr else Var(var.aval) for each in jaxprs for var in each.constvars]
+        closed.append(ClosedJaxpr(jaxpr.replace(constvars=[], invars=[*front, *jaxpr.invars]), []))
+    return closed
+
+
+@remat_opt_p.def_batching
+def _batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, fwd_jaxpr: ClosedJaxpr, fun_jaxpr: ClosedJaxpr,
+           num_consts: int, num_res: int) -> Any:
+    batched = [batch_jaxpr(each, axis, dims, True) for each in (fwd_jaxpr, fun_jaxpr)]
+    consts = [const for _, own, _ in batched for const in own]
+    jaxprs = [program.jaxpr.replace(constvars=program.jaxpr.invars[:len(own)], invars=program.jaxpr.invars[len(own):])
+              for program, own, _ in batched]
+    fwd, fun = _alike(jaxprs)
+    outs = remat_opt_p.bind(*consts, *args, fwd_jaxpr=fwd, fun_jaxpr=fun, num_consts=len(consts) + num_consts, num_res=num_res)
+    return outs, [0] * len(outs)
+
+
+def _narrow(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
+    count = eqn.params["num_res"]
+    fun = eqn.params["fun_jaxpr"].jaxpr
+    fun = narrowed(fun.replace(outvars=pick(fun.outvars, used[count:])))
+    fwd = eqn.params["fwd_jaxpr"].jaxpr
+    fwd = narrowed(fwd.replace(outvars=pick(fwd.outvars, used))) if any(used[:count]) else fun
+    read = [one or other for one, other in zip(read_inputs(fwd), read_inputs(fun), strict=True)]
+    fwd, fun = (each.replace(invars=pick(each.invars, read)) for each in (fwd, fun))
+    params = {"fwd_jaxpr": ClosedJaxpr(fwd, []), "fun_jaxpr": ClosedJaxpr(fun, []), "num_res": sum(used[:count]),
+              "num_consts": sum(read[:eqn.params["num_consts"]])}
+    return eqn.replace(invars=pick(eqn.invars, read), outvars=pick(eqn.outvars, used), params=params)
+
+
+narrowing[remat_opt_p] = _narrow

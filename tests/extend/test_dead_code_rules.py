@@ -1,0 +1,71 @@
+"""Rules for dead code: a library's, and that of custom_vjp's `optimize_remat`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite.extend.core import Primitive
+from jaxlite.extend.rule_tables import RuleError
+from jaxlite.interpreters import partial_eval as pe
+
+
+def test_rules_of_libraries_and_ours_stand_in_one_table():
+    pair = Primitive("pair_of_rule")
+    pair.multiple_results = True
+    pair.def_abstract_eval(lambda x, y: [x, y])
+
+    def rule(used, eqn):
+        pick = lambda atoms: [atom for atom, flag in zip(atoms, used, strict=True) if flag]
+        return used, eqn.replace(invars=pick(eqn.invars), outvars=pick(eqn.outvars))
+
+    pe.dce_rules[pair] = rule
+    assert pe.dce_rules[pair] is rule and jax.lax.scan_p in pe.dce_rules
+    program = jax.make_jaxpr(lambda x, y: pair.bind(x, y))(1.0, 2.0).jaxpr
+    narrower, used = pe.dce_jaxpr(program, [False, True])
+    assert used == [False, True] and len(narrower.eqns[0].invars) == 1
+    pe.dce_rules[pair] = lambda used, eqn: "nothing"
+    with pytest.raises(RuleError, match=r"pair_of_rule.*test_dead_code_rules.py.*flags and an equation"):
+        pe.dce_jaxpr(program, [False, True])
+    with pytest.raises(TypeError, match="dce_rules takes a function for a primitive"):
+        pe.dce_rules["pair"] = rule
+
+
+def test_dead_code_goes_inside_calls():
+    consts = np.arange(3, dtype=np.float32)
+    program = jax.make_jaxpr(lambda x, y: jax.jit(lambda x, y: (jnp.sin(x), y * consts))(x, y))(1.0, 2.0)
+    narrower, used = pe.dce_jaxpr(program.jaxpr, [True, False])
+    assert used == [True, False] and "mul" not in str(narrower)
+    used, eqn = pe.dce_rules[program.jaxpr.eqns[0].primitive]([True, False], program.jaxpr.eqns[0])
+    assert used[-2:] == [True, False] and len(eqn.outvars) == 1
+    without, _, inputs = pe.dce_jaxpr_consts(program.jaxpr, [True, False])
+    assert without.constvars == [] and inputs == [True, False]
+
+
+def test_optimize_remat_runs_the_function_where_residuals_are_not_read():
+    weights = jnp.arange(3.0)
+
+    @jax.custom_vjp
+    def f(x):
+        return jnp.sin(x) @ weights
+
+    f.defvjp(lambda x: (jnp.tan(x) @ weights, jnp.cos(x) * weights), lambda saved, ct: (ct * saved,), optimize_remat=True)
+    x = np.linspace(0, 1, 3, dtype=np.float32)
+    np.testing.assert_allclose(jax.jit(jax.grad(f))(x), np.cos(x) * np.arange(3), rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(jax.grad(f))(x[None])[0], np.cos(x) * np.arange(3), rtol=1e-6)
+    program = str(jax.make_jaxpr(jax.value_and_grad(jax.checkpoint(f)))(x))
+    value, derivative = jax.value_and_grad(jax.checkpoint(f))(x)
+    np.testing.assert_allclose(value, np.sin(x) @ np.arange(3), rtol=1e-6)  # of f, not of its forward function
+    np.testing.assert_allclose(derivative, np.cos(x) * np.arange(3), rtol=1e-6)
+    assert "tan" not in program and "sin" in program
+    with pytest.raises(NotImplementedError, match="symbolic zeros"):
+        f.defvjp(None, None, symbolic_zeros=True, optimize_remat=True)
+
+
+def test_a_scalar_takes_the_axes_of_bounds_of_one_number():
+    drawn = jax.random.uniform(jax.random.key(0), (), jnp.float32, jnp.zeros(1), jnp.ones(1))
+    assert drawn.shape == (1,) and drawn[0] == jax.random.uniform(jax.random.key(0))
+    with pytest.raises(ValueError, match="must broadcast"):
+        jax.random.uniform(jax.random.key(0), (), jnp.float32, jnp.zeros(2), 1.0)

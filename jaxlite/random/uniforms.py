@@ -137,7 +137,7 @@ def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any 
     Array([0.947667  , 0.9785799 , 0.33229148], dtype=float32)
     """
     dtype = float_dtype("uniform", dtype)
-    if shape or aval_of(minval).size != 1 or aval_of(maxval).size != 1:  # bounds of one number may have axes: a scalar takes them
+    if shape or aval_of(minval).size != 1 or aval_of(maxval).size != 1:  # a scalar takes the axes of bounds of one number
         full_shape(shape, minval, maxval)
     return _uniform(key, shape, dtype, minval, maxval)
 

@@ -39,7 +39,7 @@ def forward(fwd: Callable[..., Sequence[Any]], fun: Callable[..., Sequence[Any]]
             ) -> list[Any]:
     """Bind the equation.
 
-    Args: `fwd` gives residuals and results, `fun` the results, of flat values; `count` how many residuals, after a call of `fwd`.
+    Args: `fwd` gives residuals and results, `fun` the results, of flat values; `count` how many residuals, once `fwd` has run.
     Returns: what `fwd` returns.
     """
     avals = [aval_of(arg) for arg in args]

@@ -63,6 +63,7 @@ def test_a_program_runs_unedited(tmp_path):
     out = run("-m", "jaxlite", str(program), "a", "--b", path=(installed.parent,))
     assert out == "['a', '--b'] __main__ 1.0\n"
     (tmp_path / "a_module.py").write_text("import sys, jax\nprint(sys.argv[1:], __name__, jax.__name__)")
+    assert run("-m", "jaxlite", "-c", "x: int = 1; print(__annotations__)") == "{'x': <class 'int'>}\n"
     assert run("-m", "jaxlite", "-m", "a_module", "x", path=(tmp_path,)) == "['x'] __main__ jaxlite\n"
 
 

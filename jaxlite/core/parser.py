@@ -10,29 +10,27 @@ as a `Printed`: such a program runs and lowers, and fails only where the functio
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import enum
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import AbstractRef, ShapedArray, abstract_token, typematch
+from jaxlite.core.aval import AbstractRef, ShapedArray, typematch
+from jaxlite.core.config import chooses_layouts
 from jaxlite.core.errors import JaxprSyntaxError
 from jaxlite.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, no_effects
+from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import PRIMITIVES, find_primitive
+from jaxlite.core.symbolic import SymbolicScope
+from jaxlite.core.type_parser import Token, TypeReader, dtype_named
 from jaxlite.core.values import aval_of
 
-_TOKEN = re.compile(r"""
-    (?P<space>\s+|\#[^\n]*)
-  | (?P<string>'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")
-  | (?P<number>[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf\b|nan\b)j?(?![\w<]))
-  | (?P<word>[A-Za-z_<](?:[\w<>.]|-(?!\d))*)
-  | (?P<arrow><-)
-  | (?P<mark>[{}()\[\],;:.=~*@|!?/+&%$^`>\\-])
-""", re.VERBOSE)
+_meshes, _texts = loader("jaxlite.devices.mesh"), loader("jaxlite.devices.texts")
 _COMPLEX = re.compile(r"\(([-+\w.]+j)\)")
 _ESCAPES = re.compile("\033\\[[0-9;]*m")
 
@@ -42,6 +40,8 @@ _IMPLIED: dict[str, dict[str, Any]] = {
     "dot_general": {"precision": None, "preferred_element_type": None, "out_sharding": None},
     "jit": {"inline": False, "keep_unused": False},
 }
+# Params that are left out where the type of the result says them.
+_LAID_OUT = {"broadcast_in_dim": "sharding", "dot_general": "out_sharding", "reshard": "dst_sharding", "reshape": "sharding"}
 # Params whose values are functions, or objects that print as one word.
 _OBJECTS = {("custom_jvp_call", "jvp"), ("custom_vjp_call", "fwd"), ("custom_vjp_call", "bwd"), ("custom_linear", "bwd"),
             ("checkpoint", "policy"), ("custom_vmap_call", "rule")}
@@ -74,13 +74,15 @@ class Printed:
 
 
 def parse_jaxpr(text: str, consts: Mapping[str, Any] | Sequence[Any] = (), *,
-                objects: Mapping[str, Any] | None = None) -> ClosedJaxpr:
+                objects: Mapping[str, Any] | None = None, mesh: Any = None, scope: SymbolicScope | None = None) -> ClosedJaxpr:
     """The program that a text says.
 
     Args:
       text: what `str(jaxpr)` or `jaxpr.pretty_print(...)` gives, with types; or written by hand in the same way.
       consts: the values of the constvars, by name or in order.
       objects: values of params that the text names only: functions and objects of users, by the text they print as.
+      mesh: the mesh whose axes types such as `f32[8@x]` name; without, that of the context.
+      scope: where symbolic dimensions such as those of `f32[2*b]` belong to; without, a new one.
 
     Returns: a `ClosedJaxpr`: to run with `eval_jaxpr` or `jaxpr_as_fun`, under any transformation. With
       `weak_types=True`, what was printed and what is parsed are equal in all but weak types.
@@ -97,8 +99,13 @@ def parse_jaxpr(text: str, consts: Mapping[str, Any] | Sequence[Any] = (), *,
     """
     if not isinstance(text, str):
         raise TypeError(f"parse_jaxpr: the text must be a string, got {type(text)}")
-    parser = _Parser(_ESCAPES.sub("", text), objects or {})
-    jaxpr, names = parser.whole()
+    parser = _Parser(_ESCAPES.sub("", text), objects or {}, scope)
+    chooses = chooses_layouts.swap_local(True)  # what lies in a way that was chosen when it was traced may do so again
+    try:
+        with contextlib.nullcontext() if mesh is None else _meshes().use_abstract_mesh(mesh.abstract_mesh):
+            jaxpr, names = parser.whole()
+    finally:
+        chooses_layouts.set_local(chooses)
     if isinstance(consts, Mapping):
         missing = [name for name in names if name not in consts]
         if missing:
@@ -115,73 +122,16 @@ def parse_jaxpr(text: str, consts: Mapping[str, Any] | Sequence[Any] = (), *,
     return ClosedJaxpr(jaxpr, values)
 
 
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    start: int
-    end: int
-
-    def __str__(self) -> str:
-        return "the end of the text" if self.kind == "end" else repr(self.text)
-
-
 Scope = dict[str, Atom]
 
 
-class _Parser:
-    """Reads one text. `at` is the index of the next token."""
+class _Parser(TypeReader):
+    """Reads programs."""
 
-    def __init__(self, text: str, objects: Mapping[str, Any]):
-        self.text, self.objects = text, objects
-        self.tokens: list[_Token] = []
-        self.at = 0
-        self.types: dict[tuple[int, str], Any] = {}
-        place = 0
-        while place < len(text):
-            match = _TOKEN.match(text, place)
-            if match is None:
-                self.fail("a word, a number or a mark", _Token("", text[place], place, place + 1))
-            if match.lastgroup != "space":
-                self.tokens.append(_Token(match.lastgroup or "", match[0], place, match.end()))
-            place = match.end()
-        self.tokens.append(_Token("end", "", len(text), len(text)))
+    def __init__(self, text: str, objects: Mapping[str, Any], symbols: SymbolicScope | None):
+        super().__init__(text, objects, symbols)
         self.definitions: dict[str, int] = {}  # name -> its first token
         self.done: dict[str, ClosedJaxpr | None] = {}
-
-    # --- errors and tokens
-
-    def fail(self, expected: str, token: _Token | None = None, got: str | None = None) -> NoReturn:
-        token = token or self.tokens[self.at]
-        self.refuse(f"expected {expected}, got {token if got is None else got}", token)
-
-    def refuse(self, message: str, token: _Token, cause: Exception | None = None) -> NoReturn:
-        line = self.text.count("\n", 0, token.start) + 1
-        begin = self.text.rfind("\n", 0, token.start) + 1
-        end = self.text.find("\n", begin)
-        raise JaxprSyntaxError(message, line, token.start - begin + 1, self.text[begin:end if end >= 0 else None]) from cause
-
-    def peek(self, text: str) -> bool:
-        token = self.tokens[self.at]
-        return token.text == text and token.kind != "string"
-
-    def take(self, text: str) -> bool:
-        if self.peek(text):
-            self.at += 1
-            return True
-        return False
-
-    def expect(self, text: str, what: str = "") -> _Token:
-        if not self.peek(text):
-            self.fail(what or repr(text))
-        self.at += 1
-        return self.tokens[self.at - 1]
-
-    def word(self, what: str) -> _Token:
-        token = self.tokens[self.at]
-        if token.kind != "word" and token.text not in ("nan", "inf"):
-            self.fail(what)
-        self.at += 1
-        return token
 
     # --- programs
 
@@ -213,7 +163,7 @@ class _Parser:
             if depth == 0:
                 return
 
-    def defined(self, name: _Token) -> ClosedJaxpr:
+    def defined(self, name: Token) -> ClosedJaxpr:
         """The program of a definition; it may use others, wherever they stand."""
         if name.text not in self.done:
             self.done[name.text] = None
@@ -285,63 +235,12 @@ class _Parser:
             variables.append(var)
         return variables
 
-    def binder(self, what: str) -> tuple[_Token, Any]:
+    def binder(self, what: str) -> tuple[Token, Any]:
         token = self.tokens[self.at]
         if token.text.endswith(".") and token.kind == "word":  # `a.` of a text without types
-            self.fail("':' and the type of the variable", _Token("mark", ".", token.end - 1, token.end))
+            self.fail("':' and the type of the variable", Token("mark", ".", token.end - 1, token.end))
         name = self.word(what)
         return name, self.aval() if self.take(":") else None
-
-    def aval(self) -> Any:
-        start, weak = self.at, self.take("~")
-        name = self.word("a type such as f32[3]")
-        if name.text == "Token":
-            return abstract_token
-        if name.text == "Ref" or name.text.startswith("Ref<"):
-            return self.reference_type(name)
-        dtype = self.dtype(name, short=True)
-        self.expect("[")
-        shape = []
-        while not self.peek("]"):
-            size = self.tokens[self.at]
-            if not size.text.isdigit():
-                self.fail("a size or ']'")
-            shape.append(int(size.text))
-            self.at += 1
-            self.take(",")
-        self.expect("]")
-        vma = frozenset(self.varying_axes()) if self.peek("{") and self.tokens[self.at + 1].text == "V" else None
-        try:
-            return ShapedArray(tuple(shape), dtype, weak, vma=vma)
-        except (TypeError, ValueError) as error:
-            self.refuse(str(error), self.tokens[start])
-
-    def varying_axes(self) -> list[str]:
-        """`{V:x}` or `{V:(x,y)}` behind a type: the axes of a mesh along which the value varies."""
-        self.at += 2
-        self.expect(":")
-        several = self.take("(")
-        names = [self.word("the name of a mesh axis").text]
-        while several and self.take(","):
-            names.append(self.word("the name of a mesh axis").text)
-        if several:
-            self.expect(")")
-        self.expect("}")
-        return names
-
-    def reference_type(self, name: _Token) -> AbstractRef:
-        """`Ref{f32[3]}`, or with a memory space `Ref<vmem>{f32[3]}`."""
-        space = name.text[4:-1] or None
-        self.expect("{")
-        inner = self.aval()
-        self.expect("}")
-        return AbstractRef(inner, space if space is None else self.objects.get(space, space))
-
-    def dtype(self, name: _Token, short: bool) -> Any:
-        found = _dtype(name.text, short)
-        if found is None:
-            self.fail("the name of a dtype", name)
-        return found
 
     # --- equations
 
@@ -352,7 +251,7 @@ class _Parser:
 
     def equation(self, scope: Scope) -> JaxprEqn:
         first = self.at
-        outs: list[tuple[_Token, Any]] = []
+        outs: list[tuple[Token, Any]] = []
         if self.is_reference(scope):
             return self.write(scope)
         if not self.is_operation():
@@ -397,7 +296,7 @@ class _Parser:
         else:
             self.at += 1
 
-    def scoped(self, primitive: Any, params: dict[str, Any], programs: dict[str, int], name: _Token) -> None:
+    def scoped(self, primitive: Any, params: dict[str, Any], programs: dict[str, int], name: Token) -> None:
         """Read the programs that were skipped, in the scope that the params say."""
         behind = self.at
         assert primitive.scope is not None
@@ -410,12 +309,12 @@ class _Parser:
                 params[param] = self.value()
         self.at = behind
 
-    def typed(self, scope: Scope, primitive: Any, params: dict[str, Any], outs: list[tuple[_Token, Any]], invars: list[Atom],
-              name: _Token, operands: _Token) -> JaxprEqn:
+    def typed(self, scope: Scope, primitive: Any, params: dict[str, Any], outs: list[tuple[Token, Any]], invars: list[Atom],
+              name: Token, operands: Token) -> JaxprEqn:
         """The equation, with the types that its primitive gives."""
         avals = [atom.aval for atom in invars]
         try:
-            made, effects = primitive.typed(avals, params)
+            made, effects = self.laid_out(primitive, avals, params, outs)
         except JaxprSyntaxError:
             raise
         except Exception as error:
@@ -437,6 +336,20 @@ class _Parser:
             outvars.append(var)
         return JaxprEqn(primitive, invars, outvars, params, effects)
 
+    def laid_out(self, primitive: Any, avals: list[Any], params: dict[str, Any], outs: list[tuple[Token, Any]]) -> Any:
+        """What the primitive's typing gives, with a sharding among the params if the type of the result asks for one."""
+        param, wanted = _LAID_OUT.get(primitive.name), outs[0][1] if len(outs) == 1 else None
+        if param is None or wanted is None or params.get(param) is not None:
+            return primitive.typed(avals, params)
+        if primitive.name == "reshard":
+            params.setdefault("concrete_mesh", None)
+        else:  # it need not be said if the result comes to lie so by itself
+            made, effects = primitive.typed(avals, params)
+            if wanted.layout is None or typematch(wanted, made):
+                return made, effects
+        params[param] = wanted.layout or _texts().sharding(_meshes().get_abstract_mesh(), [()] * wanted.ndim, wanted.shape)
+        return primitive.typed(avals, params)
+
     # --- reads and writes of Refs
 
     def is_reference(self, scope: Scope) -> bool:
@@ -444,7 +357,7 @@ class _Parser:
         var = scope.get(self.tokens[self.at].text)
         return self.tokens[self.at + 1].text == "[" and var is not None and type(var.aval) is AbstractRef
 
-    def part(self, scope: Scope) -> tuple[Scope, _Token, list[list[Any]]]:
+    def part(self, scope: Scope) -> tuple[Scope, Token, list[list[Any]]]:
         """A Ref and the indices, in brackets, of a part of it. An index is `...`, an int, a variable, or start, stop, step."""
         if not self.is_reference(scope):
             self.fail("a part of a Ref, such as a[0]")
@@ -488,13 +401,13 @@ class _Parser:
         """`a[0] <- b` and `a[0] += b`."""
         _, name, indices = self.part(scope)
         if self.take("<-"):
-            return self.access("swap", [(_Token("word", "_", name.start, name.end), None)], [self.atom(scope)], scope, name,
+            return self.access("swap", [(Token("word", "_", name.start, name.end), None)], [self.atom(scope)], scope, name,
                                indices)
         self.expect("+", "'<-' or '+='")
         self.expect("=", "'+='")
         return self.access("addupdate", [], [self.atom(scope)], scope, name, indices)
 
-    def exchange(self, scope: Scope, outs: list[tuple[_Token, Any]]) -> JaxprEqn:
+    def exchange(self, scope: Scope, outs: list[tuple[Token, Any]]) -> JaxprEqn:
         """`b, a[0] <- a[0], c` after the comma."""
         place = self.part(scope)
         self.expect("<-")
@@ -502,7 +415,7 @@ class _Parser:
         self.expect(",")
         return self.access("swap", outs, [self.atom(scope)], *place)
 
-    def access(self, kind: str, outs: list[tuple[_Token, Any]], values: list[Atom], scope: Scope, name: _Token,
+    def access(self, kind: str, outs: list[tuple[Token, Any]], values: list[Atom], scope: Scope, name: Token,
                indices: list[list[Any]]) -> JaxprEqn:
         primitive: Any = find_primitive(kind)
         ref = scope[name.text]
@@ -550,10 +463,10 @@ class _Parser:
                 at += 1
         return self.tokens[at].text in ("=", "<-", ",")
 
-    def column(self, token: _Token) -> int:
+    def column(self, token: Token) -> int:
         return token.start - self.text.rfind("\n", 0, token.start)
 
-    def imply(self, primitive: Any, params: dict[str, Any], outs: list[Any], invars: list[Any], name: _Token) -> None:
+    def imply(self, primitive: Any, params: dict[str, Any], outs: list[Any], invars: list[Any], name: Token) -> None:
         """Put in the params that the text leaves out."""
         for param, value in _IMPLIED.get(primitive.name, {}).items():
             params.setdefault(param, value)
@@ -635,6 +548,8 @@ class _Parser:
 
     def value(self) -> Any:
         token = self.tokens[self.at]
+        if self.begins_dimension():
+            return self.dimension()
         if token.kind == "string":
             self.at += 1
             return _unquoted(token.text)
@@ -675,7 +590,7 @@ class _Parser:
         self.expect("}", "',' or '}'")
         return frozenset(entries) if is_set else entries
 
-    def word_value(self, token: _Token) -> Any:
+    def word_value(self, token: Token) -> Any:
         text, following = token.text, self.tokens[self.at + 1].text
         if text in _CONSTANTS:
             self.at += 1
@@ -683,6 +598,8 @@ class _Parser:
         if following == "(" and self.tokens[self.at + 1].start == token.end:
             if text == "array":
                 return self.array()
+            if text == "NamedSharding":
+                return _texts().read_sharding(self.opaque())
             if text == "frozenset":
                 self.at += 2
                 found = self.braces()
@@ -692,7 +609,7 @@ class _Parser:
             if kind is not None:
                 return self.named_tuple(kind)
             return self.printed()
-        if following == "[" and self.tokens[self.at + 1].start == token.end and _dtype(text, short=True) is not None:
+        if following == "[" and self.tokens[self.at + 1].start == token.end and dtype_named(text, short=True) is not None:
             return self.aval()
         if text in self.definitions:
             self.at += 1
@@ -706,7 +623,7 @@ class _Parser:
             if kind is not None and member in kind.__members__:
                 self.at += 1
                 return kind[member]
-        found = _dtype(text, short=False)
+        found = dtype_named(text, short=False)
         if found is not None:
             self.at += 1
             return found
@@ -767,15 +684,6 @@ class _Parser:
 
 
 _CONSTANTS = {"None": None, "True": True, "False": False}
-
-
-def _dtype(name: str, short: bool) -> Any:
-    """The dtype with a name: `f32` if short, else `float32`; extended ones have one name."""
-    if name in dtypes.EXTENDED_DTYPES:
-        return dtypes.EXTENDED_DTYPES[name]
-    if short:
-        return dtypes.NAMES[1].get(name)
-    return dtypes.NAMES[0].get(name)
 
 
 def _class_of(name: str, base: type) -> Any:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh
-from jaxlite.devices.sharding import PartitionSpec
+from jaxlite.devices.mesh import AbstractDevice, AbstractMesh, AxisType, Mesh
+from jaxlite.devices.sharding import NamedSharding, PartitionSpec, check_shape
 from lowering import platforms
 
 _AXIS = re.compile(r"('[^']*'|\"[^\"]*\"): (\d+)")
 _TYPE = re.compile(r"\b(Auto|Explicit|Manual)\b")
+_DEVICE = re.compile(r"device_kind=(.*), num_cores=(\w+), platform=(\w+)")
 
 
 def read_mesh(text: str) -> Mesh | AbstractMesh:
@@ -33,8 +35,30 @@ def read_mesh(text: str) -> Mesh | AbstractMesh:
         raise ValueError(f"no mesh: {text}")
     devices = platforms.devices() if kind == "Mesh" else []
     if len(devices) < math.prod(sizes) or kind == "AbstractMesh":
-        return AbstractMesh(sizes, names, types)
+        found = _DEVICE.search(kinds)
+        device = AbstractDevice(found[1], ast.literal_eval(found[2]), found[3]) if found else None
+        return AbstractMesh(sizes, names, types, abstract_device=device)
     return Mesh(np.array(devices[:math.prod(sizes)], dtype=object).reshape(sizes), names, types)
+
+
+def sharding(mesh: Mesh | AbstractMesh, cuts: Sequence[tuple[str, ...]], shape: tuple[int, ...]) -> Any:
+    """The sharding that cuts each array axis along some mesh axes. Raises: ValueError if it does not fit the shape."""
+    spec = PartitionSpec(*[names if len(names) > 1 else names[0] if names else None for names in cuts])
+    made = NamedSharding(mesh, spec)
+    check_shape(made, shape)
+    return made
+
+
+def read_sharding(text: str) -> Any:
+    """The sharding of a text such as `NamedSharding(mesh=AbstractMesh(...), spec=P('x'))`.
+
+    >>> read_sharding("NamedSharding(mesh=AbstractMesh('x': 4, axis_types=(Explicit,)), spec=P('x'))").spec
+    P('x',)
+    """
+    found = re.fullmatch(r"NamedSharding\(mesh=(.*), spec=(P\(.*?\))(?:, memory_kind=(\w+))?\)", text, re.DOTALL)
+    if found is None:
+        raise ValueError(f"no sharding: {text}")
+    return NamedSharding(read_mesh(found[1]), read_spec(found[2]), memory_kind=found[3])
 
 
 def read_spec(text: str) -> PartitionSpec:

@@ -310,6 +310,14 @@ _register_primitive_modules(
     "jaxlite.random.gammas",
     "jaxlite.transforms.custom_batching",
     "jaxlite.traces.sown",
+    "jaxlite.traces.saving",
+    "jaxlite.lax.sharding",
+    "jaxlite.lax.checks",
+    "jaxlite.transforms.linear_calls",
+    "jaxlite.export.exported",
+    "jaxlite.experimental.custom_partitioning",
+    "jaxlite.experimental.pallas.primitives",
+    "jaxlite.experimental.pallas.call",
 )
 _register_rule_modules(
     "jaxlite.traces.call_rules",

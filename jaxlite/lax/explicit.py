@@ -167,7 +167,7 @@ def _select_n(case: _Case) -> Sequence[Spec]:
     return _elementwise(case)
 
 
-@_rule("optimization_barrier")
+@_rule("optimization_barrier", "pbroadcast", "pmax", "pmin", "ppermute", "psum", "psum_invariant", "pvary")
 def _identities(case: _Case, **params: Any) -> Sequence[Spec]:
     return case.specs
 
@@ -481,6 +481,45 @@ def _scatter(case: _Case, *, dimension_numbers: Any, **params: Any) -> list[Spec
 
 
 # --- the host ----------------------------------------------------------------------------------------
+
+
+# --- collectives over manual axes, of what is cut along others ----------------------------------------
+
+
+def _regrouped(case: _Case, source: int, target: int, tiled: bool) -> list[Spec]:
+    """The layout where parts are taken from one axis and put together along another, which both have to be whole."""
+    (spec,) = case.specs
+    case.require_whole(0, [axis for axis in {source, target} if axis < len(spec)],
+                       f"{case.name} takes and joins parts along axes that have to be unsharded. Got {case.avals[0].str_short()}")
+    if tiled or len(spec) == case.results[0].ndim:
+        return [spec]
+    rest = list(spec)
+    if case.results[0].ndim < len(spec):
+        del rest[source]
+    else:
+        rest.insert(target, None)
+    return [tuple(rest)]
+
+
+@_rule("all_gather", "all_gather_invariant")
+def _all_gather(case: _Case, *, all_gather_dimension: int, tiled: bool, **params: Any) -> list[Spec]:
+    return _regrouped(case, all_gather_dimension if tiled else len(case.specs[0]), all_gather_dimension, tiled)
+
+
+@_rule("reduce_scatter")
+def _reduce_scatter(case: _Case, *, scatter_dimension: int, tiled: bool, **params: Any) -> list[Spec]:
+    return _regrouped(case, scatter_dimension, scatter_dimension, tiled)
+
+
+@_rule("all_to_all")
+def _all_to_all(case: _Case, *, split_axis: int, concat_axis: int, tiled: bool, **params: Any) -> list[Spec]:
+    if tiled:
+        return _regrouped(case, split_axis, concat_axis, True)
+    (spec,) = case.specs
+    case.require_whole(0, [split_axis], f"all_to_all: split_axis has to be unsharded. Got {case.avals[0].str_short()}")
+    rest = list(_without(spec, [split_axis]))
+    rest.insert(concat_axis, None)
+    return [tuple(rest)]
 
 
 @_rule("pure_callback", "io_callback")

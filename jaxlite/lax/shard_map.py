@@ -46,11 +46,14 @@ shard_map_p.knows_vma = True
 Specs = tuple[Any, ...]
 
 
+def _mesh_inside(mesh: Any, axes: frozenset[Any]) -> Any:
+    return mesh.abstract_mesh.update_axis_types(dict.fromkeys(axes, AxisType.Manual))
+
+
 @contextmanager
 def inside(mesh: Any, axes: frozenset[Any], check_vma: bool) -> Iterator[None]:
     """Trace what runs on one device of a mesh: collectives know its axes, and types say what varies along them."""
-    abstract = mesh.abstract_mesh.update_axis_types(dict.fromkeys(axes, AxisType.Manual))
-    mesh_before, check_before = abstract_context.swap_local(abstract), config.check_vma.swap_local(check_vma)
+    mesh_before, check_before = abstract_context.swap_local(_mesh_inside(mesh, axes)), config.check_vma.swap_local(check_vma)
     sizes, state.axis_sizes = state.axis_sizes, {**state.axis_sizes, **{name: mesh.shape[name] for name in axes}}
     try:
         yield
@@ -69,17 +72,23 @@ shard_map_p.param_readers = {
 }
 
 
-def part_aval(aval: Any, spec: Any, mesh: Any, check_vma: bool) -> Any:
-    """The type of the part that one device has."""
+def part_aval(aval: Any, spec: Any, mesh: Any, check_vma: bool, axes: frozenset[Any]) -> Any:
+    """The type of the part that one device has. It stays cut along the explicit axes that do not become manual."""
     if type(aval) is not ShapedArray:
         return aval
     shape = tuple(size // math.prod(mesh.shape[name] for name in axes_of(entry))
                   for size, entry in zip(aval.shape, _entries(spec, aval.ndim), strict=True))
-    if aval.layout is not None and aval.layout != layout_of(NamedSharding(mesh, spec), aval.ndim):
-        raise ValueError(f"in_specs passed to shard_map: {P(*_entries(spec, aval.ndim))} does not match the specs of the "
-                         f"input: {aval.layout.spec} for arg: {aval.str_short(short_dtypes=False)}. Give in_specs that do, or "
-                         "use jax.sharding.reshard on the argument")
     part = plain(aval).update(shape=shape)
+    if aval.layout is not None:
+        cut = [axes_of(entry) for entry in aval.layout.spec]
+        wanted = layout_of(NamedSharding(mesh, spec), aval.ndim)
+        if [tuple(name for name in names if name in axes) for names in cut] != (
+                [axes_of(entry) for entry in wanted.spec] if wanted else [()] * aval.ndim):
+            raise ValueError(f"in_specs passed to shard_map: {P(*_entries(spec, aval.ndim))} does not match the specs of the "
+                             f"input: {aval.layout.spec} for arg: {aval.str_short(short_dtypes=False)}. Give in_specs that "
+                             "do, or use jax.sharding.reshard on the argument")
+        rest = P(*(tuple(name for name in names if name not in axes) or None for names in cut))
+        part = with_layout(part, layout_of(NamedSharding(_mesh_inside(mesh, axes), rest), aval.ndim))
     return varying(part, part.vma.union(used_axes(spec))) if check_vma else part
 
 
@@ -87,10 +96,13 @@ def whole_aval(aval: Any, spec: Any, mesh: Any, axes: frozenset[Any]) -> Any:
     """The type of what is put together from the parts of all devices."""
     if type(aval) is not ShapedArray:
         return aval
+    entries = _entries(spec, aval.ndim)
     shape = tuple(size * math.prod(mesh.shape[name] for name in axes_of(entry))
-                  for size, entry in zip(aval.shape, _entries(spec, aval.ndim), strict=True))
+                  for size, entry in zip(aval.shape, entries, strict=True))
+    if aval.layout is not None:
+        entries = [(*axes_of(entry), *axes_of(inner)) or None for entry, inner in zip(entries, aval.layout.spec, strict=True)]
     whole = aval.update(shape=shape, vma=aval.vma - axes)
-    return with_layout(whole, layout_of(NamedSharding(mesh, spec), aval.ndim))
+    return with_layout(whole, layout_of(NamedSharding(mesh, P(*entries)), aval.ndim))
 
 
 def _entries(spec: Any, ndim: int) -> list[Any]:
@@ -104,7 +116,7 @@ def _shard_map_aval(*avals: Any, jaxpr: ClosedJaxpr, mesh: Any, in_specs: Specs,
     if any(missing):
         raise MixedVarying(missing)
     for aval, spec, wanted in zip(avals, in_specs, jaxpr.in_avals, strict=True):
-        part = part_aval(aval, spec, mesh, check_vma)
+        part = part_aval(aval, spec, mesh, check_vma, newly_manual_axes)
         if part.shape != wanted.shape or part.dtype != wanted.dtype or not part.vma <= wanted.vma:
             raise JaxprTypeError(f"shard_map: an operand is {aval} with the spec {spec}, so each device has {part}; the "
                                  f"jaxpr takes {wanted}")

@@ -281,7 +281,8 @@ class _Call:
             return [parallel.vary(out, used_axes(spec)) for out, spec in zip(outs, out_specs, strict=True)]
 
         with inside(self.mesh, self.axes, self.check_vma):
-            parts = [part_aval(aval, spec, self.mesh, self.check_vma) for aval, spec in zip(avals, specs, strict=True)]
+            parts = [part_aval(aval, spec, self.mesh, self.check_vma, self.axes)
+                     for aval, spec in zip(avals, specs, strict=True)]
             jaxpr, consts = trace_to_jaxpr(flat, parts, debug)
             if REF in jaxpr.effects:
                 jaxpr, consts = without_local_refs(jaxpr, consts)

@@ -179,3 +179,54 @@ def test_types_that_vary_along_the_axes_of_a_mesh():
     assert [eqn.primitive.name for eqn in lines.eqns] == ["sin", "swap"]
     with pytest.raises(JaxprSyntaxError, match="expected the name of a mesh axis"):
         parse_jaxpr("{ lambda ; a:f32[2]{V:}. let in (a,) }")
+
+
+def test_types_that_are_cut_along_explicit_axes():
+    mesh = jax.sharding.AbstractMesh((4, 2), ("x", "y"), (jax.sharding.AxisType.Explicit,) * 2)
+    text = """\
+{ lambda ; a:f32[8@x,8@y] b:f32[8@y,4]. let
+    c:f32[8@x,4] = dot_general[
+      dimension_numbers=(([1], [0]), ([], []))
+      preferred_element_type=float32
+    ] a b
+    d:f32[8@(x,y),4] = reshard c
+    e:f32[8,4] = reshard d
+    f:f32[2,8@y] = shard_map[
+      check_vma=True
+      in_specs=(P('x',),)
+      jaxpr={ lambda ; g:f32[2,8@y]{V:x}. let
+          h:f32[2,8@y] = psum_invariant[axes=('x',)] g
+          i:f32[2,8@y] = mul h 2.0:f32[]
+        in (i,) }
+      mesh=AbstractMesh('x': 4, 'y': 2, axis_types=(Explicit, Explicit))
+      newly_manual_axes=frozenset({'x'})
+      out_specs=(P(),)
+    ] a
+  in (d, e, f) }"""
+    parsed = parse_jaxpr(text, mesh=mesh)
+    assert str(parsed) == text
+    assert parsed.out_avals[0].layout.spec == jax.P(("x", "y"), None)
+    with jax.sharding.use_abstract_mesh(mesh):
+        assert parse_jaxpr(text).in_avals == parsed.in_avals
+    for wrong, message in [("8@z", "the mesh has the axes"), ("8@(x,y", "expected '\\)'"), ("7@x", "line 1, column 14: .*divi")]:
+        with pytest.raises(JaxprSyntaxError, match=message):
+            parse_jaxpr("{ lambda ; a:f32[" + wrong + "]. let b:f32[8@x] = sin a in (b,) }", mesh=mesh)
+    with pytest.raises(JaxprSyntaxError, match="there is no mesh"):
+        parse_jaxpr(text)
+
+
+def test_symbolic_dimensions():
+    def f(x):
+        total = lax.fori_loop(0, x.shape[0], lambda i, c: c + x[i], 0.0)
+        return jnp.concatenate([x, x])[3:], jnp.arange(x.shape[0]), jnp.pad(x, (1, 2)), total
+
+    scope = jax.export.SymbolicScope(["b >= 4"])
+    (size, other) = jax.export.symbolic_shape("b + 3, max(b, 2*c)", scope=scope)
+    closed = jax.make_jaxpr(f)(jax.ShapeDtypeStruct((size,), "float32"))
+    text = closed.pretty_print(weak_types=True)
+    parsed = parse_jaxpr(text, closed.consts, scope=scope)
+    assert parsed.pretty_print(weak_types=True) == text and parsed.in_avals == closed.in_avals
+    sizes = parse_jaxpr("{ lambda ; a:f32[max(b, 2*c),2*b - 1,-c + b^2]. let in (a,) }", scope=scope).in_avals[0].shape
+    assert sizes[0] == other and str(sizes[1]) == "2*b - 1"
+    with pytest.raises(JaxprSyntaxError, match=r"line 1, column 18: .*syntax error in symbolic shape"):
+        parse_jaxpr("{ lambda ; a:f32[most(b, 2)]. let in (a,) }")

@@ -12,6 +12,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     import jaxlite as jax
     import jaxlite.numpy as jnp
     from jaxlite import lax
+    from jaxlite.errors import ShardingTypeError
     from jaxlite.experimental import checkify
     from jaxlite.experimental.shard_map import shard_map as older_shard_map
     from jaxlite.sharding import AxisType, Mesh, NamedSharding
@@ -178,6 +179,31 @@ if (test_on_eight_devices := own_process(__file__)) is None:
                             mesh=one, in_specs=P("q"), out_specs=P())(X), 2 * X)
         explicit = jax.make_mesh((8,), ("q",), axis_types=(AxisType.Explicit,))
         close(jax.shard_map(lambda x: lax.psum(x, "q"), mesh=explicit, in_specs=P("q"), out_specs=P())(X), X.sum(0)[None])
+
+    def test_what_is_cut_along_other_explicit_axes_stays_cut():
+        mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+        with jax.set_mesh(mesh):
+            x = jax.device_put(X, NamedSharding(mesh, P("x", "y")))
+            manual = {"axis_names": {"x"}, "in_specs": P("x")}
+            total = jax.shard_map(lambda part: lax.psum(jnp.sin(part), "x") * 2, out_specs=P(), **manual)
+            assert jax.typeof(total(x)).str_short() == "f32[2,4@y]"
+            close(total(x), np.sin(BLOCKS).sum(0) * 2)
+            square = jax.grad(lambda x: (total(x) ** 2).sum())(x)
+            assert jax.typeof(square).str_short() == "f32[8@x,4@y]"
+            close(square, np.tile(8 * np.sin(BLOCKS).sum(0), (4, 1)) * np.cos(X))
+            for fun, spec, shown, wanted in [
+                    (lambda part: lax.all_gather(part, "x", tiled=True, to="invarying"), P(), "f32[8,4@y]", X),
+                    (lambda part: lax.ppermute(part, "x", [(i, (i + 1) % 4) for i in range(4)]), P("x"), "f32[8@x,4@y]",
+                     np.roll(X, 2, 0)),
+                    (lambda part: lax.psum_scatter(jnp.tile(part, (2, 1)), "x", tiled=True), P("x"), "f32[4@x,4@y]",
+                     np.tile(BLOCKS.sum(0), (2, 1)))]:
+                made = jax.jit(jax.shard_map(fun, out_specs=spec, **manual))(x)
+                assert jax.typeof(made).str_short() == shown
+                close(made, wanted)
+            with pytest.raises(ValueError, match="does not match the specs of the input"):
+                jax.shard_map(lambda part: part, axis_names={"x"}, in_specs=P(None, "x"), out_specs=P())(x)
+            with pytest.raises(ShardingTypeError, match="all_gather takes and joins parts along axes that have to be unsharded"):
+                jax.shard_map(lambda part: lax.all_gather(part, "x", axis=1, tiled=True), out_specs=P("x"), **manual)(x)
 
     def test_what_runs_on_each_device(capfd):
         key = jax.random.key(0)

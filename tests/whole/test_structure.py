@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -187,6 +188,19 @@ def test_what_jaxlib_names_but_does_not_need_loads_on_use():
         "print(subprocess.Popen is build.subprocess.Popen, isinstance(subprocess.__file__, str), subprocess.__spec__.name)"
     )
     assert out.splitlines() == ["Popen b", "True True subprocess"]
+
+
+def test_a_primitive_is_found_by_name_wherever_it_is_made():
+    makers = [name for name, file in modules().items()
+              if re.search(r"^\w+ = Primitive\(", file.read_text(encoding="utf-8"), re.MULTILINE)]
+    out = run_python(
+        "import json, sys\n"
+        "from jaxlite.core.primitive import find_primitive\n"
+        "import jaxlite\n"
+        "assert find_primitive('there is none') is None\n"
+        f"print(json.dumps([name for name in {makers!r} if name not in sys.modules and name != 'jaxlite.traces.call_rules']))"
+    )
+    assert len(makers) > 20 and json.loads(out) == []
 
 
 def test_a_lowering_loads_what_it_needs():

@@ -490,7 +490,7 @@ def _regrouped(case: _Case, source: int, target: int, tiled: bool) -> list[Spec]
     """The layout where parts are taken from one axis and put together along another, which both have to be whole."""
     (spec,) = case.specs
     case.require_whole(0, [axis for axis in {source, target} if axis < len(spec)],
-                       f"{case.name} takes and joins parts along axes that have to be unsharded. Got {case.avals[0].str_short()}")
+                       f"{case.name} joins parts along axes that have to be unsharded. Got {case.avals[0].str_short()}")
     if tiled or len(spec) == case.results[0].ndim:
         return [spec]
     rest = list(spec)

@@ -37,6 +37,8 @@ _ESCAPES = re.compile("\033\\[[0-9;]*m")
 # Params that the text may leave out, and their values then. `jit` and `broadcast_in_dim` have more.
 _IMPLIED: dict[str, dict[str, Any]] = {
     "broadcast_in_dim": {"broadcast_dimensions": (), "sharding": None},
+    "custom_jvp_call": {"num_consts": 0},
+    "custom_vjp_call": {"num_consts": 0},
     "dot_general": {"precision": None, "preferred_element_type": None, "out_sharding": None},
     "jit": {"inline": False, "keep_unused": False},
 }

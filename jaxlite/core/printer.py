@@ -87,11 +87,17 @@ def _any(value: Any) -> bool:
     return True
 
 
+def _zero(value: Any) -> bool:
+    return value == 0
+
+
 # For a primitive: the params that need not be shown, each with the test that its value passes then.
 _IMPLIED: dict[str, dict[str, Callable[[Any], bool]]] = {
     "broadcast_in_dim": {"shape": _any, "broadcast_dimensions": _empty, "sharding": _none},
     "convert_element_type": {"sharding": _none},
     "dot_general": {"precision": _none, "preferred_element_type": _none, "out_sharding": _none},
+    "custom_jvp_call": {"num_consts": _zero},
+    "custom_vjp_call": {"num_consts": _zero},
     "mul": {"out_dtype": _none},
     "jit": {"donated_invars": _false, "inline": _false, "keep_unused": _false},
     "scan": {"linear": _false, "_split_transpose": _false},

@@ -73,13 +73,11 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
     else:
         raise TypeError(f"fft_type must be a FftType or one of {', '.join(names)}, got {fft_type!r}")
     dtype = aval_of(x).dtype
-    if not len(fft_lengths):
-        return x
     if kind == FftType.RFFT:
         if dtypes.kind(dtype) == "c":
             raise ValueError(f"only real valued inputs supported for rfft, got {dtype}")
         target = dtype if dtype in (dtypes.float32, dtypes.float64) else dtypes.float32
     else:
         target = dtypes.to_complex_dtype(dtypes.to_inexact_dtype(dtype))
-    return fft_p.bind(shaping.convert(x, target, False), fft_type=kind,
-                      fft_lengths=tuple(map(operator.index, fft_lengths)))
+    x = shaping.convert(x, target, False)
+    return fft_p.bind(x, fft_type=kind, fft_lengths=tuple(map(operator.index, fft_lengths))) if len(fft_lengths) else x

@@ -152,6 +152,9 @@ def _reduce(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> Any:
                                   "neither the same along the axis nor different. Pass check_vma=False to shard_map")
 
     def one(leaf: Any) -> Any:
+        if not names:  # of no axes: itself, as an array
+            aval = aval_of(leaf)
+            return shaping.convert_element_type_p.bind(leaf, new_dtype=aval.dtype, weak_type=aval.weak_type)
         if inside:
             leaf = primitive.bind(leaf, axes=inside, axis_index_groups=groups)
         if not across:
@@ -220,7 +223,7 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
     def one(leaf: Any) -> Any:
         if isinstance(leaf, (int, float, complex)):
-            return leaf
+            return leaf * size / size  # a bool or an int gives a float
         if dtypes.kind(aval_of(leaf).dtype) in "biu":
             leaf = shaping.convert(leaf, dtypes.canonicalize_dtype(np.dtype("float64")), False)
         total = _reduce(psum_p, leaf, names, axis_index_groups)

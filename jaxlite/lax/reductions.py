@@ -216,7 +216,7 @@ def trace_computation(name: str, computation: Callable, trees: Sequence[Any], in
       trees: the treedefs of the function's arguments, over whose leaves `in_avals` runs; the result has that of
         the first.
       out_avals: the types that the result must have.
-    Raises: TypeError if the result has other types; NotImplementedError if the function reads an array from outside.
+    Raises: ValueError if the result has other types; NotImplementedError if the function reads an array from outside.
     """
     out_tree = None
 
@@ -240,8 +240,8 @@ def trace_computation(name: str, computation: Callable, trees: Sequence[Any], in
             "elements alone: pass the array as one more operand, or apply it before or after.")
     for got, expected in zip(jaxpr.out_avals, out_avals, strict=True):
         if got.shape != expected.shape or got.dtype != expected.dtype:
-            raise TypeError(f"{name}: {function} must map elements to their own type, here "
-                            f"{expected.str_short()}, but gave {got.str_short()}")
+            raise ValueError(f"{name}: {function} must map elements to their own type, here "
+                             f"{expected.str_short()}, but gave {got.str_short()}")
     closed = ClosedJaxpr(jaxpr, [])
     try:
         key = _structure(jaxpr)

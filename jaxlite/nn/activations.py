@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
+from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, dtype_of, promote_inexact
@@ -20,7 +21,10 @@ from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
 def _floating(name: str, x: Any) -> Any:
-    return as_array(promote_inexact(name, x)[0])
+    """The argument as a floating-point array. What were integers is weakly typed, as by an operation with a Python float."""
+    check_arrays(name, x)
+    aval = aval_of(x)
+    return as_array(x) if dtypes.kind(aval.dtype) in "fc" else shaping.convert(x, dtypes.canonicalize_dtype(float), True)
 
 
 @custom_jvp
@@ -32,7 +36,7 @@ def _relu(x: Any) -> Any:
 def _relu_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (g,) = primals, tangents
     # At 0 the derivative is 0, where that of maximum would be 1/2.
-    return _relu(x), lax.select(lax.gt(x, shaping.full_like(x, 0)), g, shaping.full_like(g, 0))
+    return _relu(x), lax.select(jnp.greater(x, 0), g, shaping.full_like(g, 0))
 
 
 @api()
@@ -63,7 +67,7 @@ def _relu6(x: Any) -> Any:
 @_relu6.defjvp
 def _relu6_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (g,) = primals, tangents
-    inside = lax.bitwise_and(lax.gt(x, shaping.full_like(x, 0)), lax.lt(x, shaping.full_like(x, 6)))
+    inside = lax.bitwise_and(jnp.greater(x, 0), jnp.less(x, 6))
     return _relu6(x), lax.select(inside, g, shaping.full_like(g, 0))
 
 
@@ -80,7 +84,7 @@ def softplus(x: Any) -> Any:
     check_arrays("softplus", x)
     if dtype_of(x).kind == "c":
         return jnp.logaddexp(x, 0.0)
-    return _softplus(*promote_inexact("softplus", x))
+    return _softplus(_floating("softplus", x))
 
 
 @custom_jvp
@@ -162,7 +166,7 @@ def selu(x: Any) -> Any:
 @api("approximate")
 def gelu(x: Any, approximate: bool = True) -> Any:
     """x times the normal distribution function of x (Hendrycks & Gimpel 2016); by default its tanh approximation."""
-    x = _floating("gelu", x)
+    x = as_array(promote_inexact("gelu", x)[0])
     if approximate:
         factor = np.sqrt(2 / np.pi).astype(aval_of(x).dtype)
         cubic = x + 0.044715 * x**3
@@ -206,7 +210,7 @@ hard_swish = hard_silu
 @api()
 def squareplus(x: Any, b: Any = 4) -> Any:
     """(x + sqrt(x**2 + b)) / 2."""
-    x = _floating("squareplus", x)
+    x = as_array(promote_inexact("squareplus", x)[0])
     return (x + jnp.sqrt(jnp.square(x) + b)) / 2
 
 
@@ -219,7 +223,7 @@ def tanh(x: Any, /) -> Any:
 @api()
 def log1mexp(x: Any) -> Any:
     """log(1 - exp(-x)) for x > 0, accurate for small and large x (Mächler 2012)."""
-    x = _floating("log1mexp", x)
+    x = as_array(promote_inexact("log1mexp", x)[0])
     small = x < math.log(2)
     return jnp.where(small, jnp.log(-jnp.expm1(-jnp.where(small, x, 1.0))), jnp.log1p(-jnp.exp(-jnp.where(small, 1.0, x))))
 

@@ -57,8 +57,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     Args:
       a: (..., n, n), Hermitian and positive definite.
       upper: give U.
-      symmetrize_input: take (a + a^H) / 2; if False one triangle alone is read: the lower one, or with `upper` the
-        upper one.
+      symmetrize_input: take (a + a^H) / 2; if False the lower triangle alone is read.
     Returns: (..., n, n). NaN where a matrix is not positive definite.
 
     >>> import jaxlite.numpy as jnp
@@ -67,7 +66,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
      [1. 2.]]
     """
     a = parts.square("cholesky", a)
-    factor = lax_linalg.cholesky(parts.adjoint(a) if upper else a, symmetrize_input=symmetrize_input)
+    factor = lax_linalg.cholesky(a, symmetrize_input=symmetrize_input)
     return parts.adjoint(factor) if upper else factor
 
 

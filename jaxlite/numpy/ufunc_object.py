@@ -232,10 +232,13 @@ def _reduce(a: Any, initial: Any, where: Any, *, op: ufunc, axis: Any, dtype: An
     if where is not None:
         where = as_array(where)
         where = _spread(where if where.dtype == _bool else where != 0, a.shape)
-    if op.folds.reduce is not None:
+    fold = op.folds.reduce
+    if op.folds.widen and a.dtype == _bool:  # asked for: whether some, or all, are nonzero
+        fold = lax.reduce_and if op.identity else lax.reduce_or
+    if fold is not None:
         if where is not None:
             a = lax.select(where, a, lax.broadcast_in_dim(start, a.shape, ()))
-        result = op.folds.reduce(a, axes)
+        result = fold(a, axes)
         if initial is not None:
             result = op.call(start, result)
     else:

@@ -131,8 +131,9 @@ def _log_add(exponential: Callable, base: float) -> Callable:
             swap = lax.lt(lax.real(x), lax.real(y))
             top, low = where_same(swap, y, x), where_same(swap, x, y)
             sum = lax.add(top, scaled(lax.log1p(exponential(lax.sub(low, top)))))
-            half = _strong(math.pi / math.log(base), lax.real(sum))
-            angle = remainder_of(lax.add(lax.imag(sum), half), half * 2)
+            half = math.pi / math.log(base)
+            half, whole = (constant(each, lax.real(sum)) for each in (half, 2 * half))
+            angle = remainder_of(lax.add(lax.imag(sum), half), whole)
             return lax.complex(lax.real(sum), lax.sub(angle, half))
         difference, swap = lax.sub(x, y), lax.lt(x, y)
         below = where_same(swap, difference, lax.neg(difference))
@@ -268,7 +269,7 @@ def _fabs(x: Any) -> Any:
 
 
 def _heaviside(x: Any, y: Any) -> Any:
-    zero, one = _strong(0, x), _strong(1, x)
+    zero, one = constant(0, x), constant(1, x)
     below, above = lax.lt(x, zero), lax.gt(x, zero)
     return where_same(below, zero, where_same(above, one, where_same(lax.ne(x, x), x, y)))
 

@@ -11,14 +11,14 @@ from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import as_array, check_arrays, promote_dtypes_inexact
 
 
-def floats(name: str, *args: Any) -> Any:
+def floats(name: str, *args: Any, complex: bool = False) -> Any:
     """The arguments promoted to one floating dtype: one array for one argument, else a list.
 
-    Raises: TypeError for arguments that are no arrays or scalars, and for complex ones.
+    Raises: TypeError for arguments that are no arrays or scalars, and for complex ones unless `complex` allows them.
     """
     check_arrays(name, *args)
     arrays = [as_array(x) for x in promote_dtypes_inexact(*args)]
-    if dtypes.kind(aval_of(arrays[0]).dtype) != "f":
+    if not complex and dtypes.kind(aval_of(arrays[0]).dtype) != "f":
         raise TypeError(f"{name} does not accept dtype {aval_of(arrays[0]).dtype}. Accepted dtypes are subtypes of floating.")
     return arrays[0] if len(arrays) == 1 else arrays
 

@@ -17,7 +17,7 @@ from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import NoRule, Primitive
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
-from jaxlite.core.values import aval_of
+from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.traces.jvp import Zero, add_any_p, add_tangents, instantiate, tangent_aval
 
 
@@ -28,6 +28,17 @@ class Linear:
 
     def __init__(self, aval: Any):
         self.aval = aval
+
+
+class _NeedsValue(AssertionError):
+    """An operation was given an operand that has only a type."""
+
+
+def _no_value(operand: Linear) -> Any:
+    raise _NeedsValue
+
+
+AVAL_OF[Linear] = _no_value
 
 
 def is_linear(operand: Any) -> bool:
@@ -97,6 +108,9 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
                 add(eqn.invars, _laid_out_cotangents(rule, cotangent, operands, eqn.params))
             else:
                 add(eqn.invars, rule(cotangent, *operands, **eqn.params))
+    except _NeedsValue:
+        raise AssertionError(f"{primitive} needs the value of an operand, so the function is not linear there, and cannot be "
+                             "transposed. Differentiate it first: jvp, linearize and vjp give linear functions.") from None
     finally:
         trace.pin(None)
     return [found.get(var, Zero(tangent_aval(var.aval))) for var in jaxpr.invars]

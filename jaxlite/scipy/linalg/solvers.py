@@ -42,11 +42,12 @@ def _solve_by(name: str, solve: Callable[[Any, Any], Any], a: Any, b: Any) -> An
 
 @api("lower")
 def _cho_solve(c: Any, b: Any, lower: bool) -> Any:
-    def solve(c: Any, b: Any) -> Any:
-        b = lax_linalg.triangular_solve(c, b, left_side=True, lower=lower, transpose_a=not lower, conjugate_a=not lower)
-        return lax_linalg.triangular_solve(c, b, left_side=True, lower=lower, transpose_a=lower, conjugate_a=lower)
+    return _solve_by("cho_solve", lambda c, b: _by_cholesky(c, b, lower), c, b)
 
-    return _solve_by("cho_solve", solve, c, b)
+
+def _by_cholesky(c: Any, b: Any, lower: bool) -> Any:
+    b = lax_linalg.triangular_solve(c, b, left_side=True, lower=lower, transpose_a=not lower, conjugate_a=not lower)
+    return lax_linalg.triangular_solve(c, b, left_side=True, lower=lower, transpose_a=lower, conjugate_a=lower)
 
 
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
@@ -131,7 +132,18 @@ def _solve_definite(a: Any, b: Any, lower: bool) -> Any:
         raise ValueError("The arguments to solve must have shapes a=[..., m, m] and b=[..., m, k] or b=[..., m]; got "
                          f"a={left} and b={right}")
     a, b = promote_dtypes_inexact(jnp.asarray(a), jnp.asarray(b))
-    return cho_solve((cholesky(a, lower), lower), b)
+    factor = cholesky(lax.stop_gradient(a), lower)
+
+    def by_factor(a: Any, b: Any) -> Any:
+        c = jnp.broadcast_to(factor, aval_of(a).shape)
+
+        def solve(_: Any, b: Any) -> Any:
+            return _by_cholesky(c, b, lower)
+
+        # x is a function of a and b: its derivatives are solves with the same factor.
+        return lax.custom_linear_solve(lambda x: _product(a, x), b, solve, lambda _, b: jnp.conj(solve(None, jnp.conj(b))))
+
+    return _solve_by("solve", by_factor, a, b)
 
 
 _TRANSPOSITIONS = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}

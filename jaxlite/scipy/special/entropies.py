@@ -89,13 +89,13 @@ def kl_div(p: Any, q: Any) -> Any:
 @api()
 def expit(x: Any) -> Any:
     """The logistic function, 1 / (1 + exp(-x))."""
-    return lax.logistic(floats("expit", x))
+    return lax.logistic(floats("expit", x, complex=True))
 
 
 @api()
 def logit(x: Any) -> Any:
     """The inverse of the logistic function, log(x / (1 - x)), for x in [0, 1]."""
-    x = floats("logit", x)
+    x = floats("logit", x, complex=True)
     # Near 1/2, where the quotient is near 1, its distance from there is exact: 2 atanh(2x - 1), DLMF 4.38.5.
     twice = 2 * (x - 0.5)
     is_near = jnp.abs(twice) < 0.1

@@ -8,9 +8,9 @@ from jaxlite import numpy as jnp
 from jaxlite.scipy.arguments import floats
 
 
-def standardized(name: str, x: Any, loc: Any, scale: Any, *shapes: Any) -> list[Any]:
-    """(x - loc) / scale, the scale, and the parameters of shape, of one floating dtype."""
-    x, loc, scale, *shapes = floats(name, x, loc, scale, *shapes)
+def standardized(name: str, x: Any, loc: Any, scale: Any, *shapes: Any, complex: bool = False) -> list[Any]:
+    """(x - loc) / scale, the scale, and the parameters of shape, of one floating dtype, or complex if that is allowed."""
+    x, loc, scale, *shapes = floats(name, x, loc, scale, *shapes, complex=complex)
     return [(x - loc) / scale, scale, *shapes]
 
 

@@ -39,5 +39,5 @@ def cdf(k: Any, p: Any) -> Any:
 def ppf(q: Any, p: Any) -> Any:
     """The least k whose `cdf` is at least q."""
     q, p = floats("bernoulli.ppf", q, p)
-    value = jnp.where(q <= 1 - p, 0, 1).astype(q.dtype)
+    value = jnp.where(q <= 1 - p, jnp.zeros_like(q), 1)
     return jnp.where((q < 0) | (q > 1) | (p < 0) | (p > 1) | jnp.isnan(q), jnp.nan, value)

@@ -6,6 +6,7 @@ from typing import Any
 
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
+from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import betaln
 from jaxlite.scipy.stats.arguments import counted
 
@@ -16,7 +17,8 @@ __dir__ = lambda: __all__
 @api()
 def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
     """The logarithm of the probability of k."""
-    k, is_count, n, a, b = counted("betabinom.logpmf", k, loc, n, a, b)
+    k, n, a, b = floats("betabinom.logpmf", k, n, a, b)
+    k, is_count, n, a, b = counted("betabinom.logpmf", jnp.where(k == jnp.floor(k), jnp.floor(k), k), loc, n, a, b)
     is_inside = is_count & (k <= n)
     k = jnp.where(is_inside, k, 0)
     value = -jnp.log1p(n) - betaln(n - k + 1, k + 1) + betaln(k + a, n - k + b) - betaln(a, b)

@@ -18,7 +18,7 @@ __dir__ = lambda: __all__
 @api()
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density."""
-    z, scale = standardized("cauchy.logpdf", x, loc, scale)
+    z, scale = standardized("cauchy.logpdf", x, loc, scale, complex=True)
     return -math.log(math.pi) - jnp.log(scale) - jnp.log1p(z * z)
 
 

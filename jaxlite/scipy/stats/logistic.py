@@ -17,7 +17,7 @@ __dir__ = lambda: __all__
 @api()
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density."""
-    z, scale = standardized("logistic.logpdf", x, loc, scale)
+    z, scale = standardized("logistic.logpdf", x, loc, scale, complex=True)
     size = jnp.abs(z)
     return -size - 2 * jnp.log1p(jnp.exp(-size)) - jnp.log(scale)
 
@@ -31,24 +31,24 @@ def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 @api()
 def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The distribution function."""
-    return expit(standardized("logistic.cdf", x, loc, scale)[0])
+    return expit(standardized("logistic.cdf", x, loc, scale, complex=True)[0])
 
 
 @api()
 def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of more than x: 1 - cdf."""
-    return expit(-standardized("logistic.sf", x, loc, scale)[0])
+    return expit(-standardized("logistic.sf", x, loc, scale, complex=True)[0])
 
 
 @api()
 def ppf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The quantile function: the inverse of `cdf`."""
-    x, loc, scale = floats("logistic.ppf", x, loc, scale)
+    x, loc, scale = floats("logistic.ppf", x, loc, scale, complex=True)
     return loc + scale * logit(x)
 
 
 @api()
 def isf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The inverse of `sf`."""
-    x, loc, scale = floats("logistic.isf", x, loc, scale)
+    x, loc, scale = floats("logistic.isf", x, loc, scale, complex=True)
     return loc - scale * logit(x)

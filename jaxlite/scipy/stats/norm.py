@@ -18,7 +18,7 @@ __dir__ = lambda: __all__
 @api()
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density."""
-    z, scale = standardized("norm.logpdf", x, loc, scale)
+    z, scale = standardized("norm.logpdf", x, loc, scale, complex=True)
     return -(z * z + math.log(2 * math.pi)) / 2 - jnp.log(scale)
 
 

@@ -94,6 +94,11 @@ def filled(value: Any, x: Any) -> Any:
     return shaping.broadcast_in_dim(const(value, x), aval.shape, ())
 
 
+def _strong_zeros(x: Any) -> Any:
+    aval = aval_of(x)
+    return shaping.broadcast_in_dim(aval.dtype.type(0), aval.shape, ())
+
+
 def _cts(ct: Any, *operands: Any) -> list[Any]:
     return [sum_to(ct, operand.aval) if is_linear(operand) else None for operand in operands]
 
@@ -226,9 +231,9 @@ def_jvp(e.atanh_p, lambda g, ans, x: mul(g, e.reciprocal(_one_minus_square(x))))
 # --- complex numbers ---------------------------------------------------------------------------------
 
 e.real_p.def_jvp(lambda primals, tangents: (real(*primals), real(*tangents)))
-e.real_p.def_transpose(lambda ct, x: [e.complex(ct, filled(0, ct))])
+e.real_p.def_transpose(lambda ct, x: [e.complex(ct, _strong_zeros(ct))])
 e.imag_p.def_jvp(lambda primals, tangents: (e.imag(*primals), e.imag(*tangents)))
-e.imag_p.def_transpose(lambda ct, x: [e.complex(filled(0, ct), neg(ct))])
+e.imag_p.def_transpose(lambda ct, x: [e.complex(_strong_zeros(ct), neg(ct))])
 e.conj_p.def_jvp(
     lambda primals, tangents, **params: (e.conj_p.bind(*primals, **params), e.conj_p.bind(*tangents, **params)))
 e.conj_p.def_transpose(lambda ct, x, *, input_dtype: [conj(ct) if input_dtype.kind == "c" else real(conj(ct))])

@@ -149,11 +149,7 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     if method == "qr":
         if is_complex(a):
             raise NotImplementedError("slogdet method='qr' not implemented for complex inputs")
-        factors, taus = lax_linalg.geqrf(a)
-        # A reflector has determinant -1, one with tau = 0 is the identity.
-        signs = selection.where(arithmetic.not_equal(taus, 0), -1, 1)
-        sign = shaping.convert(reductions.prod(signs, axis=-1), aval_of(a).dtype, aval_of(a).weak_type)
-        return SlogdetResult(*_sign_and_log(sign, factors))
+        return SlogdetResult(*_slogdet_by_qr(a))
     return SlogdetResult(*_slogdet_by_lu(a, *lax_linalg.lu(shaping.stop_gradient(a))))
 
 
@@ -162,6 +158,22 @@ def _sign_and_log(sign: Any, triangles: Any) -> tuple[Any, Any]:
     diagonal = parts.diagonal_of(triangles)
     sign = lax.mul(sign, reductions.prod(lax.sign(diagonal), axis=-1))
     return sign, reductions.sum(lax.log(lax.abs(diagonal)), axis=-1)
+
+
+@custom_jvp
+def _slogdet_by_qr(a: Any) -> tuple[Any, Any]:
+    factors, taus = lax_linalg.geqrf(a)
+    # A reflector has determinant -1, one with tau = 0 is the identity.
+    signs = selection.where(arithmetic.not_equal(taus, 0), -1, 1)
+    sign = shaping.convert(reductions.prod(signs, axis=-1), aval_of(a).dtype, aval_of(a).weak_type)
+    return _sign_and_log(sign, factors)
+
+
+@_slogdet_by_qr.defjvp
+def _slogdet_by_qr_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, Any]:
+    (a,), (g,) = primals, tangents
+    sign, _ = outs = _slogdet_by_qr(a)
+    return outs, (shaping.full_like(sign, 0), reductions.sum(parts.diagonal_of(_solve(a, g)), axis=-1))
 
 
 @custom_jvp

@@ -252,7 +252,7 @@ ones = np.ones((2, 3), np.float32)
     (lambda x: lax.reduce((), (), lambda a, b: (), (0,)), ValueError, "at least one operand"),
     (lambda x: lax.reduce(x, np.int32(0), lax.add, (0,)), TypeError, "initial value has dtype int32"),
     (lambda x: lax.reduce(x, 0.0, lambda a, b: (a, b), (0,)), ValueError, "same tree structure as the operands"),
-    (lambda x: lax.reduce(x, 0.0, lambda a, b: lax.gt(a, b), (0,)), TypeError, r"f32\[\], but gave bool\[\]"),
+    (lambda x: lax.reduce(x, 0.0, lambda a, b: lax.gt(a, b), (0,)), ValueError, r"f32\[\], but gave bool\[\]"),
     (lambda x: lax.reduce((x, ones[:1]), (0.0, 0.0), lambda a, b: a, (0,)), ValueError, "equal shapes"),
     (lambda x: lax.reduce(x, 0.0, lax.add, 0), TypeError, "dimensions must be a sequence"),
     (lambda x: lax.reduce(x, 1.0, lax.add, (3,)), ValueError, "out-of-bounds"),

@@ -143,7 +143,7 @@ def call(*args):
     (call(np.int32(0), lax.add, (2, 2)), TypeError, "dtype int32"),
     (call((0.0, 0.0), lax.add, (2, 2)), ValueError, "same tree structure"),
     (call(0.0, lambda a, b: (a, b), (2, 2)), ValueError, "same tree structure"),
-    (call(0.0, lambda a, b: lax.gt(a, b), (2, 2)), TypeError, "own type"),
+    (call(0.0, lambda a, b: lax.gt(a, b), (2, 2)), ValueError, "own type"),
     (lambda x: lax.reduce_window(x, 0.0, lambda a, b: lax.add(a, lax.reduce_sum(x, (0, 1))), (1, 1)),
      NotImplementedError, "from outside"),
     (lambda x: lax.cumsum(x, 2), ValueError, "axis 2 is out of bounds"),

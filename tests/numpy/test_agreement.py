@@ -225,3 +225,39 @@ def test_options_of_jax_that_mean_something():
     finally:
         jax.config.update("jax_random_seed_offset", 0)
     assert [each.tolist() for each in made] == [plain, plain, plain, [0, 3]]
+
+
+def test_weak_types_of_what_integers_become():
+    """A function of integers that a Python float enters is weakly typed, as the operation with it is."""
+    whole = jnp.array([1, 2], "int8")
+    for f in (jax.nn.relu6, jax.nn.hard_swish, jax.nn.sparse_sigmoid, jax.nn.elu, jax.nn.softplus, jax.nn.soft_sign):
+        assert jax.eval_shape(f, whole).weak_type, f
+    assert not jax.eval_shape(jax.nn.gelu, whole).weak_type
+    assert jax.eval_shape(jnp.heaviside, 1.0, 2.0).weak_type and jax.eval_shape(jnp.logaddexp, 1j, 1.0).weak_type
+    assert not jax.eval_shape(jax.grad(jnp.abs), 1j).weak_type
+
+
+def test_collectives_and_transforms_of_no_axes():
+    assert isinstance(lax.pmax(True, ()), jax.Array) and lax.pmin(2.5, ()).weak_type
+    assert (lax.pmean(True, ()), type(lax.pmean(3, ()))) == (1.0, float)
+    assert lax.fft(jnp.ones(2), "ifft", ()).dtype == jnp.complex64 and lax.fft(jnp.ones(2, int), "rfft", ()).dtype == jnp.float32
+
+
+def test_sums_of_booleans_on_demand():
+    x = jnp.array([[0.5, -0.5], [0.0, 0.0]])
+    assert jnp.add.reduce(x, axis=1, dtype=bool).tolist() == [True, False]
+    assert jnp.multiply.reduce(x, axis=0, dtype=bool).tolist() == [False, False]
+
+
+def test_complex_activations_and_their_gradients():
+    z = jnp.array([1 + 1j, -1 - 3j, 6 + 1j])
+    np.testing.assert_array_equal(jax.nn.relu6(z), [1 + 1j, 0, 6])
+    np.testing.assert_array_equal(jax.grad(lambda z: jax.nn.relu6(z).real.sum())(z), [1, 0, 0])
+    np.testing.assert_array_equal(jax.grad(lambda z: jax.nn.relu(z).real.sum())(z), [1, 0, 1])
+    np.testing.assert_allclose(jax.scipy.stats.norm.logpdf(1 + 1j), -0.5 * np.log(2 * np.pi) - 1j, rtol=1e-6)
+
+
+def test_transposing_what_is_not_linear_says_so():
+    for f in (lambda x: 1 / x, lambda x: jnp.where(x > 0, x, 2 * x), lambda x: lax.cond(x > 0, jnp.negative, jnp.positive, x)):
+        with pytest.raises(AssertionError, match="not linear"):
+            jax.linear_transpose(f, 1.0)(1.0)

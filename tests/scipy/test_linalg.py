@@ -355,3 +355,12 @@ def test_keywords_are_those_of_scipy():
                         "solve_triangular": "trans lower unit_diagonal overwrite_b"}.items():
         assert set(words.split()) <= set(inspect.signature(getattr(linalg, name)).parameters) & set(
             inspect.signature(getattr(oracle, name)).parameters), name
+
+
+def test_definite_systems_are_differentiated_by_solves():
+    matrix, side = np.array([[4, 1 + 1j], [1 - 1j, 3]], np.complex64), np.array([1, 2j], np.complex64)
+    loss = lambda kind: lambda a, b: jnp.abs(linalg.solve(a, b, assume_a=kind)).sum()
+    for found, expected in zip(*(jaxlite.grad(loss(kind), (0, 1))(matrix, side) for kind in ("pos", "gen")), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    a = np.array([[4, 1], [2, 3]], np.float32)
+    np.testing.assert_allclose(jaxlite.grad(lambda a: jnp.linalg.slogdet(a, method="qr")[1])(a), np.linalg.inv(a).T, rtol=1e-5)

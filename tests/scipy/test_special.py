@@ -276,3 +276,10 @@ def test_associated_legendre_functions():
                         ((1, 2, np.zeros(3)), NotImplementedError)):
         with pytest.raises(error):
             special.lpmn(*args)
+
+
+def test_zeta_is_differentiable_in_both_arguments():
+    from jaxlite.test_util import check_grads
+
+    with jaxlite.enable_x64(True):
+        check_grads(special.zeta, (np.array([1.5, 2.0, 9.0]), np.array([0.3, 1.0, 20.0])), order=2, rtol=1e-4)

@@ -158,3 +158,10 @@ def test_summary_errors():
         stats.sem(SAMPLE, nan_policy="foo")
     with pytest.raises(ValueError, match="unknown method 'foo'"):
         stats.rankdata(SAMPLE, "foo")
+
+
+def test_no_slope_where_there_is_no_probability():
+    value, slope = jaxlite.value_and_grad(lambda x: stats.pareto.logcdf(x, 2.0))(0.5)
+    assert (value, slope) == (-np.inf, 0)
+    assert stats.truncnorm.logsf(-np.inf, -1.0, 1.0) == 0
+    assert jaxlite.grad(lambda k: stats.betabinom.logpmf(k, 3.0, 1.5, 2.0))(0.0) == 0

@@ -205,3 +205,20 @@ def test_what_is_other_than_in_jax() -> None:
     assert jaxlite.jvp(fold, (jnp.arange(4.0),), (jnp.ones(4),))[0] == 12
     with pytest.raises(ValueError, match="sorting pytree dictionary keys"):
         jaxlite.tree.leaves({1: 0, "a": 1})
+
+
+def test_values_are_other_than_in_jax() -> None:
+    from jaxlite.scipy import linalg, special, stats
+
+    matrix = jnp.array([[4.0, 1.0], [1.0, 3.0]])
+    assert jaxlite.grad(lambda a: linalg.cholesky(a, lower=True)[1, 0])(matrix)[0, 1] == 0
+    assert special.expi(0) == -jnp.inf and special.expn(3, 0.0) == 0.5
+    assert stats.binom.pmf(1.5, 3, 0.4) == 0
+    strong = jnp.float32(2)
+    f = jaxlite.custom_vjp(lambda x: x)
+    f.defvjp(lambda x: (x, isinstance(x, jaxlite.Array)), lambda is_array, ct: (ct * strong * is_array,))
+    gradient = jaxlite.grad(f)(1.0)
+    assert gradient == 2 and gradient.weak_type
+    form, _ = linalg.rsf2csf(jnp.arange(9.0).reshape(3, 3), jnp.eye(3))
+    assert not jnp.tril(form, -1).any()
+    assert jnp.add.reduceat(jnp.array([0.5, 2.0]), jnp.array([0]), dtype=int).dtype == jnp.int32

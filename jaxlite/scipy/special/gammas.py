@@ -13,8 +13,10 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
-from jaxlite.numpy.api import api, as_array, broadcasts_inside, check_arrays
+from jaxlite.numpy.api import api, as_array, broadcasts_inside, check_arrays, is_complex
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
+from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
+from jaxlite.transforms.derivatives import jvp
 
 
 @api()
@@ -33,6 +35,8 @@ def loggamma(x: Any) -> Any:
 @api()
 def gammasgn(x: Any) -> Any:
     """The sign of the gamma function: 1 or -1; NaN at its poles other than zero, which has a sign."""
+    if is_complex(as_array(x)):
+        raise ValueError("gammasgn does not support complex-valued inputs.")
     x = floats("gammasgn", x)
     below = jnp.floor(x)
     sign = jnp.where(jnp.mod(below, 2) == 0, 1, -1).astype(x.dtype)
@@ -162,9 +166,44 @@ def polygamma(n: Any, x: Any) -> Any:
     return _polygamma(n, x)
 
 
+# B_2j / (2j)!
+_BERNOULLI = [1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600]
+
+
+def _zeta_sum(x: Any, q: Any) -> Any:
+    """By the first terms and Euler and Maclaurin's formula for the others (DLMF 2.10.1): to differentiate."""
+    count = 10
+    end = q + count
+    value = sum((q + k) ** -x for k in range(count)) + end**-x * (end / (x - 1) + 0.5)
+    rising, power = x, end ** (-x - 1)
+    for j, factor in enumerate(_BERNOULLI):
+        value = value + factor * rising * power
+        rising, power = rising * (x + 2 * j + 1) * (x + 2 * j + 2), power / (end * end)
+    return value
+
+
+@custom_jvp
+def _hurwitz(x: Any, q: Any) -> Any:
+    return lax.zeta(x, q)
+
+
+def _hurwitz_jvp(primals: Any, tangents: Any) -> Any:
+    (x, q), (dx, dq) = primals, tangents
+    out = _hurwitz(x, q)
+    change = jnp.zeros_like(out)
+    if type(dx) is not SymbolicZero:
+        change = change + jvp(lambda x: _zeta_sum(x, q), (x,), (dx,))[1]
+    if type(dq) is not SymbolicZero:
+        change = change - dq * x * _hurwitz(x + 1, q)
+    return out, change
+
+
+_hurwitz.defjvp(_hurwitz_jvp, symbolic_zeros=True)
+
+
 @api()
 def _zeta(x: Any, q: Any) -> Any:
-    return lax.zeta(*jnp.broadcast_arrays(*floats("zeta", x, q)))
+    return _hurwitz(*jnp.broadcast_arrays(*floats("zeta", x, q)))
 
 
 def zeta(x: Any, q: Any = None) -> Any:

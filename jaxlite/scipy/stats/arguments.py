@@ -19,3 +19,9 @@ def counted(name: str, k: Any, loc: Any, *shapes: Any) -> list[Any]:
     k, loc, *shapes = floats(name, k, loc, *shapes)
     k = k - loc
     return [k, (k >= 0) & (k == jnp.floor(k)), *shapes]
+
+
+def log_of(probability: Any) -> Any:
+    """The logarithm of a probability, with slope 0 where that is 0: outside of the support."""
+    is_none = probability == 0
+    return jnp.where(is_none, -jnp.inf, jnp.log(jnp.where(is_none, 1, probability)))

@@ -7,7 +7,7 @@ from typing import Any
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.special import betainc, betaln, xlog1py, xlogy
-from jaxlite.scipy.stats.arguments import standardized
+from jaxlite.scipy.stats.arguments import log_of, standardized
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 __dir__ = lambda: __all__
@@ -53,10 +53,10 @@ def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 @api()
 def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the distribution function."""
-    return jnp.log(cdf(x, a, b, loc, scale))
+    return log_of(cdf(x, a, b, loc, scale))
 
 
 @api()
 def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of `sf`."""
-    return jnp.log(sf(x, a, b, loc, scale))
+    return log_of(sf(x, a, b, loc, scale))

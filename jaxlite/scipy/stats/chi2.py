@@ -7,7 +7,7 @@ from typing import Any
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.special import gammainc, gammaincc, gammaln, xlogy
-from jaxlite.scipy.stats.arguments import standardized
+from jaxlite.scipy.stats.arguments import log_of, standardized
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 __dir__ = lambda: __all__
@@ -46,10 +46,10 @@ def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
 @api()
 def logcdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the distribution function."""
-    return jnp.log(cdf(x, df, loc, scale))
+    return log_of(cdf(x, df, loc, scale))
 
 
 @api()
 def logsf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of `sf`."""
-    return jnp.log(sf(x, df, loc, scale))
+    return log_of(sf(x, df, loc, scale))

@@ -7,7 +7,7 @@ from typing import Any
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
-from jaxlite.scipy.stats.arguments import standardized
+from jaxlite.scipy.stats.arguments import log_of, standardized
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 __dir__ = lambda: __all__
@@ -49,7 +49,7 @@ def cdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 @api()
 def logcdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the distribution function."""
-    return jnp.log(cdf(x, b, loc, scale))
+    return log_of(cdf(x, b, loc, scale))
 
 
 @api()

@@ -45,7 +45,7 @@ def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the distribution function."""
     z, _, a, b = standardized("truncnorm.logcdf", x, loc, scale, a, b)
-    return _log_mass(a, jnp.clip(z, a, b)) - _log_mass(a, b)
+    return jnp.where(z >= b, 0, _log_mass(a, jnp.clip(z, a, b)) - _log_mass(a, b))
 
 
 @api()
@@ -58,7 +58,7 @@ def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of `sf`."""
     z, _, a, b = standardized("truncnorm.logsf", x, loc, scale, a, b)
-    return _log_mass(jnp.clip(z, a, b), b) - _log_mass(a, b)
+    return jnp.where(z <= a, 0, _log_mass(jnp.clip(z, a, b), b) - _log_mass(a, b))
 
 
 @api()

@@ -35,7 +35,7 @@ KNOWN: list[tuple[str, str, str]] = [
     (r"segment_\w+\(.*uint.*", "value", "docs/sharp_edges.md: unsigned indices are used as they are"),
     (r"truncnorm\.\w+\(.*nan", "value", "of NaN it is NaN"),
     (r"convolve2d|lstsq|bessel_jn", "value of nan", "NaN in JAX alone"),
-    (r"random_gamma_grad", "raises", "JAX differentiates the loop forwards; the derivative by a is not among the known functions"),
+    (r"random_gamma_grad", "raises", "JAX differentiates the loop; by a it is no known function"),
     (r"lax\.conv_general_shape_tuple", "type", "Python ints, in JAX NumPy's"),
     (r"jax\.nn\.glu\(", "class of error", "docs/sharp_edges.md: a ValueError, in JAX an assertion"),
     (r"jsp\.linalg\.schur", "structure", "a tuple, as SciPy and the docstring say; JAX gives a list"),

@@ -53,7 +53,7 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
             if not is_own:  # one copy, which all devices read
                 host = _aligned_copy(host)
             return xla.put_shards([host] * len(local), aval, sharding, local, committed)
-        return _put_parts(host, aval, sharding, devices, committed, is_own)
+        return _put_parts(host, aval, sharding, committed, is_own)
     if value.is_deleted():
         raise arrays.deleted_error(value)
     if value.sharding == sharding and value.aval is aval and not copy:
@@ -68,7 +68,7 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
                               committed)
     if _by_program(value, devices):
         return placement.reshard(value, sharding)
-    return _put_parts(arrays.host_value(value), aval, sharding, devices, committed, True)
+    return _put_parts(arrays.host_value(value), aval, sharding, committed, True)
 
 
 def _aligned_copy(host: np.ndarray) -> np.ndarray:
@@ -86,25 +86,31 @@ def _by_program(value: Any, devices: tuple[Any, ...]) -> bool:
             and (devices[0].platform != "cpu" or not value.is_fully_addressable))
 
 
-def _put_parts(host: np.ndarray, aval: Any, sharding: Any, devices: Sequence[Any], committed: bool, is_own: bool) -> Any:
+@functools.lru_cache(1024)
+def _plan(sharding: Any, shape: tuple[int, ...]) -> tuple[list[Any], list[int], list[Any]]:
+    """The parts that an array of this shape is cut into, which of them each device of this process takes, and these devices."""
+    distinct: dict[Any, int] = {}
+    parts, taken, local = [], [], []
+    for index, device in zip(shardings.slices(sharding, shape), shardings.devices_of(sharding), strict=True):
+        if shardings.is_local(device):
+            key = tuple((each.start, each.stop) for each in index)
+            if key not in distinct:
+                distinct[key] = len(parts)
+                parts.append(index)
+            taken.append(distinct[key])
+            local.append(device)
+    return parts, taken, local
+
+
+def _put_parts(host: np.ndarray, aval: Any, sharding: Any, committed: bool, is_own: bool) -> Any:
     """Cut a host value, and put each part of this process on its device; nobody writes to the value if it `is_own`."""
-    parts: Sequence[Any] = shardings.slices(sharding, aval.shape)
-    local = [place for place, device in enumerate(devices) if shardings.is_local(device)]
-    if len(local) < len(devices):
-        parts, devices = [parts[place] for place in local], [devices[place] for place in local]
-    made: dict[Any, np.ndarray] = {}
-    shards = []
-    for index in parts:
-        key = tuple((each.start, each.stop) for each in index)
-        if key not in made:
-            part = host[index]
-            made[key] = part if part.flags.c_contiguous else np.ascontiguousarray(part).reshape(part.shape)
-        shards.append(made[key])
-    are_distinct = len(made) == len(parts)
+    parts, taken, local = _plan(sharding, aval.shape)
+    made = [host[index] for index in parts]
+    made = [part if part.flags.c_contiguous else np.ascontiguousarray(part).reshape(part.shape) for part in made]
+    are_distinct = len(parts) == len(taken)
     if not is_own and not are_distinct:
-        copies = {key: np.array(part) for key, part in made.items()}
-        shards = [copies[tuple((each.start, each.stop) for each in index)] for index in parts]
-    return xla.put_shards(shards, aval, sharding, devices, committed, not is_own and are_distinct)
+        made = [np.array(part) for part in made]
+    return xla.put_shards([made[index] for index in taken], aval, sharding, local, committed, not is_own and are_distinct)
 
 
 # --- taken apart -------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from jaxlite.lax.shaping import expand_dims, squeeze
 from jaxlite.transforms.shard_map import shard_map_call
 
 _PLACES = "_internal_pmap_axis_name"  # the mesh axis where programs do not name it
+_LIMIT = 256  # programs, and forms of calls, that a function remembers
 
 
 def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0,
@@ -50,14 +51,14 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
     donated = _positions(donate_argnums)
     axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
 
-    @functools.lru_cache(256)
-    def program(mesh: Mesh, values: tuple[tuple[int, Any], ...], count: int) -> Any:
+    @functools.lru_cache(_LIMIT)
+    def program(mesh: Mesh, values: tuple[tuple[int, Any, type], ...], count: int) -> Any:
         (name,) = mesh.axis_names
         dynamic_axes = _dynamic(axes, static, count)
         kept = [index for index in range(count) if index not in static]
 
         def call(keywords: dict[str, Any], *args: Any) -> Any:
-            rest, known = iter(args), dict(values)
+            rest, known = iter(args), {index: value for index, value, _ in values}
             return fun(*[known[index] if index in known else next(rest) for index in range(count)], **keywords)
 
         def mapped(keywords: dict[str, Any], *args: Any) -> Any:
@@ -84,15 +85,31 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
         mapped.__name__ = getattr(fun, "__name__", "pmapped")
         return jit(mapped, donate_argnums=tuple(kept.index(index) + 1 for index in donated))
 
-    def prepared(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
-        values = tuple((index, args[index]) for index in static if index < len(args))
-        dynamic = [arg for index, arg in enumerate(args) if index not in static]
-        tree = [kwargs, *dynamic]
-        each = _axes_of_leaves(kwargs, dynamic, _dynamic(axes, static, len(args)))
-        leaves, treedef = tree_flatten(tree)
-        mesh = _mesh(_size(leaves, each, axis_size), devices, backend, _PLACES if axis_name is None else axis_name)
-        tree = treedef.unflatten([_placed(leaf, mesh, axis) for leaf, axis in zip(leaves, each, strict=True)])
-        return program(mesh, values, len(args)), tree
+    calls: dict[Any, tuple[Any, list[Any]]] = {}
+
+    def prepared(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
+        """The program for these arguments, and the arguments where it wants them."""
+        values = tuple([(index, args[index], type(args[index])) for index in static if index < len(args)])
+        dynamic = [arg for index, arg in enumerate(args) if index not in static] if static else args
+        leaves, tree = tree_flatten((kwargs, *dynamic))
+        key = (tree, values, *[getattr(leaf, "shape", None) for leaf in leaves])
+        found = calls.get(key)
+        if found is None:
+            each = _axes_of_leaves(kwargs, dynamic, _dynamic(axes, static, len(args)))
+            mesh = _mesh(_size(leaves, each, axis_size), devices, backend, _PLACES if axis_name is None else axis_name)
+            if len(calls) >= _LIMIT:
+                calls.clear()
+            found = calls[key] = program(mesh, values, len(args)), [_sharding(leaf, mesh, axis) for leaf, axis in zip(
+                leaves, each, strict=True)]
+        run, shardings = found
+        moved = False
+        for index, leaf in enumerate(leaves):
+            wanted = shardings[index]
+            if type(leaf) is ArrayImpl and (leaf._sharding is wanted or leaf._sharding == wanted):
+                shardings[index] = leaf._sharding  # results of one program have one object
+            elif not isinstance(leaf, Tracer):
+                leaves[index], moved = device_put(leaf, wanted), True
+        return run, tree.unflatten(leaves) if moved else (kwargs, *dynamic)
 
     @functools.wraps(fun)
     @boundary
@@ -114,11 +131,8 @@ def _axes_of_leaves(keywords: dict[str, Any], args: Sequence[Any], axes: Sequenc
     return [0] * len(tree_leaves(keywords)) + broadcast_prefix(list(axes), list(args), is_leaf=_is_none)
 
 
-def _placed(leaf: Any, mesh: Mesh, axis: int | None) -> Any:
-    if isinstance(leaf, Tracer):
-        return leaf
-    sharding = NamedSharding(mesh, _spec(None if axis is None else axis % aval_of(leaf).ndim, mesh.axis_names[0]))
-    return leaf if type(leaf) is ArrayImpl and leaf._sharding == sharding else device_put(leaf, sharding)
+def _sharding(leaf: Any, mesh: Mesh, axis: int | None) -> Any:
+    return NamedSharding(mesh, _spec(None if axis is None else axis % aval_of(leaf).ndim, mesh.axis_names[0]))
 
 
 def _result_axis(axis: int, out: Any) -> int:

@@ -33,6 +33,8 @@ assert shifted.tolist() == [7, 0, 1, 2, 3, 4, 5, 6]
 def test_arguments_and_results():
     assert jax.pmap(lambda x: lax.psum(x, "i"), "i")(X).tolist() == [[0, 1, 2]]
     assert jax.pmap(lambda x, n, *, k: x * n * k, static_broadcasted_argnums=1)(X, 2, k=np.ones(1)).tolist() == [[0, 2, 4]]
+    told = jax.pmap(lambda x, n: x + (n is True), static_broadcasted_argnums=1)
+    assert told(X, 1).tolist() == [[0, 1, 2]] and told(X, True).tolist() == [[1, 2, 3]] and told(X[..., 0], 1).tolist() == [0]
     first = jax.pmap(lambda d, y: (d["a"] * y, y), in_axes=({"a": 1}, None), out_axes=(None, 0))({"a": X.T}, 2.0)
     assert first[0].tolist() == [0, 2, 4] and first[1].tolist() == [2]
     assert jax.grad(lambda x: jax.pmap(lambda x: x ** 2)(x).sum())(X).tolist() == [[0, 2, 4]]

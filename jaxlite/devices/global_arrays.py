@@ -90,7 +90,8 @@ def _by_program(value: Any, devices: tuple[Any, ...]) -> bool:
 def _plan(sharding: Any, shape: tuple[int, ...]) -> tuple[list[Any], list[int], list[Any]]:
     """The parts that an array of this shape is cut into, which of them each device of this process takes, and these devices."""
     distinct: dict[Any, int] = {}
-    parts, taken, local = [], [], []
+    parts: list[Any] = []
+    taken, local = [], []
     for index, device in zip(shardings.slices(sharding, shape), shardings.devices_of(sharding), strict=True):
         if shardings.is_local(device):
             key = tuple((each.start, each.stop) for each in index)

@@ -38,10 +38,10 @@ _REASONS = {
     "jax.experimental.jet.": "the rest of the module is its implementation: rules for its tracers, which ours does not have",
     "jax.experimental.ode.": "the rest of the module is the steps of `odeint`",
     "jax.experimental.rnn.": "the rest of the module are cuDNN's primitives; `lstm` is a scan here, on every platform",
-    "jax.experimental.sparse.": "sparse operations are functions of arrays here, without primitives and tracers of their own",
+    "jax.experimental.sparse.": "the steps of JAX's `sparsify`, and its names for cuSPARSE",
     "jax.experimental.multihost_utils.": "the rest of the module is its implementation",
     "jax.interpreters.mlir.": "they are the steps of JAX's own lowering; ours takes others",
-    "jax.interpreters.partial_eval.": "tables that JAX's own partial evaluation reads; ours needs none",
+    "jax.interpreters.partial_eval.": "tables of rules that speak of unknown values; ours splits programs once they are linearized",
     "jax.interpreters.pxla.": "they are the steps of JAX's own compile",
 }
 

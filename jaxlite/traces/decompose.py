@@ -20,6 +20,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.traces.batching import Axis, batch_flat
 from jaxlite.traces.jvp import Zero, jvp_flat, zero_for
 from jaxlite.traces.linearize import linearize_jaxpr
+from jaxlite.traces.transpose import backward, is_linear
 from lowering.rules import register_decomposition
 
 _MEMO_LIMIT = 1024
@@ -55,8 +56,18 @@ def decomposes(primitive: Primitive) -> Callable[[Callable[..., Any]], Callable[
     return register
 
 
+def types_by_parts(primitive: Primitive) -> None:
+    """Type a primitive as the operations that it is lowered to."""
+
+    def types(*avals: Any, **params: Any) -> Any:
+        found = _parts[primitive.name](list(avals), params, bool(config.enable_x64.value)).out_avals
+        return found if primitive.multiple_results else found[0]
+
+    primitive.def_abstract_eval(types)
+
+
 def rules_by_parts(primitive: Primitive) -> None:
-    """Differentiate and batch a primitive as the operations that it is lowered to. It needs no transpose then."""
+    """Differentiate, transpose and batch a primitive as the operations that it is lowered to."""
 
     def program(args: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
         return _parts[primitive.name]([aval_of(arg) for arg in args], params, bool(config.enable_x64.value))
@@ -77,6 +88,11 @@ def rules_by_parts(primitive: Primitive) -> None:
         return results(outs, [next(moving) if flag else zero_for(out)
                               for out, flag in zip(outs, split.nonzero_out, strict=True)])
 
+    def transpose(cotangents: Any, *operands: Any, **params: Any) -> list[Any]:
+        avals = [operand.aval if is_linear(operand) else aval_of(operand) for operand in operands]
+        closed = _parts[primitive.name](avals, params, bool(config.enable_x64.value))
+        return backward(closed.jaxpr, [], operands, cotangents if primitive.multiple_results else [cotangents])
+
     def batching(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
         def fun(*examples: Any) -> list[Any]:
             return eval_jaxpr(program(examples, params).jaxpr, [], *examples)
@@ -86,7 +102,7 @@ def rules_by_parts(primitive: Primitive) -> None:
     primitive.def_jvp(jvp)
     primitive.linearize = linearize
     primitive.def_batching(batching)
-    primitive.no_transpose("it is differentiated as the operations that it is made of")
+    primitive.def_transpose(transpose)
 
 
 def _trace(primitive: Primitive, fun: Callable[..., Any], avals: tuple[Any, ...], params: dict[str, Any],

@@ -7,6 +7,7 @@ import pytest
 
 import jaxlite as jax
 import jaxlite.numpy as jnp
+from jaxlite import lax
 from jaxlite.experimental import sparse
 from jaxlite.experimental.sparse import BCOO
 
@@ -147,3 +148,29 @@ def test_what_the_modules_of_formats_have_beside():
     assert bcsr.bcsr_extract(rows.indices, rows.indptr, jnp.arange(4.0).reshape(2, 2)).tolist() == [1, 2, 3]
     out = util.nfold_vmap(lambda x, y: x.sum() + y, 2)(np.ones((2, 3, 4)), np.ones((1, 3)))
     assert out.shape == (2, 3) and (out == 5).all()
+
+
+def test_operations_are_primitives_and_sparse_arrays_are_tracers():
+    d = jnp.array([[0.0, 1, 0], [2, 0, 3]])
+    m, c = BCOO.fromdense(d), sparse.CSR.fromdense(d)
+    names = [eqn.primitive.name for eqn in jax.make_jaxpr(lambda m: m.T @ m.todense())(m).eqns]
+    assert names == ["bcoo_transpose", "bcoo_todense", "bcoo_dot_general"]
+    check(sparse.bcoo_todense_p.bind(m.data, m.indices, spinfo=m._info), d)
+    check(sparse.csr_matvec_p.bind(c.data, c.indices, c.indptr, jnp.ones(3), shape=c.shape, transpose=False), d.sum(1))
+    check(jax.linear_transpose(lambda v: m @ v, jnp.ones(3))(jnp.ones(2))[0], d.sum(0))
+    data, indices = sparse.bcoo_fromdense_p.bind(d, nse=4, n_batch=0, n_dense=0, index_dtype=np.int32)
+    assert data.shape == (4,) and indices.shape == (4, 2)
+
+    def f(m, flag):
+        assert isinstance(m, sparse.SparseTracer) and m.shape == (2, 3)
+        return jnp.sin(m * 2 if flag else m), jax.jit(lambda m: m + m)(m), m.T @ jnp.ones(2)
+
+    first, second, third = sparse.sparsify(f, use_tracer=True)(m, True)
+    check(first.todense(), np.sin(2 * d))
+    check(second.todense(), 2 * d)
+    check(third, d.sum(0))
+    looped = sparse.sparsify(lambda m, v: lax.fori_loop(0, 2, lambda i, v: m.T @ (m @ v), v))(m, jnp.ones(3))
+    check(looped, d.T @ d @ (d.T @ d) @ np.ones(3))
+    either = sparse.sparsify(lambda m, flag: lax.cond(flag, lambda m: m * 2.0, lambda m: m * 3.0, m))(m, False)
+    check(either.todense(), 3 * d)
+    check(sparse.sparsify(lambda m: sparse.todense(m) + 1)(m), d + 1)

@@ -7,18 +7,30 @@ from typing import Any
 import numpy as np
 
 from jaxlite import numpy as jnp
+from jaxlite.core.tracing import Tracer
+from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.experimental.sparse.base import JAXSparse
 from jaxlite.experimental.sparse.bcoo import BCOO
 from jaxlite.experimental.sparse.compressed import BCSR, COO, CSC, CSR
+from jaxlite.experimental.sparse.primitives import sparse_primitive
 
-__all__ = ["empty", "eye", "todense"]
+__all__ = ["empty", "eye", "todense", "todense_p"]
 
 _FORMATS: dict[str, Any] = {"bcoo": BCOO, "bcsr": BCSR, "coo": COO, "csr": CSR, "csc": CSC}
 
 
+@sparse_primitive("todense")
+def todense_p(*parts: Any, tree: Any) -> Any:
+    arr = tree_unflatten(tree, parts)
+    return arr.todense() if isinstance(arr, JAXSparse) else arr
+
+
 def todense(arr: Any) -> Any:
     """The dense array of a sparse one; a dense one stays as it is."""
-    return arr.todense() if isinstance(arr, JAXSparse) else arr
+    if not isinstance(arr, (JAXSparse, Tracer)):
+        return arr
+    parts, tree = tree_flatten(arr)
+    return todense_p.bind(*parts, tree=tree)
 
 
 def _format(name: str) -> Any:

@@ -23,6 +23,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import register_pytree_node_class
 from jaxlite.experimental.sparse.base import JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, SparseInfo, is_dense
+from jaxlite.experimental.sparse.primitives import sparse_primitive
 from jaxlite.transforms.vmap import vmap
 
 
@@ -235,11 +236,26 @@ def _columns(indices: Any) -> tuple[Any, ...]:
     return tuple(indices[..., axis] for axis in range(indices.shape[-1]))
 
 
+def _bcoo(data: Any, indices: Any, info: SparseInfo) -> BCOO:
+    return BCOO((data, indices), shape=info.shape, indices_sorted=info.indices_sorted, unique_indices=info.unique_indices)
+
+
+def _ends(sizes: Sequence[int], dtype: Any, lead: tuple[int, ...] = ()) -> Any:
+    """The place past the end of each axis, which no element has: dtype[*lead, len(sizes)]."""
+    return jnp.stack([jnp.full(lead, size, dtype) for size in sizes], -1) if sizes else jnp.zeros((*lead, 0), dtype)
+
+
 # --- to and from dense arrays ------------------------------------------------------------------------
 
 
 def bcoo_todense(mat: BCOO) -> Any:
     """The dense array of a sparse one; elements at one place are summed."""
+    return bcoo_todense_p.bind(mat.data, mat.indices, spinfo=mat._info)
+
+
+@sparse_primitive("bcoo_todense")
+def bcoo_todense_p(data: Any, indices: Any, *, spinfo: SparseInfo) -> Any:
+    mat = _bcoo(data, indices, spinfo)
     batch, sparse, dense = _parts(mat)
     data, indices = _full(mat)
 
@@ -269,16 +285,24 @@ def bcoo_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dens
     n_sparse = mat.ndim - n_batch - n_dense
     if n_sparse < 0 or n_batch < 0 or n_dense < 0:
         raise ValueError(f"bcoo_fromdense: n_batch={n_batch} and n_dense={n_dense} are too many for shape {mat.shape}")
-    mask = mat != 0
-    if n_dense:
-        mask = mask.any(tuple(range(-n_dense, 0)))
     if nse is None:
         if isinstance(mat, Tracer):
             raise ValueError("bcoo_fromdense needs the argument nse inside of a traced function: the number of elements is not "
                              "known there")
-        counts = mask.sum(tuple(range(n_batch, mask.ndim)))
+        counts = _is_set(mat, n_dense).sum(tuple(range(n_batch, mat.ndim - n_dense)))
         nse = int(counts.max()) if counts.size else 0
-    sparse = mat.shape[n_batch:n_batch + n_sparse]
+    data, indices = bcoo_fromdense_p.bind(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=np.dtype(index_dtype))
+    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
+
+
+def _is_set(mat: Any, n_dense: int) -> Any:
+    mask = mat != 0
+    return mask.any(tuple(range(-n_dense, 0))) if n_dense else mask
+
+
+@sparse_primitive("bcoo_fromdense", multiple_results=True)
+def bcoo_fromdense_p(mat: Any, *, nse: int, n_batch: int, n_dense: int, index_dtype: Any) -> list[Any]:
+    sparse = mat.shape[n_batch:mat.ndim - n_dense]
 
     def one(array: Any, mask: Any) -> tuple[Any, Any]:
         if not sparse:
@@ -286,8 +310,7 @@ def bcoo_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dens
         places = jnp.nonzero(mask, size=nse, fill_value=sparse)
         return array.at[places].get(mode="fill", fill_value=0), jnp.stack(places, -1).astype(index_dtype)
 
-    data, indices = _over_batch(one, n_batch)(mat, mask)
-    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
+    return list(_over_batch(one, n_batch)(mat, _is_set(mat, n_dense)))
 
 
 def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) -> BCOO:
@@ -303,7 +326,13 @@ def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) ->
 def _taken(mat: BCOO, dense: Any) -> Any:
     """The elements of a dense array of the same shape at the places of `mat`; 0 for places out of bounds."""
     _, indices = _full(mat)
-    _, sparse, _ = _parts(mat)
+    return bcoo_extract_p.bind(indices, jnp.asarray(dense), assume_unique=mat.unique_indices)
+
+
+@sparse_primitive("bcoo_extract")
+def bcoo_extract_p(indices: Any, dense: Any, *, assume_unique: bool) -> Any:
+    n_batch = indices.ndim - 2
+    sparse = dense.shape[n_batch:n_batch + indices.shape[-1]]
 
     def one(array: Any, indices: Any) -> Any:
         if not sparse:
@@ -312,7 +341,7 @@ def _taken(mat: BCOO, dense: Any) -> Any:
             return jnp.zeros((indices.shape[0], *array.shape[len(sparse):]), array.dtype)
         return array.at[_columns(indices)].get(mode="fill", fill_value=0)
 
-    return _over_batch(one, mat.n_batch)(jnp.asarray(dense), indices)
+    return _over_batch(one, n_batch)(dense, indices)
 
 
 # --- the list of elements ----------------------------------------------------------------------------
@@ -320,14 +349,20 @@ def _taken(mat: BCOO, dense: Any) -> Any:
 
 def bcoo_sort_indices(mat: BCOO) -> BCOO:
     """The elements in the order of their places."""
+    data, indices = bcoo_sort_indices_p.bind(mat.data, mat.indices, spinfo=mat._info)
+    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=mat.unique_indices)
+
+
+@sparse_primitive("bcoo_sort_indices", multiple_results=True)
+def bcoo_sort_indices_p(data: Any, indices: Any, *, spinfo: SparseInfo) -> list[Any]:
+    mat = _bcoo(data, indices, spinfo)
     data, indices = _full(mat)
 
     def one(data: Any, indices: Any) -> tuple[Any, Any]:
         order = jnp.lexsort(_columns(indices)[::-1]) if indices.shape[-1] else jnp.arange(indices.shape[0])
         return data[order], indices[order]
 
-    data, indices = _over_batch(one, mat.n_batch)(data, indices)
-    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=mat.unique_indices)
+    return list(_over_batch(one, mat.n_batch)(data, indices))
 
 
 def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
@@ -337,38 +372,49 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = 
       nse: room for so many; without it as many as there are, or under jit as many as before.
       remove_zeros: leave out places with a sum of zero, where the number of elements may change.
     """
-    data, indices = _full(mat)
-    sparse = jnp.array(_parts(mat)[1], indices.dtype)
+    data, indices, info = mat.data, mat.indices, mat._info
     traced = isinstance(data, Tracer) or isinstance(indices, Tracer)
+    if nse is None and not traced:
+        data, indices = bcoo_sum_duplicates_p.bind(data, indices, spinfo=info, nse=mat.nse)
+        sparse = _parts(mat)[1]
+        if remove_zeros and sparse:
+            empty = ~(data != 0).any(tuple(range(mat.n_batch + 1, data.ndim)))
+            indices = jnp.where(empty[..., None], _ends(sparse, indices.dtype), indices)
+        counts = (indices < _ends(sparse, indices.dtype)).all(-1).sum(-1)
+        nse = int(counts.max()) if counts.size else 0
+    data, indices = bcoo_sum_duplicates_p.bind(data, indices, spinfo=info, nse=mat.nse if nse is None else nse)
+    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
 
-    def distinct(data: Any, indices: Any) -> tuple[Any, Any, Any]:
-        """Sums at the first occurrence of each place, the places, and how many there are."""
-        indices = jnp.where((indices >= sparse).any(-1, keepdims=True), sparse, indices)
-        order = jnp.lexsort(_columns(indices)[::-1]) if indices.shape[-1] else jnp.arange(indices.shape[0])
+
+@sparse_primitive("bcoo_sum_duplicates", multiple_results=True)
+def bcoo_sum_duplicates_p(data: Any, indices: Any, *, spinfo: SparseInfo, nse: int) -> list[Any]:
+    mat = _bcoo(data, indices, spinfo)
+    data, indices = _full(mat)
+    sparse = _parts(mat)[1]
+    ends = _ends(sparse, indices.dtype)
+
+    def distinct(data: Any, indices: Any) -> tuple[Any, Any]:
+        """Sums at the first occurrence of each place, and the places; the rest of the lists is empty."""
+        if not sparse:
+            only = jnp.zeros_like(data).at[:1].set(data.sum(0, keepdims=True)[:len(data)])
+            return only, indices
+        indices = jnp.where((indices >= ends).any(-1, keepdims=True), ends, indices)
+        order = jnp.lexsort(_columns(indices)[::-1])
         data, indices = data[order], indices[order]
         first = jnp.concatenate([jnp.ones((min(1, len(indices)),), bool), (indices[1:] != indices[:-1]).any(-1)])
         group = jnp.cumsum(first) - 1
+        places = _ends(sparse, indices.dtype, (len(indices),)).at[group].set(indices)
+        inside = (places < ends).all(-1)
         sums = jnp.zeros_like(data).at[group].add(data)
-        places = jnp.broadcast_to(sparse, indices.shape).at[group].set(indices)
-        if remove_zeros and not traced and nse is None:
-            empty = ~(sums != 0).reshape(len(sums), -1).any(-1)
-            places = jnp.where(empty[:, None], sparse, places)
-        count = (places < sparse).all(-1).sum() if indices.shape[-1] else jnp.array(min(1, len(indices)))
-        keep = jnp.argsort(~(places < sparse).all(-1), stable=True) if indices.shape[-1] else jnp.arange(len(indices))
-        inside = (places[keep] < sparse).all(-1) if indices.shape[-1] else jnp.arange(len(indices)) < 1
-        sums = jnp.where(inside.reshape(-1, *[1] * (sums.ndim - 1)), sums[keep], 0)
-        return sums, places[keep], count
+        return jnp.where(inside.reshape(-1, *[1] * (sums.ndim - 1)), sums, 0), places
 
-    data, indices, counts = _over_batch(distinct, mat.n_batch)(data, indices)
-    size = nse if nse is not None else mat.nse if traced else int(counts.max()) if counts.size else 0
+    data, indices = _over_batch(distinct, mat.n_batch)(data, indices)
     axis = mat.n_batch
-    if size > data.shape[axis]:
-        grow = size - data.shape[axis]
+    grow = nse - data.shape[axis]
+    if grow > 0:
         data = jnp.concatenate([data, jnp.zeros((*data.shape[:axis], grow, *data.shape[axis + 1:]), data.dtype)], axis)
-        indices = jnp.concatenate([indices, jnp.broadcast_to(sparse, (*indices.shape[:axis], grow, mat.n_sparse))], axis)
-    else:
-        data, indices = lax.slice_in_dim(data, 0, size, axis=axis), lax.slice_in_dim(indices, 0, size, axis=axis)
-    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
+        return [data, jnp.concatenate([indices, _ends(sparse, indices.dtype, (*indices.shape[:axis], grow))], axis)]
+    return [lax.slice_in_dim(data, 0, nse, axis=axis), lax.slice_in_dim(indices, 0, nse, axis=axis)]
 
 
 def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
@@ -479,14 +525,24 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     if sorted(order) != [*range(mat.ndim)]:
         raise ValueError(f"bcoo_transpose: {order} is no permutation of {mat.ndim} axes")
     first, last = mat.n_batch, mat.n_batch + mat.n_sparse
-    batch, sparse, dense = order[:first], order[first:last], order[last:]
+    batch, dense = order[:first], order[last:]
     if sorted(batch) != [*range(first)] or sorted(dense) != [*range(last, mat.ndim)]:
         raise NotImplementedError(f"bcoo_transpose: {order} mixes batch, sparse and dense axes; update_layout(n_batch=0, "
                                   "n_dense=0) makes all of them sparse")
-    data, indices = _full(mat)
-    indices = indices[..., [axis - first for axis in sparse]].transpose(*batch, first, first + 1)
-    data = data.transpose(*batch, first, *(axis - mat.n_sparse + 1 for axis in dense))
+    data, indices = bcoo_transpose_p.bind(mat.data, mat.indices, permutation=order, spinfo=mat._info)
     return BCOO((data, indices), shape=[mat.shape[axis] for axis in order], unique_indices=mat.unique_indices)
+
+
+@sparse_primitive("bcoo_transpose", multiple_results=True)
+def bcoo_transpose_p(data: Any, indices: Any, *, permutation: tuple[int, ...], spinfo: SparseInfo) -> list[Any]:
+    mat = _bcoo(data, indices, spinfo)
+    first, last = mat.n_batch, mat.n_batch + mat.n_sparse
+    batch, sparse, dense = permutation[:first], permutation[first:last], permutation[last:]
+    data, indices = _full(mat)
+    columns = [indices[..., axis - first] for axis in sparse]
+    indices = jnp.stack(columns, -1) if columns else indices
+    return [data.transpose(*batch, first, *(axis - mat.n_sparse + 1 for axis in dense)),
+            indices.transpose(*batch, first, first + 1)]
 
 
 def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None,
@@ -765,24 +821,38 @@ def bcoo_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: A
     Returns: a dense array; of two sparse operands, a sparse one.
     Raises: TypeError if sizes do not fit.
     """
-    (left_contract, right_contract), (left_batch, right_batch) = (tuple(map(tuple, pair)) for pair in dimension_numbers)
+    numbers: Any = tuple(tuple(tuple(map(operator.index, axes)) for axes in pair) for pair in dimension_numbers)
+    (left_contract, right_contract), (left_batch, right_batch) = numbers
     for a, b in (*zip(left_contract, right_contract, strict=True), *zip(left_batch, right_batch, strict=True)):
         if lhs.shape[a] != rhs.shape[b]:
             raise TypeError(f"dot_general requires contracting dimensions to have the same shape, got {lhs.shape} and "
                             f"{rhs.shape} with dimension_numbers {dimension_numbers}.")
-    dtype = preferred_element_type or jnp.promote_types(lhs.dtype, rhs.dtype)
+    dtype = np.dtype(preferred_element_type or jnp.promote_types(lhs.dtype, rhs.dtype))
     if isinstance(lhs, BCOO) and isinstance(rhs, BCOO):
-        return _sparse_times_sparse(lhs, rhs, left_contract, right_contract, left_batch, right_batch, dtype)
+        return _sparse_times_sparse(lhs, rhs, numbers, dtype)
+
+    def times(mat: BCOO, dense: Any, numbers: Any) -> Any:
+        return bcoo_dot_general_p.bind(mat.data, mat.indices, jnp.asarray(dense), dimension_numbers=numbers,
+                                       preferred_element_type=dtype, lhs_spinfo=mat._info)
+
     if isinstance(lhs, BCOO):
-        return _sparse_times_dense(lhs, rhs, left_contract, right_contract, left_batch, right_batch, dtype, precision)
-    swapped = _sparse_times_dense(rhs, lhs, right_contract, left_contract, right_batch, left_batch, dtype, precision)
+        return times(lhs, rhs, numbers)
+    swapped = times(rhs, lhs, ((right_contract, left_contract), (right_batch, left_batch)))
     count, free = len(left_batch), rhs.ndim - len(right_contract) - len(right_batch)
     order = (*range(count), *range(count + free, swapped.ndim), *range(count, count + free))
     return swapped.transpose(order)
 
 
+@sparse_primitive("bcoo_dot_general")
+def bcoo_dot_general_p(data: Any, indices: Any, dense: Any, *, dimension_numbers: Any, preferred_element_type: Any,
+                       lhs_spinfo: SparseInfo) -> Any:
+    (contract, dense_contract), (batch, dense_batch) = dimension_numbers
+    return _sparse_times_dense(_bcoo(data, indices, lhs_spinfo), dense, contract, dense_contract, batch, dense_batch,
+                               preferred_element_type)
+
+
 def _sparse_times_dense(mat: BCOO, dense: Any, contract: tuple[int, ...], dense_contract: tuple[int, ...],
-                        batch: tuple[int, ...], dense_batch: tuple[int, ...], dtype: Any, precision: Any) -> Any:
+                        batch: tuple[int, ...], dense_batch: tuple[int, ...], dtype: Any) -> Any:
     """Each element meets the row of the dense operand at its coordinates; rows are added up where they belong."""
     aligned = batch == tuple(range(len(batch))) and mat.n_batch == len(batch) and mat.n_dense == 0
     dense_free = [axis for axis in range(jnp.ndim(dense)) if axis not in dense_contract + dense_batch]
@@ -791,7 +861,7 @@ def _sparse_times_dense(mat: BCOO, dense: Any, contract: tuple[int, ...], dense_
         def one(data: Any, indices: Any, dense: Any) -> Any:
             part = BCOO((data, indices), shape=mat.shape[mat.n_batch:])
             own = tuple(axis - mat.n_batch for axis in contract)
-            return _sparse_times_dense(part, dense, own, tuple(range(len(own))), (), (), dtype, precision)
+            return _sparse_times_dense(part, dense, own, tuple(range(len(own))), (), (), dtype)
 
         return _over_batch(one, mat.n_batch)(*_full(mat), dense)
     mat = _flat(mat)
@@ -802,38 +872,62 @@ def _sparse_times_dense(mat: BCOO, dense: Any, contract: tuple[int, ...], dense_
     rows = mat.data.astype(dtype).reshape(-1, *[1] * len(dense_free)) * rows.astype(dtype)
     target = tuple(columns[axis] for axis in (*batch, *free))
     shape = [mat.shape[axis] for axis in (*batch, *free)]
-    outside = (mat.indices >= jnp.array(mat.shape, mat.indices.dtype)).any(-1)
+    outside = (mat.indices >= _ends(mat.shape, mat.indices.dtype)).any(-1)
     rows = jnp.where(outside.reshape(-1, *[1] * len(dense_free)), 0, rows)
     if not target:
         return rows.sum(0)
     return jnp.zeros((*shape, *rows.shape[1:]), dtype).at[target].add(rows, mode="drop")
 
 
-def _sparse_times_sparse(lhs: BCOO, rhs: BCOO, left_contract: Any, right_contract: Any, left_batch: Any, right_batch: Any,
-                         dtype: Any) -> BCOO:
-    """All pairs of elements whose coordinates meet."""
+def _sparse_times_sparse(lhs: BCOO, rhs: BCOO, numbers: Any, dtype: Any) -> BCOO:
+    """The sums of the products of all pairs of elements whose coordinates meet."""
     lhs, rhs = _flat(lhs), _flat(rhs)
-    shared_left, shared_right = [*left_batch, *left_contract], [*right_batch, *right_contract]
-    meet = (lhs.indices[:, None, shared_left] == rhs.indices[None][..., shared_right]).all(-1)
-    for mat, axis in ((lhs, 1), (rhs, 0)):
-        meet &= jnp.expand_dims((mat.indices < jnp.array(mat.shape, mat.indices.dtype)).all(-1), axis)
-    left_free = [axis for axis in range(lhs.ndim) if axis not in shared_left]
-    right_free = [axis for axis in range(rhs.ndim) if axis not in shared_right]
-    shape = [lhs.shape[axis] for axis in (*left_batch, *left_free)] + [rhs.shape[axis] for axis in right_free]
+    data, indices = bcoo_spdot_general_p.bind(lhs.data, lhs.indices, rhs.data, rhs.indices, lhs_spinfo=lhs._info,
+                                              rhs_spinfo=rhs._info, dimension_numbers=numbers, preferred_element_type=dtype)
+    shape = _product_shape(lhs.shape, rhs.shape, numbers)
+    most = min(len(data), math.prod(shape)) if shape else 1
+    return bcoo_sum_duplicates(BCOO((data, indices), shape=shape), nse=most if isinstance(data, Tracer) else None)
+
+
+def _product_shape(lhs: Sequence[int], rhs: Sequence[int], numbers: Any) -> list[int]:
+    (left_contract, right_contract), (left_batch, right_batch) = numbers
+    left = [size for axis, size in enumerate(lhs) if axis not in left_contract + left_batch]
+    right = [size for axis, size in enumerate(rhs) if axis not in right_contract + right_batch]
+    return [lhs[axis] for axis in left_batch] + left + right
+
+
+@sparse_primitive("bcoo_spdot_general", multiple_results=True)
+def bcoo_spdot_general_p(lhs_data: Any, lhs_indices: Any, rhs_data: Any, rhs_indices: Any, *, lhs_spinfo: SparseInfo,
+                         rhs_spinfo: SparseInfo, dimension_numbers: Any, preferred_element_type: Any) -> list[Any]:
+    lhs, rhs = _flat(_bcoo(lhs_data, lhs_indices, lhs_spinfo)), _flat(_bcoo(rhs_data, rhs_indices, rhs_spinfo))
+    (left_contract, right_contract), (left_batch, right_batch) = dimension_numbers
+    left, right = ([column[:, None] for column in _columns(lhs.indices)], [column[None] for column in _columns(rhs.indices)])
     pairs = (lhs.nse, rhs.nse)
-    left = jnp.broadcast_to(lhs.indices[:, None, [*left_batch, *left_free]], (*pairs, len(left_batch) + len(left_free)))
-    right = jnp.broadcast_to(rhs.indices[None][..., right_free], (*pairs, len(right_free)))
-    indices = jnp.concatenate([left, right.astype(left.dtype)], -1)
-    indices = jnp.where(meet[..., None], indices, jnp.array(shape, indices.dtype))
-    data = jnp.where(meet, lhs.data.astype(dtype)[:, None] * rhs.data.astype(dtype)[None], 0)
-    result = BCOO((data.reshape(-1), indices.reshape(-1, len(shape))), shape=shape)
-    traced = isinstance(data, Tracer)
-    most = min(lhs.nse * rhs.nse, math.prod(shape)) if shape else 1
-    return bcoo_sum_duplicates(result, nse=most if traced else None)
+    meet = jnp.ones(pairs, bool)
+    for a, b in zip((*left_batch, *left_contract), (*right_batch, *right_contract), strict=True):
+        meet &= left[a] == right[b]
+    for mat, axis in ((lhs, 1), (rhs, 0)):
+        meet &= jnp.expand_dims((mat.indices < _ends(mat.shape, mat.indices.dtype)).all(-1), axis)
+    columns = [left[axis] for axis in left_batch]
+    columns += [column for axis, column in enumerate(left) if axis not in left_batch + left_contract]
+    columns += [column for axis, column in enumerate(right) if axis not in right_batch + right_contract]
+    shape = _product_shape(lhs.shape, rhs.shape, dimension_numbers)
+    kind = lhs.indices.dtype
+    wide = [jnp.where(meet, column.astype(kind), kind.type(size)).reshape(-1)
+            for column, size in zip(columns, shape, strict=True)]
+    data = lhs.data.astype(preferred_element_type)[:, None] * rhs.data.astype(preferred_element_type)[None]
+    places = jnp.stack(wide, -1) if wide else jnp.zeros((math.prod(pairs), 0), kind)
+    return [jnp.where(meet, data, 0).reshape(-1), places]
 
 
 def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
     """The elements of a dense product at some places alone: `indices` (nse, rank of the product)."""
+    numbers = tuple(tuple(map(tuple, pair)) for pair in dimension_numbers)
+    return bcoo_dot_general_sampled_p.bind(A, B, indices, dimension_numbers=numbers)
+
+
+@sparse_primitive("bcoo_dot_general_sampled")
+def bcoo_dot_general_sampled_p(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
     product = lax.dot_general(A, B, dimension_numbers)
     return product.at[_columns(indices)].get(mode="fill", fill_value=0)
 

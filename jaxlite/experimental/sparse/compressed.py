@@ -16,6 +16,7 @@ from jaxlite.core.tree import register_pytree_node_class
 from jaxlite.experimental.sparse import bcoo
 from jaxlite.experimental.sparse.base import JAXSparse, Shape, SparseInfo, is_dense
 from jaxlite.experimental.sparse.bcoo import BCOO
+from jaxlite.experimental.sparse.primitives import sparse_primitive
 from jaxlite.transforms.vmap import vmap
 
 
@@ -30,7 +31,13 @@ class _Converted(JAXSparse):
         """The dense array."""
         return self.to_bcoo().todense()
 
+    def _times(self, other: Any) -> Any:
+        """The product with a dense array."""
+        return self.to_bcoo() @ other
+
     def __matmul__(self, other: Any) -> Any:
+        if is_dense(other) and np.ndim(other) in (1, 2) and self.shape[-1] == np.shape(other)[0]:
+            return self._times(jnp.asarray(other))
         other = other.to_bcoo() if isinstance(other, _Converted) else other
         result = self.to_bcoo() @ other
         return type(self).fromdense(result.todense()) if isinstance(result, BCOO) else result  # type: ignore[attr-defined]
@@ -77,14 +84,16 @@ class COO(_Converted):
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
         """The elements of a dense matrix that are not zero."""
-        return cls._of(bcoo.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype))
-
-    @classmethod
-    def _of(cls, mat: BCOO) -> COO:
-        return cls((mat.data, mat.indices[:, 0], mat.indices[:, 1]), shape=mat.shape, rows_sorted=mat.indices_sorted)
+        return coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
 
     def to_bcoo(self) -> BCOO:
-        return BCOO((self.data, jnp.stack([self.row, self.col], -1)), shape=self.shape, indices_sorted=self._rows_sorted)
+        return _coo(self.data, self.row, self.col, self._info)
+
+    def todense(self) -> Any:
+        return coo_todense(self)
+
+    def _times(self, other: Any) -> Any:
+        return (coo_matvec if other.ndim == 1 else coo_matmat)(self, other)
 
     def transpose(self, axes: Any = None) -> COO:
         """The transposed matrix."""
@@ -128,12 +137,16 @@ class CSR(_Converted):
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
         """The elements of a dense matrix that are not zero."""
-        sparse = bcoo.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype)
-        return cls((sparse.data, sparse.indices[:, 1], _starts(sparse.indices[:, 0], sparse.shape[0])), shape=sparse.shape)
+        return csr_fromdense(mat, nse=nse, index_dtype=index_dtype)
 
     def to_bcoo(self) -> BCOO:
-        return BCOO((self.data, jnp.stack([_rows(self.indptr, self.nse), self.indices], -1)), shape=self.shape,
-                    indices_sorted=False)
+        return _csr(self.data, self.indices, self.indptr, self.shape)
+
+    def todense(self) -> Any:
+        return csr_todense(self)
+
+    def _times(self, other: Any) -> Any:
+        return (csr_matvec if other.ndim == 1 else csr_matmat)(self, other)
 
     def transpose(self, axes: Any = None) -> CSC:
         """The transposed matrix, in compressed columns."""
@@ -167,6 +180,12 @@ class CSC(CSR):
 
     def to_bcoo(self) -> BCOO:
         return BCOO((self.data, jnp.stack([self.indices, _rows(self.indptr, self.nse)], -1)), shape=self.shape)
+
+    def todense(self) -> Any:
+        return csr_todense(self.transpose()).T
+
+    def _times(self, other: Any) -> Any:
+        return (csr_matvec if other.ndim == 1 else csr_matmat)(self.transpose(), other, transpose=True)
 
     def transpose(self, axes: Any = None) -> CSR:  # type: ignore[override]
         """The transposed matrix, in compressed rows."""
@@ -208,7 +227,7 @@ class BCSR(_Converted):
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32, n_dense: int = 0,
                   n_batch: int = 0) -> BCSR:
         """The elements of a dense array that are not zero."""
-        return cls.from_bcoo(bcoo.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch))
+        return bcsr_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch)
 
     @classmethod
     def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
@@ -240,6 +259,14 @@ class BCSR(_Converted):
         return BCOO((self.data, jnp.stack([rows(self.indptr), self.indices], -1)), shape=self.shape,
                     unique_indices=self.unique_indices)
 
+    def todense(self) -> Any:
+        return bcsr_todense(self)
+
+    def _times(self, other: Any) -> Any:
+        if self.ndim == 2 and other.ndim <= 2:
+            return bcsr_dot_general(self, other, dimension_numbers=(((1,), (0,)), ((), ())))
+        return self.to_bcoo() @ other
+
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
         """Each place once, in order."""
         return BCSR.from_bcoo(self.to_bcoo().sum_duplicates(nse, remove_zeros))
@@ -265,63 +292,148 @@ class BCSR(_Converted):
 # --- as functions ------------------------------------------------------------------------------------
 
 
+def _count(mat: Any) -> int:
+    return int((mat != 0).sum())
+
+
 def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
     """A COO matrix of the elements that are not zero."""
-    return COO.fromdense(mat, nse=nse, index_dtype=index_dtype)
+    mat = jnp.asarray(mat)
+    parts = coo_fromdense_p.bind(mat, nse=_count(mat) if nse is None else nse, index_dtype=np.dtype(index_dtype))
+    return COO(parts, shape=mat.shape, rows_sorted=True)
+
+
+@sparse_primitive("coo_fromdense", multiple_results=True)
+def coo_fromdense_p(mat: Any, *, nse: int, index_dtype: Any) -> list[Any]:
+    found = bcoo.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype)
+    return [found.data, found.indices[:, 0], found.indices[:, 1]]
+
+
+def _coo(data: Any, row: Any, col: Any, info: COOInfo) -> BCOO:
+    return BCOO((data, jnp.stack([row, col], -1)), shape=info.shape, indices_sorted=info.rows_sorted)
 
 
 def coo_todense(mat: COO) -> Any:
     """The dense matrix."""
-    return mat.todense()
+    return coo_todense_p.bind(mat.data, mat.row, mat.col, spinfo=mat._info)
+
+
+@sparse_primitive("coo_todense")
+def coo_todense_p(data: Any, row: Any, col: Any, *, spinfo: COOInfo) -> Any:
+    return _coo(data, row, col, spinfo).todense()
+
+
+def _product(mat: BCOO, other: Any, transpose: bool) -> Any:
+    return (mat.T if transpose else mat) @ other
 
 
 def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
     """mat @ v, or mat.T @ v."""
-    return (mat.T if transpose else mat) @ v
+    return coo_matvec_p.bind(mat.data, mat.row, mat.col, jnp.asarray(v), spinfo=mat._info, transpose=transpose)
+
+
+@sparse_primitive("coo_matvec")
+def coo_matvec_p(data: Any, row: Any, col: Any, v: Any, *, spinfo: COOInfo, transpose: bool) -> Any:
+    return _product(_coo(data, row, col, spinfo), v, transpose)
 
 
 def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
     """mat @ B, or mat.T @ B."""
-    return (mat.T if transpose else mat) @ B
+    return coo_matmat_p.bind(mat.data, mat.row, mat.col, jnp.asarray(B), spinfo=mat._info, transpose=transpose)
+
+
+@sparse_primitive("coo_matmat")
+def coo_matmat_p(data: Any, row: Any, col: Any, B: Any, *, spinfo: COOInfo, transpose: bool) -> Any:
+    return _product(_coo(data, row, col, spinfo), B, transpose)
 
 
 def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
     """A CSR matrix of the elements that are not zero."""
-    return CSR.fromdense(mat, nse=nse, index_dtype=index_dtype)
+    mat = jnp.asarray(mat)
+    parts = csr_fromdense_p.bind(mat, nse=_count(mat) if nse is None else nse, index_dtype=np.dtype(index_dtype))
+    return CSR(parts, shape=mat.shape)
+
+
+@sparse_primitive("csr_fromdense", multiple_results=True)
+def csr_fromdense_p(mat: Any, *, nse: int, index_dtype: Any) -> list[Any]:
+    found = bcoo.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype)
+    return [found.data, found.indices[:, 1], _starts(found.indices[:, 0], found.shape[0])]
+
+
+def _csr(data: Any, indices: Any, indptr: Any, shape: Shape) -> BCOO:
+    return BCOO((data, jnp.stack([_rows(indptr, len(indices)), indices], -1)), shape=shape)
 
 
 def csr_todense(mat: CSR) -> Any:
     """The dense matrix."""
-    return mat.todense()
+    return csr_todense_p.bind(mat.data, mat.indices, mat.indptr, shape=mat.shape)
+
+
+@sparse_primitive("csr_todense")
+def csr_todense_p(data: Any, indices: Any, indptr: Any, *, shape: Shape) -> Any:
+    return _csr(data, indices, indptr, shape).todense()
 
 
 def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Any:
     """mat @ v, or mat.T @ v."""
-    return (mat.T if transpose else mat) @ v
+    return csr_matvec_p.bind(mat.data, mat.indices, mat.indptr, jnp.asarray(v), shape=mat.shape, transpose=transpose)
+
+
+@sparse_primitive("csr_matvec")
+def csr_matvec_p(data: Any, indices: Any, indptr: Any, v: Any, *, shape: Shape, transpose: bool) -> Any:
+    return _product(_csr(data, indices, indptr, shape), v, transpose)
 
 
 def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
     """mat @ B, or mat.T @ B."""
-    return (mat.T if transpose else mat) @ B
+    return csr_matmat_p.bind(mat.data, mat.indices, mat.indptr, jnp.asarray(B), shape=mat.shape, transpose=transpose)
+
+
+@sparse_primitive("csr_matmat")
+def csr_matmat_p(data: Any, indices: Any, indptr: Any, B: Any, *, shape: Shape, transpose: bool) -> Any:
+    return _product(_csr(data, indices, indptr, shape), B, transpose)
 
 
 def bcsr_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0,
                    index_dtype: Any = np.int32) -> BCSR:
     """A BCSR array of the elements that are not zero."""
-    return BCSR.fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
+    if nse is None:  # as many as there are, which the other format counts
+        return BCSR.from_bcoo(bcoo.bcoo_fromdense(mat, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype))
+    mat = jnp.asarray(mat)
+    parts = bcsr_fromdense_p.bind(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=np.dtype(index_dtype))
+    return BCSR(parts, shape=mat.shape, indices_sorted=True, unique_indices=True)
+
+
+@sparse_primitive("bcsr_fromdense", multiple_results=True)
+def bcsr_fromdense_p(mat: Any, *, nse: int, n_batch: int, n_dense: int, index_dtype: Any) -> list[Any]:
+    found = BCSR.from_bcoo(bcoo.bcoo_fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype))
+    return [found.data, found.indices, found.indptr]
+
+
+def _bcsr(data: Any, indices: Any, indptr: Any, info: SparseInfo) -> BCOO:
+    return BCSR((data, indices, indptr), shape=info.shape, indices_sorted=info.indices_sorted,
+                unique_indices=info.unique_indices).to_bcoo()
 
 
 def bcsr_todense(mat: BCSR) -> Any:
     """The dense array."""
-    return mat.todense()
+    return bcsr_todense_p.bind(mat.data, mat.indices, mat.indptr, spinfo=mat._info)
+
+
+@sparse_primitive("bcsr_todense")
+def bcsr_todense_p(data: Any, indices: Any, indptr: Any, *, spinfo: SparseInfo) -> Any:
+    return _bcsr(data, indices, indptr, spinfo).todense()
 
 
 def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
     """The elements of a dense array at the places that a BCSR array's `indices` and `indptr` give: its `data`."""
-    mat = jnp.asarray(mat)
-    dense = mat.shape[np.ndim(indices) + 1:]
-    places = BCSR((jnp.zeros((*np.shape(indices), *dense), mat.dtype), indices, indptr), shape=mat.shape)
-    return bcoo._taken(places.to_bcoo(), mat)
+    return bcsr_extract_p.bind(*map(jnp.asarray, (indices, indptr, mat)))
+
+
+@sparse_primitive("bcsr_extract")
+def bcsr_extract_p(indices: Any, indptr: Any, mat: Any) -> Any:
+    zeros = jnp.zeros((*indices.shape, *mat.shape[indices.ndim + 1:]), mat.dtype)
+    return bcoo._taken(BCSR((zeros, indices, indptr), shape=mat.shape).to_bcoo(), mat)
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
@@ -337,8 +449,20 @@ def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
 def bcsr_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None,
                      out_sharding: Any = None) -> Any:
     """The products of `lax.dot_general` with a BCSR operand."""
+    if isinstance(lhs, BCSR) and is_dense(rhs):
+        numbers = tuple(tuple(tuple(map(operator.index, axes)) for axes in pair) for pair in dimension_numbers)
+        dtype = np.dtype(preferred_element_type or jnp.promote_types(lhs.dtype, rhs.dtype))
+        return bcsr_dot_general_p.bind(lhs.data, lhs.indices, lhs.indptr, jnp.asarray(rhs), dimension_numbers=numbers,
+                                       preferred_element_type=dtype, lhs_spinfo=lhs._info)
     plain = (each.to_bcoo() if isinstance(each, BCSR) else each for each in (lhs, rhs))
     return bcoo.bcoo_dot_general(*plain, dimension_numbers=dimension_numbers, precision=precision,
+                                 preferred_element_type=preferred_element_type)
+
+
+@sparse_primitive("bcsr_dot_general")
+def bcsr_dot_general_p(data: Any, indices: Any, indptr: Any, dense: Any, *, dimension_numbers: Any,
+                       preferred_element_type: Any, lhs_spinfo: SparseInfo) -> Any:
+    return bcoo.bcoo_dot_general(_bcsr(data, indices, indptr, lhs_spinfo), dense, dimension_numbers=dimension_numbers,
                                  preferred_element_type=preferred_element_type)
 
 

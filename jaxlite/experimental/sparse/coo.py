@@ -3,6 +3,18 @@
 from typing import Any as Dtype
 
 from jaxlite.experimental.sparse.base import Shape
-from jaxlite.experimental.sparse.compressed import COO, COOInfo, coo_fromdense, coo_matmat, coo_matvec, coo_todense
+from jaxlite.experimental.sparse.compressed import (
+    COO,
+    COOInfo,
+    coo_fromdense,
+    coo_fromdense_p,
+    coo_matmat,
+    coo_matmat_p,
+    coo_matvec,
+    coo_matvec_p,
+    coo_todense,
+    coo_todense_p,
+)
 
-__all__ = ["COO", "COOInfo", "Dtype", "Shape", "coo_fromdense", "coo_matmat", "coo_matvec", "coo_todense"]
+__all__ = ["COO", "COOInfo", "Dtype", "Shape", "coo_fromdense", "coo_fromdense_p", "coo_matmat", "coo_matmat_p",
+           "coo_matvec", "coo_matvec_p", "coo_todense", "coo_todense_p"]

@@ -12,9 +12,10 @@ from jaxlite import numpy as jnp
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.experimental.sparse.base import JAXSparse
 from jaxlite.experimental.sparse.compressed import BCSR
+from jaxlite.experimental.sparse.primitives import sparse_primitive
 from jaxlite.lax.callbacks import pure_callback
 
-__all__ = ["lobpcg_standard", "spsolve"]
+__all__ = ["lobpcg_standard", "spsolve", "spsolve_p"]
 __dir__ = lambda: __all__
 
 
@@ -92,8 +93,11 @@ def spsolve(data: Any, indices: Any, indptr: Any, b: Any, tol: float = 1e-6, reo
     Args: `data`, `indices`, `indptr` of the (n, n) matrix; `b` (n,); `tol` and `reorder` are for GPUs.
     Returns: x (n,).
     """
-    del tol, reorder
+    return spsolve_p.bind(*map(jnp.asarray, (data, indices, indptr, b)), tol=tol, reorder=reorder)
 
+
+@sparse_primitive("spsolve")
+def spsolve_p(data: Any, indices: Any, indptr: Any, b: Any, *, tol: float, reorder: int) -> Any:
     def on_host(data: Any, indices: Any, indptr: Any, b: Any) -> np.ndarray:
         from scipy.sparse import csr_matrix  # jaxlib brings it
         from scipy.sparse.linalg import spsolve as solve
@@ -101,8 +105,7 @@ def spsolve(data: Any, indices: Any, indptr: Any, b: Any, tol: float = 1e-6, reo
         matrix = csr_matrix((np.asarray(data), np.asarray(indices), np.asarray(indptr)), shape=(b.size, b.size))
         return solve(matrix, np.asarray(b)).astype(b.dtype)
 
-    b = jnp.asarray(b)
-    arguments = (jnp.asarray(data), jnp.asarray(indices), jnp.asarray(indptr))
+    arguments = (data, indices, indptr)
     shape = ShapeDtypeStruct(b.shape, b.dtype)
 
     def matvec(x: Any) -> Any:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from jaxlite import lax
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from jaxlite.core.aval import ShapedArray
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
+from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.experimental.sparse import bcoo
@@ -26,7 +28,8 @@ from jaxlite.transforms.make_jaxpr import make_jaxpr
 def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
     """A version of `f` that takes and gives sparse arrays.
 
-    Args: `use_tracer` is accepted.
+    Args: `use_tracer` to run the function on tracers of sparse arrays, instead of tracing it for dense ones first: then it
+      may look at what is known of other arguments.
     Raises: NotImplementedError at the call, for an operation that has no sparse rule.
 
     >>> import jaxlite.numpy as jnp
@@ -35,6 +38,9 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
     >>> sparse.sparsify(lambda m: (2 * m + m.T).sum())(m).todense()
     Array(9., dtype=float32)
     """
+
+    if use_tracer:
+        return _on_tracers(f)
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -51,6 +57,68 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
 
         closed = make_jaxpr(flat)(*stand_ins)
         return tree_unflatten(out_tree, _evaluate(closed.jaxpr, closed.consts, leaves))
+
+    return wrapped
+
+
+class SparseTrace(Trace):
+    """Applies primitives to sparse arrays, by the rules below; what has none among its operands goes to the trace around."""
+
+    __slots__ = ("parent",)
+
+    def __init__(self, parent: Trace):
+        super().__init__()
+        self.parent = parent
+
+    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+        values = [arg.value if type(arg) is SparseTracer and arg._trace is self else arg for arg in args]
+        with set_trace(self.parent):
+            if not any(map(is_sparse, values)):
+                return primitive.bind(*values, **params)
+            types, _ = primitive.typed([aval_of(arg) for arg in args], params)
+            outvars = [Var(aval) for aval in (types if primitive.multiple_results else [types])]
+            out = _apply(_Operation(primitive, params, outvars), values)
+        return [self.box(each) for each in out] if primitive.multiple_results else self.box(out)
+
+    def box(self, value: Any) -> Any:
+        """A tracer of a sparse array; other values stay."""
+        return SparseTracer(self, value) if is_sparse(value) else value
+
+
+class SparseTracer(Tracer):
+    """A sparse array that functions of dense ones take: it has the type of the dense array."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, trace: SparseTrace, value: Any):
+        self._trace, self.value = trace, value
+        self.aval = ShapedArray(value.shape, value.dtype)
+
+    def __repr__(self) -> str:
+        return f"SparseTracer({self.value!r})"
+
+
+class _Operation(NamedTuple):
+    """An equation as far as rules look at it."""
+
+    primitive: Any
+    params: dict[str, Any]
+    outvars: list[Var]
+
+
+def _on_tracers(f: Callable) -> Callable:
+    @functools.wraps(f)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        leaves, tree = tree_flatten((args, kwargs), is_leaf=is_sparse)
+        trace = SparseTrace(state.trace)
+        boxed = [trace.box(leaf.to_bcoo() if isinstance(leaf, _Converted) else leaf) for leaf in leaves]
+        args, kwargs = tree_unflatten(tree, boxed)
+        try:
+            with set_trace(trace):
+                outs, out_tree = tree_flatten(f(*args, **kwargs))
+        finally:
+            trace.alive = False
+        return tree_unflatten(out_tree, [out.value if type(out) is SparseTracer else out for out in outs])
 
     return wrapped
 
@@ -112,6 +180,39 @@ def _concatenate(eqn: Any, *operands: Any) -> Any:
     return bcoo.bcoo_concatenate(operands, dimension=eqn.params["dimension"])
 
 
+def _cond(eqn: Any, index: Any, *operands: Any) -> list[Any]:
+    """Branches must give sparse arrays of one kind, with as many elements."""
+    branches = [functools.partial(_evaluate_flat, branch) for branch in eqn.params["branches"]]
+    return lax.switch(index, branches, *operands)
+
+
+def _evaluate_flat(closed: ClosedJaxpr, *values: Any) -> list[Any]:
+    return _evaluate(closed.jaxpr, closed.consts, values)
+
+
+def _while(eqn: Any, *operands: Any) -> list[Any]:
+    params = eqn.params
+    first, second = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    of_cond, of_body, carry = operands[:first], operands[first:second], list(operands[second:])
+    return lax.while_loop(lambda values: _evaluate_flat(params["cond_jaxpr"], *of_cond, *values)[0],
+                          lambda values: _evaluate_flat(params["body_jaxpr"], *of_body, *values), carry)
+
+
+def _scan(eqn: Any, *operands: Any) -> list[Any]:
+    params = eqn.params
+    first, second = params["num_consts"], params["num_consts"] + params["num_carry"]
+    consts, carry, rows = operands[:first], list(operands[first:second]), list(operands[second:])
+    if any(map(is_sparse, rows)):
+        raise NotImplementedError("sparse rule for scan: sparse arrays are constants and carries of a scan, not its xs")
+
+    def body(values: list[Any], row: list[Any]) -> tuple[list[Any], list[Any]]:
+        outs = _evaluate_flat(params["jaxpr"], *consts, *values, *row)
+        return outs[:params["num_carry"]], outs[params["num_carry"]:]
+
+    last, stacked = lax.scan(body, carry, rows, length=params["length"], reverse=params["reverse"], unroll=params["unroll"])
+    return [*last, *stacked]
+
+
 def _integer_pow(eqn: Any, mat: BCOO) -> BCOO:
     if eqn.params["y"] <= 0:
         raise NotImplementedError("sparse rule for integer_pow with non-positive exponent: it would result in dense output")
@@ -144,5 +245,7 @@ _RULES: dict[str, Callable] = {
     "dot_general": lambda eqn, a, b: bcoo.bcoo_dot_general(
         a, b, dimension_numbers=eqn.params["dimension_numbers"],
         preferred_element_type=eqn.params.get("preferred_element_type")),
+    "cond": _cond, "while": _while, "scan": _scan, "todense": lambda eqn, mat: mat.todense(),
+    "gather": lambda eqn, mat, starts: bcoo.bcoo_gather(mat, starts, **eqn.params),
     "optimization_barrier": lambda eqn, *mats: list(mats),
 }

@@ -41,7 +41,7 @@ _REASONS = {
     "jax.experimental.sparse.": "the steps of JAX's `sparsify`, and its names for cuSPARSE",
     "jax.experimental.multihost_utils.": "the rest of the module is its implementation",
     "jax.interpreters.mlir.": "they are the steps of JAX's own lowering; ours takes others",
-    "jax.interpreters.partial_eval.": "tables of rules that speak of unknown values; ours splits programs once they are linearized",
+    "jax.interpreters.partial_eval.": "rules that speak of unknown values; ours splits programs once they are linearized",
     "jax.interpreters.pxla.": "they are the steps of JAX's own compile",
 }
 

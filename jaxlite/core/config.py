@@ -210,6 +210,8 @@ progress = _option("progress", None, _parse_switch,
 dump_ir_to = _option("dump_ir_to", None, _parse_any, "Folder that receives every stage of every compile.")
 dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text, "Which stages are dumped.")
 
+export_calling_convention_version = _option(
+    "export_calling_convention_version", 10, _parse_int, "The calling convention of exported programs: 9 or 10.")
 recompilation_limit = _option("recompilation_limit", 10, _parse_int,
                               "How often a function may be compiled before there is a warning; 0: as often as it likes.")
 no_tracing = _option("no_tracing", False, _parse_bool, "Raise where a function would have to be traced.")

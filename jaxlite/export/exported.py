@@ -12,15 +12,15 @@ from jaxlite.compilation import stages
 from jaxlite.compilation.dispatch import jitted_of
 from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
-from jaxlite.core import dtypes, source
-from jaxlite.core.aval import ShapedArray, shaped_array, with_layout
+from jaxlite.core import config, dtypes, source
+from jaxlite.core.aval import ShapedArray, with_layout
 from jaxlite.core.effects import IO
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
-from jaxlite.core.values import aval_of
+from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.devices.api import default_backend
 from jaxlite.export import serialization
 from jaxlite.export.symbolic_shapes import solve
@@ -153,6 +153,9 @@ class Exported:
           platform or number of devices.
         """
         leaves, tree = tree_flatten((args, kwargs))
+        wrong = next((leaf for leaf in leaves if not is_array_like(leaf) and not hasattr(leaf, "__jax_array__")), None)
+        if wrong is not None:
+            raise TypeError(f"Argument {wrong!r} of type {type(wrong)} is not a valid JAX type")
         if tree != self.in_tree:
             raise ValueError(self._tree_error(tree))
         avals = tuple(map(aval_of, leaves))
@@ -235,7 +238,7 @@ class Exported:
 def _over(mesh: Any, named: Sequence[Any]) -> tuple[Any, ...]:
     for each in named:
         if each is not None and (each.mesh.axis_names, each.mesh.axis_sizes) != (mesh.axis_names, mesh.axis_sizes):
-            raise ValueError(f"the function was exported for the mesh {each.mesh}, not for {mesh}")
+            raise ValueError(f"NamedSharding new mesh {mesh} does not match the mesh used for export {each.mesh}.")
     return tuple(None if each is None else xla.NamedSharding(mesh, each.spec, memory_kind=each.memory_kind) for each in named)
 
 
@@ -286,8 +289,7 @@ class _Bound:
 
 @call_exported_p.def_effectful_abstract_eval
 def _call_exported_aval(*avals: Any, exported: _Bound) -> Any:
-    outs = [with_layout(shaped_array(aval.shape, aval.dtype, False), aval.layout)
-            for aval in exported.result_avals(exported.avals) if aval.dtype != dtypes.float0]
+    outs = [aval for aval in exported.result_avals(exported.avals) if aval.dtype != dtypes.float0]
     effects = frozenset([IO[False]]) if exported.unordered_effects else frozenset()
     return outs, effects
 
@@ -303,6 +305,8 @@ def deserialize(blob: bytes) -> Exported:
     >>> export.deserialize(file).call(3.0)
     Array(6., dtype=float32)
     """
+    if not isinstance(blob, (bytes, bytearray, memoryview)):
+        raise TypeError(f"deserialize takes the bytes of a file, got a {type(blob).__name__}")
     return serialization.read(blob, Exported, DisabledSafetyCheck)
 
 
@@ -343,12 +347,19 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
             raise ValueError(f"Function to be exported must be the result of `jit` but is: {fun_jit}")
         fun_jit = jit(fun_jit)  # jnp.sin and the like are as good as jitted
     targets = (default_export_platform(),) if platforms is None else tuple(platforms)
+    if not targets:
+        raise ValueError("there are no platforms to export for: name one, or leave `platforms` out")
     for target in targets:
         if target not in _PLATFORMS:
             raise ValueError(f"unknown platform {target!r} to export for; the platforms are {', '.join(_PLATFORMS)}")
 
     @boundary
     def do_export(*args: Any, **kwargs: Any) -> Exported:
+        version = config.export_calling_convention_version.value
+        if not minimum_supported_calling_convention_version <= version <= maximum_supported_calling_convention_version:
+            raise ValueError(f"The requested export calling convention version {version} is outside the range of supported "
+                             f"versions [{minimum_supported_calling_convention_version}.."
+                             f"{maximum_supported_calling_convention_version}]")
         _check_scopes(fun_jit, args, kwargs)
         program, leaves = jitted_of(fun_jit).program(args, kwargs, stages.abstract)
         closed, place = program.runnable, program.place(leaves)[0]
@@ -362,7 +373,7 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
             nr_devices=1 if spread is None else len(spread.devices), platforms=targets,
             ordered_effects=(), unordered_effects=(),
             disabled_safety_checks=tuple(disabled_checks), mlir_module_serialized=xla.to_portable(module),
-            calling_convention_version=maximum_supported_calling_convention_version, module_kept_var_idx=tuple(kept),
+            calling_convention_version=version, module_kept_var_idx=tuple(kept),
             uses_global_constants=is_polymorphic or len(targets) > 1,
             _get_vjp=lambda exported: _export_vjp(fun_jit, exported, in_named, out_named),
             _in_named_shardings=_abstract(in_named), _out_named_shardings=_abstract(out_named))

@@ -160,7 +160,7 @@ def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -
     >>> Point = export.register_namedtuple_serialization(collections.namedtuple("Point", "x y"), serialized_name="my.Point")
     """
     if not (issubclass(nodetype, tuple) and hasattr(nodetype, "_fields")):
-        raise ValueError(f"Use `export.register_pytree_node_serialization` for types other than `collections.namedtuple`. "
+        raise ValueError("Use `jax.export.register_pytree_node_serialization` for types other than `collections.namedtuple`.\n"
                          f"Got {nodetype}.")
 
     def write(aux: Any) -> bytes:
@@ -229,7 +229,7 @@ def write(exported: Any, vjp_order: int = 0) -> bytes:
 def _write_exported(exported: Any, vjp_order: int) -> fb.Fields:
     unique = list(dict.fromkeys((*exported.in_avals, *exported.out_avals)))
     positions = {aval: index for index, aval in enumerate(unique)}
-    vjp = _write_exported(exported.vjp(), vjp_order - 1) if vjp_order else None
+    vjp = _write_exported(exported.vjp(), vjp_order - 1) if vjp_order > 0 else None
     named = dict.fromkeys(each for each in (*exported._in_named_shardings, *exported._out_named_shardings) if each is not None)
     meshes = list(dict.fromkeys(each.mesh for each in named))
     numbers = {None: 0, **{each: index for index, each in enumerate(named, 1)}}

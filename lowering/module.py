@@ -101,6 +101,9 @@ class ModuleBuilder:
         try:
             return self._types[key]
         except KeyError:
+            if any(hasattr(size, "evaluate") for size in shape):
+                raise ValueError(f"a program with symbolic dimensions, here {', '.join(map(str, shape))}, cannot be compiled: "
+                                 "export it (jaxlite.export), and call it with arrays") from None
             if math.prod(key[0]) > _SIZE_LIMIT:  # XLA would end the process
                 raise ValueError(f"an array of shape {key[0]} has too many elements to address") from None
             result = self._types[key] = self.ir.RankedTensorType.get(

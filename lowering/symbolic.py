@@ -201,12 +201,12 @@ class SymbolicContext(RuleContext):
 
     # --- what has to hold
 
-    def assert_shape(self, value: Any, relation: str, message: str) -> None:
-        """A check when the sizes are known. `relation` is a direction of `compare` with zero, `message` has {0} for the
-        value.
+    def assert_shape(self, value: Any, relation: str, message: str, shown: Sequence[Any]) -> None:
+        """A check when the sizes are known. `relation` is a direction of `compare` with zero, `message` has {0}, {1} for the
+        values that are shown.
         """
         condition = self.compare(self.scalar(value).value, self.scalar(0).value, relation)
-        self.op("stablehlo.custom_call", [condition, self.scalar(value).value], [], {
+        self.op("stablehlo.custom_call", [condition, *(self.scalar(each).value for each in shown)], [], {
             "call_target_name": self.string("shape_assertion"), "api_version": self.i32(2),
             "error_message": self.string(message),
             "has_side_effect": self.flag(True)})
@@ -226,5 +226,5 @@ def bind_variables(ctx: SymbolicContext, arguments: Sequence[Any], shapes: Seque
     sizes = [tuple(size if type(size) is int else Scalar(ctx, ctx.plain(
         "stablehlo.get_dimension_size", [argument], (), _I32, dimension=ctx.i64(axis))) for axis, size in enumerate(shape))
         for argument, shape in zip(arguments, shapes, strict=True)]
-    values = solve(sizes, lambda value, relation, message: ctx.assert_shape(value, relation, message))
+    values = solve(sizes, ctx.assert_shape)
     ctx.builder.variables = {name: ctx.scalar(value).value for name, value in values.items()}

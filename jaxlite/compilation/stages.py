@@ -403,7 +403,7 @@ def abstract(value: Any) -> Any:
     if not isinstance(dtype, dtypes.ExtendedDType):
         dtype = dtypes.canonicalize_dtype(np.dtype(dtype))
     shape = tuple(map(as_size, value.shape))
-    if any(size < 0 for size in shape):
+    if any(isinstance(size, int) and size < 0 for size in shape):
         raise TypeError(f"shape {shape} has a negative size")
     sharding = getattr(value, "sharding", None)
     return ShapedArray(shape, dtype, bool(getattr(value, "weak_type", False)),

@@ -32,7 +32,7 @@ class SymbolicScope:
 
     def __init__(self, constraints: Sequence[str] = ()):
         if isinstance(constraints, str):
-            raise ValueError(f"The `constraints` parameter must be a sequence of strings, got {constraints!r}")
+            raise ValueError(f"The symbolic constraints should be a sequence of strings. Got {constraints!r}")
         self.texts: list[str] = []
         self.at_least_zero: list[tuple[Dim, str]] = []
         self.equal: dict[Term, Any] = {}  # a term and the dimension that it is equal to
@@ -44,13 +44,13 @@ class SymbolicScope:
     def _constrain(self, text: str) -> None:
         found = re.fullmatch(r"(.*?)(>=|<=|==|>|<|=)(.*)", text)
         if not found:
-            raise ValueError(f"Constraint parsing error: must contain one of '==' or '>=' or '<=', got {text!r}")
+            raise ValueError(f"Constraint parsing error: must contain one of '==' or '>=' or '<='\nGot {text!r}")
         left, relation, right = parse(found[1], self), found[2], parse(found[3], self)
         if relation in ("==", "="):
             difference = left - right
             if isinstance(difference, int):
                 if difference:
-                    raise ValueError(f"Unsatisfiable constraint: {text}")
+                    raise ValueError(f"Unsatisfiable explicit constraint: {text}")
                 return
             self.equations.append((difference, text))
             if isinstance(left, Dim) and len(left.terms) == 1 and next(iter(left.terms.values())) == 1 and () not in left.terms:
@@ -60,7 +60,7 @@ class SymbolicScope:
             difference = more - less - int(len(relation) == 1)
             if isinstance(difference, int):
                 if difference < 0:
-                    raise ValueError(f"Unsatisfiable constraint: {text}")
+                    raise ValueError(f"Unsatisfiable explicit constraint: {text}")
                 return
             self.at_least_zero.append((difference, text))
         self.texts.append(text.strip())
@@ -181,10 +181,19 @@ def _floor(x: float, y: float) -> float:
     return x / y if abs(x) == _INFINITY else float(x // y)
 
 
+_NO_CONSTANT = ("Symbolic dimension '{}' used in a context that requires a constant\nIts value is not known while a program is "
+                "traced.")
+
+
+class DimensionAsIndexError(InconclusiveDimensionOperation, TypeError):
+    """For a dimension where an int is asked for: code that tries `operator.index` expects a TypeError."""
+
+
 class Dim:
     """A symbolic dimension. It works as an int does in shapes, as far as what it stands for decides the outcome."""
 
     __slots__ = ("terms", "scope", "_hash")
+    __array_priority__ = 1000  # NumPy's arrays leave arithmetic to this class
 
     def __init__(self, terms: dict[Term, int], scope: SymbolicScope):
         self.terms, self.scope = terms, scope
@@ -195,11 +204,11 @@ class Dim:
     def _other(self, other: Any) -> dict[Term, int] | None:
         if isinstance(other, Dim):
             if other.scope is not self.scope:
-                raise ValueError(f"Invalid mixing of symbolic scopes: {self} and {other} were made by different calls of "
-                                 "symbolic_shape. Pass the scope of the first to the second (scope=...), or make both in one "
-                                 "call.")
+                raise ValueError("Invalid mixing of symbolic scopes for linear combination.\n"
+                                 f"{self} and {other} were made by different calls of symbolic_shape. Pass the scope of the "
+                                 "first to the second (scope=...), or make both in one call.")
             return other.terms
-        if isinstance(other, bool) or not hasattr(other, "__index__") or hasattr(other, "aval"):
+        if not hasattr(other, "__index__") or hasattr(other, "aval") or getattr(other, "ndim", 0):
             return None
         value = operator.index(other)
         return {(): value} if value else {}
@@ -248,21 +257,32 @@ class Dim:
         return self * other
 
     def __pow__(self, power: Any) -> Any:
+        if isinstance(power, Dim) or self._other(power) is None:
+            return _as_array(operator.pow, self, power)
+        if power < 0:
+            raise ValueError(f"Symbolic dimension cannot be raised to negative powers: '{self}' ** '{power}'")
         result: Any = 1
         for _ in range(operator.index(power)):
             result = self * result
         return result
 
+    def __rpow__(self, other: Any) -> Any:
+        return _as_array(lambda power, base: base ** power, self, other)
+
     def __floordiv__(self, other: Any) -> Any:
         return _as_array(operator.floordiv, self, other) if self._other(other) is None else divide(self, other, self.scope)[0]
 
     def __rfloordiv__(self, other: Any) -> Any:
+        if self._other(other) is None:
+            return _as_array(lambda divisor, dividend: dividend // divisor, self, other)
         return divide(other, self, self.scope)[0]
 
     def __mod__(self, other: Any) -> Any:
         return _as_array(operator.mod, self, other) if self._other(other) is None else divide(self, other, self.scope)[1]
 
     def __rmod__(self, other: Any) -> Any:
+        if self._other(other) is None:
+            return _as_array(lambda divisor, dividend: dividend % divisor, self, other)
         return divide(other, self, self.scope)[1]
 
     def __divmod__(self, other: Any) -> Any:
@@ -274,6 +294,9 @@ class Dim:
     def __truediv__(self, other: Any) -> Any:
         quotient, rest = divide(self, other, self.scope) if self._other(other) is not None else (0, 1)
         return quotient if isinstance(rest, int) and rest == 0 else _as_array(operator.truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _as_array(lambda divisor, dividend: dividend / divisor, self, other)
 
     def minimum(self, other: Any) -> Any:
         """The smaller of the two."""
@@ -334,10 +357,10 @@ class Dim:
         return self._compare(0, ">") or self._compare(0, "<")
 
     def __index__(self) -> int:
-        raise InconclusiveDimensionOperation(
-            f"Symbolic dimension '{self}' used in a context that requires a constant: its value is not known while tracing.")
+        raise DimensionAsIndexError(_NO_CONSTANT.format(self))
 
-    __int__ = __index__
+    def __int__(self) -> int:
+        raise InconclusiveDimensionOperation(_NO_CONSTANT.format(self))
 
     def __jax_array__(self) -> Any:
         return _dimension_value(self)
@@ -408,6 +431,13 @@ def _dim(terms: dict[Term, int], scope: SymbolicScope) -> Any:
         if term in scope.equal and terms[term]:
             rest = _dim({each: coefficient for each, coefficient in terms.items() if each != term}, scope)
             return rest + scope.equal[term] * terms[term]
+        for place, (factor, power) in enumerate(term):  # where mod(n, k) is known, k * floordiv(n, k) is n without it
+            if factor[0] == "floordiv" and power == 1 and isinstance(factor[2], int) and terms[term] % factor[2] == 0:
+                known = scope.equal.get(((("mod", *factor[1:]), 1),))
+                if known is not None and terms[term]:
+                    rest = _dim({each: coefficient for each, coefficient in terms.items() if each != term}, scope)
+                    others = _dim({term[:place] + term[place + 1:]: terms[term] // factor[2]}, scope)
+                    return rest + others * (factor[1] - known)
     terms = {term: coefficient for term, coefficient in terms.items() if coefficient}
     if not terms or set(terms) == {()}:
         return terms.get((), 0)
@@ -584,10 +614,10 @@ def set_dimension_value(function: Any) -> None:
 
 
 def _as_array(apply: Any, dim: Dim, other: Any) -> Any:
-    """Arithmetic with what is no size: with arrays."""
-    if isinstance(other, Dim) or not hasattr(other, "dtype") and not isinstance(other, (float, complex)):
+    """Arithmetic whose result is no size: an array."""
+    if not hasattr(other, "dtype") and not isinstance(other, (int, float, complex, Dim)):
         return NotImplemented
-    return apply(_dimension_value(dim), other)
+    return apply(_dimension_value(dim), _dimension_value(other) if isinstance(other, Dim) else other)
 
 
 # --- text --------------------------------------------------------------------------------------------
@@ -600,7 +630,9 @@ def parse(text: str, scope: SymbolicScope) -> Any:
     """
     try:
         return _built(ast.parse(text.strip().replace("^", "**"), mode="eval").body, scope)
-    except (SyntaxError, TypeError, KeyError):
+    except (SyntaxError, TypeError, ValueError, KeyError, RecursionError, MemoryError) as error:
+        if "scopes" in str(error):
+            raise
         raise ValueError(f"syntax error in symbolic shape {text!r}: a dimension is written with names, ints, '+', '-', '*', "
                          f"'^', "
                          "'floordiv', 'mod', 'max' and 'min'") from None

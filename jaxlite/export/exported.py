@@ -220,7 +220,8 @@ class Exported:
             return self.out_avals
         values = solve([aval.shape for aval in self.in_avals], [aval.shape for aval in avals], names)
         return tuple(with_layout(ShapedArray(
-            tuple(size if type(size) is int else size.evaluate(values) for size in aval.shape), aval.dtype), aval.layout)
+            tuple(size if type(size) is int else size.evaluate(values) for size in aval.shape), aval.dtype,
+            aval.weak_type), aval.layout)
             for aval in self.out_avals)
 
     def platform_index(self, platform: str, canonical: Callable[[str], str]) -> int:
@@ -390,7 +391,7 @@ def _check_scopes(fun_jit: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
             if first is None:
                 first = dim, name
             elif dim.scope is not first[0].scope:
-                raise ValueError(f"Invalid mixing of symbolic scopes when exporting {source.function_name(fun_jit)}. The "
+                raise ValueError(f"Invalid mixing of symbolic scopes when exporting {source.function_name(fun_jit)}.\nThe "
                                  f"dimension '{first[0]}' of {first[1]} and '{dim}' of {name} were made by different calls of "
                                  "symbolic_shape. Pass the scope of one to the other (scope=...), or make them in one call.")
 

@@ -40,7 +40,7 @@ def symbolic_shape(shape_spec: str | None, *, constraints: Sequence[str] = (), s
     elif constraints:
         raise ValueError("Cannot specify both a `scope` and `constraints`.")
     text = "..." if shape_spec is None else str(shape_spec).strip()
-    if text.startswith("(") and text.endswith(")"):
+    if text.startswith("(") and text.endswith(")") and _is_one_group(text):
         text = text[1:-1]
     parts = [part.strip() for part in _split(text)]
     if parts and not parts[-1]:
@@ -65,7 +65,21 @@ def symbolic_shape(shape_spec: str | None, *, constraints: Sequence[str] = (), s
             sizes.append(like[index])
         else:
             sizes.append(parse(part, scope))
+            known = None if like is None else like[index]
+            if isinstance(sizes[-1], int) and isinstance(known, int) and sizes[-1] != known:
+                raise ValueError(f"syntax error in symbolic shape {shape_spec!r} in dimension {index}: different size "
+                                 f"{sizes[-1]} for known dimension; like={tuple(like or ())}")
     return tuple(sizes)
+
+
+def _is_one_group(text: str) -> bool:
+    """Whether the first parenthesis closes at the end."""
+    depth = 0
+    for place, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if not depth:
+            return place == len(text) - 1
+    return False
 
 
 def _split(text: str) -> list[str]:
@@ -98,6 +112,11 @@ def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Sequence[str]
         shapes_specs, args, is_leaf=lambda each: each is None)
     if scope is None:
         scope = SymbolicScope(constraints)
+    elif constraints:
+        raise ValueError("Cannot specify both a `scope` and `constraints`.")
+    for spec in specs:
+        if spec is not None and not isinstance(spec, str):
+            raise ValueError(f"polymorphic shape spec should be None or a string. Found {spec!r}.")
     avals = [aval_of(leaf) if is_array_like(leaf) else leaf for leaf in leaves]
     return tree_unflatten(tree, [
         ShapeDtypeStruct(symbolic_shape(spec, like=aval.shape, scope=scope), aval.dtype)
@@ -108,25 +127,26 @@ def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Sequence[str]
 
 
 def solve(wanted: Sequence[tuple[Any, ...]], given: Sequence[tuple[Any, ...]], names: Sequence[str],
-          require: Callable[[Any, str, str], None] | None = None, operations: dict[str, Any] | None = None) -> dict[str, Any]:
+          require: Callable[[Any, str, str, Sequence[Any]], None] | None = None,
+          operations: dict[str, Any] | None = None) -> dict[str, Any]:
     """The values of variables, from shapes with symbolic dimensions and shapes of the same ranks.
 
-    Args: `given` may have values of a program under construction, with `operations` to compute with them; `require(value,
-      relation,
-      message)` then checks them: `relation` is EQ or GE, to zero. Without it:
+    Args: `given` may have values of a program under construction, with `operations` to compute with them;
+      `require(value, relation, message, shown)` then checks them: `relation` is EQ or GE, to zero; `message` has {0}, {1} for
+      the values that are shown. Without it:
     Raises: ValueError that says which dimension or constraint does not fit.
     """
     texts = ", ".join(f"{name}.shape = ({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
                       for name, shape in zip(names, wanted, strict=True) if any(map(is_symbolic, shape)))
     obtained: list[str] = []
 
-    def check(value: Any, relation: str, what: str, shown: Any = None) -> None:
+    def check(value: Any, relation: str, what: str, *shown: Any) -> None:
         message = (f"Input shapes do not match the {what} Using the following polymorphic "
                    f"shapes specifications: {texts}. Obtained dimension variables: {''.join(obtained) or '.'} {_GUIDE}")
         if require is not None and not isinstance(value, int):
-            require(value, relation, message)
+            require(value, relation, message, shown or (value,))
         elif (value != 0) if relation == "EQ" else (value < 0):
-            raise ValueError(message.replace("{0}", str(value if shown is None else shown)))
+            raise ValueError(message.format(*(shown or (value,))))
 
     open_dims = [(dim, size, f"{name}.shape[{axis}]") for name, shape, sizes in zip(names, wanted, given, strict=True)
                  for axis, (dim, size) in enumerate(zip(shape, sizes, strict=True)) if is_symbolic(dim)]
@@ -138,8 +158,9 @@ def solve(wanted: Sequence[tuple[Any, ...]], given: Sequence[tuple[Any, ...]], n
         for dim, size, place in waiting:
             unknown = dim.variables() - set(values)
             if not unknown:
-                check(size - dim.evaluate(values, operations), "EQ",
-                      f"{_SPECIFICATION} Found inconsistency between dimension size {place} and the specification '{dim}'.")
+                wanted_size = dim.evaluate(values, operations)
+                check(size - wanted_size, "EQ", f"{_SPECIFICATION} Found inconsistency between dimension size {place} "
+                      f"(= {{0}}) and the specification '{dim}' (= {{1}}).", size, wanted_size)
                 continue
             found = _solve_one(dim, size, values, unknown, operations)
             if found is None:

@@ -25,7 +25,7 @@ def _call_exported(ctx: Any, *operands: Any, exported: Any) -> list[Any]:
     key = (id(exported), tuple(avals))
     found = builder.merged.get(key)
     if found is None:
-        if exported.uses_global_constants:
+        if exported.uses_global_constants and all(type(size) is int for aval in avals for size in aval.shape):
             types = static_types(builder, avals)
             if len(exported.platforms) > 1:
                 types.insert(0, builder.tensor_type((), np.dtype(np.int32)))
@@ -36,9 +36,16 @@ def _call_exported(ctx: Any, *operands: Any, exported: Any) -> list[Any]:
         found = builder.merged[key] = symbol, kind, main_shardings(module) if exported.nr_devices > 1 else ([], []), exported
     symbol, kind, (of_operands, of_results), _ = found
     callee = {"callee": ctx.ir.FlatSymbolRefAttr.get(symbol, builder.context)}
-    call = ctx.op("func.call", _constrained(ctx, values, of_operands), list(kind.results), callee)
+    operands = _converted(ctx, _constrained(ctx, values, of_operands), kind.inputs)
+    call = ctx.op("func.call", operands, list(kind.results), callee)
     results = _constrained(ctx, list(call.results), of_results)
-    return [results[index] for index in exported.results]
+    return _converted(ctx, [results[index] for index in exported.results], static_types(builder, ctx.avals_out))
+
+
+def _converted(ctx: Any, values: list[Any], types: Any) -> list[Any]:
+    """Values with types of other static sizes: where callers and callees both have symbolic dimensions."""
+    return [value if value.type == wanted else ctx.op("stablehlo.convert", [value], [wanted]).result
+            for value, wanted in zip(values, types, strict=True)]
 
 
 def _constrained(ctx: Any, values: list[Any], shardings: list[Any]) -> list[Any]:

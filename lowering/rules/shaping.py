@@ -152,5 +152,8 @@ def _optimization_barrier(ctx: Any, *operands: Any) -> list[Any]:
 
 @lowers("dim_as_value")
 def _dim_as_value(ctx: Any, *, dim: Any) -> Any:
+    if not hasattr(ctx, "size"):
+        raise NotImplementedError(f"Evaluation rule for 'dim_as_value' is not implemented.\nThe symbolic dimension {dim} "
+                                  "has no value here: programs that compute with it are exported, and then called with arrays.")
     value, dtype = ctx.size(dim).value, ctx.aval_out.dtype
     return value if dtype == np.int32 else ctx.convert(value, (), dtype)

@@ -11,6 +11,7 @@ import pytest
 import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import aot, export
+from jaxlite.core import config
 from jaxlite.experimental import serialize_executable
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "export"  # written by JAX, of the version in the file's name
@@ -109,6 +110,11 @@ def exported(**options):
     return export.export(jaxlite.jit(lambda x, n: x * n), **options)(np.ones(3, np.float32), 2)
 
 
+def with_version(number):
+    with config.export_calling_convention_version(number):
+        return exported()
+
+
 @pytest.mark.parametrize("call, error, text", [
     (lambda: exported().call(np.ones(3, np.float32)), ValueError, "same pytree structure as when the function '<lambda>'"),
     (lambda: exported().call(np.ones(4, np.float32), 2), ValueError,
@@ -119,6 +125,10 @@ def exported(**options):
      r"was exported for platforms '\('tpu',\)' but it is used on '\('cpu',\)'"),
     (lambda: exported(platforms=["xyz"]), ValueError, "unknown platform 'xyz'"),
     (lambda: export.export(lambda x: x)(1.0), ValueError, "must be the result of `jit`"),
+    (lambda: exported(platforms=[]), ValueError, "no platforms to export for"),
+    (lambda: with_version(8), ValueError, r"calling convention version 8 is outside the range of supported versions \[9..10\]"),
+    (lambda: exported().call("a", 2), TypeError, "Argument 'a' of type <class 'str'> is not a valid JAX type"),
+    (lambda: export.deserialize("abc"), TypeError, "takes the bytes of a file, got a str"),
     (lambda: export.deserialize(b"abc"), ValueError, "no file of an exported function"),
     (lambda: export.deserialize(b"\x04" + bytes(40)), (ValueError, NotImplementedError), "."),
     (lambda: export.deserialize(exported().serialize()).vjp(), ValueError, "No VJP is available"),
@@ -132,6 +142,8 @@ def test_errors(call, error, text):
 
 
 def test_disabled_platform_check():
+    assert with_version(9).calling_convention_version == 9
+    assert not export.deserialize(exported().serialize(vjp_order=-1)).has_vjp()
     check = export.DisabledSafetyCheck.platform()
     out = exported(platforms=["tpu"], disabled_checks=[check]).call(np.ones(3, np.float32), 2)
     assert out.tolist() == [2, 2, 2] and str(export.DisabledSafetyCheck.custom_call("foo")) == "custom_call:foo"

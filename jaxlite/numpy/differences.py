@@ -296,10 +296,10 @@ def _convolution(name: str, a: Any, v: Any, mode: str, precision: Any, preferred
     try:
         swapped = left.size < right.size
     except InconclusiveDimensionOperation:
-        if mode == "same" and not flip:  # where its middle is depends on which one is longer
-            raise
         swapped, long, short = False, largest(left.size, right.size), smallest(left.size, right.size)
-        start, length = {"valid": (short - 1, long - short + 1), "same": ((short - 1) // 2, long),
+        # The middle of a correlation is that of the one by the longer vector, read backwards.
+        backwards = 0 if flip else smallest(largest(right.size - left.size, 0), 1)
+        start, length = {"valid": (short - 1, long - short + 1), "same": ((short - 1 + backwards) // 2, long),
                          "full": (0, left.size + right.size - 1)}[mode]  # the part of the full convolution
         pads = right.size - 1 - start, start + length - left.size
     if swapped:

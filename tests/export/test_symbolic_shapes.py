@@ -187,7 +187,7 @@ def test_permutations_convolutions_and_medians_of_unknown_size():
     def f(x, y):
         shuffled = random.permutation(random.key(3), x), random.permutation(random.key(1), x.shape[0])
         return *shuffled, jnp.median(x), jnp.pad(y, (1, x.shape[0])), *(jnp.convolve(x, y, mode) for mode in MODES), \
-            *(jnp.correlate(x, y, mode) for mode in MODES[:2])
+            *(jnp.correlate(x, y, mode) for mode in MODES)
 
     MODES = "valid", "full", "same"
     called = export.export(jaxlite.jit(f))(*[S((size,), np.float32) for size in export.symbolic_shape("a, b")]).call
@@ -197,13 +197,13 @@ def test_permutations_convolutions_and_medians_of_unknown_size():
         np.testing.assert_array_equal(one, random.permutation(random.key(3), x))
         np.testing.assert_array_equal(two, random.permutation(random.key(1), sizes[0]))
         wanted = [np.median(x), np.pad(y, (1, sizes[0])), *(np.convolve(x, y, mode) for mode in MODES),
-                  *(np.correlate(x, y, mode) for mode in MODES[:2])]
+                  *(np.correlate(x, y, mode) for mode in MODES)]
         for found, value in zip(rest, wanted, strict=True):
             np.testing.assert_allclose(found, value, rtol=1e-5)
     a, b = export.symbolic_shape("a, b")
     with pytest.raises(InconclusiveDimensionOperation, match=r"divide evenly the sizes of shapes \(a, b\) and \(-1, 2\)"):
         export.export(jaxlite.jit(lambda x: x.reshape(-1, 2)))(S((a, b), np.float32))
-    with pytest.raises(ValueError, match=r"Invalid mixing of symbolic scopes when [^.]*\.\nThe dimension .a. of args\[0\] and .c. of"):
+    with pytest.raises(ValueError, match="Invalid mixing of symbolic scopes when exporting .*\nThe dimension .a. of args"):
         export.export(jaxlite.jit(lambda x, y: 0))(S((a,), np.float32), S(export.symbolic_shape("c"), np.float32))
     for part, text in [(slice(9), "min(a, 9)"), (slice(None, None, 2), "floordiv(a + 1, 2)")]:
         shape = export.export(jaxlite.jit(lambda x, part=part: x[part]))(S((a,), np.float32)).out_avals[0].shape

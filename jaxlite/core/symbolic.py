@@ -208,7 +208,7 @@ class Dim:
                                  f"{self} and {other} were made by different calls of symbolic_shape. Pass the scope of the "
                                  "first to the second (scope=...), or make both in one call.")
             return other.terms
-        if not hasattr(other, "__index__") or hasattr(other, "aval") or getattr(other, "ndim", 0):
+        if not hasattr(other, "__index__") or hasattr(other, "aval") or getattr(other, "ndim", 0) != 0:
             return None
         value = operator.index(other)
         return {(): value} if value else {}

@@ -36,8 +36,8 @@ def _call_exported(ctx: Any, *operands: Any, exported: Any) -> list[Any]:
         found = builder.merged[key] = symbol, kind, main_shardings(module) if exported.nr_devices > 1 else ([], []), exported
     symbol, kind, (of_operands, of_results), _ = found
     callee = {"callee": ctx.ir.FlatSymbolRefAttr.get(symbol, builder.context)}
-    operands = _converted(ctx, _constrained(ctx, values, of_operands), kind.inputs)
-    call = ctx.op("func.call", operands, list(kind.results), callee)
+    given = _converted(ctx, _constrained(ctx, values, of_operands), kind.inputs)
+    call = ctx.op("func.call", given, list(kind.results), callee)
     results = _constrained(ctx, list(call.results), of_results)
     return _converted(ctx, [results[index] for index in exported.results], static_types(builder, ctx.avals_out))
 

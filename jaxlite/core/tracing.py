@@ -71,6 +71,7 @@ class _State(threading.local):
 
     trace: Any = None
     axis_sizes: dict[Any, int] = {}
+    axis_indices: dict[Any, Any] = {}  # for axes that are no examples: what gives the index, as of a kernel's grid
     batch_cut: Any = None  # how the axis of the batching rule that runs lies on explicit mesh axes
     scopes: tuple[str, ...] = ()
 

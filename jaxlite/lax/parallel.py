@@ -496,7 +496,8 @@ def axis_index(axis_name: Any) -> Any:
     names = _names(axis_name)
     index: Any = None
     for name in names:
-        own = axis_index_p.bind(axis_name=name)
+        given = state.axis_indices.get(name)
+        own = axis_index_p.bind(axis_name=name) if given is None else given()
         index = own if index is None else elementwise.add(elementwise.mul(index, np.int32(state.axis_sizes[name])), own)
     return np.int32(0) if index is None else index
 

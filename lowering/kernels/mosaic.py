@@ -219,7 +219,7 @@ def _reduce(k: MosaicKernel, eqn: Any, x: Value, *, axes: Sequence[int], **param
 
 def _space(aval_space: Any) -> str:
     word = str(aval_space)
-    return {"default": "vmem", "any": "vmem"}.get(word, word)
+    return {"default": "vmem", "None": "any", "hbm": "any"}.get(word, word)
 
 
 def _window(name: str, shape: Sequence[int], seen: Sequence[bool], dtype: Any, space: str) -> Window:

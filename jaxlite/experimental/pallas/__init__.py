@@ -13,6 +13,14 @@ from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.experimental.pallas import interpret as _interpret
 from jaxlite.experimental.pallas.call import pallas_call as pallas_call
 from jaxlite.experimental.pallas.call import pallas_call_p as pallas_call_p
+from jaxlite.experimental.pallas.cores import core_map as core_map
+from jaxlite.experimental.pallas.cores import kernel as kernel
+from jaxlite.experimental.pallas.cores import pallas_export_experimental as pallas_export_experimental
+from jaxlite.experimental.pallas.dma import DeviceIdType as DeviceIdType
+from jaxlite.experimental.pallas.dma import semaphore as semaphore
+from jaxlite.experimental.pallas.dma import semaphore_read as semaphore_read
+from jaxlite.experimental.pallas.dma import semaphore_signal as semaphore_signal
+from jaxlite.experimental.pallas.dma import semaphore_wait as semaphore_wait
 from jaxlite.experimental.pallas.helpers import align_to as align_to
 from jaxlite.experimental.pallas.helpers import cdiv as cdiv
 from jaxlite.experimental.pallas.helpers import debug_check as debug_check
@@ -67,5 +75,5 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = sorted(name for name in vars(_sys.modules[__name__]) if not name.startswith("_") and name not in (
-    "Any", "annotations", "call", "discharge", "helpers", "interpret", "primitives", "specs"))
+    "Any", "annotations", "call", "cores", "discharge", "dma", "helpers", "interpret", "primitives", "specs"))
 __dir__ = lambda: sorted([*__all__, "triton", "tpu"])

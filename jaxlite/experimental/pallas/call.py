@@ -45,7 +45,7 @@ _INDEX = ShapedArray((), np.dtype(np.int32))
 # --- blocks ------------------------------------------------------------------------------------------
 
 
-def _block_dims(spec: BlockSpec, shape: tuple[int, ...], origin: str) -> tuple[Any, ...]:
+def block_dims(spec: BlockSpec, shape: tuple[int, ...], origin: str) -> tuple[Any, ...]:
     if spec.block_shape is None:
         return tuple(map(Blocked, shape))
     dims: list[Any] = []
@@ -120,10 +120,11 @@ def _mapping(spec: Any, aval: Any, grid: tuple[Any, ...], index_avals: Sequence[
         spec = BlockSpec()
     if not isinstance(spec, BlockSpec):
         raise TypeError(f"the spec of {origin} is no BlockSpec: {spec!r}")
-    dims = _block_dims(spec, aval.shape, origin)
+    dims = block_dims(spec, aval.shape, origin)
     space = spec.memory_space if spec.memory_space is not None else space
     return BlockMapping(dims, _place(spec, dims, grid, index_avals, origin), aval,
-                        MemorySpace.DEFAULT if space is None else space, origin, spec.pipeline_mode)
+                        MemorySpace.DEFAULT if space is None else None if space is specs.UNSAID else space, origin,
+                        spec.pipeline_mode)
 
 
 def _spread_specs(given: Any, tree: Any, paths: Sequence[Any], what: str, values: str) -> list[Any]:
@@ -216,7 +217,7 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
     metadata = None if metadata is None else specs.FrozenDict(metadata)
     aliases = tuple(sorted(dict(input_output_aliases).items()))
 
-    def call(*args: Any) -> Any:
+    def call(*args: Any, interpret: Any) -> Any:
         in_paths, in_tree = tree_flatten_with_path(args)
         operands = [leaf for _, leaf in in_paths]
         avals = [aval_of(leaf).strip_weak_type() for leaf in operands]
@@ -235,18 +236,28 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
                               tuple(map(_scratch_aval, scratch)))
         out_avals = tuple(each.array_aval for each in mappings[mapping.num_inputs:])
         _check_aliases(aliases, avals, out_avals)
-        jaxpr = _trace_kernel(kernel, mapping, (in_tree, out_tree, scratch_tree), index_refs)
+        jaxpr = _trace_kernel(kernel, mapping, given.grid_names, (in_tree, out_tree, scratch_tree), index_refs)
         sizes = [_convert(size) for size, known in zip(given.grid, static, strict=True) if known is None]
         results = pallas_call_p.bind(
             *sizes, *operands, jaxpr=jaxpr, grid_mapping=mapping, out_avals=out_avals, input_output_aliases=aliases,
-            interpret=specs.frozen(interpret), debug=debug, name=name, compiler_params=compiler_params, mesh=None,
+            interpret=interpret, debug=debug, name=name, compiler_params=compiler_params, mesh=None,
             cost_estimate=cost_estimate, metadata=metadata)
         return tree_unflatten(out_tree, results)
 
     call.__name__ = call.__qualname__ = name or source.function_name(kernel)
-    if any(hasattr(size, "_trace") for size in given.grid):
-        return call
-    return jit(call, inline=True)
+    open_grid = any(hasattr(size, "_trace") for size in given.grid)
+    modes: dict[Any, Any] = {}
+
+    def run(*args: Any) -> Any:
+        mode = specs.frozen(interpret or specs.forced_interpret.params or False)
+        found = modes.get(mode)
+        if found is None:
+            found = partial(call, interpret=mode)
+            found = modes[mode] = found if open_grid else jit(found, inline=True)
+        return found(*args)
+
+    run.__name__ = run.__qualname__ = call.__name__
+    return run
 
 
 def _leaves_of_first(args: Sequence[Any], count: int) -> int:
@@ -265,7 +276,8 @@ def _check_aliases(aliases: Sequence[tuple[int, int]], ins: Sequence[Any], outs:
                              f"abstract value {one} and to an output with a different abstract value {other}.")
 
 
-def _trace_kernel(kernel: Callable, mapping: GridMapping, trees: tuple[Any, Any, Any], index_refs: Sequence[Any]) -> Jaxpr:
+def _trace_kernel(kernel: Callable, mapping: GridMapping, names: tuple[Any, ...], trees: tuple[Any, Any, Any],
+                  index_refs: Sequence[Any]) -> Jaxpr:
     in_tree, out_tree, scratch_tree = trees
     avals = [*index_refs, *(each.ref_aval for each in mapping.block_mappings), *mapping.scratch_avals]
     num_in, num_out = len(index_refs) + mapping.num_inputs, mapping.num_outputs
@@ -283,7 +295,7 @@ def _trace_kernel(kernel: Callable, mapping: GridMapping, trees: tuple[Any, Any,
                              f"PyTree: {tree_flatten(found)[1]}")
         return []
 
-    with grid_scope(tuple(mapping.grid)):
+    with grid_scope(tuple(mapping.grid), names):
         jaxpr, consts = trace_to_jaxpr(flat, avals, DebugInfo("pallas_call", source.function_name(kernel)))
     if consts:
         types = ", ".join(aval_of(const).str_short() for const in consts)

@@ -6,7 +6,7 @@ Positions outside of an array read as nothing known (NaN, or the least integer) 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tree import tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.experimental.pallas import primitives as p
+from jaxlite.experimental.pallas.specs import SemaphoreSpace
 from jaxlite.lax import elementwise as ew
 from jaxlite.lax.control_flow.cond import cond_p
 from jaxlite.lax.control_flow.scan import scan_p
@@ -38,6 +39,13 @@ def unknown(shape: Sequence[int], dtype: Any) -> Any:
     kind = dtypes.kind(dtype)
     least: Any = np.nan if kind in "fc" else False if kind == "b" else dtypes.iinfo(dtype).min
     return full(tuple(shape), least, dtype)
+
+
+def fresh_value(aval: Any, make: Callable[..., Any] = unknown) -> Any:
+    """What memory holds before a kernel writes to it: what `make(shape, dtype)` gives, and semaphores zero."""
+    if isinstance(aval.memory_space, SemaphoreSpace):
+        return full(aval.shape, 0, aval.dtype)
+    return make(aval.shape, aval.dtype)
 
 
 # --- positions ---------------------------------------------------------------------------------------
@@ -167,7 +175,7 @@ def _cas(eqn: JaxprEqn, values: list[Any]) -> Any:
 def _run_scoped(eqn: JaxprEqn, values: list[Any]) -> Any:
     jaxpr = eqn.params["jaxpr"]
     found = discharge_jaxpr(jaxpr)
-    fresh = [unknown(var.aval.shape, var.aval.dtype) for var in jaxpr.jaxpr.invars[len(values):]]
+    fresh = [fresh_value(var.aval) for var in jaxpr.jaxpr.invars[len(values):]]
     outs = jit_p.bind(*values, *fresh, jaxpr=found.closed, name="run_scoped", inline=False, keep_unused=False,
                       donated_invars=(False,) * (len(values) + len(fresh)))
     count = len(eqn.outvars)

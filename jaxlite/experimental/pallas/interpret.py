@@ -16,19 +16,23 @@ from jaxlite.core.discharge import discharge_jaxpr
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr, subjaxprs
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import aval_of
-from jaxlite.experimental.pallas.discharge import place_as_operands, unknown
+from jaxlite.experimental.pallas.discharge import fresh_value, place_as_operands, unknown
 from jaxlite.experimental.pallas.specs import BlockMapping, GridMapping, Indirect, Squeezed
 from jaxlite.lax import elementwise as ew
 from jaxlite.lax.control_flow.while_loop import fori_loop
-from jaxlite.lax.shaping import convert, reshape
+from jaxlite.lax.shaping import convert, full, reshape
 from jaxlite.lax.slicing import dynamic_slice, dynamic_update_slice
 from jaxlite.lax.slicing import slice as cut
 from lowering.rules import register_decomposition
 
 
 def _interpret(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_avals: Sequence[Any],
-              input_output_aliases: Sequence[tuple[int, int]], **params: Any) -> list[Any]:
+              input_output_aliases: Sequence[tuple[int, int]], interpret: Any = True, **params: Any) -> list[Any]:
     """The results of a kernel, computed step by step."""
+    if getattr(interpret, "uninitialized_memory", "nan") == "zero":
+        fresh = lambda shape, dtype: full(tuple(shape), 0, dtype)
+    else:
+        fresh = unknown
     mapping = grid_mapping
     dynamic, known = mapping.num_dynamic, len(mapping.index_avals)
     sizes_given, index_operands, inputs = operands[:dynamic], operands[dynamic:dynamic + known], operands[dynamic + known:]
@@ -38,9 +42,9 @@ def _interpret(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_aval
     in_blocks, out_blocks = mapping.block_mappings[:count], mapping.block_mappings[count:]
     start = {target: operands[dynamic + index] for index, target in input_output_aliases}
     arrays = [_extended(array, block) for array, block in zip(inputs, in_blocks, strict=True)]
-    results = [_extended(start[index] if index in start else unknown(aval.shape, aval.dtype), block)
+    results = [_extended(start[index] if index in start else fresh(aval.shape, aval.dtype), block)
                for index, (aval, block) in enumerate(zip(out_avals, out_blocks, strict=True))]
-    scratch = [unknown(aval.shape, aval.dtype) for aval in mapping.scratch_avals]
+    scratch = [fresh_value(aval, fresh) for aval in mapping.scratch_avals]
     axes = mapping.kernel_axes
     kernel = discharge_jaxpr(place_as_operands(jaxpr, len(axes)))
     place_maps = [_on_values(block.index_map) for block in mapping.block_mappings]

@@ -6,6 +6,7 @@ What becomes of them on values, in interpret mode, is in `discharge.py`.
 from __future__ import annotations
 
 import enum
+import functools
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from jaxlite.core.effects import REF, Effect
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import no_effects
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.tracing import state
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax.shaping import convert
@@ -51,29 +53,40 @@ class _Grids(threading.local):
     """The grids of the kernels that are being traced, the innermost last."""
 
     def __init__(self) -> None:
-        self.stack: list[tuple[int | None, ...]] = []
+        self.stack: list[tuple[tuple[int | None, ...], Sequence[Any] | None]] = []
 
 
 _grids = _Grids()
 
 
 class grid_scope:
-    """A context in which a kernel for a grid is traced."""
+    """A context in which a kernel for a grid is traced.
 
-    def __init__(self, grid: tuple[int | None, ...]):
-        self._grid = grid
+    Args: `names` of the axes, None for those without one: `axis_index` knows them; `ids`, the indices of the step, if they are
+    not those of the kernel's own grid.
+    """
+
+    def __init__(self, grid: tuple[int | None, ...], names: Sequence[Any] = (), ids: Sequence[Any] | None = None):
+        self._grid, self._ids = grid, ids
+        self._names = {name: axis for axis, name in enumerate(names) if name is not None}
 
     def __enter__(self) -> None:
-        _grids.stack.append(self._grid)
+        _grids.stack.append((self._grid, self._ids))
+        self._before = state.axis_sizes, state.axis_indices
+        if self._names:
+            state.axis_sizes = {**state.axis_sizes, **{name: self._grid[axis] or 0 for name, axis in self._names.items()}}
+            state.axis_indices = {**state.axis_indices, **{
+                name: functools.partial(program_id_p.bind, axis=axis) for name, axis in self._names.items()}}
 
     def __exit__(self, *info: Any) -> None:
         _grids.stack.pop()
+        state.axis_sizes, state.axis_indices = self._before
 
 
 def _extent(axis: int, what: str) -> int | None:
     if not _grids.stack:
         raise ValueError(f"`{what}` is called outside of a kernel: there is no grid")
-    grid = _grids.stack[-1]
+    grid, _ = _grids.stack[-1]
     if not 0 <= axis < len(grid):
         raise ValueError(f"Axis {axis} is out of bounds for grid {grid}")
     return grid[axis]
@@ -87,6 +100,9 @@ def program_id(axis: int) -> Any:
     Raises: ValueError outside of a kernel, or for an axis that the grid has not.
     """
     _extent(axis, "program_id")
+    ids = _grids.stack[-1][1]
+    if ids is not None:
+        return ids[axis]
     return program_id_p.bind(axis=int(axis))
 
 

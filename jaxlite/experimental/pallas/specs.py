@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace
@@ -54,6 +55,16 @@ class TpuMemorySpace(enum.Enum):
 
     def __call__(self, shape: Sequence[int], dtype: Any) -> MemoryRef:
         return memory_ref(shape, dtype, self)
+
+
+@dataclass(frozen=True)
+class SemaphoreSpace:
+    """The memory that semaphores of a kind lie in."""
+
+    kind: str = "regular"
+
+    def __str__(self) -> str:
+        return "semaphore_mem"
 
 
 @dataclass(frozen=True)
@@ -120,6 +131,14 @@ squeezed = Squeezed()
 BlockDim = (Blocked, Squeezed, Element, BoundedSlice, Indirect)
 
 
+class _Unsaid:
+    def __repr__(self) -> str:
+        return "UNSAID"
+
+
+UNSAID = _Unsaid()  # the memory space of a Ref that was made without one, and keeps its type
+
+
 class RevisitMode(enum.Enum):
     """Whether a block of an output may be visited again later than in the next step of the grid."""
 
@@ -171,26 +190,59 @@ class BlockSpec:
 class GridSpec:
     """The grid, the blocks and the scratch memory of a kernel, as one argument of `pallas_call`.
 
-    Args: `grid` the number of steps along each axis; `in_specs` and `out_specs` trees of `BlockSpec`; `scratch_shapes` a tree
-    of `MemoryRef`.
+    Args: `grid` the number of steps along each axis, or (name, number): `jax.lax.axis_index` knows the name;
+    `in_specs` and `out_specs` trees of `BlockSpec`; `scratch_shapes` a tree of `MemoryRef`.
     """
 
     grid: tuple[Any, ...]
+    grid_names: tuple[Any, ...]
     in_specs: Any
     out_specs: Any
     scratch_shapes: Any
     num_scalar_prefetch = 0
 
     def __init__(self, grid: Any = (), in_specs: Any = no_block_spec, out_specs: Any = no_block_spec, scratch_shapes: Any = ()):
-        self.grid = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+        axes = tuple(grid) if isinstance(grid, (tuple, list)) else (grid,)
+        named = [each if isinstance(each, tuple) and len(each) == 2 else (None, each) for each in axes]
+        self.grid, self.grid_names = tuple(size for _, size in named), tuple(name for name, _ in named)
         for size in self.grid:
             if not isinstance(size, (int, np.integer)) and dtypes.kind(getattr(size, "dtype", np.dtype(float))) != "i":
                 raise ValueError(f"Grid must be a tuple of integers or jax.Array, got {self.grid}")
         self.in_specs, self.out_specs, self.scratch_shapes = in_specs, out_specs, scratch_shapes
 
     def __repr__(self) -> str:
-        return (f"GridSpec(grid={self.grid}, grid_names=None, in_specs={self.in_specs}, out_specs={self.out_specs}, "
+        names = self.grid_names if any(name is not None for name in self.grid_names) else None
+        return (f"GridSpec(grid={self.grid}, grid_names={names}, in_specs={self.in_specs}, out_specs={self.out_specs}, "
                 f"scratch_shapes={self.scratch_shapes})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterpretParams:
+    """How a kernel for a TPU is interpreted: `pallas_call(..., interpret=InterpretParams())`.
+
+    `uninitialized_memory` says what memory holds before it is written, "nan" or "zero". Steps, cores and copies run one after
+    the other here, so there are no races to look for: the others are accepted.
+    """
+
+    detect_races: bool = False
+    out_of_bounds_reads: str = "raise"
+    skip_floating_point_ops: bool = False
+    uninitialized_memory: str = "nan"
+    num_cores_or_threads: int = 1
+    vector_clock_size: int | None = None
+    logging_mode: Any = None
+    dma_execution_mode: str = "on_wait"
+    random_seed: int | None = None
+    grid_point_recorder: Callable[..., Any] | None = None
+    allow_hbm_allocation_in_run_scoped: bool = False
+    buffer_bounds: str = "logical"
+
+
+class _Forced(threading.local):
+    params: InterpretParams | None = None
+
+
+forced_interpret = _Forced()  # set, every kernel that is traced in this thread is interpreted so
 
 
 class CompilerParams:

@@ -1,28 +1,24 @@
-"""Kernels for TPUs: their memory spaces, grids with operands known beforehand, hints, copies between memories."""
+"""Kernels for TPUs: their memory spaces, grids with operands known beforehand, hints, interpret mode."""
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from jaxlite.core.aval import AbstractRef, ShapedArray
+from jaxlite.experimental.pallas import chips as _chips
+from jaxlite.experimental.pallas import cores as _cores
+from jaxlite.experimental.pallas import dma as _dma
+from jaxlite.experimental.pallas import pipeline as _pipeline
 from jaxlite.experimental.pallas import specs as _specs
+from jaxlite.experimental.pallas import tpu_functions as _functions
 from jaxlite.experimental.pallas.primitives import load as _load
 from jaxlite.experimental.pallas.primitives import store as store
+from jaxlite.experimental.pallas.specs import InterpretParams as InterpretParams
 from jaxlite.experimental.pallas.specs import TpuMemorySpace as MemorySpace
-from jaxlite.lax.shaping import bitcast_convert_type as _bitcast
-from jaxlite.numpy.manipulation import roll as _roll
-from jaxlite.state.api import get as _get
-from jaxlite.state.api import set as _set
-
-__all__ = ["ARBITRARY", "CMEM", "CORE_PARALLEL", "CompilerParams", "GridDimensionSemantics", "HBM", "MemorySpace", "PARALLEL",
-           "PrefetchScalarGridSpec", "SEMAPHORE", "SMEM", "SUBCORE_PARALLEL", "SemaphoreType", "SideEffectType", "VMEM",
-           "VMEM_SHARED", "async_copy", "bitcast", "load", "make_async_copy", "roll", "store", "sync_copy"]
-__dir__ = lambda: __all__
+from jaxlite.experimental.pallas.specs import forced_interpret as _forced
 
 VMEM, VMEM_SHARED, SMEM = MemorySpace.VMEM, MemorySpace.VMEM_SHARED, MemorySpace.SMEM
 CMEM, SEMAPHORE, HBM = MemorySpace.CMEM, MemorySpace.SEMAPHORE, MemorySpace.HBM
@@ -49,30 +45,19 @@ class SideEffectType(enum.Enum):
     SIDE_EFFECTING = "side_effecting"
 
 
-@dataclass(frozen=True)
-class _Semaphores:
-    """A type of semaphores to allocate; in interpret mode they are counters that nobody waits for."""
+class CoreType(enum.Enum):
+    """Kinds of cores of a chip."""
 
-    kind: SemaphoreType
-    shape: tuple[int, ...] = ()
-
-    def get_ref_aval(self) -> AbstractRef:
-        return AbstractRef(ShapedArray(self.shape, np.dtype(np.int32)), SEMAPHORE)
+    TC = "tc"
+    SC_SCALAR_SUBCORE = "sc_scalar_subcore"
+    SC_VECTOR_SUBCORE = "sc_vector_subcore"
 
 
-class SemaphoreType(enum.Enum):
-    """Kinds of semaphores; called with a shape it gives an array of them."""
+class Tiling(enum.Enum):
+    """How arrays lie in memory, as `emit_pipeline` is told."""
 
-    REGULAR = "regular"
-    DMA = "dma"
-    BARRIER = "barrier"
-
-    def __call__(self, shape: Sequence[int] = ()) -> _Semaphores:
-        return _Semaphores(self, tuple(shape))
-
-    def get_ref_aval(self) -> AbstractRef:
-        """The type of a Ref of one."""
-        return self().get_ref_aval()
+    COMPACT = 1
+    SPARSE_CORE = 2
 
 
 class PrefetchScalarGridSpec(_specs.GridSpec):
@@ -120,46 +105,60 @@ def load(ref: Any, *, mask: Any = None) -> Any:
     return _load(ref, mask=mask)
 
 
-class _Copy:
-    """A copy from a Ref to another that was described; `start` and `wait` run it."""
-
-    def __init__(self, source: Any, target: Any):
-        self._source, self._target = source, target
-
-    def start(self) -> None:
-        """Begin the copy. Here it is also done."""
-        _set(self._target, ..., _get(self._source))
-
-    def wait(self) -> None:
-        """Wait for the end of the copy."""
-
-    wait_send = wait_recv = wait
+def touch(ref: Any) -> None:
+    """Say that a Ref is read and written here. Nothing needs to be done for that."""
 
 
-def make_async_copy(src_ref: Any, dst_ref: Any, sem: Any) -> _Copy:
-    """The description of a copy: `start()` begins it, `wait()` waits for its end. In interpret mode."""
-    return _Copy(src_ref, dst_ref)
+def trace_value(label: str, value: Any) -> None:
+    """Note a scalar in a profile; kernels here leave none."""
 
 
-def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0) -> _Copy:
-    """Begin a copy from a Ref to another; `wait()` of the result waits for its end."""
-    made = make_async_copy(src_ref, dst_ref, sem)
-    made.start()
-    return made
+def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:
+    """The same array; where the operand of a kernel lies, its BlockSpec says."""
+    return x
 
 
-def sync_copy(src_ref: Any, dst_ref: Any) -> None:
-    """Copy from a Ref to another."""
-    _set(dst_ref, ..., _get(src_ref))
+# --- interpret mode ----------------------------------------------------------------------------------
 
 
-def roll(x: Any, shift: Any, axis: int) -> Any:
-    """The elements shifted along an axis, what falls off at the end comes in at the start."""
-    return _roll(x, shift, axis)
+@contextlib.contextmanager
+def force_tpu_interpret_mode(params: InterpretParams | None = None) -> Iterator[None]:
+    """A context in which every `pallas_call` is interpreted. What is compiled already stays as it is."""
+    saved = _forced.params
+    _forced.params = params or InterpretParams()
+    try:
+        yield
+    finally:
+        _forced.params = saved
 
 
-def bitcast(x: Any, ty: Any) -> Any:
-    """The bits of an array as another dtype of the same width."""
-    return _bitcast(x, ty)
+def set_tpu_interpret_mode(params: InterpretParams | None = None) -> None:
+    """Interpret every `pallas_call` from now on, in this thread."""
+    _forced.params = params or InterpretParams()
 
 
+def reset_tpu_interpret_mode_state() -> None:
+    """Forget what failed kernels left behind. Interpreted kernels are programs of their own here, and leave nothing."""
+
+
+# --- functions from elsewhere ------------------------------------------------------------------------
+
+SemaphoreType, dma_semaphore = _dma.SemaphoreType, _dma.dma_semaphore
+async_copy, async_remote_copy, sync_copy = _dma.async_copy, _dma.async_remote_copy, _dma.sync_copy
+make_async_copy, make_async_remote_copy = _dma.make_async_copy, _dma.make_async_remote_copy
+get_barrier_semaphore = _dma.get_barrier_semaphore
+ChipVersion, TpuInfo = _chips.ChipVersion, _chips.TpuInfo
+get_tpu_info, get_tpu_info_for_chip, is_tpu_device = _chips.get_tpu_info, _chips.get_tpu_info_for_chip, _chips.is_tpu_device
+core_barrier, create_tensorcore_mesh = _cores.core_barrier, _cores.create_tensorcore_mesh
+run_on_first_core = _cores.run_on_first_core
+emit_pipeline = _pipeline.emit_pipeline
+bitcast, einshape, roll = _functions.bitcast, _functions.einshape, _functions.roll
+pack_elementwise, unpack_elementwise = _functions.pack_elementwise, _functions.unpack_elementwise
+prng_random_bits, prng_seed = _functions.prng_random_bits, _functions.prng_seed
+stateful_bernoulli, stateful_bits = _functions.stateful_bernoulli, _functions.stateful_bits
+stateful_normal, stateful_uniform = _functions.stateful_normal, _functions.stateful_uniform
+stochastic_round = _functions.stochastic_round
+
+__all__ = sorted(name for name in globals() if not name.startswith("_") and name not in (
+    "Any", "Iterator", "Mapping", "Sequence", "annotations", "contextlib", "dataclass", "enum"))
+__dir__ = lambda: __all__

@@ -1,0 +1,176 @@
+"""Pallas for TPUs, interpreted: copies, semaphores, pipelines, cores, vector functions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite import lax
+from jaxlite.experimental import pallas as pl
+from jaxlite.experimental.pallas import tpu as pltpu
+
+F, I = jnp.float32, jnp.int32
+X = np.arange(64, dtype=np.float32).reshape(8, 8)
+ANY = pl.BlockSpec(memory_space=pl.ANY)
+Shape = jax.ShapeDtypeStruct
+
+
+def call(kernel, out, *args, **options):
+    return pl.pallas_call(kernel, out, **{"interpret": pltpu.InterpretParams(), **options})(*args)
+
+
+def test_copies_and_semaphores():
+    def kernel(x_ref, o_ref, count_ref, buffer, copied, ready):
+        def step(i, _):
+            slot = i % 2
+            fetch = pltpu.make_async_copy(x_ref.at[pl.ds(2 * i, 2)], buffer.at[slot], copied.at[slot])
+            fetch.start()
+            fetch.wait()
+            buffer[slot] += 1
+            pltpu.async_copy(buffer.at[slot], o_ref.at[pl.ds(6 - 2 * i, 2)], copied.at[slot]).wait()
+            return 0
+
+        lax.fori_loop(0, 4, step, 0)
+        pltpu.sync_copy(x_ref.at[0], o_ref.at[0], add=True)
+        pl.semaphore_signal(ready, 3)
+        pl.semaphore_wait(ready, 1)
+        count_ref[0] = pl.semaphore_read(ready)
+        pl.semaphore_wait(ready, 2)
+
+    out, count = call(kernel, [Shape((8, 8), F), Shape((1,), I)], X, in_specs=[ANY], out_specs=[ANY, pl.BlockSpec()],
+                      scratch_shapes=[pltpu.VMEM((2, 2, 8), F), pltpu.SemaphoreType.DMA((2,)), pltpu.SemaphoreType.REGULAR])
+    expected = np.concatenate([X[6:], X[4:6], X[2:4], X[:2]]) + 1
+    expected[0] += X[0]
+    np.testing.assert_array_equal(out, expected)
+    assert count.tolist() == [2]
+
+
+@pytest.mark.parametrize("rows", [8, 7])
+def test_pipeline(rows):
+    """Blocks that are revisited, squeezed axes, ends that blocks do not divide, a grid in a grid."""
+    def body(x_ref, y_ref, o_ref, total_ref, scale_ref):
+        @pl.when(pl.program_id(1) == 0)
+        def _():
+            total_ref[...] = jnp.zeros_like(total_ref)
+
+        o_ref[...] = x_ref[...] + y_ref[...] * scale_ref[0]
+        total_ref[...] += x_ref[...].sum() if rows == 8 else x_ref[0, 0]
+
+    def kernel(x_ref, y_ref, o_ref, total_ref, scale_ref):
+        scale_ref[0] = 2.0
+        block = pl.BlockSpec((2, 4), lambda j, i: (i, j))
+        column = pl.BlockSpec((None, 4), lambda j, i: (0, j))
+        total = pl.BlockSpec((1,), lambda j, i: (j,))
+        pltpu.emit_pipeline(body, grid=(2, 4), in_specs=[block, column], out_specs=[block, total])(
+            x_ref, y_ref, o_ref, total_ref, scratches=[scale_ref])
+
+    x = X[:rows]
+    out, total = call(kernel, [Shape(x.shape, F), Shape((2,), F)], x, X, in_specs=[ANY, ANY], out_specs=[ANY, ANY],
+                      scratch_shapes=[pltpu.VMEM((1,), F)])
+    np.testing.assert_array_equal(out, x + 2 * X[0])
+    picked = [x[:, part].sum() if rows == 8 else x[::2, part.start].sum() for part in (slice(0, 4), slice(4, 8))]
+    np.testing.assert_array_equal(total, picked)
+
+
+def test_cores():
+    mesh = pltpu.create_tensorcore_mesh("core", num_cores=2)
+
+    @pl.kernel(out_type=Shape((8, 8), F), mesh=mesh, interpret=True)
+    def double(x_ref, o_ref):
+        def body(x_ref, o_ref):
+            o_ref[...] = 2 * x_ref[...]
+
+        block = pl.BlockSpec((1, 8), lambda i: (i, 0))
+        pltpu.emit_pipeline(body, grid=(8,), in_specs=[block], out_specs=[block], core_axis_name="core",
+                            dimension_semantics=(pltpu.PARALLEL,))(x_ref, o_ref)
+
+    np.testing.assert_array_equal(double(X), 2 * X)
+
+    @jax.jit
+    def halves(x):
+        source, target = jax.new_ref(x), jax.new_ref(jnp.zeros_like(x))
+
+        @pl.core_map(mesh, interpret=True, scratch_shapes=[pltpu.SemaphoreType.REGULAR])
+        def _(semaphore):
+            part = pl.ds(4 * lax.axis_index("core"), 4)
+            pltpu.sync_copy(source.at[part], target.at[part])
+            pltpu.core_barrier(semaphore, core_axis_name="core")
+            pltpu.run_on_first_core("core")(lambda: target.__setitem__((0, 0), lax.axis_size("core") + 5.0))
+
+        return jax.freeze(target)
+
+    assert halves(X)[0, 0] == 7
+    np.testing.assert_array_equal(halves(X)[1:], X[1:])
+    with pytest.raises(ValueError, match="closes over an array of type f32"):
+        jax.jit(lambda x: pl.core_map(mesh, interpret=True)(lambda: pl.debug_print("{}", x[0, 0])))(X)
+
+
+def test_copies_to_other_devices():
+    mesh = jax.make_mesh((1,), ("x",))
+    assert len(mesh.devices) == 1
+
+    def kernel(x_ref, o_ref, send, receive):
+        copy = pltpu.make_async_remote_copy(x_ref, o_ref, send, receive, device_id={"x": 0})
+        copy.start()
+        copy.wait()
+        pl.semaphore_signal(receive, 1, device_id=(0,))
+
+    def run(x):
+        return call(kernel, Shape((8, 8), F), x, in_specs=[ANY], out_specs=ANY,
+                    scratch_shapes=[pltpu.SemaphoreType.REGULAR] * 2)
+
+    spec = jax.sharding.PartitionSpec()
+    np.testing.assert_array_equal(jax.shard_map(run, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)(X), X)
+
+
+def test_vector_functions():
+    def kernel(x_ref, rolled_ref, strided_ref, low_ref, high_ref, rounded_ref, bits_ref):
+        x = x_ref[...]
+        rolled_ref[...] = pltpu.roll(x, 3, 1)
+        strided_ref[...] = pltpu.roll(x, 1, 1, stride=2, stride_axis=0)
+        packed = pltpu.pack_elementwise([x, x + 1], packed_dtype=jnp.bfloat16)
+        for index, ref in enumerate((low_ref, high_ref)):
+            ref[...] = pltpu.unpack_elementwise(packed, index=index, packed_dtype=jnp.bfloat16, unpacked_dtype=F)
+        pltpu.prng_seed(1, 2)
+        noise = pltpu.stateful_bits((8, 8))
+        rounded_ref[...] = pltpu.stochastic_round(x + 1 / 1024, noise + jnp.uint32(0xFFFF), target_dtype=jnp.bfloat16).astype(F)
+        bits_ref[...] = pltpu.bitcast(pltpu.bitcast(x, jnp.uint16), F) + pltpu.stateful_uniform((8, 8))
+
+    rolled, strided, low, high, rounded, bits = call(kernel, [Shape((8, 8), F)] * 6, X)
+    np.testing.assert_array_equal(rolled, np.roll(X, 3, 1))
+    np.testing.assert_array_equal(strided, [np.roll(row, 1 + 2 * i) for i, row in enumerate(X)])
+    np.testing.assert_array_equal(low, X)
+    np.testing.assert_array_equal(high, X + 1)
+    np.testing.assert_array_equal(bits, X)
+    assert (rounded > X).all() and (rounded < X * 1.01 + 1e-2).all()
+    np.testing.assert_array_equal(pltpu.einshape("a(bc)->(ba)c", X, b=2), X.reshape(8, 2, 4).swapaxes(0, 1).reshape(16, 4))
+
+
+def test_interpret_mode_by_context_and_chips():
+    double = pl.pallas_call(lambda x, o: o.__setitem__(..., 2 * x[...]), Shape((8, 8), F))
+    with pytest.raises(ValueError, match="Only interpret mode"):
+        double(X)
+    with pltpu.force_tpu_interpret_mode(pltpu.InterpretParams(uninitialized_memory="zero")):
+        np.testing.assert_array_equal(double(X), 2 * X)
+        assert pl.pallas_call(lambda o: None, Shape((2,), F))().tolist() == [0, 0]
+    info = pltpu.get_tpu_info_for_chip(pltpu.ChipVersion.TPU_V5E, 1)
+    assert (info.num_lanes, info.num_sublanes, info.vmem_capacity_bytes, info.is_lite) == (128, 8, 1 << 27, True)
+    with pytest.raises(ValueError, match="Unsupported TPU device kind"):
+        pltpu.get_tpu_info()
+
+
+ERRORS = {
+    "works on a semaphore": lambda x, o, s: pl.semaphore_signal(o, 1),
+    r"works on one semaphore, got \(2,\)": lambda x, o, s: pl.semaphore_wait(s),
+    "parts of one shape and dtype": lambda x, o, s: pltpu.async_copy(x.at[0], o, s.at[0]),
+    "has specs for 1 inputs": lambda x, o, s: pltpu.emit_pipeline(lambda x: None, grid=2, in_specs=[pl.BlockSpec((4, 8))])(),
+    "both specified or not": lambda x, o, s: pltpu.roll(x[...], 1, 0, stride=1),
+}
+
+
+@pytest.mark.parametrize("message", ERRORS)
+def test_errors(message):
+    with pytest.raises(ValueError, match=message):
+        call(ERRORS[message], Shape((8, 8), F), X, scratch_shapes=[pltpu.SemaphoreType.DMA((2,))])

@@ -318,6 +318,7 @@ _register_primitive_modules(
     "jaxlite.experimental.custom_partitioning",
     "jaxlite.experimental.pallas.primitives",
     "jaxlite.experimental.pallas.call",
+    "jaxlite.experimental.pallas.tpu_functions",
 )
 _register_rule_modules(
     "jaxlite.traces.call_rules",

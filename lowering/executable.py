@@ -155,7 +155,9 @@ def _aliases(parameters: list[Any], outvars: list[Any], donated: list[bool]) -> 
     return aliases
 
 
-_BUILD_OPTIONS = frozenset(("exec_time_optimization_effort", "memory_fitting_effort"))  # no debug flags of XLA
+# No debug flags of XLA: what they are in Python.
+_BUILD_OPTIONS = {"exec_time_optimization_effort": float, "memory_fitting_effort": float, "optimization_level": int,
+                  "memory_fitting_level": int}
 
 
 def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers: bool = False, unroll: bool = True) -> Any:
@@ -170,9 +172,9 @@ def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers
         options.executable_build_options.use_spmd_partitioning = True
         options.executable_build_options.use_shardy_partitioner = True
     overrides = dict(overrides or {})
-    for name in _BUILD_OPTIONS & overrides.keys():
-        value = float(overrides.pop(name))
-        if hasattr(options.executable_build_options, name):  # jaxlib 0.12 knows them no longer
+    for name in _BUILD_OPTIONS.keys() & overrides.keys():
+        value = _BUILD_OPTIONS[name](overrides.pop(name))
+        if hasattr(options.executable_build_options, name):  # jaxlib 0.12 does not know the efforts
             setattr(options.executable_build_options, name, value)
     if keep_barriers and xla.BARRIER_DROPPER:
         disabled = overrides.get(_DISABLED, options.executable_build_options.debug_options.xla_disable_hlo_passes)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from jaxlite.compilation import explain
+from jaxlite.core import config
 from jaxlite.core.lazy import loader
 from lowering import xla
 
@@ -49,6 +50,22 @@ def check_compiler_options(options: dict[str, Any] | None) -> None:
     for name, value in (options or {}).items():
         if not isinstance(value, (str, bool, int, float)):
             raise TypeError(f"compiler option {name!r} must be a str, bool, int or float, got {type(value)}")
+
+
+def process_options() -> dict[str, Any]:
+    """The compiler options that options of the process ask for; a function's own go before them."""
+    given: dict[str, Any] = {}
+    for effort in (config.exec_time_optimization_effort, config.memory_fitting_effort):
+        if effort.value:
+            given[effort.state.name] = effort.value
+    if config.optimization_level.value != "UNKNOWN":
+        given["optimization_level"] = config.LEVELS.index(config.optimization_level.value)
+    if config.memory_fitting_level.value != "O2":
+        given["memory_fitting_level"] = config.LEVELS.index(config.memory_fitting_level.value)
+    if config.disable_most_optimizations.value:
+        given |= {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True,
+                  "xla_test_all_input_layouts": False}
+    return given
 
 
 def _as_ints(value: Any, what: str) -> tuple[int, ...] | None:

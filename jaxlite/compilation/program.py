@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxlite.compilation import compile_report, explain, lifetime
-from jaxlite.compilation.options import Options, check_compiler_options, leaf_paths
+from jaxlite.compilation.options import Options, check_compiler_options, leaf_paths, process_options
 from jaxlite.core import array as arrays
 from jaxlite.core import config, errors, source
 from jaxlite.core.aval import AbstractRef
@@ -133,9 +133,7 @@ class Program:
 
         if options:
             check_compiler_options(options)
-            options = {**(self.options.compiler_options or {}), **options}
-        else:
-            options = self.options.compiler_options
+        options = {**process_options(), **(self.options.compiler_options or {}), **(options or {})} or None
         key = (device, committed, tuple(sorted(options.items())) if options else None, execution.fusion_barriers(options))
         found = self.executables.get(key)
         if found is None:

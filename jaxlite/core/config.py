@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from jaxlite.core.foreign_options import REFUSED, WITHOUT_MEANING
 from lowering import xla
 
 _UNSET = xla.config_unset
@@ -24,11 +25,11 @@ _UNSET = xla.config_unset
 class Option:
     """One option: its current value, a global setter, and a thread-local override as a context manager."""
 
-    __slots__ = ("name", "parse", "state", "doc", "checks")
+    __slots__ = ("name", "parse", "state", "doc", "checks", "default")
 
     def __init__(self, name: str, default: Any, parse: Callable[..., Any], doc: str, in_call_key: bool, in_trace_key: bool,
                  short_name: str = ""):
-        self.name, self.parse, self.doc = name, parse, doc
+        self.name, self.parse, self.doc, self.default = name, parse, doc, default
         self.checks: list[Callable[[Any], None]] = []  # that may refuse a value that is set for the process
         for variable in ("JAXLITE_" + (short_name or name).upper(), "JAXLITE_" + name.upper(), "JAX_" + name.upper()):
             text = os.environ.get(variable)
@@ -83,6 +84,13 @@ def _parse_seconds(value: Any, name: str) -> float:
         return float(value)
     except ValueError:
         raise ValueError(f"{name} is {value!r}; it takes a number of seconds") from None
+
+
+def _parse_number(value: Any, name: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{name} is {value!r}; it takes a number") from None
 
 
 def _parse_switch(value: Any, name: str) -> bool | None:
@@ -147,6 +155,35 @@ default_prng_impl = _option(
     "default_prng_impl", "threefry2x32", _one_of("threefry2x32", "rbg", "unsafe_rbg"),
     "The generator of random keys that are made without a choice, and of legacy keys.", affects_program=True,
 )
+enable_custom_prng = _option("enable_custom_prng", False, _parse_bool, "`random.PRNGKey` makes typed keys, as `key` does.",
+                             affects_program=True)
+legacy_prng_key = _option("legacy_prng_key", "allow", _one_of("allow", "warn", "error"),
+                          "What happens when an array of uint32 is used as a key.", affects_program=True)
+high_dynamic_range_gumbel = _option(
+    "high_dynamic_range_gumbel", False, _parse_bool,
+    "`random.gumbel` and what draws with it take twice as many bits, where they are not told `mode`.", affects_program=True)
+check_static_indices = _option("check_static_indices", False, _parse_bool,
+                               "Reading at a Python int that is out of bounds is an IndexError.", affects_program=True)
+explicit_x64_dtypes = _option(
+    "explicit_x64_dtypes", "warn", _one_of("warn", "error"),
+    "A 64-bit type that is asked for by name while enable_x64 is off becomes 32 bits wide with a warning, or is an error. "
+    "JAX's third choice, to allow it, is not there: turn on enable_x64.",
+    affects_program=True)
+disallow_mesh_context_manager = _option("disallow_mesh_context_manager", False, _parse_bool,
+                                        "`with mesh:` is an error; `set_mesh` is not.")
+exec_time_optimization_effort = _option("exec_time_optimization_effort", 0.0, _parse_number,
+                                        "Of XLA, between -1 and 1: how hard it tries to make programs fast.",
+                                        affects_program=True)
+memory_fitting_effort = _option("memory_fitting_effort", 0.0, _parse_number,
+                                "Of XLA, between -1 and 1: how hard it tries to save memory.", affects_program=True)
+LEVELS = ("UNKNOWN", "O0", "O1", "O2", "O3")
+optimization_level = _option("optimization_level", "UNKNOWN", _one_of(*LEVELS), "Of XLA; UNKNOWN leaves it to XLA.",
+                             affects_program=True)
+memory_fitting_level = _option("memory_fitting_level", "O2", _one_of(*LEVELS), "Of XLA: how hard it tries to save memory.",
+                               affects_program=True)
+disable_most_optimizations = _option("disable_most_optimizations", False, _parse_bool,
+                                     "XLA compiles with few optimizations: faster compiles, slower programs.",
+                                     affects_program=True)
 random_seed_offset = _option("random_seed_offset", 0, _parse_int, "Is added to the seed of every key that is made.",
                              affects_program=True)
 threefry_partitionable = _option(
@@ -236,11 +273,30 @@ for _name, _directions in (
         ("transfer_guard_host_to_device", ("host_to_device",)),
         ("transfer_guard_device_to_device", ("device_to_device",)),
         ("transfer_guard_device_to_host", ("device_to_host",))):
-    _guard = OPTIONS[_name] = _GuardOption(_name, None, _one_of(None, *GUARD_LEVELS), "What such copies do.", False, False)
+    _ways = " and ".join(each.replace("_", " ").replace("host to", "from host to").replace("device to", "from device to")
+                         for each in _directions)
+    _guard = OPTIONS[_name] = _GuardOption(_name, None, _one_of(None, *GUARD_LEVELS),
+                                            f"What copies {_ways} do: 'allow', 'log', 'disallow', or with '_explicit', also "
+                                            "those that were asked for.", False, False)
     _guard.directions = _directions
     if _guard.value is not None:  # from the environment
         _guard.set(_guard.value)
 
+
+
+class _ThreadGuardOption(Option):
+    """Whether programs of several processes may be run by the thread alone that set it."""
+
+    __slots__ = ()
+
+    def set(self, value: Any) -> None:
+        super().set(value)
+        xla.set_thread_guard(self.value)
+
+
+OPTIONS["thread_guard"] = thread_guard = _ThreadGuardOption(
+    "thread_guard", False, _parse_bool, "Programs of several processes may be run by the thread alone that set it.", False,
+    False)
 
 
 class _LogOption(Option):
@@ -297,36 +353,8 @@ xla.jit_states.set_enable_x64_state(enable_x64.state)
 xla.jit_states.set_post_hook_state(_post_hook)
 
 
-# Names that JAX knows and that mean nothing here, with JAX's defaults: they can be set and read, and do nothing.
-WITHOUT_MEANING: dict[str, Any] = dict.fromkeys((
-    "array_garbage_collection_guard", "cross_host_transfer_timeout_seconds", "cross_host_transfer_transfer_size",
-    "hlo_source_file_canonicalization_regex", "pjrt_client_create_options", "source_url_schema")) | dict.fromkeys((
-        "backend_target", "cross_host_transfer_socket_address", "cross_host_transport_addresses",
-        "mock_gpu_topology"), "") | dict.fromkeys((
-        "custom_vjp3", "export_ignore_forward_compatibility", "force_dcn_cross_host_transfers", "pallas_poison_buffers",
-        "pallas_verbose_errors", "refs_to_pins", "remat3", "remove_custom_partitioning_ptr_from_cache_key", "scan3",
-        "use_emit_pipeline_primitive", "use_simplified_jaxpr_constants",
-        "bcoo_cusparse_lowering", "compilation_cache_check_contents", "compilation_cache_expect_pgle",
-        "compilation_cache_include_metadata_in_key", "debug_leaked_clients_on_clear_backends", "enable_pgle",
-        "enable_recoverability", "experimental_unsafe_xla_runtime_errors", "log_checkpoint_residuals", "mosaic_allow_hlo",
-        "pallas_enable_debug_checks", "ragged_dot_use_gpu_pallas_triton_lowering", "share_binary_between_hosts",
-        "softmax_custom_jvp"), False) | dict.fromkeys((
-            "check_proxy_envs", "cpu_enable_async_dispatch", "include_debug_info_in_dumps", "sort_devices_by_process_index",
-            "compiler_enable_remat_pass", "enable_preemption_service", "include_full_tracebacks_in_locations",
-            "pallas_use_mosaic_gpu", "pprint_use_color", "ragged_dot_use_ragged_dot_instruction", "use_direct_linearize",
-            "use_shardy_partitioner"), True) | {
-                "compiler_detailed_logging_min_ops": 10, "embedded_constants_max_bytes": 32, "oneapi_visible_devices": "all",
-                "serialization_version": 0, "tracer_error_num_traceback_frames": 5,
-                "captured_constants_report_frames": 0, "captured_constants_warn_bytes": 2_000_000_000,
-                "cpu_get_global_topology_timeout_minutes": 5, "cpu_get_local_topology_timeout_minutes": 2,
-                "persistent_cache_enable_xla_caches": "xla_gpu_per_fusion_autotune_cache_dir",
-                "persistent_cache_min_entry_size_bytes": 0, "pgle_aggregation_percentile": 90, "pgle_profiling_runs": 3,
-                "raise_persistent_cache_errors": False, "share_binary_between_hosts_timeout_ms": 1_200_000,
-                "traceback_in_locations_limit": 100, "use_magma": "auto", "xla_profile_version": 0}
-
-
 # Other names of options.
-ALIASES = {"platform_name": "platforms"}
+ALIASES = {"platform_name": "platforms", "xla_backend": "platforms"}
 
 
 class Configuration:
@@ -344,14 +372,18 @@ class Configuration:
     def update(self, name: str, value: Any) -> None:
         """Set an option for the whole process; `name` may carry the prefix `jax_` or `jaxlite_`."""
         ignored = name.removeprefix("jax_")
+        if ignored in REFUSED and value != REFUSED[ignored][0]:
+            raise ValueError(f"{name} is {REFUSED[ignored][0]!r} here and takes no other value; {REFUSED[ignored][1]}")
         if ignored in WITHOUT_MEANING:
             WITHOUT_MEANING[ignored] = value
-        else:
+        elif ignored not in REFUSED:
             self._find(name).set(value)
 
     def read(self, name: str) -> Any:
         """The value of an option in this thread."""
         ignored = name.removeprefix("jax_")
+        if ignored in REFUSED:
+            return REFUSED[ignored][0]
         return WITHOUT_MEANING[ignored] if ignored in WITHOUT_MEANING else self._find(name).value
 
     def parse_flags_with_absl(self) -> None:

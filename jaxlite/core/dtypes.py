@@ -17,6 +17,7 @@ import numpy as np
 from jaxlite.core import config, source
 
 _x64 = config.enable_x64.state
+_explicit_x64 = config.explicit_x64_dtypes.state
 _promotion = config.numpy_dtype_promotion.state
 
 
@@ -189,8 +190,8 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
 def check_user_dtype_supported(dtype: Any, fun_name: str | None = None) -> Any:
     """`canonicalize_dtype` for a dtype that a user gave to the function `fun_name`; extended dtypes pass.
 
-    Warns (UserWarning, at the user's line) where a 64-bit type was asked for by name and becomes 32-bit because
-    x64 is off. Python's own `int`, `float` and `complex` mean the default width, and never warn.
+    Where a 64-bit type is asked for by name while x64 is off, the option `explicit_x64_dtypes` decides: a UserWarning at
+    the user's line and 32 bits, or an error. Python's own `int`, `float` and `complex` mean the default width, and never warn.
     """
     try:
         canonical = canonicalize_dtype(dtype, allow_extended_dtype=True)
@@ -202,6 +203,9 @@ def check_user_dtype_supported(dtype: Any, fun_name: str | None = None) -> Any:
         asked = _as_dtype(dtype)
         if asked in _NARROW:
             where = f" requested in {fun_name}" if fun_name else ""
+            if _explicit_x64.value == "error":
+                raise ValueError(f"Explicitly requested dtype {asked}{where} is not available. To enable more dtypes, set the "
+                                 "option jax_enable_x64")
             source.warn(
                 f"Explicitly requested dtype {asked}{where} is not available, and will be truncated to dtype "
                 f"{canonical}. 64-bit types are off by default: turn them on with "

@@ -240,6 +240,8 @@ class Mesh(_Grid):
                     self.axis_types if axis_types is None else axis_types)
 
     def __enter__(self) -> Mesh:
+        if config.disallow_mesh_context_manager.value:
+            raise RuntimeError("Mesh context manager is disabled. Use jax.set_mesh")
         _entered.__dict__.setdefault("previous", []).append(entered_context.swap_local(self))
         return self
 

@@ -186,6 +186,13 @@ def _with_axes(items: tuple[Any, ...], rank: int) -> list[tuple[int, Any]]:
     return result
 
 
+def check_ints(index: Any, shape: tuple[int, ...]) -> None:
+    """Raises IndexError for a Python int that is out of bounds; other indices may be."""
+    for axis, item in _with_axes(canonical_index(index, shape), len(shape)):
+        if type(item) is int and not -shape[axis] <= item < shape[axis]:
+            raise IndexError(f"index {item} out of bounds for axis {axis} with size {shape[axis]}")
+
+
 def check_nonempty(size: int, axis: int) -> None:
     if size == 0:
         raise IndexError(f"index is out of bounds for axis {axis} with size 0")

@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxlite.compilation.caches import clear_hooks
 from jaxlite.core import array as arrays
-from jaxlite.core import dtypes
+from jaxlite.core import config, dtypes
 from jaxlite.core.aval import AbstractRef
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.tracing import Tracer, ref_methods, state
@@ -30,6 +30,7 @@ from jaxlite.numpy.index_plan import (
     Span,
     as_positions,
     canonical_index,
+    check_ints,
     check_nonempty,
     filled,
     index_dtype,
@@ -151,6 +152,9 @@ def _getter(key: Any, options: tuple[Any, ...]) -> Any:
     return _remember(key, lambda x, *operands: read(x, _joined_index(form, operands), *options), "getitem")
 
 
+_checks_ints = config.check_static_indices.state
+
+
 def _single_int(x: Any, index: Any) -> Any:
     return read(x, (index,))
 
@@ -169,6 +173,8 @@ def getitem(self: Any, index: Any) -> Any:
       floats, strings, and lists (make them arrays).
     """
     try:
+        if _checks_ints.value:
+            check_ints(index, self.shape)
         if state.trace is not eager_trace or type(self) is not ArrayImpl:
             if type(self.aval) is AbstractRef:
                 return ref_methods.get(self, index)

@@ -30,7 +30,7 @@ from jaxlite.random.prng import (
     Implementation,
     KeyArray,
     KeyDType,
-    check_words,
+    check_legacy,
     implementation,
     random_clone_p,
     random_fold_in_p,
@@ -66,7 +66,7 @@ def check_key(name: str, key: Any) -> tuple[Any, Implementation, bool]:
         raise ValueError(f"{name} accepts a single key, but was given a key array of shape {tuple(key.shape)} != (). "
                          "Use jax.vmap for batching.")
     impl = implementation()
-    check_words(key, impl)
+    check_legacy(key, impl)
     return key, impl, False
 
 
@@ -144,7 +144,8 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
     >>> random.PRNGKey(3)
     Array([0, 3], dtype=uint32)
     """
-    return random_unwrap_p.bind(_seeded("PRNGKey", seed, implementation(impl)))
+    made = _seeded("PRNGKey", seed, implementation(impl))
+    return made if config.enable_custom_prng.value else random_unwrap_p.bind(made)
 
 
 @boundary
@@ -157,7 +158,7 @@ def key_data(keys: Any) -> Any:
     """The words of keys, typed or legacy, as an array of uint32."""
     if _is_typed(keys):
         return random_unwrap_p.bind(keys)
-    check_words(keys, implementation())
+    check_legacy(keys, implementation())
     return keys if isinstance(keys, (arrays.ArrayImpl, Tracer)) else arrays.make_array(keys)
 
 
@@ -167,14 +168,14 @@ def key_impl(keys: Any) -> Any:
         impl = keys.aval.dtype.impl
         return impl.name if impl.name in IMPLEMENTATIONS else impl
     impl = implementation()
-    check_words(keys, impl)
+    check_legacy(keys, impl)
     return impl.name
 
 
 def clone(key: Any) -> Any:
     """The same key, for use once more on purpose."""
     if not _is_typed(key):
-        check_words(key, implementation())
+        check_legacy(key, implementation())
         return key
     return random_clone_p.bind(key)
 

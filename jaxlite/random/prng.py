@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import array as arrays
-from jaxlite.core import config, dtypes
+from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import ShapedArray, layouts, shaped_array, without_axis
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.primitive import Primitive
@@ -298,6 +298,17 @@ def check_words(words: Any, impl: Implementation) -> None:
     if words.dtype != _u32:
         raise TypeError("JAX encountered invalid PRNG key data: expected key_data.dtype = uint32; got "
                         f"dtype={words.dtype}")
+
+
+def check_legacy(words: Any, impl: Implementation) -> None:
+    """As `check_words`, for a legacy key: the option `legacy_prng_key` may refuse it, or warn."""
+    check_words(words, impl)
+    if config.legacy_prng_key.value != "allow":
+        message = ("Legacy uint32 key array passed as key to jax.random function. Please create keys using jax.random.key(). "
+                   'If use of a raw key array was intended, set jax_legacy_prng_key="allow".')
+        if config.legacy_prng_key.value == "error":
+            raise ValueError(message)
+        source.warn(message)
 
 
 @random_clone_p.def_abstract_eval

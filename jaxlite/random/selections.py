@@ -131,7 +131,7 @@ def _choice(key: Any, a: Any, p: Any, size: int, shape: Sequence[int], replace: 
             at = jnp.multiply(sums[-1], lax.sub(dtype.type(1), _uniform(key, shape, dtype)))
             index = lax.convert_element_type(jnp.searchsorted(sums, at), dtypes.default_dtype(int))
         else:
-            noisy = lax.add(_gumbel(key, (size,), dtype, _check_mode("low" if mode is None else mode)), lax.log(p))
+            noisy = lax.add(_gumbel(key, (size,), dtype, _check_mode(mode)), lax.log(p))
             index = jnp.reshape(lax.top_k(noisy, draws, axis=0)[1], shape)
     return index if a is None else jnp.take(a, index, take_axis)
 
@@ -208,7 +208,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
     batch = logits_shape[:axis] + (logits_shape[axis + 1:] if axis != -1 else ())
     shape = shape_over(shape, [batch])
     prefix = shape[:len(shape) - len(batch)]
-    high = _check_mode("low" if mode is None else mode)
+    high = _check_mode(mode)
     dtype = aval_of(logits).dtype
     if replace:
         inner = list(shape[len(prefix):])

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
-from jaxlite.core import dtypes
+from jaxlite.core import config, dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.random.keys import sampler
 from jaxlite.random.prng import draw_bits, split_keys
@@ -277,7 +277,9 @@ def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None,
 # --- trials and signs --------------------------------------------------------------------------------
 
 
-def _check_mode(mode: str) -> bool:
+def _check_mode(mode: str | None) -> bool:
+    if mode is None:
+        return config.high_dynamic_range_gumbel.value
     if mode not in ("high", "low"):
         raise ValueError(f"got {mode=}, expected 'high' or 'low'")
     return mode == "high"
@@ -357,7 +359,7 @@ def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | N
     Args:
       mode: 'low' (the default) or 'high', which draws twice as many bits for a better tail.
     """
-    return _gumbel(key, shape, float_dtype("gumbel", dtype), _check_mode("low" if mode is None else mode))
+    return _gumbel(key, shape, float_dtype("gumbel", dtype), _check_mode(mode))
 
 
 @sampler("shape", "dtype")

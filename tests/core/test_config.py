@@ -1,0 +1,134 @@
+"""Options: all of JAX's are known, the page lists them, and those that change something do."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jaxlite as jax
+import jaxlite.numpy as jnp
+from jaxlite.core import config as options
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def update():
+    before = {}
+
+    def set_option(name, value):
+        before.setdefault(name, jax.config.read(name))
+        jax.config.update(name, value)
+
+    yield set_option
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def test_the_page_is_up_to_date():
+    spec = importlib.util.spec_from_file_location("options_page", ROOT / "docs" / "options.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    if tool.PAGE.read_text(encoding="utf-8") != tool.page():
+        pytest.fail("docs/config.md is not what the options are now: run `python docs/options.py`")
+
+
+@pytest.mark.parametrize("environment", [".venv-jax", ".venv-jax-latest"])
+def test_options_of_an_installed_jax_are_known(environment):
+    python = ROOT / environment / "bin" / "python"
+    if not python.exists():
+        pytest.skip("no environment with jax")
+    code = "import json, jax; print(json.dumps([*jax.config.values]))"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=120)
+    for name in json.loads(done.stdout.splitlines()[-1]):
+        jax.config.read(name)
+
+
+def test_what_cannot_be_honoured_is_refused():
+    jax.config.update("jax_error_checking_behavior_nan", "ignore")
+    with pytest.raises(ValueError, match="use jaxlite.experimental.checkify"):
+        jax.config.update("jax_error_checking_behavior_nan", "raise")
+    with pytest.raises(ValueError, match="it takes one of 'warn', 'error'"):
+        jax.config.update("jax_explicit_x64_dtypes", "allow")
+
+
+def test_keys(update):
+    words = jax.random.PRNGKey(0)
+    assert words.dtype == np.uint32
+    update("jax_legacy_prng_key", "error")
+    for use in (jax.random.normal, jax.random.split, jax.random.key_data, jax.jit(jax.random.bits)):
+        with pytest.raises(ValueError, match="Legacy uint32 key array passed as key to jax.random function"):
+            use(words)
+    update("jax_legacy_prng_key", "warn")
+    with pytest.warns(UserWarning, match="Legacy uint32 key array"):
+        assert jax.random.bits(words) == jax.random.bits(jax.random.key(0))
+    update("jax_enable_custom_prng", True)
+    assert jnp.issubdtype(jax.random.PRNGKey(0).dtype, jax.dtypes.prng_key)
+
+
+def test_gumbel_numbers_of_more_bits(update):
+    key = jax.random.key(0)
+    low, high = (jax.random.gumbel(key, (4,), mode=mode) for mode in ("low", "high"))
+    assert (jax.random.gumbel(key, (4,)) == low).all()
+    update("jax_high_dynamic_range_gumbel", True)
+    assert (jax.random.gumbel(key, (4,)) == high).all() and not (high == low).any()
+
+
+def test_ints_out_of_bounds(update):
+    x = jnp.arange(6.0).reshape(2, 3)
+    update("jax_check_static_indices", True)
+    for index, axis in ((2, 0), (-3, 0), ((0, 3), 1), ((..., None, -4), 1)):
+        for read in (lambda x, index=index: x[index], jax.jit(lambda x, index=index: x[index])):
+            with pytest.raises(IndexError, match=f"out of bounds for axis {axis} with size"):
+                read(x)
+    assert x[1, 2] == 5 and x[-2, jnp.int32(7)] == 2 and x[:, 1:9].shape == (2, 2) and x[np.array([5])].shape == (1, 3)
+
+
+def test_types_of_64_bits(update):
+    if jax.config.jax_enable_x64:
+        pytest.skip("they are there")
+    update("jax_explicit_x64_dtypes", "error")
+    with pytest.raises(ValueError, match="Explicitly requested dtype float64 requested in zeros is not available"):
+        jnp.zeros(2, "float64")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert jnp.zeros(2, float).dtype == jnp.asarray(np.zeros(2)).dtype == np.float32
+
+
+def test_meshes_that_are_entered(update):
+    mesh = jax.make_mesh((1,), ("x",))
+    update("jax_disallow_mesh_context_manager", True)
+    with pytest.raises(RuntimeError, match="Mesh context manager is disabled"), mesh:
+        pass
+    with jax.set_mesh(mesh):
+        pass
+
+
+def test_what_xla_is_told(update):
+    def told(x):
+        return jax.jit(lambda x: x + 1).lower(x).compile()
+
+    for name, value in (("optimization_level", "O1"), ("memory_fitting_level", "O0"), ("exec_time_optimization_effort", 0.25),
+                        ("memory_fitting_effort", 0.5), ("disable_most_optimizations", True)):
+        update(f"jax_{name}", value)
+        assert told(1.0)(1.0) == 2.0
+    from jaxlite.compilation.options import process_options
+    assert process_options() == {
+        "optimization_level": 2, "memory_fitting_level": 1, "exec_time_optimization_effort": 0.25, "memory_fitting_effort": 0.5,
+        "xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True, "xla_test_all_input_layouts": False}
+    with pytest.raises(ValueError, match="it takes one of 'UNKNOWN', 'O0'"):
+        jax.config.update("jax_optimization_level", "O9")
+
+
+def test_every_option_has_a_context_manager():
+    assert len(options.OPTIONS) > 50 and not options.OPTIONS.keys() & options.WITHOUT_MEANING.keys()
+    for name, option in options.OPTIONS.items():
+        if not name.startswith(("transfer_guard", "log", "debug_log", "thread_guard")):
+            with option(option.value):
+                assert jax.config.read(f"jax_{name}") == option.value

@@ -66,10 +66,12 @@ def types_by_parts(primitive: Primitive) -> None:
     primitive.def_abstract_eval(types)
 
 
-def rules_by_parts(primitive: Primitive) -> None:
-    """Differentiate, transpose and batch a primitive as the operations that it is lowered to."""
+def rules_by_parts(primitive: Primitive, param: str | None = None) -> None:
+    """Differentiate, transpose and batch a primitive as the operations that it is lowered to, or the program in this param."""
 
     def program(args: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+        if param is not None:
+            return params[param]
         return _parts[primitive.name]([aval_of(arg) for arg in args], params, bool(config.enable_x64.value))
 
     def results(outs: list[Any], others: list[Any]) -> Any:

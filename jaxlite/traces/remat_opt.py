@@ -14,7 +14,7 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import has_program, trace_to_jaxpr
 from jaxlite.core.values import aval_of
 from jaxlite.traces.batching import Axis, batch_jaxpr
-from jaxlite.traces.decompose import decomposes, rules_by_parts
+from jaxlite.traces.decompose import rules_by_parts
 from jaxlite.traces.saving import narrowed, narrowing, pick, read_inputs
 
 remat_opt_p = Primitive("remat_opt", multiple_results=True)
@@ -27,12 +27,11 @@ def _avals(*_: Any, fwd_jaxpr: ClosedJaxpr, **params: Any) -> Any:
 
 
 @remat_opt_p.def_eager
-@decomposes(remat_opt_p)
 def _run(*args: Any, fwd_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
     return eval_jaxpr(fwd_jaxpr.jaxpr, [], *args)
 
 
-rules_by_parts(remat_opt_p)
+rules_by_parts(remat_opt_p, "fwd_jaxpr")
 
 
 def forward(fwd: Callable[..., Sequence[Any]], fun: Callable[..., Sequence[Any]], args: Sequence[Any], count: Callable[[], int],

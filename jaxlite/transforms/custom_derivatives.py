@@ -491,7 +491,7 @@ def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[A
     hoisted = [isinstance(const, Tracer) and dtypes.kind(aval_of(const).dtype) in "fc" for const in consts]
     fixed = [None if flag else const for const, flag in zip(consts, hoisted, strict=True)]
 
-    def converted(*args: Any) -> Any:
+    def converted_fun(*args: Any) -> Any:
         count = sum(hoisted)
         own, given = (args[:-count], args[-count:]) if count else (args, ())
         rest = iter(given)
@@ -501,7 +501,7 @@ def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[A
             raise TypeError(f"closure_convert: the function was converted for arguments {in_tree}, called with {tree}")
         return tree_unflatten(out_tree, eval_jaxpr(jaxpr, values, *flat_args))
 
-    return converted, [const for const, flag in zip(consts, hoisted, strict=True) if flag]
+    return converted_fun, [const for const, flag in zip(consts, hoisted, strict=True) if flag]
 
 
 # --- helpers for rules -------------------------------------------------------------------------------

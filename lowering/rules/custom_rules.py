@@ -21,6 +21,11 @@ def _checkpoint(ctx: Any, *operands: Any, jaxpr: Any, prevent_cse: bool, differe
     return ctx.inline(jaxpr.jaxpr, operands)
 
 
+@lowers("remat_opt")
+def _remat_opt(ctx: Any, *operands: Any, fwd_jaxpr: Any, **params: Any) -> list[Any]:
+    return ctx.inline(fwd_jaxpr.jaxpr, operands)
+
+
 @lowers("name")
 def _name(ctx: Any, x: Any, *, name: str) -> Any:
     return x

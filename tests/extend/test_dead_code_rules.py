@@ -60,6 +60,9 @@ def test_optimize_remat_runs_the_function_where_residuals_are_not_read():
     np.testing.assert_allclose(value, np.sin(x) @ np.arange(3), rtol=1e-6)  # of f, not of its forward function
     np.testing.assert_allclose(derivative, np.cos(x) * np.arange(3), rtol=1e-6)
     assert "tan" not in program and "sin" in program
+    g = jax.custom_vjp(lambda x: x)
+    g.defvjp(lambda x: (x + 1, jnp.cos(x) * 2), lambda saved, ct: (ct * saved,), optimize_remat=True)
+    assert jax.jit(jax.value_and_grad(g))(0.0) == (1, 2)  # Python numbers stay weakly typed in the forward function
     with pytest.raises(NotImplementedError, match="symbolic zeros"):
         f.defvjp(None, None, symbolic_zeros=True, optimize_remat=True)
 

@@ -6,6 +6,7 @@ when something prints them.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -117,6 +118,13 @@ def function_location(fun: Callable[..., Any]) -> str:
     if code is None or is_own_file(code.co_filename):
         return name
     return f"{name} at {code.co_filename}:{code.co_firstlineno}"
+
+
+def wraps(fun: Callable[..., Any]) -> Callable[[Any], Any]:
+    """`functools.wraps`, also for callables whose name is no string: such names are left out."""
+    if isinstance(getattr(fun, "__name__", ""), str) and isinstance(getattr(fun, "__qualname__", ""), str):
+        return functools.wraps(fun)
+    return functools.wraps(fun, ("__module__", "__doc__"))
 
 
 def function_name(fun: Callable[..., Any]) -> str:

@@ -32,6 +32,8 @@ class ResizeMethod(enum.Enum):
     LANCZOS3 = 2
     LANCZOS5 = 3
     CUBIC = 4
+    CUBIC_PYTORCH = 5
+    AREA = 6
 
     @staticmethod
     def from_string(name: str) -> ResizeMethod:
@@ -44,7 +46,8 @@ class ResizeMethod(enum.Enum):
 _NAMES = {
     "nearest": ResizeMethod.NEAREST, "lanczos3": ResizeMethod.LANCZOS3, "lanczos5": ResizeMethod.LANCZOS5,
     **dict.fromkeys(("linear", "bilinear", "trilinear", "triangle"), ResizeMethod.LINEAR),
-    **dict.fromkeys(("cubic", "bicubic", "tricubic"), ResizeMethod.CUBIC),
+    **dict.fromkeys(("cubic", "bicubic", "tricubic"), ResizeMethod.CUBIC), "area": ResizeMethod.AREA,
+    **dict.fromkeys(("cubic-pytorch", "bicubic-pytorch"), ResizeMethod.CUBIC_PYTORCH),
 }  # fmt: skip
 
 
@@ -52,9 +55,10 @@ def _triangle(x: Any) -> Any:
     return jnp.maximum(0, 1 - x)
 
 
-def _keys(x: Any) -> Any:
-    near = (1.5 * x - 2.5) * x * x + 1
-    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
+def _keys(x: Any, slope: float = -0.5) -> Any:
+    """Cubic convolution, with this slope at 1: R. Keys, 1981."""
+    near = ((slope + 2) * x - (slope + 3)) * x * x + 1
+    far = slope * (((x - 5) * x + 8) * x - 4)
     return jnp.where(x < 1, near, jnp.where(x < 2, far, 0))
 
 
@@ -65,7 +69,7 @@ def _lanczos(radius: int) -> Callable[[Any], Any]:
 # The weight of an element at a distance.
 _KERNELS: dict[ResizeMethod, Callable[[Any], Any]] = {
     ResizeMethod.LINEAR: _triangle, ResizeMethod.CUBIC: _keys, ResizeMethod.LANCZOS3: _lanczos(3),
-    ResizeMethod.LANCZOS5: _lanczos(5),
+    ResizeMethod.LANCZOS5: _lanczos(5), ResizeMethod.CUBIC_PYTORCH: _keys,
 }
 
 
@@ -73,13 +77,22 @@ def _method(method: str | ResizeMethod) -> ResizeMethod:
     return ResizeMethod.from_string(method) if isinstance(method, str) else method
 
 
-def _weights(size: int, new_size: int, scale: Any, translation: Any, kernel: Callable[[Any], Any], antialias: bool) -> Any:
+def _weights(size: int, new_size: int, scale: Any, translation: Any, method: ResizeMethod, antialias: bool) -> Any:
     """(size, new_size): how much of each element is in each new one. Columns sum to one, or zero outside the image."""
     dtype = aval_of(scale).dtype
-    # With antialiasing, the kernel is as wide as a new cell where that is wider than an old one.
-    width = jnp.maximum(1 / scale, 1) if antialias else 1
     center = (jnp.arange(new_size, dtype=dtype) + 0.5 - translation) / scale - 0.5
-    weights = kernel(abs(center - jnp.arange(size, dtype=dtype)[:, None]) / width)
+    distances = abs(center - jnp.arange(size, dtype=dtype)[:, None])
+    if method is ResizeMethod.AREA:  # the length that an old cell and a new one share
+        weights = jnp.clip((1 + 1 / scale) / 2 - distances, 0, jnp.minimum(1, 1 / scale))
+    elif method is ResizeMethod.CUBIC_PYTORCH and not antialias:
+        # What lies beyond the edges is as they are; the kernel reaches over two elements.
+        before, after = (sum(_keys(abs(center - place), -0.75) for place in places)
+                         for places in ((-2, -1), (size, size + 1)))
+        weights = _keys(distances, -0.75).at[0].add(before).at[-1].add(after)
+    else:
+        # With antialiasing, the kernel is as wide as a new cell where that is wider than an old one.
+        width = jnp.maximum(1 / scale, 1) if antialias else 1
+        weights = _KERNELS[method](distances / width)
     total = weights.sum(0)
     usable = (abs(total) > 1000 * dtypes.finfo(np.float32).eps) & (center >= -0.5) & (center <= size - 0.5)
     return jnp.where(usable, weights / jnp.where(usable, total, 1), 0)
@@ -136,7 +149,7 @@ def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence
         raise ValueError(f"scale_and_translate: scale and translation must have one number for each of the {len(axes)} "
                          f"spatial axes, got shapes {aval_of(scale).shape} and {aval_of(translation).shape}")
     matrices = {axis: _weights(aval_of(image).shape[axis], shape[axis], scale[place], translation[place],
-                               _KERNELS[method], antialias) for place, axis in enumerate(axes)}
+                               method, antialias) for place, axis in enumerate(axes)}
     return _resampled(image, matrices, precision)
 
 
@@ -153,7 +166,8 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
       image: an array of any rank.
       shape: the new shape, of the same rank.
       method: 'nearest'; 'linear' (also 'bilinear', 'trilinear', 'triangle'); 'cubic' ('bicubic', 'tricubic'); 'lanczos3';
-        'lanczos5'; or a `ResizeMethod`.
+        'lanczos5'; 'area', the mean over what a new cell covers; 'cubic-pytorch' ('bicubic-pytorch'), which without
+        antialiasing has the weights and edges of PyTorch; or a `ResizeMethod`.
       antialias: whether to smooth axes that get shorter; 'nearest' never does.
       precision: of the products.
     Returns: for 'nearest' an array of the same dtype, else a floating one.
@@ -186,5 +200,5 @@ def _resize(image: Any, shape: tuple[int, ...], method: ResizeMethod, antialias:
     dtype = _working_dtype(image)
     matrices = {axis: _weights(aval_of(image).shape[axis], shape[axis],
                                jnp.asarray(shape[axis] / aval_of(image).shape[axis], dtype), jnp.zeros((), dtype),
-                               _KERNELS[method], antialias) for axis in changed if math.prod(shape)}
+                               method, antialias) for axis in changed if math.prod(shape)}
     return _resampled(image, matrices, precision) if matrices or not changed else jnp.zeros(shape, aval_of(image).dtype)

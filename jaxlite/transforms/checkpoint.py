@@ -38,7 +38,7 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool = True, policy:
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
 
-    @functools.wraps(fun)
+    @source.wraps(fun)
     @boundary
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         if any(not -len(args) <= num < len(args) for num in static):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -300,7 +299,7 @@ def _vjp_of_refs(fun: Callable, leaves: list[Any], avals: list[Any], tree: Any, 
         out, aux = fun(*args) if has_aux else (fun(*args), None)
         return (out, [ref[...] for ref in refs]), aux
 
-    functools.update_wrapper(values, fun)
+    source.wraps(fun)(values)
     held = [leaf[...] if type(aval) is AbstractRef else leaf for leaf, aval in zip(leaves, avals, strict=True)]
     (out, last), pull, aux = _vjp("vjp", values, tuple(held), True)
     for place, value in zip(places, last, strict=True):
@@ -391,7 +390,7 @@ def of_chosen(fun: Callable, argnums: Any, args: tuple[Any, ...], kwargs: dict[s
             full[num] = value
         return fun(*full, **kwargs)
 
-    functools.update_wrapper(chosen, fun)
+    source.wraps(fun)(chosen)
     return chosen, tuple(args[num] for num in nums)
 
 
@@ -421,7 +420,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
         raise NotImplementedError("reduce_axes argument to grad is deprecated")
     check_callable(fun)
 
-    @functools.wraps(fun)
+    @source.wraps(fun)
     @boundary
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
         chosen_fun, chosen = of_chosen(fun, argnums, args, kwargs)
@@ -481,7 +480,7 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     """
     both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
-    @functools.wraps(fun)
+    @source.wraps(fun)
     @boundary
     def grad_f(*args: Any, **kwargs: Any) -> Any:
         value, gradient = both(*args, **kwargs)
@@ -511,7 +510,7 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
             if (aval_of(each).shape, aval_of(each).dtype) != (aval.shape, aval.dtype):
                 raise TypeError(f"cotangent type does not match function output, expected {aval} but got {aval_of(each)}")
         outs = backward(jaxpr, consts, [Linear(aval) for aval in avals], given)
-        return tree_unflatten(tree, [instantiate(out) for out in outs])
+        return tree_unflatten(tree, [_typed_as(instantiate(out), aval) for out, aval in zip(outs, avals, strict=True)])
 
     return transposed
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from jaxlite.core import dtypes
+from jaxlite.core import dtypes, source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
@@ -52,7 +51,7 @@ def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
       output leaf's shape followed by the argument leaf's shape (and the auxiliary data if `has_aux`).
     """
 
-    @functools.wraps(fun)
+    @source.wraps(fun)
     @boundary
     def jacfun(*args: Any, **kwargs: Any) -> Any:
         chosen, primals = of_chosen(fun, argnums, args, kwargs)
@@ -87,7 +86,7 @@ def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
            allow_int: bool = False) -> Callable:
     """The Jacobian of a function, row by row in reverse mode: for fewer outputs than inputs. Results as in `jacfwd`."""
 
-    @functools.wraps(fun)
+    @source.wraps(fun)
     @boundary
     def jacfun(*args: Any, **kwargs: Any) -> Any:
         chosen, primals = of_chosen(fun, argnums, args, kwargs)

@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import check_callable
+from jaxlite.core import source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_leaves
@@ -82,7 +83,7 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
                                   lambda _: [_spec(axis, name) for axis in targets], leaves)
             return out_tree.unflatten(outs)
 
-        mapped.__name__ = getattr(fun, "__name__", "pmapped")
+        mapped.__name__ = str(getattr(fun, "__name__", "pmapped"))
         return jit(mapped, donate_argnums=tuple(kept.index(index) + 1 for index in donated))
 
     calls: dict[Any, tuple[Any, list[Any]]] = {}
@@ -111,7 +112,7 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
                 leaves[index], moved = device_put(leaf, wanted), True
         return run, tree.unflatten(leaves) if moved else (kwargs, *dynamic)
 
-    @functools.wraps(fun)
+    @source.wraps(fun)
     @boundary
     def pmapped(*args: Any, **kwargs: Any) -> Any:
         run, tree = prepared(args, kwargs)

@@ -5,7 +5,6 @@ What is traced, and how it is transformed, is the matter of `jaxlite.lax.shard_m
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -73,7 +72,7 @@ def shard_map(f: Callable = _UNSET, /, *, out_specs: Any, in_specs: Any = _INFER
     _check_are_specs("out_specs", out_specs)
     names = frozenset(axis_names if isinstance(axis_names, (set, frozenset, tuple, list)) else (axis_names,))
 
-    @functools.wraps(f)
+    @source.wraps(f)
     @boundary
     def mapped(*args: Any) -> Any:
         return _Call(f, mesh, in_specs, out_specs, names, bool(check_vma))(args)
@@ -109,7 +108,7 @@ def smap(f: Callable = _UNSET, /, *, in_axes: Any = _INFER, out_axes: Any, axis_
             raise ValueError(f"smap: the axis {axis} is out of bounds for a value of {ndim} axes")
         return P(*[None] * (axis % ndim), axis_name)
 
-    @functools.wraps(f)
+    @source.wraps(f)
     @boundary
     def mapped(*args: Any) -> Any:
         if isinstance(in_axes, (tuple, list)) and len(in_axes) != len(args):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +57,7 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
             raise TypeError(f"vmap out_axes must be an int, None, or (nested) container with those types as leaves, but got "
                             f"{out_axes}.")
 
-    @functools.wraps(fun)
+    @source.wraps(fun)
     @boundary
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):

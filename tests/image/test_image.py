@@ -126,3 +126,13 @@ def test_derivatives_and_batches(x64):
 def test_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_areas_and_pytorchs_cubic_weights():
+    """Columns of weights: shared areas; Keys' kernel with slope -0.75 at 1, whose reach beyond the edges counts for them."""
+    weights = lambda size, *args: np.asarray(image.resize(np.eye(size, dtype=np.float32), (size, 3), *args)).T
+    np.testing.assert_allclose(weights(4, "area"), [[0.75, 0.25, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.25, 0.75]], atol=1e-6)
+    half = [-0.09375, 0.59375, 0.59375, -0.09375]
+    np.testing.assert_allclose(weights(6, "bicubic-pytorch", False), [
+        [0.5, *half[2:], 0, 0, 0], [0, *half, 0], [0, 0, 0, *half[:2], 0.5]], atol=1e-6)
+    np.testing.assert_array_equal(weights(6, "bicubic-pytorch"), weights(6, "bicubic"))

@@ -188,3 +188,17 @@ def test_formats_of_a_compiled_function():
     args, kwargs = compiled.input_formats
     assert args[1]["y"].layout.major_to_minor == (0, 1) and args[0].sharding == compiled.input_shardings[0][0] and kwargs == {}
     assert compiled.output_formats[1].layout.major_to_minor == (0, 1)
+
+
+def test_callables_whose_name_is_no_string():
+    class Twice:
+        __name__ = 3
+
+        def __call__(self, x):
+            return x * 2.0
+
+    f = Twice()
+    assert jax.vmap(f)(jnp.ones(2)).tolist() == [2, 2]
+    for transform in (jax.grad, jax.jacfwd, jax.jacrev, jax.checkpoint):
+        assert transform(f)(1.0) == 2
+    assert jax.linear_transpose(f, 1.0)(1.0)[0].weak_type

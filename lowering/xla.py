@@ -287,8 +287,9 @@ def prime(aval_class: type, device: Any) -> None:
         raise RuntimeError("jaxlite and jax cannot share a process: both own jaxlib's global state")
     one = np.zeros(1, np.float32)
     sharding = SingleDeviceSharding(device)
-    # This one is looked up at every call; None makes the lookup fail at once instead of importing jax.
-    sys.modules["jax._src.sharding_impls"] = None  # type: ignore[assignment]
+    # This one is looked up at every call; None makes the lookup fail at once instead of importing jax. A program that has
+    # something else in its place keeps it.
+    sys.modules.setdefault("jax._src.sharding_impls", None)  # type: ignore[arg-type]
     with _instead_of_jax({"jax": {}, "jax.core": {"ShapedArray": aval_class},
                           "jax._src.literals": {"TypedNdArray": type("TypedNdArray", (), {})}}):
         device_put(one, aval_class((1,), one.dtype, False), sharding, device, False)._fully_replicated_shard()

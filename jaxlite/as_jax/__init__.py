@@ -138,6 +138,9 @@ def _install() -> None:
     private = private_module("_src")
     assert private is not None
     vars(top)["_src"] = sys.modules["jax._src"] = private  # some reach for its modules without an import
+    shardings = private_module("_src.sharding_impls")  # jaxlib asks for it at every call, and libraries for what it lacks
+    assert shardings is not None
+    sys.modules[shardings.__name__] = shardings
 
 
 _install()

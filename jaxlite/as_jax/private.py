@@ -31,9 +31,12 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # blackjax
     "literals": [("jaxlite.as_jax.literals", "TypedComplex TypedFloat TypedInt TypedNdArray")],  # equinox, quax
     "mesh": [("jaxlite.sharding", "*")],  # flax
+    "numpy": [],
+    "numpy.util": [("jaxlite.numpy.api", "promote_dtypes_inexact")],  # orthax
     "pjit": [("jaxlite.compilation.jit", "jit_p"), ("jaxlite.sharding", "auto_axes")],  # quax, jaxns
     "scipy": [],
     "scipy.special": [("jaxlite.scipy.special", "*")],  # jaxns
+    "sharding_impls": [("jaxlite.as_jax.shardings", "canonicalize_sharding")],  # jaxns
     "state": [],
     "state.types": [("jaxlite.core.aval", "AbstractRef")],  # flax
     "traceback_util": [  # flax, haiku, chex, equinox
@@ -41,6 +44,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("jaxlite.core.filtering", "api_boundary=boundary"),
     ],
     "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("jaxlite.tree_util", "*")],  # flax
+    "typing": [("jaxlite.typing", "*")],  # jaxctx
     "xla_bridge": [("lowering.platforms", "_backends=clients"), ("jaxlite.extend.backend", "get_backend")],  # chex
 }
 # Those that libraries replace functions in, so it has to be the module itself that looks them up.
@@ -63,7 +67,8 @@ def private_module(rest: str) -> types.ModuleType | None:
             found[theirs] = home, ours or theirs
 
     def __getattr__(wanted: str) -> Any:
-        if not name and (wanted in _ALIASES or wanted in _SAME):
+        inner = f"{name}.{wanted}" if name else wanted
+        if inner in _ALIASES or inner in _SAME:
             return importlib.import_module(f"{module.__name__}.{wanted}")
         home, ours = found.get(wanted) or (found["*"][0] if "*" in found else "", wanted)
         if home and not wanted.startswith("__"):

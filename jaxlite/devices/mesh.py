@@ -98,6 +98,8 @@ class _Grid:
     def manual_axes(self) -> tuple[Any, ...]:
         return self._of_type(AxisType.Manual)
 
+    _any_axis_explicit = property(lambda self: bool(self.explicit_axes))  # libraries ask for it by this name
+
     @property
     def are_all_axes_auto(self) -> bool:
         return all(each is AxisType.Auto for each in self.axis_types)

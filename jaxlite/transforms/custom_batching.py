@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -38,7 +37,7 @@ class custom_vmap:
     """
 
     def __init__(self, fun: Callable):
-        functools.update_wrapper(self, fun)
+        source.wraps(fun)(self)
         self.fun = fun
         self.vmap_rule: Callable | None = None
 

@@ -95,7 +95,7 @@ class _Custom:
     __name__: str
 
     def __init__(self, fun: Callable, nondiff_argnums: Sequence[int] = ()):
-        functools.update_wrapper(self, fun)  # type: ignore[arg-type]
+        source.wraps(fun)(self)  # type: ignore[arg-type]
         self.fun = fun
         self.nondiff_argnums = tuple(sorted(nondiff_argnums))
 
@@ -459,7 +459,7 @@ def custom_gradient(fun: Callable) -> Callable:
         return tree_unflatten(in_tree, eval_jaxpr(jaxpr, consts, *tree_flatten(cotangent)[0]))
 
     wrapped.defvjp(fwd, bwd)
-    functools.update_wrapper(wrapped, fun)
+    source.wraps(fun)(wrapped)
     return wrapped
 
 

@@ -173,3 +173,21 @@ ERRORS = [
 def test_errors(error, text, call):
     with pytest.raises(error, match=text or None):
         call()
+
+
+def test_callables_whose_name_is_no_text():
+    class Named:
+        __name__ = None
+        __doc__ = None
+
+        def __call__(self, x):
+            return x * 2.0
+
+    x = jnp.ones(2)
+    for transform in (jax.vmap, jax.jit, jax.checkpoint, jax.jacfwd, jax.value_and_grad, jax.linearize):
+        if transform is jax.linearize:
+            assert transform(Named(), 1.0)[0] == 2.0
+        elif transform is jax.value_and_grad:
+            assert transform(Named())(1.0)[1] == 2.0
+        else:
+            np.testing.assert_allclose(jnp.diag(transform(Named())(x)) if transform is jax.jacfwd else transform(Named())(x), 2.0)

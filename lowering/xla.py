@@ -608,6 +608,21 @@ def mosaic_bytes(text: str) -> bytes:
     return content.getvalue()
 
 
+mlir_functions = _jax.mlir  # on modules as bytes, under their names in jaxlib
+
+
+def mlir_module(name: str) -> Any:
+    """A module of MLIR's Python bindings, such as `dialects.func`."""
+    _load_mlir()
+    return importlib.import_module(f"jaxlib.mlir.{name}")
+
+
+def upstream_dialects() -> Any:
+    """A registry of the dialects that contexts know before StableHLO."""
+    _load_mlir()
+    return _registry
+
+
 def run_passes(module: Any, pipeline: str) -> None:
     """Run an MLIR pass pipeline on a module, in place."""
     from jaxlib.mlir import passmanager

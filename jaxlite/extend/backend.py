@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from jaxlite.compilation.caches import clear_caches as clear_in_memory_compilation_cache
-from jaxlite.devices.placement import default_device as get_default_device
-from lowering import platforms
+import numpy as np
 
-__all__ = ["backends", "clear_in_memory_compilation_cache", "get_backend", "get_default_device"]
+from jaxlite.compilation.caches import clear_caches as clear_in_memory_compilation_cache
+from jaxlite.compilation.caches import clear_hooks
+from jaxlite.devices.placement import default_device as get_default_device
+from lowering import platforms, xla
+from lowering.executable import compile_options
+
+__all__ = ["backend_xla_version", "backends", "clear_in_memory_compilation_cache", "get_backend", "get_compile_options",
+           "get_default_device", "register_backend_cache"]
 
 
 def get_backend(platform: Any = None) -> Any:
@@ -19,3 +25,40 @@ def get_backend(platform: Any = None) -> Any:
 def backends() -> dict[str, Any]:
     """The clients of all platforms in use, by name."""
     return {name: platforms.client(name) for name in platforms.platform_names()}
+
+
+def backend_xla_version(platform: Any = None) -> int | None:
+    """The version of XLA that a platform's plugin says it has; None for the CPU, which is part of jaxlib."""
+    return getattr(get_backend(platform), "xla_version", None)
+
+
+def get_compile_options(num_replicas: int, num_partitions: int, device_assignment: Any = None,
+                        env_options_overrides: dict[str, Any] | None = None, fdo_profile: bytes | None = None,
+                        detailed_logging: bool = True, backend: Any = None) -> Any:
+    """XLA's options for a compile that a library does itself, with `client.compile_and_load`.
+
+    Args:
+      num_replicas, num_partitions: how many devices run the program, each the whole of it or a part.
+      device_assignment: their numbers, (num_replicas, num_partitions); the first ones of the platform by default.
+      env_options_overrides: XLA's flags by name.
+      fdo_profile: a profile for XLA to optimise by.
+      detailed_logging, backend: whether XLA may log much; the client.
+    """
+    if device_assignment is None:
+        device_assignment = [each.id for each in get_backend(backend).devices()[:num_replicas * num_partitions]]
+    ids = np.asarray(device_assignment, dtype=object).reshape(num_replicas, num_partitions)
+    ids = np.vectorize(lambda each: getattr(each, "id", each), otypes=[int])(ids)
+    options = compile_options(platforms.default_device(), env_options_overrides)
+    options.num_replicas, options.num_partitions = num_replicas, num_partitions
+    options.device_assignment = xla.DeviceAssignment.create(ids)
+    build = options.executable_build_options
+    build.use_spmd_partitioning = build.use_shardy_partitioner = num_partitions > 1
+    if fdo_profile is not None:
+        build.fdo_profile = fdo_profile
+    return options
+
+
+def register_backend_cache(cache: Any, for_what: str) -> Callable[..., Any]:
+    """Have `clear_caches` clear a cache too, which has a method `cache_clear`; `for_what` says what is in it."""
+    clear_hooks.append(cache.cache_clear)
+    return cache

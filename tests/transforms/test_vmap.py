@@ -190,4 +190,5 @@ def test_callables_whose_name_is_no_text():
         elif transform is jax.value_and_grad:
             assert transform(Named())(1.0)[1] == 2.0
         else:
-            np.testing.assert_allclose(jnp.diag(transform(Named())(x)) if transform is jax.jacfwd else transform(Named())(x), 2.0)
+            out = transform(Named())(x)
+            np.testing.assert_allclose(jnp.diag(out) if transform is jax.jacfwd else out, 2.0)

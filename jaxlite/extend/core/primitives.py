@@ -24,6 +24,7 @@ _HOMES = {
     "jaxlite.lax.linalg":
         "cholesky_p eig_p eigh_p hessenberg_p householder_product_p lu_p qr_p schur_p svd_p triangular_solve_p "
         "tridiagonal_p tridiagonal_solve_p",
+    "jaxlite.lax.sharding": "sharding_constraint_p",
     "jaxlite.lax.parallel": "all_gather_p all_to_all_p axis_index_p pmax_p pmin_p ppermute_p psum_p",
     "jaxlite.lax.reductions":
         "argmax_p argmin_p reduce_and_p reduce_max_p reduce_min_p reduce_or_p reduce_p reduce_prod_p reduce_sum_p "
@@ -42,8 +43,10 @@ _HOMES = {
         "reduce_window_sum_p select_and_gather_add_p select_and_scatter_add_p select_and_scatter_p",
     "jaxlite.random.gammas": "random_gamma_p",
     "jaxlite.random.prng": "random_bits_p random_fold_in_p random_seed_p random_split_p",
+    "jaxlite.random.threefry": "threefry2x32_p",
+    "jaxlite.state.primitives": "get_p swap_p",
     "jaxlite.traces.call_rules": "jit_p",
-    "jaxlite.traces.custom_rules": "custom_jvp_call_p custom_vjp_call_p",
+    "jaxlite.traces.custom_rules": "custom_jvp_call_p custom_vjp_call_p custom_lin_p=custom_linear_p",
     "jaxlite.traces.jvp": "add_jaxvals_p=add_any_p",
     "jaxlite.traces.remat_rules": "name_p remat_p=checkpoint_p",
     "jaxlite.extend.core.calls": "call_p closed_call_p",

@@ -135,19 +135,3 @@ def function_name(fun: Callable[..., Any]) -> str:
     if hasattr(fun, "func"):
         return function_name(fun.func)
     return type(fun).__name__
-
-
-def wraps(fun: Callable[..., Any]) -> Callable[[Callable[..., Any]], Any]:
-    """Decorator: what `functools.wraps` does, also for callables whose `__name__` is no text, as objects of libraries have."""
-
-    def decorate(wrapper: Callable[..., Any]) -> Any:
-        for name in functools.WRAPPER_ASSIGNMENTS:
-            try:
-                setattr(wrapper, name, getattr(fun, name))
-            except (AttributeError, TypeError):
-                continue
-        wrapper.__dict__.update(getattr(fun, "__dict__", {}))
-        wrapper.__wrapped__ = fun  # type: ignore[attr-defined]
-        return wrapper
-
-    return decorate

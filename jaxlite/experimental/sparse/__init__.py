@@ -41,6 +41,7 @@ from jaxlite.experimental.sparse.bcoo import (
     bcoo_slice,
     bcoo_sort_indices,
     bcoo_sort_indices_p,
+    bcoo_spdot_general_p,
     bcoo_squeeze,
     bcoo_sum_duplicates,
     bcoo_sum_duplicates_p,

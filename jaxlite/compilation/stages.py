@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from jaxlite.compilation import dispatch
+from jaxlite.compilation.finite import check_finite
 from jaxlite.compilation.program import Program
 from jaxlite.core import array as arrays
-from jaxlite.core import dtypes, tree
+from jaxlite.core import config, dtypes, tree
 from jaxlite.core.aval import ShapedArray, layouts, typematch
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.jaxpr import ClosedJaxpr
@@ -321,12 +322,16 @@ def _call_path(program: Program, executable: execution.Executable) -> Any:
         _check_arguments(program, executable.device, leaves, in_tree)
         if program.takes_refs:
             return program.out_tree.unflatten(dispatch.Jitted.call_with_refs(program, leaves))
-        return program.out_tree.unflatten(executable(leaves))
+        outs = executable(leaves)
+        if config.debug_nans.value or config.debug_infs.value:
+            check_finite(program, outs, leaves)
+        return program.out_tree.unflatten(outs)
 
     def miss(*args: Any, **kwargs: Any) -> Any:
         try:
             result = run(*args, **kwargs)
-            return result, None if program.takes_refs else executable.fast_path(program.out_tree)
+            slow = program.takes_refs or config.debug_nans.value or config.debug_infs.value
+            return result, None if slow else executable.fast_path(program.out_tree)
         except BaseException as error:
             this._clear_cache()  # C++ would send this signature here for good
             hide_own_frames(error)

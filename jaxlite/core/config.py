@@ -119,7 +119,9 @@ def _cache_folder() -> str | None:
 def _one_of(*choices: str | None) -> Callable[..., Any]:
     def parse(value: Any, name: str) -> str | None:
         if value not in choices:
-            raise ValueError(f"{name} is {value!r}; it takes one of {', '.join(map(repr, choices))}")
+            or_none, named = "None or " * (None in choices), [each for each in choices if each]
+            raise ValueError(f"new enum value must be {or_none}in {named}, got {value} of type {type(value)}. "
+                             f"The option is {name}.")
         return value
 
     return parse

@@ -71,6 +71,10 @@ class Ref(metaclass=_RefType):
     def __setitem__(self, index: Any, value: Any) -> None:
         ref_methods.set(self, index, value)
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TypeError(f"a Ref of type {self.aval!r} can't be passed where an array is expected. Did you forget to read its "
+                        "value with `ref[...]`?")
+
     def __len__(self) -> int:
         if not self.aval.shape:
             raise TypeError("len() of unsized object")

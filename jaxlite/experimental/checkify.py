@@ -31,6 +31,7 @@ from jaxlite.lax.control_flow.cond import switch
 from jaxlite.lax.control_flow.scan import scan
 from jaxlite.lax.control_flow.while_loop import while_loop
 from jaxlite.lax.elementwise import bitwise_or, eq, gt, lt, ne, select
+from jaxlite.lax.gather_scatter import GatherScatterMode
 from jaxlite.lax.parallel import mesh_axes, pcast
 from jaxlite.lax.reductions import argmax, argmin, reduce_or
 from jaxlite.lax.shaping import broadcast_in_dim, concatenate, convert_element_type, reshape, stop_gradient
@@ -306,7 +307,7 @@ def _sites_of(eqn: JaxprEqn, enabled: frozenset[Any]) -> list[Site]:
         return [site for site in eqn.params["sites"]] if FailedCheckError in enabled or any(
             _KINDS[site.kind] in enabled for site in eqn.params["sites"]) else []
     sites = []
-    if OOBError in enabled and name in _INDEXED:
+    if OOBError in enabled and name in _INDEXED and eqn.params.get("mode") is not GatherScatterMode.CLIP:
         shape = getattr(eqn.invars[0].aval, "shape", ())
         sites.append(Site("oob", "", shape, (ShapedArray((), _i32), ShapedArray((), _i32)), eqn.source_line))
     if DivisionByZeroError in enabled and name == "div":

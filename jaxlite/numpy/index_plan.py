@@ -216,7 +216,11 @@ def _read_box(x: Any, items: tuple[Any, ...], mode: Any, fill_value: Any, wrap: 
             check_nonempty(size, axis)
             index = item + size if wrap and item < 0 else item
             if not 0 <= index < size:
-                outside, index = True, min(max(index, 0), size - 1)
+                outside = True
+                if mode is _CLIP:
+                    index = min(max(index, 0), size - 1)
+                else:  # a start that is clamped at run time, where `checkify` sees it
+                    traced.append(axis)
             starts[axis], sizes[axis] = index, 1
             dropped.append(axis)
         elif type(item) in (slice, Span):
@@ -238,9 +242,13 @@ def _read_box(x: Any, items: tuple[Any, ...], mode: Any, fill_value: Any, wrap: 
             dropped.append(axis)
     if traced:  # axes with strides are taken whole here
         dtype = _own_dtype([starts[axis] for axis in traced], shape) or index_dtype([starts[axis] for axis in traced], shape)
-        positions = [dtype.type(0 if step > 1 else start) if type(start) is int else
+        positions = [as_positions(0 if step > 1 else start, size, False, dtype) if type(start) is int else
                      as_positions(start, size, wrap and axis in dropped, dtype)
                      for axis, (start, step, size) in enumerate(zip(starts, steps, shape))]
+        if mode is _CLIP:
+            for axis in dropped:
+                if type(starts[axis]) is not int:
+                    positions[axis] = elementwise.clamp(dtype.type(0), positions[axis], dtype.type(shape[axis] - 1))
         shape = tuple([full if step > 1 else size for full, step, size in zip(shape, steps, sizes)])
         x = slicing.dynamic_slice_p.bind(x, *positions, slice_sizes=shape)
         starts = [start if step > 1 else 0 for start, step in zip(starts, steps)]
@@ -277,6 +285,8 @@ def index_dtype(indices: list[Any], shape: tuple[int, ...]) -> Any:
 
 def _own_dtype(indices: list[Any], shape: tuple[int, ...]) -> Any:
     """The unsigned type that all of the indices have, if it can hold every position; else None."""
+    if type(indices[0]) is int:
+        return None
     dtype = aval_of(indices[0]).dtype
     if dtypes.kind(dtype) != "u" or any([type(each) is int or aval_of(each).dtype != dtype for each in indices]):
         return None

@@ -37,6 +37,11 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any
     """
     if isinstance(init_val, Ref):
         raise TypeError(f"new_ref got a Ref of type {aval_of(init_val)!r}: the value of a mutable array is an array")
+    try:
+        aval_of(init_val)
+    except TypeError:
+        raise TypeError("Error interpreting argument to new_ref as a JAX value. The problematic value is of type "
+                        f"{type(init_val)} and was passed to new_ref at position 0. It takes an array or a scalar.") from None
     return new_ref_p.bind(init_val, memory_space=memory_space, kind=kind)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.core import errors
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import register_pytree_node
 from jaxlite.core.values import aval_of
@@ -102,13 +103,13 @@ class NDIndexer:
     def from_indices_shape(cls, indices: Any, shape: tuple[int, ...]) -> NDIndexer:
         """The indexer of `array[indices]` for an array of a shape.
 
-        Raises: IndexError for too many indices; ValueError for an int out of bounds or a step that is not positive;
-          TypeError for what is no index.
+        Raises: ValueError for too many indices, an int out of bounds or a step that is not positive; TypeError for what is no
+          index; NonConcreteBooleanIndexError for a mask.
         """
         items = list(indices) if isinstance(indices, tuple) else [indices]
         given = len([each for each in items if each is not Ellipsis])
         if given > len(shape):
-            raise IndexError(f"Too many indices: array is {len(shape)}-dimensional, but {given} were indexed")
+            raise ValueError(f"`indices` must not be longer than `shape`: indices={tuple(items)}, shape={shape}")
         places = [place for place, each in enumerate(items) if each is Ellipsis]
         if len(places) > 1:
             raise IndexError("an index can only have a single ellipsis ('...')")
@@ -205,6 +206,13 @@ def _canonical(each: Any, size: int) -> Any:
         aval = aval_of(each)
     except TypeError:
         raise TypeError(f"a Ref is indexed by ints, slices, `...` and integer arrays, got {each!r}") from None
+    if aval.dtype == np.bool_ and len(aval.shape) == 1:
+        if isinstance(each, Tracer):
+            raise errors.NonConcreteBooleanIndexError(each)
+        if aval.shape[0] != size:
+            raise IndexError(f"boolean index did not match shape of indexed array: the mask has size {aval.shape[0]}, the axis "
+                             f"{size}")
+        return np.flatnonzero(each)
     if not np.issubdtype(aval.dtype, np.integer):
         raise TypeError(f"a Ref is indexed by ints, slices, `...` and integer arrays, got {aval}")
     return each

@@ -15,6 +15,7 @@ from jaxlite.core import discharge, dtypes
 from jaxlite.core.aval import AbstractRef, ShapedArray, with_layout
 from jaxlite.core.discharge import discharges
 from jaxlite.core.effects import REF
+from jaxlite.core.errors import UnexpectedTracerError
 from jaxlite.core.jaxpr import JaxprEqn, Literal, Var
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
@@ -181,15 +182,24 @@ def _as_part(value: Any, array: Any, eqn: JaxprEqn) -> Any:
 
 @new_ref_p.def_eager
 def _new_cell(init: Any, *, memory_space: Any, kind: Any) -> Ref:
+    if memory_space is not None:
+        raise NotImplementedError("array ref with memory space only works inside of a `jit`.")
     array = asarray(init)
     ref = Ref(AbstractRef(aval_of(array), memory_space, kind), convert(array, array.dtype, False))
     ref.share()  # it is the caller's array
     return ref
 
 
+def _cell(ref: Any) -> Ref:
+    """A Ref that holds its value. Raises: UnexpectedTracerError for one that a traced function let out."""
+    if type(ref) is not Ref:
+        raise UnexpectedTracerError(ref)
+    return ref
+
+
 @freeze_p.def_eager
 def _freeze_cell(ref: Ref) -> Any:
-    return ref.share()
+    return _cell(ref).share()
 
 
 def _is_whole(tree: Any, leaves: Sequence[Any]) -> bool:
@@ -199,12 +209,13 @@ def _is_whole(tree: Any, leaves: Sequence[Any]) -> bool:
 @get_p.def_eager
 def _read_cell(ref: Ref, *leaves: Any, tree: Any) -> Any:
     if _is_whole(tree, leaves):
-        return ref.share()
-    return _compiled("get", tree)(ref.peek(), *leaves)
+        return _cell(ref).share()
+    return _compiled("get", tree)(_cell(ref).peek(), *leaves)
 
 
 @swap_p.def_eager
 def _swap_cell(ref: Ref, value: Any, *leaves: Any, tree: Any) -> Any:
+    swap_p.typed([aval_of(each) for each in (_cell(ref), value, *leaves)], {"tree": tree})
     out, array = _compiled("swap", tree)(ref.give(), value, *leaves)
     ref.put(array)
     return out
@@ -212,6 +223,7 @@ def _swap_cell(ref: Ref, value: Any, *leaves: Any, tree: Any) -> Any:
 
 @addupdate_p.def_eager
 def _add_to_cell(ref: Ref, value: Any, *leaves: Any, tree: Any) -> Any:
+    addupdate_p.typed([aval_of(each) for each in (_cell(ref), value, *leaves)], {"tree": tree})
     ref.put(_compiled("addupdate", tree)(ref.give(), value, *leaves))
     return []
 

@@ -39,6 +39,15 @@ def test_an_infinity_is_traced_back():
         jax.jit(lambda x: 1 / x - 1)(0.0)
 
 
+def test_compiled_objects_are_looked_at_too():
+    log = jax.jit(jnp.log).lower(1.0).compile()
+    assert np.isnan(log(-1.0)) and np.isnan(log(-1.0))
+    with jax.debug_nans(True):
+        assert log(1.0) == log(1.0) == 0
+        with pytest.raises(FloatingPointError, match=r"invalid value \(nan\) encountered in log"):
+            log(-1.0)
+
+
 def test_transfer_guards():
     f = jax.jit(lambda x: x + 1)
     x = jax.device_put(ONES)

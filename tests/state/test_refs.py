@@ -197,6 +197,12 @@ def test_jaxprs_print_reads_and_writes_as_arrows():
         assert line in text, text
 
 
+def leaked():
+    refs = []
+    jaxlite.jit(lambda x: refs.append(jaxlite.new_ref(x)))(1.0)
+    return refs[0]
+
+
 @pytest.mark.parametrize("call, error, text", [
     (lambda r: jaxlite.jit(lambda r: r)(r), ValueError, "passed in as the argument r"),
     (lambda r: jaxlite.jit(lambda: jaxlite.new_ref(1.0))(), ValueError, "mutable array references cannot be returned"),
@@ -207,7 +213,17 @@ def test_jaxprs_print_reads_and_writes_as_arrows():
     (lambda r: r + 1, TypeError, "unsupported operand"),
     (lambda r: r[4], ValueError, "Out of bound indexer: idx=4, dim=4"),
     (lambda r: r[::-1], ValueError, "step >= 1"),
-    (lambda r: r[0, 0], IndexError, "Too many indices"),
+    (lambda r: r[0, 0], ValueError, r"`indices` must not be longer than `shape`: indices=\(0, 0\), shape=\(4,\)"),
+    (lambda r: r[np.ones(3, bool)], IndexError, "boolean index did not match"),
+    (lambda r: jaxlite.jit(lambda r, m: r[m])(r, np.ones(4, bool)), IndexError, "Array boolean indices must be concrete"),
+    (lambda r: jaxlite.ref.swap(r, ..., jnp.ones(3)), ValueError, "Invalid shape for `swap`"),
+    (lambda r: jaxlite.ref.addupdate(r, ..., jnp.ones(3)), ValueError, "Invalid shape for `addupdate`"),
+    (lambda r: jaxlite.device_put(r), TypeError, "Did you forget to read its value"),
+    (lambda r: np.asarray(r), TypeError, "Did you forget to read its value"),
+    (lambda r: jaxlite.new_ref([1, 2]), TypeError, "Error interpreting argument to new_ref as a JAX value"),
+    (lambda r: jaxlite.new_ref(1.0, memory_space="hbm"), NotImplementedError, "only works inside of a `jit`"),
+    (lambda r: leaked()[...], jaxlite.errors.UnexpectedTracerError, "escape the scope"),
+    (lambda r: leaked().__setitem__(..., 1.0), jaxlite.errors.UnexpectedTracerError, "escape the scope"),
     (lambda r: r.__setitem__(0, jnp.ones(3)), ValueError, "Invalid shape for `swap`"),
     (lambda r: r.__setitem__(0, jnp.ones((), int)), ValueError, "Invalid dtype for `swap`"),
     (lambda r: jaxlite.new_ref(r), TypeError, "got a Ref"),
@@ -227,6 +243,27 @@ def test_stages_and_names():
     assert (ref.shape, ref.ndim, ref.size, len(ref), ref.dtype) == ((2,), 1, 2, 2, np.float32)
     assert jaxlite.ref.empty_ref(jaxlite.ShapeDtypeStruct((3,), np.int32)).shape == (3,)
     assert hash(ref) and ref == ref and str(jaxlite.typeof(ref)) == "Ref{f32[2]}"
+
+
+def test_a_scan_over_refs_writes_to_their_parts():
+    def step(total, x):
+        x["ref"][0] += total * x["by"]
+        return total + 1, x["ref"][1]
+
+    for run in (lax.scan, jaxlite.jit(lax.scan, static_argnums=0)):
+        ref = jaxlite.new_ref(jnp.ones((3, 2)))
+        total, second = run(step, 1.0, {"ref": ref, "by": jnp.arange(3.0)})
+        np.testing.assert_array_equal(ref[...], [[1, 1], [3, 1], [7, 1]])
+        assert total == 4 and second.tolist() == [1, 1, 1]
+    assert ref[np.array([True, False, True])].tolist() == [[1, 1], [7, 1]]
+
+    @jaxlite.grad
+    def slope(factor):
+        ref = jaxlite.new_ref(jnp.arange(3.0))
+        lax.scan(lambda c, x: (x.__setitem__(..., x[...] * factor), (c, None))[1], 0.0, ref, reverse=True)
+        return ref[...].sum()
+
+    assert slope(2.0) == 3
 
 
 def test_gradients_with_respect_to_refs():

@@ -10,11 +10,14 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from jaxlite.core import errors, source
-from jaxlite.core.aval import with_axis, without_axis
+from jaxlite.core.aval import AbstractRef, with_axis, without_axis
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.refs import Ref
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
@@ -87,12 +90,26 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     """
     if not callable(f):
         raise TypeError("lax.scan: f argument should be a callable.")
-    xs_leaves, _, xs_avals = flatten_values("xs of scan", xs)
+    xs_leaves, xs_tree, xs_avals = flatten_values("xs of scan", xs)
     steps = _length("scan", xs, xs_avals, length)
     count = checked_unroll(unroll, steps)
+    if any(type(aval) is AbstractRef for aval in xs_avals):
+        f, xs = _parts_of_refs(f, xs_leaves, xs_tree, steps)
+        xs_leaves = tree_flatten(xs)[0]
     if runs_in_python():
         return _python_scan(lambda carry, x: _pair(f, carry, x), init, xs, steps, reverse)
     return scan_steps("scan", f, _pair, (init, xs), init, 0, xs_leaves, steps, bool(reverse), count)
+
+
+def _parts_of_refs(f: Callable, leaves: Sequence[Any], tree: Any, steps: int) -> tuple[Callable, Any]:
+    """The body and the xs of a scan over mutable arrays: each step has their part at its index, to read and to write."""
+
+    def body(carry: Any, x: Any) -> Any:
+        index, elements = x
+        parts = [ref.at[index] if isinstance(ref, Ref) else element for ref, element in zip(leaves, elements, strict=True)]
+        return f(carry, tree_unflatten(tree, parts))
+
+    return body, (np.arange(steps, dtype=np.int32), [None if isinstance(leaf, Ref) else leaf for leaf in leaves])
 
 
 def _pair(f: Callable, carry: Any, x: Any) -> tuple[Any, Any]:

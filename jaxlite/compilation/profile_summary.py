@@ -1,7 +1,8 @@
 """Where the time of a block went, as a table: imports, traces, compiles, transfers, operations with their lines.
 
 Compiles are known from the compile report, the rest from a profile by XLA that runs along. Stages of a compile and imports
-take the time of the Python thread; operations run on XLA's threads, beside it.
+take the time of the Python thread, where one may be inside the other, and each moment counts for the innermost; operations run
+on XLA's threads, beside it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from jaxlite.compilation import compile_report
+from jaxlite.compilation import compile_report, program
 from jaxlite.core import source
 from lowering import hlo_text, platforms, xla
 
@@ -95,36 +97,71 @@ def summary(*, top: int = 10, file: Any = None) -> Iterator[Summary]:
     session = profiling.ProfilerSession(options)
     first = len(compile_report.compile_report()) and compile_report.compile_report()[-1].number
     imports = _ImportTimer()
+    kept: list[tuple[Any, float]] = []  # what was compiled and when: its lines are looked up when the function may be gone
+    watch = lambda made: kept.append((made, time.perf_counter()))
+    program.compile_watchers.append(watch)
     start = time.perf_counter()
     try:
         with imports:
             yield found
     finally:
         found.wall_seconds = time.perf_counter() - start
+        program.compile_watchers.remove(watch)
         raw = session.stop()
-        _fill(found, raw, [each for each in compile_report.compile_report() if each.number > first], imports)
+        compiles = [each for each in compile_report.compile_report() if each.number > first]
+        _fill(found, raw, compiles, imports, _own_seconds(start, compiles, [end for _, end in kept], imports))
         print(found, file=file or sys.stdout)
 
 
-def _fill(found: Summary, raw: bytes, compiles: list[Any], imports: _ImportTimer) -> None:
-    by_stage = [sum(each.stages[stage] for each in compiles) for stage in range(3)]
+def _own_seconds(begin: float, compiles: list[Any], ends: list[float], imports: _ImportTimer) -> dict[Any, float]:
+    """The seconds of each stage of each compile, by (its place, the stage's), and of "import", without what lies inside."""
+    spans: list[tuple[float, float, Any]] = [(start, end, "import") for start, end in imports.spans]
+    for number, (each, end) in enumerate(zip(compiles, ends, strict=False)):
+        for stage in (2, 1, 0):
+            start = max(end - each.stages[stage], begin)
+            spans.append((start, max(end, begin), (number, stage)))
+            end = start
+    own: dict[Any, float] = defaultdict(float)
+    under_way: list[tuple[float, Any]] = []
+    now = begin
+
+    def go_on(until: float) -> None:
+        nonlocal now
+        while under_way and now < until:
+            end, what = under_way[-1]
+            own[what] += max(min(end, until) - now, 0.0)
+            now = max(min(end, until), now)
+            if end <= until:
+                under_way.pop()
+        now = max(until, now)
+
+    for start, end, what in sorted(spans, key=lambda span: (span[0], -span[1])):
+        go_on(start)
+        under_way.append((end, what))
+    go_on(max((end for _, end, _ in spans), default=begin))
+    return own
+
+
+def _fill(found: Summary, raw: bytes, compiles: list[Any], imports: _ImportTimer, own: dict[Any, float]) -> None:
+    by_stage = [sum(own[number, stage] for number in range(len(compiles))) for stage in range(3)]
+    imported = own["import"]
     transfers, operations, busy = _events(raw)
     hits = sum(each.cache == "hit" for each in compiles)
     found.stages = [
-        Row("import", imports.count, imports.seconds),
+        Row("import", imports.count, imported),
         *(Row(what, len(compiles), seconds, f"({hits} from the persistent cache)" if what == "compile" and hits else "")
           for what, seconds in zip(("trace", "lower", "compile"), by_stage, strict=True)),
         Row("transfers", *transfers),
         Row("execution", sum(count for count, _ in operations.values()), busy, "(on XLA's threads, beside the rest)"),
     ]
-    known = imports.seconds + sum(by_stage) + transfers[1]
+    known = imported + sum(by_stage) + transfers[1]
     found.stages.append(Row("rest", 0, max(found.wall_seconds - known, 0.0), "(Python, calls, waiting for results)"))
     totals: dict[tuple[str, str], list[float]] = {}
-    for each in compiles:
+    for number, each in enumerate(compiles):
         total = totals.setdefault((each.function, each.location), [0, 0.0, 0.0, 0.0])
         total[0] += 1
         for stage in range(3):
-            total[stage + 1] += each.stages[stage]
+            total[stage + 1] += own[number, stage]
     found.functions = sorted((
         Row(f"{name}: {int(count)} compile{'s' if count > 1 else ''}, trace {trace:.3f}, lower {lower:.3f}, "
             f"compile {compile_:.3f}",
@@ -184,7 +221,7 @@ class _ImportTimer:
     """Measures the time that imports take inside of a `with` block: a finder in front that times what the others load."""
 
     def __init__(self) -> None:
-        self.seconds, self.count, self.depth = 0.0, 0, 0
+        self.spans, self.count, self.depth = list[tuple[float, float]](), 0, 0
 
     def __enter__(self) -> _ImportTimer:
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]
@@ -228,4 +265,4 @@ class _Timed:
             timer.depth -= 1
             timer.count += 1
             if timer.depth == 0:  # what it imported itself is part of it
-                timer.seconds += time.perf_counter() - start
+                timer.spans.append((start, time.perf_counter()))

@@ -40,10 +40,46 @@ def test_a_trace_has_names_and_operations(tmp_path):
     assert any("hlo_op" in stats for stats in events.values())
 
 
+def varints(data):
+    value = shift = 0
+    for byte in data:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            yield value
+            value = shift = 0
+
+
+def fields(message):
+    """Number and value of each field of a protocol buffer."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        start = at
+        while message[at] > 127:
+            at += 1
+        at += 1
+        return next(varints(message[start:at]))
+
+    while at < len(message):
+        tag = varint()
+        value = varint()
+        if tag & 7 == 2:
+            at += value
+            value = message[at - value:at]
+        yield tag >> 3, value
+
+
 def test_memory_and_the_server(tmp_path):
     keep = jnp.ones((123, 457))
     jax.profiler.save_device_memory_profile(tmp_path / "memory.prof")
-    assert len(gzip.decompress((tmp_path / "memory.prof").read_bytes())) > 100
+    profile = list(fields(gzip.decompress((tmp_path / "memory.prof").read_bytes())))
+    strings = [value.decode() for number, value in profile if number == 6]
+    assert strings[0] == "" and {"allocations", "space", "bytes", "kind", "buffer"} <= set(strings)
+    assert any(text.endswith("test_profiler.py") for text in strings)
+    samples = [dict(fields(value)) for number, value in profile if number == 2]
+    assert any(list(varints(sample[2])) == [1, 4 * 123 * 457] for sample in samples), samples  # count, bytes
     assert keep.shape
     jax.devices()[0].memory_stats()  # None on a CPU
     with pytest.raises(ValueError, match="No active profiler server"):
@@ -61,6 +97,7 @@ def test_the_summary_says_where_the_time_went(uncached):
         for _ in range(3):
             out = f(np.ones((200, 200), np.float32))
         np.asarray(out)
+        jax.jit(lambda x: jnp.sinh(x))(out).block_until_ready()  # gone when the block ends
     stages = {row.what: row for row in found.stages}
     assert list(stages) == ["import", "trace", "lower", "compile", "transfers", "execution", "rest"]
     (row,) = [row for row in found.functions if row.what.startswith("slow")]
@@ -68,6 +105,9 @@ def test_the_summary_says_where_the_time_went(uncached):
     assert 0 < stages["compile"].seconds < found.wall_seconds
     assert sum(row.times for row in found.operations) >= 3
     assert any("test_profiler.py" in row.where and "dot_general" in row.where for row in found.operations)
+    assert any("test_profiler.py" in row.where and "sinh" in row.where for row in found.operations)
+    apart = sum(stages[what].seconds for what in stages if what != "execution")
+    assert apart == pytest.approx(found.wall_seconds, rel=0.02)
     assert "s  all of the block" in printed.getvalue()
     with pytest.raises(ZeroDivisionError), jax.profiler.summary(file=printed):
         1 / 0  # noqa: B018

@@ -23,8 +23,8 @@ from lowering.module import LoweringError
 
 _FUNCTIONS = {"exp": "math.exp", "exp2": "math.exp2", "log": "math.log", "log1p": "math.log1p", "sin": "math.sin",
               "cos": "math.cos", "sqrt": "math.sqrt", "rsqrt": "math.rsqrt", "floor": "math.floor", "ceil": "math.ceil",
-              "abs": "math.absf", "tanh": "math.tanh"}
-_SHARED = ("program_id", "num_programs", "multiple_of", "copy", "stop_gradient", "name", "squeeze", "reshape", "expand_dims",
+              "abs": "math.absf", "tanh": "math.tanh", "tan": "math.tan", "erf": "math.erf"}
+_SHARED = ("program_id", "multiple_of", "copy", "stop_gradient", "name", "squeeze", "reshape", "expand_dims",
            "convert_element_type", "select_n", "clamp", "not", "square", "reciprocal", "integer_pow", "logistic", "sign",
            "is_finite", "broadcast_in_dim", "jit", "checkpoint", "custom_jvp_call", "custom_vjp_call", "cond", "scan", "while")
 RULES: dict[str, Callable[..., Any]] = {name: TRITON_RULES[name] for name in _SHARED}
@@ -35,19 +35,30 @@ lowers = registers_in(RULES)
 
 @dataclass(frozen=True)
 class Window(Ref):
-    """A Ref by its memory: the text of its type, and whether it holds scalars."""
+    """A Ref by its memory: its shape there, the text of its elements' type, and the word for the memory."""
 
-    type: str = ""
-    of_scalars: bool = False
+    shape: tuple[int, ...] = ()
+    element: str = ""
+    space: str = "vmem"
+
+    @property
+    def type(self) -> str:
+        return self.type_with(self.shape)
+
+    def type_with(self, shape: Sequence[int]) -> str:
+        """The type of a part of that shape."""
+        return f"memref<{''.join(f'{size}x' for size in shape)}{self.element}, #tpu.memory_space<{self.space}>>"
 
 
 class MosaicKernel(Kernel):
     """The text of one kernel."""
 
     backend = "Mosaic TPU"
+    compares_unordered = False
     rules = RULES
     functions = _FUNCTIONS
     library: dict[str, str] = {}
+    axes: Sequence[int] = ()  # of the grid, as the kernel counts them
 
     @staticmethod
     def check(shape: Sequence[int]) -> None:
@@ -111,29 +122,36 @@ class MosaicKernel(Kernel):
 # --- Refs --------------------------------------------------------------------------------------------
 
 
-def _access(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-    """The indices of a part's start, its extent along all axes, and the shape without those that have one index."""
+def _access(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> tuple[str, tuple[int, ...], tuple[int, ...], str]:
+    """The indices of a part's start, its extent along all axes, the shape without those that have one index, and the steps
+    along all axes, '' if they are one."""
+    if ref.space not in ("vmem", "smem"):
+        raise LoweringError(f"a Ref in the memory space {ref.space!r} is not read and written: copy it to VMEM, with "
+                            "pallas.tpu.async_copy or emit_pipeline")
     found, arrays, _, _ = part_of(ref, transforms)
-    if arrays or any(axis.step != 1 for axis in found.axes):
-        raise LoweringError("integer arrays and steps as indices of Refs are not supported in the Pallas Mosaic TPU lowering")
+    if arrays:
+        raise LoweringError("integer arrays as indices of Refs are not supported in the Pallas Mosaic TPU lowering")
+    steps = [axis.step if axis.size is not None else 1 for axis in found.axes]
+    strides = f" {{strides = array<i32: {', '.join(map(str, steps))}>}}" if any(step != 1 for step in steps) else ""
     places = [k.index(start_of(k, axis.start, np.dtype(np.int32))) for axis in found.axes]
     whole = tuple(1 if axis.size is None else axis.size for axis in found.axes)
-    return ", ".join(places), whole, tuple(axis.size for axis in found.axes if axis.size is not None)
+    return ", ".join(places), whole, tuple(axis.size for axis in found.axes if axis.size is not None), strides
 
 
 def _load(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> Value:
-    places, whole, shape = _access(k, ref, transforms)
-    if ref.of_scalars:
+    places, whole, shape, strides = _access(k, ref, transforms)
+    if ref.space == "smem":
         if shape:
             raise LoweringError("the memory of scalars (SMEM) is read one element at a time in the Pallas Mosaic TPU lowering")
         return k.op(f"memref.load {ref.name}[{places}] : {ref.type}", (), ref.dtype)
     target = k.type_of(whole, scalar_text(ref.dtype))
-    return k.reshape(k.op(f"vector.load {ref.name}[{places}] : {ref.type}, {target}", whole, ref.dtype), shape)
+    operation = "tpu.strided_load" if strides else "vector.load"
+    return k.reshape(k.op(f"{operation} {ref.name}[{places}]{strides} : {ref.type}, {target}", whole, ref.dtype), shape)
 
 
 def _store(k: MosaicKernel, ref: Window, transforms: Sequence[Any], value: Value, mask: Value | None = None) -> None:
-    places, whole, shape = _access(k, ref, transforms)
-    if ref.of_scalars:
+    places, whole, shape, strides = _access(k, ref, transforms)
+    if ref.space == "smem":
         if shape:
             raise LoweringError("the memory of scalars (SMEM) takes one element at a time in the Pallas Mosaic TPU lowering")
         k.line(f"memref.store {value.name}, {ref.name}[{places}] : {ref.type}")
@@ -141,7 +159,10 @@ def _store(k: MosaicKernel, ref: Window, transforms: Sequence[Any], value: Value
     if mask is not None:
         value = triton_rules.select(k, mask, value, _load(k, ref, transforms))
     value = k.reshape(k.broadcast(value, shape), whole)
-    k.line(f"vector.store {value.name}, {ref.name}[{places}] : {ref.type}, {k.type(value)}")
+    if strides:
+        k.line(f"tpu.strided_store {ref.name}[{places}], {value.name}{strides} : {ref.type}, {k.type(value)}")
+    else:
+        k.line(f"vector.store {value.name}, {ref.name}[{places}] : {ref.type}, {k.type(value)}")
 
 
 ref_rules(RULES, _load, _store)
@@ -179,15 +200,18 @@ def _transpose(k: MosaicKernel, eqn: Any, x: Value, *, permutation: Sequence[int
 
 @lowers("dot_general")
 def _dot(k: MosaicKernel, eqn: Any, a: Value, b: Value, *, dimension_numbers: Any, precision: Any, **params: Any) -> Any:
-    ((contract_a, contract_b), (batch_a, _)) = dimension_numbers
-    if batch_a or len(a.shape) != 2 or len(b.shape) != 2 or len(contract_a) != 1:
-        raise LoweringError("dot_general in the Pallas Mosaic TPU lowering multiplies two matrices, without batch axes; got "
-                            f"shapes {a.shape} and {b.shape}")
+    ((contract_a, contract_b), batch) = dimension_numbers
+    rest_a, rest_b = ([axis for axis in range(len(x.shape)) if axis not in (*contracted, *batched)]
+                      for x, contracted, batched in ((a, contract_a, batch[0]), (b, contract_b, batch[1])))
+    if len(contract_a) != 1 or len(rest_a) != 1 or len(rest_b) != 1 or len(batch[0]) > 1:
+        raise LoweringError("dot_general in the Pallas Mosaic TPU lowering multiplies two matrices, or batches of them along "
+                            f"one axis; got shapes {a.shape} and {b.shape}")
     out = np.dtype(eqn.outvars[0].aval.dtype)
     inner = np.dtype(np.float32) if triton_math.is_float(out) else np.dtype(np.int32)
-    (i,), (j,) = contract_a, contract_b
     zero = k.constant(0, inner, eqn.outvars[0].aval.shape)
-    numbers = f"#tpu.dot_dimension_numbers<[{i}], [{j}], [{1 - i}], [{1 - j}], [0, {1 - i}, 1, {1 - j}], [], []>"
+    order = [*(x for axis in batch[0] for x in (0, axis)), 0, rest_a[0], 1, rest_b[0]]
+    parts = (list(contract_a), list(contract_b), rest_a, rest_b, order, list(batch[0]), list(batch[1]))
+    numbers = f"#tpu.dot_dimension_numbers<{', '.join(map(str, parts))}>"
     exact = ", precision = #tpu.contract_precision<fp32>" if "HIGH" in str(precision).upper() else ""
     hints = f"transpose_lhs = false, transpose_lhs_hint = false, transpose_rhs = false{exact}"
     found = k.op(f"tpu.matmul {a.name}, {b.name}, {zero.name} {{dimension_numbers = {numbers}, {hints}}} : "
@@ -196,16 +220,21 @@ def _dot(k: MosaicKernel, eqn: Any, a: Value, b: Value, *, dimension_numbers: An
 
 
 _KINDS = {"reduce_sum": ("add", 0), "reduce_max": ("maximumf", -math.inf), "reduce_min": ("minimumf", math.inf)}
+_OF_INTS = {"reduce_sum": ("add", 0), "reduce_max": ("maxsi", -1 << 31), "reduce_min": ("minsi", (1 << 31) - 1)}
 
 
 @lowers(*_KINDS)
 def _reduce(k: MosaicKernel, eqn: Any, x: Value, *, axes: Sequence[int], **params: Any) -> Any:
-    kind, start = _KINDS[eqn.primitive.name]
-    if x.dtype != np.float32:
+    kind, start = (_OF_INTS if x.dtype == np.int32 else _KINDS)[eqn.primitive.name]
+    if x.dtype not in (np.float32, np.int32):
         if not triton_math.is_float(x.dtype):
             raise LoweringError(f"{eqn.primitive.name} of {x.dtype} is not supported in the Pallas Mosaic TPU lowering")
         return triton_math.as_float32(k, lambda wide: _reduce(k, eqn, wide[0], axes=axes), [x])
-    shape = eqn.outvars[0].aval.shape
+    return reduction(k, x, axes, kind, start, eqn.outvars[0].aval.shape)
+
+
+def reduction(k: MosaicKernel, x: Value, axes: Sequence[int], kind: str, start: Any, shape: Sequence[int]) -> Value:
+    """A vector reduced along axes; `kind` as `vector.multi_reduction` has it."""
     if not shape:
         x, axes = k.reshape(x, (1, *x.shape)), [axis + 1 for axis in axes]
     first = k.constant(start, x.dtype, shape or (1,))
@@ -214,7 +243,15 @@ def _reduce(k: MosaicKernel, eqn: Any, x: Value, *, axes: Sequence[int], **param
     return found if shape else k.scalar(found)
 
 
+@lowers("num_programs")
+def _num_programs(k: MosaicKernel, eqn: Any, *, axis: int) -> Any:
+    return k.op(f"tpu.iteration_bound {k.axes[axis]} : i32", (), np.int32)
+
+
 # --- a whole kernel ----------------------------------------------------------------------------------
+
+
+_TRACED = -1 << 63  # the number of steps along an axis that an operand tells
 
 
 def _space(aval_space: Any) -> str:
@@ -222,41 +259,46 @@ def _space(aval_space: Any) -> str:
     return {"default": "vmem", "None": "any", "hbm": "any"}.get(word, word)
 
 
-def _window(name: str, shape: Sequence[int], seen: Sequence[bool], dtype: Any, space: str) -> Window:
+def window(name: str, shape: Sequence[int], seen: Sequence[bool], dtype: Any, memory_space: Any) -> Window:
+    """A Ref of a name. Raises: LoweringError for dtypes and memory spaces that it cannot have."""
+    space = _space(memory_space)
     if dtype.kind == "b":
         raise LoweringError("Refs of booleans are not supported in the Pallas Mosaic TPU lowering: store integers")
-    if space not in ("vmem", "smem"):
+    if space not in ("vmem", "smem", "any", "semaphore_mem"):
         raise LoweringError(f"Refs in the memory space {space!r} are not supported in the Pallas Mosaic TPU lowering")
-    if not shape and space != "smem":
+    if not shape and space == "vmem":
         raise LoweringError("on a TPU a Ref without axes lies in SMEM: give it BlockSpec(memory_space=pallas.tpu.SMEM)")
     axes = tuple(Axis(0, size if visible else None, 1, 1, None) for size, visible in zip(shape, seen, strict=True))
-    text = f"memref<{''.join(f'{size}x' for size in shape)}{scalar_text(dtype)}, #tpu.memory_space<{space}>>"
-    return Window(name, dtype, axes, False, text, space == "smem")
+    element = scalar_text(dtype)
+    if space == "semaphore_mem":
+        element = "!tpu.dma_semaphore" if memory_space.kind == "dma" else "!tpu.semaphore"
+    return Window(name, dtype, axes, False, tuple(shape), element, space)
 
 
 def module_text(jaxpr: Any, mapping: Any, compiler_params: Any) -> str:
     """The module of a kernel. Raises: LoweringError for what has no counterpart."""
-    if mapping.num_dynamic:
-        raise LoweringError("grids of traced sizes are not supported in the Pallas Mosaic TPU lowering")
-    grid = [int(size) for size in mapping.grid] or [1]
+    grid = [_TRACED if size is None else int(size) for size in mapping.grid] or [1]
     names = [f"%i{axis}" for axis in range(len(grid))]
     k = MosaicKernel()
     ids = [Value(name, (), np.dtype(np.int32)) for name in names]
+    k.axes = list(mapping.kernel_axes)
     k.ids = [ids[axis] for axis in mapping.kernel_axes]
     k.sizes = [grid[axis] for axis in mapping.kernel_axes]
-    scalars = [_window(f"%s{place}", aval.shape, [True] * len(aval.shape), np.dtype(aval.dtype), "smem")
+    scalars = [window(f"%s{place}", aval.shape, [True] * len(aval.shape), np.dtype(aval.dtype), "smem")
                for place, aval in enumerate(mapping.index_avals)]
     blocks, windows, functions = [], [], []
     for place, block in enumerate(mapping.block_mappings):
-        if any(type(dim).__name__ not in ("Blocked", "Squeezed") for dim in block.block_shape):
+        if any(type(dim).__name__ not in ("Blocked", "Squeezed", "Element") for dim in block.block_shape):
             raise LoweringError(f"the block of {block.origin} has a dimension that the Pallas Mosaic TPU lowering does not "
                                 f"support: {block.block_shape}")
         seen = [type(dim).__name__ != "Squeezed" for dim in block.block_shape]
-        blocks.append(_window(f"%b{place}", block.sizes, seen, np.dtype(block.array_aval.dtype), _space(block.memory_space)))
-        bounds = ", ".join(map(str, block.sizes))
-        windows.append(f"{{transform_indices = @transform_{place}, window_bounds = array<i64: {bounds}>}}")
+        whole = _space(block.memory_space) == "any"  # the kernel gets all of it, where it lies
+        sizes = block.array_aval.shape if whole else block.sizes
+        blocks.append(window(f"%b{place}", sizes, seen, np.dtype(block.array_aval.dtype), block.memory_space))
+        bounds = f"array<i64: {', '.join(map(str, sizes))}>"
+        windows.append("{}" if whole else f"{{transform_indices = @transform_{place}, window_bounds = {bounds}{_kind(block)}}}")
         functions.append(_place(place, block, names, ids[:len(mapping.grid)], scalars))
-    scratch = [_window(f"%m{place}", aval.shape, [True] * len(aval.shape), np.dtype(aval.dtype), _space(aval.memory_space))
+    scratch = [window(f"%m{place}", aval.shape, [True] * len(aval.shape), np.dtype(aval.dtype), aval.memory_space)
                for place, aval in enumerate(mapping.scratch_avals)]
     k.program(jaxpr, [*scalars, *blocks, *scratch])
     arguments = ", ".join([*(f"{name}: i32" for name in names), *(f"{each.name}: {each.type}" for each in (
@@ -270,6 +312,17 @@ def module_text(jaxpr: Any, mapping: Any, compiler_params: Any) -> str:
             f"{len(scratch)} : i64, tpu.core_type = #tpu.core_type<tc>, window_params = [{', '.join(windows)}]}} {{\n"
             f"{lines}\n    return\n  }}\n"
             + "".join(functions) + "}\n")
+
+
+def _kind(block: Any) -> str:
+    """Of a window whose place is counted in elements, the elements without a value around the array."""
+    if not any(type(dim).__name__ == "Element" for dim in block.block_shape):
+        return ""
+    if any(type(dim).__name__ != "Element" for dim in block.block_shape):
+        raise LoweringError(f"all dimensions of the block of {block.origin} are Element, or none, in the Pallas Mosaic TPU "
+                            f"lowering; got {block.block_shape}")
+    low, high = ([dim.padding[side] for dim in block.block_shape] for side in (0, 1))
+    return f", window_kind = #tpu.element_window<{low}, {high}>"
 
 
 def _place(number: int, block: Any, names: Sequence[str], ids: Sequence[Value], scalars: Sequence[Window]) -> str:

@@ -104,6 +104,7 @@ class Kernel:
     """The text of one kernel, written line by line."""
 
     backend = "Triton"
+    compares_unordered = True  # `arith.cmpf une`
     rules = RULES
     functions = triton_math.FUNCTIONS
     library = triton_math.LIBDEVICE

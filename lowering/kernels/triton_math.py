@@ -31,6 +31,9 @@ def is_float(dtype: Any) -> bool:
 
 def compare(k: Any, how: str, x: Any, y: Any) -> Any:
     """A comparison of two blocks by a predicate of `arith.cmpi` or `arith.cmpf`."""
+    if how == "une" and not k.compares_unordered:
+        equal = compare(k, "oeq", x, y)
+        return k.binary("arith.xori", equal, k.constant(True, np.bool_, x.shape))
     operation = "arith.cmpf" if is_float(x.dtype) else "arith.cmpi"
     return k.op(f"{operation} {how}, {x.name}, {y.name} : {k.type(x)}", x.shape, np.bool_)
 
@@ -94,7 +97,7 @@ def convert(k: Any, x: Any, dtype: Any) -> Any:
         return compare(k, "une" if is_float(own) else "ne", x, k.constant(0, own, x.shape))
     floats, target_floats = is_float(own), is_float(dtype)
     if floats and target_floats:
-        if 1 in (own.itemsize, dtype.itemsize):
+        if 1 in (own.itemsize, dtype.itemsize) and k.backend == "Triton":
             target = k.type(type(x)("", x.shape, dtype))
             rounding = ", rounding = rtne" if dtype.itemsize < own.itemsize else ""
             return k.op(f"tt.fp_to_fp {x.name}{rounding} : {k.type(x)} -> {target}", x.shape, dtype)

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from lowering.kernels import mosaic, triton
+from lowering.kernels import mosaic_rules as mosaic_rules
 from lowering.module import LoweringError
 from lowering.rules import DECOMPOSITIONS, lowers
 from lowering.rules.foreign import custom_call

@@ -183,6 +183,79 @@ MOSAIC = {
 }
 
 
+# --- TPU: what a kernel does itself ------------------------------------------------------------------
+
+
+def copies(x_ref, o_ref, buffer, copied, ready):
+    def step(i, _):
+        slot, rows = i % 2, pl.ds(pl.multiple_of(8 * i, 8), 8)
+        fetch = pltpu.make_async_copy(x_ref.at[rows], buffer.at[slot], copied.at[slot])
+        fetch.start()
+        fetch.wait()
+        buffer[slot] += 1
+        pltpu.async_copy(buffer.at[slot], o_ref.at[rows], copied.at[slot]).wait()
+        return 0
+
+    lax.fori_loop(0, 4, step, 0)
+    pl.semaphore_signal(ready, 3)
+    pl.semaphore_wait(ready, 2)
+    pl.when(pl.semaphore_read(ready) > 0)(lambda: pl.semaphore_wait(ready, 1))
+
+
+def pipeline(x_ref, y_ref, o_ref):
+    block = Spec((8, 128), lambda i, j: (i, j))
+    pltpu.emit_pipeline(add, grid=(4, 2), in_specs=[block, block], out_specs=[block])(x_ref, y_ref, o_ref)
+
+
+def pieces(x_ref, o_ref, p_ref):
+    x = x_ref[...]
+    halves = jnp.split(x, 2, 0)
+    o_ref[...] = jnp.concatenate([halves[1], halves[0]], 0) + jnp.pad(x[8:], ((0, 8), (0, 0))) + jnp.tile(x[:8], (2, 1))
+    o_ref[pl.ds(0, 8, 2), :] = x_ref[pl.ds(1, 8, 2), :] + jnp.cumsum(halves[0], 1)
+    o_ref[...] += jnp.where(jnp.any(x > 0), x.max(0, keepdims=True), jnp.argmax(x, 1).astype(F)[:, None]) + jnp.pow(x, x)
+    p_ref[...] = lax.bitcast_convert_type(x, I).max(0, keepdims=True) + lax.population_count(x.astype(I))
+    p_ref[...] += jnp.take_along_axis(p_ref[...], p_ref[...], 1, mode="promise_in_bounds")
+
+
+def bits(x_ref, i_ref, o_ref):
+    pltpu.prng_seed(3, 4)
+    packed = pltpu.pack_elementwise([x_ref[...], x_ref[...]], packed_dtype=H)
+    o_ref[...] = pltpu.unpack_elementwise(packed, index=1, packed_dtype=H, unpacked_dtype=F) + pltpu.stateful_normal((8, 128))
+    o_ref[...] += pltpu.roll(x_ref[...], 3, 1) + pltpu.roll(x_ref[...], i_ref[0], 0)
+    pl.delay(10)
+    pl.debug_print("x {}", i_ref[0])
+
+
+@pl.kernel(out_type=Shape((32, 128), F), mesh=pltpu.create_tensorcore_mesh("core", num_cores=1),
+           scratch_types=[pltpu.VMEM((32, 128), F)])
+def on_cores(x_ref, o_ref, near_ref):
+    pltpu.sync_copy(x_ref, near_ref)
+    near_ref[...] = near_ref[...] * 2 + lax.axis_index("core")
+    pltpu.sync_copy(near_ref, o_ref)
+
+
+def steps(n, x):
+    return pl.pallas_call(lambda x, o: o.__setitem__(..., x[...] * pl.num_programs(0)), Shape((16, 128), F), grid=(n,),
+                          in_specs=[EIGHT_ROWS], out_specs=EIGHT_ROWS)(x)
+
+
+ANY, PAIR = Spec(memory_space=pl.ANY), [(32, 256), F]
+MOSAIC |= {
+    "copies": (pl.pallas_call(copies, Shape((32, 128), F), in_specs=[ANY], out_specs=ANY, scratch_shapes=[
+        pltpu.VMEM((2, 8, 128), F), pltpu.SemaphoreType.DMA((2,)), pltpu.SemaphoreType.REGULAR]), [(32, 128), F]),
+    "pipeline": (pl.pallas_call(pipeline, Shape((32, 256), F), in_specs=[ANY] * 2, out_specs=ANY), PAIR, PAIR),
+    "pieces": (pl.pallas_call(pieces, [Shape((16, 128), F), Shape((16, 128), I)]), [(16, 128), F]),
+    "bits": (pl.pallas_call(bits, Shape((8, 128), F), in_specs=[Spec(), Spec(memory_space=pltpu.SMEM)]),
+             [(8, 128), F], [(1,), I]),
+    "cores": (on_cores, [(32, 128), F]),
+    "traced grid": (steps, [(), I], [(16, 128), F]),
+    "elements": (pl.pallas_call(lambda x, o: o.__setitem__(..., x[...]), Shape((16, 128), F), grid=2, in_specs=[
+        Spec((pl.Element(8), pl.Element(128)), lambda i: (8 * i, 0))], out_specs=EIGHT_ROWS), [(24, 128), F]),
+    "batched product": (pl.pallas_call(lambda x, y, o: o.__setitem__(..., jnp.einsum("bij,bjk->bik", x[...], y[...])), Shape(
+        (2, 128, 128), F)), [(2, 128, 128), F], [(2, 128, 128), F]),
+}
+
+
 @pytest.mark.parametrize("name", MOSAIC)
 def test_for_a_tpu(name):
     function, *arguments = MOSAIC[name]

@@ -174,3 +174,21 @@ ERRORS = {
 def test_errors(message):
     with pytest.raises(ValueError, match=message):
         call(ERRORS[message], Shape((8, 8), F), X, scratch_shapes=[pltpu.SemaphoreType.DMA((2,))])
+
+
+def test_mosaic_module(capsys):
+    def kernel(x_ref, o_ref, buffer, ready):
+        pltpu.async_copy(x_ref.at[pl.ds(8, 8)], buffer, ready.at[1]).wait()
+        pltpu.sync_copy(buffer, o_ref)
+
+    x = np.ones((16, 128), np.float32)
+    call_it = pl.pallas_call(kernel, Shape((8, 128), F), in_specs=[ANY], out_specs=ANY, debug=True, scratch_shapes=[
+        pltpu.VMEM((8, 128), F), pltpu.SemaphoreType.DMA((2,))])
+    assert "tpu_custom_call" in jax.jit(call_it).trace(x).lower(lowering_platforms=("tpu",)).as_text()
+    module = capsys.readouterr().out
+    for part in ("tpu.memref_slice", "tpu.enqueue_dma source(", "tpu.wait_dma2 semaphore(", "memref<2x!tpu.dma_semaphore",
+                 "tpu.sem_alloc"):
+        assert part in module, part
+    with pytest.raises(NotImplementedError, match="is not read and written: copy it to VMEM"):
+        jax.jit(pl.pallas_call(lambda x, o: o.__setitem__(..., x[...]), Shape((16, 128), F), in_specs=[ANY])).trace(x).lower(
+            lowering_platforms=("tpu",))

@@ -1,0 +1,354 @@
+"""Rules for Mosaic of what a TPU has beyond vectors of numbers: copies and semaphores, scoped memory, positions, bits, pieces
+of vectors, reductions of integers and booleans.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lowering.kernels import triton_math, triton_rules
+from lowering.kernels.mosaic import MosaicKernel, Window, lowers, reduction, window
+from lowering.kernels.triton import Value, part_of, scalar_text, start_of
+from lowering.module import LoweringError
+
+_INT32 = np.dtype(np.int32)
+
+# --- parts of memory ---------------------------------------------------------------------------------
+
+
+def _part(k: MosaicKernel, ref: Window, transforms: Sequence[Any]) -> tuple[str, str]:
+    """The name and the type of the part of a Ref that transforms select."""
+    found, arrays, _, _ = part_of(ref, transforms)
+    if arrays or any(axis.step != 1 for axis in found.axes):
+        raise LoweringError("copies of parts that integer arrays or steps select are not supported in the Pallas Mosaic TPU "
+                            "lowering")
+    name, text = ref.name, ref.type
+    sizes = [1 if axis.size is None else axis.size for axis in found.axes]
+    starts = [start_of(k, axis.start, _INT32) for axis in found.axes]
+    if any(not isinstance(start, int) or start for start in starts) or list(ref.shape) != sizes:
+        places = [k.constant(start, _INT32) if isinstance(start, int) else start for start in starts]
+        target = ref.type_with(sizes)
+        made = k.fresh()
+        k.line(f"{made} = tpu.memref_slice {name}[{', '.join(each.name for each in places)}] : {text} -> {target}")
+        name, text = made, target
+    seen = [size for size, axis in zip(sizes, found.axes, strict=True) if axis.size is not None]
+    if len(seen) < len(sizes):
+        made, target = k.fresh(), ref.type_with(seen)
+        k.line(f"{made} = tpu.memref_squeeze {name} : {text} -> {target}")
+        name, text = made, target
+    return name, text
+
+
+@lowers("run_scoped")
+def _run_scoped(k: MosaicKernel, eqn: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
+    outs = [Value(k.fresh(), tuple(var.aval.shape), np.dtype(var.aval.dtype)) for var in eqn.outvars]
+    head = f"{', '.join(out.name for out in outs)} = " if outs else ""
+    k.line(f'{head}"tpu.region"() ({{')
+    refs = []
+    for var in jaxpr.jaxpr.invars[len(values):]:
+        ref = window(k.fresh(), var.aval.shape, [True] * len(var.aval.shape), np.dtype(var.aval.dtype), var.aval.memory_space)
+        k.line(f"{ref.name} = {'tpu.sem_alloc' if ref.space == 'semaphore_mem' else 'memref.alloca()'} : {ref.type}")
+        refs.append(ref)
+    found = k.program(jaxpr, [*values, *refs])
+    k.line("tpu.yield" + (f" {', '.join(each.name for each in found)} : {', '.join(map(k.type, found))}" if found else ""))
+    k.line(f"}}) : () -> ({', '.join(map(k.type, outs))})")
+    return outs
+
+
+# --- semaphores and copies ---------------------------------------------------------------------------
+
+
+def _number(k: MosaicKernel, value: Any) -> Value:
+    return k.constant(value, _INT32) if isinstance(value, (int, np.integer)) else value
+
+
+@lowers("semaphore_signal")
+def _signal(k: MosaicKernel, eqn: Any, ref: Window, *leaves: Any, args_tree: Any) -> Any:
+    transforms, inc, device, core = args_tree.unflatten(leaves)
+    name, text = _part(k, ref, transforms)
+    where = "" if device is None else f" device_id {_number(k, device).name}"
+    where += "" if core is None else f" core_id {_number(k, core).name}"
+    k.line(f"tpu.sem_signal {name}, {_number(k, inc).name}{where} : {text}")
+    return []
+
+
+@lowers("semaphore_wait")
+def _wait(k: MosaicKernel, eqn: Any, ref: Window, *leaves: Any, args_tree: Any, decrement: bool) -> Any:
+    if not decrement:
+        raise LoweringError("semaphore_wait with decrement=False is not supported in the Pallas Mosaic TPU lowering")
+    transforms, value = args_tree.unflatten(leaves)
+    name, text = _part(k, ref, transforms)
+    k.line(f"tpu.sem_wait {name}, {_number(k, value).name} : {text}")
+    return []
+
+
+@lowers("semaphore_read")
+def _read(k: MosaicKernel, eqn: Any, ref: Window, *leaves: Any, args_tree: Any) -> Any:
+    name, text = _part(k, ref, args_tree.unflatten(leaves)[0])
+    return k.op(f"tpu.sem_read {name} : {text} -> i32", (), _INT32)
+
+
+@lowers("get_barrier_semaphore")
+def _barrier_semaphore(k: MosaicKernel, eqn: Any) -> Any:
+    ref = window(k.fresh(), (), [], _INT32, eqn.outvars[0].aval.memory_space)
+    k.line(f"{ref.name} = tpu.sem_barrier : {ref.type}")
+    return ref
+
+
+def _named(parts: Sequence[tuple[str, str]], words: Sequence[str]) -> str:
+    return " ".join(f"{word}({name} : {text})" for word, (name, text) in zip(words, parts, strict=True))
+
+
+@lowers("dma_start")
+def _start(k: MosaicKernel, eqn: Any, *operands: Any, args_tree: Any, count: int, priority: int, add: bool) -> Any:
+    if add:
+        raise LoweringError("copies that add are not supported in the Pallas Mosaic TPU lowering")
+    transforms, device = args_tree.unflatten(operands[count:])
+    source, target, *semaphores = [_part(k, ref, each) for ref, each in zip(operands[:count], transforms, strict=True)]
+    text = _named([source, target], ("source", "target"))
+    if len(semaphores) == 2:
+        text += " " + _named([semaphores[1]], ("source_semaphore",))
+    text += " " + _named([semaphores[0]], ("target_semaphore",))
+    text += "" if device is None else f" device_id({_number(k, device).name})"
+    k.line(f"tpu.enqueue_dma {text}" + (f" {{priority = {priority} : i32}}" if priority else ""))
+    return []
+
+
+@lowers("dma_wait")
+def _dma_wait(k: MosaicKernel, eqn: Any, *operands: Any, args_tree: Any, count: int) -> Any:
+    transforms, _ = args_tree.unflatten(operands[count:])
+    source, target, semaphore = [_part(k, ref, each) for ref, each in zip(operands[:count], transforms, strict=True)]
+    k.line(f"tpu.wait_dma2 {_named([semaphore, source, target], ('semaphore', 'src', 'dst'))}")
+    return []
+
+
+@lowers("delay")
+def _delay(k: MosaicKernel, eqn: Any, nanos: Any) -> Any:
+    k.line(f"tpu.delay {_number(k, nanos).name}")
+    return []
+
+
+@lowers("debug_print")
+def _print(k: MosaicKernel, eqn: Any, *values: Value, fmt: str, **params: Any) -> Any:
+    if any(value.shape for value in values):
+        raise LoweringError("debug_print in the Pallas Mosaic TPU lowering prints scalars; got shapes "
+                            f"{[value.shape for value in values]}")
+    pieces = fmt.split("{}")
+    if len(pieces) != len(values) + 1:
+        raise LoweringError("the format of a debug_print has one {} for each value in the Pallas Mosaic TPU lowering, got "
+                            f"{fmt!r}")
+    text = "".join(f"{piece}${place}" for place, piece in enumerate(pieces[:-1])) + pieces[-1]
+    text = text.replace("\\", "\\\\").replace('"', '\\"')
+    given = f" : [{', '.join(each.name for each in values)}] : {', '.join(map(k.type, values))}" if values else ""
+    k.line(f'tpu.log "{text}"{" {formatted = true}" if values else ""}{given}')
+    return []
+
+
+# --- bits and random numbers -------------------------------------------------------------------------
+
+
+@lowers("prng_seed")
+def _seed(k: MosaicKernel, eqn: Any, *seeds: Any) -> Any:
+    seeds = tuple(_number(k, seed) for seed in seeds)
+    k.line(f'"tpu.prng_set_seed_32"({", ".join(each.name for each in seeds)}) : ({", ".join("i32" for _ in seeds)}) -> ()')
+    return []
+
+
+@lowers("prng_random_bits")
+def _random_bits(k: MosaicKernel, eqn: Any, *, shape: Sequence[int]) -> Any:
+    return k.op(f'"tpu.prng_random_bits"() : () -> {k.type_of(shape, "i32")}', shape, _INT32)
+
+
+def _to(k: MosaicKernel, text: str, x: Value, shape: Sequence[int], dtype: Any, extra: str = "") -> Value:
+    return k.op(f"{text} : {k.type(x)}{extra} -> {k.type_of(shape, scalar_text(np.dtype(dtype)))}", shape, dtype)
+
+
+@lowers("bitcast", "bitcast_convert_type")
+def _bitcast(k: MosaicKernel, eqn: Any, x: Value, **params: Any) -> Any:
+    aval = eqn.outvars[0].aval
+    if not x.shape:
+        target = scalar_text(np.dtype(aval.dtype))
+        if scalar_text(x.dtype) == target:
+            return Value(x.name, (), np.dtype(aval.dtype))
+        return k.op(f"arith.bitcast {x.name} : {k.type(x)} to {target}", (), aval.dtype)
+    if scalar_text(x.dtype) == scalar_text(np.dtype(aval.dtype)):
+        return Value(x.name, x.shape, np.dtype(aval.dtype))
+    return _to(k, f"tpu.bitcast {x.name}", x, aval.shape, aval.dtype)
+
+
+@lowers("pack_elementwise")
+def _pack(k: MosaicKernel, eqn: Any, *xs: Value, packed_dtype: Any) -> Any:
+    names, types = ", ".join(x.name for x in xs), ", ".join(map(k.type, xs))
+    aval = eqn.outvars[0].aval
+    return k.op(f"tpu.pack_elementwise {names} {{target_type = {scalar_text(np.dtype(packed_dtype))}}} : {types} -> "
+                f"{k.type_of(aval.shape, scalar_text(np.dtype(aval.dtype)))}", aval.shape, aval.dtype)
+
+
+@lowers("unpack_elementwise")
+def _unpack(k: MosaicKernel, eqn: Any, x: Value, *, index: int, packed_dtype: Any, unpacked_dtype: Any) -> Any:
+    narrow = scalar_text(np.dtype(packed_dtype))
+    return _to(k, f"tpu.unpack_elementwise {x.name}, {index} {{source_type = {narrow}}}", x, x.shape, unpacked_dtype)
+
+
+@lowers("stochastic_round")
+def _stochastic(k: MosaicKernel, eqn: Any, x: Value, bits: Value, *, target_dtype: Any) -> Any:
+    return _to(k, f"tpu.stochastic_convert {x.name}, {bits.name}", x, x.shape, target_dtype, f", {k.type(bits)}")
+
+
+@lowers("population_count", "clz")
+def _count_bits(k: MosaicKernel, eqn: Any, x: Value) -> Any:
+    return k.unary("math.ctpop" if eqn.primitive.name == "population_count" else "math.ctlz", x)
+
+
+@lowers("pow", "atan2")
+def _two_floats(k: MosaicKernel, eqn: Any, x: Value, y: Value) -> Any:
+    operation = "math.powf" if eqn.primitive.name == "pow" else "math.atan2"
+    shape = eqn.outvars[0].aval.shape
+    wide = lambda values: k.binary(operation, values[0], values[1])
+    return triton_math.as_float32(k, wide, [k.broadcast(triton_math.convert(k, each, x.dtype), shape) for each in (x, y)])
+
+
+@lowers("round")
+def _round(k: MosaicKernel, eqn: Any, x: Value, *, rounding_method: Any) -> Any:
+    operation = "math.roundeven" if "EVEN" in rounding_method.name else "math.round"
+    return triton_math.as_float32(k, lambda wide: k.unary(operation, wide[0]), [x])
+
+
+# --- pieces of vectors -------------------------------------------------------------------------------
+
+
+@lowers("roll")
+def _roll(k: MosaicKernel, eqn: Any, x: Value, shift: Any, *, axis: int, stride: int | None, stride_axis: int | None) -> Any:
+    more = "" if stride is None else f" {{stride = {stride} : i32, stride_dimension = {stride_axis} : i32}}"
+    return rotated(k, x, _number(k, shift), axis, more)
+
+
+def rotated(k: MosaicKernel, x: Value, shift: Value, axis: int, more: str = "") -> Value:
+    """The elements moved along an axis."""
+    return k.op(f"tpu.dynamic_rotate {x.name} by {shift.name} dim {axis}{more} : {k.type(x)}, i32 -> {k.type(x)}", x.shape,
+                x.dtype)
+
+
+def joined(k: MosaicKernel, xs: Sequence[Value], axis: int) -> Value:
+    """Vectors one after the other along an axis."""
+    if len(xs) == 1:
+        return xs[0]
+    shape = list(xs[0].shape)
+    shape[axis] = sum(x.shape[axis] for x in xs)
+    target = k.type_of(shape, scalar_text(xs[0].dtype))
+    return k.op(f"tpu.concatenate {', '.join(x.name for x in xs)} in {axis} : {', '.join(map(k.type, xs))} -> {target}", shape,
+                xs[0].dtype)
+
+
+@lowers("concatenate")
+def _concatenate(k: MosaicKernel, eqn: Any, *xs: Value, dimension: int) -> Any:
+    return joined(k, xs, dimension)
+
+
+@lowers("tile")
+def _tile(k: MosaicKernel, eqn: Any, x: Value, *, reps: Sequence[int], **params: Any) -> Any:
+    for axis, count in enumerate(reps):
+        x = joined(k, [x] * count, axis)
+    return x
+
+
+def _cut(k: MosaicKernel, x: Value, starts: Sequence[int], sizes: Sequence[int]) -> Value:
+    offsets, extents, ones = (", ".join(map(str, each)) for each in (starts, sizes, [1] * len(sizes)))
+    places = f"<{{offsets = [{offsets}], sizes = [{extents}], strides = [{ones}]}}>"
+    return k.op(f'"vector.extract_strided_slice"({x.name}) {places} : ({k.type(x)}) -> '
+                f"{k.type_of(sizes, scalar_text(x.dtype))}", sizes, x.dtype)
+
+
+@lowers("slice")
+def _slice(k: MosaicKernel, eqn: Any, x: Value, *, start_indices: Sequence[int], limit_indices: Sequence[int],
+           strides: Sequence[int] | None) -> Any:
+    if any(step != 1 for step in strides or ()):
+        raise LoweringError("slice with strides is not supported in the Pallas Mosaic TPU lowering: read the Ref with a step")
+    return _cut(k, x, start_indices, [stop - start for start, stop in zip(start_indices, limit_indices, strict=True)])
+
+
+@lowers("split")
+def _split(k: MosaicKernel, eqn: Any, x: Value, *, sizes: Sequence[int], axis: int) -> Any:
+    outs, start = [], 0
+    for size in sizes:
+        starts = [start if each == axis else 0 for each in range(len(x.shape))]
+        outs.append(_cut(k, x, starts, [size if each == axis else extent for each, extent in enumerate(x.shape)]))
+        start += size
+    return outs
+
+
+@lowers("pad")
+def _pad(k: MosaicKernel, eqn: Any, x: Value, fill: Value, *, padding_config: Any) -> Any:
+    for axis, (low, high, inner) in enumerate(padding_config):
+        if inner or low < 0 or high < 0:
+            raise LoweringError("pad that cuts, or goes between elements, is not supported in the Pallas Mosaic TPU lowering")
+        ends = [k.broadcast(fill, [size if each == axis else extent for each, extent in enumerate(x.shape)]) if size else None
+                for size in (low, high)]
+        x = joined(k, [each for each in (ends[0], x, ends[1]) if each is not None], axis)
+    return x
+
+
+@lowers("gather")
+def _gather(k: MosaicKernel, eqn: Any, x: Value, indices: Value, *, dimension_numbers: Any, slice_sizes: Sequence[int],
+            **params: Any) -> Any:
+    """`take_along_axis`, of an array by indices of its shape."""
+    numbers, rank = dimension_numbers, len(x.shape)
+    others = tuple(axis for axis in range(rank) if axis not in numbers.start_index_map)
+    if (len(numbers.start_index_map) != 1 or numbers.offset_dims or tuple(numbers.operand_batching_dims) != others
+            or indices.shape != (*x.shape, 1) or any(size != 1 for size in slice_sizes)):
+        raise LoweringError("gather in the Pallas Mosaic TPU lowering is take_along_axis with indices of the array's shape")
+    (axis,) = numbers.start_index_map
+    indices = triton_math.convert(k, k.reshape(indices, x.shape), _INT32)
+    return k.op(f"tpu.dynamic_gather {x.name}[{indices.name}] in [{axis}] : {k.type(x)}, {k.type(indices)} -> {k.type(x)}",
+                x.shape, x.dtype)
+
+
+# --- reductions --------------------------------------------------------------------------------------
+
+
+@lowers("reduce_or", "reduce_and")
+def _of_booleans(k: MosaicKernel, eqn: Any, x: Value, *, axes: Sequence[int], **params: Any) -> Any:
+    if x.dtype.kind != "b":
+        raise LoweringError(f"{eqn.primitive.name} of {x.dtype} is not supported in the Pallas Mosaic TPU lowering")
+    numbers = triton_rules.select(k, x, k.constant(1, np.float32, x.shape), k.constant(0, np.float32, x.shape))
+    kind, start = ("maximumf", -math.inf) if eqn.primitive.name == "reduce_or" else ("minimumf", math.inf)
+    found = reduction(k, numbers, axes, kind, start, eqn.outvars[0].aval.shape)
+    return triton_math.compare(k, "ogt", found, k.constant(0, np.float32, found.shape))
+
+
+@lowers("argmax", "argmin")
+def _arg(k: MosaicKernel, eqn: Any, x: Value, *, axes: Sequence[int], index_dtype: Any) -> Any:
+    (axis,) = axes
+    kind = "arg_max" if eqn.primitive.name == "argmax" else "arg_min"
+    shape = eqn.outvars[0].aval.shape
+    if not shape:
+        x, axis, shape = k.reshape(x, (1, *x.shape)), axis + 1, (1,)
+    found = _to(k, f"tpu.reduce_index {x.name} {{axis = {axis} : i32, kind = #tpu.reduction_kind<{kind}>}}", x, shape, _INT32)
+    found = triton_math.convert(k, found, np.dtype(index_dtype))
+    return found if eqn.outvars[0].aval.shape else k.scalar(found)
+
+
+_CUMULATIVE = {"cumsum": ("add", 0.0), "cumprod": ("mul", 1.0), "cummax": ("max", -math.inf), "cummin": ("min", math.inf)}
+
+
+@lowers(*_CUMULATIVE)
+def _cumulative(k: MosaicKernel, eqn: Any, x: Value, *, axis: int, reverse: bool) -> Any:
+    """By doubling: what lies 1, 2, 4, ... positions before is added in turn."""
+    name, start = _CUMULATIVE[eqn.primitive.name]
+    if not triton_math.is_float(x.dtype) and name in ("max", "min"):
+        limits = np.iinfo(x.dtype)
+        start = limits.min if name == "max" else limits.max
+    size, distance = x.shape[axis], 1
+    place = k.iota(x.shape, axis)
+    while distance < size:
+        moved = rotated(k, x, k.constant(size - distance if reverse else distance, _INT32), axis)
+        how, limit = ("slt", size - distance) if reverse else ("sge", distance)
+        inside = triton_math.compare(k, how, place, k.constant(limit, _INT32, x.shape))
+        moved = triton_rules.select(k, inside, moved, k.constant(start, x.dtype, x.shape))
+        x = triton_math.elementwise(k, name, [x, moved], x.dtype)
+        distance *= 2
+    return x

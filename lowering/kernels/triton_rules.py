@@ -190,6 +190,23 @@ def _round(k: Kernel, eqn: Any, x: Value, *, rounding_method: Any) -> Any:
     return triton_math.as_float32(k, lambda wide: triton_math.extern(k, name, wide), [x])
 
 
+@lowers("population_count", "clz")
+def _count_bits(k: Kernel, eqn: Any, x: Value) -> Any:
+    if x.dtype.itemsize != 4:
+        raise LoweringError(f"{eqn.primitive.name} of {x.dtype} is not supported in the Pallas Triton lowering: convert to "
+                            "32 bits")
+    symbol = "__nv_popc" if eqn.primitive.name == "population_count" else "__nv_clz"
+    return k.op(f'tt.extern_elementwise {x.name} {{libname = "", libpath = "", pure = true, symbol = "{symbol}"}} : '
+                f"({k.type(x)}) -> {k.type(x)}", x.shape, x.dtype)
+
+
+@lowers("mulhi")
+def _high_product(k: Kernel, eqn: Any, x: Value, y: Value) -> Any:
+    if x.dtype.kind != "u":
+        raise LoweringError(f"mulhi of {x.dtype} is not supported in the Pallas Triton lowering: convert to unsigned integers")
+    return k.binary("tt.mulhiui", x, y)
+
+
 @lowers("approx_tanh")
 def _approx_tanh(k: Kernel, eqn: Any, x: Value) -> Any:
     return triton_math.as_float32(
@@ -221,8 +238,10 @@ def _dot(k: Kernel, eqn: Any, a: Value, b: Value, *, dimension_numbers: Any, pre
                             f"{a.shape} and {b.shape}")
     a = transposed(k, a, (1, 0)) if contract_a[0] == 0 else a
     b = transposed(k, b, (1, 0)) if contract_b[0] == 1 else b
-    if min(*a.shape, *b.shape) < 16:
-        raise ValueError(f"all dimensions of a product of matrices must be at least 16 on a GPU, got {a.shape} and {b.shape}")
+    least = max(4, 16 // min(a.dtype.itemsize, b.dtype.itemsize))
+    if a.shape[1] < least:  # LLVM would end the process
+        raise ValueError(f"the axis that a product of matrices contracts is at least {least} long for {a.dtype} on a GPU, got "
+                         f"shapes {a.shape} and {b.shape}")
     if a.dtype != b.dtype:
         wide = a.dtype if a.dtype.itemsize >= b.dtype.itemsize else b.dtype
         a, b = triton_math.convert(k, a, wide), triton_math.convert(k, b, wide)
@@ -264,12 +283,25 @@ def _arg(k: Kernel, eqn: Any, x: Value, *, axes: Sequence[int], index_dtype: Any
     return triton_math.convert(k, k.reduce([x, index], axis, combine)[1], np.dtype(index_dtype))
 
 
-@lowers("cumsum", "cumprod", "cummax", "cummin")
+def _log_add_exp(k: Kernel, x: Value, y: Value) -> Value:
+    top = triton_math.elementwise(k, "max", [x, y], x.dtype)
+    apart = k.unary("math.absf", k.binary("arith.subf", x, y))
+    tail = triton_math.elementwise(k, "log1p", [k.unary("math.exp", k.unary("arith.negf", apart))], x.dtype)
+    equal = triton_math.compare(k, "oeq", x, y)  # infinities, whose difference is none
+    tail = select(k, equal, k.constant(math.log(2), x.dtype, x.shape), tail)
+    return k.binary("arith.addf", top, tail)
+
+
+@lowers("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 def _cumulative(k: Kernel, eqn: Any, x: Value, *, axis: int, reverse: bool) -> Any:
-    name = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}[eqn.primitive.name]
-    (out,) = k.reduce([x], axis, lambda k, a, b: [triton_math.elementwise(k, name, [a[0], b[0]], a[0].dtype)], "tt.scan",
-                      f", reverse = {str(bool(reverse)).lower()}")
-    return out
+    name = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}.get(eqn.primitive.name)
+    if name is None and x.dtype.itemsize < 4:
+        return triton_math.as_float32(k, lambda wide: _cumulative(k, eqn, wide[0], axis=axis, reverse=reverse), [x])
+
+    def combine(k: Kernel, a: list[Value], b: list[Value]) -> list[Value]:
+        return [_log_add_exp(k, a[0], b[0]) if name is None else triton_math.elementwise(k, name, [a[0], b[0]], a[0].dtype)]
+
+    return k.reduce([x], axis, combine, "tt.scan", f", reverse = {str(bool(reverse)).lower()}")[0]
 
 
 # --- Refs --------------------------------------------------------------------------------------------
@@ -308,9 +340,9 @@ def _masked_swap(k: Kernel, eqn: Any, ref: Any, value: Value, *leaves: Any, args
 def _atomic(k: Kernel, eqn: Any, ref: Any, value: Value, *leaves: Any, args_tree: Any, atomic_type: Any) -> Any:
     transforms, mask = args_tree.unflatten(leaves)
     kind, name = "f" if triton_math.is_float(value.dtype) else value.dtype.kind, atomic_type.value
-    if value.dtype.itemsize < (2 if kind == "f" else 4):
+    if value.dtype.itemsize < (2 if kind == "f" and name == "add" else 4):
         raise LoweringError(f"atomic_{name} of {value.dtype} is not supported in the Pallas Triton lowering: GPUs update "
-                            "integers of 32 and 64 bits")
+                            "numbers of 32 and 64 bits, and add floats of 16")
     if kind == "f" and name in ("max", "min"):
         return _atomic_extreme(k, ref, value, transforms, mask, name)
     word = {"add": "fadd" if kind == "f" else "add", "xchg": "exch"}.get(name, name)
@@ -460,17 +492,18 @@ def _while(k: Kernel, eqn: Any, *values: Any, cond_jaxpr: Any, body_jaxpr: Any, 
         counter, limit = bounds
         high = cond_consts[limit] if limit < cond_nconsts else carry[limit - cond_nconsts]
         return _for(k, body, body_consts, carry, carry[counter], high, counter)
-    if not carry:
-        raise LoweringError("a while_loop without a carry is not supported in kernels")
     outs, before, after = ([Value(k.fresh(), each.shape, each.dtype) for each in carry] for _ in range(3))
     inits = ", ".join(f"{one.name} = {each.name}" for one, each in zip(before, carry, strict=True))
     types = _typed(k, carry)
-    k.line(f"{_named(outs)} = scf.while ({inits}) : ({types}) -> ({types}) {{")
+    k.line(f"{_named(outs)} = scf.while ({inits}) : ({types}) -> ({types}) {{" if carry else "scf.while : () -> () {")
     (goes_on,) = k.program(test, [*cond_consts, *before])
-    k.line(f"scf.condition({goes_on.name}) {_named(before)} : {types}")
+    k.line(f"scf.condition({goes_on.name})" + (f" {_named(before)} : {types}" if carry else ""))
     k.line("} do {")
-    k.line(f"^bb0({', '.join(f'{each.name}: {k.type(each)}' for each in after)}):")
+    if carry:
+        k.line(f"^bb0({', '.join(f'{each.name}: {k.type(each)}' for each in after)}):")
     _yield(k, k.program(body, [*body_consts, *after]), carry)
+    if not carry:
+        k.line("scf.yield")
     k.line("}")
     return outs
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from lowering.kernels import mosaic, triton
 from lowering.kernels import mosaic_rules as mosaic_rules
+from lowering.kernels import triton_pieces as triton_pieces
 from lowering.module import LoweringError
 from lowering.rules import DECOMPOSITIONS, lowers
 from lowering.rules.foreign import custom_call

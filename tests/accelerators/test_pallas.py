@@ -95,6 +95,16 @@ def everything(x_ref, i_ref, _, __, o_ref, count_ref, top_ref):
     pl.debug_print("x", x)
 
 
+def taken_apart(x_ref, n_ref, o_ref, small_ref):
+    x = x_ref[...]
+    upper, lower = jnp.split(x, 2, 0)
+    o_ref[...] = jnp.concatenate([lower, upper], 0) + jnp.tile(x[8:], (2, 1))
+    o_ref[...] += jnp.stack([x[:, 0], x[:, 3]], -1).sum(1)[:, None]
+    o_ref[...] += lax.cumlogsumexp(x, 1) + lax.population_count(n_ref[...]) + lax.clz(n_ref[...])
+    small_ref[...] = lower[:4, :8] @ upper[:, :4]
+    lax.while_loop(lambda _: plt.atomic_cas(small_ref.at[0, 0], 0.0, 1.0) == 1, lambda none: none, ())
+
+
 ROW = Spec((None, 128), lambda i: (i, 0))
 TRITON = {
     "add": (pl.pallas_call(add, Shape((64,), F), grid=8, in_specs=[Spec((8,), lambda i: (i,))] * 2,
@@ -112,6 +122,7 @@ TRITON = {
                    [(8, 128), F], [(128,), F], [(128,), F]),
     "attention": (attention_call(False), *[[(2, 128, 64), H]] * 3),
     "causal attention": (attention_call(True), *[[(2, 128, 64), H]] * 3),
+    "taken apart": (pl.pallas_call(taken_apart, [Shape((16, 16), F), Shape((4, 4), F)]), [(16, 16), F], [(16, 16), I]),
     "everything": (pl.pallas_call(everything, [Shape((16,), F), Shape((8,), I), Shape((2,), F)],
                                   input_output_aliases={2: 1, 3: 2}), [(16,), F], [(16,), I], [(8,), I], [(2,), F]),
 }

@@ -219,6 +219,9 @@ def test_values_are_other_than_in_jax() -> None:
     f.defvjp(lambda x: (x, isinstance(x, jaxlite.Array)), lambda is_array, ct: (ct * strong * is_array,))
     gradient = jaxlite.grad(f)(1.0)
     assert gradient == 2 and gradient.weak_type
+    calls: list[int] = []
+    kept = jaxlite.checkpoint(lambda x: (calls.append(1), jnp.sin(x))[1])
+    assert kept(1.0) != kept(2.0) and len(calls) == 2
     form, _ = linalg.rsf2csf(jnp.arange(9.0).reshape(3, 3), jnp.eye(3))
     assert not jnp.tril(form, -1).any()
     assert jnp.add.reduceat(jnp.array([0.5, 2.0]), jnp.array([0]), dtype=int).dtype == jnp.int32

@@ -46,9 +46,9 @@ def _shift(value: Any, tangent: Any, step: float) -> Any:
 
 def _slope(f: Callable, args: Sequence[Any], tangents: Any, eps: float) -> Any:
     """The central difference along a direction."""
-    ahead = f(*tree_map(lambda x, v: _shift(x, v, eps / 2), args, tangents))
-    behind = f(*tree_map(lambda x, v: _shift(x, v, -eps / 2), args, tangents))
-    return tree_map(lambda x, y: (np.asarray(x, _wide(x)) - np.asarray(y, _wide(y))) / eps, ahead, behind)
+    ahead = f(*tree_map(lambda x, v: _shift(x, v, eps), args, tangents))
+    behind = f(*tree_map(lambda x, v: _shift(x, v, -eps), args, tangents))
+    return tree_map(lambda x, y: (np.asarray(x, _wide(x)) - np.asarray(y, _wide(y))) / (2 * eps), ahead, behind)
 
 
 def _wide(value: Any) -> Any:
@@ -140,7 +140,7 @@ def check_grads(f: Callable, args: Sequence[Any], order: int, modes: Sequence[st
             raise ValueError(f"check_grads: modes are 'fwd' and 'rev', got {mode!r}")
     if eps is None:
         inexact = [_real_bytes(leaf) for leaf in tree_leaves(args) if dtypes.kind(aval_of(leaf).dtype) in "fc"]
-        eps = 1e-6 if min(inexact, default=4) == 8 else 1e-2
+        eps = 1e-4 if min(inexact, default=4) >= 4 else 1e-2
     _check(f, args, order, modes, atol, rtol, eps, "")
 
 

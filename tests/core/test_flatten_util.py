@@ -68,3 +68,17 @@ def test_rules_of_custom_functions_see_arrays():
 
     fun.defvjp(lambda x: (x * 2, jnp.zeros(x.shape, x.dtype)), lambda zeros, g: (g * 3 + zeros,))
     assert float(jax.grad(fun)(1.0)) == 3.0
+
+
+@pytest.mark.parametrize(("dtype", "step"), [("float32", 1e-4), ("float16", 1e-2)])
+def test_check_grads_takes_steps_that_fit_the_dtype(dtype, step):
+    seen = []
+
+    def f(x):
+        if not isinstance(x, jax.core.Tracer):
+            seen.append(float(x))
+        return x * 2
+
+    check_grads(f, (jnp.asarray(1, dtype),), 1, modes=("fwd",))
+    ahead, behind = seen[-2:]
+    assert ahead - 1 == pytest.approx(1 - behind, rel=0.05) == pytest.approx(step * 1.764, rel=0.05)  # of RandomState(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import glob
 import os
 import threading
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ _lock = threading.RLock()
 clients: dict[str, Any] = {}  # that have started, by name; "" for the default one
 _order: list[str] | None = None
 _settings: dict[str, Any] = {"platforms": None, "num_cpu_devices": None, "aval_class": None,
-                             "peers": lambda: None}
+                             "peers": lambda: None, "visible_devices": lambda name: None, "nodes": lambda: None}
 _ALIASES = {"cuda": "gpu", "rocm": "gpu", "gpu": "gpu", "cpu": "cpu", "tpu": "tpu"}
 _WHEELS = {
     "cuda": "pip install jaxlite[cuda13] (or [cuda12])", "gpu": "pip install jaxlite[cuda13] (or [cuda12], [rocm])",
@@ -57,7 +58,8 @@ def installed() -> dict[str, plugins.Plugin]:
     """The plugins that are installed, by name."""
     from lowering import plugins  # with what looks for files: only a program that asks for devices gets here
 
-    plugins.configure(**{name: _settings[name] for name in ("visible_devices", "nodes") if name in _settings})
+    # Asked when a client starts: what is set between now and then counts.
+    plugins.configure(visible_devices=lambda name: _settings["visible_devices"](name), nodes=lambda: _settings["nodes"]())
     return plugins.find()
 
 
@@ -79,7 +81,10 @@ def client(platform: str | None = None) -> Any:
                 if name not in names and name != "cpu":
                     raise RuntimeError(f"Unknown backend: '{platform}' requested, but no platforms that are "
                                        f"instances of {platform} are present. Platforms present are: {','.join(names)}")
-                clients[name] = _start(name)
+                try:
+                    clients[name] = _start(name)
+                except xla.XlaRuntimeError as error:
+                    raise _failed(name, error) from error
             found = clients[name]
         clients[platform or ""] = found
         return found
@@ -89,6 +94,8 @@ def _first_that_starts() -> Any:
     """The client that is used by default. A plugin that fails is left out with one line in the log, unless it was asked for."""
     names = platform_names()
     asked = bool(_settings["platforms"] and _settings["platforms"]())
+    if names == ["cpu"] and not asked:
+        _hint_at_plugins()
     while names:
         name = names[0]
         try:
@@ -96,11 +103,25 @@ def _first_that_starts() -> Any:
             return clients[name]
         except Exception as error:
             if asked or name == "cpu":
-                raise RuntimeError(f"Unable to initialize backend '{name}': {error} (set JAX_PLATFORMS='' to automatically "
-                                   "choose an available backend)") from error
+                raise _failed(name, error) from error
             report.complain(f"platform {name}", f"the platform {name} does not start and is left out: {error}")
             names.pop(0)
     raise RuntimeError("no platform is left to run on")
+
+
+def _failed(name: str, error: Exception) -> RuntimeError:
+    return RuntimeError(f"Unable to initialize backend '{name}': {error} (set JAX_PLATFORMS='' to automatically choose an "
+                        "available backend)")
+
+
+def _hint_at_plugins() -> None:
+    """One line in the log where a GPU's device files are and no plugin for it."""
+    present = (("An NVIDIA GPU", "cuda", "/dev/nvidia[0-9]*"), ("An AMD GPU", "rocm", "/dev/kfd"),
+               ("A Google TPU", "tpu", "/dev/accel*"))
+    for device, name, files in present:
+        if name not in installed() and glob.glob(files):
+            report.complain(f"platform {name}", f"{device} may be present on this machine, but its plugin is not installed "
+                                                f"({wheel_for(name)}). Falling back to cpu.")
 
 
 def _start(name: str) -> Any:

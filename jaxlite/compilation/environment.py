@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import subprocess
 import sys
 
 import numpy as np
@@ -26,7 +28,12 @@ def print_environment_info(return_string: bool = False) -> str | None:
              f"python: {' '.join(sys.version.split())}",
              f"device info: {devices[0].device_kind}-{len(devices)}, {len(local)} local devices",
              f"process_count: {len({device.process_index for device in devices})}",
-             f"platform: {platform.uname()}", *(f"{name}={value}" for name, value in options.items())]
+             f"platform: {platform.uname()}",
+             *(f"plugin: {name} {plugin.library}" for name, plugin in platforms.installed().items()),
+             *(f"{name}={value}" for name, value in options.items())]
+    tool = shutil.which("nvidia-smi") if devices[0].platform == "gpu" else None
+    if tool:
+        lines += ["", "$ nvidia-smi", subprocess.run([tool], capture_output=True, text=True, timeout=60, check=False).stdout]
     text = "\n".join(lines)
     if return_string:
         return text

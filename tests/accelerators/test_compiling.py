@@ -12,7 +12,7 @@ import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.core.array import single_device_sharding
 from jaxlite.experimental import topologies
-from lowering import platforms
+from lowering import platforms, targets
 
 TARGETS = {"h100": "gpu", "v5e:2x2": "tpu"}
 
@@ -96,6 +96,19 @@ def test_compiles_for_a_gpu(device, name):
     if device.platform != "gpu":
         pytest.skip("on GPUs alone")
     assert compiled(device, *ON_GPU[name]).memory_analysis().output_size_in_bytes > 0
+
+
+# Of the V100, CUDA 13 knows no more.
+NAMES = [name for name, gpu in targets.GPUS.items() if isinstance(gpu.capability, tuple) and name != "v100"]
+NAMES += ["v4:2x2x1", "v5p:2x2x1", "v6e:2x2"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_devices_by_name(name):
+    if platforms.plugin_of(targets.platform_of(name)) is None:
+        pytest.skip("the plugin is not installed: make test-accelerators does that")
+    device = topologies.get_topology_desc(name).devices[0]
+    assert compiled(device, jnp.tanh, [(16, 16), F]).memory_analysis().argument_size_in_bytes >= 1024
 
 
 def test_callbacks_are_refused_on_a_tpu(device):

@@ -55,6 +55,22 @@ def test_visible_devices_are_numbers(monkeypatch):
         plugins._gpu_options("cuda")
 
 
+def test_settings_are_read_when_a_client_starts(monkeypatch):
+    """The number of this process is known later than which plugins there are."""
+    platforms.installed()
+    monkeypatch.setitem(platforms._settings, "nodes", lambda: (3, 8))
+    options = plugins._gpu_options("cuda")
+    assert (options["node_id"], options["num_nodes"]) == (3, 8)
+
+
+def test_a_device_without_a_plugin_is_one_line_in_the_log(monkeypatch, caplog):
+    monkeypatch.setattr(platforms, "installed", dict)
+    monkeypatch.setattr(platforms.glob, "glob", lambda pattern: [pattern] if "nvidia" in pattern else [])
+    platforms._hint_at_plugins()
+    (record,) = caplog.records
+    assert record.getMessage().startswith("An NVIDIA GPU may be present on this machine, but its plugin is not installed (pip")
+
+
 def test_what_is_not_here_is_an_error_that_says_how_to_get_it():
     if "tpu" in platforms.installed():
         pytest.skip("there is a TPU's plugin here")
@@ -68,6 +84,8 @@ def test_gpus_by_name():
     gpu, count = targets.gpu_named("A100:4")
     assert gpu.capability == (8, 0) and count == 4
     assert "core_count: 132" in targets.target_config(targets.GPUS["h100"])
+    assert 'rocm_compute_capability { gcn_arch_name: "gfx942' in targets.target_config(targets.GPUS["mi300x"])
+    assert list(map(targets.platform_of, ("mi300x", "h100:8", "tpu7x:2x2x1"))) == ["rocm", "cuda", "tpu"]
     with pytest.raises(ValueError, match="no GPU is known by the name 'h101'; known are t4, v100"):
         targets.gpu_named("h101")
 

@@ -245,8 +245,9 @@ def batch_by_method(primitive: Primitive, axis: Axis, args: Sequence[Any], dims:
     batches."""
     method = params["vmap_method"]
     if method is None:
-        raise NotImplementedError(f"vmap is only supported for {primitive} when vmap_method is one of "
-                                  + ", ".join(map(repr, VMAP_METHODS[:-1])))
+        *known, last = map(repr, VMAP_METHODS[:-1])
+        raise NotImplementedError(f"vmap is only supported for the {primitive} primitive when vmap_method is one of "
+                                  f"{', '.join(known)}, or {last}. Got vmap_method=None.")
     if method.startswith("sequential"):
         return _one_by_one(primitive, axis, args, dims, params,
                            unroll=max(axis.size, 1) if method == "sequential_unrolled" else 1)

@@ -5,7 +5,7 @@ Python function that gets the buffers themselves. The public names are in `jaxli
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -46,8 +46,13 @@ def _result_types(what: str, results: Any) -> tuple[tuple[Any, ...], Any]:
 def _static(name: str, value: Any) -> Any:
     """An attribute as a hashable value that says its MLIR type: Python numbers, NumPy scalars, strings, tuples of pairs for
     dictionaries, `_Array` for arrays."""
-    if value is None or isinstance(value, (bool, int, float, str, np.generic)):
+    if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return value
+    if isinstance(value, (np.generic, np.ndarray)):
+        if value.dtype.kind in "OSUMmc" and not (value.dtype.kind == "c" and value.ndim):  # scalars are no complex numbers
+            raise TypeError(f"ffi_call: the attribute {name} is of dtype {value.dtype}, which handlers do not take; attributes are "
+                            "numbers, strings, arrays, and dictionaries and sequences of them")
+        return value if isinstance(value, np.generic) else ArrayAttribute(value)
     if isinstance(value, Mapping):
         return Attributes((str(key), _static(name, each)) for key, each in value.items())
     if isinstance(value, (list, tuple)):
@@ -93,7 +98,9 @@ def _layouts(what: str, given: Any, avals: Sequence[Any]) -> tuple[Any, ...]:
     if given is None:
         return tuple(default)
     if len(given) != len(avals):
-        raise ValueError(f"{what} must be a sequence of the length of the arrays, got {len(given)} layouts for {len(avals)}")
+        arrays = "input arguments" if what == "input_layouts" else "outputs"
+        raise ValueError(f"The number of {arrays} ({len(avals)}) must equal the number of {what.replace('_', ' ')} "
+                         f"({len(given)}).")
     found = []
     for layout, axes in zip(given, default, strict=True):
         order = axes if layout is None else tuple(getattr(layout, "major_to_minor", layout))
@@ -125,12 +132,16 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
     Raises: JaxRuntimeError at the call for an unknown target, and for what the handler reports; ValueError for derivatives.
     """
     if vmap_method not in VMAP_METHODS:
-        raise ValueError(f"vmap_method must be on of the allowed methods {VMAP_METHODS}, but got: {vmap_method}")
+        raise ValueError(f"vmap_method must be on of the allowed methods {list(VMAP_METHODS)}, but got: {vmap_method}")
     single = not isinstance(result_shape_dtypes, (list, tuple))
+    for position, each in enumerate([result_shape_dtypes] if single else result_shape_dtypes):
+        if not isinstance(each, AbstractToken) and not (hasattr(each, "shape") and hasattr(each, "dtype")):
+            raise ValueError("All elements of result_shape_dtypes must have 'shape' and 'dtype' attributes. Got "
+                             f"{each} at position {position}.")
     avals, _ = _result_types("ffi_call", [result_shape_dtypes] if single else list(result_shape_dtypes))
     if legacy_backend_config is not None and custom_call_api_version >= 4:
         raise ValueError("The use of the legacy_backend_config parameter requires custom_call_api_version < 4; got "
-                         f"custom_call_api_version={custom_call_api_version}.")
+                         f"{custom_call_api_version}.")
 
     @boundary
     def call(*args: Any, **attributes: Any) -> Any:
@@ -140,8 +151,8 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
                                avals)
         aliases = _checked_aliases(input_output_aliases, operands, avals, layouts_in, layouts_out)
         if custom_call_api_version < 4 and attributes:
-            raise ValueError("The use of ffi_call attributes requires a custom_call_api_version >= 4; got "
-                             f"custom_call_api_version={custom_call_api_version}.")
+            raise ValueError("The use of ffi_call attributes requires a custom call API version of at least 4; got "
+                             f"api_version={custom_call_api_version}.")
         outs = ffi_call_p.bind(
             *args, target_name=target_name, result_avals=avals, has_side_effect=bool(has_side_effect),
             vmap_method=vmap_method, input_layouts=layouts_in, output_layouts=layouts_out, input_output_aliases=aliases,
@@ -161,8 +172,8 @@ def _checked_aliases(given: dict[int, int] | None, operands: Sequence[Any], resu
         if not 0 <= target < len(results):
             raise ValueError(f"{where} with output index {target} outside the range [0, {len(results)}).")
         if (operands[source].shape, operands[source].dtype) != (results[target].shape, results[target].dtype):
-            raise ValueError(f"{where} referring to an input with abstract value {operands[source]} and an output with a "
-                             f"different abstract value {results[target]}.")
+            raise ValueError(f"{where} referring to an input with abstract value {operands[source]!s} and an output "
+                             f"with a different abstract value {results[target]!s}.")
         if layouts_in[source] != layouts_out[target]:
             raise ValueError(f"{where} referring to an input with layout {layouts_in[source]} and an output with a different "
                              f"layout {layouts_out[target]}.")
@@ -175,12 +186,18 @@ def _ffi_avals(*avals: Any, result_avals: tuple[Any, ...], has_side_effect: bool
 
 
 @ffi_call_p.def_jvp
-def _ffi_jvp(primals: Any, tangents: Any, *, target_name: str, **params: Any) -> Any:
+def _ffi_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    _no_derivative(**params)
+
+
+@ffi_call_p.def_transpose
+def _ffi_transpose(cotangents: Any, *operands: Any, **params: Any) -> Any:
+    _no_derivative(**params)
+
+
+def _no_derivative(*, target_name: str, **params: Any) -> NoReturn:
     raise ValueError(f"The FFI call to `{target_name}` cannot be differentiated. You can use `jax.custom_jvp` or "
                      "`jax.custom_vjp` to add support.")
-
-
-ffi_call_p.no_transpose("nobody knows whether native code is linear")
 
 
 @ffi_call_p.def_batching
@@ -217,7 +234,7 @@ def buffer_callback(callback: Callable[..., None], result_shape_dtypes: Any, *, 
     [0 2 4]
     """
     if vmap_method not in VMAP_METHODS:
-        raise ValueError(f"vmap_method must be on of the allowed methods {VMAP_METHODS}, but got: {vmap_method}")
+        raise ValueError(f"vmap_method must be on of the allowed methods {list(VMAP_METHODS)}, but got: {vmap_method}")
     avals, out_tree = _result_types("buffer_callback", result_shape_dtypes)
 
     @boundary

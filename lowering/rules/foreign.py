@@ -44,10 +44,12 @@ def custom_call(ctx: Any, operands: Sequence[Any], target: str, has_side_effect:
     pairs = ", ".join(
         f"#stablehlo.output_operand_alias<output_tuple_indices = [{result if several else ''}], operand_index = {operand}, "
         "operand_tuple_indices = []>" for operand, result in aliases)
-    return list(ctx.op("stablehlo.custom_call", operands, [ctx.type_of(aval) for aval in ctx.avals_out], {
+    shapes, which = ctx.shape_operands([getattr(aval, "shape", ()) for aval in ctx.avals_out], len(operands))
+    layouts_in = [*layouts_in, *[(0,)] * len(shapes)]
+    return list(ctx.op("stablehlo.custom_call", [*operands, *shapes], [ctx.type_of(aval) for aval in ctx.avals_out], {
         "call_target_name": ctx.string(target), "api_version": ctx.i32(version), "has_side_effect": ctx.flag(has_side_effect),
         "backend_config": config, "operand_layouts": _layouts(ctx, layouts_in), "result_layouts": _layouts(ctx, layouts_out),
-        "output_operand_aliases": ctx.attribute(f"[{pairs}]")}).results)
+        "output_operand_aliases": ctx.attribute(f"[{pairs}]"), **which}).results)
 
 
 def _layouts(ctx: Any, layouts: Sequence[Sequence[int]]) -> Any:
@@ -62,6 +64,8 @@ def attribute(ctx: Any, value: Any) -> Any:
     ir, context = ctx.ir, ctx.builder.context
     if isinstance(value, (bool, np.bool_)):
         return ctx.flag(bool(value))
+    if isinstance(value, bytes):
+        return ir.StringAttr.get(value, context)
     if isinstance(value, str):
         return ctx.string(value)
     if isinstance(value, (int, float)) and not isinstance(value, np.generic):

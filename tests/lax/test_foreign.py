@@ -96,12 +96,32 @@ def test_a_handler_is_called(library):
     np.testing.assert_array_equal(batched, np.stack([expected, expected + 2 * X]))
     one_by_one = jax.vmap(lambda x: axpy(x, Y, vmap_method="sequential"), 1)(np.stack([X, 2 * X], 1))
     np.testing.assert_array_equal(one_by_one, batched)
-    with pytest.raises(NotImplementedError, match="vmap is only supported for ffi_call"):
+    with pytest.raises(NotImplementedError, match="vmap is only supported for the ffi_call primitive"):
         jax.vmap(axpy)(X[None], Y[None])
     with pytest.raises(ValueError, match="The FFI call to `test_axpy` cannot be differentiated"):
         jax.grad(lambda x: axpy(x, Y).sum())(X)
     with pytest.raises(jax.errors.JaxRuntimeError, match="sizes differ"):
         axpy(X, np.ones(3, np.float32)).block_until_ready()
+
+
+@pytest.mark.parametrize("method", ["sequential_unrolled", "expand_dims", "legacy_vectorized"])
+def test_batches(library, method):
+    """A second operand that is not batched gets an axis of size 1, or stays as it is; here both are."""
+    xs = np.stack([X, 2 * X, 3 * X])
+    np.testing.assert_array_equal(jax.vmap(lambda x: axpy(x, x, vmap_method=method))(xs), 3 * xs + 100)
+    shapes = [var.aval.shape for var in jax.make_jaxpr(jax.vmap(lambda x: axpy(x, Y, vmap_method=method)))(xs).eqns[-1].invars]
+    assert method == "sequential_unrolled" or shapes == [(3, 4), (1, 4) if method == "expand_dims" else (4,)]
+
+
+def test_exported_calls_with_symbolic_sizes(library):
+    from jaxlite import export
+
+    fun = jax.jit(lambda x: axpy(x, 2 * x))
+    allowed = [export.DisabledSafetyCheck.custom_call("test_axpy")]
+    exported = export.export(fun, disabled_checks=allowed)(jax.ShapeDtypeStruct(export.symbolic_shape("n"), np.float32))
+    np.testing.assert_array_equal(export.deserialize(exported.serialize()).call(X), 4 * X + 100)
+    with pytest.raises(ValueError, match="custom calls whose targets have no compatibility guarantees"):
+        export.export(fun)(X)
 
 
 def test_side_effects_keep_a_call(library):
@@ -145,8 +165,15 @@ def test_what_cannot_be():
         ffi.register_ffi_target("test_wrong", 3)
     with pytest.raises(ValueError, match="vmap_method"):
         ffi.ffi_call("test", F32(4), vmap_method="often")
-    with pytest.raises(TypeError, match="attribute a is of type"):
-        ffi.ffi_call("test", F32(4))(X, a=object())
+    for wrong in (object(), np.complex64(1), np.array(["a"])):
+        with pytest.raises(TypeError, match="attribute a is of"):
+            ffi.ffi_call("test", F32(4))(X, a=wrong)
+    with pytest.raises(ValueError, match="must have 'shape' and 'dtype' attributes. Got {'a': .* at position 0"):
+        ffi.ffi_call("test", {"a": F32(4)})
+    with pytest.raises(ValueError, match=r"number of input arguments \(1\) must equal the number of input layouts \(2\)"):
+        ffi.ffi_call("test", F32(4), input_layouts=[None, None])(X)
+    with pytest.raises(ValueError, match="cannot be differentiated"):
+        jax.linear_transpose(ffi.ffi_call("test", F32(4)), X)(X)
     with pytest.raises(ValueError, match="64-bit"):
         ffi.ffi_call("test", jax.ShapeDtypeStruct((4,), np.float64))
 

@@ -25,14 +25,10 @@ import numpy as np
 from jaxlite import export
 from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
+from jaxlite.core.errors import InconclusiveDimensionOperation
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.core.tree import tree_flatten_with_path, tree_unflatten
 from lowering import xla
-
-_SHORT = {"b1": "bool", "bf16": "bfloat16", **{f"f{bits}": f"float{bits}" for bits in (16, 32, 64)},
-          **{f"c{bits}": f"complex{bits}" for bits in (64, 128)},
-          **{f"{short}{bits}": f"{long}{bits}" for short, long in (("i", "int"), ("u", "uint"), ("s", "int"))
-             for bits in (8, 16, 32, 64)}}
 
 
 def parse_spec(text: str, scope: Any) -> ShapeDtypeStruct:
@@ -46,10 +42,11 @@ def parse_spec(text: str, scope: Any) -> ShapeDtypeStruct:
     if not found:
         raise ValueError(f"{text!r} is no specification: write a dtype and a shape, as in f32[8,3]")
     name, sizes = found.groups()
-    try:
-        dtype = dtypes.canonicalize_dtype(np.dtype(_SHORT.get(name, name)))
-    except TypeError:
-        raise ValueError(f"{text!r} is no specification: {name!r} is no dtype; write one, as in f32[8,3]") from None
+    known, short = dtypes.NAMES
+    dtype = short.get(name) or known.get(name)
+    if dtype is None or dtype == dtypes.float0:
+        raise ValueError(f"{text!r} is no specification: {name!r} is no dtype; write one, as in f32[8,3]")
+    dtype = dtypes.canonicalize_dtype(dtype)
     parts = [part.strip() for part in sizes.split(",") if part.strip()]
     if all(part.isdigit() for part in parts):
         return ShapeDtypeStruct(tuple(map(int, parts)), dtype)
@@ -80,7 +77,7 @@ def _write(arguments: argparse.Namespace) -> None:
     exported = export.export(_function(arguments.target), platforms=platforms)(*specs)
     data = exported.serialize(vjp_order=arguments.vjp_order)
     Path(arguments.output or f"{exported.fun_name}.bin").write_bytes(data)
-    print(_signature(exported))
+    print(_signature(export.deserialize(data)))  # what the file has
 
 
 def _signature(exported: export.Exported) -> str:
@@ -147,7 +144,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(given[command != "write":])
     try:
         {"write": _write, "show": _show, "run": _run}[command](arguments)
-    except (ValueError, TypeError, OSError, AttributeError, ImportError) as error:
+    except (ValueError, TypeError, OSError, AttributeError, ImportError, ArithmeticError, LookupError, RuntimeError,
+            InconclusiveDimensionOperation) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -689,7 +689,8 @@ def refine(module: Any) -> bytes:
         return _jax.mlir.refine_polymorphic_shapes(buffer.getvalue(), enable_shape_assertions=True, validate_static_shapes=True,
                                                    enable_shardy=True)
     except Exception as error:
-        raise ValueError(str(error)) from None
+        _, _, told = str(error).partition("error: ")  # then the operation, and all again
+        raise ValueError(told.partition("\n")[0] if told.startswith("Input shapes") else str(error)) from None
 
 
 def to_hlo(module: Any) -> Any:

@@ -50,8 +50,8 @@ def _static(name: str, value: Any) -> Any:
         return value
     if isinstance(value, (np.generic, np.ndarray)):
         if value.dtype.kind in "OSUMmc" and not (value.dtype.kind == "c" and value.ndim):  # scalars are no complex numbers
-            raise TypeError(f"ffi_call: the attribute {name} is of dtype {value.dtype}, which handlers do not take; attributes are "
-                            "numbers, strings, arrays, and dictionaries and sequences of them")
+            raise TypeError(f"ffi_call: the attribute {name} is of dtype {value.dtype}, which handlers do not take; attributes "
+                            "are numbers, strings, arrays, and dictionaries and sequences of them")
         return value if isinstance(value, np.generic) else ArrayAttribute(value)
     if isinstance(value, Mapping):
         return Attributes((str(key), _static(name, each)) for key, each in value.items())

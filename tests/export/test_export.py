@@ -188,6 +188,30 @@ def test_command_line(tmp_path, capsys):
     assert aot.main([f"{tmp_path}/prog_for_aot.py:f", "f32"]) == 1 and "is no specification" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("given, text", [
+    (["{prog}:g", "f32[3]"], "has no attribute 'g'"), (["{prog}:number", "f32[3]"], "is no function, it is 3"),
+    (["{prog}", "f32[3]"], "names no function"), (["nowhere:f", "f32[3]"], "No module named 'nowhere'"),
+    (["{prog}:f", "f99[3]"], "'f99' is no dtype"), (["{prog}:f", "f32[a b]"], "syntax error in symbolic shape"),
+    (["{prog}:f", "f32[3]", "--platforms", "xyz"], "unknown platform 'xyz'"), (["{prog}:f"], "missing 1 required positional"),
+    (["{prog}:f", "f32[b]", "--constraint", "b"], "Constraint parsing error"), (["{prog}:branch", "f32[b]"], "is inconclusive"),
+    (["{prog}:calls", "f32[3]"], "serialization of host_callbacks"), (["show", "{prog}"], "no file of an exported function"),
+    (["show", "nowhere.bin"], "No such file"), (["run", "{file}"], "takes 1 arrays, got 0"), (["run", "{file}", "x+"], "is no input"),
+    (["run", "{file}", "[1]"], "symbolic shape constraint b >= 2. Expected 'b - 2' to be greater or equal to 0, but found -1"),
+    (["run", "{file}", "[[1, 2]]"], "Rank mismatch for args[0]"), (["run", "{file}", "[99999999999, 1]"], "out of bounds"),
+])
+def test_command_line_errors(tmp_path, capsys, given, text):
+    """One line, no traceback."""
+    prog, file = tmp_path / "prog_of_errors.py", tmp_path / "sums.bin"
+    prog.write_text("import jaxlite\ndef f(x): return x.sum()\nnumber = 3\ndef branch(x): return x if len(x.shape) > 0 < "
+                    "x.shape[0] - 5 else -x\ndef calls(x): return jaxlite.pure_callback(lambda x: x, x, x)\n")
+    if "{file}" in given:
+        assert aot.main([f"{prog}:f", "i32[b]", "--constraint", "b >= 2", "-o", str(file)]) == 0
+        assert "without its derivative" in capsys.readouterr().out
+    assert aot.main([each.format(prog=prog, file=file) for each in given]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("error: ") and text in told and "Traceback" not in told
+
+
 def test_public_functions_need_no_jit():
     assert export.export(jnp.sin)(np.zeros(3, np.float32)).call(np.zeros(3, np.float32)).tolist() == [0, 0, 0]
     with pytest.raises(ValueError, match="must be the result of `jit`"):

@@ -195,7 +195,8 @@ def test_command_line(tmp_path, capsys):
     (["{prog}:f", "f32[3]", "--platforms", "xyz"], "unknown platform 'xyz'"), (["{prog}:f"], "missing 1 required positional"),
     (["{prog}:f", "f32[b]", "--constraint", "b"], "Constraint parsing error"), (["{prog}:branch", "f32[b]"], "is inconclusive"),
     (["{prog}:calls", "f32[3]"], "serialization of host_callbacks"), (["show", "{prog}"], "no file of an exported function"),
-    (["show", "nowhere.bin"], "No such file"), (["run", "{file}"], "takes 1 arrays, got 0"), (["run", "{file}", "x+"], "is no input"),
+    (["show", "nowhere.bin"], "No such file"), (["run", "{file}"], "takes 1 arrays, got 0"),
+    (["run", "{file}", "x+"], "is no input"),
     (["run", "{file}", "[1]"], "symbolic shape constraint b >= 2. Expected 'b - 2' to be greater or equal to 0, but found -1"),
     (["run", "{file}", "[[1, 2]]"], "Rank mismatch for args[0]"), (["run", "{file}", "[99999999999, 1]"], "out of bounds"),
 ])

@@ -295,7 +295,7 @@ def _call_exported_aval(*avals: Any, exported: _Bound) -> Any:
     return outs, effects
 
 
-def deserialize(blob: bytes) -> Exported:
+def deserialize(blob: bytes | bytearray) -> Exported:
     """The exported function in a file, which jaxlite or JAX wrote.
 
     Raises: ValueError for what is no such file; NotImplementedError for one of a version that is not known.

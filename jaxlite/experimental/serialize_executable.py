@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import pickle
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from jaxlite.compilation.options import Options
 from jaxlite.compilation.program import Program
 from jaxlite.compilation.stages import Compiled
 from jaxlite.core import array as arrays
+from jaxlite.core import config
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
 from jaxlite.devices.placement import default_device
 from lowering import platforms, xla
@@ -23,6 +25,7 @@ from lowering.cache.shortcuts import Found
 from lowering.executable import compile_options
 
 _FORMAT = 1
+_codes: weakref.WeakKeyDictionary[execution.Executable, bytes] = weakref.WeakKeyDictionary()
 
 
 def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
@@ -36,14 +39,31 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
     >>> deserialize_and_load(*serialize(compiled))(jnp.arange(3.0))
     Array([0., 2., 4.], dtype=float32)
     """
+    if not isinstance(compiled, Compiled):
+        raise TypeError(f"serialize takes what jit(f).lower(...).compile() gives, got a {type(compiled).__name__}")
     executable, program = compiled._executable, compiled._program
     if type(executable) is not execution.Executable or executable._has_effects:
         raise ValueError(f"{program.name} cannot be serialized: it calls Python functions, or runs on several devices")
     consts = [np.asarray(arrays.host_value(const)) for const in executable.const_args]
-    fields = (_FORMAT, program.name, executable.loaded.serialize(), list(executable.in_avals),
+    fields = (_FORMAT, program.name, _code(program, executable), list(executable.in_avals),
               [var.aval for var in program.runnable.jaxpr.outvars], executable.kept, executable.donated, program.donated,
               consts, executable.device.platform)
     return pickle.dumps(fields), compiled.in_tree, compiled.out_tree
+
+
+def _code(program: Program, executable: execution.Executable) -> bytes:
+    """An executable's code. XLA writes the code of what it compiled, and not of what it loaded itself."""
+    found = _codes.get(executable)
+    if found is None:
+        loaded = executable.loaded
+        if executable.cached == "hit":
+            key = next(key for key, made in program.executables.items() if made is executable)
+            with config.enable_compilation_cache(False):
+                lowered = program.lower(platforms.target_of(executable.device), executable.device)
+                loaded = execution.compile_lowered(lowered, program.runnable, executable.device, executable.committed,
+                                                   dict(key[2] or ())).loaded
+        found = _codes[executable] = loaded.serialize()
+    return found
 
 
 def deserialize_and_load(serialized: bytes, in_tree: Any, out_tree: Any, backend: str | None = None,
@@ -53,9 +73,13 @@ def deserialize_and_load(serialized: bytes, in_tree: Any, out_tree: Any, backend
     Args: the three values that `serialize` gave; the platform or the one device to run on instead of the default.
     Raises: ValueError for bytes of another format or platform. Only load what you trust: it is a pickle, and code.
     """
-    version, name, code, in_avals, out_avals, kept, donated, flags, consts, platform = pickle.loads(serialized)
+    try:
+        version, *fields = pickle.loads(serialized)
+    except (pickle.UnpicklingError, EOFError, TypeError, ValueError) as error:
+        raise ValueError(f"these are not the bytes of a compiled function: {error}") from None
     if version != _FORMAT:
         raise ValueError(f"the executable is of format {version}, this version of jaxlite reads {_FORMAT}")
+    name, code, in_avals, out_avals, kept, donated, flags, consts, platform = fields
     if execution_devices is not None and len(execution_devices) != 1:
         raise ValueError(f"the executable runs on one device, got {len(execution_devices)}")
     device = (execution_devices[0] if execution_devices is not None else
@@ -69,4 +93,6 @@ def deserialize_and_load(serialized: bytes, in_tree: Any, out_tree: Any, backend
     program = Program(closed, in_tree, out_tree, name, flags, Options((), (), (), (), False, None, False, None), 0.0,
                       DebugInfo("jit", name), "")
     found = Found(loaded, 0.0, name, kept, donated)
-    return Compiled(program, execution.Executable(loaded, found, closed, device, False, 0.0, "off"))
+    executable = execution.Executable(loaded, found, closed, device, False, 0.0, "off")
+    _codes[executable] = code
+    return Compiled(program, executable)

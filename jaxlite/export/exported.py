@@ -308,7 +308,7 @@ def deserialize(blob: bytes | bytearray) -> Exported:
     """
     if not isinstance(blob, (bytes, bytearray, memoryview)):
         raise TypeError(f"deserialize takes the bytes of a file, got a {type(blob).__name__}")
-    return serialization.read(blob, Exported, DisabledSafetyCheck)
+    return serialization.read(bytes(blob), Exported, DisabledSafetyCheck)
 
 
 # --- making them -------------------------------------------------------------------------------------

@@ -171,6 +171,17 @@ def test_executables_are_kept():
     assert out["key"] == key and again.runtime_executable() is not None
     with pytest.raises(TypeError, match="Argument types differ"):
         again(TABLE[1:], 2.0, key)
+    for _ in range(2):  # the second is found in the persistent cache: XLA does not write the code of what it loaded
+        compiled = jaxlite.jit(lambda x: jnp.tanh(jnp.linalg.cholesky(x @ x.T)) * 1.5).lower(jnp.eye(4)).compile()
+        for _ in range(2):
+            compiled = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))
+        np.testing.assert_allclose(compiled(np.eye(4, dtype=np.float32)), 1.5 * np.tanh(np.eye(4)), rtol=1e-6)
+    kept = serialize_executable.serialize(compiled)
+    for wrong in (b"", b"junk", kept[0][:-9]):
+        with pytest.raises(ValueError, match="not the bytes of a compiled function"):
+            serialize_executable.deserialize_and_load(wrong, *kept[1:])
+    with pytest.raises(TypeError, match="got a PjitFunction"):
+        serialize_executable.serialize(jaxlite.jit(jnp.sin))
 
 
 def test_command_line(tmp_path, capsys):

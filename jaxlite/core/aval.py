@@ -253,6 +253,9 @@ class AbstractToken(AbstractValue):
 abstract_token = AbstractToken()
 
 
+MEMORY_SPACES: dict[str, Any] = {}  # of Refs, by the names they print as, from the modules that have them
+
+
 class AbstractRef(AbstractValue):
     """The type of a mutable array: that of the arrays it holds, and the memory it lives in where that is not the usual one.
 

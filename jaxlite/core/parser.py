@@ -49,6 +49,10 @@ _OBJECTS = {("custom_jvp_call", "jvp"), ("custom_vjp_call", "fwd"), ("custom_vjp
             ("checkpoint", "policy"), ("custom_vmap_call", "rule")}
 
 
+# Params whose programs are a `Jaxpr`, not a `ClosedJaxpr`.
+_OPEN = {("pallas_call", "jaxpr"), ("run_scoped", "jaxpr")}
+
+
 class Printed:
     """Stands for an object that a text shows but does not hold."""
 
@@ -533,7 +537,7 @@ class _Parser(TypeReader):
         if primitive.name == "dot_general" and name == "dimension_numbers":
             return _as_tuples(self.value())
         if token.kind == "word" and self.tokens[self.at + 1].text not in ("(", "."):
-            if name == "name":
+            if name == "name" and token.text != "None":
                 self.at += 1
                 return token.text
             if (primitive.name, name) in _OBJECTS and token.text != "None" or token.text in self.objects:
@@ -546,7 +550,8 @@ class _Parser(TypeReader):
                 return self.objects[text] if text in self.objects else reader(text)
             except (KeyError, SyntaxError, ValueError) as error:
                 self.refuse(str(error), token, error)
-        return self.value()
+        value = self.value()
+        return value.jaxpr if (primitive.name, name) in _OPEN and type(value) is ClosedJaxpr else value
 
     def value(self) -> Any:
         token = self.tokens[self.at]
@@ -600,6 +605,8 @@ class _Parser(TypeReader):
         if following == "(" and self.tokens[self.at + 1].start == token.end:
             if text == "array":
                 return self.array()
+            if text == "ShapedArray":
+                return self.long_aval()
             if text == "NamedSharding":
                 return _texts().read_sharding(self.opaque())
             if text == "frozenset":

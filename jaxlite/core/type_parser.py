@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import AbstractRef, ShapedArray, abstract_token
+from jaxlite.core.aval import MEMORY_SPACES, AbstractRef, ShapedArray, abstract_token
 from jaxlite.core.errors import JaxprSyntaxError
 from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import SymbolicScope, names_in, parse
@@ -117,6 +117,23 @@ class TypeReader:
         except (TypeError, ValueError) as error:
             self.refuse(str(error), self.tokens[start])
 
+    def long_aval(self) -> Any:
+        """`ShapedArray(float32[8], weak_type=True)`."""
+        self.at += 2
+        name = self.word("a type such as float32[3]")
+        dtype, shape, weak = self.dtype(name, short=False), [], False
+        self.expect("[")
+        while not self.peek("]"):
+            shape.append(self.size())
+            self.take(",")
+        self.expect("]")
+        if self.take(","):
+            self.word("weak_type")
+            self.expect("=")
+            weak = self.word("True or False").text == "True"
+        self.expect(")")
+        return ShapedArray(tuple(shape), dtype, weak)
+
     def size(self) -> Any:
         token = self.tokens[self.at]
         following = self.tokens[self.at + 1]
@@ -198,7 +215,7 @@ class TypeReader:
         self.expect("{")
         inner = self.aval()
         self.expect("}")
-        return AbstractRef(inner, space if space is None else self.objects.get(space, space))
+        return AbstractRef(inner, space if space is None else self.objects.get(space, MEMORY_SPACES.get(space, space)))
 
     def dtype(self, name: Token, short: bool) -> Any:
         found = dtype_named(name.text, short)

@@ -10,6 +10,7 @@ import jaxlite.numpy as jnp
 from jaxlite import lax, random
 from jaxlite.core import check_jaxpr, eval_jaxpr, jaxpr_as_fun, parse_jaxpr
 from jaxlite.core.errors import JaxprSyntaxError
+from jaxlite.experimental import pallas
 from jaxlite.state.indexing import dslice
 from tests.random_programs import jaxlite_names, write
 
@@ -230,3 +231,30 @@ def test_symbolic_dimensions():
     assert sizes[0] == other and str(sizes[1]) == "2*b - 1"
     with pytest.raises(JaxprSyntaxError, match=r"line 1, column 18: .*syntax error in symbolic shape"):
         parse_jaxpr("{ lambda ; a:f32[most(b, 2)]. let in (a,) }")
+
+
+def test_kernels_of_pallas():
+    block = pallas.BlockSpec((4,), lambda i: (1 - i,))
+
+    def double(x_ref, out_ref):
+        out_ref[...] = x_ref[...] * 2
+
+        @pallas.when(pallas.program_id(0) == 0)
+        def _():
+            out_ref[0] = 0.0
+
+    def f(x):
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return pallas.pallas_call(double, shape, grid=2, in_specs=[block], out_specs=block, interpret=True)(x) + 1
+
+    x = jnp.arange(8.0)
+    closed = jax.make_jaxpr(f)(x)
+    with pytest.raises(JaxprSyntaxError, match="line 6, column 20: the index maps of a GridMapping are not printed"):
+        parse_jaxpr(str(closed))
+    mapping = closed.eqns[0].params["grid_mapping"]
+    parsed = parse_jaxpr(str(closed), objects={str(mapping): mapping})
+    assert str(parsed) == str(closed)
+    (out,) = jaxpr_as_fun(parsed)(x)
+    np.testing.assert_array_equal(out, [1, 3, 5, 7, 1, 11, 13, 15])
+    (_,), (tangent,) = jax.jvp(jaxpr_as_fun(parsed), (x,), (x,))
+    np.testing.assert_array_equal(tangent, [0, 2, 4, 6, 0, 10, 12, 14])

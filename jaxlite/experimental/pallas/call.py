@@ -39,6 +39,14 @@ from jaxlite.traces.batching import Axis, bring
 from jaxlite.traces.jvp import Zero, instantiate, jvp_flat, zero_for
 
 pallas_call_p = Primitive("pallas_call", multiple_results=True)
+
+
+def _read_mapping(text: str) -> GridMapping:
+    raise ValueError("the index maps of a GridMapping are not printed: give it in `objects`, by its text; it is the param "
+                     "grid_mapping of the equation")
+
+
+pallas_call_p.param_readers = {"grid_mapping": _read_mapping}
 _INDEX = ShapedArray((), np.dtype(np.int32))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import AbstractRef, ShapedArray
+from jaxlite.core.aval import MEMORY_SPACES, AbstractRef, ShapedArray
 
 
 class MemorySpace(enum.Enum):
@@ -55,6 +55,9 @@ class TpuMemorySpace(enum.Enum):
 
     def __call__(self, shape: Sequence[int], dtype: Any) -> MemoryRef:
         return memory_ref(shape, dtype, self)
+
+
+MEMORY_SPACES.update({str(space): space for space in (*TpuMemorySpace, *MemorySpace)})
 
 
 @dataclass(frozen=True)

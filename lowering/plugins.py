@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import glob
 import importlib
 import importlib.util
 import os
@@ -119,9 +118,13 @@ def _named_by_packages() -> Iterator[str]:
     `importlib.metadata` would tell, and takes longer to load than all else that starts a program.
     """
     for folder in sys.path:
-        for file in glob.iglob(os.path.join(glob.escape(folder or "."), "*.dist-info", "entry_points.txt")):
+        try:
+            packages = [name for name in os.listdir(folder or ".") if name.endswith(".dist-info")]
+        except OSError:
+            continue
+        for package in packages:
             try:
-                with open(file, "rb") as opened:
+                with open(os.path.join(folder, package, "entry_points.txt"), "rb") as opened:
                     _, there, text = opened.read().partition(_GROUP)
             except OSError:
                 continue
@@ -152,6 +155,8 @@ def _gpu_options(kind: str) -> dict[str, Any]:
 
 def load_nvidia_libraries() -> None:
     """Load CUDA's libraries from NVIDIA's wheels, where they are installed, so that the plugin finds them in the process."""
+    import glob
+
     spec = importlib.util.find_spec("nvidia")
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     for name in _NVIDIA_LIBRARIES:
@@ -176,4 +181,6 @@ def cuda_data_folder() -> str:
 
 def _has_tpu() -> bool:
     """Whether this machine has a chip: its device files."""
+    import glob
+
     return bool(glob.glob("/dev/accel*") or glob.glob("/dev/vfio/[0-9]*"))

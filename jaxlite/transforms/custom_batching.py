@@ -15,7 +15,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax.control_flow.scan import map as lax_map
 from jaxlite.traces.batching import Axis, batch_flat, bring_to_front, move
 from jaxlite.traces.jvp import instantiate, jvp_flat, jvp_jaxpr
-from jaxlite.transforms.custom_derivatives import bound_arguments
+from jaxlite.transforms.custom_derivatives import bound_arguments, rule_inside
 from lowering.rules import register_decomposition
 
 custom_vmap_call_p = Primitive("custom_vmap_call", multiple_results=True)
@@ -40,6 +40,8 @@ class custom_vmap:
         source.wraps(fun)(self)
         self.fun = fun
         self.vmap_rule: Callable | None = None
+
+    __getattr__ = rule_inside
 
     def def_vmap(self, vmap_rule: Callable) -> Callable:
         """Set the rule: `vmap_rule(axis_size, in_batched, *args)` gives (output, out_batched).

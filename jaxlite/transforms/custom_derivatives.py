@@ -88,6 +88,13 @@ class _Result:
     avals: list[Any] | None = None
 
 
+def rule_inside(custom: Any, name: str) -> Any:
+    """An attribute that a function with rules lacks: what sets another kind of rule sets that of the function inside."""
+    if name in ("defjvp", "defjvps", "defvjp", "def_vmap"):
+        return getattr(custom.fun, name)
+    raise AttributeError(f"{type(custom).__name__!r} object has no attribute {name!r}")
+
+
 class _Custom:
     """What custom_jvp and custom_vjp share: how a call becomes an equation."""
 
@@ -98,6 +105,8 @@ class _Custom:
         source.wraps(fun)(self)  # type: ignore[arg-type]
         self.fun = fun
         self.nondiff_argnums = tuple(sorted(nondiff_argnums))
+
+    __getattr__ = rule_inside
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)  # type: ignore[misc, operator, arg-type]

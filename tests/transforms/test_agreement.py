@@ -202,3 +202,16 @@ def test_callables_whose_name_is_no_string():
     for transform in (jax.grad, jax.jacfwd, jax.jacrev, jax.checkpoint):
         assert transform(f)(1.0) == 2
     assert jax.linear_transpose(f, 1.0)(1.0)[0].weak_type
+
+
+def test_rules_of_the_function_inside():
+    f = jax.custom_vjp(jax.custom_batching.custom_vmap(lambda x: jnp.sin(x)))
+
+    @f.def_vmap
+    def rule(size, in_batched, x):
+        return jnp.cos(x), True
+
+    f.defvjp(lambda x: (f(x), None), lambda _, ct: (ct * 7,))
+    assert jax.vmap(f)(jnp.zeros(2)).tolist() == [1, 1] and jax.grad(f)(0.0) == 7
+    with pytest.raises(AttributeError, match="no attribute 'rule'"):
+        f.rule

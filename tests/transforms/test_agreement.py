@@ -214,4 +214,4 @@ def test_rules_of_the_function_inside():
     f.defvjp(lambda x: (f(x), None), lambda _, ct: (ct * 7,))
     assert jax.vmap(f)(jnp.zeros(2)).tolist() == [1, 1] and jax.grad(f)(0.0) == 7
     with pytest.raises(AttributeError, match="no attribute 'rule'"):
-        f.rule
+        f.rule()

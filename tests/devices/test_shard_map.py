@@ -351,3 +351,26 @@ if (test_on_eight_devices := own_process(__file__)) is None:
                                       ("mesh=Mesh('x': 4,", "mesh=Mesh('x': 5,", "does not take such operands")):
             with pytest.raises(JaxprSyntaxError, match=message):
                 parse_jaxpr(text.replace(right, wrong))
+
+    def test_kernels_that_send_to_other_devices():
+        """A ring: each device passes on what it got last, until all have everything."""
+        from jaxlite.experimental import pallas as pl
+        from jaxlite.experimental.pallas import tpu as pltpu
+
+        def kernel(x_ref, o_ref, send, receive):
+            me = jax.lax.axis_index("ring")
+            slot = jax.lax.rem(me - pl.program_id(0) + 4, 4)
+            pl.when(pl.program_id(0) == 0)(lambda: pltpu.sync_copy(x_ref, o_ref.at[slot]))
+            right = (jax.lax.rem(me + 1, 4),)
+            copy = pltpu.make_async_remote_copy(o_ref.at[slot], o_ref.at[slot], send, receive, device_id=right)
+            copy.start()
+            copy.wait()
+            pl.semaphore_signal(receive, 1, device_id={"ring": me})
+
+        anywhere, spec = pl.BlockSpec(memory_space=pl.ANY), jax.sharding.PartitionSpec("ring")
+        gather = pl.pallas_call(kernel, jax.ShapeDtypeStruct((4, 2, 4), np.float32), grid=(3,), in_specs=[anywhere],
+                                out_specs=anywhere, scratch_shapes=[pltpu.SemaphoreType.REGULAR] * 2, interpret=True)
+        x = np.arange(32, dtype=np.float32).reshape(8, 4)
+        mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("ring",))
+        out = jax.jit(jax.shard_map(gather, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))(x)
+        np.testing.assert_array_equal(np.asarray(out).reshape(4, 8, 4), np.stack([x] * 4))

@@ -19,6 +19,7 @@ from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.experimental.pallas import specs
+from jaxlite.experimental.pallas.interpret import concerns_devices, interpreted
 from jaxlite.experimental.pallas.primitives import grid_scope
 from jaxlite.experimental.pallas.specs import (
     Blocked,
@@ -33,6 +34,7 @@ from jaxlite.experimental.pallas.specs import (
     no_block_spec,
 )
 from jaxlite.lax.control_flow.scan import map as lax_map
+from jaxlite.lax.parallel import mesh_axes
 from jaxlite.lax.shaping import broadcast_in_dim, convert, squeeze
 from jaxlite.state.indexing import Slice
 from jaxlite.traces.batching import Axis, bring
@@ -246,7 +248,10 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         _check_aliases(aliases, avals, out_avals)
         jaxpr = _trace_kernel(kernel, mapping, given.grid_names, (in_tree, out_tree, scratch_tree), index_refs)
         sizes = [_convert(size) for size, known in zip(given.grid, static, strict=True) if known is None]
-        results = pallas_call_p.bind(
+        run = pallas_call_p.bind
+        if interpret and mesh_axes() and concerns_devices(jaxpr):
+            run = interpreted
+        results = run(
             *sizes, *operands, jaxpr=jaxpr, grid_mapping=mapping, out_avals=out_avals, input_output_aliases=aliases,
             interpret=interpret, debug=debug, name=name, compiler_params=compiler_params, mesh=None,
             cost_estimate=cost_estimate, metadata=metadata)

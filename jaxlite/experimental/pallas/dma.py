@@ -314,8 +314,10 @@ def _start(eqn: JaxprEqn, values: list[Any]) -> Any:
     if device is None or not parallel.mesh_axes():
         return [], {1: write_through(values[1], targets, value, how)}
     for_me = ew.eq(_everywhere(device), _own())
-    found = dynamic_index_in_dim(_everywhere(value), argmax(for_me, 0, _i32), keepdims=False)
-    written = write_through(values[1], targets, found, how)
+    sender = argmax(for_me, 0, _i32)
+    senders = lambda x: dynamic_index_in_dim(_everywhere(x), sender, keepdims=False)
+    targets = tree_map(lambda leaf: senders(leaf) if hasattr(leaf, "dtype") else leaf, targets)  # where the sender wants it
+    written = write_through(values[1], targets, senders(value), how)
     comes = broadcast_in_dim(reduce_or(for_me, (0,)), aval_of(written).shape, ())
     return [], {1: ew.select(comes, written, values[1])}
 

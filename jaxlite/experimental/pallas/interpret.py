@@ -26,7 +26,7 @@ from jaxlite.lax.slicing import slice as cut
 from lowering.rules import register_decomposition
 
 
-def _interpret(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_avals: Sequence[Any],
+def interpreted(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_avals: Sequence[Any],
               input_output_aliases: Sequence[tuple[int, int]], interpret: Any = True, **params: Any) -> list[Any]:
     """The results of a kernel, computed step by step."""
     if getattr(interpret, "uninitialized_memory", "nan") == "zero":
@@ -79,6 +79,12 @@ def _interpret(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_aval
     return [_trimmed(array, block) for array, block in zip(carry, out_blocks, strict=False)]
 
 
+def concerns_devices(jaxpr: Jaxpr) -> bool:
+    """Whether a kernel asks for its device or may send to another: then it is interpreted where the mesh's axes are known."""
+    return any(getattr(eqn.primitive, "is_collective", False) or eqn.primitive.name in ("dma_start", "semaphore_signal")
+               for eqn in jaxpr.eqns) or any(map(concerns_devices, subjaxprs(jaxpr)))
+
+
 def _has_wide_types(jaxpr: Jaxpr) -> bool:
     """Whether a kernel was traced with 64-bit types: then its literals have them."""
     atoms = [*jaxpr.invars, *(atom for eqn in jaxpr.eqns for atom in (*eqn.invars, *eqn.outvars))]
@@ -94,7 +100,7 @@ def _decomposition(avals: list[Any], params: dict[str, Any]) -> ClosedJaxpr:
     wide = any(map(_has_wide_types, (params["jaxpr"], *(each.index_map for each in params["grid_mapping"].block_mappings))))
     previous = option.swap_local(wide)
     try:
-        jaxpr, consts = trace_to_jaxpr(lambda *operands: _interpret(*operands, **params),
+        jaxpr, consts = trace_to_jaxpr(lambda *operands: interpreted(*operands, **params),
                                        [aval.strip_weak_type() for aval in avals], DebugInfo("lowering", "pallas_call"))
     finally:
         option.set_local(previous)

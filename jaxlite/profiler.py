@@ -21,13 +21,17 @@ from jaxlite.compilation.profile_summary import Summary, summary
 from jaxlite.core import source
 from lowering import platforms, xla
 
-__all__ = ["ProfileData", "ProfileOptions", "StepTraceAnnotation", "Summary", "TraceAnnotation", "annotate_function",
-           "device_memory_profile", "save_device_memory_profile", "start_server", "start_trace", "stop_server", "stop_trace",
-           "summary", "trace"]
+__all__ = ["ProfileData", "ProfileEvent", "ProfileOptions", "ProfilePlane", "StepTraceAnnotation", "Summary", "TraceAnnotation",
+           "annotate_function", "device_memory_profile", "register_subprocess", "save_device_memory_profile", "start_server",
+           "start_trace", "stop_server", "stop_trace", "summary", "trace"]
 
 _profiling = xla.load_profiler()
 ProfileOptions: Any = _profiling.ProfileOptions
-ProfileData: Any = xla.load_profile_data().ProfileData
+_data = xla.load_profile_data()
+ProfileData: Any = _data.ProfileData
+ProfileEvent: Any = _data.ProfileEvent
+ProfilePlane: Any = _data.ProfilePlane
+register_subprocess: Any = _profiling.register_subprocess
 
 
 class _Running:

@@ -43,6 +43,14 @@ class _Here(threading.local):
 
 
 _here = _Here()
+constant_makers: dict[type, Callable[..., Any]] = {}  # of libraries: how values of a class become constants
+
+
+def current_context(what: str) -> RuleContext:
+    """The context of the lowering rule that is running, at the place where it writes. Raises: RuntimeError if none is."""
+    if _here.rule is None:
+        raise RuntimeError(f"{what}: no lowering rule is running")
+    return _at_current_place(_here.rule)
 
 
 class ModuleContext:
@@ -313,9 +321,12 @@ def aval_to_ir_types(*ctx_and_aval: Any) -> tuple[Any, ...]:
 
 def ir_constant(val: Any, *, const_lowering: Any = None, aval: ShapedArray | None = None) -> Any:
     """A constant with the value of an array or scalar; emitted at the current place of a lowering rule."""
-    if _here.rule is None:
-        raise RuntimeError("ir_constant: no lowering rule is running")
-    ctx = _at_current_place(_here.rule)
+    ctx = current_context("ir_constant")
+    maker = next((constant_makers[kind] for kind in type(val).__mro__ if kind in constant_makers), None) \
+        if constant_makers else None
+    if maker is not None:
+        made = maker(val, aval)
+        return made[0] if isinstance(made, (tuple, list)) and len(made) == 1 else made
     return _constant(ctx, val) if aval is None else ctx.constant(np.asarray(val).astype(aval.dtype), aval.dtype, aval.shape)
 
 

@@ -1,8 +1,27 @@
-"""Lowering as `jax.interpreters.mlir` names it: a view; what is here is defined in `extend.lowering_rules`."""
+"""Lowering as `jax.interpreters.mlir` names it: a view; what is here is defined in `extend`."""
 
+from collections.abc import Hashable as MeshAxisName
 from typing import Any as _Any
 
 from jaxlite.core.missing import missing as _missing
+from jaxlite.devices.mesh import Mesh
+from jaxlite.extend.lowering_programs import (
+    AxisContext,
+    ConstantHandler,
+    LoweringParameters,
+    LoweringResult,
+    ShapePolyLoweringState,
+    ShardingContext,
+    SPMDAxisContext,
+    TokenSet,
+    jaxpr_subcomp,
+    lower_jaxpr_to_fun,
+    lower_jaxpr_to_module,
+    merge_mlir_modules,
+    register_constant_handler,
+    token_type,
+    unflatten_ir_values_like_types,
+)
 from jaxlite.extend.lowering_rules import (
     LoweringRule,
     LoweringRuleContext,
@@ -33,20 +52,24 @@ from lowering import xla as _xla
 from lowering.xla import make_context as make_ir_context
 
 __all__ = [
-    "LoweringRule", "LoweringRuleContext", "ModuleContext", "aval_to_ir_type", "aval_to_ir_types", "core_call_lowering",
-    "custom_call", "dense_int_array", "dense_int_elements", "dtype_to_ir_type", "emit_python_callback", "flatten_ir_types",
-    "flatten_ir_values", "i32_attr", "i64_attr", "ir_attribute", "ir_constant", "ir_constants", "lower_fun",
-    "lowerable_effects", "make_ir_context", "module_to_bytecode", "module_to_string", "register_lowering", "shape_tensor",
+    "AxisContext", "ConstantHandler", "LoweringParameters", "LoweringResult", "LoweringRule", "LoweringRuleContext", "Mesh",
+    "MeshAxisName", "ModuleContext", "SPMDAxisContext", "ShapePolyLoweringState", "ShardingContext", "TokenSet",
+    "aval_to_ir_type", "aval_to_ir_types", "core_call_lowering", "custom_call", "dense_int_array", "dense_int_elements",
+    "dtype_to_ir_type", "emit_python_callback", "flatten_ir_types", "flatten_ir_values", "i32_attr", "i64_attr",
+    "ir_attribute", "ir_constant", "ir_constants", "jaxpr_subcomp", "lower_fun", "lower_jaxpr_to_fun",
+    "lower_jaxpr_to_module", "lowerable_effects", "make_ir_context", "merge_mlir_modules", "module_to_bytecode",
+    "module_to_string", "register_constant_handler", "register_lowering", "shape_tensor", "token_type",
+    "unflatten_ir_values_like_types",
 ]
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "Value", "ir"])
+    return sorted([*__all__, "Token", "Value", "ir"])
 
 
 def __getattr__(name: str) -> _Any:
     if name == "ir":  # MLIR's bindings load on use
         return _xla.ir
-    if name == "Value":
+    if name in ("Value", "Token"):  # a token is a value
         return _xla.ir.Value
     raise _missing(__name__, name)

@@ -308,6 +308,7 @@ _register_primitive_modules(
     "jaxlite.lax.foreign",
     "jaxlite.lax.control_flow.solves",
     "jaxlite.random.gammas",
+    "jaxlite.experimental.xla_metadata",
     "jaxlite.transforms.custom_batching",
     "jaxlite.traces.sown",
     "jaxlite.traces.saving",

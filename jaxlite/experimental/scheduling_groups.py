@@ -1,0 +1,27 @@
+"""Parts of a program that XLA schedules as one, as `jax.experimental.scheduling_groups` names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from jaxlite.experimental.xla_metadata import metadata_call, xla_metadata_call_p
+
+__all__ = ["scheduling_group", "xla_metadata_call", "xla_metadata_call_p"]
+
+
+def scheduling_group(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator: what the function computes is a call of its own in the compiled program, of the scheduling group of this name.
+
+    >>> import jaxlite, jaxlite.numpy as jnp
+    >>> grouped = scheduling_group("first")(lambda x: jnp.sin(x) * 2)
+    >>> 'scheduling_group = "first"' in jaxlite.jit(grouped).lower(1.0).as_text()
+    True
+    """
+    return xla_metadata_call(scheduling_group=name)
+
+
+def xla_metadata_call(f: Callable[..., Any] | None = None, **meta: Any) -> Any:
+    """The same with any frontend attributes of the call: a function, or without one a decorator."""
+    return partial(metadata_call, meta=meta) if f is None else metadata_call(f, meta)

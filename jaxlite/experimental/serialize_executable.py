@@ -19,19 +19,22 @@ from jaxlite.compilation.stages import Compiled
 from jaxlite.core import array as arrays
 from jaxlite.core import config
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
+from jaxlite.devices.mesh import AxisType, Mesh
 from jaxlite.devices.placement import default_device
+from jaxlite.devices.sharding import PartitionSpec
 from lowering import platforms, xla
 from lowering.cache.shortcuts import Found
 from lowering.executable import compile_options
+from lowering.partitioning import Partitioning, devices_of
 
-_FORMAT = 1
+_FORMAT = 2
 _codes: weakref.WeakKeyDictionary[execution.Executable, bytes] = weakref.WeakKeyDictionary()
 
 
 def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
     """A compiled function as bytes, and the trees of its (args, kwargs) and of its result.
 
-    Raises: ValueError for one that calls Python functions or runs on several devices.
+    Raises: ValueError for one that calls Python functions, or whose arrays lie in a way that no mesh names.
 
     >>> import jaxlite, jaxlite.numpy as jnp
     >>> from jaxlite.experimental.serialize_executable import deserialize_and_load, serialize
@@ -42,13 +45,48 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
     if not isinstance(compiled, Compiled):
         raise TypeError(f"serialize takes what jit(f).lower(...).compile() gives, got a {type(compiled).__name__}")
     executable, program = compiled._executable, compiled._program
-    if type(executable) is not execution.Executable or executable._has_effects:
-        raise ValueError(f"{program.name} cannot be serialized: it calls Python functions, or runs on several devices")
+    if executable._has_effects:
+        raise ValueError(f"{program.name} cannot be serialized: it calls Python functions")
     consts = [np.asarray(arrays.host_value(const)) for const in executable.const_args]
     fields = (_FORMAT, program.name, _code(program, executable), list(executable.in_avals),
               [var.aval for var in program.runnable.jaxpr.outvars], executable.kept, executable.donated, program.donated,
-              consts, executable.device.platform)
+              consts, executable.device.platform, _placed(program, executable))
     return pickle.dumps(fields), compiled.in_tree, compiled.out_tree
+
+
+def _placed(program: Program, executable: Any) -> Any:
+    """How the arrays of a program over several devices lie, without the devices: meshes have their numbers. None for one."""
+    place = executable.device
+    if type(place) is not Partitioning:
+        return None
+
+    def of_mesh(mesh: Any) -> Any:
+        kinds = tuple(kind.name for kind in mesh.axis_types)
+        return mesh.axis_sizes, mesh.axis_names, kinds, [place.devices.index(device) for device in mesh.devices.flat]
+
+    shardings = [*executable.in_shardings, *executable.out_shardings]
+    if not all(each is None or type(each) is xla.NamedSharding for each in shardings):
+        raise ValueError(f"{program.name} cannot be serialized: its arrays lie in a way that no mesh names")
+    entries = [None if each is None else (of_mesh(each.mesh), each.spec, each.memory_kind) for each in shardings]
+    count = len(executable.in_shardings)
+    return len(place.devices), of_mesh(place.mesh), entries[:count], entries[count:]
+
+
+def _place(placed: Any, devices: Sequence[Any], num_consts: int) -> Partitioning:
+    """The same over devices."""
+    _, mesh, arguments, results = placed
+
+    def made(entry: Any) -> Any:
+        sizes, names, kinds, numbers = entry
+        grid = np.array([devices[number] for number in numbers]).reshape(sizes)
+        return Mesh(grid, names, axis_types=tuple(AxisType[kind] for kind in kinds))
+
+    def sharding(entry: Any) -> Any:
+        return None if entry is None else xla.NamedSharding(made(entry[0]), entry[1], memory_kind=entry[2])
+
+    whole = [xla.NamedSharding(made(mesh), PartitionSpec())] * num_consts
+    return Partitioning(tuple(devices), (*whole, *map(sharding, arguments)), tuple(map(sharding, results)), made(mesh),
+                        len(arguments))
 
 
 def _code(program: Program, executable: execution.Executable) -> bytes:
@@ -70,7 +108,7 @@ def deserialize_and_load(serialized: bytes, in_tree: Any, out_tree: Any, backend
                          execution_devices: Sequence[Any] | None = None) -> Compiled:
     """The compiled function that `serialize` kept, ready to be called.
 
-    Args: the three values that `serialize` gave; the platform or the one device to run on instead of the default.
+    Args: the three values that `serialize` gave; the platform or the devices to run on instead of the default.
     Raises: ValueError for bytes of another format or platform. Only load what you trust: it is a pickle, and code.
     """
     try:
@@ -79,20 +117,22 @@ def deserialize_and_load(serialized: bytes, in_tree: Any, out_tree: Any, backend
         raise ValueError(f"these are not the bytes of a compiled function: {error}") from None
     if version != _FORMAT:
         raise ValueError(f"the executable is of format {version}, this version of jaxlite reads {_FORMAT}")
-    name, code, in_avals, out_avals, kept, donated, flags, consts, platform = fields
-    if execution_devices is not None and len(execution_devices) != 1:
-        raise ValueError(f"the executable runs on one device, got {len(execution_devices)}")
-    device = (execution_devices[0] if execution_devices is not None else
-              platforms.devices(backend)[0] if backend is not None else default_device())
+    name, code, in_avals, out_avals, kept, donated, flags, consts, platform, placed = fields
+    count = 1 if placed is None else placed[0]
+    if execution_devices is None:
+        execution_devices = [default_device()] if count == 1 and backend is None else platforms.devices(backend)[:count]
+    if len(execution_devices) != count:
+        raise ValueError(f"the executable runs on {count} device{'s' * (count > 1)}, got {len(execution_devices)}")
+    device = execution_devices[0] if placed is None else _place(placed, execution_devices, len(consts))
     if device.platform != platform:
         raise ValueError(f"{name} was compiled for {platform}; it cannot run on {device}")
-    loaded = device.client.deserialize_executable(code, xla.DeviceList((device,)), compile_options(device, None))
+    loaded = device.client.deserialize_executable(code, xla.DeviceList(devices_of(device)), compile_options(device, None))
     variables = [Var(aval) for aval in in_avals]
     shape = Jaxpr([Var(arrays.aval_of(const)) for const in consts], variables, [Var(aval) for aval in out_avals], [])
     closed = ClosedJaxpr(shape, consts)
     program = Program(closed, in_tree, out_tree, name, flags, Options((), (), (), (), False, None, False, None), 0.0,
                       DebugInfo("jit", name), "")
     found = Found(loaded, 0.0, name, kept, donated)
-    executable = execution.Executable(loaded, found, closed, device, False, 0.0, "off")
+    executable = execution._executable(loaded, found, closed, device, False, 0.0, "off")
     _codes[executable] = code
     return Compiled(program, executable)

@@ -14,6 +14,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     import jaxlite as jax
     import jaxlite.numpy as jnp
     from jaxlite import export, lax
+    from jaxlite.experimental.serialize_executable import deserialize_and_load, serialize
     from jaxlite.sharding import AxisType, Mesh, NamedSharding
     from jaxlite.sharding import PartitionSpec as P
 
@@ -81,6 +82,24 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         for each in (exported, export.deserialize(exported.serialize())):
             assert each.nr_devices == 4
             np.testing.assert_allclose(each.call(x), fun(x))
+
+    @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
+    def test_executables_over_several_devices_are_kept(kind):
+        table = jnp.asarray(np.arange(80, dtype=np.float32))
+        for _ in range(2):  # compiled, and found in the persistent cache
+            mesh = Mesh(MESH.devices.reshape(2, 2), ("a", "b"), axis_types=(kind, kind))
+            x = jax.device_put(jnp.arange(16.0).reshape(4, 4), NamedSharding(mesh, P("a", "b")))
+            fun = jax.jit(lambda x, unused: {"rows": x.sum(1) + 1, "all": x * table[8:12] + table.sum()})
+            first = fun.lower(x, x).compile()
+            again = deserialize_and_load(*serialize(deserialize_and_load(*serialize(first))))
+            one, two = again(x, x), first(x, x)
+            for name, value in two.items():
+                np.testing.assert_array_equal(one[name], value)
+                assert one[name].sharding == value.sharding and jax.typeof(one[name]) == jax.typeof(value)
+        with pytest.raises(ValueError, match="runs on 4 devices, got 2"):
+            deserialize_and_load(*serialize(first), execution_devices=jax.devices()[:2])
+        moved = deserialize_and_load(*serialize(first), execution_devices=jax.devices()[4:])
+        assert moved.input_shardings[0][0].device_set == set(jax.devices()[4:])
 
     def test_a_program_for_one_device_runs_on_many():
         exported = export.export(jax.jit(lambda x: jnp.cumsum(x) * 2))(X)

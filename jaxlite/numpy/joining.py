@@ -24,11 +24,12 @@ def _parts(name: str, arrays: Any) -> tuple[Any, ...]:
     if isinstance(arrays, (ArrayImpl, Tracer)) or hasattr(arrays, "ndim"):
         if not arrays.ndim:
             raise TypeError(f"{name} requires a sequence of arrays, got a scalar")
-        return tuple(arrays[index] for index in range(arrays.shape[0]))
-    parts = tuple(arrays)
+        parts = tuple(arrays[index] for index in range(arrays.shape[0]))
+    else:
+        parts = tuple(arrays)
+        check_arrays(name, *parts)
     if not parts:
-        raise ValueError(f"Need at least one array to {'concatenate' if name == 'concatenate' else 'stack'}.")
-    check_arrays(name, *parts)
+        raise ValueError(f"Need at least one array to {'stack' if name == 'stack' else 'concatenate'}.")
     return parts
 
 

@@ -262,3 +262,10 @@ def test_transposing_what_is_not_linear_says_so():
     for f in (lambda x: 1 / x, lambda x: jnp.where(x > 0, x, 2 * x), lambda x: lax.cond(x > 0, jnp.negative, jnp.positive, x)):
         with pytest.raises(AssertionError, match="not linear"):
             jax.linear_transpose(f, 1.0)(1.0)
+
+
+@pytest.mark.parametrize("join", [jnp.stack, jnp.vstack, jnp.hstack, jnp.concatenate, jnp.column_stack])
+def test_an_array_without_parts_has_nothing_to_join(join):
+    for nothing in ([], jnp.zeros((0, 3))):
+        with pytest.raises(ValueError, match="Need at least one array to"):
+            join(nothing)

@@ -248,6 +248,11 @@ def _place_changes(name: str, here: Any, there: Any, argument: Callable[[int], s
     return told or [f"mesh: {here.mesh} was {there.mesh}"]
 
 
+def note(location: str, seconds: dict[str, float], cache: str) -> None:
+    """A line for whoever listens to the logger of this folder, "jaxlite.compilation", with the level DEBUG."""
+    report.logger().getChild("compilation").debug(f"compiled {location}: {report.stage_times(seconds, cache)}")
+
+
 def tell(verb: str, location: str, seconds: dict[str, float], why: str, cache: str = "off") -> None:
     """Log one paragraph about a function (`name at file:line`); `cache` is what the persistent cache said."""
     caller = source.summarize(source.current_traceback())

@@ -186,6 +186,8 @@ class Program:
             explain.tell("compiled", location, {stage: time for stage, time in seconds.items() if time}, reason,
                          made.cached)
         self.reason = ""
+        if config.logging_level.value or config.debug_log_modules.value:
+            explain.note(location, seconds, made.cached)
         compile_report.record(self.name, location, self.closed.in_avals, self.static, device, seconds, made.cached, reason)
         for watch in compile_watchers:
             watch(self)

@@ -147,8 +147,9 @@ def test_log_and_environment(caplog, capsys):
         jax.effects_barrier()
     assert "x is 2.0" in caplog.text
     code = "import jaxlite as jax\njax.jit(lambda x: jax.debug.log('x is {}', x))(2.0); jax.effects_barrier()"
-    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "JAX_LOGGING_LEVEL": "info"}, capture_output=True)
-    assert b"x is 2.0" in done.stderr
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env={
+        **os.environ, "JAX_LOGGING_LEVEL": "info", "JAX_DEBUG_LOG_MODULES": "jaxlite.compilation"})
+    assert b"x is 2.0" in done.stderr and b"compiled <lambda> at <string>:2: trace" in done.stderr
     jax.print_environment_info()
     printed = capsys.readouterr().out
     assert printed == jax.print_environment_info(return_string=True) + "\n"

@@ -183,7 +183,11 @@ def test_an_exception_in_comparing_stops_nothing(told):
 VALUES = {"enable_x64": True, "numpy_dtype_promotion": "strict", "numpy_rank_promotion": "warn", "default_prng_impl": "rbg",
           "threefry_partitionable": False, "default_matmul_precision": "float32", "default_device": "cpu",
           "debug_nans": True, "debug_infs": True, "cpu_fusion_barriers": False,
-          "remove_size_one_mesh_axis_from_type": True, "random_seed_offset": 3}
+          "remove_size_one_mesh_axis_from_type": True, "random_seed_offset": 3, "enable_custom_prng": True,
+          "legacy_prng_key": "warn", "high_dynamic_range_gumbel": True, "check_static_indices": True,
+          "explicit_x64_dtypes": "error", "exec_time_optimization_effort": 0.5, "memory_fitting_effort": 0.5,
+          "optimization_level": "O1", "memory_fitting_level": "O1",
+          "disable_most_optimizations": True, "threefry_gpu_kernel_lowering": True}
 
 
 @pytest.mark.parametrize("name", config.PROGRAM_OPTIONS)

@@ -348,6 +348,11 @@ def make_call_path(fun: Callable[..., Any], options: Options) -> Any:
     return path
 
 
+def make_entry_path(name: str, miss: Callable[..., tuple[Any, Any]], static_argnums: tuple[int, ...]) -> Any:
+    """C++ that runs what `miss` compiled: like `Jitted.miss`, it does a call and gives its entry for later ones, or None."""
+    return xla.make_call_path(name, miss, miss, static_argnums, (), "entries", put_argument, _call_cache)
+
+
 def put_argument(value: Any, sharding: Any, layout: Any) -> Any:
     """What C++ calls to bring an argument to the device of a sharding."""
     if type(sharding) is xla.SingleDeviceSharding:

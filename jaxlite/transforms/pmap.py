@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from jaxlite.compilation.dispatch import jitted_of, make_entry_path
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import check_callable
 from jaxlite.core import source
@@ -58,13 +60,13 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
         dynamic_axes = _dynamic(axes, static, count)
         kept = [index for index in range(count) if index not in static]
 
-        def call(keywords: dict[str, Any], *args: Any) -> Any:
+        def call(*args: Any, **keywords: Any) -> Any:
             rest, known = iter(args), {index: value for index, value, _ in values}
             return fun(*[known[index] if index in known else next(rest) for index in range(count)], **keywords)
 
-        def mapped(keywords: dict[str, Any], *args: Any) -> Any:
-            leaves, tree = tree_flatten((keywords, *args))
-            places = _axes_of_leaves(keywords, args, dynamic_axes)
+        def mapped(*args: Any, **keywords: Any) -> Any:
+            leaves, tree = tree_flatten((args, keywords))
+            places = _axes_of_leaves(args, keywords, dynamic_axes)
             places = [None if axis is None else axis % aval_of(leaf).ndim for axis, leaf in zip(places, leaves, strict=True)]
 
             out_tree: Any = None
@@ -73,7 +75,8 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
             def example(*parts: Any) -> list[Any]:
                 nonlocal out_tree, targets
                 own = [part if axis is None else squeeze(part, (axis,)) for part, axis in zip(parts, places, strict=True)]
-                result = call(*tree.unflatten(own))
+                args, keywords = tree.unflatten(own)
+                result = call(*args, **keywords)
                 outs, out_tree = tree_flatten(result)
                 targets = [None if axis is None else _result_axis(axis, out) for axis, out in zip(
                     broadcast_prefix(out_axes, result, is_leaf=_is_none), outs, strict=True)]
@@ -84,52 +87,72 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
             return out_tree.unflatten(outs)
 
         mapped.__name__ = str(getattr(fun, "__name__", "pmapped"))
-        return jit(mapped, donate_argnums=tuple(kept.index(index) + 1 for index in donated))
+        return jit(mapped, donate_argnums=tuple(kept.index(index) for index in donated))
 
     calls: dict[Any, tuple[Any, list[Any]]] = {}
 
-    def prepared(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any]]:
-        """The program for these arguments, and the arguments where it wants them."""
+    def prepared(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Sequence[Any], dict[str, Any], bool]:
+        """The program for these arguments, the arguments where it wants them, and whether an array had to be moved."""
         values = tuple([(index, args[index], type(args[index])) for index in static if index < len(args)])
         dynamic = [arg for index, arg in enumerate(args) if index not in static] if static else args
-        leaves, tree = tree_flatten((kwargs, *dynamic))
+        leaves, tree = tree_flatten((tuple(dynamic), kwargs))
         key = (tree, values, *[getattr(leaf, "shape", None) for leaf in leaves])
         found = calls.get(key)
         if found is None:
-            each = _axes_of_leaves(kwargs, dynamic, _dynamic(axes, static, len(args)))
+            each = _axes_of_leaves(dynamic, kwargs, _dynamic(axes, static, len(args)))
             mesh = _mesh(_size(leaves, each, axis_size), devices, backend, _PLACES if axis_name is None else axis_name)
             if len(calls) >= _LIMIT:
                 calls.clear()
             found = calls[key] = program(mesh, values, len(args)), [_sharding(leaf, mesh, axis) for leaf, axis in zip(
                 leaves, each, strict=True)]
         run, shardings = found
-        moved = False
+        put = moved = False
         for index, leaf in enumerate(leaves):
             wanted = shardings[index]
             if type(leaf) is ArrayImpl and (leaf._sharding is wanted or leaf._sharding == wanted):
                 shardings[index] = leaf._sharding  # results of one program have one object
             elif not isinstance(leaf, Tracer):
-                leaves[index], moved = device_put(leaf, wanted), True
-        return run, tree.unflatten(leaves) if moved else (kwargs, *dynamic)
+                leaves[index], put = device_put(leaf, wanted), True
+                here = getattr(leaf, "sharding", None)
+                moved |= here is not None and not here.is_equivalent_to(wanted, leaf.ndim)
+        if put:
+            dynamic, kwargs = tree.unflatten(leaves)
+        return run, dynamic, kwargs, moved
+
+    @boundary
+    def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        """Do a call that C++ has no entry for, and give it the entry of the program.
+
+        None for arrays that lie otherwise than the program wants them: C++ would hand them over as they are. That their mesh
+        has another name does not matter.
+        """
+        try:
+            run, dynamic, keywords, moved = prepared(args, kwargs)
+            outs, entry = jitted_of(run).miss(*dynamic, **keywords)
+        except BaseException:
+            own._clear_cache()  # C++ would send this signature here for good
+            raise
+        return outs, None if moved else entry
+
+    path = make_entry_path(source.function_name(fun), miss, static)
+    own = weakref.proxy(path)
 
     @source.wraps(fun)
-    @boundary
     def pmapped(*args: Any, **kwargs: Any) -> Any:
-        run, tree = prepared(args, kwargs)
-        return run(*tree)
+        return path(*args, **kwargs)
 
     def lower(*args: Any, **kwargs: Any) -> Any:
         """Lower the program for these arguments without running it."""
-        run, tree = prepared(args, kwargs)
-        return run.lower(*tree)
+        run, dynamic, keywords, _ = prepared(args, kwargs)
+        return run.lower(*dynamic, **keywords)
 
     pmapped.lower = lower  # type: ignore[attr-defined]
     return pmapped
 
 
-def _axes_of_leaves(keywords: dict[str, Any], args: Sequence[Any], axes: Sequence[Any]) -> list[Any]:
+def _axes_of_leaves(args: Sequence[Any], keywords: dict[str, Any], axes: Sequence[Any]) -> list[Any]:
     """Which axis of each leaf is mapped, of keyword arguments the first."""
-    return [0] * len(tree_leaves(keywords)) + broadcast_prefix(list(axes), list(args), is_leaf=_is_none)
+    return broadcast_prefix(list(axes), list(args), is_leaf=_is_none) + [0] * len(tree_leaves(keywords))
 
 
 def _sharding(leaf: Any, mesh: Mesh, axis: int | None) -> Any:

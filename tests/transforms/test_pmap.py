@@ -27,6 +27,23 @@ assert jax.pmap(lambda x, y: x * y, in_axes=(1, None), out_axes=1)(x.T, 2.).shap
 assert jax.pmap(lambda x: x.sum(), devices=jax.devices()[:4])(x[:4]).tolist() == [3, 12, 21, 30]
 shifted = jax.pmap(lambda x: lax.ppermute(x, 'i', [(i, (i + 1) % 8) for i in range(8)]), 'i')(jnp.arange(8))
 assert shifted.tolist() == [7, 0, 1, 2, 3, 4, 5, 6]
+
+# Calls again: C++ answers those with arrays that lie as they should, under whatever name, and with values of the host.
+one, everywhere = jax.device_put(x, jax.devices()[3]), jax.device_put(x, jax.NamedSharding(centred.sharding.mesh, jax.P()))
+flat = jax.make_mesh((8,), ("other",))
+lying = jax.device_put(x, jax.NamedSharding(flat, jax.P("other")))
+twice = jax.pmap(lambda x, n, *, k: x * n + k, 'i', static_broadcasted_argnums=1)
+for _ in range(2):
+    for given in (centred, x, lying, one, everywhere, np.asarray(x, np.float64)):
+        for n in (2, 2., True):
+            assert np.allclose(twice(given, n, k=np.arange(8)), np.asarray(given) * n + np.arange(8)[:, None])
+            assert np.allclose(twice(given, n, k=given), np.asarray(given) * n + given)
+from jaxlite.transforms import pmap as pmaps
+def nothing(*args):
+    raise AssertionError("a call came to Python")
+pmaps.tree_flatten = nothing
+for given in (centred, lying, np.asarray(x)):
+    twice(given, 2, k=given)
 """
 
 

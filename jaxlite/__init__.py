@@ -97,6 +97,7 @@ _lazy = _Lazy(
         "ref": "Ref new_ref empty_ref free_ref freeze",
         "state.indexing": "ds",
         "core.scopes": "named_call named_scope",
+        "core.user_context": "make_user_context",
         "lax.callbacks": "pure_callback",
         "lax.sharding": "reshard",
     },

@@ -19,7 +19,7 @@ def array_mapping_to_axis_resources(array_mapping: Mapping[Any, int]) -> P:
     """The `PartitionSpec` that cuts along each mesh axis the array's axis that a mapping gives for it.
 
     >>> array_mapping_to_axis_resources({"x": 0, "y": 2, "z": 0})
-    PartitionSpec(('x', 'z'), None, 'y')
+    P(('x', 'z'), None, 'y')
     """
     entries: list[list[Any]] = [[] for _ in range(max(array_mapping.values(), default=-1) + 1)]
     for name, axis in array_mapping.items():

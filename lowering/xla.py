@@ -808,6 +808,13 @@ def set_thread_guard(on: bool) -> None:
     _jax.guard_lib.update_thread_guard_global_state(on)
 
 
+def compiler_passes() -> Any:
+    """What registers Python functions as passes of the compiler."""
+    from jaxlib import _xla
+
+    return _xla
+
+
 def load_profiler() -> Any:
     """jaxlib's profiler."""
     from jaxlib import _profiler

@@ -63,3 +63,18 @@ def test_metadata_of_operations():
 
 def test_partition_specs_of_mappings():
     assert pxla.array_mapping_to_axis_resources({"x": 0, "y": 2, "z": 0}) == jax.P(("x", "z"), None, "y")
+
+
+def test_a_function_as_a_pass_of_the_compiler():
+    from jaxlite.core.config import enable_compilation_cache
+    from jaxlite.extend import xla
+
+    seen, before = [], enable_compilation_cache.value
+    try:
+        xla.register_hlo_module_transformation(seen.append, name="watch", platforms="cpu")
+        assert jax.jit(lambda x: x * 2 + 1)(1.0) == 3 and seen and isinstance(seen[0], bytes)
+        assert xla.clear_hlo_module_transformation("watch") and not xla.clear_hlo_module_transformation("watch")
+    finally:
+        enable_compilation_cache.set(before)
+    with pytest.raises(TypeError, match="must be a PipelineStage enum"):
+        xla.register_hlo_module_transformation(seen.append, name="watch", stage=0)

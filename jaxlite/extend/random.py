@@ -9,6 +9,7 @@ from jaxlite import lax
 from jaxlite.core.values import aval_of
 from jaxlite.random import threefry
 from jaxlite.random.prng import Implementation, KeyDType, implementation, random_seed_p
+from jaxlite.random.threefry import threefry2x32_p as threefry2x32_p
 from jaxlite.transforms.vmap import vmap
 
 threefry_prng_impl = implementation("threefry2x32")

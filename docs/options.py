@@ -22,7 +22,7 @@ An option is set for the process with `jaxlite.config.update("jax_enable_x64", T
 MIDDLE = """
 ## Options of JAX that change nothing here
 
-They can be set and read, so that programs that set them run.
+They can be set, by the environment too (`JAX_NAME=...`), and read, so that programs that set them run.
 
 | options | why |
 |---|---|

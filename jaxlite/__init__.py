@@ -22,6 +22,8 @@ with _importing:
     from jaxlite.compilation.jit import jit
     from jaxlite.core.array import Array
     from jaxlite.core.config import (
+        allow_f16_reductions,
+        auto_pcast,
         check_tracer_leaks,
         config,
         debug_infs,
@@ -34,6 +36,7 @@ with _importing:
         enable_custom_prng,
         enable_x64,
         explain_cache_misses,
+        jax2tf_associative_scan_reductions,
         legacy_prng_key,
         log_compiles,
         no_execution,
@@ -41,6 +44,7 @@ with _importing:
         numpy_dtype_promotion,
         numpy_rank_promotion,
         remove_size_one_mesh_axis_from_type,
+        softmax_custom_jvp,
         threefry_partitionable,
     )
     from jaxlite.core.config import check_tracer_leaks as checking_leaks

@@ -461,6 +461,7 @@ def make_call_path(
 
 _registry: Any = None
 _thread_pool: Any = None
+_registry_lock = threading.Lock()
 
 
 class _Logger:
@@ -483,12 +484,13 @@ def _load_mlir() -> Any:
         from jaxlib.mlir import ir
     from jaxlib.mlir._mlir_libs import _jax_mlir_ext
 
-    if _registry is None:
-        registry = ir.DialectRegistry()
-        _jax_mlir_ext.register_dialects(registry)
-        _leave_out_operation_classes()
-        _thread_pool = ir.ThreadPool()
-        _registry = registry
+    with _registry_lock:
+        if _registry is None:
+            registry = ir.DialectRegistry()
+            _jax_mlir_ext.register_dialects(registry)
+            _leave_out_operation_classes()
+            _thread_pool = ir.ThreadPool()
+            _registry = registry
     return ir
 
 

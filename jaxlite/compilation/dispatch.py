@@ -273,8 +273,11 @@ class Jitted:
         """Warn if this function is compiled again and again."""
 
         def why() -> str:
-            key = next(key for key, each in self.programs.items() if each is program)
-            earlier = [each for each in self.programs if each is not key]
+            entries = list(self.programs.items())  # at once: another thread may clear the caches
+            key = next((key for key, each in entries if each is program), None)
+            if key is None:
+                return "the caches were cleared"
+            earlier = [each for each, _ in entries if each is not key]
             if not earlier:
                 return ("it is a new function each time, and what is compiled belongs to the function; define it once, outside "
                         "of what is called again and again, and call `jit` once")

@@ -249,6 +249,15 @@ progress = _option("progress", None, _parse_switch,
 dump_ir_to = _option("dump_ir_to", None, _parse_any, "Folder that receives every stage of every compile.")
 dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text, "Which stages are dumped.")
 
+# JAX has these as context managers too; here there is one way for each, so they change nothing.
+_NOTHING = "Without effect:"
+allow_f16_reductions = _option("allow_f16_reductions", True, _parse_bool,
+                               f"{_NOTHING} sums of half precision are added up in 32 bits.")
+auto_pcast = _option("auto_pcast", True, _parse_bool,
+                     f"{_NOTHING} inside shard_map operands are always brought to the same varying axes.")
+jax2tf_associative_scan_reductions = _option("jax2tf_associative_scan_reductions", False, _parse_bool,
+                                             f"{_NOTHING} there is no jax2tf.")
+softmax_custom_jvp = _option("softmax_custom_jvp", False, _parse_bool, f"{_NOTHING} softmax has one derivative.")
 export_calling_convention_version = _option(
     "export_calling_convention_version", 10, _parse_int, "The calling convention of exported programs: 9 or 10.")
 recompilation_limit = _option("recompilation_limit", 10, _parse_int,
@@ -408,7 +417,23 @@ class Configuration:
     @property
     def values(self) -> dict[str, Any]:
         """All options and their values in this thread."""
-        return {f"jax_{name}": option.value for name, option in OPTIONS.items()}
+        return {f"jax_{name}": value for name, value in WITHOUT_MEANING.items()} \
+            | {f"jax_{name}": value for name, (value, _) in REFUSED.items()} \
+            | {f"jax_{name}": option.value for name, option in OPTIONS.items()}
 
 
 config = Configuration()
+
+
+def _parse_like(default: Any, text: str, name: str) -> Any:
+    """The value of an environment variable, of the type of the default."""
+    parse = {bool: _parse_bool, int: _parse_int, float: _parse_number}.get(type(default), _parse_any)
+    return parse(text, name)
+
+
+for _variable in [each for each in os.environ if each.startswith("JAX_")]:
+    _name = _variable[4:].lower()
+    if _name in WITHOUT_MEANING:
+        WITHOUT_MEANING[_name] = _parse_like(WITHOUT_MEANING[_name], os.environ[_variable], _variable)
+    elif _name in REFUSED:
+        config.update(_name, os.environ[_variable])

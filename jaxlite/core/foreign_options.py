@@ -9,10 +9,9 @@ from typing import Any
 
 _REASONS: dict[str, dict[str, Any]] = {
     "it chooses among ways of JAX's own to trace or to differentiate; here there is one": {
-        "accurate_erf_inv": False, "allow_f16_reductions": True, "auto_pcast": True, "custom_jvp3": False, "custom_vjp3": False,
-        "disable_vmap_shmap_error": False, "eager_constant_folding": False, "jax2tf_associative_scan_reductions": False,
-        "jax2tf_default_native_serialization": True, "raise_on_ppermute_sort_diff": True, "refs_to_pins": False,
-        "remat3": False, "remat_barrier_no_cotangents": False, "scan3": False, "softmax_custom_jvp": False,
+        "accurate_erf_inv": False, "custom_jvp3": False, "custom_vjp3": False, "disable_vmap_shmap_error": False,
+        "eager_constant_folding": False, "jax2tf_default_native_serialization": True, "raise_on_ppermute_sort_diff": True, "refs_to_pins": False,
+        "remat3": False, "remat_barrier_no_cotangents": False, "scan3": False,
         "use_cpp_shard_args": False, "use_direct_linearize": True, "use_emit_pipeline_primitive": False,
         "use_hlo_logistic_lowering": None, "use_rgv3": True, "use_shardy_partitioner": True,
         "use_simplified_jaxpr_constants": False},

@@ -17,7 +17,18 @@ def loader(module: str) -> Callable[[], Any]:
     >>> loader("jaxlite.core.printer")().__name__
     'jaxlite.core.printer'
     """
-    return lambda: sys.modules.get(module) or import_module(module)
+    loaded = None
+
+    def load() -> Any:
+        nonlocal loaded
+        if loaded is not None:
+            return loaded
+        found = import_module(module)  # waits for a thread that is importing it, which a look into sys.modules does not
+        if not getattr(found.__spec__, "_initializing", False):
+            loaded = found
+        return found
+
+    return load
 
 
 class Lazy:

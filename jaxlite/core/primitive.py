@@ -8,6 +8,7 @@ forgotten one can be told apart.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -257,6 +258,14 @@ class Primitive:
         self.batching = NoRule(reason)
 
 
+def _load_next(modules: list[str]) -> None:
+    """Import the first of the modules and only then take it from the list: other threads wait for it until it is there."""
+    for name in modules[:1]:
+        importlib.import_module(name)
+        with contextlib.suppress(ValueError):  # another thread took it
+            modules.remove(name)
+
+
 # --- primitives of modules that load on first use ----------------------------------------------------
 
 _primitive_modules: list[str] = []
@@ -270,7 +279,7 @@ def register_primitive_modules(*names: str) -> None:
 def find_primitive(name: str) -> Primitive | None:
     """The primitive with a name, if there is one."""
     while name not in PRIMITIVES and _primitive_modules:
-        importlib.import_module(_primitive_modules.pop(0))
+        _load_next(_primitive_modules)
     return PRIMITIVES.get(name)
 
 
@@ -287,5 +296,4 @@ def register_rule_modules(*names: str) -> None:
 def load_rules() -> None:
     """Import the modules that were registered."""
     while _rule_modules:
-        importlib.import_module(_rule_modules[0])
-        del _rule_modules[:1]
+        _load_next(_rule_modules)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
+import os
 import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -132,3 +135,15 @@ def test_every_option_has_a_context_manager():
         if not name.startswith(("transfer_guard", "log", "debug_log", "thread_guard")):
             with option(option.value):
                 assert jax.config.read(f"jax_{name}") == option.value
+
+
+def test_options_of_jax_that_change_nothing():
+    with jax.softmax_custom_jvp(True), jax.auto_pcast(False):
+        assert jax.config.jax_softmax_custom_jvp and not jax.config.jax_auto_pcast
+    assert jax.config.jax_auto_pcast and "jax_serialization_version" in jax.config.values
+    code = "import jaxlite as jax; c = jax.config; print(c.jax_pgle_profiling_runs, c.jax_enable_pgle, c.jax_mtls_ca_file)"
+    variables = {"JAX_PGLE_PROFILING_RUNS": "7", "JAX_ENABLE_PGLE": "yes", "JAX_MTLS_CA_FILE": "a"}
+    run = functools.partial(subprocess.run, capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert run([sys.executable, "-c", code], env={**os.environ, **variables}).stdout == "7 True a\n"
+    done = run([sys.executable, "-c", code], env={**os.environ, "JAX_ERROR_CHECKING_BEHAVIOR_NAN": "raise"})
+    assert "takes no other value; use jaxlite.experimental.checkify" in done.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -144,3 +146,29 @@ def test_caches_cleared_while_others_call():
         return [f(F32(5)).tolist() for _ in range(30)]
 
     assert {value for values in together(work, 4) for value in values} == {10.0}
+
+
+FIRST_USE = """
+import sys, threading, jaxlite as jax, jaxlite.numpy as jnp
+sys.setswitchinterval(2e-5)
+barrier, failures = threading.Barrier(6), []
+shared = jax.jit(lambda x: jnp.sin(x) * 2)
+calls = [lambda k: jax.jit(lambda x: x * k)(2.0), lambda k: jnp.arange(6.0)[k] + 1, lambda k: jax.grad(jnp.sin)(1.0),
+         lambda k: jax.vmap(lambda x: x + 1)(jnp.ones(2)), lambda k: jnp.array([1, 2]).at[0].set(k), lambda k: shared(jnp.ones(k))]
+def work(index):
+    barrier.wait()
+    try:
+        for k in range(5):
+            calls[(index + k) % 6](k + 1)
+            jax.clear_caches()
+    except Exception as error:
+        failures.append(repr(error))
+threads = [threading.Thread(target=work, args=(index,)) for index in range(6)]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+print(failures)
+"""
+
+
+def test_first_use_by_several_threads():
+    done = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[]\n", done.stdout + done.stderr[-2000:]

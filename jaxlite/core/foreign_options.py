@@ -10,7 +10,8 @@ from typing import Any
 _REASONS: dict[str, dict[str, Any]] = {
     "it chooses among ways of JAX's own to trace or to differentiate; here there is one": {
         "accurate_erf_inv": False, "custom_jvp3": False, "custom_vjp3": False, "disable_vmap_shmap_error": False,
-        "eager_constant_folding": False, "jax2tf_default_native_serialization": True, "raise_on_ppermute_sort_diff": True, "refs_to_pins": False,
+        "eager_constant_folding": False, "jax2tf_default_native_serialization": True,
+        "raise_on_ppermute_sort_diff": True, "refs_to_pins": False,
         "remat3": False, "remat_barrier_no_cotangents": False, "scan3": False,
         "use_cpp_shard_args": False, "use_direct_linearize": True, "use_emit_pipeline_primitive": False,
         "use_hlo_logistic_lowering": None, "use_rgv3": True, "use_shardy_partitioner": True,

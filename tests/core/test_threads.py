@@ -154,7 +154,8 @@ sys.setswitchinterval(2e-5)
 barrier, failures = threading.Barrier(6), []
 shared = jax.jit(lambda x: jnp.sin(x) * 2)
 calls = [lambda k: jax.jit(lambda x: x * k)(2.0), lambda k: jnp.arange(6.0)[k] + 1, lambda k: jax.grad(jnp.sin)(1.0),
-         lambda k: jax.vmap(lambda x: x + 1)(jnp.ones(2)), lambda k: jnp.array([1, 2]).at[0].set(k), lambda k: shared(jnp.ones(k))]
+         lambda k: jax.vmap(lambda x: x + 1)(jnp.ones(2)), lambda k: jnp.array([1, 2]).at[0].set(k),
+         lambda k: shared(jnp.ones(k))]
 def work(index):
     barrier.wait()
     try:

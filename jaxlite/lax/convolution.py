@@ -31,6 +31,7 @@ class ConvDimensionNumbers(NamedTuple):
 ConvGeneralDilatedDimensionNumbers = None | ConvDimensionNumbers | tuple[str, str, str]
 
 
+@boundary
 def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: Any) -> ConvDimensionNumbers:
     """Positions from what users write: None for `('NCHW', 'OIHW', 'NCHW')` of the rank at hand, or three strings.
 
@@ -55,6 +56,7 @@ def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: An
     return ConvDimensionNumbers(*conv_general_permutations(dimension_numbers))
 
 
+@boundary
 def conv_general_permutations(dimension_numbers: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """The positions of the axes in three specs such as `('NHWC', 'HWIO', 'NHWC')`."""
     lhs_spec, rhs_spec, out_spec = dimension_numbers
@@ -99,6 +101,7 @@ def _out_sizes(lhs: Sequence[int], rhs: Sequence[int], strides: Sequence[int], p
             for size, extent, stride, (low, high) in zip(lhs, rhs, strides, pads, strict=True)]
 
 
+@boundary
 def conv_shape_tuple(lhs_shape: Any, rhs_shape: Any, strides: Any, pads: Any, batch_group_count: int = 1,
                      ) -> tuple[int, ...]:
     """The result shape of a convolution in NCHW / OIHW order."""
@@ -122,6 +125,7 @@ def _unpermute(shape: Any, spec: Sequence[int]) -> tuple[int, ...]:
     return tuple(result)
 
 
+@boundary
 def conv_general_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any, padding: Any, dimension_numbers: Any,
                              ) -> tuple[int, ...]:
     """The result shape of a convolution in any order of axes."""
@@ -130,6 +134,7 @@ def conv_general_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any
     return _unpermute(out, out_spec)
 
 
+@boundary
 def conv_transpose_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any, padding: Any,
                                dimension_numbers: Any) -> tuple[int, ...]:
     """The result shape of a transposed convolution in any order of axes."""
@@ -344,6 +349,7 @@ def conv_transpose(lhs: Any, rhs: Any, strides: Sequence[int], padding: Any, rhs
                                 preferred_element_type=preferred_element_type)
 
 
+@boundary
 def conv_general_dilated_patches(lhs: Any, filter_shape: Sequence[int], window_strides: Sequence[int], padding: Any,
                                  lhs_dilation: Any = None, rhs_dilation: Any = None, dimension_numbers: Any = None,
                                  precision: Any = None, preferred_element_type: Any = None) -> Any:
@@ -371,6 +377,7 @@ def conv_general_dilated_patches(lhs: Any, filter_shape: Sequence[int], window_s
                                 preferred_element_type=preferred_element_type)
 
 
+@boundary
 def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any,
                                filter_shape: Sequence[int], lhs_dilation: Any = None, rhs_dilation: Any = None,
                                dimension_numbers: Any = None, precision: Any = None) -> Any:

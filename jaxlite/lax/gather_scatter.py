@@ -352,6 +352,7 @@ scatter_min = _combining("scatter_min", scatter_min_p, elementwise.min, "Take th
 scatter_max = _combining("scatter_max", scatter_max_p, elementwise.max, "Take the maximum with")
 
 
+@boundary
 def scatter_apply(operand: Any, scatter_indices: Any, func: Callable[[Any], Any],
                   dimension_numbers: ScatterDimensionNumbers, *, update_shape: Any = (),
                   indices_are_sorted: bool = False, unique_indices: bool = False,

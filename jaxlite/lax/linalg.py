@@ -17,6 +17,7 @@ import numpy as np
 from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import smallest
 from jaxlite.core.tracing import state
@@ -207,6 +208,7 @@ def _cholesky_aval(x: Any) -> ShapedArray:
     return _strong(x.shape, x.dtype)
 
 
+@boundary
 @_at_once("symmetrize_input")
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     """The lower triangular L with L @ L^H = x.
@@ -234,6 +236,7 @@ def _cholesky_update_aval(r: Any, w: Any) -> ShapedArray:
     return _strong(r.shape, r.dtype)
 
 
+@boundary
 def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
     """The upper triangular factor of R^T @ R + w w^T, from R in O(n^2).
 
@@ -283,6 +286,7 @@ def _symmetric_product_aval(a: Any, c: Any, *, alpha: float, beta: float) -> Sha
     return _strong((*batch, size, size), a.dtype)
 
 
+@boundary
 @_at_once("alpha", "beta", "symmetrize_output")
 def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta: float = 0.0,
                       symmetrize_output: bool = False) -> Any:
@@ -323,6 +327,7 @@ def _triangular_solve_aval(a: Any, b: Any, *, left_side: bool, lower: bool, tran
     return _strong(b.shape, b.dtype)
 
 
+@boundary
 def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
                      conjugate_a: bool = False, unit_diagonal: bool = False) -> Any:
     """The x with op(a) @ x = b, or x @ op(a) = b, for triangular a.
@@ -359,6 +364,7 @@ def _lu_avals(x: Any) -> list[ShapedArray]:
     return [_strong(x.shape, x.dtype), _strong((*batch, smallest(rows, columns)), _i32), _strong((*batch, rows), _i32)]
 
 
+@boundary
 def lu(x: Any) -> list[Any]:
     """Factors x[permutation] = L @ U by Gaussian elimination with partial pivoting.
 
@@ -385,6 +391,7 @@ def _lu_pivots_to_permutation_aval(pivots: Any, *, permutation_size: int) -> Sha
     return _strong((*pivots.shape[:-1], permutation_size), _i32)
 
 
+@boundary
 def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
     """The permutation of `permutation_size` rows that swapping row i with row pivots[i], in order, makes.
 
@@ -410,6 +417,7 @@ def _lu_solve_aval(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_
     return _strong(b.shape, b.dtype)
 
 
+@boundary
 def lu_solve(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: bool = False) -> Any:
     """The x with a @ x = b, or a^T @ x = b, given the factors and the permutation that `lu(a)` returned.
 
@@ -471,6 +479,7 @@ def _qr_avals(x: Any, *, pivoting: bool, full_matrices: bool, use_magma: bool | 
     return [_strong((*batch, rows, inner), x.dtype), _strong((*batch, inner, columns), x.dtype), *order]
 
 
+@boundary
 def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None) -> Any:
     """Factors x = Q @ R, Q with orthonormal columns and R upper triangular.
 
@@ -513,6 +522,7 @@ def _householder_product_aval(a: Any, taus: Any) -> ShapedArray:
     return _strong(a.shape, a.dtype)
 
 
+@boundary
 def householder_product(a: Any, taus: Any) -> Any:
     """The first n columns of the product of reflectors 1 - tau v v^H.
 
@@ -537,6 +547,7 @@ def _ormqr_aval(a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> Sh
     return _strong(c.shape, c.dtype)
 
 
+@boundary
 def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Any:
     """Q @ c, or c @ Q if not `left`, for the full Q that `householder_product` has the first columns of.
 
@@ -588,6 +599,7 @@ def _hessenberg_avals(a: Any) -> list[ShapedArray]:
     return [_strong(a.shape, a.dtype), _strong((*batch, max(a.shape[-1] - 1, 0)), a.dtype)]
 
 
+@boundary
 def hessenberg(a: Any) -> list[Any]:
     """Reduces a to the form H = Q^H @ a @ Q with zeros below the first subdiagonal.
 
@@ -607,6 +619,7 @@ def _tridiagonal_avals(a: Any, *, lower: bool) -> list[ShapedArray]:
     return [_strong(a.shape, a.dtype), _strong((*batch, size), real), _strong(beside, real), _strong(beside, a.dtype)]
 
 
+@boundary
 def tridiagonal(a: Any, *, lower: bool = True) -> list[Any]:
     """Reduces a Hermitian a to the real tridiagonal form Q^H @ a @ Q.
 
@@ -635,6 +648,7 @@ def _tridiagonal_solve_aval(dl: Any, d: Any, du: Any, b: Any, *, perturb_singula
     return _strong(b.shape, b.dtype)
 
 
+@boundary
 def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Any:
     """The x with A @ x = b, for a tridiagonal A.
 
@@ -692,6 +706,7 @@ def _eig_avals(x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenve
     return [_strong(x.shape[:-1], dtype), *vectors]
 
 
+@boundary
 def eig(x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
         enable_eigvec_derivs: bool = False, implementation: EigImplementation | None = None,
         use_magma: bool | None = None) -> list[Any]:
@@ -721,6 +736,7 @@ def _eigh_avals(x: Any, *, lower: bool, sort_eigenvalues: bool, subset_by_index:
     return [_strong((*batch, size, count), x.dtype), _strong((*batch, count), _real_dtype(x.dtype))]
 
 
+@boundary
 @_at_once("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "implementation")
 def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
          subset_by_index: tuple[int, int] | None = None,
@@ -750,6 +766,7 @@ def _schur_avals(x: Any, *, compute_schur_vectors: bool, sort_eig_vals: bool,
     return [_strong(x.shape, x.dtype)] * (2 if compute_schur_vectors else 1)
 
 
+@boundary
 def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
           select_callable: Callable[..., Any] | None = None) -> Any:
     """The Schur form x = Z @ T @ Z^H. On the CPU alone.
@@ -786,6 +803,7 @@ def _svd_avals(x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index
             _strong((*batch, columns if full_matrices else inner, columns), x.dtype)]
 
 
+@boundary
 def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True, subset_by_index: tuple[int, int] | None = None,
         algorithm: SvdAlgorithm | None = None) -> Any:
     """The singular value decomposition x = (u * s) @ vh.
@@ -806,6 +824,7 @@ def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True, subset_b
 # --- polar decomposition -----------------------------------------------------------------------------
 
 
+@boundary
 def qdwh(x: Any, *, is_hermitian: bool = False, max_iterations: int | None = None, eps: float | None = None,
          dynamic_shape: tuple[int, int] | None = None) -> tuple[Any, Any, Any, Any]:
     """The polar decomposition x = u @ h, by the dynamically weighted Halley iteration.

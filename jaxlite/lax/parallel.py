@@ -117,6 +117,7 @@ def _checked(primitive: Primitive, x: Any, **params: Any) -> Any:
     return primitive.bind(x, **params)
 
 
+@boundary
 def axis_size(axis_name: Any) -> int:
     """The number of examples along a named axis (or several). Raises: NameError if nothing binds the name.
 
@@ -319,6 +320,7 @@ def _reduce_scatter_aval(x: Any, *, axis_index_groups: Any, axis_name: Names, ax
     return _typed(x, names, tuple(shape))
 
 
+@boundary
 def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
                  tiled: bool = False) -> Any:
     """Each example's share of the sum over a named axis: `psum` followed by taking the own index along an axis.
@@ -402,6 +404,7 @@ def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axi
     return tree_map(one, x)
 
 
+@boundary
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
     """Exchange a named axis with an axis of the arrays, of the same size, which stays in its place."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
@@ -444,6 +447,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     return tree_map(one, x)
 
 
+@boundary
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     """Reorder the examples of a named axis: example i gets the value of example `perm[i]`."""
     names = _names(axis_name)
@@ -457,6 +461,7 @@ def _pbroadcast_aval(x: Any, *, axis_name: Any, source: int) -> ShapedArray:
     return _typed(x, _names(axis_name), x.shape)
 
 
+@boundary
 def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
     """The value of one example of a named axis, for all of them."""
     names, source = _names(axis_name), operator.index(source)
@@ -505,6 +510,7 @@ def axis_index(axis_name: Any) -> Any:
 # --- what varies along axes of a mesh ----------------------------------------------------------------
 
 
+@boundary
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     """Values as they are, as ones that may differ from device to device along axes of the mesh: `to="varying"`.
 
@@ -550,6 +556,7 @@ def pvary(x: Any, axis_name: Any) -> Any:
 # --- ragged exchange ---------------------------------------------------------------------------------
 
 
+@boundary
 def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes: Any, output_offsets: Any, recv_sizes: Any, *,
                       axis_name: Any, axis_index_groups: Any = None) -> Any:
     """Exchange slices of different sizes along axis 0: each device sends one to each other, at an offset that it chooses.

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.devices.placement import laid_out_by
@@ -140,6 +141,7 @@ def _ragged_dot_general(lhs: Any, rhs: Any, sizes: Any, *, ragged_dot_dimension_
                        preferred_element_type)
 
 
+@boundary
 def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
                        precision: Any = None, preferred_element_type: Any = None, group_offset: Any = None,
                        out_sharding: Any = None) -> Any:
@@ -173,6 +175,7 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimensio
         preferred_element_type=preferred_element_type, group_offset=None, out_sharding=None)
 
 
+@boundary
 def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, preferred_element_type: Any = None,
                group_offset: Any = None, out_sharding: Any = None) -> Any:
     """A product whose rows are in groups, each with a matrix of its own.
@@ -232,6 +235,7 @@ def _scaled_dot(lhs: Any, rhs: Any, lhs_scale: Any, rhs_scale: Any, *, dimension
                        preferred_element_type=preferred_element_type)
 
 
+@boundary
 def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = None,
                dimension_numbers: DotDimensionNumbers | None = None, preferred_element_type: Any = None) -> Any:
     """`(lhs * lhs_scale) @ (rhs * rhs_scale)`, where each scale stands for a block of contracted elements.

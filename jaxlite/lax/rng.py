@@ -8,6 +8,7 @@ from typing import Any
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.lax import shaping
 
@@ -39,6 +40,7 @@ def _rng_bit_generator_aval(key: Any, *, shape: tuple[int, ...], dtype: Any, alg
     return [key, shaped_array(shape, dtype, False)]
 
 
+@boundary
 def rng_bit_generator(key: Any, shape: Any, dtype: Any = dtypes.uint32,
                       algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT, *, out_sharding: Any = None,
                       ) -> tuple[Any, Any]:
@@ -70,6 +72,7 @@ def _rng_uniform_aval(a: Any, b: Any, *, shape: tuple[int, ...]) -> ShapedArray:
     return shaped_array(shape, a.dtype, a.weak_type and b.weak_type)
 
 
+@boundary
 def rng_uniform(a: Any, b: Any, shape: Any) -> Any:
     """Uniform numbers in [a, b) from the backend's stateful generator: not reproducible, not for use in science.
 

@@ -72,6 +72,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     return tuple(results) if several else results[0]
 
 
+@boundary
 def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
     """Sort `keys` along a dimension and permute `values`, of the same shape, alike. As `sort`."""
     keys, values = sort((keys, values), dimension=dimension, is_stable=is_stable, num_keys=1)
@@ -137,6 +138,7 @@ def _approx_top_k_avals(x: Any, *, k: int, reduction_dimension: int, recall_targ
     return [shaped_array(shape, x.dtype, x.weak_type), shaped_array(shape, dtypes.int32, x.weak_type)]
 
 
+@boundary
 def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> list[Any]:
     """k large elements along a dimension, in descending order, and where they are.
@@ -164,6 +166,7 @@ def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_tar
                          aggregate_to_topk)
 
 
+@boundary
 def approx_min_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> list[Any]:
     """k small elements along a dimension, in ascending order, and where they are. As `approx_max_k`."""

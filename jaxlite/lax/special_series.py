@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as ew
 from jaxlite.lax import special
@@ -37,6 +38,7 @@ regularized_incomplete_beta_p = nary("regularized_incomplete_beta", FLOATS, arit
 bessel_i0e_p = unary("bessel_i0e", FLOATS)
 
 
+@boundary
 def igamma(a: Any, x: Any) -> Any:
     """The regularized lower incomplete gamma function P(a, x), from 0 at x = 0 to 1 at infinity.
 
@@ -45,16 +47,19 @@ def igamma(a: Any, x: Any) -> Any:
     return igamma_p.bind(a, x)
 
 
+@boundary
 def igammac(a: Any, x: Any) -> Any:
     """The regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x), accurate where it is small."""
     return igammac_p.bind(a, x)
 
 
+@boundary
 def igamma_grad_a(a: Any, x: Any) -> Any:
     """The derivative of `igamma(a, x)` with respect to a. NaN unless a > 0 and x >= 0."""
     return igamma_grad_a_p.bind(a, x)
 
 
+@boundary
 def random_gamma_grad(a: Any, x: Any) -> Any:
     """How a sample x of the gamma distribution moves with its shape parameter a, at a fixed probability.
 
@@ -63,6 +68,7 @@ def random_gamma_grad(a: Any, x: Any) -> Any:
     return random_gamma_grad_p.bind(a, x)
 
 
+@boundary
 def betainc(a: Any, b: Any, x: Any) -> Any:
     """The regularized incomplete beta function I_x(a, b), from 0 at x = 0 to 1 at x = 1.
 
@@ -71,6 +77,7 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
     return regularized_incomplete_beta_p.bind(a, b, x)
 
 
+@boundary
 def bessel_i0e(x: Any) -> Any:
     """exp(-|x|) times the modified Bessel function of the first kind of order 0."""
     return bessel_i0e_p.bind(x)

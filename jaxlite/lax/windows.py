@@ -29,6 +29,7 @@ def dilated(size: int, dilation: int) -> int:
     return 0 if size == 0 else 1 + dilation * (size - 1)
 
 
+@boundary
 def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
                     padding: Any) -> list[tuple[int, int]]:
     """The (before, after) padding of each dimension that a padding mode stands for.
@@ -59,6 +60,7 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
     return pads
 
 
+@boundary
 def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: Sequence[int],
                               window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
                               base_dilation: Sequence[int] | None = None,
@@ -349,6 +351,7 @@ cummin_p = _cumulative("cummin", NUMBERS)
 cumlogsumexp_p = _cumulative("cumlogsumexp", INEXACT)
 
 
+@boundary
 def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """Running sums along an axis; element i is the sum of elements 0..i, or i.. if `reverse`.
 
@@ -365,21 +368,25 @@ def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     return cumsum_p.bind(operand, axis=int(axis), reverse=bool(reverse))
 
 
+@boundary
 def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """Running products along an axis; as `cumsum`."""
     return cumprod_p.bind(operand, axis=int(axis), reverse=bool(reverse))
 
 
+@boundary
 def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """Running maxima along an axis, NaN from the first one on; as `cumsum`."""
     return cummax_p.bind(operand, axis=int(axis), reverse=bool(reverse))
 
 
+@boundary
 def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """Running minima along an axis, NaN from the first one on; as `cumsum`."""
     return cummin_p.bind(operand, axis=int(axis), reverse=bool(reverse))
 
 
+@boundary
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """Running log(sum(exp(...))) along an axis without overflow, for floating and complex arrays; as `cumsum`."""
     return cumlogsumexp_p.bind(operand, axis=int(axis), reverse=bool(reverse))

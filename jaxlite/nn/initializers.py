@@ -11,6 +11,7 @@ import numpy as np
 from jaxlite import numpy as jnp
 from jaxlite import random
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 
 __all__ = [
     "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
@@ -27,16 +28,19 @@ def _dtype(dtype: Any, default: Any) -> Any:
     return dtypes.canonicalize_dtype(float if chosen is None else chosen)
 
 
+@boundary
 def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
     """All zeros; the key is not used."""
     return jnp.zeros(shape, _dtype(dtype, None))
 
 
+@boundary
 def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
     """All ones; the key is not used."""
     return jnp.ones(shape, _dtype(dtype, None))
 
 
+@boundary
 def constant(value: Any, dtype: Any = None) -> Initializer:
     """One value for all weights."""
 
@@ -46,6 +50,7 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
     return init
 
 
+@boundary
 def uniform(scale: float = 1e-2, dtype: Any = None) -> Initializer:
     """Uniform in [0, scale)."""
 
@@ -56,6 +61,7 @@ def uniform(scale: float = 1e-2, dtype: Any = None) -> Initializer:
     return init
 
 
+@boundary
 def normal(stddev: float = 1e-2, dtype: Any = None) -> Initializer:
     """Normal with mean 0."""
 
@@ -66,6 +72,7 @@ def normal(stddev: float = 1e-2, dtype: Any = None) -> Initializer:
     return init
 
 
+@boundary
 def truncated_normal(stddev: float = 1e-2, dtype: Any = None, lower: float = -2.0, upper: float = 2.0) -> Initializer:
     """Normal with mean 0, cut at `lower` and `upper` standard deviations."""
 
@@ -90,6 +97,7 @@ def _fans(shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any) ->
     return inputs * field, outputs * field
 
 
+@boundary
 def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (),
                      dtype: Any = None) -> Initializer:
     """Draws with variance scale / n, where n is the number of inputs, outputs, or their mean.
@@ -157,6 +165,7 @@ he_normal = kaiming_normal = _family("he_normal", 2.0, "fan_in", "truncated_norm
                                      "Truncated normal, variance 2 / inputs (He et al. 2015).")
 
 
+@boundary
 def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
     """A random orthogonal matrix over `column_axis` and all other axes (Saxe et al. 2013)."""
 
@@ -177,6 +186,7 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> 
     return init
 
 
+@boundary
 def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
     """A convolution kernel that is an orthogonal matrix at its center and 0 elsewhere (Xiao et al. 2018)."""
 

@@ -56,6 +56,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: str |
     return placement.laid_out_by(out_sharding, _einsum, *operands, **params)
 
 
+@boundary
 def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[tuple[int, ...]], Any]:
     """The order in which `einsum` contracts its operands, and a report of its cost, by NumPy."""
     spec, operands = _parse_arguments(subscripts, operands)

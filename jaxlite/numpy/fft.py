@@ -13,6 +13,7 @@ from typing import Any
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.lax.fft import FftType
@@ -123,6 +124,7 @@ def _one(name: str, kind: Any, a: Any, n: Any, axis: Any, norm: str | None) -> A
 # --- complex to complex ------------------------------------------------------------------------------
 
 
+@boundary
 def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The Fourier transform along an axis.
 
@@ -140,21 +142,25 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
     return _one("fft", _FFT, a, n, axis, norm)
 
 
+@boundary
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of `fft`; the arguments are as there."""
     return _one("ifft", _IFFT, a, n, axis, norm)
 
 
+@boundary
 def fft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
     """The Fourier transform over two axes; the arguments are as of `fftn`."""
     return _transform("fft2", _FFT, a, s, _pair("fft2", axes), norm)
 
 
+@boundary
 def ifft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
     """The inverse of `fft2`."""
     return _transform("ifft2", _IFFT, a, s, _pair("ifft2", axes), norm)
 
 
+@boundary
 def fftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
     """The Fourier transform over several axes.
 
@@ -167,6 +173,7 @@ def fftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = No
     return _transform("fftn", _FFT, a, s, axes, norm)
 
 
+@boundary
 def ifftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
     """The inverse of `fftn`."""
     return _transform("ifftn", _IFFT, a, s, axes, norm)
@@ -175,42 +182,50 @@ def ifftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = N
 # --- real on one side --------------------------------------------------------------------------------
 
 
+@boundary
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The Fourier transform of real numbers: the n // 2 + 1 coefficients that are not redundant."""
     return _one("rfft", _RFFT, a, n, axis, norm)
 
 
+@boundary
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of `rfft`: n real numbers, default an even number of them, 2 * (size - 1)."""
     return _one("irfft", _IRFFT, a, n, axis, norm)
 
 
+@boundary
 def rfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
     """The Fourier transform of real numbers over two axes; the last one is cut as by `rfft`."""
     return _transform("rfft2", _RFFT, a, s, _pair("rfft2", axes), norm)
 
 
+@boundary
 def irfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
     """The inverse of `rfft2`."""
     return _transform("irfft2", _IRFFT, a, s, _pair("irfft2", axes), norm)
 
 
+@boundary
 def rfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
     """The Fourier transform of real numbers over several axes; the last one is cut as by `rfft`."""
     return _transform("rfftn", _RFFT, a, s, axes, norm)
 
 
+@boundary
 def irfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
     """The inverse of `rfftn`."""
     return _transform("irfftn", _IRFFT, a, s, axes, norm)
 
 
+@boundary
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The real transform of a signal with Hermitian symmetry, of which `a` is one half."""
     check_arrays("fft.hfft", a)
     return _one("hfft", _IRFFT, _conjugate(as_array(a)), n, axis, _opposite("hfft", norm))
 
 
+@boundary
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of `hfft`."""
     return _conjugate(_one("ihfft", _RFFT, a, n, axis, _opposite("ihfft", norm)))
@@ -234,6 +249,7 @@ def _pair(name: str, axes: Sequence[int]) -> tuple[int, int]:
 # --- frequencies -------------------------------------------------------------------------------------
 
 
+@boundary
 def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
     """The frequencies of the coefficients of `fft`: 0, the positive ones, then the negative ones, over `n * d`.
 
@@ -247,6 +263,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
     return _frequencies(d, n=n, count=n, start=n // 2, dtype=dtype)
 
 
+@boundary
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
     """The frequencies of the coefficients of `rfft`; the arguments are as of `fftfreq`."""
     n, dtype = _frequency_arguments("rfftfreq", n, d, dtype)
@@ -273,11 +290,13 @@ def _frequencies(d: Any, n: int, count: int, start: int, dtype: Any) -> Any:
     return lax.div(shaping.convert(index, dtype, False), shaping.broadcast_in_dim(span, (count,), ()))
 
 
+@boundary
 def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
     """Move frequency zero to the middle of axes (default: all)."""
     return _shift("fftshift", x, axes, lambda size: size // 2)
 
 
+@boundary
 def ifftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
     """The inverse of `fftshift`."""
     return _shift("ifftshift", x, axes, lambda size: -(size // 2))

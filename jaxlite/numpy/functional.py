@@ -23,6 +23,7 @@ from jaxlite.traces.batching import over_leading_axis
 # --- comparing arrays --------------------------------------------------------------------------------
 
 
+@boundary
 @api("equal_nan")
 def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     """Whether all elements are equal within `atol + rtol * |b|`."""
@@ -37,6 +38,7 @@ def _same_elements(a: Any, b: Any, equal_nan: bool) -> Any:
     return reductions.all(same)
 
 
+@boundary
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     """Whether two arrays have one shape and equal elements."""
     try:
@@ -48,6 +50,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     return shaping.full((), False) if shapes[0] != shapes[1] else _same_elements(a1, a2, equal_nan=equal_nan)
 
 
+@boundary
 def array_equiv(a1: Any, a2: Any) -> Any:
     """Whether two arrays have equal elements after broadcasting."""
     try:
@@ -92,6 +95,7 @@ def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs
     return shaping.transpose(out, order)
 
 
+@boundary
 def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
     """`func(array, axis)` for one axis after the other; an axis that it removes is put back with size 1."""
     check_arrays("apply_over_axes", a)
@@ -120,6 +124,7 @@ def _parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[
     return inputs, outputs
 
 
+@boundary
 def vectorize(pyfunc: Callable, *, excluded: Any = frozenset(), signature: str | None = None) -> Callable:
     """A function of scalars, or of arrays of fixed rank, as one that broadcasts over leading axes.
 

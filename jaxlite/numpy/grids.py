@@ -168,6 +168,7 @@ _eye_traced = api("rows", "columns", "dtype")(_eye)
 _eye_static = api("k", "rows", "columns", "dtype")(_eye)
 
 
+@boundary
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """A matrix with ones on its k-th diagonal and zeros elsewhere.
 
@@ -195,6 +196,7 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     return result if device is None else device_put(result, device)
 
 
+@boundary
 def identity(n: Any, dtype: Any = None) -> Any:
     """The square matrix with ones on its diagonal."""
     return eye(n, dtype=dtype)
@@ -219,6 +221,7 @@ def _tri(rows: int, columns: int, k: int, dtype: Any) -> Any:
     return shaping.convert(_below(rows, columns, k), dtype, False)
 
 
+@boundary
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     """A matrix with ones on and below its k-th diagonal and zeros above; floating by default."""
     rows, columns = shape_of((N, N if M is None else M))
@@ -241,12 +244,14 @@ def _triangle(m: Any, k: int, upper: bool) -> Any:
     return lax.select(below, zeros, m) if upper else lax.select(below, m, zeros)
 
 
+@boundary
 @api("k")
 def tril(m: Any, k: int = 0) -> Any:
     """Matrices with zeros above their k-th diagonal. Raises: ValueError for fewer than two axes."""
     return _triangle(m, k, False)
 
 
+@boundary
 @api("k")
 def triu(m: Any, k: int = 0) -> Any:
     """Matrices with zeros below their k-th diagonal. Raises: ValueError for fewer than two axes."""
@@ -264,11 +269,13 @@ def _triangle_indices(n: Any, k: Any, m: Any, upper: bool) -> tuple[Any, Any]:
     return asarray(row.astype(np.int32)), asarray(column.astype(np.int32))
 
 
+@boundary
 def tril_indices(n: Any, k: Any = 0, m: Any = None) -> tuple[Any, Any]:
     """The row and column indices of the elements on and below the k-th diagonal of an n by m matrix."""
     return _triangle_indices(n, k, m, False)
 
 
+@boundary
 def triu_indices(n: Any, k: Any = 0, m: Any = None) -> tuple[Any, Any]:
     """The row and column indices of the elements on and above the k-th diagonal of an n by m matrix."""
     return _triangle_indices(n, k, m, True)
@@ -281,18 +288,21 @@ def _matrix_sizes(arr: Any) -> tuple[int, int]:
     return shape
 
 
+@boundary
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
     """`tril_indices` for a matrix."""
     rows, columns = _matrix_sizes(arr)
     return tril_indices(rows, k, columns)
 
 
+@boundary
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
     """`triu_indices` for a matrix."""
     rows, columns = _matrix_sizes(arr)
     return triu_indices(rows, k, columns)
 
 
+@boundary
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The indices of the diagonal of an array with `ndim` axes of size n: one array for each axis."""
     n, ndim = operator.index(n), operator.index(ndim)
@@ -307,6 +317,7 @@ def _check_equal_sizes(name: str, shape: tuple[int, ...]) -> None:
         raise ValueError(f"jnp.{name}: All dimensions of input must be of equal length, got shape {shape}")
 
 
+@boundary
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
     """`diag_indices` for an array, which has at least two axes, all of one size."""
     check_arrays("diag_indices_from", arr)
@@ -317,6 +328,7 @@ def diag_indices_from(arr: Any) -> tuple[Any, ...]:
     return diag_indices(shape[0], len(shape))
 
 
+@boundary
 def mask_indices(n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, size: int | None = None,
                  ) -> tuple[Any, Any]:
     """The indices at which `mask_func(ones((n, n)), k)` is not zero, for functions such as `tril`.
@@ -338,6 +350,7 @@ def _fill_diagonal(a: Any, val: Any, wrap: bool) -> Any:
     return indexing.write(a, (np.arange(count, dtype=np.int32),) * len(shape), val, "set")
 
 
+@boundary
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
     """An array with a value, or the elements of an array in turn, on its diagonal.
 
@@ -375,6 +388,7 @@ def _meshgrid(*xi: Any, sparse: bool, indexing: str) -> list[Any]:
         for x, axis in zip(xi, axes, strict=True)]
 
 
+@boundary
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
     """Coordinates of a grid, one array for each vector: element [i, j, ...] is that point's coordinate.
 
@@ -394,6 +408,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     return list(_meshgrid(*xi, sparse=bool(sparse), indexing=indexing))
 
 
+@boundary
 def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
     """The index of each element of an array of this shape: stacked, one array for each axis.
 
@@ -412,6 +427,7 @@ def _indices(sizes: tuple[int, ...], dtype: Any, sparse: bool) -> Any:
     return shaping.stack(grids, 0) if grids else shaping.full((0,), 0, dtype)
 
 
+@boundary
 def ix_(*args: Any) -> tuple[Any, ...]:
     """Vectors of indices, each on its own axis, so that indexing with them picks all combinations."""
     check_arrays("ix_", *args)
@@ -536,6 +552,7 @@ index_exp = np.index_exp
 # --- positions in a grid laid end to end -------------------------------------------------------------
 
 
+@boundary
 def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str = "raise", order: str = "C", *,
                       dtype: Any = None) -> Any:
     """Where elements with these indices lie in an array of shape `dims` laid end to end.
@@ -584,6 +601,7 @@ def _ravel_multi_index(*parts: Any, sizes: tuple[int, ...], mode: str, order: st
     return as_array(result)
 
 
+@boundary
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """The indices, one array for each axis, of elements that lie at these positions of an array laid end to end.
 
@@ -614,6 +632,7 @@ def _unravel_index(indices: Any, sizes: tuple[int, ...]) -> tuple[Any, ...]:
 # --- polynomials and windows -------------------------------------------------------------------------
 
 
+@boundary
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     """The Vandermonde matrix: the powers N - 1, ..., 0 of each element in a row, or 0, ..., N - 1 if `increasing`."""
     check_arrays("vander", x)
@@ -653,6 +672,7 @@ def _cosine(n: Any, size: int, factor: float) -> Any:
     return ufuncs.cos(arithmetic.divide(arithmetic.multiply(factor * np.pi, n), size - 1))
 
 
+@boundary
 def bartlett(M: int) -> Any:
     """The Bartlett window of M values: a triangle."""
     return _window("bartlett", M, _bartlett)
@@ -663,6 +683,7 @@ def _bartlett(n: Any, size: int) -> Any:
     return arithmetic.subtract(1, arithmetic.divide(ufuncs.absolute(centred), size - 1))
 
 
+@boundary
 def blackman(M: int) -> Any:
     """The Blackman window of M values: 0.42 - 0.5 cos + 0.08 cos of twice the angle."""
     return _window("blackman", M, _blackman)
@@ -673,6 +694,7 @@ def _blackman(n: Any, size: int) -> Any:
     return arithmetic.add(first, arithmetic.multiply(0.08, _cosine(n, size, 4)))
 
 
+@boundary
 def hamming(M: int) -> Any:
     """The Hamming window of M values: 0.54 - 0.46 cos."""
     return _window("hamming", M, _hamming)
@@ -682,6 +704,7 @@ def _hamming(n: Any, size: int) -> Any:
     return arithmetic.subtract(0.54, arithmetic.multiply(0.46, _cosine(n, size, 2)))
 
 
+@boundary
 def hanning(M: int) -> Any:
     """The Hann window of M values: 0.5 - 0.5 cos."""
     return _window("hanning", M, _hanning)
@@ -691,6 +714,7 @@ def _hanning(n: Any, size: int) -> Any:
     return arithmetic.multiply(0.5, arithmetic.subtract(1, _cosine(n, size, 2)))
 
 
+@boundary
 def kaiser(M: int, beta: Any) -> Any:
     """The Kaiser window of M values, from the Bessel function i0; `beta`, which may be traced, sets its width."""
     check_arrays("kaiser", beta)

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
@@ -17,6 +18,7 @@ from jaxlite.numpy import joining, manipulation
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, scalar
 
 
+@boundary
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     """An array with values joined at the end of an axis; of all elements, flattened, for None."""
     check_arrays("append", arr, values)
@@ -41,6 +43,7 @@ def _positions(name: str, obj: Any, extent: int) -> np.ndarray:
     return found
 
 
+@boundary
 def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
     """An array without some elements of an axis; of all elements, flattened, for None.
 
@@ -84,6 +87,7 @@ def _wrapped(positions: Any, extent: int) -> Any:
     return lax.clamp(np.int32(0), found, size)
 
 
+@boundary
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """An array with values put in before some elements of an axis; of all elements, flattened, for None.
 
@@ -125,6 +129,7 @@ def _insert(arr: Any, obj: Any, values: Any, axis: int) -> Any:
     return manipulation.take_slices(shaping.concatenate([arr, values], axis), source, axis=axis)
 
 
+@boundary
 def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Any:
     """Without the zeros at the front ('f'), the back ('b') or both of a concrete array."""
     value = manipulation.concrete("trim_zeros", "filt", filt)

@@ -65,6 +65,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     return _concatenate(*_parts("concatenate", arrays), axis=axis, dtype=_checked_dtype(dtype, "concatenate"))
 
 
+@boundary
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
     """`concatenate` under the array API's name."""
     return concatenate(arrays, axis)
@@ -107,16 +108,19 @@ def _stack_along(*parts: Any, least: int, axis: int, dtype: Any) -> Any:
     return shaping.concatenate(values, axis)
 
 
+@boundary
 def vstack(tup: Any, dtype: Any = None) -> Any:
     """Rows on top of each other: joined along axis 0; vectors are rows."""
     return _stack_along(*_parts("vstack", tup), least=2, axis=0, dtype=_checked_dtype(dtype, "vstack"))
 
 
+@boundary
 def hstack(tup: Any, dtype: Any = None) -> Any:
     """Side by side: joined along axis 1; vectors along their only axis."""
     return _stack_along(*_parts("hstack", tup), least=1, axis=1, dtype=_checked_dtype(dtype, "hstack"))
 
 
+@boundary
 def dstack(tup: Any, dtype: Any = None) -> Any:
     """In depth: joined along axis 2."""
     return _stack_along(*_parts("dstack", tup), least=3, axis=2, dtype=_checked_dtype(dtype, "dstack"))
@@ -133,11 +137,13 @@ def _column_stack(*parts: Any) -> Any:
     return shaping.concatenate(values, 1)
 
 
+@boundary
 def column_stack(tup: Any) -> Any:
     """Vectors as the columns of a matrix; matrices are joined as they are."""
     return _column_stack(*_parts("column_stack", tup))
 
 
+@boundary
 def block(arrays: Any) -> Any:
     """An array put together from nested lists of blocks: innermost lists are joined along the last axis, and so on."""
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.lax import shaping
@@ -67,6 +68,7 @@ def _swaps_sign(pivots: Any, like: Any) -> Any:
     return shaping.convert(sign, aval_of(like).dtype, aval_of(like).weak_type)
 
 
+@boundary
 @api()
 def det(a: Any) -> Any:
     """Determinants of matrices: (...) for a of shape (..., n, n).
@@ -133,6 +135,7 @@ def _cofactors_of_singular(a: Any, determinant: Any) -> Any:
     return linear.matmul(parts.columns_scaled(ufuncs.conj(u), scale), ufuncs.conj(v))
 
 
+@boundary
 @api("method")
 def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     """Sign and logarithm of the absolute value of determinants: det(a) = sign * exp(logabsdet), without overflow.
@@ -203,6 +206,7 @@ def _identities(a: Any) -> Any:
 # --- systems of equations ----------------------------------------------------------------------------
 
 
+@boundary
 @api()
 def solve(a: Any, b: Any) -> Any:
     """The x with a @ x = b.
@@ -251,6 +255,7 @@ def _solve(a: Any, b: Any) -> Any:
     return lax_linalg.lu_solve(a, factors, permutation, manipulation.broadcast_to(b, (*batch, *right[-2:])))
 
 
+@boundary
 @api()
 def inv(a: Any) -> Any:
     """Inverses of matrices (..., n, n). Not finite where a matrix is singular.
@@ -291,6 +296,7 @@ def _least_squares(a: Any, b: Any, rcond: Any) -> tuple[Any, Any, Any, Any]:
     return manipulation.squeeze(x, 1) if is_vector else x, residuals, rank, s
 
 
+@boundary
 def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = False) -> tuple[Any, Any, Any, Any]:
     """The shortest x that makes |a @ x - b| least.
 
@@ -334,6 +340,7 @@ def _pinv(a: Any, rtol: Any, hermitian: bool) -> Any:
     return linear.matmul(parts.columns_scaled(parts.adjoint(vh), inverse), parts.adjoint(u), precision="highest")
 
 
+@boundary
 def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:
     """Moore-Penrose inverses of matrices.
 
@@ -350,6 +357,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
     return _pinv(a, rcond if rtol is None else rtol, hermitian=hermitian)
 
 
+@boundary
 @api("ind")
 def tensorinv(a: Any, ind: int = 2) -> Any:
     """The inverse of `a` under `tensordot` over its first `ind` axes: tensordot(tensorinv(a, ind), a, ind) is one.
@@ -388,6 +396,7 @@ def _tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None) -> Any:
     return shaping.reshape(x, shape[len(right):])
 
 
+@boundary
 def tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None = None) -> Any:
     """The x with tensordot(a, x, x.ndim) = b.
 
@@ -400,6 +409,7 @@ def tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None = None) -> Any:
 # --- rank and condition ------------------------------------------------------------------------------
 
 
+@boundary
 @api("p")
 def cond(x: Any, p: Ord = None) -> Any:
     """Condition numbers of matrices: norm(x, p) * norm(inv(x), p).
@@ -442,6 +452,7 @@ def _matrix_rank(M: Any, rtol: Any, tol: Any, hermitian: bool) -> Any:
     return reductions.sum(shaping.convert(above, dtypes.int32), axis=-1)
 
 
+@boundary
 def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Any:
     """How many singular values of matrices are not negligible.
 
@@ -483,6 +494,7 @@ def _matrix_power(a: Any, n: int) -> Any:
     return result
 
 
+@boundary
 def matrix_power(a: Any, n: int) -> Any:
     """Matrices (..., n, n) to a whole power, by repeated squaring; negative powers are those of the inverse.
 
@@ -495,6 +507,7 @@ def matrix_power(a: Any, n: int) -> Any:
     return _matrix_power(a, n=exponent)
 
 
+@boundary
 def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
     """The product of several matrices, in the order of least work.
 
@@ -540,16 +553,19 @@ def _multi_dot(*arrays: Any, precision: Any) -> Any:
     return product(0, len(arrays) - 1)
 
 
+@boundary
 def matmul(x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """Matrix products over broadcast leading axes, as `jaxlite.numpy.matmul`."""
     return linear.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
 
 
+@boundary
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """Products conj(x1) . x2 of vectors along an axis, as `jaxlite.numpy.vecdot`."""
     return linear.vecdot(x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type)
 
 
+@boundary
 def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2, precision: Any = None,
               preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
     """The product over several axes, as `jaxlite.numpy.tensordot`."""
@@ -557,6 +573,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[
                             out_sharding=out_sharding)
 
 
+@boundary
 def outer(x1: Any, x2: Any, /) -> Any:
     """The products of every element of a vector with every element of another: (m, n).
 
@@ -569,6 +586,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
     return linear.outer(x1, x2)
 
 
+@boundary
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """The cross product of vectors of 3 components along an axis.
 
@@ -582,16 +600,19 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return linear.cross(x1, x2, axis=axis)
 
 
+@boundary
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
     """The diagonals of matrices (..., m, n): the one `offset` places to the right."""
     return manipulation.diagonal(x, offset, -2, -1)
 
 
+@boundary
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     """The sums of diagonals of matrices (..., m, n)."""
     return linear.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)
 
 
+@boundary
 def matrix_transpose(x: Any, /) -> Any:
     """Matrices (..., m, n) transposed: (..., n, m)."""
     return manipulation.matrix_transpose(x)

@@ -11,6 +11,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -57,6 +58,7 @@ def _without_leading_zeros(name: str, argument: str, value: Any, instead: str) -
 # --- arithmetic --------------------------------------------------------------------------------------
 
 
+@boundary
 @api()
 def polyadd(a1: Any, a2: Any) -> Any:
     """The sum of two polynomials; the shorter one gets leading zeros.
@@ -68,6 +70,7 @@ def polyadd(a1: Any, a2: Any) -> Any:
     return arithmetic.add(*_aligned("polyadd", a1, a2))
 
 
+@boundary
 @api()
 def polysub(a1: Any, a2: Any) -> Any:
     """The difference of two polynomials; the shorter one gets leading zeros."""
@@ -90,6 +93,7 @@ def _aligned(name: str, a1: Any, a2: Any) -> list[Any]:
     return list(map(lengthened, arrays))
 
 
+@boundary
 def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
     """The product of two polynomials, floating or complex.
 
@@ -115,6 +119,7 @@ def _polymul(a1: Any, a2: Any) -> Any:
                                 precision="highest")
 
 
+@boundary
 def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
     """Quotient and remainder of two polynomials, floating or complex: u = q * v + r.
 
@@ -159,6 +164,7 @@ def _polydiv(u: Any, v: Any) -> tuple[Any, Any]:
 # --- calculus ----------------------------------------------------------------------------------------
 
 
+@boundary
 def polyder(p: Any, m: int = 1) -> Any:
     """The m-th derivative of a polynomial, floating or complex. Raises: ValueError for m < 0.
 
@@ -193,6 +199,7 @@ def _times_rows(p: Any, factors: np.ndarray) -> Any:
     return lax.mul(p, shaping.convert(np.broadcast_to(column, aval.shape), aval.dtype, aval.weak_type))
 
 
+@boundary
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     """The m-th integral of a polynomial, floating or complex.
 
@@ -227,6 +234,7 @@ def _polyint(p: Any, k: Any, m: int) -> Any:
 # --- values and zeros --------------------------------------------------------------------------------
 
 
+@boundary
 @api("unroll")
 def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     """A polynomial's values at x, by Horner's rule.
@@ -251,6 +259,7 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     return lax.scan(horner, shaping.full_like(x, 0), shaping.convert(p, None, False), unroll=unroll)[0]
 
 
+@boundary
 @api()
 def poly(seq_of_zeros: Any) -> Any:
     """The polynomial with given zeros and leading coefficient one, floating or complex.
@@ -289,6 +298,7 @@ def poly(seq_of_zeros: Any) -> Any:
     return lax.fori_loop(0, count, times_factor, start)
 
 
+@boundary
 def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     """The zeros of a polynomial, as the eigenvalues of its companion matrix. On the CPU alone.
 
@@ -349,6 +359,7 @@ def _padded_roots(p: Any) -> Any:
 # --- fitting -----------------------------------------------------------------------------------------
 
 
+@boundary
 @broadcasts_inside
 def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = False, w: Any = None,
             cov: bool = False) -> Any:

@@ -45,6 +45,7 @@ def _position(name: str, a: Any, axis: Any, out: Any, keepdims: Any, search: Cal
     return shaping.broadcast_in_dim(result, kept, rest)
 
 
+@boundary
 @api("axis", "keepdims")
 def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The position of the greatest element along an axis (the first of equals; NaN counts as greatest).
@@ -61,6 +62,7 @@ def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
     return _position("argmax", a, axis, out, keepdims, lax.argmax)
 
 
+@boundary
 @api("axis", "keepdims")
 def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The position of the least element along an axis (the first of equals; NaN counts as least). As `argmax`."""
@@ -81,12 +83,14 @@ def _position_without_nan(name: str, a: Any, axis: Any, out: Any, keepdims: Any,
     return _position(name, a, axis, out, keepdims, search_numbers)
 
 
+@boundary
 @api("axis", "keepdims")
 def nanargmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The position of the greatest element that is not NaN; -1 where all are. As `argmax`."""
     return _position_without_nan("nanargmax", a, axis, out, keepdims, lax.argmax, -np.inf)
 
 
+@boundary
 @api("axis", "keepdims")
 def nanargmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The position of the least element that is not NaN; -1 where all are. As `argmax`."""
@@ -120,6 +124,7 @@ def put_beside(value: np.ndarray, like: Any, weak_type: bool = False) -> Any:
     return arrays.put_array(value, arrays.device_of(like), like._committed, copy=True, aval=aval)
 
 
+@boundary
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
     """The positions of the elements that are not zero: for each axis an array of indices.
 
@@ -185,12 +190,14 @@ def true_positions(mask: Any, size: int, fill: int = 0) -> tuple[Any, Any]:
                                wrap_negative_indices=False), found
 
 
+@boundary
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The positions of the elements of the flattened array that are not zero. Arguments are as in `nonzero`."""
     check_arrays("flatnonzero", a)
     return nonzero(manipulation.ravel(a), size=size, fill_value=fill_value)[0]
 
 
+@boundary
 def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The positions of the elements that are not zero, a row each: (count, rank). Arguments are as in `nonzero`."""
     check_arrays("argwhere", a)
@@ -207,6 +214,7 @@ def _columns(*parts: Any) -> Any:
     return shaping.stack(promote_dtypes(*parts), 1)
 
 
+@boundary
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
     """The elements at which a condition holds, flattened.
 
@@ -217,6 +225,7 @@ def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: An
                                  fill_value=fill_value)
 
 
+@boundary
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     """A copy of the array whose elements under the mask are taken, one after the other, from `vals`, repeated.
 
@@ -330,6 +339,7 @@ _METHODS: dict[str, Callable] = {
 }
 
 
+@boundary
 @api("side", "method")
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
     """Where elements would have to be inserted to keep an array sorted.
@@ -364,6 +374,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
     return shaping.convert(_METHODS[method](a, v, side), dtype, False)
 
 
+@boundary
 @api("right", "method")
 def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
     """The bin that each element is in: how many edges are not above it.
@@ -392,6 +403,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
 # --- choices by conditions ---------------------------------------------------------------------------
 
 
+@boundary
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
     """Each element from the first choice whose condition holds there, else the default.
 

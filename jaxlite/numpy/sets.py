@@ -15,6 +15,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer, set_trace, state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -81,6 +82,7 @@ def _with_first(rest: Any, first: bool = True) -> Any:
 # --- distinct elements -------------------------------------------------------------------------------
 
 
+@boundary
 def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
            axis: int | None = None, *, equal_nan: bool = True, size: int | None = None, fill_value: Any = None,
            sorted: bool = True) -> Any:
@@ -203,21 +205,25 @@ class _UniqueInverseResult(NamedTuple):
     inverse_indices: Any
 
 
+@boundary
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueAllResult:
     """The distinct elements, where each is first, which one each element is, and counts. Each NaN is its own."""
     return _UniqueAllResult(*_distinct("unique_all", x, True, True, True, None, False, size, fill_value))
 
 
+@boundary
 def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueCountsResult:
     """The distinct elements, and how often each occurs. Each NaN is its own."""
     return _UniqueCountsResult(*_distinct("unique_counts", x, False, False, True, None, False, size, fill_value))
 
 
+@boundary
 def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueInverseResult:
     """The distinct elements, and which one each element is. Each NaN is its own."""
     return _UniqueInverseResult(*_distinct("unique_inverse", x, False, True, False, None, False, size, fill_value))
 
 
+@boundary
 def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The distinct elements. Each NaN is its own."""
     return _distinct("unique_values", x, False, False, False, None, False, size, fill_value)
@@ -232,6 +238,7 @@ def _pair(name: str, ar1: Any, ar2: Any) -> tuple[int, int]:
     return aval_of(ar1).size, aval_of(ar2).size
 
 
+@boundary
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The elements of one array or the other, distinct and sorted. `size` and `fill_value` are as in `unique`."""
     _pair("union1d", ar1, ar2)
@@ -277,6 +284,7 @@ def _filled(values: Any, found: Any, fill_value: Any) -> Any:
     return lax.select(missing, fill, values)
 
 
+@boundary
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False, *,
                 size: int | None = None, fill_value: Any = None) -> Any:
     """The elements of both arrays, distinct and sorted.
@@ -323,6 +331,7 @@ def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int, indices: bool,
     return found, values, *[lax.select(missing, end, each) for end, each in zip(ends, places, strict=True)]
 
 
+@boundary
 @broadcasts_inside
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
               fill_value: Any = None) -> Any:
@@ -357,6 +366,7 @@ def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int, unique: bool) ->
     return found, shaping.convert(_filled(values, found, fill_value), None, weak)
 
 
+@boundary
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
              fill_value: Any = None) -> Any:
     """The elements of one array but not the other, distinct and sorted. `size` and `fill_value` are as in `unique`.
@@ -394,6 +404,7 @@ def _exclusive(ar1: Any, ar2: Any, fill_value: Any, size: int) -> tuple[Any, ...
 # --- membership --------------------------------------------------------------------------------------
 
 
+@boundary
 @broadcasts_inside
 @api("assume_unique", "invert", "method")
 def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,

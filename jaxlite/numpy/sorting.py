@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax import shaping
@@ -36,6 +37,7 @@ def _line(name: str, a: Any, axis: Any) -> tuple[Any, int]:
     return a, shaping.canonical_axis(operator.index(axis), aval_of(a).ndim)
 
 
+@boundary
 @api("axis", "kind", "order", "stable", "descending")
 def sort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
          descending: bool = False) -> Any:
@@ -58,6 +60,7 @@ def sort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None
     return shaping.rev(result, (axis,)) if descending else result
 
 
+@boundary
 @api("axis", "kind", "order", "stable", "descending", "dtype")
 def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
             descending: bool = False, dtype: Any = None) -> Any:
@@ -81,6 +84,7 @@ def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = N
     return shaping.rev(result, (axis,)) if descending else result
 
 
+@boundary
 def lexsort(keys: Any, axis: int = -1) -> Any:
     """The positions that sort an axis by several keys, the last of them first in importance.
 
@@ -133,6 +137,7 @@ def _partition_line(name: str, a: Any, kth: Any, axis: Any) -> tuple[Any, int, i
     return a, axis, kth % size
 
 
+@boundary
 @api("kth", "axis")
 def partition(a: Any, kth: int, axis: int = -1) -> Any:
     """Each line with the element that sorting would put at `kth` there, none greater before, none less after.
@@ -150,6 +155,7 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     return shaping.concatenate([least, shaping.rev(rest, (axis,))], axis)
 
 
+@boundary
 @api("kth", "axis")
 def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     """The positions that partition an axis, as `partition` does; those after `kth` in ascending order."""
@@ -161,6 +167,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     return shaping.concatenate([least, lax.sort(rest, dimension=axis)], axis)
 
 
+@boundary
 @api()
 def sort_complex(a: Any) -> Any:
     """The last axis sorted, as complex numbers."""

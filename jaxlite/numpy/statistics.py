@@ -16,6 +16,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
+from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tracing import Tracer, set_trace
 from jaxlite.core.values import aval_of
@@ -55,6 +56,7 @@ def _quantile_arguments(name: str, a: Any, q: Any, weights: Any, out: Any, overw
         raise ValueError(f"q must be have rank <= 1, got shape {aval_of(q).shape}")
 
 
+@boundary
 def quantile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
              method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
     """The values below which given fractions of the elements along axes lie; NaN where an element is.
@@ -77,6 +79,7 @@ def quantile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_inpu
     return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=False)
 
 
+@boundary
 def nanquantile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
                 method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
     """The quantiles of the elements that are not NaN; NaN for none. As `quantile`."""
@@ -84,6 +87,7 @@ def nanquantile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_i
     return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=True)
 
 
+@boundary
 def percentile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
                method: str = "linear", keepdims: bool = False, *, weights: Any = None, out_sharding: Any = None) -> Any:
     """The values below which given percentages, in [0, 100], of the elements lie. As `quantile`."""
@@ -91,6 +95,7 @@ def percentile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_in
     return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=False, whole=100)
 
 
+@boundary
 def nanpercentile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
                   method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
     """The percentiles of the elements that are not NaN; NaN for none. As `percentile`."""
@@ -98,6 +103,7 @@ def nanpercentile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite
     return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=True, whole=100)
 
 
+@boundary
 def median(a: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
     """The middle element along axes, the mean of the middle two for an even number; NaN where an element is.
 
@@ -109,6 +115,7 @@ def median(a: Any, axis: Axis = None, out: None = None, overwrite_input: bool = 
     return _median(a, axis=axis, keepdims=bool(keepdims))
 
 
+@boundary
 def nanmedian(a: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
               keepdims: bool = False) -> Any:
     """The median of the elements that are not NaN; NaN for none. As `median`."""
@@ -290,6 +297,7 @@ def _weighted_quantile(line: Any, q: Any, weights: Any, axis: int, skip_nan: boo
 # --- weighted means, covariances ---------------------------------------------------------------------
 
 
+@boundary
 @api("axis", "returned", "keepdims")
 def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
     """The weighted mean over axes; the plain mean without weights.
@@ -332,6 +340,7 @@ def _sample_weights(name: str, weights: Any, samples: int) -> Any:
     return ufuncs.absolute(weights)
 
 
+@boundary
 @api("rowvar", "bias", "ddof", "dtype")
 def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
         aweights: Any = None, dtype: Any = None) -> Any:
@@ -410,6 +419,7 @@ def _variables(x: Any, rowvar: bool) -> Any:
     return x if rowvar else shaping.transpose(x, (1, 0))
 
 
+@boundary
 @broadcasts_inside
 @api("rowvar", "dtype")
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
@@ -429,6 +439,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
 # --- histograms --------------------------------------------------------------------------------------
 
 
+@boundary
 def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None,
              out_sharding: Any = None) -> Any:
     """How often each of 0, 1, 2, ... occurs; negative ones count as 0.
@@ -511,6 +522,7 @@ def _range(name: str, range: Any) -> Any:
     return ends
 
 
+@boundary
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Sequence[Any] | None = None, weights: Any = None) -> Any:
     """The edges of a histogram's bins: `bins` equal parts of the range, or `bins` itself if it is an array.
 
@@ -554,6 +566,7 @@ def _bin(a: Any, edges: Any) -> Any:
     return lax.select(ufuncs.equal(a, last), shaping.full_like(found, count - 1), found)
 
 
+@boundary
 def histogram(a: Any, bins: Any = 10, range: Sequence[Any] | None = None, weights: Any = None,
               density: bool | None = None) -> tuple[Any, Any]:
     """How many elements are in each bin, and the edges of the bins.
@@ -603,6 +616,7 @@ def _widths(edges: Any) -> Any:
     return lax.sub(lax.slice_in_dim(edges, 1, size), lax.slice_in_dim(edges, 0, size - 1))
 
 
+@boundary
 def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, weights: Any = None,
                 density: bool | None = None) -> tuple[Any, Any, Any]:
     """How many points (x, y) are in each cell of a grid, and the edges along x and along y.
@@ -631,6 +645,7 @@ def _points(*coordinates: Any) -> Any:
     return shaping.stack(promote_dtypes_inexact(*coordinates), 1)
 
 
+@boundary
 def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = None,
                 density: bool | None = None) -> tuple[Any, list[Any]]:
     """How many points are in each cell of a grid of D dimensions, and the edges along each of them.

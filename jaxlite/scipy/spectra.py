@@ -14,11 +14,13 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
 
 
+@boundary
 @broadcasts_inside
 @api("axis", "type", "bp", "overwrite_data")
 def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> Any:
@@ -169,6 +171,7 @@ def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: int | Non
     return (jnp.asarray(frequencies, real) * fs, jnp.asarray(times, real) / fs, jnp.moveaxis(result, -1, place))
 
 
+@boundary
 def stft(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int = 256, noverlap: int | None = None,
          nfft: int | None = None, detrend: Any = False, return_onesided: bool = True, boundary: str | None = "zeros",
          padded: bool = True, axis: int = -1) -> tuple[Any, Any, Any]:
@@ -202,6 +205,7 @@ def _bias_of_median(count: int) -> float:
     return 1 + float(np.sum(1 / (even + 1) - 1 / even))
 
 
+@boundary
 def csd(x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
         nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density",
         axis: int = -1, average: str = "mean") -> tuple[Any, Any]:
@@ -227,6 +231,7 @@ def csd(x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None
     return frequencies, result
 
 
+@boundary
 def welch(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
           nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density",
           axis: int = -1, average: str = "mean") -> tuple[Any, Any]:
@@ -241,6 +246,7 @@ def welch(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = Non
     return frequencies, density.real
 
 
+@boundary
 def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
           nfft: int | None = None, input_onesided: bool = True, boundary: bool = True, time_axis: int = -1, freq_axis: int = -2,
           ) -> tuple[Any, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.compilation.options import check_callable
 from jaxlite.core import dtypes, source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -44,12 +45,14 @@ def _split_axis(x: Any, axis: int, shapes: Sequence[tuple[int, ...]], sizes: Seq
     return [shaping.reshape(piece, (*shape[:axis], *own, *shape[axis + 1:])) for piece, own in zip(pieces, shapes, strict=True)]
 
 
+@boundary
 def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False) -> Callable:
     """The Jacobian of a function, column by column in forward mode: for fewer inputs than outputs.
 
     Returns: a function that gives, for each leaf of the output, a tree like the chosen arguments, of arrays of the
       output leaf's shape followed by the argument leaf's shape (and the auxiliary data if `has_aux`).
     """
+    check_callable(fun)
 
     @source.wraps(fun)
     @boundary
@@ -82,9 +85,12 @@ def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
     return jacfun
 
 
+@boundary
 def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
            allow_int: bool = False) -> Callable:
     """The Jacobian of a function, row by row in reverse mode: for fewer outputs than inputs. Results as in `jacfwd`."""
+
+    check_callable(fun)
 
     @source.wraps(fun)
     @boundary
@@ -111,6 +117,7 @@ def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
 jacobian = jacrev
 
 
+@boundary
 def hessian(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False) -> Callable:
     """The second derivatives of a function: `jacfwd` of `jacrev`."""
     return jacfwd(jacrev(fun, argnums, has_aux=has_aux, holomorphic=holomorphic), argnums, has_aux=has_aux,

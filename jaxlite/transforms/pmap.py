@@ -27,6 +27,7 @@ _PLACES = "_internal_pmap_axis_name"  # the mesh axis where programs do not name
 _LIMIT = 256  # programs, and forms of calls, that a function remembers
 
 
+@boundary
 def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: Any = 0,
          static_broadcasted_argnums: int | Sequence[int] = (), devices: Sequence[Any] | None = None,
          backend: str | None = None, axis_size: int | None = None, donate_argnums: int | Sequence[int] = ()) -> Any:

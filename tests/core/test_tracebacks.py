@@ -60,6 +60,10 @@ WITHOUT_OWN = {
     "checkpoint": lambda: jaxlite.checkpoint(mismatch)(X),
     "device_put": lambda: jaxlite.device_put(X, 3),
     "einsum": lambda: jnp.einsum("i,j->k", X, X),
+    "numpy's functions": lambda: jnp.linalg.eigvalsh(jnp.ones((2, 3))),
+    "lax's functions": lambda: lax.conv_dimension_numbers(0, X, 1),
+    "scipy's functions": lambda: jaxlite.scipy.linalg.polar(X),
+    "what is no function": lambda: jaxlite.hessian(X),
     "branch on a tracer": lambda: jaxlite.jit(lambda x: 1 if x else 2)(True),
 }
 

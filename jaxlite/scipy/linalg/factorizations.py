@@ -13,6 +13,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.numpy.api import api, is_complex, promote_dtypes_inexact
@@ -51,6 +52,7 @@ def _cholesky(a: Any, lower: bool) -> Any:
     return factor if lower else adjoint(factor)
 
 
+@boundary
 def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """The triangular factor of Hermitian positive definite matrices.
 
@@ -67,6 +69,7 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
     return _cholesky(a, bool(lower))
 
 
+@boundary
 def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, bool]:
     """The factor that `cho_solve` takes: (`cholesky(a, lower)`, lower)."""
     return cholesky(a, lower), lower
@@ -81,6 +84,7 @@ def _lu_factor(a: Any) -> tuple[Any, Any]:
     return factors, pivots
 
 
+@boundary
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
     """The factors that `lu_solve` takes.
 
@@ -108,6 +112,7 @@ def _lu(a: Any, permute_l: bool) -> Any:
     return permuting, lower, upper
 
 
+@boundary
 def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """Gaussian elimination with partial pivoting: a = P @ L @ U.
 
@@ -139,6 +144,7 @@ def _qr(a: Any, mode: str, pivoting: bool) -> Any:
     return (r, *order) if mode == "r" else (q, r, *order)
 
 
+@boundary
 def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False,
        check_finite: bool = True) -> tuple[Any, ...]:
     """Factors a = Q @ R, Q with orthonormal columns and R upper triangular.
@@ -179,6 +185,7 @@ def _qr_multiply(a: Any, c: Any, mode: str, pivoting: bool, conjugate: bool) -> 
     return (result, r, *order)
 
 
+@boundary
 def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False, conjugate: bool = False,
                 overwrite_a: bool = False, overwrite_c: bool = False) -> tuple[Any, ...]:
     """The product of a matrix with the orthonormal factor of another: (c @ Q, R) for a = Q @ R.
@@ -202,6 +209,7 @@ def _svd(a: Any, full_matrices: bool, compute_uv: bool) -> Any:
     return lax_linalg.svd(matrices("svd", a), full_matrices=full_matrices, compute_uv=compute_uv)
 
 
+@boundary
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
         lapack_driver: str = "gesdd") -> Any:
     """The singular value decomposition a = (U * s) @ Vh.
@@ -216,11 +224,13 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a
     return _svd(a, bool(full_matrices), bool(compute_uv))
 
 
+@boundary
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """Determinants of matrices (..., n, n)."""
     return jnp.linalg.det(jnp.asarray(a))
 
 
+@boundary
 def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """Inverses of matrices (..., n, n); not finite where a matrix is singular."""
     return jnp.linalg.inv(jnp.asarray(a))
@@ -232,6 +242,7 @@ def _eigh(a: Any, lower: bool, eigvals_only: bool) -> Any:
     return values if eigvals_only else (values, vectors)
 
 
+@boundary
 def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
          overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1, check_finite: bool = True) -> Any:
     """Eigenvalues and eigenvectors of Hermitian matrices: a @ v = v * w.
@@ -300,6 +311,7 @@ def _tridiagonal_vectors(d: Any, e: Any, first: int, last: int) -> Any:
     return values[first:last + 1], vectors[:, first:last + 1]
 
 
+@boundary
 def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a",
                      select_range: tuple[float, float] | None = None, tol: float | None = None, key: Any = None) -> Any:
     """Eigenvalues, and eigenvectors, of a Hermitian tridiagonal matrix.
@@ -351,6 +363,7 @@ def _schur(a: Any, output: str) -> tuple[Any, Any]:
     return form, vectors
 
 
+@boundary
 def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
     """The Schur form a = Z @ T @ Z^H, Z unitary. On the CPU alone.
 
@@ -411,6 +424,7 @@ def _rsf2csf(T: Any, Z: Any) -> tuple[Any, Any]:
     return jnp.vectorize(_triangularize, signature="(n,n),(n,n)->(n,n),(n,n)")(T, Z)
 
 
+@boundary
 def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
     """A real Schur form made complex: T upper triangular, with Z @ T @ Z^H as before.
 
@@ -437,6 +451,7 @@ def _hessenberg(a: Any, calc_q: bool) -> Any:
     return form, corner.at[..., 1:, 1:].set(turned)
 
 
+@boundary
 def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """The Hessenberg form a = Q @ H @ Q^H: H has zeros below its first subdiagonal. On the CPU alone.
 

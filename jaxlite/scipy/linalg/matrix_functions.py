@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.numpy.api import api, promote_dtypes_inexact
@@ -83,6 +84,7 @@ def _expm(a: Any, upper_triangular: bool, max_squarings: int) -> Any:
     return jnp.where(squarings > max_squarings, jnp.nan, result)
 
 
+@boundary
 def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
     """The exponential of matrices, by scaling and squaring of a Pade approximant.
 
@@ -99,6 +101,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     return _expm(_square_matrices("expm", A), bool(upper_triangular), int(max_squarings))
 
 
+@boundary
 def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
     """The derivative of `expm` at A in the direction E.
 
@@ -136,6 +139,7 @@ def _sqrtm(a: Any) -> Any:
     return _product(_product(vectors, root), adjoint(vectors))
 
 
+@boundary
 def sqrtm(A: Any, blocksize: int = 1) -> Any:
     """The principal square root of a matrix: R @ R = A. On the CPU alone.
 
@@ -158,6 +162,7 @@ def _one_matrix(name: str, a: Any) -> Any:
     return promote_dtypes_inexact(a)[0]
 
 
+@boundary
 def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
     """A function of a matrix: that which has the same eigenvectors, and `func` of the eigenvalues. On the CPU alone.
 
@@ -222,6 +227,7 @@ def _polar(a: Any, side: str, method: str, eps: float | None, max_iterations: in
     return (adjoint(unitary) if side == "left" else unitary), definite
 
 
+@boundary
 def polar(a: Any, side: str = "right", *, method: str = "qdwh", eps: float | None = None,
           max_iterations: int | None = None) -> tuple[Any, Any]:
     """The polar decomposition a = u @ p, or a = p @ u: u with orthonormal columns or rows, p positive semidefinite.

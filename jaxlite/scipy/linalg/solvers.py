@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.numpy.api import api, is_complex, promote_dtypes_inexact
@@ -50,6 +51,7 @@ def _by_cholesky(c: Any, b: Any, lower: bool) -> Any:
     return lax_linalg.triangular_solve(c, b, left_side=True, lower=lower, transpose_a=lower, conjugate_a=lower)
 
 
+@boundary
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
     """The x with a @ x = b, from `cho_factor(a)`.
 
@@ -86,6 +88,7 @@ def _lu_solve(lu: Any, pivots: Any, b: Any, trans: int) -> Any:
     return _solve_by("lu_solve", solve, lu, b)
 
 
+@boundary
 def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False,
              check_finite: bool = True) -> Any:
     """The x with a @ x = b, from `lu_factor(a)`.
@@ -105,6 +108,7 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: b
 _KINDS = ["gen", "sym", "her", "pos"]
 
 
+@boundary
 def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, debug: bool = False,
           check_finite: bool = True, assume_a: str = "gen") -> Any:
     """The x with a @ x = b.
@@ -158,6 +162,7 @@ def _solve_triangular(a: Any, b: Any, trans: int, lower: bool, unit_diagonal: bo
     return _solve_by("solve_triangular", solve, a, b)
 
 
+@boundary
 def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
                      overwrite_b: bool = False, debug: Any = None, check_finite: bool = True) -> Any:
     """The x with a @ x = b, for triangular a.
@@ -244,6 +249,7 @@ def _solve_sylvester(A: Any, B: Any, C: Any, tol: Any, method: str) -> Any:
     return jnp.vectorize(solve, signature="(m,m),(n,n),(m,n)->(m,n)")(A, B, C)
 
 
+@boundary
 def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float = 1e-8) -> Any:
     """The X with A @ X + X @ B = C. On the CPU alone.
 

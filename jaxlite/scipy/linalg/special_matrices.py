@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import api, check_arrays, is_complex, promote_dtypes, promote_dtypes_inexact
 
@@ -41,6 +42,7 @@ def _joined(first: Any, second: Any) -> Any:
     return jnp.concatenate([jnp.broadcast_to(x, (*batch, aval_of(x).shape[-1])) for x in (first, second)], axis=-1)
 
 
+@boundary
 @api()
 def toeplitz(c: Any, r: Any = None) -> Any:
     """The matrix that is constant along its diagonals, from its first column and row.
@@ -64,6 +66,7 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     return _lookup(diagonals, np.arange(rows)[:, None] - np.arange(columns) + max(columns - 1, 0))
 
 
+@boundary
 @api()
 def hankel(c: Any, r: Any = None) -> Any:
     """The matrix that is constant along its antidiagonals, from its first column and last row.
@@ -79,6 +82,7 @@ def hankel(c: Any, r: Any = None) -> Any:
     return _lookup(_joined(c, r[..., 1:]), np.arange(rows)[:, None] + np.arange(columns))
 
 
+@boundary
 @api()
 def circulant(c: Any) -> Any:
     """The square matrix whose columns are the first one, c (..., n), rotated: element (i, j) is c[(i - j) % n]."""
@@ -100,6 +104,7 @@ def _convolution_matrix(a: Any, n: int, mode: str) -> Any:
     return jnp.where((index >= 0) & (index < size), _lookup(a, index.clip(0, size - 1)), 0)
 
 
+@boundary
 def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
     """The Toeplitz matrix M with M @ v = convolve(a, v, mode), for v of length n.
 
@@ -118,6 +123,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
 # --- made of vectors or matrices ---------------------------------------------------------------------
 
 
+@boundary
 @api()
 def block_diag(*arrs: Any) -> Any:
     """The matrix with the given ones along its diagonal, zeros elsewhere.
@@ -156,6 +162,7 @@ def _with_subdiagonal(first_row: Any, below: Any) -> Any:
     return matrix.at[..., np.arange(1, size), np.arange(size - 1)].set(below)
 
 
+@boundary
 @api()
 def companion(a: Any) -> Any:
     """The companion matrix of polynomials: its eigenvalues are their roots.
@@ -171,6 +178,7 @@ def companion(a: Any) -> Any:
     return _with_subdiagonal(first_row, jnp.ones(aval_of(a).shape[-1] - 2, aval_of(a).dtype))
 
 
+@boundary
 @api()
 def fiedler_companion(a: Any) -> Any:
     """The pentadiagonal companion matrix of polynomials [M. Fiedler, A note on companion matrices, 2003].
@@ -201,6 +209,7 @@ def fiedler_companion(a: Any) -> Any:
     return matrix.at[..., right - 2, right].set(1)
 
 
+@boundary
 @api()
 def fiedler(a: Any) -> Any:
     """The matrix of distances |a[j] - a[i]|, for a of shape (..., n)."""
@@ -208,6 +217,7 @@ def fiedler(a: Any) -> Any:
     return jnp.abs(a[..., None, :] - a[..., :, None])
 
 
+@boundary
 @api()
 def leslie(f: Any, s: Any) -> Any:
     """The Leslie matrix of a population: fecundities f (..., n) in the first row, survival rates s (..., n - 1) below the
@@ -225,6 +235,7 @@ def leslie(f: Any, s: Any) -> Any:
 # --- of a size ---------------------------------------------------------------------------------------
 
 
+@boundary
 def hilbert(n: int) -> Any:
     """The Hilbert matrix (n, n), with elements 1 / (i + j + 1): symmetric, and famously ill-conditioned."""
     index = np.arange(n)
@@ -236,6 +247,7 @@ def _integer_matrix(n: int, element: Callable[[int, int], int]) -> Any:
     return _float_matrix(np.array([[float(element(i, j)) for j in range(n)] for i in range(n)]).reshape(n, n))
 
 
+@boundary
 def invhilbert(n: int) -> Any:
     """The inverse of the Hilbert matrix (n, n); its elements are integers."""
 
@@ -246,6 +258,7 @@ def invhilbert(n: int) -> Any:
     return _integer_matrix(n, element)
 
 
+@boundary
 def hadamard(n: int, dtype: Any = int) -> Any:
     """Sylvester's Hadamard matrix (n, n), of ones and minus ones with orthogonal columns; n is a power of two.
 
@@ -270,6 +283,7 @@ def _pascal(n: int, kind: str | None, symmetric: Callable[[int, int], int], lowe
     return _integer_matrix(n, symmetric if kind == "symmetric" else lower)
 
 
+@boundary
 def pascal(n: int, kind: str | None = None) -> Any:
     """Pascal's triangle as a matrix (n, n).
 
@@ -279,6 +293,7 @@ def pascal(n: int, kind: str | None = None) -> Any:
     return _pascal(n, kind, lambda i, j: math.comb(i + j, i), math.comb)
 
 
+@boundary
 def invpascal(n: int, kind: str | None = None) -> Any:
     """The inverse of `pascal(n, kind)`; its elements are integers."""
 
@@ -288,6 +303,7 @@ def invpascal(n: int, kind: str | None = None) -> Any:
     return _pascal(n, kind, lambda i, j: sum(lower(k, i) * lower(k, j) for k in range(n)), lower)
 
 
+@boundary
 def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
     """The matrix of the discrete Fourier transform (n, n): element (i, j) is exp(-2 pi i j sqrt(-1) / n).
 
@@ -306,6 +322,7 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
     return jnp.asarray(matrix / max(factor, 1.0), dtype=dtype)
 
 
+@boundary
 def helmert(n: int, full: bool = False) -> Any:
     """The Helmert matrix of orthonormal contrasts (n - 1, n): row k - 1 is k ones and -k, over sqrt(k (k + 1)).
 

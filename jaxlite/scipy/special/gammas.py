@@ -12,6 +12,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import api, as_array, broadcasts_inside, check_arrays, is_complex
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
@@ -19,12 +20,14 @@ from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
 from jaxlite.transforms.derivatives import jvp
 
 
+@boundary
 @api()
 def gammaln(x: Any) -> Any:
     """The logarithm of the absolute value of the gamma function."""
     return lax.lgamma(floats("gammaln", x))
 
 
+@boundary
 @api()
 def loggamma(x: Any) -> Any:
     """The logarithm of the gamma function; NaN for negative numbers, where it is complex."""
@@ -32,6 +35,7 @@ def loggamma(x: Any) -> Any:
     return jnp.where(x < 0, jnp.nan, lax.lgamma(x))
 
 
+@boundary
 @api()
 def gammasgn(x: Any) -> Any:
     """The sign of the gamma function: 1 or -1; NaN at its poles other than zero, which has a sign."""
@@ -44,6 +48,7 @@ def gammasgn(x: Any) -> Any:
     return jnp.where(jnp.isnan(x) | (x == -jnp.inf), jnp.nan, sign).astype(x.dtype)
 
 
+@boundary
 @api()
 def gamma(x: Any) -> Any:
     """The gamma function, of real and of complex numbers.
@@ -95,6 +100,7 @@ def _stirling_rest(z: Any) -> Any:
     return polynomial(_STIRLING, 1 / (z * z)) / z
 
 
+@boundary
 @api()
 @in_working_precision
 def betaln(a: Any, b: Any) -> Any:
@@ -113,6 +119,7 @@ def betaln(a: Any, b: Any) -> Any:
     return jnp.where(both_large, both, jnp.where(one_large, large, plain))
 
 
+@boundary
 @api()
 def beta(a: Any, b: Any) -> Any:
     """The beta function, gamma(a) gamma(b) / gamma(a + b)."""
@@ -120,6 +127,7 @@ def beta(a: Any, b: Any) -> Any:
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * jnp.exp(betaln(a, b))
 
 
+@boundary
 @api()
 def betainc(a: Any, b: Any, x: Any) -> Any:
     """The regularized incomplete beta function, from 0 at x = 0 to 1 at x = 1."""
@@ -129,12 +137,14 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
 # --- incomplete --------------------------------------------------------------------------------------
 
 
+@boundary
 @api()
 def gammainc(a: Any, x: Any) -> Any:
     """The regularized lower incomplete gamma function, from 0 at x = 0 to 1 at infinity."""
     return lax.igamma(*jnp.broadcast_arrays(*floats("gammainc", a, x)))
 
 
+@boundary
 @api()
 def gammaincc(a: Any, x: Any) -> Any:
     """The regularized upper incomplete gamma function: 1 - gammainc(a, x), accurate where it is small."""
@@ -144,6 +154,7 @@ def gammaincc(a: Any, x: Any) -> Any:
 # --- derivatives of the logarithm --------------------------------------------------------------------
 
 
+@boundary
 @api()
 def digamma(x: Any) -> Any:
     """The derivative of the logarithm of the gamma function."""
@@ -155,6 +166,7 @@ def _polygamma(n: Any, x: Any) -> Any:
     return lax.polygamma(*jnp.broadcast_arrays(*floats("polygamma", n, x)))
 
 
+@boundary
 def polygamma(n: Any, x: Any) -> Any:
     """The derivative of order n of `digamma`; n is an integer, or an array of integers.
 
@@ -206,6 +218,7 @@ def _zeta(x: Any, q: Any) -> Any:
     return _hurwitz(*jnp.broadcast_arrays(*floats("zeta", x, q)))
 
 
+@boundary
 def zeta(x: Any, q: Any = None) -> Any:
     """The Hurwitz zeta function: the sum of 1 / (k + q)^x for k = 0, 1, ...
 
@@ -224,6 +237,7 @@ def _multigammaln(a: Any, d: int) -> Any:
     return jnp.sum(lax.lgamma(a[..., None] - steps), axis=-1) + d * (d - 1) / 4 * math.log(math.pi)
 
 
+@boundary
 @broadcasts_inside
 def multigammaln(a: Any, d: Any) -> Any:
     """The logarithm of the gamma function of dimension d, an integer.
@@ -242,6 +256,7 @@ def _factorial(n: Any) -> Any:
     return jnp.where(n < 0, 0, gamma(n + 1))
 
 
+@boundary
 def factorial(n: Any, exact: bool = False) -> Any:
     """n!, as a floating number; 0 for negative numbers.
 
@@ -252,6 +267,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
     return _factorial(n)
 
 
+@boundary
 @api("repetition")
 def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
     """How many ways there are to choose k of N things, as a floating number; 0 for k outside of [0, N].
@@ -270,6 +286,7 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
     return jnp.where(is_possible, jnp.where(is_whole & (value < 1 / jnp.finfo(value.dtype).eps), jnp.round(value), value), 0)
 
 
+@boundary
 @api()
 @in_working_precision
 def poch(z: Any, m: Any) -> Any:
@@ -287,6 +304,7 @@ def poch(z: Any, m: Any) -> Any:
     return jnp.where(m == 0, 1, value)
 
 
+@boundary
 def bernoulli(n: int) -> Any:
     """The Bernoulli numbers B_0 to B_n, with B_1 = -1/2.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
+from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import api, broadcasts_inside, promote_dtypes_inexact
 from jaxlite.scipy.arguments import floats
@@ -16,12 +17,14 @@ from jaxlite.scipy.arguments import floats
 # --- modified Bessel functions -----------------------------------------------------------------------
 
 
+@boundary
 @api()
 def i0e(x: Any) -> Any:
     """exp(-|x|) times the modified Bessel function of the first kind of order 0."""
     return lax.bessel_i0e(floats("i0e", x))
 
 
+@boundary
 @api()
 def i0(x: Any) -> Any:
     """The modified Bessel function of the first kind of order 0."""
@@ -29,12 +32,14 @@ def i0(x: Any) -> Any:
     return jnp.exp(jnp.abs(x)) * lax.bessel_i0e(x)
 
 
+@boundary
 @api()
 def i1e(x: Any) -> Any:
     """exp(-|x|) times the modified Bessel function of the first kind of order 1."""
     return lax.bessel_i1e(floats("i1e", x))
 
 
+@boundary
 @api()
 def i1(x: Any) -> Any:
     """The modified Bessel function of the first kind of order 1."""
@@ -70,6 +75,7 @@ def _bessel_jn(z: Any, v: int, n_iter: int) -> Any:
     return jnp.where(is_zero, first, found / total)
 
 
+@boundary
 @broadcasts_inside
 def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
     """Bessel functions of the first kind of orders 0 to v.
@@ -119,6 +125,7 @@ def _sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, n_max: int) -> Any:
     return lax.complex(sign * value * jnp.cos(angle), sign * value * jnp.sin(angle))
 
 
+@boundary
 def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: int | None = None, n_max: int | None = None) -> Any:
     """Spherical harmonics, orthonormal, with the phase of Condon and Shortley.
 

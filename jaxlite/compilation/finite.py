@@ -11,7 +11,10 @@ from jaxlite.compilation.program import Program
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes
 from jaxlite.core.jaxpr import Jaxpr, JaxprEqn, Literal, eval_jaxpr
+from jaxlite.core.lazy import loader
 from lowering import xla
+
+_shards = loader("jaxlite.transforms.shard_checks")
 
 
 def check_finite(program: Program, outs: Sequence[Any], leaves: Sequence[Any]) -> None:
@@ -87,6 +90,9 @@ def _inside(eqn: JaxprEqn, values: list[Any], has: Callable[[Any], bool]) -> Any
             if found:
                 return (*found[:2], found[2] or f", in step {step} of the loop")
             carry = eval_jaxpr(jaxpr, [], *args)[:params["num_carry"]]
+    if name == "shard_map":
+        found = _shards().first_bad(eqn, values, "nan" if has is _has_nan else "inf")
+        return found and (found[0], [], found[1])
     if name == "while":
         test, body = params["cond_jaxpr"].jaxpr, params["body_jaxpr"].jaxpr
         first, second = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]

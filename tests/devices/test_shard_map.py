@@ -206,6 +206,19 @@ if (test_on_eight_devices := own_process(__file__)) is None:
                 wide = jax.shard_map(lambda part: lax.all_gather(part, "x", axis=1, tiled=True), out_specs=P("x"), **manual)
                 wide(x)
 
+    def test_debug_nans_looks_inside():
+        fun = jax.jit(over(lambda x: lax.psum(jax.jit(jnp.log)(x * 2), "x"), P("x"), P()))
+        bad = np.arange(-2, 6, dtype=np.float32)[:, None] + np.zeros((8, 4), np.float32)
+        message = r"invalid value \({}\) encountered in log at .*test_shard_map.py.*, inside of shard_map over x, y, on {}; found"
+        with jax.debug_nans(True):
+            with pytest.raises(FloatingPointError, match=message.format("nan", "part 0, 1")):
+                fun(bad)
+            with pytest.raises(FloatingPointError, match=message.format("nan", "every part")):
+                fun(bad - 9)
+            assert fun(bad + 3).shape == (2, 4)
+        with jax.debug_infs(True), pytest.raises(FloatingPointError, match=message.format("inf", "part 2, 3")):
+            fun(np.abs(bad))
+
     def test_what_runs_on_each_device(capfd):
         key = jax.random.key(0)
         mine = over(lambda k: jax.random.normal(jax.random.fold_in(k, lax.axis_index("x")), (1,)), P(), P("x"))(key)

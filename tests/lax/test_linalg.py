@@ -449,7 +449,7 @@ def test_named_results(rng):
     close(h @ np.asarray(v), np.asarray(v) * w, f32, 1000)
     upper = np.triu(h) + np.tril(np.full((3, 3), 7, f32), -1)  # only the upper triangle counts
     close(linalg.eigh(upper, UPLO="U", symmetrize_input=False).eigenvalues, w, f32, 1000)
-    close(linalg.cholesky(upper, upper=True, symmetrize_input=False), np.linalg.cholesky(h).T, f32)
+    close(linalg.cholesky(upper.T, upper=True, symmetrize_input=False), np.linalg.cholesky(h).T, f32)  # the lower one
     assert linalg.eig(h).eigenvectors.dtype == np.complex64
     close(np.sort(np.asarray(linalg.eigvals(h)).real), w, f32, 1000)
     assert linalg.slogdet(h)._fields == ("sign", "logabsdet") and linalg.svd(h)._fields == ("U", "S", "Vh")

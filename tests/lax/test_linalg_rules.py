@@ -15,7 +15,7 @@ from tests.rule_checks import check_batching, check_derivatives, missing_rules, 
 
 RULES = dict.fromkeys("cholesky lu lu_pivots_to_permutation qr eig eigh svd".split(), "jb")
 RULES |= dict.fromkeys("triangular_solve lu_solve tridiagonal_solve".split(), "jtb")
-RULES |= dict.fromkeys("cholesky_update symmetric_product".split(), "jTb")
+RULES |= dict.fromkeys("cholesky_update symmetric_product".split(), "jtb")
 RULES |= dict.fromkeys("geqrf householder_product ormqr hessenberg tridiagonal schur".split(), "Jb")
 
 

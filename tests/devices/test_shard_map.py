@@ -209,7 +209,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     def test_debug_nans_looks_inside():
         fun = jax.jit(over(lambda x: lax.psum(jax.jit(jnp.log)(x * 2), "x"), P("x"), P()))
         bad = np.arange(-2, 6, dtype=np.float32)[:, None] + np.zeros((8, 4), np.float32)
-        message = r"invalid value \({}\) encountered in log at .*test_shard_map.py.* inside of shard_map over x, y, on {}; found"
+        message = r"invalid value \({}\) encountered in log at .*test_shard_map.* inside of shard_map over x, y, on {}; found"
         with jax.debug_nans(True):
             with pytest.raises(FloatingPointError, match=message.format("nan", "part 0, 1")):
                 fun(bad)

@@ -24,6 +24,7 @@ from jaxlite.core.effects import DEBUG, IO
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import no_effects
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.refs import Ref
 from jaxlite.core.tree import tree_flatten, tree_leaves
 from jaxlite.core.values import aval_of
 from jaxlite.devices.placement import default_device
@@ -68,8 +69,9 @@ def _unflatten(in_tree: Any, leaves: Sequence[Any], static_args: Sequence[tuple[
 
 
 def _split_static(args: Any, kwargs: Any) -> tuple[list[Any], tuple[tuple[int, Any], ...], Any]:
-    """The leaves that are arrays or scalars, the others with their positions, and the tree of all."""
+    """The leaves that are arrays or scalars, the others with their positions, and the tree of all. Of a Ref, its value now."""
     leaves, tree = tree_flatten((args, kwargs))
+    leaves = [leaf[...] if isinstance(leaf, Ref) else leaf for leaf in leaves]
     dynamic, static = [], []
     for index, leaf in enumerate(leaves):
         try:

@@ -82,6 +82,7 @@ class VJP(Partial):
           `jaxlite.ad.GradValue()` for the gradient itself, or `jaxlite.ad.DontWant()`, for each array. In place of a Ref
           there is a Ref or `DontWant()`: it goes in with the cotangent of what the argument held in the end, zeros for nothing
           but reads, and comes out with that of what it held at first.
+          Without targets it is the function as it was.
         Returns: a function of a cotangent. Where gradients went to Refs it gives `jaxlite.ad.GradRef()`.
 
         >>> import jaxlite, jaxlite.numpy as jnp
@@ -92,6 +93,8 @@ class VJP(Partial):
         >>> total
         Ref([2., 2.], dtype=float32)
         """
+        if not targets:
+            return self
         func: Any = self.func
         tree, function, refs, avals = func.in_tree, func.function, func.refs, func.avals
         try:

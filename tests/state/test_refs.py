@@ -304,3 +304,23 @@ def test_gradients_with_respect_to_refs():
                        (lambda: pull.with_refs(jaxlite.new_ref(jnp.ones(4)), jaxlite.ad.GradValue()), "unexpected JAX type")]:
         with pytest.raises(ValueError, match=text):
             call()
+
+
+def test_debugging_shows_the_value_of_a_ref(capsys):
+    ref, seen = jaxlite.new_ref(jnp.arange(2.0)), []
+
+    def look(ref):
+        jaxlite.debug.print("it is {} and {x}", ref, x=ref)
+        jaxlite.debug.callback(lambda x: seen.append(np.asarray(x)), ref)
+        ref[...] += 1
+
+    look(ref)
+    jaxlite.jit(look)(ref)
+    jaxlite.effects_barrier()
+    assert capsys.readouterr().out.split("\n")[:2] == ["it is [0. 1.] and [0. 1.]", "it is [1. 2.] and [1. 2.]"]
+    np.testing.assert_array_equal(seen, [[0, 1], [1, 2]])
+
+
+def test_with_refs_without_targets_is_the_same_function():
+    _, pull = jaxlite.vjp(jnp.sin, 0.0)
+    assert pull.with_refs()(1.0) == (1.0,)

@@ -51,8 +51,7 @@ def explore(f: Callable, *args: Any, path: os.PathLike | str | None = None, **kw
         compiled = lowered.compile()
         seconds["compile"] = time.perf_counter() - start
     stats = compiled.memory_analysis()
-    memory = {what: int(getattr(stats, f"{key}_size_in_bytes", 0)) for what, key in (
-        ("arguments", "argument"), ("results", "output"), ("temporaries", "temp"), ("code", "generated_code"))}
+    memory = {key: getattr(stats, key) for key in dir(stats) if key.endswith("_size_in_bytes")}
     device = compiled.runtime_executable().local_devices()[0]
     text = page(name, traced.jaxpr, lowered.as_text(debug_info=True), compiled.as_text(), seconds, memory,
                 dict(compiled.cost_analysis() or {}), str(device))

@@ -14,13 +14,14 @@ from typing import Any
 
 from lowering import xla
 
-MODES = ("jaxpr", "stablehlo", "hlo")
+MODES = ("jaxpr", "stablehlo", "hlo", "page")
 _settings: dict[str, Callable[..., Any]] = {
     "log": lambda: False,
     "folder": lambda: None,
     "modes": lambda: ",".join(MODES),
     "caller": lambda: "",
     "is_hidden": lambda file: False,
+    "page": lambda *args: "",
 }
 _complaints: set[str] = set()
 listeners: list[Callable[[str, dict[str, float], str], None]] = []  # hear of each compile: name, seconds of each stage, cache
@@ -29,7 +30,7 @@ listeners: list[Callable[[str, dict[str, float], str], None]] = []  # hear of ea
 def configure(**settings: Callable[..., Any]) -> None:
     """Say where the wishes come from, as functions: `log` whether to log a line, `folder` where to write files or
     None, `modes` which ones (of `MODES`, comma-separated, or "all"), `caller` the user's line of the moment,
-    `is_hidden` which source files not to name."""
+    `is_hidden` which source files not to name, `page` what makes the page of a compile from its texts and figures."""
     _settings.update(settings)
 
 
@@ -104,6 +105,10 @@ def _dump(folder: str, lowered: Any, closed: Any, loaded: Any, seconds: dict[str
         texts["stablehlo.mlir"] = lowered.text(debug_info=True)
     if "hlo" in modes:
         texts["hlo.txt"] = "\n".join(module.to_string() for module in loaded.hlo_modules())
+    if "page" in modes:
+        hlo = "\n".join(module.to_string() for module in loaded.hlo_modules())
+        texts["page.html"] = _settings["page"](lowered.name, closed.jaxpr, lowered.text(debug_info=True), hlo, seconds,
+                                               facts["memory"], facts["cost"], str(loaded.local_devices()[0]))
     os.makedirs(folder, exist_ok=True)
     with _next_number(folder) as number:
         stem = f"{number:04d}_{_file_name(lowered.name)}"

@@ -17,6 +17,7 @@ from jaxlite.compilation.options import NOT_A_FUNCTION, Options, check_callable,
 from jaxlite.core import config, source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from jaxlite.core.lazy import loader
 from lowering import progress, report, xla
 
 _unset: Any = object()
@@ -126,6 +127,7 @@ _evaluators: dict[int, Any] = {}
 clear_hooks.append(_evaluators.clear)
 
 
+_page = loader("jaxlite.compilation.page")
 progress.configure(lambda: config.progress.value)
 report.configure(
     log=lambda: config.log_compiles.value,
@@ -133,4 +135,5 @@ report.configure(
     modes=lambda: config.dump_ir_modes.value,
     caller=lambda: source.summarize(source.current_traceback()),
     is_hidden=source.is_hidden_file,
+    page=lambda *args: _page().page(*args),
 )

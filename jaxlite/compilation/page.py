@@ -39,7 +39,7 @@ def page(name: str, jaxpr: Any, stablehlo: str, hlo: str, seconds: dict[str, flo
 
     Args:
       jaxpr: the program; `stablehlo` with locations; `hlo` what XLA made of it, as text.
-      seconds: of each stage; `memory` bytes by name; `cost` XLA's analysis.
+      seconds: of each stage; `memory` and `cost` XLA's analyses, by its names.
     """
     places = _Places()
     panes = [{"title": "jaxpr", "lines": _jaxpr_lines(jaxpr, places)},
@@ -54,8 +54,10 @@ def page(name: str, jaxpr: Any, stablehlo: str, hlo: str, seconds: dict[str, flo
         ("arithmetic", "flops", " flop"), ("memory traffic", "bytes accessed", "B")) if cost.get(key, 0) > 0]
     stages = [{"name": stage, "kind": "time", "value": time, "text": f"{1e3 * time:.1f} ms", "line": -1}
               for stage, time in seconds.items()]
+    bytes_of = {what: int(memory.get(f"{key}_size_in_bytes", 0)) for what, key in (
+        ("arguments", "argument"), ("results", "output"), ("temporaries", "temp"), ("code", "generated_code"))}
     stages += [{"name": what, "kind": "memory", "value": value, "text": _quantity(value, "B"), "line": -1}
-               for what, value in memory.items()]
+               for what, value in bytes_of.items()]
     data = {"name": name, "facts": facts, "panes": panes, "stages": stages, "costs": costs}
     with open(os.path.join(os.path.dirname(__file__), "page.html"), encoding="utf-8") as file:
         template = file.read()

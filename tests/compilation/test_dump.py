@@ -84,7 +84,7 @@ def test_numbers_go_on(dump):
 @pytest.mark.parametrize(
     ("modes", "endings"),
     [("jaxpr", {"jaxpr.txt"}), ("hlo, stablehlo", {"hlo.txt", "stablehlo.mlir"}), ("", set()),
-     ("all", {"hlo.txt", "stablehlo.mlir", "jaxpr.txt"})],
+     ("all", {"hlo.txt", "stablehlo.mlir", "jaxpr.txt", "page.html"})],
 )
 def test_modes(dump, modes, endings):
     jaxlite.config.update("jaxlite_dump_ir_modes", modes)
@@ -92,12 +92,20 @@ def test_modes(dump, modes, endings):
     assert {name.partition(".")[2] for name in names(dump)} == endings | {"compile.json"}
 
 
+def test_the_page_of_a_compile(dump):
+    jaxlite.config.update("jaxlite_dump_ir_modes", "page")
+    jit(train_step)({"w": np.ones(3, F32)}, np.ones(3, F32), 1)
+    text = (dump / "0001_train_step.page.html").read_text()
+    assert "stablehlo.multiply" in text and "optimised HLO" in text and "temporaries" in text
+    assert 'href="0001_train_step.page.html">page<' in (dump / "index.html").read_text()
+
+
 def test_an_unknown_mode_is_one_warning(dump, caplog):
     jaxlite.config.update("jaxlite_dump_ir_modes", "jaxpr,assembler")
     for _ in range(2):
         jit(lambda x: x)(F32(1))
     assert [record.message for record in caplog.records] == [
-        "unknown in the modes of the IR dump: assembler; known are jaxpr, stablehlo, hlo, all"]
+        "unknown in the modes of the IR dump: assembler; known are jaxpr, stablehlo, hlo, page, all"]
     assert len(names(dump)) == 4
 
 

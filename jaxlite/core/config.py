@@ -247,7 +247,8 @@ explain_cache_misses = _option("explain_cache_misses", False, _parse_bool,
 progress = _option("progress", None, _parse_switch,
                    "Whether long compiles show a line on stderr; None for on a terminal alone.")
 dump_ir_to = _option("dump_ir_to", None, _parse_any, "Folder that receives every stage of every compile.")
-dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text, "Which stages are dumped: these, or also 'page'; 'all'.")
+dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text,
+                        "Which stages are dumped: these, or also 'page'; 'all'.")
 
 # JAX has these as context managers too; here there is one way for each, so they change nothing.
 _NOTHING = "Without effect:"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxlite.core.filtering import boundary
 from jaxlite.numpy.api import as_array, check_arrays, promote_dtypes, unwrapped
 from jaxlite.numpy.arithmetic import as_bool, named, where_same
 
 
-@boundary
 def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None,
           fill_value: Any = None) -> Any:
     """Elements of `x` where `condition` holds, of `y` elsewhere.

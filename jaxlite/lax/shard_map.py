@@ -28,7 +28,7 @@ from jaxlite.core.aval import ShapedArray, layout_of, plain, varying, with_layou
 from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.lazy import loader
-from jaxlite.core.primitive import MixedVarying, Primitive, load_rules
+from jaxlite.core.primitive import MixedVarying, Primitive
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
@@ -273,7 +273,6 @@ def _unnamed(spec: Any, mesh: Any, axes: frozenset[Any]) -> tuple[Any, ...]:
 def _backward(jaxpr: ClosedJaxpr, linear: tuple[bool, ...], nonzero: tuple[bool, ...], mesh: Any, in_specs: Specs,
               out_specs: Specs, axes: frozenset[Any], check_vma: bool) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
     """The transposed program, of consts, operands that are not linear, and cotangents; which cotangents it gives."""
-    load_rules()
     variables = jaxpr.jaxpr.invars
     known = [var.aval for var, flag in zip(variables, linear, strict=True) if not flag]
     incoming = [varying(tangent_aval(aval), aval.vma.union(used_axes(spec)) if check_vma else aval.vma)

@@ -14,7 +14,7 @@ from jaxlite.core.aval import layouts
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from jaxlite.core.lazy import loader
-from jaxlite.core.primitive import NoRule, Primitive
+from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import AVAL_OF, aval_of
@@ -63,6 +63,7 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
       cotangents: for the outputs; may be `Zero`.
     Returns: for each invar its cotangent, `Zero` where none arrives and for the non-linear ones.
     """
+    load_rules()
     if layouts.exist and not chooses_layouts.value:  # it was typed when it was traced, and its cotangents lie as its values
         previous = chooses_layouts.swap_local(True)
         try:

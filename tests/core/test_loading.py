@@ -40,6 +40,10 @@ def test_a_compile_loads_the_rules_of_its_primitives_and_no_classes_of_operation
                                "jaxlib.mlir.dialects.stablehlo", "jaxlib.mlir.dialects.func"})
 
 
+def test_a_transposition_that_comes_first_finds_its_rules():
+    loaded("assert jax.linear_transpose(lambda x: x * 3.0, jnp.ones(2))(jnp.ones(2))[0].tolist() == [3, 3]")
+
+
 def test_who_reads_the_module_finds_classes_of_operations():
     (function,) = jax.jit(jnp.sin).lower(1.0).compiler_ir().body.operations
     assert type(function).__name__ == "FuncOp" and function.name.value == "main"

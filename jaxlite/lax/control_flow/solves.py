@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr, no_effects
-from jaxlite.core.primitive import Primitive, load_rules
+from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import hoist_consts
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
@@ -132,7 +132,6 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[[C
 
 def _transposed(function: _Function, tree: Any, avals: Sequence[Any]) -> _Function:
     """The transpose of a linear function."""
-    load_rules()
     count = len(avals)
     known = len(function.consts)
     jaxpr, consts, _ = backward_jaxpr(function.jaxpr, [False] * known + [True] * count, [True] * count, [True] * count)

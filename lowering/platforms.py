@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import glob
 import os
+import re
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -116,10 +116,13 @@ def _failed(name: str, error: Exception) -> RuntimeError:
 
 def _hint_at_plugins() -> None:
     """One line in the log where a GPU's device files are and no plugin for it."""
-    present = (("An NVIDIA GPU", "cuda", "/dev/nvidia[0-9]*"), ("An AMD GPU", "rocm", "/dev/kfd"),
-               ("A Google TPU", "tpu", "/dev/accel*"))
-    for device, name, files in present:
-        if name not in installed() and glob.glob(files):
+    try:
+        files = os.listdir("/dev")
+    except OSError:
+        return
+    present = (("An NVIDIA GPU", "cuda", r"nvidia\d"), ("An AMD GPU", "rocm", r"kfd$"), ("A Google TPU", "tpu", r"accel"))
+    for device, name, pattern in present:
+        if name not in installed() and any(re.match(pattern, file) for file in files):
             report.complain(f"platform {name}", f"{device} may be present on this machine, but its plugin is not installed "
                                                 f"({wheel_for(name)}). Falling back to cpu.")
 

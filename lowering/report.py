@@ -101,14 +101,15 @@ def _dump(folder: str, lowered: Any, closed: Any, loaded: Any, seconds: dict[str
     texts = {}
     if "jaxpr" in modes:
         texts["jaxpr.txt"] = f"{closed}\n"
+    stablehlo = lowered.text(debug_info=True) if modes & {"stablehlo", "page"} else ""
+    hlo = "\n".join(module.to_string() for module in loaded.hlo_modules()) if modes & {"hlo", "page"} else ""
     if "stablehlo" in modes:
-        texts["stablehlo.mlir"] = lowered.text(debug_info=True)
+        texts["stablehlo.mlir"] = stablehlo
     if "hlo" in modes:
-        texts["hlo.txt"] = "\n".join(module.to_string() for module in loaded.hlo_modules())
+        texts["hlo.txt"] = hlo
     if "page" in modes:
-        hlo = "\n".join(module.to_string() for module in loaded.hlo_modules())
-        texts["page.html"] = _settings["page"](lowered.name, closed.jaxpr, lowered.text(debug_info=True), hlo, seconds,
-                                               facts["memory"], facts["cost"], str(loaded.local_devices()[0]))
+        texts["page.html"] = _settings["page"](lowered.name, closed.jaxpr, stablehlo, hlo, seconds, facts["memory"],
+                                               facts["cost"], str(loaded.local_devices()[0]))
     os.makedirs(folder, exist_ok=True)
     with _next_number(folder) as number:
         stem = f"{number:04d}_{_file_name(lowered.name)}"

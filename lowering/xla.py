@@ -478,19 +478,21 @@ class _Logger:
 
 def _load_mlir() -> Any:
     global _registry, _thread_pool
-    # MLIR's package makes a logger to say at level DEBUG what it loads: 6 ms. Other threads must not meet the stand-in.
-    alone = threading.active_count() == 1 and "logging" not in sys.modules
-    with _loaded_on_use("logging", getLogger=_Logger) if alone else contextlib.nullcontext():
-        from jaxlib.mlir import ir
-    from jaxlib.mlir._mlir_libs import _jax_mlir_ext
-
     with _registry_lock:
         if _registry is None:
+            # MLIR's package makes a logger to say at level DEBUG what it loads: 6 ms. Other threads must not meet the stand-in.
+            alone = threading.active_count() == 1 and "logging" not in sys.modules
+            with _loaded_on_use("logging", getLogger=_Logger) if alone else contextlib.nullcontext():
+                from jaxlib.mlir import ir
+            from jaxlib.mlir._mlir_libs import _jax_mlir_ext
+
             registry = ir.DialectRegistry()
             _jax_mlir_ext.register_dialects(registry)
             _leave_out_operation_classes()
             _thread_pool = ir.ThreadPool()
             _registry = registry
+    from jaxlib.mlir import ir
+
     return ir
 
 

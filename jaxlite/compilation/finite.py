@@ -73,11 +73,19 @@ def _first(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], has: Callab
     return None
 
 
+def called(eqn: JaxprEqn) -> Jaxpr | None:
+    """The program of a call, which takes the operands and gives the results as they are; None for other equations."""
+    if eqn.primitive.name in ("jit", "checkpoint", "nest", "custom_jvp_call", "custom_vjp_call"):
+        return eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"].jaxpr
+    return None
+
+
 def _inside(eqn: JaxprEqn, values: list[Any], has: Callable[[Any], bool]) -> Any:
     """The same in the program of a call, a branch, or a loop, step by step."""
     name, params = eqn.primitive.name, eqn.params
-    if name in ("jit", "checkpoint", "nest", "custom_jvp_call", "custom_vjp_call"):
-        return _first(params["jaxpr" if "jaxpr" in params else "call_jaxpr"].jaxpr, [], values, has)
+    call = called(eqn)
+    if call is not None:
+        return _first(call, [], values, has)
     if name == "cond":
         return _first(params["branches"][int(values[0])].jaxpr, [], values[1:], has)
     if name == "scan":

@@ -266,6 +266,19 @@ def has_program(primitive: Primitive, param: str) -> None:
     primitive.widen = lambda params, avals: {**params, param: varying_inputs(params[param], avals)}
 
 
+def runs_program(primitive: Primitive, param: str) -> None:
+    """Say that a primitive is a call of the program in a param: its types, its effects, and what an eager call does."""
+    has_program(primitive, param)
+
+    @primitive.def_effectful_abstract_eval
+    def types(*avals: Any, **params: Any) -> Any:
+        return params[param].out_avals, params[param].effects
+
+    @primitive.def_eager
+    def run(*args: Any, **params: Any) -> list[Any]:
+        return eval_jaxpr(params[param].jaxpr, [], *args)
+
+
 def varying_outputs(jaxpr: Jaxpr, wanted: Sequence[frozenset[Any]]) -> Jaxpr:
     """The same program with outputs that vary along these manual axes too."""
     eqns, outvars = list(jaxpr.eqns), list(jaxpr.outvars)

@@ -43,8 +43,7 @@ def read_mesh(text: str) -> Mesh | AbstractMesh:
 
 def sharding(mesh: Mesh | AbstractMesh, cuts: Sequence[tuple[str, ...]], shape: tuple[int, ...]) -> Any:
     """The sharding that cuts each array axis along some mesh axes. Raises: ValueError if it does not fit the shape."""
-    spec = PartitionSpec(*[names if len(names) > 1 else names[0] if names else None for names in cuts])
-    made = NamedSharding(mesh, spec)
+    made = NamedSharding(mesh, PartitionSpec(*cuts))
     check_shape(made, shape)
     return made
 

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core import source
-from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.staging import has_program, hoist_consts
+from jaxlite.core.staging import hoist_consts, runs_program
 from jaxlite.core.tracing import Trace, Tracer, is_eager, set_trace, state
 from jaxlite.core.tree import tree_map, tree_unflatten
 from jaxlite.lax.control_flow.bodies import flatten_values, trace_body
@@ -34,18 +33,8 @@ def _value_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
 
 
 xla_metadata_call_p = Primitive("xla_metadata_call", multiple_results=True)
-has_program(xla_metadata_call_p, "jaxpr")
+runs_program(xla_metadata_call_p, "jaxpr")
 give_call_rules(xla_metadata_call_p)
-
-
-@xla_metadata_call_p.def_effectful_abstract_eval
-def _call_avals(*avals: Any, jaxpr: ClosedJaxpr, **meta: Any) -> Any:
-    return jaxpr.out_avals, jaxpr.effects
-
-
-@xla_metadata_call_p.def_eager
-def _call_eager(*args: Any, jaxpr: ClosedJaxpr, **meta: Any) -> list[Any]:
-    return eval_jaxpr(jaxpr.jaxpr, [], *args)
 
 
 def metadata_call(f: Callable[..., Any], meta: dict[str, Any]) -> Callable[..., Any]:

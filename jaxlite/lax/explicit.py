@@ -486,40 +486,41 @@ def _scatter(case: _Case, *, dimension_numbers: Any, **params: Any) -> list[Spec
 # --- collectives over manual axes, of what is cut along others ----------------------------------------
 
 
-def _regrouped(case: _Case, source: int, target: int, tiled: bool) -> list[Spec]:
-    """The layout where parts are taken from one axis and put together along another, which both have to be whole."""
+def _regrouped(case: _Case, tiled: bool, taken: int | None, joined: int | None) -> list[Spec]:
+    """The layout where parts are taken along one axis and joined along another, which have to be whole: axes that go away, and
+    that are new, unless the parts are `tiled`.
+    """
     (spec,) = case.specs
-    case.require_whole(0, [axis for axis in {source, target} if axis < len(spec)],
-                       f"{case.name} joins parts along axes that have to be unsharded. Got {case.avals[0].str_short()}")
-    if tiled or len(spec) == case.results[0].ndim:
+    axes = {axis for axis in (taken, joined) if axis is not None and axis < len(spec)}
+    case.require_whole(0, sorted(axes), f"{case.name} joins parts along axes that have to be unsharded. Got "
+                                        f"{case.avals[0].str_short()}")
+    if tiled:
         return [spec]
     rest = list(spec)
-    if case.results[0].ndim < len(spec):
-        del rest[source]
-    else:
-        rest.insert(target, None)
+    if taken is not None:
+        del rest[taken]
+    if joined is not None:
+        rest.insert(joined, None)
     return [tuple(rest)]
 
 
 @_rule("all_gather", "all_gather_invariant")
 def _all_gather(case: _Case, *, all_gather_dimension: int, tiled: bool, **params: Any) -> list[Spec]:
-    return _regrouped(case, all_gather_dimension if tiled else len(case.specs[0]), all_gather_dimension, tiled)
+    return _regrouped(case, tiled, None, all_gather_dimension)
 
 
 @_rule("reduce_scatter")
 def _reduce_scatter(case: _Case, *, scatter_dimension: int, tiled: bool, **params: Any) -> list[Spec]:
-    return _regrouped(case, scatter_dimension, scatter_dimension, tiled)
+    return _regrouped(case, tiled, scatter_dimension, None)
 
 
 @_rule("all_to_all")
 def _all_to_all(case: _Case, *, split_axis: int, concat_axis: int, tiled: bool, **params: Any) -> list[Spec]:
-    if tiled:
-        return _regrouped(case, split_axis, concat_axis, True)
-    (spec,) = case.specs
-    case.require_whole(0, [split_axis], f"all_to_all: split_axis has to be unsharded. Got {case.avals[0].str_short()}")
-    rest = list(_without(spec, [split_axis]))
-    rest.insert(concat_axis, None)
-    return [tuple(rest)]
+    if not tiled:
+        case.require_whole(0, [split_axis], f"all_to_all: split_axis has to be unsharded. Got {case.avals[0].str_short()}")
+        rest = _without(case.specs[0], [split_axis])
+        return [(*rest[:concat_axis], None, *rest[concat_axis:])]
+    return _regrouped(case, tiled, split_axis, concat_axis)
 
 
 @_rule("pure_callback", "io_callback")

@@ -56,11 +56,16 @@ def decomposes(primitive: Primitive) -> Callable[[Callable[..., Any]], Callable[
     return register
 
 
+def _parts_of(primitive: Primitive, avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+    """The operations of a primitive under the options in force."""
+    return _parts[primitive.name](list(avals), params, bool(config.enable_x64.value))
+
+
 def types_by_parts(primitive: Primitive) -> None:
     """Type a primitive as the operations that it is lowered to."""
 
     def types(*avals: Any, **params: Any) -> Any:
-        found = _parts[primitive.name](list(avals), params, bool(config.enable_x64.value)).out_avals
+        found = _parts_of(primitive, avals, params).out_avals
         return found if primitive.multiple_results else found[0]
 
     primitive.def_abstract_eval(types)
@@ -72,7 +77,7 @@ def rules_by_parts(primitive: Primitive, param: str | None = None) -> None:
     def program(args: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
         if param is not None:
             return params[param]
-        return _parts[primitive.name]([aval_of(arg) for arg in args], params, bool(config.enable_x64.value))
+        return _parts_of(primitive, [arg.aval if is_linear(arg) else aval_of(arg) for arg in args], params)
 
     def results(outs: list[Any], others: list[Any]) -> Any:
         return (outs, others) if primitive.multiple_results else (outs[0], others[0])
@@ -91,9 +96,8 @@ def rules_by_parts(primitive: Primitive, param: str | None = None) -> None:
                               for out, flag in zip(outs, split.nonzero_out, strict=True)])
 
     def transpose(cotangents: Any, *operands: Any, **params: Any) -> list[Any]:
-        avals = [operand.aval if is_linear(operand) else aval_of(operand) for operand in operands]
-        closed = _parts[primitive.name](avals, params, bool(config.enable_x64.value))
-        return backward(closed.jaxpr, [], operands, cotangents if primitive.multiple_results else [cotangents])
+        given = cotangents if primitive.multiple_results else [cotangents]
+        return backward(program(operands, params).jaxpr, [], operands, given)
 
     def batching(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
         def fun(*examples: Any) -> list[Any]:

@@ -9,28 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.staging import has_program, trace_to_jaxpr
+from jaxlite.core.staging import runs_program, trace_to_jaxpr
 from jaxlite.core.values import aval_of
 from jaxlite.traces.batching import Axis, batch_jaxpr
 from jaxlite.traces.decompose import rules_by_parts
 from jaxlite.traces.saving import narrowed, narrowing, pick, read_inputs
 
 remat_opt_p = Primitive("remat_opt", multiple_results=True)
-has_program(remat_opt_p, "fwd_jaxpr")
-
-
-@remat_opt_p.def_effectful_abstract_eval
-def _avals(*_: Any, fwd_jaxpr: ClosedJaxpr, **params: Any) -> Any:
-    return fwd_jaxpr.out_avals, fwd_jaxpr.effects
-
-
-@remat_opt_p.def_eager
-def _run(*args: Any, fwd_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
-    return eval_jaxpr(fwd_jaxpr.jaxpr, [], *args)
-
-
+runs_program(remat_opt_p, "fwd_jaxpr")
 rules_by_parts(remat_opt_p, "fwd_jaxpr")
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from jaxlite.core.effects import check_harmless
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.staging import has_program
+from jaxlite.core.staging import runs_program
 from jaxlite.core.tracing import state
 from jaxlite.traces.batching import Axis, batch_jaxpr
 from jaxlite.traces.call_rules import spread_tangents
@@ -22,23 +22,13 @@ from jaxlite.traces.saving import Split, narrowed, pick, read_inputs, split_by_p
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
 checkpoint_p = Primitive("checkpoint", multiple_results=True)
-has_program(checkpoint_p, "jaxpr")
+runs_program(checkpoint_p, "jaxpr")
 name_p = Primitive("name")
 
 name_p.def_abstract_eval(lambda x, *, name: x)
 name_p.def_jvp(lambda primals, tangents, *, name: (name_p.bind(*primals, name=name), tangents[0]))
 name_p.def_transpose(lambda ct, x, *, name: [ct])
 name_p.def_batching(lambda axis, args, dims, *, name: (name_p.bind(*args, name=name), dims[0]))
-
-
-@checkpoint_p.def_effectful_abstract_eval
-def _checkpoint_aval(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
-    return jaxpr.out_avals, jaxpr.effects
-
-
-@checkpoint_p.def_eager
-def _checkpoint_eager(*args: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
-    return eval_jaxpr(jaxpr.jaxpr, [], *args)
 
 
 @checkpoint_p.def_jvp

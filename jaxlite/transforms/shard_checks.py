@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.compilation.finite import called
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
 from jaxlite.core.jaxpr import Jaxpr, JaxprEqn, Literal
@@ -13,8 +14,6 @@ from jaxlite.core.values import aval_of
 from jaxlite.devices.sharding import P
 from jaxlite.lax import elementwise, parallel, reductions, shaping
 from jaxlite.transforms.shard_map import shard_map
-
-_CALLS = {"jit": "jaxpr", "checkpoint": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 
 
 def _flag(outs: list[Any], kind: str) -> Any:
@@ -42,8 +41,9 @@ def first_bad(eqn: JaxprEqn, values: list[Any], kind: str) -> tuple[JaxprEqn, st
 
         for each in jaxpr.eqns:
             operands = [read(atom) for atom in each.invars]
-            if each.primitive.name in _CALLS:
-                outs = run(each.params[_CALLS[each.primitive.name]].jaxpr, operands, flags)
+            call = called(each)
+            if call is not None:
+                outs = run(call, operands, flags)
             else:
                 outs = each.primitive.bind(*operands, **each.params)
                 outs = list(outs) if each.primitive.multiple_results else [outs]

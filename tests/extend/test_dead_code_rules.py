@@ -10,6 +10,7 @@ import jaxlite.numpy as jnp
 from jaxlite.extend.core import Primitive
 from jaxlite.extend.rule_tables import RuleError
 from jaxlite.interpreters import partial_eval as pe
+from jaxlite.traces.remat_opt import remat_opt_p
 
 
 def test_rules_of_libraries_and_ours_stand_in_one_table():
@@ -65,6 +66,13 @@ def test_optimize_remat_runs_the_function_where_residuals_are_not_read():
     assert jax.jit(jax.value_and_grad(g))(0.0) == (1, 2)  # Python numbers stay weakly typed in the forward function
     with pytest.raises(NotImplementedError, match="symbolic zeros"):
         f.defvjp(None, None, symbolic_zeros=True, optimize_remat=True)
+
+
+def test_the_equation_of_optimize_remat_is_transposed_as_its_program():
+    program = jax.make_jaxpr(lambda x: (x * 3, x.sum()))(jnp.ones(2))
+    f = lambda x: remat_opt_p.bind(x, fwd_jaxpr=program, fun_jaxpr=program, num_consts=0, num_res=0)
+    (pulled,) = jax.linear_transpose(f, jnp.ones(2))([jnp.array([1.0, 2.0]), 10.0])
+    assert pulled.tolist() == [13, 16]
 
 
 def test_a_scalar_takes_the_axes_of_bounds_of_one_number():

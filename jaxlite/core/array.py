@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, plain
-from jaxlite.core.filtering import boundary
+from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.values import aval_of
 from lowering import platforms, xla
 
@@ -164,12 +164,15 @@ def _index(array: Any) -> int:
     return int(host_value(array))
 
 
-@boundary
 def _len(array: Any) -> int:
-    try:
-        return array.aval.shape[0]
-    except IndexError:
-        raise TypeError("len() of unsized object") from None
+    try:  # not `boundary`: a call more would be most of the time
+        shape = array.aval.shape
+        if not shape:
+            raise TypeError("len() of unsized object")
+        return shape[0]
+    except TypeError as error:
+        hide_own_frames(error)
+        raise
 
 
 def _dunder_array(array: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

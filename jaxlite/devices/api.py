@@ -53,7 +53,7 @@ config.num_cpu_devices.checks.append(_check_not_started)
 @boundary
 def devices(backend: str | None = None) -> list[Any]:
     """All devices of a platform ('cpu', 'gpu', 'tpu'), of all processes; by default of the platform in use."""
-    return platforms.all_devices(backend)
+    return platforms.client(backend).devices()
 
 
 def local_devices(process_index: int | None = None, backend: str | None = None, host_id: int | None = None) -> list[Any]:
@@ -70,17 +70,17 @@ def local_devices(process_index: int | None = None, backend: str | None = None, 
 
 def device_count(backend: str | None = None) -> int:
     """How many devices a platform has."""
-    return len(devices(backend))
+    return platforms.client(backend).device_count()
 
 
 def local_device_count(backend: str | None = None) -> int:
     """How many of a platform's devices this process owns."""
-    return len(platforms.devices(backend))
+    return platforms.client(backend).local_device_count()
 
 
 def default_backend() -> str:
     """The name of the platform in use: 'cpu', 'gpu' or 'tpu'."""
-    return platforms.platform_of(platforms.default_device())
+    return platforms.canonical_name(platforms.client().platform)
 
 
 def process_index(backend: str | None = None) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes, errors, source
+from jaxlite.core.array import ArrayImpl
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
@@ -25,7 +26,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import creation, joining, ufuncs
-from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, each_axis
+from jaxlite.numpy.api import api, as_array, as_arrays, canonical_axes, check_arrays, each_axis
 from jaxlite.numpy.creation import shape_of
 from jaxlite.numpy.index_plan import write
 
@@ -45,16 +46,12 @@ def concrete(name: str, argument: str, value: Any) -> np.ndarray:
 
 def shape(a: Any) -> tuple[int, ...]:
     """The sizes of an array's axes; also of NumPy arrays that jaxlite has no dtype for."""
-    if isinstance(a, np.ndarray):
-        return a.shape
-    return _shape_of("shape", a)
+    return a.aval.shape if type(a) is ArrayImpl else _shape_of("shape", a)
 
 
 def ndim(a: Any) -> int:
     """How many axes an array has; also of NumPy arrays that jaxlite has no dtype for."""
-    if isinstance(a, np.ndarray):
-        return a.ndim
-    return len(_shape_of("ndim", a))
+    return len(a.aval.shape if type(a) is ArrayImpl else _shape_of("ndim", a))
 
 
 def _shape_of(name: str, a: Any) -> tuple[int, ...]:
@@ -63,7 +60,7 @@ def _shape_of(name: str, a: Any) -> tuple[int, ...]:
         source.warn(f"jnp.{name}: got {type(a).__name__}; arguments other than arrays and scalars are deprecated. "
                     "Convert them with jnp.asarray first.", DeprecationWarning)
         return () if a is None else creation.asarray(a).shape
-    if isinstance(a, (ShapeDtypeStruct, ShapedArray)):
+    if isinstance(a, (np.ndarray, ShapeDtypeStruct, ShapedArray)):
         return a.shape
     check_arrays(name, a)
     return aval_of(a).shape
@@ -71,6 +68,8 @@ def _shape_of(name: str, a: Any) -> tuple[int, ...]:
 
 def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     """How many elements an array has, in all or along axes."""
+    if axis is None and type(a) is ArrayImpl:
+        return math.prod(a.aval.shape)
     sizes = _shape_of("size", a)
     return math.prod(sizes[each] for each in canonical_axes(axis, len(sizes)))
 
@@ -420,17 +419,13 @@ def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     return split(ary, indices_or_sections, 2)
 
 
+@api("axis")
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices of an array along an axis, without that axis."""
-    check_arrays("unstack", x)
+    x = as_arrays("unstack", x)
     if not aval_of(x).ndim:
         raise ValueError("Unstack requires arrays with rank > 0, however a scalar array was passed.")
-    return _unstack(x, axis=operator.index(axis))
-
-
-@api("axis")
-def _unstack(x: Any, axis: int) -> tuple[Any, ...]:
-    return shaping.unstack(as_array(x), axis)
+    return shaping.unstack(x, operator.index(axis))
 
 
 # --- repeating and moving ----------------------------------------------------------------------------

@@ -70,7 +70,14 @@ def api(*static: str) -> Callable[[F], F]:
                 try:
                     trace = state.trace
                     if trace is eager_trace:
-                        return call(*args, **kwargs)
+                        try:
+                            return call(*args, **kwargs)
+                        except ValueError as error:
+                            if not str(error).startswith("Non-hashable static"):
+                                raise
+                        named = itertools.zip_longest(code.co_varnames[:min(positional, len(args))], args)
+                        return call(*(_hashable(arg) if name in static else arg for name, arg in named),
+                                    **{name: _hashable(arg) if name in static else arg for name, arg in kwargs.items()})
                     pinned = trace.pin_here()
                     try:
                         return fun(*args, **kwargs)
@@ -78,12 +85,8 @@ def api(*static: str) -> Callable[[F], F]:
                         if pinned:
                             trace.pin(None)
                 except Exception as error:
-                    if not (isinstance(error, ValueError) and str(error).startswith("Non-hashable static")):
-                        hide_own_frames(error)
-                        raise
-                named = itertools.zip_longest(code.co_varnames[:min(positional, len(args))], args)
-                return call(*(_hashable(arg) if name in static else arg for name, arg in named),
-                            **{name: _hashable(arg) if name in static else arg for name, arg in kwargs.items()})
+                    hide_own_frames(error)
+                    raise
 
         return functools.wraps(fun)(wrapper)
 

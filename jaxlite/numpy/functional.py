@@ -23,7 +23,6 @@ from jaxlite.traces.batching import over_leading_axis
 # --- comparing arrays --------------------------------------------------------------------------------
 
 
-@boundary
 @api("equal_nan")
 def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     """Whether all elements are equal within `atol + rtol * |b|`."""

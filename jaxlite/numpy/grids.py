@@ -244,14 +244,12 @@ def _triangle(m: Any, k: int, upper: bool) -> Any:
     return lax.select(below, zeros, m) if upper else lax.select(below, m, zeros)
 
 
-@boundary
 @api("k")
 def tril(m: Any, k: int = 0) -> Any:
     """Matrices with zeros above their k-th diagonal. Raises: ValueError for fewer than two axes."""
     return _triangle(m, k, False)
 
 
-@boundary
 @api("k")
 def triu(m: Any, k: int = 0) -> Any:
     """Matrices with zeros below their k-th diagonal. Raises: ValueError for fewer than two axes."""

@@ -68,7 +68,6 @@ def _swaps_sign(pivots: Any, like: Any) -> Any:
     return shaping.convert(sign, aval_of(like).dtype, aval_of(like).weak_type)
 
 
-@boundary
 @api()
 def det(a: Any) -> Any:
     """Determinants of matrices: (...) for a of shape (..., n, n).
@@ -135,7 +134,6 @@ def _cofactors_of_singular(a: Any, determinant: Any) -> Any:
     return linear.matmul(parts.columns_scaled(ufuncs.conj(u), scale), ufuncs.conj(v))
 
 
-@boundary
 @api("method")
 def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     """Sign and logarithm of the absolute value of determinants: det(a) = sign * exp(logabsdet), without overflow.
@@ -206,7 +204,6 @@ def _identities(a: Any) -> Any:
 # --- systems of equations ----------------------------------------------------------------------------
 
 
-@boundary
 @api()
 def solve(a: Any, b: Any) -> Any:
     """The x with a @ x = b.
@@ -255,7 +252,6 @@ def _solve(a: Any, b: Any) -> Any:
     return lax_linalg.lu_solve(a, factors, permutation, manipulation.broadcast_to(b, (*batch, *right[-2:])))
 
 
-@boundary
 @api()
 def inv(a: Any) -> Any:
     """Inverses of matrices (..., n, n). Not finite where a matrix is singular.
@@ -357,7 +353,6 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
     return _pinv(a, rcond if rtol is None else rtol, hermitian=hermitian)
 
 
-@boundary
 @api("ind")
 def tensorinv(a: Any, ind: int = 2) -> Any:
     """The inverse of `a` under `tensordot` over its first `ind` axes: tensordot(tensorinv(a, ind), a, ind) is one.
@@ -409,7 +404,6 @@ def tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None = None) -> Any:
 # --- rank and condition ------------------------------------------------------------------------------
 
 
-@boundary
 @api("p")
 def cond(x: Any, p: Ord = None) -> Any:
     """Condition numbers of matrices: norm(x, p) * norm(inv(x), p).

@@ -104,7 +104,7 @@ def norm(x: Any, ord: Ord = None, axis: None | tuple[int, ...] | int = None, kee
     >>> print(jnp.linalg.norm(jnp.array([3.0, 4.0])))
     5.0
     """
-    return _norm(x, ord=ord, axis=_static_axes(axis), keepdims=keepdims)
+    return _norm(x, ord, _static_axes(axis), keepdims)
 
 
 @api("keepdims", "ord")

@@ -58,7 +58,6 @@ def _without_leading_zeros(name: str, argument: str, value: Any, instead: str) -
 # --- arithmetic --------------------------------------------------------------------------------------
 
 
-@boundary
 @api()
 def polyadd(a1: Any, a2: Any) -> Any:
     """The sum of two polynomials; the shorter one gets leading zeros.
@@ -70,7 +69,6 @@ def polyadd(a1: Any, a2: Any) -> Any:
     return arithmetic.add(*_aligned("polyadd", a1, a2))
 
 
-@boundary
 @api()
 def polysub(a1: Any, a2: Any) -> Any:
     """The difference of two polynomials; the shorter one gets leading zeros."""
@@ -234,7 +232,6 @@ def _polyint(p: Any, k: Any, m: int) -> Any:
 # --- values and zeros --------------------------------------------------------------------------------
 
 
-@boundary
 @api("unroll")
 def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     """A polynomial's values at x, by Horner's rule.
@@ -259,7 +256,6 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     return lax.scan(horner, shaping.full_like(x, 0), shaping.convert(p, None, False), unroll=unroll)[0]
 
 
-@boundary
 @api()
 def poly(seq_of_zeros: Any) -> Any:
     """The polynomial with given zeros and leading coefficient one, floating or complex.

@@ -45,7 +45,6 @@ def _position(name: str, a: Any, axis: Any, out: Any, keepdims: Any, search: Cal
     return shaping.broadcast_in_dim(result, kept, rest)
 
 
-@boundary
 @api("axis", "keepdims")
 def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The position of the greatest element along an axis (the first of equals; NaN counts as greatest).
@@ -62,7 +61,6 @@ def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
     return _position("argmax", a, axis, out, keepdims, lax.argmax)
 
 
-@boundary
 @api("axis", "keepdims")
 def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The position of the least element along an axis (the first of equals; NaN counts as least). As `argmax`."""
@@ -83,14 +81,12 @@ def _position_without_nan(name: str, a: Any, axis: Any, out: Any, keepdims: Any,
     return _position(name, a, axis, out, keepdims, search_numbers)
 
 
-@boundary
 @api("axis", "keepdims")
 def nanargmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The position of the greatest element that is not NaN; -1 where all are. As `argmax`."""
     return _position_without_nan("nanargmax", a, axis, out, keepdims, lax.argmax, -np.inf)
 
 
-@boundary
 @api("axis", "keepdims")
 def nanargmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The position of the least element that is not NaN; -1 where all are. As `argmax`."""
@@ -339,7 +335,6 @@ _METHODS: dict[str, Callable] = {
 }
 
 
-@boundary
 @api("side", "method")
 def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
     """Where elements would have to be inserted to keep an array sorted.
@@ -374,7 +369,6 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
     return shaping.convert(_METHODS[method](a, v, side), dtype, False)
 
 
-@boundary
 @api("right", "method")
 def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
     """The bin that each element is in: how many edges are not above it.

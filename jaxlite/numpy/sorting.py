@@ -37,7 +37,6 @@ def _line(name: str, a: Any, axis: Any) -> tuple[Any, int]:
     return a, shaping.canonical_axis(operator.index(axis), aval_of(a).ndim)
 
 
-@boundary
 @api("axis", "kind", "order", "stable", "descending")
 def sort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
          descending: bool = False) -> Any:
@@ -60,7 +59,6 @@ def sort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None
     return shaping.rev(result, (axis,)) if descending else result
 
 
-@boundary
 @api("axis", "kind", "order", "stable", "descending", "dtype")
 def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
             descending: bool = False, dtype: Any = None) -> Any:
@@ -137,7 +135,6 @@ def _partition_line(name: str, a: Any, kth: Any, axis: Any) -> tuple[Any, int, i
     return a, axis, kth % size
 
 
-@boundary
 @api("kth", "axis")
 def partition(a: Any, kth: int, axis: int = -1) -> Any:
     """Each line with the element that sorting would put at `kth` there, none greater before, none less after.
@@ -155,7 +152,6 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     return shaping.concatenate([least, shaping.rev(rest, (axis,))], axis)
 
 
-@boundary
 @api("kth", "axis")
 def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     """The positions that partition an axis, as `partition` does; those after `kth` in ascending order."""
@@ -167,7 +163,6 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     return shaping.concatenate([least, lax.sort(rest, dimension=axis)], axis)
 
 
-@boundary
 @api()
 def sort_complex(a: Any) -> Any:
     """The last axis sorted, as complex numbers."""

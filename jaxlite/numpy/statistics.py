@@ -297,7 +297,6 @@ def _weighted_quantile(line: Any, q: Any, weights: Any, axis: int, skip_nan: boo
 # --- weighted means, covariances ---------------------------------------------------------------------
 
 
-@boundary
 @api("axis", "returned", "keepdims")
 def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
     """The weighted mean over axes; the plain mean without weights.
@@ -340,7 +339,6 @@ def _sample_weights(name: str, weights: Any, samples: int) -> Any:
     return ufuncs.absolute(weights)
 
 
-@boundary
 @api("rowvar", "bias", "ddof", "dtype")
 def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
         aweights: Any = None, dtype: Any = None) -> Any:

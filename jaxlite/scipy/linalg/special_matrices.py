@@ -42,7 +42,6 @@ def _joined(first: Any, second: Any) -> Any:
     return jnp.concatenate([jnp.broadcast_to(x, (*batch, aval_of(x).shape[-1])) for x in (first, second)], axis=-1)
 
 
-@boundary
 @api()
 def toeplitz(c: Any, r: Any = None) -> Any:
     """The matrix that is constant along its diagonals, from its first column and row.
@@ -66,7 +65,6 @@ def toeplitz(c: Any, r: Any = None) -> Any:
     return _lookup(diagonals, np.arange(rows)[:, None] - np.arange(columns) + max(columns - 1, 0))
 
 
-@boundary
 @api()
 def hankel(c: Any, r: Any = None) -> Any:
     """The matrix that is constant along its antidiagonals, from its first column and last row.
@@ -82,7 +80,6 @@ def hankel(c: Any, r: Any = None) -> Any:
     return _lookup(_joined(c, r[..., 1:]), np.arange(rows)[:, None] + np.arange(columns))
 
 
-@boundary
 @api()
 def circulant(c: Any) -> Any:
     """The square matrix whose columns are the first one, c (..., n), rotated: element (i, j) is c[(i - j) % n]."""
@@ -123,7 +120,6 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
 # --- made of vectors or matrices ---------------------------------------------------------------------
 
 
-@boundary
 @api()
 def block_diag(*arrs: Any) -> Any:
     """The matrix with the given ones along its diagonal, zeros elsewhere.
@@ -162,7 +158,6 @@ def _with_subdiagonal(first_row: Any, below: Any) -> Any:
     return matrix.at[..., np.arange(1, size), np.arange(size - 1)].set(below)
 
 
-@boundary
 @api()
 def companion(a: Any) -> Any:
     """The companion matrix of polynomials: its eigenvalues are their roots.
@@ -178,7 +173,6 @@ def companion(a: Any) -> Any:
     return _with_subdiagonal(first_row, jnp.ones(aval_of(a).shape[-1] - 2, aval_of(a).dtype))
 
 
-@boundary
 @api()
 def fiedler_companion(a: Any) -> Any:
     """The pentadiagonal companion matrix of polynomials [M. Fiedler, A note on companion matrices, 2003].
@@ -209,7 +203,6 @@ def fiedler_companion(a: Any) -> Any:
     return matrix.at[..., right - 2, right].set(1)
 
 
-@boundary
 @api()
 def fiedler(a: Any) -> Any:
     """The matrix of distances |a[j] - a[i]|, for a of shape (..., n)."""
@@ -217,7 +210,6 @@ def fiedler(a: Any) -> Any:
     return jnp.abs(a[..., None, :] - a[..., :, None])
 
 
-@boundary
 @api()
 def leslie(f: Any, s: Any) -> Any:
     """The Leslie matrix of a population: fecundities f (..., n) in the first row, survival rates s (..., n - 1) below the

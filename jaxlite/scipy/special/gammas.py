@@ -20,14 +20,12 @@ from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
 from jaxlite.transforms.derivatives import jvp
 
 
-@boundary
 @api()
 def gammaln(x: Any) -> Any:
     """The logarithm of the absolute value of the gamma function."""
     return lax.lgamma(floats("gammaln", x))
 
 
-@boundary
 @api()
 def loggamma(x: Any) -> Any:
     """The logarithm of the gamma function; NaN for negative numbers, where it is complex."""
@@ -35,7 +33,6 @@ def loggamma(x: Any) -> Any:
     return jnp.where(x < 0, jnp.nan, lax.lgamma(x))
 
 
-@boundary
 @api()
 def gammasgn(x: Any) -> Any:
     """The sign of the gamma function: 1 or -1; NaN at its poles other than zero, which has a sign."""
@@ -48,7 +45,6 @@ def gammasgn(x: Any) -> Any:
     return jnp.where(jnp.isnan(x) | (x == -jnp.inf), jnp.nan, sign).astype(x.dtype)
 
 
-@boundary
 @api()
 def gamma(x: Any) -> Any:
     """The gamma function, of real and of complex numbers.
@@ -100,7 +96,6 @@ def _stirling_rest(z: Any) -> Any:
     return polynomial(_STIRLING, 1 / (z * z)) / z
 
 
-@boundary
 @api()
 @in_working_precision
 def betaln(a: Any, b: Any) -> Any:
@@ -119,7 +114,6 @@ def betaln(a: Any, b: Any) -> Any:
     return jnp.where(both_large, both, jnp.where(one_large, large, plain))
 
 
-@boundary
 @api()
 def beta(a: Any, b: Any) -> Any:
     """The beta function, gamma(a) gamma(b) / gamma(a + b)."""
@@ -127,7 +121,6 @@ def beta(a: Any, b: Any) -> Any:
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * jnp.exp(betaln(a, b))
 
 
-@boundary
 @api()
 def betainc(a: Any, b: Any, x: Any) -> Any:
     """The regularized incomplete beta function, from 0 at x = 0 to 1 at x = 1."""
@@ -137,14 +130,12 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
 # --- incomplete --------------------------------------------------------------------------------------
 
 
-@boundary
 @api()
 def gammainc(a: Any, x: Any) -> Any:
     """The regularized lower incomplete gamma function, from 0 at x = 0 to 1 at infinity."""
     return lax.igamma(*jnp.broadcast_arrays(*floats("gammainc", a, x)))
 
 
-@boundary
 @api()
 def gammaincc(a: Any, x: Any) -> Any:
     """The regularized upper incomplete gamma function: 1 - gammainc(a, x), accurate where it is small."""
@@ -154,7 +145,6 @@ def gammaincc(a: Any, x: Any) -> Any:
 # --- derivatives of the logarithm --------------------------------------------------------------------
 
 
-@boundary
 @api()
 def digamma(x: Any) -> Any:
     """The derivative of the logarithm of the gamma function."""
@@ -267,7 +257,6 @@ def factorial(n: Any, exact: bool = False) -> Any:
     return _factorial(n)
 
 
-@boundary
 @api("repetition")
 def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
     """How many ways there are to choose k of N things, as a floating number; 0 for k outside of [0, N].
@@ -286,7 +275,6 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
     return jnp.where(is_possible, jnp.where(is_whole & (value < 1 / jnp.finfo(value.dtype).eps), jnp.round(value), value), 0)
 
 
-@boundary
 @api()
 @in_working_precision
 def poch(z: Any, m: Any) -> Any:

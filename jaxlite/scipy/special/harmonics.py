@@ -17,14 +17,12 @@ from jaxlite.scipy.arguments import floats
 # --- modified Bessel functions -----------------------------------------------------------------------
 
 
-@boundary
 @api()
 def i0e(x: Any) -> Any:
     """exp(-|x|) times the modified Bessel function of the first kind of order 0."""
     return lax.bessel_i0e(floats("i0e", x))
 
 
-@boundary
 @api()
 def i0(x: Any) -> Any:
     """The modified Bessel function of the first kind of order 0."""
@@ -32,14 +30,12 @@ def i0(x: Any) -> Any:
     return jnp.exp(jnp.abs(x)) * lax.bessel_i0e(x)
 
 
-@boundary
 @api()
 def i1e(x: Any) -> Any:
     """exp(-|x|) times the modified Bessel function of the first kind of order 1."""
     return lax.bessel_i1e(floats("i1e", x))
 
 
-@boundary
 @api()
 def i1(x: Any) -> Any:
     """The modified Bessel function of the first kind of order 1."""

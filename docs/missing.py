@@ -38,7 +38,6 @@ _REASONS = {
     "jax.experimental.jet.": "the rest of the module is its implementation: rules for its tracers, which ours does not have",
     "jax.experimental.ode.": "the rest of the module is the steps of `odeint`",
     "jax.experimental.rnn.": "the rest of the module are cuDNN's primitives; `lstm` is a scan here, on every platform",
-    "jax.interpreters.batching.": "values that `vmap` takes apart by functions of a library's; register them as pytrees",
     "jax.experimental.sparse.": "the steps of JAX's `sparsify`, and its names for cuSPARSE",
     "jax.experimental.multihost_utils.": "the rest of the module is its implementation",
     "jax.interpreters.mlir.": "they are the steps of JAX's own lowering; ours takes others",

@@ -228,13 +228,13 @@ class DescribedResult(TypeError):
     """A traced function returned a `ShapeDtypeStruct`, which describes a value and is none."""
 
 
-def flatten_outputs(result: Any, debug: DebugInfo) -> tuple[list[Any], Any]:
-    """The leaves of a traced function's result, checked to be values, and its tree."""
-    outs, tree = xla.pytree_registry.flatten(result)
+def flatten_outputs(result: Any, debug: DebugInfo, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], Any]:
+    """The leaves of a traced function's result, checked to be values or what `is_leaf` says, and its tree."""
+    outs, tree = xla.pytree_registry.flatten(result, is_leaf)
     for index, out in enumerate(outs):
         if isinstance(out, Ref):
             raise ValueError(_returned_ref(out, debug))
-        if not isinstance(out, Tracer):
+        if not isinstance(out, Tracer) and not (is_leaf is not None and is_leaf(out)):
             try:
                 aval_of(out)
             except TypeError as error:

@@ -14,10 +14,42 @@ from jaxlite.core import dtypes, source
 from jaxlite.core.aval import layouts
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo
+from jaxlite.core.tracing import state
 from jaxlite.core.tree import flatten_axes, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import as_array
 from jaxlite.traces.batching import Axis, batch_flat, bring, move
+
+# Types of libraries that vmap takes apart and puts together by their functions: `(spec_type, to_elt, from_elt)`.
+_vmappables: dict[type, tuple[type, Callable, Callable]] = {}
+
+
+def register_vmappable(data_type: type, spec_type: type, axis_size_type: type, to_elt: Callable, from_elt: Callable,
+                       make_iota: Callable | None) -> None:
+    """Have `vmap` map over values of a type by functions of its own.
+
+    Args:
+      data_type: a type; its values count as one argument or result, also if they are pytrees.
+      spec_type: of what stands for such a value in `in_axes` and `out_axes`.
+      axis_size_type: of sizes; the size of the mapped axis comes from other arguments or `axis_size`.
+      to_elt: `to_elt(cont, index, value, spec) -> element`, where `cont(part, axis)` gives the element of a part.
+      from_elt: `from_elt(cont, axis_size, element, spec) -> value`, where `cont(axis_size, part, axis)` gives the batch.
+      make_iota: not used; an axis is always as long as an int says.
+    """
+    _vmappables[data_type] = spec_type, to_elt, from_elt
+
+
+def unregister_vmappable(data_type: type) -> None:
+    """Take back `register_vmappable`."""
+    _vmappables.pop(data_type, None)
+
+
+def _is_vmappable(value: Any) -> bool:
+    return type(value) in _vmappables
+
+
+def _is_axis(leaf: Any) -> bool:
+    return isinstance(leaf, int) or any(isinstance(leaf, spec_type) for spec_type, _, _ in _vmappables.values())
 
 
 def _as_tuples(axes: Any) -> Any:
@@ -45,15 +77,15 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
     """
     check_callable(fun)
     in_axes, out_axes = _as_tuples(in_axes), _as_tuples(out_axes)
-    if not (in_axes is None or isinstance(in_axes, tuple) or isinstance(in_axes, int) and not isinstance(in_axes, bool)):
+    if not (in_axes is None or isinstance(in_axes, tuple) or _is_axis(in_axes) and not isinstance(in_axes, bool)):
         raise TypeError("vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "
                         f"passed to the function, but got {in_axes}.")
     for leaf in tree_leaves(in_axes):
-        if not isinstance(leaf, int):
+        if not _is_axis(leaf):
             raise TypeError(f"vmap in_axes must be an int, None, or (nested) container with those types as leaves, but got "
                             f"{in_axes}.")
     for leaf in tree_leaves(out_axes):
-        if not isinstance(leaf, int):
+        if not _is_axis(leaf):
             raise TypeError(f"vmap out_axes must be an int, None, or (nested) container with those types as leaves, but got "
                             f"{out_axes}.")
 
@@ -63,28 +95,52 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError("vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
                              f"arguments passed to the function, but got {len(in_axes)=}, {len(args)=}")
-        leaves, tree = tree_flatten((args, kwargs))
-        flat_axes = flatten_axes("vmap in_axes", tree, (in_axes, 0))
+        is_leaf = _is_vmappable if _vmappables else None
+        leaves, tree = tree_flatten((args, kwargs), is_leaf)
+        specs = flat_axes = flatten_axes("vmap in_axes", tree, (in_axes, 0))
+        if is_leaf is not None:  # they enter batching whole
+            flat_axes = [None if is_leaf(leaf) else axis for leaf, axis in zip(leaves, specs, strict=True)]
         # What is not mapped passes as it is, so it need not be an array.
         avals = [None if axis is None else aval_of(leaf) for leaf, axis in zip(leaves, flat_axes, strict=True)]
         size = _mapped_size(args, kwargs, avals, flat_axes, axis_size)
         dims = [None if aval is None else axis % aval.ndim for axis, aval in zip(flat_axes, avals, strict=True)]
         debug = DebugInfo("vmap", source.function_name(fun), None, source.function_location(fun))
         out_tree: Any = None
+        trace: Any = None
 
         def flat(*values: Any) -> list[Any]:
-            nonlocal out_tree
+            nonlocal out_tree, trace
+            if is_leaf is not None:
+                trace = state.trace
+                values = tuple(_element(trace, value, spec) if is_leaf(value) else value
+                               for value, spec in zip(values, specs, strict=True))
             inner_args, inner_kwargs = tree_unflatten(tree, values)
-            outs, out_tree = flatten_outputs(fun(*inner_args, **inner_kwargs), debug)
+            outs, out_tree = flatten_outputs(fun(*inner_args, **inner_kwargs), debug, is_leaf)
             return outs
 
         cut = _mapped_layout(avals, dims) if layouts.exist else None
         outs, out_dims = batch_flat(flat, leaves, dims, Axis(size, axis_name, spmd_axis_name, cut=cut), debug)
         targets = flatten_axes("vmap out_axes", out_tree, out_axes)
-        results = [_place(out, dim, target, size) for out, dim, target in zip(outs, out_dims, targets, strict=True)]
+        results = [_batch(trace, size, out, target) if is_leaf is not None and is_leaf(out) else _place(out, dim, target, size)
+                   for out, dim, target in zip(outs, out_dims, targets, strict=True)]
         return tree_unflatten(out_tree, results)
 
     return vmap_f
+
+
+def _element(trace: Any, value: Any, spec: Any) -> Any:
+    """What the mapped function sees of an argument, or of a part of one."""
+    if type(value) not in _vmappables:
+        return trace.join(value, None if spec is None else spec % aval_of(value).ndim)
+    return _vmappables[type(value)][1](lambda part, axis: _element(trace, part, axis), None, value, spec)
+
+
+def _batch(trace: Any, size: int, value: Any, spec: Any) -> Any:
+    """What the caller sees of a result, or of a part of one."""
+    if type(value) not in _vmappables:
+        batch, dim = trace.split(value)
+        return _place(batch, dim, spec, size)
+    return _vmappables[type(value)][2](lambda size, part, axis: _batch(trace, size, part, axis), size, value, spec)
 
 
 def _mapped_layout(avals: list[Any], dims: list[Any]) -> Any:
@@ -122,7 +178,7 @@ def _mapped_size(args: Any, kwargs: Any, avals: list[Any], axes: list[Any], axis
             raise ValueError(f"vmap got axis_size={axis_size}, but its arguments have the sizes {sorted(sizes)}")
         return axis_size
     if not sizes:
-        raise ValueError("vmap must have at least one non-None value in in_axes")
+        raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
     if len(sizes) > 1:
         lines = "\n".join(f"  * size {size}: {', '.join(names)}" for size, names in sizes.items())
         raise ValueError(f"vmap got inconsistent sizes for array axes to be mapped:\n{lines}")

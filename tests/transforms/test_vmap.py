@@ -192,3 +192,47 @@ def test_callables_whose_name_is_no_text():
         else:
             out = transform(Named())(x)
             np.testing.assert_allclose(jnp.diag(out) if transform is jax.jacfwd else out, 2.0)
+
+
+class Spec:
+    def __init__(self, axis):
+        self.axis = axis
+
+
+@pytest.mark.parametrize("spec", [int, Spec])
+def test_a_library_says_how_its_type_is_mapped(spec):
+    from jaxlite.interpreters import batching
+
+    class Named:
+        def __init__(self, rows, rest, name):
+            self.rows, self.rest, self.name = rows, rest, name
+
+    def axis(given):
+        return given.axis if isinstance(given, Spec) else given
+
+    def to_elt(cont, _, value, given):
+        return Named(cont(value.rows, axis(given)), value.rest, "element")
+
+    def from_elt(cont, size, value, given):
+        return Named(cont(size, value.rows, axis(given)), cont(size, value.rest, axis(given)), f"{size} of {value.name}")
+
+    batching.register_vmappable(Named, spec, int, to_elt, from_elt, None)
+    try:
+        named = Named(jnp.asarray(A), jnp.asarray(V), "whole")
+
+        @jax.jit
+        def rows(x):
+            out = jax.vmap(lambda each, by: {"out": Named(each["in"].rows * by, x, each["in"].name)},
+                           in_axes=({"in": spec(0)}, 0), out_axes=spec(-1))({"in": named}, x)["out"]
+            assert (named.name, out.name) == ("whole", "4 of element")
+            return out.rows, out.rest
+
+        by, rest = rows(np.arange(4.0, dtype=np.float32))
+        near(by, (A * np.arange(4.0)[:, None]).T)
+        near(rest, np.broadcast_to(np.arange(4.0)[:, None], (4, 4)))
+        near(jax.vmap(lambda each, y: each.rows.sum() + y, in_axes=(None, 0))(named, A[:, 0]), A.sum() + A[:, 0])
+        assert jax.vmap(lambda each: each, in_axes=spec(-1), axis_size=3)(Named(A, V, "")).rows.shape == (3, 4)
+    finally:
+        batching.unregister_vmappable(Named)
+    with pytest.raises(TypeError, match="not a valid JAX type"):
+        jax.vmap(lambda each, y: each.rows, in_axes=(0, 0))(named, V)

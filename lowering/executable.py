@@ -103,7 +103,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     parameters = [var for var, keep in zip(inputs, kept, strict=True) if keep]
     program = jaxpr.replace(constvars=[*contained], invars=parameters, eqns=eqns)
     targets = platform.split(",")
-    builder = ModuleBuilder(f"jit_{_identifier(name)}", is_hidden, targets[0])
+    builder = ModuleBuilder(f"jit_{_identifier(name)}".rstrip("_"), is_hidden, targets[0])
 
     offered = [False] * len(jaxpr.constvars) + list(donated or [False] * len(jaxpr.invars))
     offered = [flag for flag, keep in zip(offered, kept, strict=True) if keep]

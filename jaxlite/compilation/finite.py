@@ -75,7 +75,7 @@ def _first(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], has: Callab
 
 def called(eqn: JaxprEqn) -> Jaxpr | None:
     """The program of a call, which takes the operands and gives the results as they are; None for other equations."""
-    if eqn.primitive.name in ("jit", "checkpoint", "nest", "custom_jvp_call", "custom_vjp_call"):
+    if eqn.primitive.name in ("jit", "remat2", "nest", "custom_jvp_call", "custom_vjp_call"):
         return eqn.params["jaxpr" if "jaxpr" in eqn.params else "call_jaxpr"].jaxpr
     return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -36,22 +37,12 @@ if TYPE_CHECKING:
 CompilerOptions = dict[str, str | bool | int | float]
 
 
+@dataclass(frozen=True, slots=True)
 class ArgInfo:
     """What a stage knows of one flat argument."""
 
-    __slots__ = ("_aval", "donated")
-
-    def __init__(self, _aval: Any, donated: bool):
-        self._aval, self.donated = _aval, donated
-
-    def __repr__(self) -> str:
-        return f"ArgInfo(_aval={self._aval!r}, donated={self.donated})"
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, ArgInfo) and (self._aval, self.donated) == (other._aval, other.donated)
-
-    def __hash__(self) -> int:
-        return hash((self._aval, self.donated))
+    _aval: Any
+    donated: bool
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -81,6 +72,7 @@ class _Stage:
 
     __slots__ = ("_program",)
     _program: Program
+    _tells_weak_types = False  # a module has none
 
     def __init__(self, program: Program):
         self._program = program
@@ -123,7 +115,7 @@ class _Stage:
         if shardings is None and layouts.exist:  # types say how values lie on explicit mesh axes
             shardings = [aval.sharding if getattr(aval, "layout", None) is not None else None for aval in avals]
         return self.out_tree.unflatten(
-            ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
+            ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type and self._tells_weak_types)
             for aval, sharding in zip(avals, shardings or [None] * len(avals), strict=True))
 
 
@@ -131,6 +123,7 @@ class Traced(_Stage):
     """A traced function: its jaxpr for one signature."""
 
     __slots__ = ("_place",)
+    _tells_weak_types = True
 
     def __init__(self, program: Program, place: tuple[Any, bool]):
         super().__init__(program)

@@ -46,7 +46,7 @@ _IMPLIED: dict[str, dict[str, Any]] = {
 _LAID_OUT = {"broadcast_in_dim": "sharding", "dot_general": "out_sharding", "reshard": "dst_sharding", "reshape": "sharding"}
 # Params whose values are functions, or objects that print as one word.
 _OBJECTS = {("custom_jvp_call", "jvp"), ("custom_vjp_call", "fwd"), ("custom_vjp_call", "bwd"), ("custom_linear", "bwd"),
-            ("checkpoint", "policy"), ("custom_vmap_call", "rule")}
+            ("remat2", "policy"), ("custom_vmap_call", "rule")}
 
 
 # Params whose programs are a `Jaxpr`, not a `ClosedJaxpr`.

@@ -125,6 +125,8 @@ class PartitionSpec:
         comma = "," if len(self) == 1 and not (self.unreduced or self.reduced) else ""
         parts = [", ".join(map(repr, self._partitions)) + comma] if self._partitions else []
         parts += [f"{name}={set(axes)}" for name, axes in (("unreduced", self.unreduced), ("reduced", self.reduced)) if axes]
+        if self.unreduced and xla.VERSION >= (0, 11):  # as JAX of the same jaxlib, which knows others too
+            parts.append("unreduced_kind=sum")
         return f"P({', '.join(parts)})"
 
     def __reduce__(self) -> Any:

@@ -263,8 +263,8 @@ _MOVES = frozenset(
     "pad select_n copy convert_element_type bitcast_convert_type reduce_precision split stack unstack tile iota empty "
     "stop_gradient sort optimization_barrier name sow real imag complex conj device_put reduce_max reduce_min argmax "
     "argmin top_k rng_bit_generator random_bits all_gather ppermute all_to_all pure_callback io_callback while scan cond "
-    "jit nest checkpoint shard_map custom_jvp_call custom_vjp_call".split())
-_LOOPS = frozenset("jit nest checkpoint scan while cond shard_map custom_jvp_call custom_vjp_call".split())
+    "jit nest remat2 shard_map custom_jvp_call custom_vjp_call".split())
+_LOOPS = frozenset("jit nest remat2 scan while cond shard_map custom_jvp_call custom_vjp_call".split())
 
 
 class _Plan:
@@ -586,7 +586,7 @@ def _on_shard_map(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
 
 
 _ON_CALLS: dict[str, Callable] = {
-    "jit": _on_jit, "nest": _on_jit, "checkpoint": _on_checkpoint, "scan": _on_scan, "while": _on_while, "cond": _on_cond,
+    "jit": _on_jit, "nest": _on_jit, "remat2": _on_checkpoint, "scan": _on_scan, "while": _on_while, "cond": _on_cond,
     "shard_map": _on_shard_map,
     "custom_jvp_call": _on_custom_rule, "custom_vjp_call": _on_custom_rule,
 }

@@ -332,7 +332,7 @@ class _Harvester:
                 raise ValueError(f"{_shown(path)} is sown with mode 'strict' inside a {eqn.primitive.name} loop at "
                                  f"{eqn.source_line}, where it comes up again and again. Use mode='append' or mode='clobber'.")
 
-    rules: dict[str, Callable] = {"jit": call, "nest": call, "checkpoint": call, "cond": cond, "scan": scan, "while": loop}
+    rules: dict[str, Callable] = {"jit": call, "nest": call, "remat2": call, "cond": cond, "scan": scan, "while": loop}
 
 
 def _named(noted: Reaps, values: list[Any]) -> Reaps:

@@ -366,7 +366,7 @@ _LINEAR: dict[str, int | None] = dict.fromkeys(
     "optimization_barrier real_imag".split()) | dict.fromkeys(("dynamic_slice", "gather"), 1) | {"dynamic_update_slice": 2}
 # Calls: their parameter holds the program.
 _INLINED = {
-    "jit": ("jaxpr",), "closed_call": ("call_jaxpr",), "checkpoint": ("jaxpr",), "remat": ("jaxpr",),
+    "jit": ("jaxpr",), "closed_call": ("call_jaxpr",), "remat2": ("jaxpr",), "remat": ("jaxpr",),
     "custom_jvp_call": ("call_jaxpr",), "custom_vjp_call": ("call_jaxpr",), "core_call": ("call_jaxpr",),
 }
 

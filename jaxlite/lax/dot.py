@@ -26,6 +26,10 @@ class Precision(enum.Enum):
     HIGH = 1
     HIGHEST = 2
 
+    @classmethod
+    def _missing_(cls, value: Any) -> Any:
+        return cls.DEFAULT if value is None else _PRECISION_NAMES.get(value) if isinstance(value, str) else None
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
 

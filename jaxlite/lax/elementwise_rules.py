@@ -157,7 +157,7 @@ for _p in (e.sign_p, e.floor_p, e.ceil_p, e.round_p, e.is_finite_p, e.eq_p, e.ne
     def_zero(_p)
 
 
-e.nextafter_p.no_jvp("it goes from one floating-point number to the next")
+def_jvp(e.nextafter_p, lambda g, ans, x, y: stretch(g, ans), None)  # next to x, whatever the direction
 
 
 @e.abs_p.def_jvp

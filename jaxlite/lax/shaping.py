@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import config, dtypes, errors
+from jaxlite.core import config, dtypes, errors, source
 from jaxlite.core.aval import ShapedArray, layouts, shaped_array
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
@@ -125,7 +125,10 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
         raise ValueError("convert_element_type needs a dtype, got None")
     if type(operand) is int and not isinstance(new_dtype, dtypes.ExtendedDType):
         operand = fitted(operand, dtypes.canonicalize_dtype(new_dtype), wrap=True)
-    return convert(operand, new_dtype, False)
+    result = convert(operand, new_dtype, False)
+    if dtypes.kind(aval_of(operand).dtype) == "c" and dtypes.kind(aval_of(result).dtype) != "c":
+        source.warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning)
+    return result
 
 
 def convert(operand: Any, new_dtype: Any = None, weak_type: bool | None = None) -> Any:

@@ -19,6 +19,8 @@ from jaxlite.traces.jvp import Zero, zero_for
 
 def _taken(x: Any, indices: Any, axis: int) -> Any:
     """The elements of x at positions along an axis. No position comes twice on a line."""
+    if 0 in aval_of(x).shape:  # no slice fits
+        return shaping.full(aval_of(indices).shape[:-1], 0, aval_of(x).dtype)
     rank = aval_of(x).ndim
     others = tuple(each for each in range(rank) if each != axis)
     numbers = GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(axis,), start_index_map=(axis,),

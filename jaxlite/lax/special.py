@@ -1,12 +1,20 @@
-"""Special functions that XLA has itself: error functions, log gamma and its derivatives, zeta, Bessel I1.
+"""Special functions that XLA has itself: error functions, log gamma and its derivatives, zeta, Bessel I1; polynomials.
 
 Those that are written in terms of other primitives are in `special_series.py`.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from jaxlite.core.values import aval_of
+from jaxlite.lax import elementwise as ew
+from jaxlite.lax import shaping
+from jaxlite.lax.control_flow import scan
 from jaxlite.lax.elementwise import FLOATS, nary, unary
 
 erf_p = unary("erf", FLOATS)
@@ -57,3 +65,41 @@ def zeta(x: Any, q: Any) -> Any:
 def bessel_i1e(x: Any) -> Any:
     """exp(-|x|) times the modified Bessel function of the first kind of order 1."""
     return bessel_i1e_p.bind(x)
+
+
+def log2(x: Any, *, accuracy: Any = None) -> Any:
+    """The logarithm to base 2."""
+    result = ew.log(x, accuracy=accuracy)
+    dtype = aval_of(result).dtype
+    if dtype.kind == "c":
+        parts = ew.real(result), ew.imag(result)
+        return ew.complex(*(ew.div(part, np.asarray(math.log(2), aval_of(part).dtype)) for part in parts))
+    return ew.div(result, np.asarray(math.log(2), dtype))
+
+
+def one_minus_square(x: Any) -> Any:
+    """1 - x^2, accurate near 1 and -1, and so is its derivative near 0."""
+    one = shaping.full_like(x, 1)
+    plain = ew.sub(one, ew.square(x))  # which has the derivative
+    return ew.add(plain, shaping.stop_gradient(ew.sub(ew.mul(ew.add(one, x), ew.sub(one, x)), plain)))
+
+
+def polynomial(x: Any, coeffs: Sequence[Any], *, unroll: int | None = None) -> Any:
+    """c0 + c1 x + c2 x^2 + ... by Horner's rule, in x's dtype.
+
+    Args:
+      coeffs: c0, c1, ...: scalars, or arrays of x's rank that fit its shape.
+      unroll: how many terms are written out; with more it is a loop. Default: 8.
+
+    >>> polynomial(3.0, [1.0, 5.0, 2.0])
+    Array(34., dtype=float32, weak_type=True)
+    """
+    terms = [shaping.convert(each, aval_of(x).dtype) for each in coeffs]
+    start = shaping.full_like(x, 0)
+    if len(terms) <= (8 if unroll is None else unroll):
+        for term in terms[::-1]:
+            start = ew.add(ew.mul(start, x), term)
+        return start
+    shape = shaping.broadcast_shapes(aval_of(x).shape, *(aval_of(term).shape for term in terms))
+    x, start, *terms = (shaping.broadcast_in_dim(each, shape, range(aval_of(each).ndim)) for each in (x, start, *terms))
+    return scan(lambda value, term: (ew.add(ew.mul(value, x), term), None), start, shaping.stack(terms[::-1]))[0]

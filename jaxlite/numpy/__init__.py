@@ -227,6 +227,7 @@ from jaxlite.numpy.reductions import (
     max,
     mean,
     min,
+    minmax,
     nancumprod,
     nancumsum,
     nanmax,
@@ -267,6 +268,7 @@ from jaxlite.numpy.sorting import (
     partition,
     sort,
     sort_complex,
+    top_k,
 )
 from jaxlite.numpy.ufunc_object import (
     frompyfunc,

@@ -199,6 +199,9 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     if type(x) is ArrayImpl and x.dtype == target and not x.weak_type:
         result = copy_array(x) if copy else x
     else:
+        if dtypes.kind(target) not in "cb" and dtypes.kind(aval_of(x).dtype) == "c":
+            source.warn("Casting from complex to real dtypes will soon raise a ValueError. Please first use jnp.real or "
+                        "jnp.imag to take the real/imaginary component of your input.", DeprecationWarning)
         result = _convert(x, target)
     return result if device is None else device_put(result, device)
 

@@ -28,6 +28,7 @@ from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dt
 from jaxlite.numpy.creation import arange, asarray, device_put, ones, shape_of
 from jaxlite.numpy.joining import concatenate
 from jaxlite.numpy.manipulation import broadcast_to, concrete, moveaxis
+from lowering.xla import VERSION
 
 # --- evenly spaced values ----------------------------------------------------------------------------
 
@@ -70,9 +71,10 @@ def _linear(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: i
     ramp = shaping.iota(real, count)
     if shape:
         ramp = shaping.reshape(ramp, [count if each == axis else 1 for each in range(len(column))])
-    ramp = shaping.convert(lax.div(ramp, scalar(count, real)), dtype, False)
-    result = lax.mul(shaping.reshape(low, column), lax.sub(np.asarray(1, dtype)[()], ramp))
-    result = lax.add(result, lax.mul(shaping.reshape(high, column), ramp))
+    part = shaping.convert(lax.div(ramp, scalar(count, real)), dtype, False)
+    result = lax.mul(shaping.reshape(low, column), lax.sub(np.asarray(1, dtype)[()], part))
+    each = lax.div(shaping.reshape(high, column), scalar(count, dtype))  # so that whole distances give whole numbers
+    result = lax.add(result, lax.mul(each, shaping.convert(ramp, dtype, False)))
     if endpoint:  # the last value is exact, whatever the rounding
         if is_symbolic(num):  # a single value is the first
             high = selection.where(lax.eq(scalar(num, dtypes.int32), np.int32(1)), low, high)
@@ -387,7 +389,7 @@ def _meshgrid(*xi: Any, sparse: bool, indexing: str) -> list[Any]:
 
 
 @boundary
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any] | tuple[Any, ...]:
     """Coordinates of a grid, one array for each vector: element [i, j, ...] is that point's coordinate.
 
     Args:
@@ -403,7 +405,8 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
     shapes = [aval_of(x).shape for x in xi]
     if any(len(shape) != 1 for shape in shapes):
         raise ValueError(f"Arguments to jnp.meshgrid must be 1D, got shapes {shapes}")
-    return list(_meshgrid(*xi, sparse=bool(sparse), indexing=indexing))
+    grids = _meshgrid(*xi, sparse=bool(sparse), indexing=indexing)
+    return tuple(grids) if VERSION >= (0, 11) else list(grids)  # as JAX of the same jaxlib
 
 
 @boundary

@@ -29,6 +29,7 @@ from jaxlite.numpy import creation, joining, ufuncs
 from jaxlite.numpy.api import api, as_array, as_arrays, canonical_axes, check_arrays, each_axis
 from jaxlite.numpy.creation import shape_of
 from jaxlite.numpy.index_plan import write
+from lowering.xla import VERSION
 
 
 def _checked(name: str, a: Any) -> Any:
@@ -225,10 +226,11 @@ def _broadcast_arrays(*args: Any) -> list[Any]:
     return [_broadcast_to(as_array(each), shape=target) for each in args]
 
 
-def broadcast_arrays(*args: Any) -> list[Any]:
+def broadcast_arrays(*args: Any) -> list[Any] | tuple[Any, ...]:
     """All arrays stretched to their common shape."""
     check_arrays("broadcast_arrays", *args)
-    return _broadcast_arrays(*args)
+    results = _broadcast_arrays(*args)
+    return tuple(results) if VERSION >= (0, 11) else results  # as JAX of the same jaxlib
 
 
 def _atleast(name: str, rank: int) -> Callable:
@@ -247,10 +249,10 @@ def _atleast(name: str, rank: int) -> Callable:
     def function(*arys: Any) -> Any:
         check_arrays(name, *arys)
         results = [raise_rank(each) for each in arys]
-        return results[0] if len(results) == 1 else results
+        return results[0] if len(results) == 1 else tuple(results) if VERSION >= (0, 12) else results
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The arrays with at least {rank} axes; new ones have size 1. A list for several arrays."
+    function.__doc__ = f"The arrays with at least {rank} axes; new ones have size 1. A list or tuple for several arrays."
     return function
 
 

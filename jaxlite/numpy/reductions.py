@@ -235,6 +235,20 @@ def min(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, ini
     return _extreme("min", a, axis, keepdims, initial, where, lax.reduce_min, ufuncs.minimum, _highest)
 
 
+@api("axis", "keepdims")
+def minmax(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
+           where: Any = None) -> tuple[Any, Any]:
+    """The least and the greatest element over axes.
+
+    Args:
+      initial: one bound for both, or a pair of them; see `min` and `max`.
+    """
+    _refuse_out("minmax", out)
+    low, high = initial if isinstance(initial, tuple) else (initial, initial)
+    return (min(a, axis=axis, keepdims=keepdims, initial=low, where=where),
+            max(a, axis=axis, keepdims=keepdims, initial=high, where=where))
+
+
 def amax(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
          where: Any = None) -> Any:
     """Another name of `max`."""

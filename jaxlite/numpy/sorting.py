@@ -152,6 +152,39 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     return shaping.concatenate([least, shaping.rev(rest, (axis,))], axis)
 
 
+@boundary
+def top_k(a: Any, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: bool = True) -> tuple[Any, Any]:
+    """The k largest or smallest elements along an axis, in order, and their positions (int32); of equal ones the first.
+
+    Args:
+      mode: "largest" or "smallest".
+      sorted: False lets the order be any; it is the same here.
+
+    Raises: ValueError for `k`, `axis` or `mode` out of range.
+
+    >>> import jaxlite.numpy as jnp
+    >>> jnp.top_k(jnp.array([5, 1, 4]), 2, mode="smallest")
+    (Array([1, 4], dtype=int32), Array([1, 2], dtype=int32))
+    """
+    if mode not in ("largest", "smallest"):
+        raise ValueError(f"mode must be 'largest' or 'smallest', got {mode!r}")
+    a = as_arrays("top_k", a)
+    return _top_k(a, k=operator.index(k), axis=shaping.canonical_axis(axis, aval_of(a).ndim), largest=mode == "largest")
+
+
+@api("k", "axis", "largest")
+def _top_k(a: Any, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
+    if largest:
+        values, positions = lax.top_k(a, k, axis=axis)
+        return values, positions
+    shape = aval_of(a).shape
+    if not 0 <= k <= shape[axis]:
+        raise ValueError(f"k argument to top_k must be between 0 and the size along axis; got {k=} with {shape=} and {axis=}")
+    ordered = lax.sort((a, shaping.broadcasted_iota(dtypes.int32, shape, axis)), dimension=axis, num_keys=1)
+    values, positions = (lax.slice_in_dim(each, 0, k, axis=axis) for each in ordered)
+    return values, positions
+
+
 @api("kth", "axis")
 def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     """The positions that partition an axis, as `partition` does; those after `kth` in ascending order."""

@@ -21,7 +21,7 @@ from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tracing import Tracer, set_trace
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import indexing, linear, manipulation, reductions, searching, selection, ufuncs
+from jaxlite.numpy import grids, indexing, linear, manipulation, reductions, searching, selection, ufuncs
 from jaxlite.numpy.api import (
     api,
     as_array,
@@ -546,8 +546,7 @@ def _edges(a: Any, edges: Any, range: Any, count: int | None, dtype: Any = None)
     equal = lax.eq(low, high)
     half = scalar(0.5, dtype)
     low, high = lax.select(equal, lax.sub(low, half), low), lax.select(equal, lax.add(high, half), high)
-    part = lax.div(shaping.iota(dtype, count), shaping.full((count,), count, dtype))
-    inner = ufuncs.add(ufuncs.multiply(low, ufuncs.subtract(scalar(1, dtype), part)), ufuncs.multiply(high, part))
+    inner = grids.linspace(low, high, count, endpoint=False, dtype=dtype)
     if not count:
         return shaping.reshape(low, (1,))
     return shaping.concatenate([inner, shaping.reshape(high, (1,))], 0)

@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import (
     api,
@@ -426,7 +427,7 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     wide = lax.convert_element_type(x, np.float32) if dtype == dtypes.float16 else x  # 100 * x may overflow
     factor = _strong(10.0 ** decimals, wide) if kind != "c" else _strong(10.0 ** decimals, lax.real(x))
     result = _by_parts(lambda part: lax.div(_round_even(lax.mul(part, factor)), factor), wide)
-    return lax.convert_element_type(result, dtype)
+    return shaping.convert(result, dtype, aval_of(x).weak_type)
 
 
 @api("decimals")

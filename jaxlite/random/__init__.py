@@ -23,6 +23,7 @@ from jaxlite.random.gammas import generalized_normal as generalized_normal
 from jaxlite.random.gammas import loggamma as loggamma
 from jaxlite.random.gammas import random_gamma_p as random_gamma_p
 from jaxlite.random.gammas import t as t
+from jaxlite.random.keys import Key as Key
 from jaxlite.random.keys import PRNGKey as PRNGKey
 from jaxlite.random.keys import clone as clone
 from jaxlite.random.keys import fold_in as fold_in

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NewType, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import as_size
 from jaxlite.core.tracing import Tracer, is_eager
-from jaxlite.core.values import aval_of
+from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices.placement import laid_out, put_new
 from jaxlite.lax.shaping import canonical_shape
 from jaxlite.numpy import array_methods
@@ -40,6 +40,7 @@ from jaxlite.random.prng import (
     split_keys,
 )  # fmt: skip
 
+Key = NewType("Key", ArrayImpl)  # type: ignore[valid-newtype]  # for annotations: an array of keys
 F = TypeVar("F", bound=Callable[..., Any])
 key_reuse = loader("jaxlite.compilation.key_reuse")
 

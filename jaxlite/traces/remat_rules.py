@@ -21,7 +21,7 @@ from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
 from jaxlite.traces.saving import Split, narrowed, pick, read_inputs, split_by_policy
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
-checkpoint_p = Primitive("checkpoint", multiple_results=True)
+checkpoint_p = Primitive("remat2", multiple_results=True)
 runs_program(checkpoint_p, "jaxpr")
 name_p = Primitive("name")
 

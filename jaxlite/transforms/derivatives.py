@@ -274,7 +274,11 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
     places, args_res, opaque = _own_residuals(program.residuals, leaves, tree)
 
     @boundary
-    def pull_back(args_res: list[Any], opaque: list[Any], cotangent: Any) -> Any:
+    def pull_back(args_res: list[Any], opaque: list[Any], cotangent: Any, *more: Any) -> Any:
+        if more:
+            raise TypeError(f"The function returned by `jaxlite.vjp` applied to {flat.debug.function} was called with "
+                            f"{1 + len(more)} arguments, but takes one, of the structure of the single value that the "
+                            "differentiated function returns: for `return x, y` it is called as pull((x_bar, y_bar)).")
         residuals = _joined_residuals(places, args_res, opaque)
         return _pull_back(jaxpr, nonzero_out, nonzero, avals, tree, out_tree, out_avals, residuals, cotangent)
 
@@ -510,7 +514,8 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
             if (aval_of(each).shape, aval_of(each).dtype) != (aval.shape, aval.dtype):
                 raise TypeError(f"cotangent type does not match function output, expected {aval} but got {aval_of(each)}")
         outs = backward(jaxpr, consts, [Linear(aval) for aval in avals], given)
-        return tree_unflatten(tree, [_typed_as(instantiate(out), aval) for out, aval in zip(outs, avals, strict=True)])
+        found = [_typed_as(instantiate(out), aval) for out, aval in zip(outs, avals, strict=True)]
+        return tree_unflatten(tree, map(_as_output, found))
 
     return transposed
 

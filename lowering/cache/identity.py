@@ -25,7 +25,7 @@ _PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
 _READ = {
     "custom_jvp_call": ("call_jaxpr",),
     "custom_vjp_call": ("call_jaxpr",),
-    "checkpoint": ("jaxpr", "prevent_cse", "differentiated"),
+    "remat2": ("jaxpr", "prevent_cse", "differentiated"),
     "sow": ("count",),
     "nest": ("jaxpr",),
 }

@@ -392,7 +392,7 @@ def _cas(k: Kernel, eqn: Any, ref: Any, expected: Value, value: Value, *leaves: 
 # --- control flow ------------------------------------------------------------------------------------
 
 
-@lowers("jit", "checkpoint", "custom_jvp_call", "custom_vjp_call", "run_state")
+@lowers("jit", "remat2", "custom_jvp_call", "custom_vjp_call", "run_state")
 def _call(k: Kernel, eqn: Any, *values: Any, **params: Any) -> Any:
     return k.program(params["jaxpr"] if "jaxpr" in params else params["call_jaxpr"], values)
 

@@ -62,7 +62,7 @@ _COSTLY = _REDUCTIONS | frozenset(
     "tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt erf erf_inv erfc lgamma digamma div rem pow atan2 sinh cosh "
     "asin acos atan asinh acosh atanh gather pad".split())
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
-_CALLS = {"jit": "jaxpr", "checkpoint": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",
+_CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",
           "custom_vjp_call": "call_jaxpr"}
 _FOLDS = ("reduce", "reduce_window")  # their bodies are no kernels of their own
 _BODIES = ("jaxpr", "body_jaxpr", "cond_jaxpr")

@@ -12,7 +12,7 @@ def _custom_call(ctx: Any, *operands: Any, call_jaxpr: Any, **params: Any) -> li
     return ctx.inline(call_jaxpr.jaxpr, operands)
 
 
-@lowers("checkpoint")
+@lowers("remat2")
 def _checkpoint(ctx: Any, *operands: Any, jaxpr: Any, prevent_cse: bool, differentiated: bool, **params: Any) -> list[Any]:
     if differentiated and prevent_cse and operands:
         # Without a barrier the compiler would find the values computed before, and keep them.

@@ -272,7 +272,7 @@ def test_a_lowering_that_calls_python():
         results, token, kept = mlir.emit_python_callback(
             ctx, lambda x: (np.sin(x), np.int32(x.size)), None, [x], ctx.avals_in, ctx.avals_out, has_side_effect=False)
         ctx.module_context.add_keepalive(kept)
-        assert token is None and "jit__lambda_" in mlir.module_to_string(ctx.module_context.module)
+        assert token is None and "jit__lambda" in mlir.module_to_string(ctx.module_context.module)
         return results
 
     mlir.register_lowering(prim, lower)

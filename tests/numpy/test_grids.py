@@ -6,6 +6,7 @@ import pytest
 
 import jaxlite as jax
 import jaxlite.numpy as jnp
+from lowering import xla
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 V = np.arange(-3, 3, dtype=np.int8)
@@ -158,8 +159,8 @@ def test_meshgrid_against_numpy():
     for vectors in ((), (X[0],), (X[0], V), (X[0], V, z), (X[0, :0], V)):
         for options in ({}, {"indexing": "ij"}, {"sparse": True}, {"sparse": True, "indexing": "ij"}):
             found = jnp.meshgrid(*vectors, **options)
-            assert isinstance(found, list)
-            close(found, list(np.meshgrid(*vectors, **options)))
+            assert type(found) is (list if xla.VERSION < (0, 11) else tuple)
+            close(list(found), list(np.meshgrid(*vectors, **options)))
 
 
 def test_indices_ix_and_fromfunction():

@@ -6,6 +6,7 @@ import pytest
 
 import jaxlite as jax
 import jaxlite.numpy as jnp
+from lowering import xla
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 CUBE = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
@@ -123,10 +124,10 @@ LIKE_NUMPY = [  # name, arrays, other arguments
 @pytest.mark.parametrize(("name", "args", "options"), LIKE_NUMPY,
                          ids=[f"{name}-{i}" for i, (name, *_) in enumerate(LIKE_NUMPY)])
 def test_like_numpy(name, args, options):
-    expected = getattr(np, name)(*args, **options)
-    if name in ("atleast_1d", "broadcast_arrays") and isinstance(expected, tuple):
-        expected = list(expected)
-    same(getattr(jnp, name)(*args, **options), expected)
+    expected, found = getattr(np, name)(*args, **options), getattr(jnp, name)(*args, **options)
+    if isinstance(expected, tuple) and xla.VERSION < {"atleast_1d": (0, 12), "broadcast_arrays": (0, 11)}.get(name, (0,)):
+        expected = list(expected)  # as JAX of the same jaxlib
+    same(found, expected)
 
 
 METHODS = [

@@ -224,7 +224,7 @@ def _dynamic_slice(eqn: Any, mat: BCOO, *starts: Any) -> BCOO:
     return bcoo.bcoo_dynamic_slice(mat, starts, eqn.params["slice_sizes"])
 
 
-_CALLS = frozenset("jit custom_jvp_call custom_vjp_call closed_call checkpoint core_call".split())
+_CALLS = frozenset("jit custom_jvp_call custom_vjp_call closed_call remat2 core_call".split())
 _LINEAR = frozenset("neg real imag convert_element_type copy reduce_precision".split())
 # Functions of one element that are 0 at 0; those that are not linear see the sum of a place's elements.
 _ON_ELEMENTS = _LINEAR | frozenset("abs asin asinh atan atanh cbrt ceil expm1 floor log1p round sign sin sinh sqrt square tan "

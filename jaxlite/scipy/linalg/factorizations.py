@@ -6,6 +6,7 @@ and `turbo` have no meaning here: arrays are immutable, and a matrix that cannot
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -242,6 +243,25 @@ def _eigh(a: Any, lower: bool, eigvals_only: bool) -> Any:
     return values if eigvals_only else (values, vectors)
 
 
+@api("lower", "eigvals_only", "type")
+def _generalized_eigh(a: Any, b: Any, lower: bool, eigvals_only: bool, type: int) -> Any:
+    """With b = L L^H: of L^-1 a L^-H for type 1, of L^H a L else; its vectors are L^H v, for type 3 L^-1 v."""
+    a, b = promote_dtypes_inexact(matrices("eigh", a), matrices("eigh", b))
+    shape = jnp.broadcast_shapes(aval_of(a).shape, aval_of(b).shape)
+    a, b = jnp.broadcast_to(a, shape), jnp.broadcast_to(b, shape)
+    a = (a + jnp.conj(a.mT)) / 2
+    factor = lax_linalg.cholesky(b)
+    solve = functools.partial(lax_linalg.triangular_solve, factor, left_side=True, lower=True)
+    if type == 1:
+        inner = jnp.conj(solve(jnp.conj(solve(a).mT)).mT)
+    else:
+        inner = jnp.conj(factor.mT) @ a @ factor
+    vectors, values = lax_linalg.eigh(inner, lower=lower)
+    if eigvals_only:
+        return values
+    return values, factor @ vectors if type == 3 else solve(vectors, transpose_a=True, conjugate_a=True)
+
+
 @boundary
 def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
          overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1, check_finite: bool = True) -> Any:
@@ -249,15 +269,19 @@ def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, 
 
     Args:
       a: (..., n, n). Both triangles are read: (a + a^H) / 2 is taken.
+      b: positive definite matrices (..., n, n), read alike, for the generalized problem.
       eigvals_only: give w alone.
-      b, type, eigvals: for the generalized problem and for subsets, which are not there.
-    Returns: (w, v): real and ascending (..., n); orthonormal columns (..., n, n).
-    Raises: NotImplementedError for the generalized problem and for subsets.
+      type: with b, 1 for a @ v = b @ v * w, 2 for a @ b @ v = v * w, 3 for b @ a @ v = v * w.
+    Returns: (w, v): real and ascending (..., n); columns (..., n, n) that are orthonormal: v^H v = 1, with b v^H b v = 1,
+      and v^H b^-1 v = 1 for type 3. NaN where b is not positive definite.
+    Raises: NotImplementedError for subsets (`eigvals`); ValueError for other types.
     """
-    for name, value, default in (("b", b, None), ("type", type, 1), ("eigvals", eigvals, None)):
-        if value is not default and (default is None or value != default):
-            raise NotImplementedError(f"Only the {name}={default} case of eigh is implemented")
-    return _eigh(a, bool(lower), bool(eigvals_only))
+    if eigvals is not None:
+        raise NotImplementedError("Only the eigvals=None case of eigh is implemented")
+    if type not in (1, 2, 3):
+        raise ValueError(f"eigh: type must be 1, 2 or 3, got {type}")
+    return _eigh(a, bool(lower), bool(eigvals_only)) if b is None else \
+        _generalized_eigh(a, b, bool(lower), bool(eigvals_only), int(type))
 
 
 @api("first", "last", "tol")

@@ -10,7 +10,7 @@ from jaxlite.core.lazy import Lazy as _Lazy
 _lazy = _Lazy(
     __name__,
     entropies="boxcox boxcox1p entr expit kl_div logit rel_entr xlog1py xlogy",
-    error_functions="dawsn erf erfc erfcx erfinv fresnel log_ndtr ndtr ndtri owens_t wofz",
+    error_functions="dawsn erf erfc erfcinv erfcx erfinv fresnel log_ndtr ndtr ndtri owens_t wofz",
     gammas="bernoulli beta betainc betaln comb digamma factorial gamma gammainc gammaincc gammaln gammasgn loggamma "
            "multigammaln poch polygamma zeta",
     harmonics="bessel_jn i0 i0e i1 i1e sph_harm_y",

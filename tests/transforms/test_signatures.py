@@ -1,0 +1,46 @@
+"""What transformed functions and stages say of themselves."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import jaxlite
+import jaxlite.numpy as jnp
+
+
+def test_a_function_of_cotangents_takes_one():
+    with pytest.raises(TypeError, match="was called with 2 arguments"):
+        jaxlite.vjp(lambda x: x, 1.0)[1](1.0, 2.0)
+
+
+def test_a_transposed_function_gives_arrays():
+    (x, y) = jaxlite.linear_transpose(lambda x, y: (x + y, y), 1.0, 2.0)((1.0, 2.0))
+    assert isinstance(x, jaxlite.Array) and isinstance(y, jaxlite.Array)
+
+
+def test_what_stages_tell():
+    traced = jaxlite.jit(lambda x: x).trace(1.0)
+    lowered = traced.lower()
+    assert traced.out_info.weak_type and not lowered.out_info.weak_type and not lowered.compile().out_info.weak_type
+    (info,), _ = lowered.args_info
+    assert dataclasses.asdict(info)["donated"] is False and info.shape == ()
+    assert lowered.as_text().startswith("module @jit__lambda attributes")
+
+
+def test_a_checkpoint_in_a_jaxpr_has_its_name():
+    assert jaxlite.make_jaxpr(jaxlite.checkpoint(jnp.sin))(1.0).eqns[0].primitive.name == "remat2"
+
+
+def test_precisions_by_name():
+    assert [jaxlite.lax.Precision(each).name for each in ("high", "float32", None)] == ["HIGH", "HIGHEST", "DEFAULT"]
+    with pytest.raises(ValueError):
+        jaxlite.lax.Precision("some")
+
+
+def test_complex_to_real_warns():
+    x = np.ones(2, np.complex64)
+    with pytest.warns(np.exceptions.ComplexWarning):
+        jaxlite.lax.convert_element_type(x, np.float32)
+    with pytest.warns(DeprecationWarning, match="jnp.real"):
+        jnp.asarray(x).astype(np.float32)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -37,12 +36,22 @@ if TYPE_CHECKING:
 CompilerOptions = dict[str, str | bool | int | float]
 
 
-@dataclass(frozen=True, slots=True)
 class ArgInfo:
     """What a stage knows of one flat argument."""
 
-    _aval: Any
-    donated: bool
+    __slots__ = ("_aval", "donated")
+
+    def __init__(self, _aval: Any, donated: bool):
+        self._aval, self.donated = _aval, donated
+
+    def __repr__(self) -> str:
+        return f"ArgInfo(_aval={self._aval!r}, donated={self.donated})"
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, ArgInfo) and (self._aval, self.donated) == (other._aval, other.donated)
+
+    def __hash__(self) -> int:
+        return hash((self._aval, self.donated))
 
     @property
     def shape(self) -> tuple[int, ...]:

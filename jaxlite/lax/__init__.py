@@ -348,7 +348,7 @@ _lazy = _Lazy(
     __name__,
     ["linalg"],
     control_flow="associative_scan cond cond_p custom_linear_solve custom_root fori_loop linear_solve_p map "
-                 "platform_dependent scan scan_p switch while_loop while_p",
+                 "platform_dependent polynomial scan scan_p switch while_loop while_p",
     convolution="ConvDimensionNumbers ConvGeneralDilatedDimensionNumbers conv conv_dimension_numbers conv_general_dilated "
                 "conv_general_dilated_local conv_general_dilated_p conv_general_dilated_patches conv_general_permutations "
                 "conv_general_shape_tuple conv_shape_tuple conv_transpose conv_transpose_shape_tuple "
@@ -362,7 +362,7 @@ _lazy = _Lazy(
     rng="RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p",
     sorting="approx_max_k approx_min_k approx_top_k_p sort sort_key_val sort_p top_k top_k_p",
     special="bessel_i1e bessel_i1e_p digamma digamma_p erf erf_inv erf_inv_p erf_p erfc erfc_p lgamma lgamma_p log2 "
-            "one_minus_square polygamma polygamma_p polynomial zeta zeta_p",
+            "one_minus_square polygamma polygamma_p zeta zeta_p",
     special_series="bessel_i0e bessel_i0e_p betainc igamma igamma_grad_a igamma_grad_a_p igamma_p igammac igammac_p "
                    "random_gamma_grad regularized_incomplete_beta_p",
     tokens="after_all after_all_p create_token create_token_p",

@@ -1,7 +1,5 @@
 """What transformed functions and stages say of themselves."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -24,7 +22,7 @@ def test_what_stages_tell():
     lowered = traced.lower()
     assert traced.out_info.weak_type and not lowered.out_info.weak_type and not lowered.compile().out_info.weak_type
     (info,), _ = lowered.args_info
-    assert dataclasses.asdict(info)["donated"] is False and info.shape == ()
+    assert info.donated is False and info.shape == ()
     assert lowered.as_text().startswith("module @jit__lambda attributes")
 
 

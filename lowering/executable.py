@@ -17,7 +17,7 @@ from lowering import xla
 from lowering.cache import entries, keys
 from lowering.module import ModuleBuilder, is_ordered, physical
 from lowering.partitioning import Meshes, Partitioning, annotate, devices_of
-from lowering.passes import barriers, fusion, unrolling
+from lowering.passes import barriers, fusion, tables, unrolling
 from lowering.passes.dce import live_parts
 from lowering.several import emit_choice
 
@@ -37,10 +37,10 @@ class Lowered:
     """
 
     __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context", "barriers",
-                 "is_unrolled", "host_functions", "ordered", "_jaxpr", "_scopes", "_keep_alive", "_lock")
+                 "is_unrolled", "host_functions", "ordered", "_jaxpr", "_scopes", "_overwritten", "_keep_alive", "_lock")
 
     def __init__(self, module: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
-                 platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]],
+                 platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]], overwritten: list[Any],
                  host_functions: list[Callable[..., Any]], keep_alive: list[Any]):
         self.module, self.kept, self.donated, self.unusable = module, kept, donated, unusable
         self.name, self.platform, self.seconds = name, platform, seconds
@@ -48,7 +48,8 @@ class Lowered:
         self.barriers: list[str] = []
         self.is_unrolled = True
         self.host_functions, self.ordered = host_functions, is_ordered(jaxpr)
-        self._jaxpr, self._scopes, self._keep_alive, self._lock = jaxpr, scopes, keep_alive, threading.Lock()
+        self._jaxpr, self._scopes, self._overwritten = jaxpr, scopes, overwritten
+        self._keep_alive, self._lock = keep_alive, threading.Lock()
 
     @contextlib.contextmanager
     def tuned(self, wanted: bool) -> Iterator[None]:
@@ -59,7 +60,9 @@ class Lowered:
         with self._lock:
             wanted = wanted and self.platform == "cpu"
             self.is_unrolled = not wanted or unrolling.gains(self._jaxpr)
-            with barriers.placed(self.module, self._scopes, fusion.barriers(self._jaxpr) if wanted else {}) as self.barriers:
+            reasons = fusion.barriers(self._jaxpr) if wanted else {}
+            with (tables.filled(self._overwritten if wanted else ()),
+                  barriers.placed(self.module, self._scopes, reasons) as self.barriers):
                 yield
 
     def text(self, debug_info: bool = False) -> str:
@@ -133,7 +136,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
                                   list(contained.values()))
     unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
     return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
-                   builder.scopes, builder.host_functions, builder.keep_alive)
+                   builder.scopes, builder.overwritten, builder.host_functions, builder.keep_alive)
 
 
 def _identifier(name: str) -> str:

@@ -65,6 +65,7 @@ class ModuleBuilder:
         self.merged: dict[Any, Any] = {}  # functions of exported modules, by what they were merged for
         self.host_functions: list[Callable[..., Any]] = []  # that the module calls, by their index
         self.scopes: list[dict[Any, Any]] = []  # variable -> its MLIR value, for each emission of a jaxpr
+        self.overwritten: list[tuple[Any, int, Any, tuple[int, ...], Any]] = []  # see `passes.tables.filled`
         self._function_names: dict[str, int] = {}
         with self.context, self.unknown_location:
             self.module = ir.Module.create(self.unknown_location)

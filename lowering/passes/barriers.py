@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lowering import xla
+from lowering.passes import tables
 
 
 @contextlib.contextmanager
@@ -28,23 +29,28 @@ def placed(module: Any, scopes: list[dict[Any, Any]], reasons: dict[Any, str]) -
     if found and xla.BARRIER_DROPPER:
         functions, have_barriers = _in_loops(module)
         found = [] if have_barriers else [each for each in found if not _is_in_loop(each[0].owner, functions)]
-    operations = [_barrier(value, why) for value, why in found]
+    operations = [(value, _behind(value, why)) for value, why in found]
     try:
         yield [why for _, why in found]
     finally:
-        for operation in reversed(operations):
-            operation.results[0].replace_all_uses_with(operation.operands[0])
-            operation.erase()
+        for value, chain in reversed(operations):
+            chain[-1].result.replace_all_uses_with(value)
+            for operation in reversed(chain):
+                operation.erase()
 
 
-def _barrier(value: Any, why: str) -> Any:
-    """The operation that makes all users of a value read it from memory."""
+def _behind(value: Any, why: str) -> list[Any]:
+    """The operations, the last of which all users of a value read from memory."""
     ir, owner = xla.ir, value.owner
     location = ir.Location.name(f"fusion barrier: {why}", childLoc=owner.location, context=owner.context)
-    operation = ir.Operation.create("stablehlo.optimization_barrier", [value.type], [value], None, None, 0, location,
-                                    ir.InsertionPoint.after(owner))
-    value.replace_all_uses_except(operation.results[0], operation)
-    return operation
+    operations = tables.positions(value, location)
+    if operations:
+        value.replace_all_uses_with(operations[-1].result)
+    else:
+        operations = [ir.Operation.create("stablehlo.optimization_barrier", [value.type], [value], None, None, 0, location,
+                                          ir.InsertionPoint.after(owner))]
+        value.replace_all_uses_except(operations[0].result, operations[0])
+    return operations
 
 
 def _in_loops(module: Any) -> tuple[set[str], bool]:

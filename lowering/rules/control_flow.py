@@ -157,6 +157,9 @@ class _Scan:
             state.append(ctx.token)
         types = [value.type for value in state]
         operation = ctx.op("stablehlo.while", state, types, regions=2)
+        if type(self.length) is int:
+            ctx.builder.overwritten += [(operation, 1 + self.num_carry + at, ctx, (self.length, *shape), _kept(ctx, dtype))
+                                        for at, (shape, dtype) in enumerate(self.y_types)]
 
         test = ctx.region(operation, 0, types)
         limit = test.count(self.looped, self.index_dtype)

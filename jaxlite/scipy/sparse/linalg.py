@@ -107,8 +107,9 @@ def _cg(A: Operator, b: Any, *, x0: Any, M: Operator, maxiter: int, tol: Any, at
     threshold = _threshold(b, tol, atol)
 
     def unfinished(carry: Any) -> Any:
-        _, r, _, _, step = carry
-        return (_squared_norm(r) > threshold) & (step < maxiter)
+        _, r, gamma, _, step = carry
+        norm = jnp.real(gamma) if M is _identity else _squared_norm(r)
+        return (norm > threshold) & (step < maxiter)
 
     def improve(carry: Any) -> Any:
         x, r, gamma, p, step = carry

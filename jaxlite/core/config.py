@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from jaxlite.core.foreign_options import REFUSED, WITHOUT_MEANING
@@ -51,10 +51,17 @@ class Option:
             check(value)
         self.state.set_global(self.parse(value, self.name))
 
-    @contextmanager
-    def __call__(self, value: Any = True) -> Iterator[None]:
+    def __call__(self, value: Any = _UNSET) -> AbstractContextManager[None]:
         """Override the value in this thread, inside a `with` block; options that are on or off are turned on."""
-        previous = self.state.swap_local(self.parse(value, self.name))
+        if value is _UNSET:
+            if self.parse not in (_parse_bool, _parse_switch):
+                raise TypeError(f"the context manager of the option {self.name} takes its new value as an argument")
+            value = True
+        return self._overridden(self.parse(value, self.name))
+
+    @contextmanager
+    def _overridden(self, value: Any) -> Iterator[None]:
+        previous = self.state.swap_local(value)
         try:
             yield
         finally:
@@ -141,6 +148,11 @@ def _option(name: str, default: Any, parse: Callable[..., Any], doc: str, affect
     return option
 
 
+# What `lax.dot` and its kin take, by name.
+_PRECISIONS = ("default", "fastest", "bfloat16", "high", "bfloat16_3x", "tensorfloat32", "highest", "float32", "DEFAULT",
+               "ANY_F8_ANY_F8_F32", "ANY_F8_ANY_F8_F32_FAST_ACCUM", "ANY_F8_ANY_F8_ANY", "ANY_F8_ANY_F8_ANY_FAST_ACCUM",
+               "F16_F16_F16", "F16_F16_F32", "BF16_BF16_BF16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6",
+               "BF16_BF16_F32_X9", "TF32_TF32_F32", "TF32_TF32_F32_X3", "F32_F32_F32", "F64_F64_F64")
 enable_x64 = _option(
     "enable_x64", False, _parse_bool, "Keep 64-bit types; otherwise they become 32-bit.", affects_program=True
 )
@@ -202,7 +214,7 @@ remove_size_one_mesh_axis_from_type = _option(
     "Types do not tell that an array is cut along explicit mesh axes of size 1.", affects_program=True,
 )
 default_matmul_precision = _option(
-    "default_matmul_precision", None, _parse_any,
+    "default_matmul_precision", None, _one_of(None, *_PRECISIONS),
     "Precision of matrix products that ask for none.", affects_program=True,
 )
 default_device = _option(

@@ -9,6 +9,8 @@ and otherwise they are removed.
 from __future__ import annotations
 
 import functools
+import inspect
+import re
 import sys
 from collections.abc import Callable
 from types import FrameType, TracebackType
@@ -25,6 +27,8 @@ _BUGS = (AssertionError, AttributeError, KeyError)
 def hide_own_frames(error: BaseException) -> None:
     """Take jaxlite's own frames out of the tracebacks of an exception that is being handled, and of those that led
     to it. A bare `raise` afterwards adds none."""
+    if isinstance(error, (TypeError, ValueError)):
+        name_argument(error, sys._getframe(1))
     mode = config.traceback_filtering.value
     if mode == "off" or not isinstance(error, Exception):
         return
@@ -42,6 +46,55 @@ def hide_own_frames(error: BaseException) -> None:
             else:
                 each.__traceback__ = _filtered(each.__traceback__)
         each = each.__cause__ or each.__context__
+
+
+_BLAMED = re.compile(r"'([\w.]+)' object (?:cannot be interpreted|is not iterable|has no len)|, not '(\w+)'$"
+                     r"|^Value .* of type <class '([\w.]+)'> is not a valid JAX type: expected"
+                     r"|hash an object of type <class '([\w.]+)'>"
+                     r"|^(Only integer scalar arrays)")
+
+
+def name_argument(error: Exception, frame: FrameType | None) -> None:
+    """Tell which argument an error is about that Python raised and that knows its type alone.
+
+    It is the one of that type among the arguments of the function that the user called, the outermost of our frames here.
+    """
+    first, newline, rest = str(error).partition("\n")
+    found = _BLAMED.search(first)
+    if found is None or "(argument " in first or len(error.args) != 1:
+        return
+    innermost = error.__traceback__
+    while innermost is not None and innermost.tb_next is not None:
+        innermost = innermost.tb_next
+    if innermost is None or not _is_own(innermost) or frame is None:
+        return
+    while frame.f_back is not None and source.is_own_file(frame.f_back.f_code.co_filename):
+        frame = frame.f_back
+    called, arguments, annotations = _call(frame)
+    kind = next(filter(None, found.groups())).rpartition(".")[2]
+    if kind == "Only integer scalar arrays":
+        blamed = [name for name, value in arguments.items()
+                  if hasattr(value, "dtype") and re.search("int|Axis", str(annotations.get(name)))]
+    else:
+        blamed = [name for name, value in arguments.items()
+                  if kind in {type(each).__name__ for each in (value, *(value if isinstance(value, (tuple, list)) else ()))}]
+    if len(blamed) == 1 and not (called in first and blamed[0] in first):
+        error.args = (f"{first} (argument {blamed[0]!r} of {called}){newline}{rest}",)
+
+
+def _call(frame: FrameType) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """What function a frame is a call of, perhaps through a decorator of ours, with which arguments; their annotations."""
+    values, code = frame.f_locals, frame.f_code
+    fun = values.get("fun")
+    if "fun" in code.co_freevars and callable(fun):
+        try:
+            given = values.get("args", tuple(values[name] for name in code.co_varnames[:code.co_argcount]))
+            bound = inspect.signature(fun).bind(*given, **values.get("kwargs", {}))
+            return getattr(fun, "__name__", "it"), bound.arguments, getattr(fun, "__annotations__", {})
+        except (TypeError, ValueError):
+            return "it", {}, {}
+    names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+    return code.co_name, {name: values[name] for name in names if name in values}, {}
 
 
 def _is_bug(error: BaseException) -> bool:

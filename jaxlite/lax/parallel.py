@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from jaxlite.core.staging import pvary_p
 from jaxlite.core.tracing import state, unmapped_axis
 from jaxlite.core.tree import tree_map
 from jaxlite.core.values import aval_of
-from jaxlite.lax import elementwise, gather_scatter, shaping, slicing
+from jaxlite.lax import elementwise, gather_scatter, reductions, shaping, slicing
 
 Names = tuple[Any, ...]
 
@@ -187,31 +187,58 @@ def vary(x: Any, names: Sequence[Any]) -> Any:
     return pvary_p.bind(x, axes=missing) if missing else x
 
 
+def _positional(axis_name: Any, x: Any, reduce: Callable[[Any, tuple[int, ...]], Any]) -> tuple[Any, Any]:
+    """A pytree reduced along the axes that are numbers, and the names that are left. A number is a position, if no name."""
+    axes = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
+    numbers = [axis for axis in axes if isinstance(axis, int) and axis not in state.axis_sizes]
+    if not numbers:
+        return x, axis_name
+
+    def one(leaf: Any) -> Any:
+        return reduce(leaf, tuple([shaping.canonical_axis(axis, aval_of(leaf).ndim) for axis in numbers]))
+
+    return tree_map(one, x), tuple([axis for axis in axes if axis not in numbers])
+
+
+def _countable(leaf: Any) -> Any:
+    return shaping.convert(leaf, np.dtype("int32"), False) if aval_of(leaf).dtype == dtypes.bool_ else leaf
+
+
+def _mean(leaf: Any, axes: tuple[int, ...]) -> Any:
+    leaf = _inexact(leaf)
+    count = math.prod(aval_of(leaf).shape[axis] for axis in axes)
+    return elementwise.div(reductions.reduce_sum(leaf, axes), np.asarray(count).astype(aval_of(leaf).dtype)[()])
+
+
+def _inexact(leaf: Any) -> Any:
+    if dtypes.kind(aval_of(leaf).dtype) in "biu":
+        return shaping.convert(leaf, dtypes.canonicalize_dtype(np.dtype("float64")), False)
+    return leaf
+
+
 @boundary
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The sum over the examples of a named axis: the same for each.
 
     Args:
       x: a pytree of arrays. Booleans are counted. A Python number gives that times the size of the axis.
-      axis_name: a name, or a tuple of several.
+      axis_name: a name, or a tuple of several. Numbers are axes of the arrays themselves, and vanish.
       axis_index_groups: lists of indices, of one length, that are summed apart from each other.
 
     >>> import jaxlite, jaxlite.numpy as jnp
     >>> jaxlite.vmap(lambda x: x / jaxlite.lax.psum(x, "i"), axis_name="i")(jnp.array([1.0, 3.0]))
     Array([0.25, 0.75], dtype=float32)
     """
+    x, axis_name = _positional(axis_name, x, lambda leaf, axes: reductions.reduce_sum(_countable(leaf), axes))
     names = _names(axis_name)
     if not names:
         return x  # of no axes: nothing is counted
     size = _group_size(names, _groups(axis_index_groups, _size(names)))
 
-    def countable(leaf: Any) -> Any:
-        return shaping.convert(leaf, np.dtype("int32"), False) if aval_of(leaf).dtype == dtypes.bool_ else leaf
-
     def one(leaf: Any) -> Any:
         if isinstance(leaf, (int, float, complex)):
             return leaf * size
-        return _reduce(psum_p, countable(leaf), names, axis_index_groups)
+        return _reduce(psum_p, _countable(leaf), names, axis_index_groups)
 
     return tree_map(one, x)
 
@@ -219,15 +246,14 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 @boundary
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The mean over the examples of a named axis. Arguments are as in `psum`."""
+    x, axis_name = _positional(axis_name, x, _mean)
     names = _names(axis_name)
     size = _group_size(names, _groups(axis_index_groups, _size(names)))
 
     def one(leaf: Any) -> Any:
         if isinstance(leaf, (int, float, complex)):
             return leaf * size / size  # a bool or an int gives a float
-        if dtypes.kind(aval_of(leaf).dtype) in "biu":
-            leaf = shaping.convert(leaf, dtypes.canonicalize_dtype(np.dtype("float64")), False)
-        total = _reduce(psum_p, leaf, names, axis_index_groups)
+        total = _reduce(psum_p, _inexact(leaf), names, axis_index_groups)
         return elementwise.div(total, np.asarray(size).astype(aval_of(total).dtype)[()])
 
     return tree_map(one, x)
@@ -236,13 +262,13 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 @boundary
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The greatest over the examples of a named axis, element by element. Arguments are as in `psum`."""
-    return _reduce(pmax_p, x, axis_name, axis_index_groups)
+    return _reduce(pmax_p, *_positional(axis_name, x, reductions.reduce_max), axis_index_groups)
 
 
 @boundary
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The least over the examples of a named axis, element by element. Arguments are as in `psum`."""
-    return _reduce(pmin_p, x, axis_name, axis_index_groups)
+    return _reduce(pmin_p, *_positional(axis_name, x, reductions.reduce_min), axis_index_groups)
 
 
 # --- gathering and scattering ------------------------------------------------------------------------

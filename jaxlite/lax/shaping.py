@@ -559,7 +559,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 @tile_p.def_abstract_eval
 def _tile_aval(x: Any, *, reps: tuple[int, ...]) -> ShapedArray:
     if len(reps) != len(x.shape):
-        raise ValueError(f"tile reps must have one entry for each axis, got {reps} for shape {x.shape}")
+        raise TypeError(f"tile reps must have one entry for each axis, got {reps} for shape {x.shape}")
     shape = tuple([size * rep for size, rep in zip(x.shape, reps, strict=True)])
     _check_size(shape)
     return shaped_array(shape, x.dtype, x.weak_type)

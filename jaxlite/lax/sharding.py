@@ -241,6 +241,9 @@ def laid_out(x: Any, out_sharding: Any) -> Any:
     """One array with what a function got as its argument `out_sharding`."""
     if isinstance(out_sharding, shardings.PartitionSpec):
         out_sharding = shardings.named_sharding(out_sharding, _NO_CONTEXT.format(out_sharding), ValueError)
+    if not isinstance(out_sharding, (shardings.Sharding, shardings.Format)):
+        raise TypeError("`out_sharding` argument only supports instances of `NamedSharding` or `PartitionSpec`. Got "
+                        f"{out_sharding} of type: {type(out_sharding)}")
     sharding = spread.as_sharding(out_sharding, "out_sharding", "the function")
     if type(sharding) is shardings.NamedSharding and sharding.mesh.empty:
         return x  # that of the type of an array that lies on no mesh

@@ -94,8 +94,10 @@ def api(*static: str) -> Callable[[F], F]:
 
 
 def _hashable(arg: Any) -> Any:
-    """Lists and arrays as tuples: `axis=[0, 1]` is static too."""
-    return tuple(map(_hashable, arg)) if isinstance(arg, list) or isinstance(arg, np.ndarray) and arg.ndim else arg
+    """Lists and arrays as tuples, arrays without axes as numbers: `axis=[0, 1]` is static too."""
+    if isinstance(arg, (ArrayImpl, np.ndarray)):
+        arg = np.asarray(arg).tolist()
+    return tuple(map(_hashable, arg)) if isinstance(arg, list) else arg
 
 
 def broadcasts_inside(fun: F) -> F:

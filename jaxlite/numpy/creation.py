@@ -463,7 +463,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
     if start is None:
         raise TypeError("jnp.arange: start must be a number, got None")
     if any(map(is_symbolic, (start, stop, step))):
-        return _symbolic_range(start, stop, step, dtype)
+        return _on(_symbolic_range(start, stop, step, dtype), device, out_sharding)
     given = [_bound(value) for value in (start, stop, step) if value is not None]
     target = dtypes.result_type(*given) if dtype is None else dtypes.check_user_dtype_supported(dtype, "arange")
     if dtypes.kind(target) == "b":
@@ -476,10 +476,10 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
         raise ZeroDivisionError("jnp.arange: step is zero")
     size = shape_of(builtins.max(0, math.ceil((high - low) / jump)))
     if step is None and (low == 0 or not size[0]):
-        return _on(_iota(target, size[0]), device)
+        return _on(_iota(target, size[0]), device, out_sharding)
     first = np.asarray(scalar(low, target))
     return _on(_ramp(first, size[0]) if step is None else _spaced(first, np.asarray(scalar(jump, target)), size[0]),
-               device)
+               device, out_sharding)
 
 
 def _symbolic_range(start: Any, stop: Any, step: Any, dtype: Any) -> Any:

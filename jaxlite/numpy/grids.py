@@ -657,7 +657,7 @@ def _vander(x: Any, count: int, increasing: bool) -> Any:
 
 
 def _window(name: str, M: Any, formula: Callable[..., Any], *args: Any) -> Any:
-    size = _count(name, "M", M)
+    size = _count(name, "M", int(M) if isinstance(M, (float, np.floating)) else M)
     if size <= 1:
         return ones(size)
     return _windowed(*args, formula=formula, size=size)

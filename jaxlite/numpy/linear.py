@@ -249,7 +249,8 @@ def tensordot(a: Any, b: Any, axes: int | Sequence[int] | Sequence[Sequence[int]
                        for each in given])
     else:
         raise TypeError(f"tensordot requires axes to be an int or a pair of ints or of sequences, got {axes}.")
-    return _tensordot(a, b, axes=given, precision=precision, preferred_element_type=preferred_element_type)
+    return _tensordot(a, b, axes=given, precision=precision, preferred_element_type=preferred_element_type,
+                      out_sharding=out_sharding)
 
 
 @api()

@@ -26,7 +26,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import creation, joining, ufuncs
-from jaxlite.numpy.api import api, as_array, as_arrays, canonical_axes, check_arrays, each_axis
+from jaxlite.numpy.api import api, as_array, as_arrays, canonical_axes, check_arrays, each_axis, is_array_like
 from jaxlite.numpy.creation import shape_of
 from jaxlite.numpy.index_plan import write
 from lowering.xla import VERSION
@@ -63,8 +63,7 @@ def _shape_of(name: str, a: Any) -> tuple[int, ...]:
         return () if a is None else creation.asarray(a).shape
     if isinstance(a, (np.ndarray, ShapeDtypeStruct, ShapedArray)):
         return a.shape
-    check_arrays(name, a)
-    return aval_of(a).shape
+    return aval_of(a).shape if is_array_like(a) else np.shape(a)  # anything else is one object
 
 
 def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
@@ -470,11 +469,14 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
         if (counts < 0).any():
             raise ValueError("repeats may not contain negative values.")
         if counts.size == 1:
-            return _repeat_evenly(a, count=int(counts[0]), axis=axis)
-        if counts.size != extent:
+            result = _repeat_evenly(a, count=int(counts[0]), axis=axis)
+        elif counts.size != extent:
             raise ValueError(f"repeat: axis {axis} has size {extent}, got {counts.size} repeats")
-        return take_slices(a, np.repeat(np.arange(extent, dtype=np.int32), counts), axis=axis)
-    return _repeat_traced(a, repeats, axis=axis, total=operator.index(total_repeat_length))
+        else:
+            result = take_slices(a, np.repeat(np.arange(extent, dtype=np.int32), counts), axis=axis)
+    else:
+        result = _repeat_traced(a, repeats, axis=axis, total=operator.index(total_repeat_length))
+    return placement.laid_out(result, out_sharding)
 
 
 @api("count", "axis")

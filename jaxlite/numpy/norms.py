@@ -39,6 +39,8 @@ def _vector_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Ord) -> Any
         return reductions.max(sizes, axis=axes, keepdims=keepdims, initial=0)
     if ord == -np.inf:
         return reductions.min(sizes, axis=axes, keepdims=keepdims)
+    if isinstance(ord, complex):
+        raise TypeError(f"the order of a norm is a real number, got {ord}")
     if ord == 1:
         return reductions.sum(sizes, axis=axes, keepdims=keepdims)
     total = reductions.sum(arithmetic.power(sizes, ord), axis=axes, keepdims=keepdims)

@@ -20,6 +20,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tracing import Tracer, set_trace
 from jaxlite.core.values import aval_of
+from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy import grids, indexing, linear, manipulation, reductions, searching, selection, ufuncs
 from jaxlite.numpy.api import (
@@ -92,7 +93,8 @@ def percentile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_in
                method: str = "linear", keepdims: bool = False, *, weights: Any = None, out_sharding: Any = None) -> Any:
     """The values below which given percentages, in [0, 100], of the elements lie. As `quantile`."""
     _quantile_arguments("percentile", a, q, weights, out, overwrite_input, method)
-    return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=False, whole=100)
+    return placement.laid_out(_quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=False,
+                                        whole=100), out_sharding)
 
 
 @boundary
@@ -474,7 +476,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
     length = operator.index(length)
     if length < 0:
         raise TypeError(f"bincount: length must not be negative, got {length}")
-    return _bincount(x, weights, length=length)
+    return placement.laid_out(_bincount(x, weights, length=length), out_sharding)
 
 
 @api("length")

@@ -57,7 +57,8 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, in
     >>> jaxlite.ops.segment_sum(jnp.arange(5), jnp.array([0, 0, 1, 1, 2]))
     Array([1, 5, 4], dtype=int32)
     """
-    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
+    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
+               "out_sharding": out_sharding}
     return _segments("segment_sum", data, segment_ids, num_segments, options, bucket_size, lambda dtype: 0, "add", jnp.sum)
 
 
@@ -66,7 +67,8 @@ def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None, i
                  unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
                  out_sharding: Any = None) -> Any:
     """The product of the elements of each segment, 1 for empty ones; arguments as in `segment_sum`."""
-    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
+    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
+               "out_sharding": out_sharding}
     return _segments("segment_prod", data, segment_ids, num_segments, options, bucket_size, lambda dtype: 1, "multiply",
                      jnp.prod)
 
@@ -76,7 +78,8 @@ def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None, in
                 unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
                 out_sharding: Any = None) -> Any:
     """The greatest element of each segment, the least value of the dtype for empty ones; arguments as in `segment_sum`."""
-    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
+    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
+               "out_sharding": out_sharding}
     return _segments("segment_max", data, segment_ids, num_segments, options, bucket_size, _lowest, "max", jnp.max)
 
 
@@ -85,5 +88,6 @@ def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None, in
                 unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
                 out_sharding: Any = None) -> Any:
     """The least element of each segment, the greatest value of the dtype for empty ones; arguments as in `segment_sum`."""
-    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode}
+    options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
+               "out_sharding": out_sharding}
     return _segments("segment_min", data, segment_ids, num_segments, options, bucket_size, _highest, "min", jnp.min)

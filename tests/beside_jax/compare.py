@@ -1,7 +1,8 @@
 """Programs run with jaxlite and with JAX, each in a process of its own, and what differs: `make test-jax`.
 
 The programs are those that cases.py draws from the rows of rows.txt, those of expressions.txt, and the examples in the
-docstrings of the JAX that is installed. Values have to agree within the rounding of their dtype; dtypes, weak types, shapes,
+docstrings of the JAX that is installed; `--kind malformed` draws calls with something wrong in them instead (malformed.py).
+Values have to agree within the rounding of their dtype; dtypes, weak types, shapes,
 structures and the classes of errors exactly. Differences that are meant stand in known.py with their reasons; any other fails.
 
 What JAX gives is kept in build/beside_jax, since it stays the same for a version of JAX: a second run takes half the time.
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import cases
+import malformed
 import numpy as np
 from known import KNOWN
 
@@ -222,6 +224,7 @@ def compare(program: Program, ours: Any, theirs: Any) -> str | None:
     return None if our_warnings == their_warnings else "warning"
 
 
+ODD = ("class of error", "raises", "value of nan", "weak type", "type")  # of malformed calls: to be read, not failures
 SOFT = ("words", "warning", "accepts", "missing", "no array")  # counted and shown; only the others fail
 EXPLAINED = {"missing": "docs/missing.md lists them", "accepts": "JAX raises",
              "no array": "JAX hands on what is no array, see docs/sharp_edges.md"}
@@ -275,19 +278,22 @@ def uncovered(names: list[str]) -> list[str]:
     return [name for name in names if name.rpartition(".")[0] in modules and name not in rows]
 
 
-def choose(arguments: argparse.Namespace, docstrings: dict[str, list[str]]) -> dict[Program, str]:
+def choose(arguments: argparse.Namespace, docstrings: dict[str, list[str]],
+           parameters: dict[str, list[str]]) -> dict[Program, str]:
     """The programs of this run, with the names they go by."""
     if arguments.code:
         return {code.replace("\\n", "\n"): "--code" for code in arguments.code}
     rng = random.Random(arguments.seed)
     tiers: dict[int, list[tuple[Program, str]]] = {0: [], 1: []}
-    if arguments.kind != "docstrings":
+    if arguments.kind == "malformed":
+        tiers[0] = [(program, "malformed") for program in malformed.drawn(arguments.seed, parameters)]
+    elif arguments.kind != "docstrings":
         for tier, program in cases.drawn_programs(arguments.seed):
             tiers[tier].append((program, "table"))
         for line in (HERE / "expressions.txt").read_text().splitlines():
             if line and not line.startswith("#"):
                 tiers[0].append((line.replace("\\n", "\n"), "expressions.txt"))
-    if arguments.kind != "table":
+    if arguments.kind in ("all", "docstrings"):
         tiers[0] += [(tuple(sources), name) for name, sources in docstrings.items()]
     wanted = re.compile(arguments.only)
     chosen: list[tuple[Program, str]] = []
@@ -305,20 +311,21 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=3000, help="how many programs; 0 for all, which takes hours")
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time and compare what was run")
     parser.add_argument("--only", default="", help="a pattern that the program or its name has")
-    parser.add_argument("--kind", choices=("all", "table", "docstrings"), default="all")
+    parser.add_argument("--kind", choices=("all", "table", "docstrings", "malformed"), default="all")
     parser.add_argument("--code", action="append", help="compare this expression alone, and show both results")
     parser.add_argument("--again", action="store_true", help="ask JAX again, whatever is kept of its answers")
+    parser.add_argument("--keep", help="a file for the answers of both sides, pickled")
     parser.add_argument("--show", type=int, default=8, help="how many differences of a kind to show")
     arguments = parser.parse_args()
 
     start = time.monotonic()
     theirs, ours = Side("jax", arguments.jax), Side("jaxlite", sys.executable)
-    names, docstrings, version = theirs.ask("names")
+    names, parameters, docstrings, version = theirs.ask("names")
     BUILD.mkdir(parents=True, exist_ok=True)
     kept = BUILD / f"jax-{version}.pickle"
     cached: dict[Program, Any] = pickle.loads(kept.read_bytes()) if kept.exists() and not arguments.again else {}
 
-    programs = choose(arguments, docstrings)
+    programs = choose(arguments, docstrings, parameters)
     runs = [Run(ours, list(programs)), Run(theirs, [each for each in programs if each not in cached])]
     try:
         while not all([run.poll() for run in runs]):
@@ -333,6 +340,9 @@ def main() -> None:
         partial.write_bytes(pickle.dumps(cached))
         partial.replace(kept)
 
+    if arguments.keep:
+        both = {each: (runs[0].answers[each], cached[each]) for each in programs if each in cached and each in runs[0].answers}
+        Path(arguments.keep).write_bytes(pickle.dumps(both))
     report(arguments, programs, runs[0].answers, cached, uncovered(names), time.monotonic() - start, version)
 
 
@@ -353,10 +363,11 @@ def report(arguments: argparse.Namespace, programs: dict[Program, str], ours: di
             meant[why] += 1
         else:
             differ[kind].append(program)
-    for kind, found in sorted(differ.items(), key=lambda each: each[0] in SOFT):
+    passed = SOFT + ODD * (arguments.kind == "malformed")
+    for kind, found in sorted(differ.items(), key=lambda each: each[0] in passed):
         if arguments.code:
             continue
-        print(f"== {kind}: {len(found)}" + (f" ({EXPLAINED.get(kind, 'counted')}; no failure)" if kind in SOFT else ""))
+        print(f"== {kind}: {len(found)}" + (f" ({EXPLAINED.get(kind, 'counted')}; no failure)" if kind in passed else ""))
         for program in found[: arguments.show]:
             if isinstance(program, tuple):
                 print(f"   {programs[program]}\n{first_difference(program, ours[program], theirs[program])}")
@@ -368,8 +379,8 @@ def report(arguments: argparse.Namespace, programs: dict[Program, str], ours: di
             print(f"{program}\n   jaxlite  {show(ours[program])}\n   JAX      {show(theirs[program])}")
     if missing:
         print("== no row in rows.txt for:", " ".join(missing))
-    hard = sum(len(found) for kind, found in differ.items() if kind not in SOFT)
-    soft = sum(len(found) for kind, found in differ.items() if kind in SOFT)
+    hard = sum(len(found) for kind, found in differ.items() if kind not in passed)
+    soft = sum(len(found) for kind, found in differ.items() if kind in passed)
     total = sum(compared.values())
     known = sum(meant.values())
     print(f"beside JAX {version}, seed {arguments.seed}: "

@@ -13,6 +13,7 @@ import enum
 import functools
 import gc
 import importlib
+import inspect
 import io
 import operator
 import os
@@ -321,6 +322,17 @@ def public_names() -> list[str]:
     return sorted(set(names))
 
 
+def parameters(names: list[str]) -> dict[str, list[str]]:
+    """The names of the parameters of each function, where Python can tell."""
+    found = {}
+    for name in names:
+        module, _, function = name.rpartition(".")
+        with contextlib.suppress(TypeError, ValueError):
+            each = inspect.signature(getattr(sys.modules[module], function)).parameters.values()
+            found[name] = [one.name for one in each if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    return found
+
+
 def examples() -> dict[str, list[str]]:
     """The examples in the docstrings of public modules, functions, classes and methods: name -> sources."""
     found: dict[str, list[str]] = {}
@@ -363,7 +375,8 @@ def main() -> None:
         work = pickle.load(file)
     with open(results, "ab", buffering=0) as out:
         if work == "names":
-            pickle.dump((public_names(), examples(), jax.__version__), out)
+            names = public_names()
+            pickle.dump((names, parameters(names), examples(), jax.__version__), out)
             return
         for number, program in enumerate(work):
             try:

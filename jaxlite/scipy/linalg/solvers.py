@@ -70,7 +70,10 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, 
 
 @api("trans")
 def _lu_solve(lu: Any, pivots: Any, b: Any, trans: int) -> Any:
-    size = aval_of(lu).shape[-1]
+    shape, batch = aval_of(lu).shape, aval_of(pivots).shape
+    if len(shape) < 2 or shape[-1] != shape[-2] or batch[-1:] != shape[-1:]:
+        raise ValueError(f"lu_solve: the factors must have shape (..., n, n) and the pivots (..., n), got {shape} and {batch}")
+    size = shape[-1]
     permutation = lax_linalg.lu_pivots_to_permutation(jnp.asarray(pivots), size)
 
     def solve(lu: Any, b: Any) -> Any:

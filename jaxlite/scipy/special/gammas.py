@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -300,11 +301,10 @@ def bernoulli(n: int) -> Any:
     >>> print(bernoulli(2))
     [ 1.         -0.5         0.16666667]
     """
-    if not isinstance(n, (int, np.integer)):
-        raise TypeError(f"bernoulli: n must be an integer, got {type(n)}")
+    n = operator.index(n)
     if n < 0:
         raise ValueError("n must be a non-negative integer.")
-    return jnp.asarray(np.array([_to_float(x) for x in _bernoulli_numbers(int(n))]),
+    return jnp.asarray(np.array([_to_float(x) for x in _bernoulli_numbers(n)]),
                        dtypes.canonicalize_dtype(np.float64))
 
 

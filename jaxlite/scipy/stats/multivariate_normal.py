@@ -23,6 +23,8 @@ def _logpdf(x: Any, mean: Any, cov: Any) -> Any:
             raise ValueError(f"multivariate_normal: a mean of shape () needs a cov of shape (), got {cov.shape}")
         return -((x - mean) ** 2 / cov + jnp.log(2 * math.pi * cov)) / 2
     size = mean.shape[-1]
+    if not cov.ndim:
+        cov = cov * jnp.eye(size, dtype=cov.dtype)  # one variance for all, as in SciPy
     if cov.ndim < 2 or cov.shape[-2:] != (size, size):
         raise ValueError("multivariate_normal: cov must have shape (..., n, n) for a mean of shape (..., n); got "
                          f"{cov.shape} and {mean.shape}")

@@ -36,8 +36,9 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
     _check_nan_policy("mode", nan_policy)
     check_arrays("mode", a)
     a = jnp.asarray(a)
+    a = a[None] if axis is not None and not a.ndim and keepdims else a
     rank = a.ndim
-    if axis is None:
+    if axis is None or not rank:
         ordered = jnp.sort(jnp.ravel(a))
     else:
         ordered = jnp.sort(jnp.moveaxis(a, axis, -1), axis=-1)

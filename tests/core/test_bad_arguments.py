@@ -1,0 +1,89 @@
+"""Arguments that are wrong, or odd: what is accepted, which error is raised, and that it says which argument it is about."""
+
+import numpy as np
+import pytest
+
+import jaxlite
+import jaxlite.numpy as jnp
+from jaxlite import lax, random
+from jaxlite.scipy import linalg, special, stats
+
+x = np.ones((2, 3), np.float32)
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda: lax.top_k(x, "a"), "argument 'k' of top_k"),
+    (lambda: lax.top_k(x, jnp.ones(2)), "argument 'k' of top_k"),
+    (lambda: jnp.argmax(x, axis="a"), "argument 'axis' of argmax"),
+    (lambda: jnp.argmax(x, axis=(0, "a")), "argument 'axis' of argmax"),
+    (lambda: jnp.concat(jnp.sin), "argument 'arrays' of concat"),
+    (lambda: jaxlite.nn.one_hot(jnp.arange(3), "a"), "argument 'num_classes' of one_hot"),
+    (lambda: lax.cummax([], 0), "argument 'operand' of cummax"),
+    (lambda: jaxlite.jit(lambda y: jnp.swapaxes(y, 0, "a"))(x), "argument 'axis2' of swapaxes"),
+    (lambda: jnp.linspace(0, 1, "a"), "argument 'num' of linspace"),
+])
+def test_the_error_names_the_argument(call, says):
+    with pytest.raises(TypeError, match=says) as caught:
+        call()
+    assert str(caught.value).splitlines()[0].count("argument") == 1
+
+
+def test_errors_of_the_users_own_code_stay_as_they_are():
+    with pytest.raises(TypeError, match="^'str' object cannot be interpreted as an integer$"):
+        lax.scan(lambda c, each: (c, range("a")), 0.0, x)
+
+
+@pytest.mark.parametrize("call, expected", [
+    (lambda: jnp.any(x, axis=jnp.int32(1)), [True, True]),
+    (lambda: jnp.sum(x, axis=jnp.array(0)), [2, 2, 2]),
+    (lambda: special.bernoulli(jnp.int32(2)), [1, -0.5, 1 / 6]),
+    (lambda: [jnp.size(len), jnp.ndim("a"), len(jnp.shape({"a": 1}))], [1, 0, 0]),
+    (lambda: [jnp.hanning(3.7), jnp.bartlett(3.2)], [[0, 1, 0]] * 2),
+    (lambda: [*stats.mode(7)], [7, 1]),
+    (lambda: stats.mode(jnp.float32(7), keepdims=True).count, [1]),
+    (lambda: stats.multivariate_normal.logpdf(x[0], np.zeros(3), 2.0),
+     stats.multivariate_normal.logpdf(x[0], np.zeros(3), 2 * np.eye(3))),
+    (lambda: jnp.round(0.25, 1).weak_type, True),
+])
+def test_odd_arguments_are_accepted(call, expected):
+    np.testing.assert_allclose(call(), expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("call, error", [
+    (lambda: jaxlite.default_matmul_precision("nope"), ValueError),
+    (lambda: jaxlite.numpy_dtype_promotion(), TypeError),
+    (lambda: jaxlite.config.update("jax_default_matmul_precision", "nope"), ValueError),
+    (lambda: linalg.lu_solve((x, x), x), ValueError),
+    (lambda: special.sici(), TypeError),
+    (lambda: jnp.linalg.norm(x[0], 1j), TypeError),
+    (lambda: jnp.unravel_index(0, 2.5), TypeError),
+    (lambda: jnp.diag(x, jnp.ones(3)), TypeError),
+    (lambda: jnp.indices((2,), dtype=random.key(0).dtype), TypeError),
+])
+def test_wrong_arguments_are_refused(call, error):
+    with pytest.raises(error):
+        call()
+
+
+@pytest.mark.parametrize("call", [
+    lambda s: jnp.arange(4, out_sharding=s), lambda s: jnp.arange(0.5, 2.5, 0.5, out_sharding=s),
+    lambda s: jnp.bincount(jnp.arange(4), out_sharding=s), lambda s: jnp.percentile(x, jnp.arange(4), out_sharding=s),
+    lambda s: jnp.repeat(x[0, :2], 2, out_sharding=s), lambda s: jnp.tensordot(jnp.ones((4, 2)), x[0, :2], 1, out_sharding=s),
+    lambda s: jaxlite.ops.segment_sum(x[0], jnp.arange(3), 4, out_sharding=s),
+])
+def test_out_sharding_is_not_ignored(call):
+    sharding = jaxlite.NamedSharding(jaxlite.make_mesh((1,), ("i",)), jaxlite.P("i"))
+    assert call(sharding).sharding == sharding
+    with pytest.raises(TypeError, match="out_sharding"):
+        call("i")
+
+
+def test_psum_along_a_number_and_a_name():
+    def each(y):
+        return lax.psum(y, (0, "i")), lax.psum(y, 0), lax.pmean(y, ("i", 0)), lax.pmax(y, 0)
+
+    y = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_allclose([*jaxlite.vmap(each, axis_name="i")(y)], [[15, 15], [3, 12], [2.5, 2.5], [2, 5]])
+    assert lax.psum(np.array([True, True]), 0) == 2
+    with pytest.raises(ValueError):
+        lax.psum(y, 5)

@@ -29,6 +29,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("numpy", "DType=dtype"),
     ],
     "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # blackjax
+    "hijax": [("jaxlite.extend.boxes", "Box new_box box_get box_set"), ("jaxlite.core.high", "MappingSpec")],  # users of boxes
     "literals": [("jaxlite.as_jax.literals", "TypedComplex TypedFloat TypedInt TypedNdArray")],  # equinox, quax
     "mesh": [("jaxlite.sharding", "*")],  # flax
     "numpy": [],

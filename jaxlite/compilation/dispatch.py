@@ -19,16 +19,16 @@ from jaxlite.compilation import compile_report, explain, lifetime, recompilation
 from jaxlite.compilation.caches import PerFunction, clear_hooks
 from jaxlite.compilation.finite import check_finite
 from jaxlite.compilation.options import Options, argument_names, donated_leaves, parameter_names
-from jaxlite.compilation.program import Program, flatten_outputs, spread
+from jaxlite.compilation.program import Program, flatten_outputs, lowered_types, spread
 from jaxlite.core import array as arrays
 from jaxlite.core import config, errors, failed_flattens, source
-from jaxlite.core.aval import typematch
+from jaxlite.core.aval import high_types, typematch
 from jaxlite.core.collector import seldom_collecting
 from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.staging import has_program, trace_to_jaxpr
+from jaxlite.core.staging import has_program, high, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.devices import placement
@@ -160,7 +160,7 @@ class Jitted:
                     f"problematic value is of type {type(leaf)} and was passed to the function at path "
                     f"{self._argument_name(index, in_tree)}. Mark it static (static_argnums, static_argnames), or "
                     f"pass an array or a scalar. ({error})") from None
-        return tuple(avals)
+        return tuple(avals) if not high_types.exist else tuple(high().with_states(avals, leaves))
 
     def _argument_name(self, index: int, in_tree: Any) -> str:
         return argument_names(self.fun, in_tree, self.options)()[index]
@@ -226,8 +226,8 @@ class Jitted:
             for leaf in leaves:
                 if isinstance(leaf, Tracer):
                     raise errors.UnexpectedTracerError(leaf)
-            if program.takes_refs:
-                return program.out_tree.unflatten(self.call_with_refs(program, leaves)), None
+            if program.takes_refs or program.is_high:
+                return program.out_tree.unflatten(self.call_with_values(program, leaves)), None
             if config.no_execution.value:
                 lifetime.check_may_run(f"jit({self.name})")
             note_keys = None
@@ -288,15 +288,16 @@ class Jitted:
             recompilation.tell(message)
 
     @staticmethod
-    def call_with_refs(program: Program, leaves: list[Any]) -> list[Any]:
-        """Run a program that takes Refs or closes over them; gives its flat results."""
-        if program.ref_call is None:
+    def call_with_values(program: Program, leaves: list[Any]) -> list[Any]:
+        """Run a program with Refs or values of high types by one of arrays; gives its flat results."""
+        if program.call_of_values is None:
             def make_call(run: Callable[..., Any], options: Options, donated: tuple[int, ...]) -> Any:
                 return make_call_path(run, Options((), (), donated, (), options.keep_unused, options.device, False,
                                                    options.compiler_options))
 
-            program.ref_call = references.RefCall(program, make_call)
-        return program.ref_call(leaves)
+            kind = lowered_types().HighCall if program.is_high else references.RefCall
+            program.call_of_values = kind(program, make_call)
+        return program.call_of_values(leaves)
 
     def stage(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make the call part of the program being traced."""

@@ -12,7 +12,7 @@ from jaxlite.compilation import compile_report, explain, lifetime
 from jaxlite.compilation.options import Options, check_compiler_options, leaf_paths, process_options
 from jaxlite.core import array as arrays
 from jaxlite.core import config, errors, source
-from jaxlite.core.aval import AbstractRef
+from jaxlite.core.aval import AbstractRef, high_types
 from jaxlite.core.collector import seldom_collecting
 from jaxlite.core.discharge import discharge_jaxpr
 from jaxlite.core.effects import REF
@@ -20,7 +20,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.lazy import loader
 from jaxlite.core.refs import Ref
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
-from jaxlite.core.staging import StagedTracer, hoist_consts
+from jaxlite.core.staging import StagedTracer, high, hoist_consts
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 spread = loader("jaxlite.compilation.spread")  # with what only programs over several devices need
+lowered_types = loader("jaxlite.compilation.lowered_types")
 _unknown: Any = object()
 
 
@@ -39,7 +40,7 @@ class Program:
 
     __slots__ = ("closed", "hoisted", "out_tree", "name", "donated", "options", "executables", "modules", "lock",
                  "in_shardings", "out_shardings", "_mesh", "result_names", "trace_seconds", "debug_info", "in_tree", "static",
-                 "reason", "takes_refs", "ref_call", "host_plan", "ran_on_host")
+                 "reason", "takes_refs", "is_high", "call_of_values", "host_plan", "ran_on_host")
 
     def __init__(self, closed: ClosedJaxpr, in_tree: Any, out_tree: Any, name: str, donated: tuple[bool, ...],
                  options: Options, trace_seconds: float, debug_info: DebugInfo, static: str):
@@ -54,24 +55,38 @@ class Program:
         self.executables: dict[Any, execution.Executable] = {}
         self.modules: dict[Any, Any] = {}  # that users asked for, by platform and partitioning
         self.lock = threading.Lock()
-        self.ref_call: Any = None
+        self.call_of_values: Any = None  # how it runs where its values are no arrays
         self.host_plan: Any = None  # how NumPy runs it while it has no executable (`jaxlite.traces.host`)
         self.ran_on_host = False  # whether C++ was given a result without an executable
         self.takes_refs = any(type(var.aval) is AbstractRef for var in (*closed.jaxpr.constvars, *closed.jaxpr.invars))
+        self.is_high = high_types.exist and lowered_types().has_high_types(closed.jaxpr)
 
     def is_stale(self) -> bool:
-        """Whether it closes over tracers of a trace that has ended."""
+        """Whether it closes over tracers of a trace that has ended, or over what is not as it was then."""
+        if self.is_high and high().have_changed(self.closed.jaxpr.constvars, self.closed.consts):
+            return True
         return any(isinstance(const, Tracer) and not const._trace.alive for const in self.closed.consts)
 
     @property
     def runnable(self) -> ClosedJaxpr:
         """The program without mutable arrays: their values are inputs, and outputs at the end."""
+        if self.is_high:
+            return lowered_types().runnable(self)
         if not self.takes_refs:
             return discharge_jaxpr(self.closed).closed if REF in self.closed.effects else self.closed
         found = discharge_jaxpr(self.as_operand()[0]).closed.jaxpr
         count = len(self.closed.consts)
         values = [const.share() if type(const) is Ref else const for const in self.closed.consts]
         return ClosedJaxpr(found.replace(constvars=found.invars[:count], invars=found.invars[count:]), values)
+
+    def of_arrays(self, parts: Sequence[Any]) -> Sequence[Any]:
+        """What is said of arguments, of each of the arrays that they are made of."""
+        return lowered_types().of_arguments(self, parts) if self.is_high else parts
+
+    @property
+    def donated_arrays(self) -> tuple[bool, ...]:
+        """Of the arrays that arguments are made of, which are donated."""
+        return tuple(self.of_arrays(self.donated))
 
     @property
     def mesh(self) -> Any:
@@ -107,9 +122,9 @@ class Program:
         with seldom_collecting:
             runnable, names = self.runnable, _result_names(self.out_tree)
             names += ["ref"] * (len(runnable.out_avals) - len(names))
-            lowered = execution.lower_jaxpr(runnable, self.name, platform, donated=self.donated,
+            lowered = execution.lower_jaxpr(runnable, self.name, platform, donated=self.donated_arrays,
                                             keep_unused=self.options.keep_unused, result_names=names,
-                                            argument_names=self.debug_info.arg_names, place=place)
+                                            argument_names=self.of_arrays(self.debug_info.arg_names), place=place)
         if lowered.unusable:
             _warn("Some donated buffers were not usable: " + ", ".join(aval.str_short() for aval in lowered.unusable)
                   + ". No result has their type; do not donate them.")
@@ -162,7 +177,7 @@ class Program:
         made = shortcut = None
         if lowered is None:
             with seldom_collecting:
-                shortcut = execution.find_shortcut(closed, self.name, device, options, self.donated,
+                shortcut = execution.find_shortcut(closed, self.name, device, options, self.donated_arrays,
                                                    self.options.keep_unused)
             if shortcut is not None:
                 made = execution.follow(shortcut, closed, device, committed, self.trace_seconds)

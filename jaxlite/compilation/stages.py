@@ -124,6 +124,7 @@ class _Stage:
         if shardings is None and layouts.exist:  # types say how values lie on explicit mesh axes
             shardings = [aval.sharding if getattr(aval, "layout", None) is not None else None for aval in avals]
         return self.out_tree.unflatten(
+            aval if aval.is_high else
             ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type and self._tells_weak_types)
             for aval, sharding in zip(avals, shardings or [None] * len(avals), strict=True))
 
@@ -322,8 +323,8 @@ def _call_path(program: Program, executable: execution.Executable) -> Any:
     def run(*args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.tree_flatten((args, kwargs))
         _check_arguments(program, executable.device, leaves, in_tree)
-        if program.takes_refs:
-            return program.out_tree.unflatten(dispatch.Jitted.call_with_refs(program, leaves))
+        if program.takes_refs or program.is_high:
+            return program.out_tree.unflatten(dispatch.Jitted.call_with_values(program, leaves))
         outs = executable(leaves)
         if config.debug_nans.value or config.debug_infs.value:
             check_finite(program, outs, leaves)
@@ -332,7 +333,7 @@ def _call_path(program: Program, executable: execution.Executable) -> Any:
     def miss(*args: Any, **kwargs: Any) -> Any:
         try:
             result = run(*args, **kwargs)
-            slow = program.takes_refs or config.debug_nans.value or config.debug_infs.value
+            slow = program.takes_refs or program.is_high or config.debug_nans.value or config.debug_infs.value
             return result, None if slow else executable.fast_path(program.out_tree)
         except BaseException as error:
             this._clear_cache()  # C++ would send this signature here for good

@@ -25,6 +25,28 @@ class AbstractValue:
 
     __slots__ = ("__weakref__",)
     vma: Any = _nowhere
+    is_high = has_qdd = False  # whether its values are no arrays but made of them, and whether they change (`core/high.py`)
+
+    def lo_ty(self) -> list[Any]:
+        """The types of the arrays that a value consists of: an array is its own."""
+        return [self]
+
+    def lower_val(self, value: Any) -> list[Any]:
+        """The arrays that a value consists of."""
+        return [value]
+
+    def raise_val(self, value: Any) -> Any:
+        """The value of arrays."""
+        return value
+
+
+class _HighTypes:
+    """Whether there are any high types yet: what looks for their values asks this first."""
+
+    exist = False
+
+
+high_types = _HighTypes()
 
 
 class ShapedArray(AbstractValue):
@@ -323,11 +345,18 @@ def _make_abstract_ref(inner_aval: Any, memory_space: Any, kind: Any) -> Abstrac
 _interned_refs = xla.weak_value_interner(_make_abstract_ref)
 
 
+def spec_of(aval: Any, dim: Any) -> Any:
+    """Where the batched axes of values of a high type are; 0 says: in front."""
+    return aval.leading_axis_spec() if type(dim) is int and dim == 0 else dim
+
+
 def with_axis(aval: Any, dim: int, size: int, cut: Any = None) -> Any:
     """The type of a batch of values, or of a mutable array that holds one, with the batched axis at `dim`.
 
     Args: `cut` the layout of a batch of one axis, if it has one.
     """
+    if aval.is_high:
+        return aval.inc_rank(size, spec_of(aval, dim))
     shape = (*aval.shape[:dim], size, *aval.shape[dim:])
     if type(aval) is AbstractRef:
         return aval.update(shape=shape)
@@ -339,8 +368,10 @@ def with_axis(aval: Any, dim: int, size: int, cut: Any = None) -> Any:
     return with_layout(made, own.update(spec=own.spec.update(partitions=entries)))
 
 
-def without_axis(aval: Any, dim: int) -> Any:
-    """The type of one value of a batch whose axis is at `dim`."""
+def without_axis(aval: Any, dim: int, size: int | None = None) -> Any:
+    """The type of one value of a batch of a size whose axis is at `dim`."""
+    if aval.is_high:
+        return aval.dec_rank(size, spec_of(aval, dim))
     shape = aval.shape[:dim] + aval.shape[dim + 1:]
     if type(aval) is AbstractRef:
         return aval.update(shape=shape)
@@ -356,4 +387,4 @@ def typematch(a: Any, b: Any) -> bool:
     return a is b or (
         isinstance(a, ShapedArray) and isinstance(b, ShapedArray) and a.shape == b.shape and a.dtype == b.dtype
         and a.vma == b.vma and a.layout == b.layout
-    )
+    ) or (a.is_high and bool(getattr(a, "aval", a) == getattr(b, "aval", b)))

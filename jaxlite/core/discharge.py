@@ -148,7 +148,7 @@ def _identity(operands: Sequence[Any], index: int) -> int:
 
 
 def _name(operand: Any) -> int:
-    return id(operand.atom) if type(operand) is StagedTracer else id(operand)
+    return id(operand.atom) if isinstance(operand, StagedTracer) else id(operand)
 
 
 def forget() -> None:

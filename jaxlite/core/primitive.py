@@ -81,6 +81,7 @@ class Primitive:
     scope: Callable[[dict[str, Any]], Any] | None = None  # a context manager, under which the program in its params was traced
     knows_vma = False  # whether its typing rule says itself along which manual axes of a mesh its results vary
     takes_refs = False  # whether operands may be mutable arrays; those with sub-programs pass them on in any case
+    to_lojax: Any = None  # of operations on values of high types: what they are in others, applied before lowering
     has_own_backward = False  # whether it is transposed even where no cotangent arrives: a function of the user's does it
 
     def __init__(self, name: str, multiple_results: bool = False, memoise: bool = True, is_own: bool | None = None):

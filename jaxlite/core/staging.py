@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import config, errors, source
-from jaxlite.core.aval import ShapedArray, varying
+from jaxlite.core.aval import ShapedArray, high_types, varying
 from jaxlite.core.jaxpr import (
     ClosedJaxpr,
     DebugInfo,
@@ -26,12 +26,14 @@ from jaxlite.core.jaxpr import (
     eval_jaxpr,
     no_effects,
 )
+from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import MixedVarying, Primitive, TooVarying
 from jaxlite.core.tracing import Trace, Tracer, set_trace
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 from lowering.xla import trace_context
 
 _new = object.__new__
+high = loader("jaxlite.core.high")  # values that are made of arrays, in programs
 
 pvary_p = Primitive("pvary")  # marks a value as one that differs from device to device along axes of the mesh
 pvary_p.knows_vma = True
@@ -101,13 +103,17 @@ class StagingTrace(Trace):
 
     def new_arg(self, aval: Any) -> StagedTracer:
         """A tracer for an input of the program."""
-        var = Var(aval)
+        var = high().new_var(aval) if aval.is_high else Var(aval)
         self.invars.append(var)
         return self._tracer(var)
 
     def _tracer(self, var: Var | Literal) -> StagedTracer:
         tracer = _new(StagedTracer)
         tracer._trace, tracer.aval, tracer.atom = self, var.aval, var
+        if var.aval.is_high:
+            if var.aval.has_qdd:
+                tracer.aval = var.aval.aval  # type: ignore[attr-defined]
+            high().make_high(tracer)
         return tracer
 
     def atom(self, value: Any) -> Var | Literal:
@@ -119,6 +125,8 @@ class StagingTrace(Trace):
         if type_of is not None:
             aval = type_of(value)
         elif isinstance(value, Tracer):
+            if value._trace is self:
+                return value.atom  # type: ignore[attr-defined]  # of a high type
             if not value._trace.alive:
                 raise errors.UnexpectedTracerError(value)
             return self._constant(value, value.aval)
@@ -133,7 +141,7 @@ class StagingTrace(Trace):
     def _constant(self, value: Any, aval: Any) -> Var:
         found = self._constants.get(id(value))
         if found is None:
-            self._constants[id(value)] = found = (value, Var(aval))
+            self._constants[id(value)] = found = (value, high().new_var(aval, value) if aval.is_high else Var(aval))
         return found[1]
 
     def constants(self) -> list[tuple[Any, Var]]:
@@ -170,10 +178,12 @@ class StagingTrace(Trace):
         except TooVarying:
             return self.record(primitive, args, primitive.widen(params, avals))
         if primitive.multiple_results:
-            outvars = [Var(aval) for aval in out]
+            outvars = [Var(aval) if not aval.is_high else high().new_var(aval) for aval in out]
             self.eqns.append(JaxprEqn(primitive, invars, outvars, params, effects, self.pinned or source.here()))
             if effects:
                 self.effects |= effects
+                if high_types.exist:
+                    high().follow(self.eqns[-1])
             return [self._tracer(var) for var in outvars]
         # Most equations are made here: without the calls of three constructors.
         var, eqn, tracer = _new(Var), _new(JaxprEqn), _new(StagedTracer)

@@ -74,6 +74,7 @@ class _State(threading.local):
     axis_indices: dict[Any, Any] = {}  # for axes that are no examples: what gives the index, as of a kernel's grid
     batch_cut: Any = None  # how the axis of the batching rule that runs lies on explicit mesh axes
     scopes: tuple[str, ...] = ()
+    pushes_forward = False  # whether what is linearized will be applied to tangents, and not transposed
 
 
 state = _State()

@@ -89,9 +89,6 @@ for _kind in (np.longlong, np.ulonglong):  # types of their own where they are a
 
 pytype_aval_mappings = AVAL_OF  # as `jax.core` names it
 
-# What `typeof` says of values that libraries describe and traced functions do not take.
-TYPE_OF: dict[type, Callable[[Any], Any]] = {}
-
 
 def aval_of(value: Any) -> Any:
     """The abstract value of an array, tracer, NumPy array or Python scalar.
@@ -116,8 +113,7 @@ def typeof(x: Any, /) -> Any:
     ShapedArray(float32[3,2])
 
     Raises: TypeError if the object is no value."""
-    type_of = TYPE_OF.get(type(x))
-    return aval_of(x) if type_of is None else type_of(x)
+    return aval_of(x)
 
 
 def _inherited(kind: type) -> Callable[[Any], Any] | None:

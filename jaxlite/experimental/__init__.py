@@ -1,3 +1,11 @@
 """What JAX names experimental. Here it is as good as the rest."""
 
+from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.lax.callbacks import io_callback as io_callback
+
+_lazy = _Lazy(__name__, hijax="cur_qdd")
+__dir__ = _lazy.names
+
+
+def __getattr__(name: str) -> object:
+    return _lazy.load(name)

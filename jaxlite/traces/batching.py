@@ -12,11 +12,11 @@ from typing import Any
 
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import source
-from jaxlite.core.aval import layouts, varying, with_axis, without_axis
+from jaxlite.core.aval import high_types, layouts, spec_of, varying, with_axis, without_axis
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
-from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.core.staging import high, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import AVAL_OF, aval_of, with_arrays
 from jaxlite.traces.jvp import add_any_p
@@ -51,7 +51,11 @@ class BatchTracer(Tracer):
 
     def __init__(self, trace: BatchTrace, value: Any, dim: int):
         self._trace, self.value, self.dim = trace, value, dim
-        self.aval = without_axis(aval_of(value), dim)
+        aval = aval_of(value)
+        self.aval = without_axis(aval, dim, trace.axis.size)
+        if aval.is_high:
+            self.dim = spec_of(aval, dim)
+            high().make_high(self)
 
     def history(self) -> Any:
         if isinstance(self.value, Tracer):
@@ -93,7 +97,7 @@ class BatchTrace(Trace):
 
     def split(self, value: Any) -> tuple[Any, int | None]:
         """The whole batch of a value and where its axis is."""
-        if type(value) is BatchTracer and value._trace is self:
+        if isinstance(value, BatchTracer) and value._trace is self:
             return value.value, value.dim
         return value, None
 
@@ -118,7 +122,7 @@ class BatchTrace(Trace):
         dims: list[int | None] = []
         active = False
         for arg in args:
-            if type(arg) is BatchTracer and arg._trace is self:
+            if isinstance(arg, BatchTracer) and arg._trace is self:
                 values.append(arg.value)
                 dims.append(arg.dim)
                 active = True
@@ -241,8 +245,12 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], bat
     def fun(*args: Any) -> list[Any]:
         outs, out_dims = batch_flat(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), args, dims, axis)
         batched_out.extend(dim is not None or flag for dim, flag in zip(out_dims, wanted, strict=True))
-        return [bring_to_front(out, dim, axis.size) if flag else out
-                for out, dim, flag in zip(outs, out_dims, batched_out, strict=True)]
+        if high_types.exist:
+            for index, (out, dim) in enumerate(zip(outs, out_dims, strict=True)):
+                if aval_of(out).is_high and batched_out[index]:
+                    batched_out[index] = _HighPlace(dim)  # type: ignore[call-overload]
+        return [bring_to_front(out, dim, axis.size) if flag is True or flag and front else out
+                for out, dim, flag, front in zip(outs, out_dims, batched_out, wanted, strict=True)]
 
     jaxpr, consts = trace_to_jaxpr(fun, in_avals, closed.jaxpr.debug_info)
     result = hoist_consts(jaxpr)
@@ -250,6 +258,20 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], bat
         _batched.clear()
     _batched[key] = (closed, result, consts, batched_out)  # holds the program, so its id stays taken
     return result, consts, batched_out
+
+
+def place_of(flag: Any) -> Any:
+    """Where the axis of an output of `batch_jaxpr` is, from what that says of it."""
+    return (0 if flag else None) if type(flag) is bool else flag.spec
+
+
+class _HighPlace:
+    """Stands in the flags of `batch_jaxpr` for an output of a high type: its axes stay where they are."""
+
+    __slots__ = ("spec",)
+
+    def __init__(self, spec: Any):
+        self.spec = spec
 
 
 _LIMIT = 4096
@@ -281,6 +303,11 @@ def set_movers(move: Callable[[Any, int, int], Any], spread: Callable[[Any, int,
 
 def bring(value: Any, dim: int | None, size: int, target: int) -> Any:
     """The batch with its axis at a position; an unbatched value is repeated."""
+    if high_types.exist and aval_of(value).is_high:
+        if dim is None or dim != spec_of(aval_of(value), target):
+            raise NotImplementedError(f"vmap cannot move the axes of a value of the type {aval_of(value)} from {dim} to "
+                                      f"{target}, as it has to here")
+        return value
     if dim is None:
         made = _spread(value, size, target)
         if state.batch_cut is not None:
@@ -296,6 +323,8 @@ def bring_to_front(value: Any, dim: int | None, size: int) -> Any:
 
 def move(value: Any, dim: int, target: int) -> Any:
     """The batch with its axis moved."""
+    if high_types.exist and aval_of(value).is_high:
+        return bring(value, dim, 0, target)
     return value if dim == target else _move(value, dim, target)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from jaxlite.compilation.dispatch import jit_p
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
-from jaxlite.traces.batching import Axis, batch_jaxpr
+from jaxlite.traces.batching import Axis, batch_jaxpr, place_of
 from jaxlite.traces.jvp import Zero, jvp_jaxpr, tangent_aval, zero_for
 from jaxlite.traces.linearize import linearize_jaxpr
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
@@ -71,7 +71,7 @@ def _batch(primitive: Primitive, axis: Axis, args: Sequence[Any], dims: Sequence
            **params: Any) -> tuple[list[Any], list[int | None]]:
     program, consts, batched = batch_jaxpr(jaxpr, axis, dims)
     outs = _call(primitive, program, [*consts, *args], params)
-    return outs, [0 if flag else None for flag in batched]
+    return outs, [place_of(flag) for flag in batched]
 
 
 def give_call_rules(primitive: Primitive) -> None:

@@ -200,8 +200,9 @@ def _custom_vjp_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, ca
     arguments, given = _own(primals, tangents, num_consts, "custom_vjp")
     outs, residuals = fwd(arguments, [type(tangent) is not Zero for tangent in given])
     out_avals = tuple(tangent_aval(aval_of(out)) for out in outs)
-    own = [instantiate(Zero(tangent.aval.inner_aval) if type(tangent.aval) is AbstractRef else tangent)
-           for tangent in given]  # Refs are passed on, not differentiated
+    own = [0.0 if type(tangent) is Zero and tangent.aval.has_qdd else
+           instantiate(Zero(tangent.aval.inner_aval) if type(tangent.aval) is AbstractRef else tangent)
+           for tangent in given]  # what changes is passed on, not differentiated
     tangents_out = custom_linear_p.bind(*residuals, *own, num_residuals=len(residuals), bwd=bwd, out_avals=out_avals)
     return outs, tangents_out
 

@@ -15,7 +15,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.aval import AbstractRef, AbstractToken
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
-from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.core.staging import high, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import AVAL_OF, aval_of, with_arrays
 
@@ -56,6 +56,11 @@ def tangent_aval(aval: Any) -> Any:
     return aval.to_tangent_aval()
 
 
+def has_no_tangents(aval: Any) -> bool:
+    """Whether a type of tangents is that of values which do not vary."""
+    return not aval.is_high and aval.dtype == dtypes.float0
+
+
 def zero_for(value: Any) -> Zero:
     """The vanishing tangent of a value."""
     return Zero(tangent_aval(aval_of(value)))
@@ -63,6 +68,8 @@ def zero_for(value: Any) -> Zero:
 
 def zeros_of(aval: Any) -> Any:
     """An array of zeros; of dtype float0 a NumPy array, since no device holds it."""
+    if aval.is_high:
+        return aval.vspace_zero()
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     return make_zeros(aval)
@@ -102,7 +109,13 @@ def add_tangents(x: Any, y: Any) -> Any:
         return y
     if type(y) is Zero:
         return x
-    return add_any_p.bind(x, y)
+    return sum_of(x, y)
+
+
+def sum_of(x: Any, y: Any) -> Any:
+    """The sum of two tangents or cotangents of one type."""
+    aval = aval_of(x)
+    return aval.vspace_add(x, y) if aval.is_high else add_any_p.bind(x, y)
 
 
 # --- the trace ---------------------------------------------------------------------------------------
@@ -116,6 +129,8 @@ class JVPTracer(Tracer):
     def __init__(self, trace: JVPTrace, primal: Any, tangent: Any):
         self._trace, self.primal, self.tangent = trace, primal, tangent
         self.aval = aval_of(primal)
+        if self.aval.is_high:
+            high().make_high(self)
 
     def history(self) -> Any:
         if isinstance(self.primal, Tracer):
@@ -173,13 +188,13 @@ class JVPTrace(Trace):
 
     def split(self, value: Any) -> tuple[Any, Any]:
         """The primal and the tangent of any value."""
-        if type(value) is JVPTracer and value._trace is self:
+        if isinstance(value, JVPTracer) and value._trace is self:
             return value.primal, value.tangent
         return value, zero_for(value)
 
     def join(self, primal: Any, tangent: Any) -> Any:
         """A tracer of both; the primal alone where the tangent vanishes, as that of an integer always does."""
-        if type(tangent) is Zero or aval_of(tangent).dtype == dtypes.float0:
+        if type(tangent) is Zero or has_no_tangents(aval_of(tangent)):
             return primal
         return JVPTracer(self, primal, tangent)
 
@@ -188,7 +203,7 @@ class JVPTrace(Trace):
         tangents: list[Any] = []
         passive: list[int] = []
         for arg in args:
-            if type(arg) is JVPTracer and arg._trace is self:
+            if isinstance(arg, JVPTracer) and arg._trace is self:
                 primal = arg.primal
                 if type(primal) in _SCALARS and aval_of(primal) is not arg.aval:  # enable_x64 has changed since
                     primal = np.asarray(primal).astype(arg.aval.dtype)[()]

@@ -8,7 +8,8 @@ that splits the sub-program in the same way: `linearize(primals, tangents, **par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from jaxlite.core import errors
@@ -53,7 +54,7 @@ class _SplitTrace(Trace):
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         tangents = self.tangents
         for arg in args:
-            if type(arg) is StagedTracer and arg._trace is tangents:
+            if isinstance(arg, StagedTracer) and arg._trace is tangents:
                 if primitive.function_of_call is not None:  # it is linear in the tangents: its rule has nothing to add
                     return primitive.function_of_call(params)(*args)
                 return tangents.process(primitive, args, params)
@@ -70,7 +71,7 @@ class _UserRuleTrace(_SplitTrace):
     __slots__ = ()
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        linear = [type(arg) is StagedTracer and arg._trace is self.tangents for arg in args]
+        linear = [isinstance(arg, StagedTracer) and arg._trace is self.tangents for arg in args]
         if primitive.linearize is None or primitive.function_of_call is not None or primitive.has_foreign_jvp or all(linear) \
                 or not any(linear):
             return super().process(primitive, args, params)
@@ -105,6 +106,16 @@ class LinearizeTrace(JVPTrace):
 
     def rule(self, primitive: Any) -> Callable[..., Any]:
         return primitive.linearize or jvp_rule(primitive)
+
+
+@contextmanager
+def pushing_forward() -> Iterator[None]:
+    """Inside a `with` block, linear programs are made to be applied to tangents, not to be transposed."""
+    previous, state.pushes_forward = state.pushes_forward, True
+    try:
+        yield
+    finally:
+        state.pushes_forward = previous
 
 
 class LinearProgram:
@@ -172,7 +183,7 @@ class SplitJaxpr:
 def linearize_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_out: Sequence[bool] | bool = False) -> SplitJaxpr:
     """Split a program that closes over nothing; remembered for each program and pattern of nonzero tangents."""
     wanted = [instantiate_out] * len(closed.out_avals) if isinstance(instantiate_out, bool) else list(instantiate_out)
-    key = (id(closed), tuple(nonzero), tuple(wanted))
+    key = (id(closed), tuple(nonzero), tuple(wanted), state.pushes_forward)
     found = _split_jaxprs.get(key)
     if found is not None:
         return found

@@ -60,7 +60,7 @@ class _PartialTrace(Trace):
         self.parent, self.unknown = parent, unknown
 
     def _is_unknown(self, value: Any) -> bool:
-        return type(value) is StagedTracer and value._trace is self.unknown
+        return isinstance(value, StagedTracer) and value._trace is self.unknown
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         args = with_arrays(args) or args

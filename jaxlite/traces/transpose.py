@@ -18,7 +18,7 @@ from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import AVAL_OF, aval_of
-from jaxlite.traces.jvp import Zero, add_any_p, add_tangents, instantiate, tangent_aval
+from jaxlite.traces.jvp import Zero, add_any_p, add_tangents, instantiate, sum_of, tangent_aval
 
 
 class Linear:
@@ -92,7 +92,7 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
     def add(atoms: Sequence[Any], cotangents: Sequence[Any]) -> None:
         for atom, cotangent in zip(atoms, cotangents, strict=True):
             if cotangent is not None and atom in linear and type(cotangent) is not Zero:
-                found[atom] = add_any_p.bind(found[atom], cotangent) if atom in found else cotangent
+                found[atom] = sum_of(found[atom], cotangent) if atom in found else cotangent
 
     add(jaxpr.outvars, cotangents)
     trace = state.trace

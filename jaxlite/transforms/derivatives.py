@@ -13,7 +13,7 @@ from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import check_callable
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import config, dtypes, source
-from jaxlite.core.aval import AbstractRef, ShapedArray
+from jaxlite.core.aval import AbstractRef, ShapedArray, high_types, typematch
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
 from jaxlite.core.staging import trace_to_jaxpr
@@ -30,8 +30,8 @@ from jaxlite.core.tree import (
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import as_array, is_array_like
-from jaxlite.traces.jvp import Zero, instantiate, jvp_flat, tangent_aval, zeros_of
-from jaxlite.traces.linearize import linearize_flat
+from jaxlite.traces.jvp import Zero, has_no_tangents, instantiate, jvp_flat, tangent_aval, zeros_of
+from jaxlite.traces.linearize import linearize_flat, pushing_forward
 from jaxlite.traces.transpose import Linear, backward
 from jaxlite.transforms.gradient_targets import VJP, NotNeeded
 
@@ -78,6 +78,11 @@ class _Flat:
 def _checked_tangent(name: str, primal: Any, tangent: Any, path: str) -> Any:
     aval, given = aval_of(primal), tangent
     expected = tangent_aval(aval)
+    if expected.is_high:
+        if not typematch(aval_of(tangent), expected):
+            raise TypeError(f"primal and tangent arguments to {name} do not match; got primal type {aval} but tangent type "
+                            f"{aval_of(tangent)}{' at ' + path if path else ''}.")
+        return tangent
     if expected.dtype == dtypes.float0:
         dtype = getattr(given, "dtype", None)
         if dtype != dtypes.float0:
@@ -98,12 +103,14 @@ def _checked_tangent(name: str, primal: Any, tangent: Any, path: str) -> Any:
 
 def _typed_as(value: Any, aval: Any) -> Any:
     """A tangent or cotangent, weakly typed if the real value that it belongs to is."""
-    if aval.weak_type and dtypes.kind(aval.dtype) == "f" and not aval_of(value).weak_type:
+    if aval.weak_type and not aval.is_high and dtypes.kind(aval.dtype) == "f" and not aval_of(value).weak_type:
         return shaping.convert(value, aval.dtype, True)
     return value
 
 
 def _as_output(value: Any) -> Any:
+    if high_types.exist and aval_of(value).is_high:
+        return value
     return value if getattr(value, "dtype", None) == dtypes.float0 else as_array(value)  # float0 has no device arrays
 
 
@@ -157,8 +164,9 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
     """
     leaves, tree = tree_flatten(primals)
     flat = _Flat(fun, tree, _debug("linearize", fun), has_aux)
-    nonzero = [tangent_aval(aval_of(leaf)).dtype != dtypes.float0 for leaf in leaves]
-    outs, program = linearize_flat(flat, leaves, nonzero, flat.debug)
+    nonzero = [not has_no_tangents(tangent_aval(aval_of(leaf))) for leaf in leaves]
+    with pushing_forward():
+        outs, program = linearize_flat(flat, leaves, nonzero, flat.debug)
     count = flat.num_outs
     avals = [aval_of(leaf) for leaf in leaves]
     jaxpr, nonzero_out, out_avals, out_tree = program.jaxpr, program.nonzero[:count], program.out_avals, flat.out_tree
@@ -170,6 +178,8 @@ def linearize(fun: Callable, *primals: Any, has_aux: bool = False) -> Any:
             raise TypeError(f"linearized function called on tangents of the structure {given_tree}, expected {tree}")
         for aval, each in zip(avals, given, strict=True):
             expected, actual = tangent_aval(aval), aval_of(each)
+            if expected.is_high and typematch(actual, expected):
+                continue
             if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
                 names = [("~" if one.weak_type else "") + ("float0" if one.dtype == dtypes.float0 else one.dtype.name)
                          + f"[{','.join(map(str, one.shape))}]" for one in (actual, aval, expected)]
@@ -197,7 +207,7 @@ def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals
     cotangents = []
     for each, aval in zip(given, out_avals, strict=True):
         expected = tangent_aval(aval)
-        if type(each) is not Zero:
+        if type(each) is not Zero and not expected.is_high:
             if expected.dtype == dtypes.float0:
                 each = Zero(expected)
             else:
@@ -263,7 +273,7 @@ def _vjp(name: str, fun: Callable, primals: tuple[Any, ...], has_aux: bool) -> A
                             "must itself be accumulated into a ref. Instead, use `jax.vjp` and bind a gradient ref using the "
                             "returned function's `with_refs` method; or close over the Ref, or choose other argnums.")
         return _vjp_of_refs(fun, leaves, avals, tree, has_aux)
-    nonzero = [tangent_aval(aval).dtype != dtypes.float0 for aval in avals]
+    nonzero = [not has_no_tangents(tangent_aval(aval)) for aval in avals]
     outs, program = linearize_flat(flat, leaves, nonzero, flat.debug)
     count = flat.num_outs
     nonzero_out = program.nonzero[:count]
@@ -401,6 +411,11 @@ def of_chosen(fun: Callable, argnums: Any, args: tuple[Any, ...], kwargs: dict[s
 def _check_input(name: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
     if not is_array_like(x):
         raise TypeError(f"Argument '{x}' of type {type(x)} is not a valid JAX type")
+    if aval_of(x).is_high:
+        if aval_of(x).has_qdd:
+            raise TypeError(f"{name} cannot differentiate with respect to a value that changes, of type {aval_of(x)}: choose "
+                            "other argnums, or pass what it holds")
+        return
     kind = dtypes.kind(aval_of(x).dtype)
     if holomorphic:
         if kind != "c":

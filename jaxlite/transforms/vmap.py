@@ -11,9 +11,10 @@ import numpy as np
 from jaxlite.compilation.options import check_callable
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import dtypes, source
-from jaxlite.core.aval import layouts
+from jaxlite.core.aval import high_types, layouts, spec_of
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo
+from jaxlite.core.staging import high
 from jaxlite.core.tracing import state
 from jaxlite.core.tree import flatten_axes, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
 from jaxlite.core.values import aval_of
@@ -49,7 +50,9 @@ def _is_vmappable(value: Any) -> bool:
 
 
 def _is_axis(leaf: Any) -> bool:
-    return isinstance(leaf, int) or any(isinstance(leaf, spec_type) for spec_type, _, _ in _vmappables.values())
+    """Whether an entry of `in_axes` is an int, or says where the axes of a value of a library's are."""
+    return (isinstance(leaf, int) or any(isinstance(leaf, spec_type) for spec_type, _, _ in _vmappables.values())
+            or high_types.exist and isinstance(leaf, high().MappingSpec))
 
 
 def _as_tuples(axes: Any) -> Any:
@@ -103,7 +106,8 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
         # What is not mapped passes as it is, so it need not be an array.
         avals = [None if axis is None else aval_of(leaf) for leaf, axis in zip(leaves, flat_axes, strict=True)]
         size = _mapped_size(args, kwargs, avals, flat_axes, axis_size)
-        dims = [None if aval is None else axis % aval.ndim for axis, aval in zip(flat_axes, avals, strict=True)]
+        dims = [None if aval is None else axis if aval.is_high else axis % aval.ndim
+                for axis, aval in zip(flat_axes, avals, strict=True)]
         debug = DebugInfo("vmap", source.function_name(fun), None, source.function_location(fun))
         out_tree: Any = None
         trace: Any = None
@@ -164,7 +168,9 @@ def _mapped_size(args: Any, kwargs: Any, avals: list[Any], axes: list[Any], axis
     sizes: dict[int, list[str]] = {}
     paths = [path for path, _ in tree_flatten_with_path((args, kwargs))[0]]
     for path, aval, axis in zip(paths, avals, axes, strict=True):
-        if axis is None:
+        if axis is None or aval.is_high:
+            if aval is not None and aval.has_qdd:
+                raise TypeError(f"vmap does not map over values that change, as those of the type {aval}")
             continue
         name = ("args" if path[0].idx == 0 else "kwargs") + "".join(map(str, path[1:]))
         if not -aval.ndim <= axis < aval.ndim:
@@ -186,6 +192,10 @@ def _mapped_size(args: Any, kwargs: Any, avals: list[Any], axes: list[Any], axis
 
 
 def _place(out: Any, dim: int | None, target: int | None, size: int) -> Any:
+    if high_types.exist and aval_of(out).is_high:
+        if dim != (target if target is None else spec_of(aval_of(out), target)):
+            raise ValueError(f"at vmap out_axes, got {target} for a result of the type {aval_of(out)} whose axes are at {dim}")
+        return out
     if target is None:
         if dim is not None:
             raise ValueError(f"at vmap out_axes, got axis spec None but output was batched on axis {dim}\n"

@@ -16,10 +16,10 @@ from jaxlite.compilation.options import argument_names
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
-from jaxlite.core.aval import ShapedArray, shaped_array, typematch, varying
+from jaxlite.core.aval import ShapedArray, high_types, shaped_array, typematch, varying
 from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, subjaxprs
-from jaxlite.core.staging import StagingTrace, trace_to_jaxpr, varying_inputs, varying_outputs
+from jaxlite.core.staging import StagingTrace, high, trace_to_jaxpr, varying_inputs, varying_outputs
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
@@ -45,6 +45,8 @@ class Body:
 
     def is_stale(self) -> bool:
         """Whether it closes over tracers of a trace that has ended."""
+        if high_types.exist and high().have_changed(self.jaxpr.constvars, self.consts):
+            return True
         return any(isinstance(const, Tracer) and not const._trace.alive for const in self.consts)
 
     @property
@@ -127,13 +129,15 @@ def flatten_values(what: str, value: Any) -> tuple[list[Any], Any, list[Any]]:
         except TypeError as error:
             path = keystr(tree_flatten_with_path(value)[0][index][0])
             raise TypeError(f"{what}{path}: {error}") from None
+    if high_types.exist:
+        avals = high().with_states(avals, leaves)
     return leaves, tree, avals
 
 
 def as_result(value: Any) -> Any:
     """An operand that is returned as it came: an array, also where it was a Python or NumPy value. Scalars stay what
     they are inside a trace, where they are literals."""
-    if isinstance(value, Tracer) or type(value) is ArrayImpl:
+    if isinstance(value, Tracer) or type(value) is ArrayImpl or high_types.exist and high().is_high_value(value):
         return value
     if hasattr(value, "__jax_array__"):
         return as_result(value.__jax_array__())
@@ -335,7 +339,7 @@ def _promoted(aval: Any, out: Any) -> Any:
 
 
 def _converted(leaf: Any, aval: Any) -> Any:
-    if aval_of(leaf).dtype == aval.dtype:
+    if aval.is_high or aval_of(leaf).dtype == aval.dtype:
         return leaf
     if isinstance(leaf, Tracer) or type(leaf) is ArrayImpl:
         return convert(leaf, aval.dtype, False)

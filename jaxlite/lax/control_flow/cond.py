@@ -17,7 +17,7 @@ from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, Var, no_effects
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.staging import varying_inputs, varying_outputs
+from jaxlite.core.staging import high, varying_inputs, varying_outputs
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
 from jaxlite.core.values import aval_of, is_array_like
@@ -230,7 +230,8 @@ def _joined(*bodies: Body) -> tuple[tuple[ClosedJaxpr, ...], list[Any], tuple[in
     inputs = []
     for body in bodies:
         own = {positions[id(const)]: var for const, var in zip(body.consts, body.jaxpr.constvars, strict=True)}
-        inputs.append([*(own.get(at) or Var(aval) for at, aval in enumerate(avals)), *body.jaxpr.invars])
+        inputs.append([*(own.get(at) or (high().new_var(aval, consts[at]) if aval.is_high else Var(aval))
+                         for at, aval in enumerate(avals)), *body.jaxpr.invars])
     sources = []
     for body, invars in zip(bodies, inputs, strict=True):
         position = {var: at for at, var in enumerate(invars)}

@@ -213,6 +213,10 @@ def _cond_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
         outs = cond_p.bind(index, *consts, *operands, branches=programs, **params)
         return outs, [0 if flag else None for flag in flags]
     # Each example takes its own branch: compute all of them and choose.
+    high = next((aval for branch in branches for aval in (*branch.in_avals, *branch.out_avals) if aval.is_high), None)
+    if high is not None:
+        raise NotImplementedError("vmap of a cond whose predicate differs from example to example chooses between arrays, and "
+                                  f"not between values of the type {high}")
     which = bring_to_front(index, index_dim, axis.size)
     which = clamp(shaping.full((), 0, which.dtype), which, shaping.full((), len(branches) - 1, which.dtype))
     operands = [operand if _is_discrete(operand) else bring_to_front(operand, dim, axis.size)

@@ -51,10 +51,16 @@ scan_p.widen = _widen
 @scan_p.def_effectful_abstract_eval
 def _scan_aval(*avals: Any, jaxpr: ClosedJaxpr, length: int, num_carry: int, num_consts: int, **params: Any) -> Any:
     fixed = num_consts + num_carry
-    elements = [without_axis(aval, 0) for aval in avals[fixed:]]
+    elements = [without_axis(aval, 0, length) for aval in avals[fixed:]]
     check_operands("scan", (*avals[:fixed], *elements), jaxpr.in_avals)
     carry, ys = jaxpr.out_avals[:num_carry], jaxpr.out_avals[num_carry:]
     return [*carry, *(with_axis(aval, 0, length) for aval in ys)], jaxpr.effects
+
+
+def _leading_size(aval: Any) -> Any:
+    """The size of the leading axis; of a high type, that of the arrays that its values are made of."""
+    shapes = [aval.shape] if not aval.is_high else [each.shape for each in aval.lo_ty()]
+    return shapes[0][0] if shapes and shapes[0] else None
 
 
 @boundary
@@ -135,9 +141,10 @@ def checked_unroll(unroll: Any, length: int) -> int:
 def _length(what: str, xs: Any, avals: list[Any], length: Any) -> int:
     sizes: dict[int, int] = {}
     for index, aval in enumerate(avals):
-        if not aval.shape:
+        size = _leading_size(aval)
+        if size is None:
             raise ValueError(f"{what} got value with no leading axis to scan over: {_leaf_name(xs, index)} is {aval}.")
-        sizes.setdefault(aval.shape[0], index)
+        sizes.setdefault(size, index)
     if len(sizes) > 1:
         found = ", ".join(f"{_leaf_name(xs, index)} is {aval}" for index, aval in enumerate(avals))
         raise ValueError(f"{what} got values with different leading axis sizes: "
@@ -180,7 +187,7 @@ def scan_steps(what: str, fun: Callable, call: Callable, args: tuple, init: Any,
         aval = aval_of(leaf)
         if getattr(aval, "layout", None) is not None and aval.layout.spec[0] is not None:
             raise ValueError(f"0th dimension of all xs should be replicated. Got {aval.layout.spec}. Use jax.sharding.reshard")
-        elements.append(without_axis(aval, 0))
+        elements.append(without_axis(aval, 0, length))
     carry = Carry(what, fun, place, len(args), tree, avals)
     body = carry.settle(lambda: trace_body(fun, in_tree, (*carry.avals, *elements), what, call),
                         lambda out_tree: out_tree.children()[0])

@@ -76,6 +76,8 @@ if not (0, 10) <= VERSION < (0, 13):
     raise ImportError(f"jaxlite works with jaxlib >= 0.10.2, < 0.13; this environment has jaxlib {VERSION_TEXT}")
 # Everything that another version of may compile a module otherwise.
 VERSIONS = (VERSION_TEXT, _jax.ifrt_version_number)
+# Whether a program over several devices that gets an array whose memory is gone ends the process, where others raise.
+CRASHES_ON_LOST_SHARDS = VERSION < (0, 11)
 # The pass of XLA:CPU that drops optimization barriers before it fuses. From 0.11 on it comes after.
 BARRIER_DROPPER = "cse_barrier_expander" if VERSION < (0, 11) else ""
 # How the names of the dtypes begin that XLA:CPU has not: a loop that reads or writes a row of an array widens all of it, in

@@ -278,6 +278,9 @@ class Jitted:
             if key is None:
                 return "the caches were cleared"
             earlier = [each for each, _ in entries if each is not key]
+            *before, last = [*program.executables]
+            if before:
+                return explain.other_executable(last, before, program.debug_info.arg_name)
             if not earlier:
                 return ("it is a new function each time, and what is compiled belongs to the function; define it once, outside "
                         "of what is called again and again, and call `jit` once")

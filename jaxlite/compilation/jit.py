@@ -82,6 +82,9 @@ def jit(fun: Callable[..., Any] = _unset, /, *, in_shardings: Any = None, out_sh
         if set(static[0]) & set(donate[0]) or set(static[1]) & set(donate[1]):
             raise ValueError("static_argnums and donate_argnums cannot intersect, "
                              f"static_argnums={static[0]} and donate_argnums={donate[0]}")
+    if (device is not None or backend is not None) and not in_shardings is out_shardings is None:
+        raise ValueError("If backend or device is specified on jit, then "
+                         f"{'in' if in_shardings is not None else 'out'}_shardings should not be specified.")
     options = Options(*static, *donate, keep_unused, device if device is not None else backend, inline,
                       compiler_options, in_shardings, out_shardings)
     return make_call_path(fun, options)

@@ -107,7 +107,10 @@ class Program:
                 else:
                     return device, committed
         found = spread().partitioning(self, leaves)
-        return placement.target_device(leaves, self.options.device) if found is None else (found, True)
+        if found is not None:
+            return found, True
+        asked = next((each for each in (*(self.in_shardings or ()), *(self.out_shardings or ())) if each is not None), None)
+        return placement.target_device(leaves, self.options.device if asked is None else asked)
 
     def lower(self, platform: str, place: Any = None) -> Any:
         """A module for a platform, or for the devices of a `Partitioning`.

@@ -92,7 +92,7 @@ def as_sharding(given: Any, what: str, who: str, or_entered: bool = False) -> An
     """A sharding from a sharding, or from a spec over the mesh of the context.
 
     Args: `what` and `who` name the argument and the function; `or_entered` as for `named_sharding`.
-    Raises: RuntimeError for a spec without a mesh; ValueError or TypeError for anything else.
+    Raises: RuntimeError for a spec without a mesh; TypeError for what is no place.
     """
     if isinstance(given, shardings.Format) and _is_row_major(given, what):
         given = given.sharding
@@ -102,18 +102,18 @@ def as_sharding(given: Any, what: str, who: str, or_entered: bool = False) -> An
             "a context mesh via `jax.set_mesh(mesh)`. Alternatively, provide `Sharding`s to "
             f"{what} and then the mesh context manager is not required.", or_entered=or_entered)
     if not isinstance(given, shardings.Sharding):
-        raise ValueError(f"One of {what} leaf specifications got sharding {given!r}: expected a Sharding, a PartitionSpec or "
-                         "None")
+        raise TypeError(f"One of {what} leaf specifications got sharding {given!r}: expected a Sharding, a PartitionSpec or "
+                        "None")
     return given
 
 
 def checked(given: Any, what: str) -> tuple[Any, ...]:
-    """A tree of shardings that `jit` was given, as a part of keys. Raises: ValueError for a leaf that is none."""
+    """A tree of shardings that `jit` was given, as a part of keys. Raises: TypeError for a leaf that is none."""
     leaves, tree = tree_flatten(given, is_place)
     for leaf in leaves:
         if not is_place(leaf):
-            raise ValueError(f"One of pjit {what} leaf specifications got sharding {leaf!r} of type {type(leaf)}: expected a "
-                             "Sharding, a PartitionSpec or None")
+            raise TypeError(f"One of pjit {what} leaf specifications got sharding {leaf!r} of type {type(leaf)}: expected a "
+                            "Sharding, a PartitionSpec or None")
     return (*leaves, tree)
 
 
@@ -308,6 +308,8 @@ class SpreadExecutable:
             if type(arg) is not ArrayImpl or arg._sharding is not sharding or arg.is_deleted():
                 arg = _buffer(arg, sharding, self.in_avals[index])
             inputs.append(arg)
+        if self.donated and len(set(map(id, inputs))) < len(inputs):
+            _check_donated_once(inputs, self.donated)
         if self._has_effects:
             outs = effects.execute(self.loaded, inputs, self._handlers, self._ordered)
         else:
@@ -323,13 +325,21 @@ class SpreadExecutable:
 
     def fast_path(self, out_tree: Any) -> Any:
         """The description that lets C++ run later calls of this signature by itself, if it may."""
-        if self._wrapped or self._has_effects:
+        if self._wrapped or self._has_effects or xla.CRASHES_ON_LOST_SHARDS and self.donated:
             return None
         wanted = [self.in_shardings[index] for index in self._kept_arguments]
         consts = [const._sharding for const in self.const_args]
         return xla.FastPath(
             self.loaded, out_tree, [*consts, *wanted], self.out_shardings, self.out_avals, [True] * len(self.out_avals),
             self.kept, [None] * (len(consts) + len(wanted)), self.const_args)
+
+
+def _check_donated_once(inputs: Sequence[Any], donated: Sequence[int]) -> None:
+    """Raises ValueError for an array that is donated and an input once more: XLA may end the process."""
+    for index in donated:
+        if sum(each is inputs[index] for each in inputs) > 1:
+            raise ValueError(f"Attempt to use a buffer that was donated in the same call: flattened argument {index} is "
+                             "another argument as well, as in `f(donate(a), a)`. Donate a copy")
 
 
 def _buffer(value: Any, sharding: Any, aval: Any = None) -> Any:

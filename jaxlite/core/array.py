@@ -309,6 +309,14 @@ def _install() -> None:
     sharding.__repr__ = lambda self: f"SingleDeviceSharding(device={self._device!r}, memory_kind={self._memory_kind})"
     sharding.is_fully_replicated = True
     sharding.is_fully_addressable = True
+    sharding.__eq__ = _same_place
+    sharding.__hash__ = lambda self: hash((self._device, self._memory_kind))
+
+
+def _same_place(sharding: Any, other: Any) -> bool:
+    """Whether two shardings say one device and kind of memory; C++ compares them so by itself."""
+    return sharding is other or (type(other) is xla.SingleDeviceSharding and sharding._device == other._device
+                                 and sharding._memory_kind == other._memory_kind)
 
 
 @boundary

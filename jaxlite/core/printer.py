@@ -135,10 +135,9 @@ def _value(value: Any) -> str:
             return f"[{', '.join(map(_value, value))}]"
         case dict():
             return f"{{{', '.join(f'{_value(key)}: {_value(item)}' for key, item in value.items())}}}"
-        case frozenset() if value:
-            return f"frozenset({{{', '.join(sorted(map(_value, value)))}}})"
         case set() | frozenset():
-            return f"{{{', '.join(sorted(map(_value, value)))}}}"
+            shown = f"{{{', '.join(sorted(map(_value, value)))}}}"
+            return f"frozenset({shown})" if type(value) is frozenset else shown
         case type():
             return value.__name__
     if callable(value) and type(value).__repr__ is object.__repr__ or hasattr(value, "__code__"):  # type: ignore[comparison-overlap]

@@ -14,7 +14,7 @@ from jaxlite.core import config
 from jaxlite.core.filtering import boundary
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer, is_eager
-from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_leaves, tree_map
+from jaxlite.core.tree import broadcast_prefix, flatten_axes, tree_flatten, tree_leaves, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
 from jaxlite.numpy.api import as_array
@@ -115,7 +115,7 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
         targets = [device] * len(leaves)
     else:
         targets = [None if target is None else placement.as_target(target)
-                   for target in broadcast_prefix(device, x, is_leaf=_is_place)]
+                   for target in flatten_axes("device_put device", tree, device)]
     donates, aliases = ([flag] * len(leaves) if flag is None or isinstance(flag, bool) else
                         broadcast_prefix(flag, x, is_leaf=lambda leaf: leaf is None) for flag in (donate, may_alias))
     guards = xla.guards()
@@ -125,11 +125,6 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
                                zip(leaves, targets, donates, aliases, strict=True)])
     finally:
         guards.explicit_device_put = False
-
-
-def _is_place(leaf: Any) -> bool:
-    """Whether a node of a tree of places is one: formats are tuples."""
-    return leaf is None or type(leaf).__name__ == "Format"
 
 
 def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
@@ -143,7 +138,8 @@ def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
     if target is not None and not isinstance(target, (xla.Device, xla.Sharding)):  # a kind of memory
         target = placement.in_memory(leaf, target)
     if isinstance(target, xla.Sharding) and not (
-            type(target) is xla.SingleDeviceSharding and target == arrays.single_device_sharding(target._device)):
+            type(target) is xla.SingleDeviceSharding and target == arrays.single_device_sharding(target._device)
+            and (type(leaf) is not ArrayImpl or leaf._sharding.memory_kind == target.memory_kind)):
         return _spread(leaf, target, donate, may_alias)
     if type(leaf) is ArrayImpl:
         if leaf.is_deleted():

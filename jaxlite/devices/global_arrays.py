@@ -17,6 +17,7 @@ import numpy as np
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, layout_of, layouts, with_layout
+from jaxlite.core.tree import broadcast_prefix, tree_flatten, treedef_is_leaf
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.devices import sharding as shardings
@@ -32,6 +33,8 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
     """
     if aval is None:
         aval = aval_of(value)
+    if aval.dtype == dtypes.float0:  # which holds nothing, and which XLA does not know
+        value, aval = np.zeros(aval.shape, bool), ShapedArray(aval.shape, np.dtype(bool))
     if layouts.exist or type(sharding) is xla.NamedSharding:
         aval = with_layout(aval, layout_of(sharding, len(aval.shape)))
     if hasattr(value, "_base_array"):
@@ -42,6 +45,8 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
             return xla.put_shards([arrays.put_array(value, sharding._device, committed, copy=True)], aval, sharding,
                                   [sharding._device], committed)
         return arrays.put_array(value, sharding._device, committed, copy, aval)
+    if shardings.UNCONSTRAINED in sharding.spec:
+        raise ValueError(f"an array lies along each of its axes in some way; {sharding} leaves one unconstrained")
     shardings.check_shape(sharding, aval.shape)
     devices = shardings.devices_of(sharding)
     if type(value) is not ArrayImpl:
@@ -155,6 +160,9 @@ def global_shards(array: Any) -> list[Shard]:
     """All shards; those of other processes have no data."""
     if array.is_deleted():
         raise arrays.deleted_error(array)
+    if hasattr(array, "_base_array"):
+        return [Shard(each.device, each.index[:array.ndim], each.replica_id,
+                      None if each.data is None else array.dtype.wrap(each.data)) for each in global_shards(array._base_array)]
     if type(array.sharding) is xla.SingleDeviceSharding:
         return [Shard(arrays.device_of(array), (slice(None),) * array.ndim, 0, array)]
     data = {arrays.device_of(each): each for each in array._arrays}
@@ -165,6 +173,8 @@ def addressable_data(array: Any, index: int) -> Any:
     """What one of this process' devices holds, as an Array on it alone."""
     if array.is_deleted():
         raise arrays.deleted_error(array)
+    if hasattr(array, "_base_array"):
+        return array.dtype.wrap(addressable_data(array._base_array, index))
     return array if type(array.sharding) is xla.SingleDeviceSharding else array._arrays[index]
 
 
@@ -185,7 +195,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
       data_callback: gets the index of a shard (a tuple of slices) and gives its value, an array or scalar.
       dtype: of the array; by default that of the first shard. Needed where this process holds none.
     Returns: the Array.
-    Raises: ValueError for a shard of another shape; as `device_put` for a sharding that does not fit.
+    Raises: ValueError for a shard of another shape or dtype; as `device_put` for a sharding that does not fit.
 
     >>> import jaxlite as jax, numpy as np
     >>> sharding = jax.NamedSharding(jax.make_mesh((1,), ("x",)), jax.P("x"))
@@ -208,10 +218,17 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
                              f"value of shape {np.shape(value)}")
         shards.append(value)
         devices.append(device)
-    if dtype is None:
-        if not shards:
-            raise ValueError("this process holds no shard of the array, so its dtype must be given: pass dtype")
-        dtype = aval_of(shards[0]).dtype
+    if not shards and dtype is None:
+        raise ValueError("this process holds no shard of the array, so its dtype must be given: pass dtype")
+    wanted = None if dtype is None else dtype if isinstance(dtype, dtypes.ExtendedDType) else dtypes.canonicalize_dtype(dtype)
+    for given in dict.fromkeys(aval_of(shard).dtype for shard in shards):
+        if wanted not in (None, given):
+            raise ValueError("Input buffers to `Array` must have matching dtypes. Got "
+                             f"{given}, expected {wanted}" if dtype is None else "If `dtype` is provided to `jax."
+                             "make_array_from_callback`, it must match the dtype of the addressable shards. Got "
+                             f"dtype={wanted} and shard dtype={given}.")
+        wanted = given
+    dtype = wanted
     if isinstance(dtype, dtypes.ExtendedDType):
         base = xla_shape(shape, dtype)
         return dtype.wrap(make_array_from_single_device_arrays(
@@ -288,11 +305,20 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
 
     Args:
       sharding: how the array is cut.
-      local_data: this process' part, an array (or a pytree of them, by `jax.tree.map`).
-      global_shape: the shape of the whole; None inside it, or None: along each axis what the processes hold is joined.
-    Returns: the Array.
+      local_data: this process' part, an array or a pytree of them.
+      global_shape: the shape of the whole; None inside it, or None: along each axis what the processes hold is joined. For a
+        pytree a prefix of it.
+    Returns: the Array, or the same tree of them.
     Raises: ValueError if the data is neither the whole nor this process' part of it.
     """
+    leaves, tree = tree_flatten(local_data)
+    if not treedef_is_leaf(tree):
+        is_shape = lambda node: node is None or isinstance(node, (tuple, list)) and all(
+            each is None or isinstance(each, (int, np.integer)) for each in node)
+        places = [sharding] * len(leaves) if isinstance(sharding, xla.Sharding) else broadcast_prefix(sharding, local_data)
+        return tree.unflatten(map(make_array_from_process_local_data, places, leaves,
+                                  broadcast_prefix(global_shape, local_data, is_leaf=is_shape)))
+    shardings.check_rank(sharding, np.shape(local_data))
     local = np.asarray(local_data) if type(local_data) is not ArrayImpl else arrays.host_value(local_data)
     spans = _local_spans(sharding, local.shape, global_shape)
     shape = tuple(total for total, _, _ in spans)

@@ -68,10 +68,17 @@ class _Grid:
     shape: collections.OrderedDict[Any, int]
     size: int
 
-    def _fill(self, sizes: tuple[int, ...], names: tuple[Any, ...], types: tuple[AxisType, ...]) -> None:
-        self.axis_sizes, self.axis_names, self.axis_types = sizes, names, types
-        self.shape = collections.OrderedDict(zip(names, sizes, strict=True))
-        self.size = math.prod(sizes) if names else 0
+    def _fill(self, sizes: tuple[int, ...], names: tuple[Any, ...], types: tuple[AxisType, ...], **more: Any) -> None:
+        more.update(axis_sizes=sizes, axis_names=names, axis_types=types, size=math.prod(sizes) if names else 0,
+                    shape=collections.OrderedDict(zip(names, sizes, strict=True)))
+        for name, value in more.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"cannot assign to field {name!r}")  # of all that share this mesh
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"cannot delete field {name!r}")
 
     @property
     def shape_tuple(self) -> tuple[tuple[Any, int], ...]:
@@ -98,7 +105,9 @@ class _Grid:
     def manual_axes(self) -> tuple[Any, ...]:
         return self._of_type(AxisType.Manual)
 
-    _any_axis_explicit = property(lambda self: bool(self.explicit_axes))  # libraries ask for it by this name
+    _any_axis_explicit = property(lambda self: bool(self.explicit_axes))  # libraries ask for these by name
+    _any_axis_manual = property(lambda self: bool(self.manual_axes))
+    _any_axis_auto = property(lambda self: bool(self.auto_axes))
 
     @property
     def are_all_axes_auto(self) -> bool:
@@ -125,11 +134,9 @@ class _Grid:
 def _axis_types(given: Any, names: tuple[Any, ...], what: str, default: AxisType = AxisType.Auto) -> tuple[AxisType, ...]:
     if given is None:
         return (default,) * len(names)
-    types = (given,) if isinstance(given, AxisType) else tuple(given)
-    if isinstance(given, AxisType) and len(names) != 1:
-        types = (given,) * len(names)
+    types = tuple(given) if isinstance(given, (tuple, list)) else (given,) * (len(names) if isinstance(given, AxisType) else 1)
     if not all(isinstance(each, AxisType) for each in types):
-        raise TypeError(f"axis_types passed to {what} must be of type `jax.sharding.AxisType`. Got {given} of type "
+        raise TypeError(f"axis_types passed to {what} must be of type `jax.sharding.AxisType`. Got {types} of type "
                         f"{tuple(map(type, types))}")
     if len(types) != len(names):
         raise ValueError(f"Number of axis names should match the number of axis_types. Got axis_names={names} and "
@@ -176,6 +183,8 @@ class Mesh(_Grid):
         if len(set(names)) != len(names):
             raise ValueError(f"the names of a mesh's axes must differ, got {names}")
         types = _axis_types(axis_types, names, "Mesh")
+        if not names and grid.item() is None:
+            return empty_mesh()
         flat = tuple(grid.flat)
         for device in flat:
             if not isinstance(device, xla.Device):
@@ -187,11 +196,9 @@ class Mesh(_Grid):
             found = _interned.get(key)
             if found is None:
                 found = object.__new__(cls)
-                found._fill(grid.shape, names, types)
-                found.devices = grid.copy()
-                found.devices.flags.writeable = False
-                found._internal_device_list = xla.DeviceList(flat)
-                found._abstract = None
+                held = grid.copy()
+                held.flags.writeable = False
+                found._fill(grid.shape, names, types, devices=held, _internal_device_list=xla.DeviceList(flat), _abstract=None)
                 _interned[key] = found
         return found
 
@@ -233,7 +240,9 @@ class Mesh(_Grid):
             if self.size:
                 first = self.devices.flat[0]
                 device = AbstractDevice(first.device_kind, getattr(first, "num_cores", None), first.platform)
-            self._abstract = AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types, abstract_device=device)
+            object.__setattr__(self, "_abstract", AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types,
+                                                               abstract_device=device))
+        assert self._abstract is not None
         return self._abstract
 
     def update(self, devices: Any = None, axis_names: Any = None, axis_types: Any = None) -> Mesh:
@@ -310,9 +319,8 @@ class AbstractMesh(_Grid):
             found = _interned.get(key)
             if found is None:
                 found = object.__new__(cls)
-                found._fill(sizes, names, types)
-                found.abstract_device = abstract_device
-                found._internal_device_list = None  # what C++ takes for "no devices"
+                # What C++ takes for "no devices" is a list that is None.
+                found._fill(sizes, names, types, abstract_device=abstract_device, _internal_device_list=None)
                 _interned[key] = found
         return found
 
@@ -320,13 +328,22 @@ class AbstractMesh(_Grid):
     def abstract_mesh(self) -> AbstractMesh:
         return self
 
-    @property
-    def is_multi_process(self) -> bool:
-        raise RuntimeError("AbstractMesh does not implement is_multi_process: it has no devices")
+    def _without_devices(what: str) -> Any:  # type: ignore[misc]
+        def refuse(self: AbstractMesh) -> Any:
+            raise ValueError(f"AbstractMesh does not implement {what}: it has no devices. Use a Mesh")
 
-    @property
-    def devices(self) -> Any:
-        raise RuntimeError("AbstractMesh does not implement devices: it has none. Use a Mesh")
+        return refuse
+
+    devices = property(_without_devices("devices"))
+    device_ids = property(_without_devices("device_ids"))
+    local_devices = property(_without_devices("local_devices"))
+    local_mesh = property(_without_devices("local_mesh"))
+    is_multi_process = property(_without_devices("is_multi_process"))
+    __enter__ = _without_devices("__enter__")
+    del _without_devices
+
+    def __exit__(self, *exc: Any) -> None:
+        pass
 
     def update(self, axis_sizes: Any = None, axis_names: Any = None, axis_types: Any = None, *,
                abstract_device: AbstractDevice | None = None) -> AbstractMesh:
@@ -394,9 +411,7 @@ def empty_mesh() -> Mesh:
     global _empty
     if _empty is None:
         _empty = object.__new__(Mesh)
-        _empty._fill((), (), ())
-        _empty.devices, _empty._internal_device_list = np.empty((), dtype=object), None
-        _empty._abstract = AbstractMesh((), ())
+        _empty._fill((), (), (), devices=np.empty((), dtype=object), _internal_device_list=None, _abstract=AbstractMesh((), ()))
     return _empty
 
 

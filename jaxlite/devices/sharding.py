@@ -9,12 +9,14 @@ not make: axes cut unevenly are refused, for it would silently not cut them.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import functools
 import itertools
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from types import NoneType
+from typing import Any
 
 import numpy as np
 
@@ -224,19 +226,22 @@ def check_shape(sharding: Any, shape: tuple[int, ...]) -> None:
     """Raises if an array of this shape cannot have the sharding: too few axes, or one that is not cut evenly."""
     if type(sharding) is not NamedSharding:
         return
-    spec = sharding.spec
-    if spec.unreduced:
+    if sharding.spec.unreduced:
         raise ValueError(f"{sharding} is of values that are still to be summed; an Array cannot have it")
-    if len(spec) > len(shape):
-        raise ValueError(f"Sharding {sharding} is only valid for values of rank at least {len(spec)}, but was applied to a "
-                         f"value of rank {len(shape)}")
+    check_rank(sharding, shape)
     cut = tiling(sharding, len(shape))
     for axis, (size, parts) in enumerate(zip(shape, cut, strict=True)):
         if size % parts:
-            shown = list(cut[:len(spec)])
             raise IndivisibleError(f"Sharding {sharding} implies that array axis {axis} is partitioned {parts} times, but the "
-                                   f"dimension size is {size} (full shape: {shape}, per-dimension tiling factors: {shown} "
+                                   f"dimension size is {size} (full shape: {shape}, per-dimension tiling factors: {list(cut)} "
                                    "should evenly divide the shape)")
+
+
+def check_rank(sharding: Any, shape: Sequence[int]) -> None:
+    """Raises ValueError if a sharding names more axes than a shape has."""
+    if type(sharding) is NamedSharding and len(sharding.spec) > len(shape):
+        raise ValueError(f"Sharding {sharding} is only valid for values of rank at least {len(sharding.spec)}, but was applied "
+                         f"to a value of rank {len(shape)}")
 
 
 @functools.lru_cache(4096)
@@ -433,7 +438,9 @@ def _install() -> None:
         each.devices_indices_map = _indices_map
         each.addressable_devices_indices_map = _addressable_indices_map
         each.is_equivalent_to = is_equivalent
-        each.check_compatible_aval = lambda self, shape: check_shape(self, tuple(shape))
+        each.check_compatible_aval = check_rank
+        each.has_addressable_devices = property(lambda self: any(map(is_local, devices_of(self))),
+                                                doc="Whether this process owns one of the devices.")
         each.__copy__ = lambda self: self
         each.__deepcopy__ = lambda self, memo: self
     named: Any = NamedSharding
@@ -483,23 +490,36 @@ class AutoLayout(enum.Enum):
         return "AUTO"
 
 
-class Layout(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Layout:
     """How the elements of an array follow each other in memory: `major_to_minor` lists its axes, the slowest first."""
 
     major_to_minor: tuple[int, ...]
     tiling: tuple[tuple[int, ...], ...] | None = None
     sub_byte_element_size_in_bits: int = 0
 
-    def __repr__(self) -> str:
-        return (f"Layout(major_to_minor={self.major_to_minor}, tiling={self.tiling}, "
-                f"sub_byte_element_size_in_bits={self.sub_byte_element_size_in_bits})")
-
 
 Layout.AUTO = AutoLayout.AUTO  # type: ignore[attr-defined]
 
 
-class Format(NamedTuple):
-    """A layout and a sharding: all that there is to say of where the elements of an array are."""
+@dataclasses.dataclass(frozen=True)
+class Format:
+    """A layout and a sharding: all that there is to say of where the elements of an array are.
 
-    layout: Layout | None = None
+    Raises: TypeError for what is no layout or sharding; ValueError for a layout without a sharding.
+    """
+
+    layout: Layout | AutoLayout | None = None
     sharding: Any = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.layout, (Layout, AutoLayout, NoneType)):
+            raise TypeError("Invalid value received for the layout argument. Expected values are `None`, `Layout.AUTO` or an "
+                            f"instance of `Layout`. Got {self.layout} of type {type(self.layout)}")
+        if not isinstance(self.sharding, (Sharding, PartitionSpec, NoneType)):
+            raise TypeError("Invalid value received for the sharding argument. Expected values are `None`, `pjit.AUTO` or an "
+                            f"instance of `jax.Sharding`. Got {self.sharding} of type {type(self.sharding)}")
+        if isinstance(self.layout, Layout) and self.sharding is None:
+            raise ValueError(f"Sharding has to be concrete when layout is of type {type(self.layout)}. Please pass a "
+                             "`jax.sharding.NamedSharding` or `jax.sharding.SingleDeviceSharding` to the sharding argument. "
+                             f"Got sharding {self.sharding}")

@@ -6,6 +6,7 @@ A constraint is an equation like any other, the identity on values. At once, out
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -17,11 +18,11 @@ from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager
-from jaxlite.core.tree import broadcast_prefix, tree_flatten
+from jaxlite.core.tree import broadcast_prefix, flatten_axes, tree_flatten
 from jaxlite.core.values import aval_of
 from jaxlite.devices import global_arrays
 from jaxlite.devices import sharding as shardings
-from jaxlite.devices.mesh import AbstractMesh, AxisType, context_mesh, get_abstract_mesh
+from jaxlite.devices.mesh import AbstractMesh, AxisType, context_mesh, empty_mesh, entered_context, get_abstract_mesh
 from jaxlite.devices.placement import default_device
 from jaxlite.traces.batching import bring
 from jaxlite.traces.jvp import Zero, def_linear
@@ -137,7 +138,7 @@ def_linear(layout_constraint_p, lambda ct, x, **params: [layout_constraint_p.bin
 def _layout_batch(axis: Any, args: Any, dims: Any, *, layout: Any) -> Any:
     (x,), (dim,) = args, dims
     order = tuple(place + (place >= dim) for place in layout.major_to_minor)
-    return layout_constraint_p.bind(x, layout=layout._replace(major_to_minor=(dim, *order))), dim
+    return layout_constraint_p.bind(x, layout=dataclasses.replace(layout, major_to_minor=(dim, *order))), dim
 
 
 @shard_alike_p.def_jvp
@@ -216,8 +217,14 @@ def constrain(x: Any, sharding: Any) -> Any:
         if AxisType.Auto not in sharding.mesh.axis_types:
             return x
     open_axes = frozenset(axis for axis, each in enumerate(sharding.spec) if each is shardings.UNCONSTRAINED)
-    return sharding_constraint_p.bind(x, sharding=sharding, layout=None, context_mesh=get_abstract_mesh(),
+    return sharding_constraint_p.bind(x, sharding=sharding, layout=None, context_mesh=_mesh_around(),
                                       unconstrained_dims=open_axes)
+
+
+def _mesh_around() -> Any:
+    """The mesh of the context as JAX's programs show it: without devices, or else the one that `with mesh:` has entered."""
+    found = get_abstract_mesh()
+    return entered_context.value or empty_mesh() if found.empty else found
 
 
 def _check_layout(aval: Any, sharding: Any) -> None:
@@ -400,6 +407,9 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
 def _on_tree(x: Any, given: Any, what: str, who: str, each_one: Callable[[Any, Any], Any] = constrain,
              or_entered: bool = False) -> Any:
     leaves, tree = tree_flatten(x)
-    flat = [given] * len(leaves) if spread.is_place(given) else broadcast_prefix(given, x, is_leaf=spread.is_place)
+    flat = [given] * len(leaves) if spread.is_place(given) else flatten_axes(f"{who} {what}", tree, given)
+    if each_one is constrain and None in flat:
+        raise ValueError(f"One of {who} arguments got sharding None which is not allowed. Pass a Sharding; P.UNCONSTRAINED for "
+                         "each axis leaves it to the compiler")
     return tree.unflatten([leaf if each is None else each_one(leaf, spread.as_sharding(each, what, who, or_entered))
                            for leaf, each in zip(leaves, flat, strict=True)])

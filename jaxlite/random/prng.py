@@ -147,8 +147,10 @@ class KeyArray(arrays.Array):
     sharding = property(lambda self: placement.without_axes(self._base_array.sharding, self.ndim), doc="Where the data lives.")
     device = property(lambda self: self._base_array.device, doc="The device that holds the array.")
     committed = _committed = property(lambda self: self._base_array.committed, doc="Whether it is bound to its device.")
-    is_fully_addressable = property(lambda self: True, doc="Whether this process holds all of the data.")
-    is_fully_replicated = property(lambda self: True, doc="Whether each device holds all of the data.")
+    is_fully_addressable = property(lambda self: self._base_array.is_fully_addressable,
+                                    doc="Whether this process holds all of the data.")
+    is_fully_replicated = property(lambda self: self._base_array.is_fully_replicated,
+                                   doc="Whether each device holds all of the data.")
 
     def devices(self) -> set[Any]:
         return self._base_array.devices()

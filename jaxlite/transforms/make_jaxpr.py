@@ -13,6 +13,7 @@ from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.shape_dtype import ShapeDtypeStruct as ShapeDtypeStruct
 from jaxlite.core.tracing import state
 from jaxlite.core.tree import tree_flatten
+from lowering import xla
 
 
 @boundary
@@ -78,7 +79,7 @@ def eval_shape(fun: Callable, *args: Any, **kwargs: Any) -> Any:
     ShapeDtypeStruct(shape=(1000, 1000), dtype=float32)
     """
     try:
-        return jit(fun).eval_shape(*args, **kwargs)
+        return (fun if isinstance(fun, xla.PjitFunction) else jit(fun)).eval_shape(*args, **kwargs)  # type: ignore[union-attr]
     except DescribedResult:
         return _with_descriptions(fun, args, kwargs)
 

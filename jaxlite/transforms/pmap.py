@@ -44,7 +44,8 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
       axis_size: the number of examples, which the arguments tell.
       donate_argnums: positions of arguments whose memory the results may take.
     Returns: a function whose results are spread over the devices.
-    Raises: ValueError if no argument is mapped, sizes differ, or there are more examples than devices.
+    Raises: TypeError for axes that are no ints; ValueError if no argument is mapped, sizes differ, or there are more examples
+      than devices.
 
     >>> import jaxlite, jaxlite.numpy as jnp
     >>> jaxlite.pmap(lambda x: x / jaxlite.lax.psum(x, "i"), axis_name="i")(jnp.ones((1, 2)))
@@ -54,6 +55,12 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
     static = _positions(static_broadcasted_argnums)
     donated = _positions(donate_argnums)
     axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
+    for what, given in (("in_axes", in_axes), ("out_axes", out_axes)):
+        if not all(isinstance(leaf, int) for leaf in tree_leaves(given)):
+            raise TypeError(f"pmap {what} must be an int, None, or (nested) container with those types as leaves, but got "
+                            f"{given}.")
+    if devices is not None and not devices:
+        raise ValueError("'devices' argument to pmap must be non-empty, or None.")
 
     @functools.lru_cache(_LIMIT)
     def program(mesh: Mesh, values: tuple[tuple[int, Any, type], ...], count: int) -> Any:

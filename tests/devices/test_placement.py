@@ -220,3 +220,62 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         spread = jax.device_put(keys, on("x"))
         assert spread.sharding.spec == P("x")
         np.testing.assert_array_equal(jax.vmap(jax.random.normal)(spread), jax.vmap(jax.random.normal)(keys))
+
+    def test_a_mesh_that_all_share_cannot_be_changed():
+        for mesh in (MESH, MESH.abstract_mesh):
+            with pytest.raises(AttributeError, match="cannot assign to field 'axis_names'"):
+                mesh.axis_names = ("a", "b")
+        assert NamedSharding(MESH, P("x")).spec == P("x")
+        assert Mesh(np.empty((), object), ()).empty
+        with jax.set_mesh(Mesh(np.empty((), object), ())):
+            assert jax.sharding.get_mesh().empty
+        with pytest.raises(TypeError, match="axis_types"):
+            Mesh(np.array(jax.devices()), ("x",), axis_types={AxisType.Auto: "x"})
+        for name in ("devices", "device_ids", "local_devices", "local_mesh", "is_multi_process"):
+            with pytest.raises(ValueError, match=f"AbstractMesh does not implement {name}"):
+                getattr(MESH.abstract_mesh, name)
+
+    def test_shardings_of_one_device_are_equal_by_value():
+        one = jax.sharding.SingleDeviceSharding
+        assert jax.device_put(1.0, jax.devices()[2]).sharding == one(jax.devices()[2]) != one(jax.devices()[3])
+        assert len({one(jax.devices()[2]), one(jax.devices()[2], memory_kind="device")}) == 1
+
+    def test_shards_of_keys():
+        keys = jax.random.split(jax.random.key(0), 8)
+        spread = jax.device_put(keys, on("x"))
+        assert not spread.is_fully_replicated and spread.is_fully_addressable
+        for number, shard in enumerate(spread.addressable_shards):
+            assert shard.index == (slice(0, 4) if number < 4 else slice(4, 8),) and shard.data.shape == (4,)
+            assert (jax.random.key_data(shard.data) == jax.random.key_data(keys[shard.index])).all()
+        assert spread.addressable_data(7).dtype == keys.dtype and keys.addressable_shards[0].data.shape == (8,)
+
+    def test_parts_of_an_array_have_its_dtype():
+        make = jax.make_array_from_callback
+        with pytest.raises(ValueError, match="dtype=int32 and shard dtype=float32"):
+            make((8, 8), on("x"), lambda index: X[index], dtype=np.int32)
+        with pytest.raises(ValueError, match="Got int32, expected float32"):
+            make((8, 8), on("x"), lambda index: X[index].astype(np.int32 if index[0].start else np.float32))
+        assert make((8, 8), on("x"), lambda index: X[index].astype(np.float64), dtype=np.float32).dtype == np.float32
+
+    def test_process_local_data_may_be_a_tree():
+        found = jax.make_array_from_process_local_data(on("x"), {"a": X, "b": (X[:, 0],)})
+        assert found["a"].sharding == found["b"][0].sharding == on("x") and (found["b"][0] == X[:, 0]).all()
+        sized = jax.make_array_from_process_local_data(on("x"), [X, X[0]], [(8, 8), None])
+        assert [each.shape for each in sized] == [(8, 8), (8,)]
+
+    def test_what_a_format_is_made_of():
+        from jaxlite.experimental.layout import Format, Layout
+
+        assert Format(Layout((0, 1)), on("x")) == Format(Layout((0, 1)), on("x")) and str(Format()) == (
+            "Format(layout=None, sharding=None)")
+        with pytest.raises(TypeError, match="layout argument"):
+            Format(3, on("x"))
+        with pytest.raises(ValueError, match="Sharding has to be concrete"):
+            Format(Layout((0, 1)))
+        assert [a.sharding for a in jax.device_put([X, X], [Format(None, on("x")), on("y")])] == [on("x"), on("y")]
+
+    def test_where_device_put_cannot_put():
+        with pytest.raises(ValueError, match="device_put device specification must be a tree prefix"):
+            jax.device_put({"a": X, "b": X}, {"a": on("x")})
+        with pytest.raises(ValueError, match="unconstrained"):
+            jax.device_put(X, on(P.UNCONSTRAINED))

@@ -12,6 +12,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     import jaxlite as jax
     import jaxlite.numpy as jnp
     from jaxlite import lax
+    from jaxlite.core import config
     from jaxlite.sharding import Mesh, NamedSharding
     from jaxlite.sharding import PartitionSpec as P
     from tests import random_programs
@@ -62,7 +63,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         (lambda: SPREAD + jax.device_put(X, NamedSharding(Mesh(jax.devices()[:2], ("x",)), P())), "incompatible devices"),
     ])  # fmt: skip
     def test_what_cannot_be_is_said(call, message):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(TypeError if "leaf" in message else ValueError, match=message):
             call()
 
     @pytest.mark.parametrize("fun", [
@@ -247,3 +248,47 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         for one, other in zip(found, expected, strict=True):
             assert one.dtype == other.dtype and len(one.devices()) == 8
             np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3)
+
+    def test_in_shardings_of_one_device_say_where_a_program_runs():
+        there = jax.sharding.SingleDeviceSharding(jax.devices()[3])
+        assert jax.jit(lambda a: a + 1, in_shardings=there)(1.0).devices() == {jax.devices()[3]}
+        with pytest.raises(ValueError, match="incompatible devices"):
+            jax.jit(lambda a: a + 1, in_shardings=there)(jax.device_put(1.0, jax.devices()[2]))
+        with pytest.raises(ValueError, match="in_shardings should not be specified"):
+            jax.jit(lambda a: a, in_shardings=there, device=jax.devices()[0])
+
+    def test_an_array_that_was_donated_is_an_error_not_the_end():
+        put = lambda: jax.device_put(np.ones(8, np.float32), NamedSharding(MESH, P("x")))
+        add = jax.jit(lambda a, b: a + b, donate_argnums=0)
+        kept, gone = put(), put()
+        add(put(), kept), add(put(), kept), add(gone, kept)
+        with pytest.raises(RuntimeError, match="deleted"):
+            add(gone, kept)
+        with pytest.raises(ValueError, match="donated in the same call"):
+            add(kept, kept)
+        assert (add(put(), kept) == 2).all()
+
+    def test_tangents_of_integers_over_devices():
+        x = jax.device_put(np.ones(8, np.float32), NamedSharding(MESH, P("x")))
+        for f in (lambda a: (a * 2).astype(int), jax.shard_map(lambda a: (a * 2).astype(int), mesh=MESH, in_specs=P("x"),
+                                                               out_specs=P("x"))):
+            y, dy = jax.jit(lambda a, f=f: jax.jvp(f, (a,), (a,)))(x)
+            assert (y == 2).all() and dy.dtype == jax.dtypes.float0 and dy.shape == (8,)
+
+    def test_eval_shape_knows_out_shardings():
+        wanted = NamedSharding(MESH, P("x"))
+        assert jax.eval_shape(jax.jit(lambda a: a, out_shardings=wanted), np.ones(8)).sharding == wanted
+
+    def test_the_context_of_a_constraint_is_shown():
+        f = lambda a: jax.lax.with_sharding_constraint(a, NamedSharding(MESH, P("x")))
+        assert "context_mesh=Mesh()\n" in (text := str(jax.make_jaxpr(f)(np.ones(8)))) and "frozenset({})" in text
+        with jax.set_mesh(MESH):
+            assert "context_mesh=AbstractMesh('x'" in str(jax.make_jaxpr(f)(np.ones(8)))
+        with pytest.raises(ValueError, match="got sharding None"):
+            jax.lax.with_sharding_constraint(np.ones(8), None)
+
+    def test_a_warning_names_the_sharding_that_changed():
+        f = jax.jit(lambda x: x + 1)
+        with config.recompilation_limit(2), pytest.warns(UserWarning, match=r"argument `x`: P\('x',\) was P\(\)"):
+            for spec in (P(), P("x")):
+                f(jax.device_put(np.ones(8, np.float32), NamedSharding(MESH, spec)))

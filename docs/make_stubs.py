@@ -137,7 +137,7 @@ def public_names(module: types.ModuleType) -> list[str]:
 def annotation(given: Any, parameter: str = "", function: str = "") -> str:
     """The type of a parameter, or of a result if there is no `parameter`, as text."""
     text = given if isinstance(given, str) else "Any" if given is inspect.Parameter.empty else getattr(given, "__name__", "Any")
-    text = text.replace("builtins.bool", "bool").replace("_Any", "Any")
+    text = text.replace("builtins.bool", "bool").replace("_Any", "Any").replace("Ints", "tuple[int, ...]")
     names = set(re.findall(r"[A-Za-z_]\w*", re.sub(r"'[^']*'", "", text)))
     if not names <= _KNOWN:
         return "Any"

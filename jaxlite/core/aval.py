@@ -17,6 +17,8 @@ from jaxlite.core import config, dtypes
 from jaxlite.core.symbolic import Dim
 from lowering import xla
 
+Ints = tuple[int, ...]  # a shape, axes, places in a list
+
 _nowhere: frozenset[Any] = frozenset()
 
 

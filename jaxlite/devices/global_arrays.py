@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, layout_of, layouts, with_layout
+from jaxlite.core.aval import Ints, ShapedArray, layout_of, layouts, with_layout
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, treedef_is_leaf
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
@@ -92,7 +92,7 @@ def _by_program(value: Any, devices: tuple[Any, ...]) -> bool:
 
 
 @functools.lru_cache(1024)
-def _plan(sharding: Any, shape: tuple[int, ...]) -> tuple[list[Any], list[int], list[Any]]:
+def _plan(sharding: Any, shape: Ints) -> tuple[list[Any], list[int], list[Any]]:
     """The parts that an array of this shape is cut into, which of them each device of this process takes, and these devices."""
     distinct: dict[Any, int] = {}
     parts: list[Any] = []
@@ -140,7 +140,7 @@ class Shard:
 
 
 @functools.lru_cache(1024)
-def _replicas(sharding: Any, shape: tuple[int, ...]) -> tuple[tuple[Any, tuple[slice, ...], int], ...]:
+def _replicas(sharding: Any, shape: Ints) -> tuple[tuple[Any, tuple[slice, ...], int], ...]:
     """For each device its part, and how many devices before it hold the same one."""
     seen: dict[Any, int] = {}
     found = []
@@ -244,7 +244,7 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
     return xla.put_shards(values, aval, sharding, devices)
 
 
-def xla_shape(shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:
+def xla_shape(shape: Ints, dtype: Any) -> Ints:
     """The shape of the array behind one of an extended dtype."""
     return (*shape, *dtype.physical_element().shape)
 
@@ -336,7 +336,7 @@ def make_array_from_process_local_data(sharding: Any, local_data: Any, global_sh
     return make_array_from_callback(shape, sharding, part, local.dtype)
 
 
-def _local_spans(sharding: Any, local: tuple[int, ...], shape: Any) -> list[tuple[int, int, int]]:
+def _local_spans(sharding: Any, local: Ints, shape: Any) -> list[tuple[int, int, int]]:
     """For each axis: the size of the whole, where this process' part begins, and its size."""
     wanted = (None,) * len(local) if shape is None else tuple(shape)
     if len(wanted) != len(local):

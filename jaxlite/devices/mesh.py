@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from jaxlite.core import config
+from jaxlite.core.aval import Ints
 from jaxlite.core.filtering import boundary
 from lowering import platforms, xla
 
@@ -62,7 +63,7 @@ class _Grid:
     """What both kinds of meshes answer from the names, sizes and types of their axes alone."""
 
     __slots__ = ("axis_sizes", "axis_names", "axis_types", "shape", "size", "__weakref__")
-    axis_sizes: tuple[int, ...]
+    axis_sizes: Ints
     axis_names: tuple[Any, ...]
     axis_types: tuple[AxisType, ...]
     shape: collections.OrderedDict[Any, int]
@@ -276,7 +277,7 @@ def _grid_of(devices: Any) -> np.ndarray:
     return np.array(list(devices) if isinstance(devices, Sequence) else devices, dtype=object)
 
 
-def _restore(ids: tuple[tuple[str, int], ...], shape: tuple[int, ...], names: tuple[Any, ...], types: Any) -> Mesh:
+def _restore(ids: tuple[tuple[str, int], ...], shape: Ints, names: tuple[Any, ...], types: Any) -> Mesh:
     """For pickle: the mesh of the devices with these ids in this process."""
     here = {(device.platform, device.id): device for platform in {platform for platform, _ in ids}
             for device in platforms.client(platforms.canonical_name(platform)).devices()}

@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxlite.core import array as arrays
 from jaxlite.core import config, shape_dtype
-from jaxlite.core.aval import ShapedArray
+from jaxlite.core.aval import Ints, ShapedArray
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer, is_eager
 from lowering import platforms, xla
@@ -138,7 +138,7 @@ def as_target(spec: Any, what: str = "device_put") -> Any:
     raise ValueError(f"{what} takes None, a device, a sharding, a PartitionSpec, or a pytree of these; got {spec!r}")
 
 
-def _described_place(place: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def _described_place(place: Any, shape: Ints) -> tuple[Any, Any]:
     """Sharding and layout from what a `ShapeDtypeStruct` was given as its place."""
     module, layout = shardings(), None
     if isinstance(place, module.Format):

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.core.aval import Ints
 from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, abstract_context, context_mesh, entered_context
 from lowering import xla
 
@@ -196,7 +197,7 @@ _NO_MESH = _NoMesh()
 # --- what a sharding does to a shape -----------------------------------------------------------------
 
 
-def tiling(sharding: Any, ndim: int) -> tuple[int, ...]:
+def tiling(sharding: Any, ndim: int) -> Ints:
     """Into how many parts each axis of an array is cut."""
     sizes, spec = sharding.mesh.shape, sharding.spec
     cut = [math.prod(sizes[name] for name in axes_of(partition)) for partition in spec]
@@ -222,7 +223,7 @@ def _to_hlo(sharding: Any, ndim: int) -> Any:
 xla.prime_named_sharding(_check, _to_hlo, _NO_MESH)
 
 
-def check_shape(sharding: Any, shape: tuple[int, ...]) -> None:
+def check_shape(sharding: Any, shape: Ints) -> None:
     """Raises if an array of this shape cannot have the sharding: too few axes, or one that is not cut evenly."""
     if type(sharding) is not NamedSharding:
         return
@@ -245,7 +246,7 @@ def check_rank(sharding: Any, shape: Sequence[int]) -> None:
 
 
 @functools.lru_cache(4096)
-def _slices(mesh: Mesh, spec: PartitionSpec, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], ...]:
+def _slices(mesh: Mesh, spec: PartitionSpec, shape: Ints) -> tuple[tuple[slice, ...], ...]:
     """For each device of the mesh in order, the part of an array of this shape that it holds."""
     sizes = dict(mesh.shape)
     whole = slice(None)
@@ -268,7 +269,7 @@ def _slices(mesh: Mesh, spec: PartitionSpec, shape: tuple[int, ...]) -> tuple[tu
     return tuple(found)
 
 
-def slices(sharding: Any, shape: tuple[int, ...]) -> tuple[tuple[slice, ...], ...]:
+def slices(sharding: Any, shape: Ints) -> tuple[tuple[slice, ...], ...]:
     """For each device in order, the part of an array of this shape that it holds: an index of the array.
 
     Raises: as `check_shape`.
@@ -336,7 +337,7 @@ def spec_of(found: Any, mesh: Mesh, ndim: int) -> PartitionSpec | None:
 
 
 @functools.lru_cache(4096)
-def _search(assigned: tuple[int, ...], dims: tuple[int, ...], mesh: Mesh) -> PartitionSpec | None:
+def _search(assigned: Ints, dims: Ints, mesh: Mesh) -> PartitionSpec | None:
     names = [name for name, size in mesh.shape.items() if size > 1]
     ndim = len(dims)
 
@@ -364,7 +365,7 @@ def _search(assigned: tuple[int, ...], dims: tuple[int, ...], mesh: Mesh) -> Par
     return extend(0, [], tuple(names))
 
 
-def _same_parts(hlo: Any, assigned: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+def _same_parts(hlo: Any, assigned: Ints, dims: Ints) -> bool:
     """Whether each device holds the same part; those that hold one part may be listed in any order."""
     if tuple(hlo.tile_assignment_dimensions()[:len(dims)]) != dims:
         return False
@@ -391,7 +392,7 @@ def named_sharding(spec: Any, complaint: str, error: type[Exception] = RuntimeEr
     return spec
 
 
-def _shard_shape(sharding: Any, shape: Any) -> tuple[int, ...]:
+def _shard_shape(sharding: Any, shape: Any) -> Ints:
     shape = tuple(shape)
     if type(sharding) is SingleDeviceSharding:
         return shape
@@ -494,8 +495,8 @@ class AutoLayout(enum.Enum):
 class Layout:
     """How the elements of an array follow each other in memory: `major_to_minor` lists its axes, the slowest first."""
 
-    major_to_minor: tuple[int, ...]
-    tiling: tuple[tuple[int, ...], ...] | None = None
+    major_to_minor: Ints
+    tiling: tuple[Ints, ...] | None = None
     sub_byte_element_size_in_bits: int = 0
 
 

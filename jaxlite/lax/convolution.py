@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import largest
@@ -57,7 +57,7 @@ def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: An
 
 
 @boundary
-def conv_general_permutations(dimension_numbers: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def conv_general_permutations(dimension_numbers: Any) -> tuple[Ints, Ints, Ints]:
     """The positions of the axes in three specs such as `('NHWC', 'HWIO', 'NHWC')`."""
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     for spec, first, second in zip(dimension_numbers, "NON", "CIC", strict=True):
@@ -70,7 +70,7 @@ def conv_general_permutations(dimension_numbers: Any) -> tuple[tuple[int, ...], 
         if {letter for letter in spec if letter not in "NC"} != set(spatial):
             raise TypeError(f"convolution dimension_numbers must name the same spatial axes, got {dimension_numbers}")
 
-    def positions(spec: str, leading: str) -> tuple[int, ...]:
+    def positions(spec: str, leading: str) -> Ints:
         return tuple(spec.index(letter) for letter in (*leading, *spatial))
 
     return positions(lhs_spec, "NC"), positions(rhs_spec, "OI"), positions(out_spec, "NC")
@@ -103,7 +103,7 @@ def _out_sizes(lhs: Sequence[int], rhs: Sequence[int], strides: Sequence[int], p
 
 @boundary
 def conv_shape_tuple(lhs_shape: Any, rhs_shape: Any, strides: Any, pads: Any, batch_group_count: int = 1,
-                     ) -> tuple[int, ...]:
+                     ) -> Ints:
     """The result shape of a convolution in NCHW / OIHW order."""
     if isinstance(pads, str):
         pads = _pads_for(pads, lhs_shape[2:], rhs_shape[2:], strides)
@@ -114,11 +114,11 @@ def conv_shape_tuple(lhs_shape: Any, rhs_shape: Any, strides: Any, pads: Any, ba
             *_out_sizes(lhs_shape[2:], rhs_shape[2:], strides, pads))
 
 
-def _permute(shape: Any, spec: Sequence[int]) -> tuple[int, ...]:
+def _permute(shape: Any, spec: Sequence[int]) -> Ints:
     return tuple(shape[axis] for axis in spec)
 
 
-def _unpermute(shape: Any, spec: Sequence[int]) -> tuple[int, ...]:
+def _unpermute(shape: Any, spec: Sequence[int]) -> Ints:
     result = [0] * len(spec)
     for axis, size in zip(spec, shape, strict=True):
         result[axis] = size
@@ -127,7 +127,7 @@ def _unpermute(shape: Any, spec: Sequence[int]) -> tuple[int, ...]:
 
 @boundary
 def conv_general_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any, padding: Any, dimension_numbers: Any,
-                             ) -> tuple[int, ...]:
+                             ) -> Ints:
     """The result shape of a convolution in any order of axes."""
     lhs_spec, rhs_spec, out_spec = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
     out = conv_shape_tuple(_permute(lhs_shape, lhs_spec), _permute(rhs_shape, rhs_spec), window_strides, padding)
@@ -136,7 +136,7 @@ def conv_general_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any
 
 @boundary
 def conv_transpose_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any, padding: Any,
-                               dimension_numbers: Any) -> tuple[int, ...]:
+                               dimension_numbers: Any) -> Ints:
     """The result shape of a transposed convolution in any order of axes."""
     lhs_spec, rhs_spec, out_spec = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
     lhs, rhs = _permute(lhs_shape, lhs_spec), _permute(rhs_shape, rhs_spec)
@@ -215,7 +215,7 @@ def _result_dtype(name: str, dtype: Any, preferred: Any) -> Any:
     return preferred
 
 
-def _ints(values: Any) -> tuple[int, ...]:
+def _ints(values: Any) -> Ints:
     return tuple(map(operator.index, values))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jaxlite.core import config, dtypes
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
@@ -156,7 +156,7 @@ def _dot_general_aval(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: 
     return shaped_array(dot_general_shape(lhs, rhs, dimension_numbers), dtype, lhs.weak_type and rhs.weak_type)
 
 
-def dot_general_shape(lhs: Any, rhs: Any, dimension_numbers: Any) -> tuple[int, ...]:
+def dot_general_shape(lhs: Any, rhs: Any, dimension_numbers: Any) -> Ints:
     """The shape of a product. Raises: TypeError for dimension numbers that do not fit the operands."""
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     for name, aval, contract, batch in (("lhs", lhs, lhs_contract, lhs_batch), ("rhs", rhs, rhs_contract, rhs_batch)):
@@ -217,7 +217,7 @@ def canonical_dimension_numbers(dimension_numbers: Any) -> Any:
                          f"rhs_batch)), each a sequence of ints; got {dimension_numbers}") from None
 
 
-def _axes(axes: Any) -> tuple[int, ...]:
+def _axes(axes: Any) -> Ints:
     return tuple(map(operator.index, axes))
 
 

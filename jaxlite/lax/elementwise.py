@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.lax.accuracy import accuracy_params
@@ -41,7 +41,7 @@ def kinds_in_words(accepted: str) -> str:
     return ", ".join(_KIND_WORDS[kind] for kind in accepted)
 
 
-def broadcast_shape(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+def broadcast_shape(name: str, shapes: Sequence[Ints]) -> Ints:
     """The common shape of elementwise operands: equal ranks, sizes equal or 1; scalars go with anything.
 
     Raises: TypeError that shows the shapes.

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from jaxlite.core.aval import plain, with_layout
+from jaxlite.core.aval import Ints, plain, with_layout
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.jaxpr import jaxprs_in_params
@@ -253,7 +253,7 @@ def _of_matrices(case: _Case, **params: Any) -> list[Spec]:
 
 
 @_rule("reshape")
-def _reshape(case: _Case, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, **params: Any) -> list[Spec]:
+def _reshape(case: _Case, *, new_sizes: Ints, dimensions: Ints | None, **params: Any) -> list[Spec]:
     shape, spec = case.avals[0].shape, case.specs[0]
     if dimensions is not None:
         shape, spec = tuple(shape[axis] for axis in dimensions), tuple(spec[axis] for axis in dimensions)
@@ -299,7 +299,7 @@ def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[list[int], lis
 
 
 @_rule("broadcast_in_dim")
-def _broadcast_in_dim(case: _Case, *, shape: tuple[int, ...], broadcast_dimensions: Sequence[int], **params: Any) -> list[Spec]:
+def _broadcast_in_dim(case: _Case, *, shape: Ints, broadcast_dimensions: Sequence[int], **params: Any) -> list[Spec]:
     result: list[Any] = [None] * len(shape)
     for axis, size, entry in zip(broadcast_dimensions, case.avals[0].shape, case.specs[0], strict=True):
         if size == shape[axis]:

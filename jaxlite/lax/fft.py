@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
@@ -28,7 +28,7 @@ fft_p = Primitive("fft")
 
 
 @fft_p.def_abstract_eval
-def _fft_aval(x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> ShapedArray:
+def _fft_aval(x: Any, *, fft_type: FftType, fft_lengths: Ints) -> ShapedArray:
     rank = len(fft_lengths)
     if not 1 <= rank <= 3:
         raise ValueError(f"fft transforms 1 to 3 axes, got fft_lengths {fft_lengths}")

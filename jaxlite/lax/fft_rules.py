@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.core.aval import Ints
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import shaping
@@ -17,7 +18,7 @@ from jaxlite.traces.batching import Axis, move
 from jaxlite.traces.jvp import def_linear
 
 
-def _fft_transpose(ct: Any, x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> list[Any]:
+def _fft_transpose(ct: Any, x: Any, *, fft_type: FftType, fft_lengths: Ints) -> list[Any]:
     if fft_type == FftType.RFFT:  # the complex transform of real numbers, without its second half
         padding = [(0, 0, 0)] * aval_of(ct).ndim
         padding[-1] = (0, fft_lengths[-1] - aval_of(ct).shape[-1], 0)
@@ -40,7 +41,7 @@ def_linear(fft_p, _fft_transpose)
 
 @fft_p.def_batching
 def _fft_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, fft_type: FftType,
-               fft_lengths: tuple[int, ...]) -> tuple[Any, int]:
+               fft_lengths: Ints) -> tuple[Any, int]:
     (x,), (dim,) = args, dims
     assert dim is not None
     if dim >= aval_of(x).ndim - len(fft_lengths):

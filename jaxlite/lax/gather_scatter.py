@@ -17,7 +17,7 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.array import host_value
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
@@ -41,11 +41,11 @@ class GatherDimensionNumbers(NamedTuple):
         pair: entry b of the indices picks from entry b of the operand. Box size 1, left out like collapsed ones.
     """
 
-    offset_dims: tuple[int, ...]
-    collapsed_slice_dims: tuple[int, ...]
-    start_index_map: tuple[int, ...]
-    operand_batching_dims: tuple[int, ...] = ()
-    start_indices_batching_dims: tuple[int, ...] = ()
+    offset_dims: Ints
+    collapsed_slice_dims: Ints
+    start_index_map: Ints
+    operand_batching_dims: Ints = ()
+    start_indices_batching_dims: Ints = ()
 
 
 class ScatterDimensionNumbers(NamedTuple):
@@ -116,7 +116,7 @@ def _check_axes(op: str, name: str, axes: Sequence[int], rank: int, ordered: boo
 
 def _check_positions(op: str, indices: Any, mapped: Sequence[int], mapped_name: str, dropped: Sequence[int],
                      dropped_name: str, operand_batching: Sequence[int], indices_batching: Sequence[int],
-                     operand_shape: tuple[int, ...]) -> None:
+                     operand_shape: Ints) -> None:
     """The index array, the map of its components, the dropped and the batching axes."""
     rank, title = len(operand_shape), op.capitalize()
     if dtypes.kind(indices.dtype) not in "iu":
@@ -154,7 +154,7 @@ gather_p = Primitive("gather")
 
 @gather_p.def_abstract_eval
 def _gather_aval(operand: Any, indices: Any, *, dimension_numbers: GatherDimensionNumbers,
-                 slice_sizes: tuple[int, ...], unique_indices: bool, indices_are_sorted: bool, mode: Any,
+                 slice_sizes: Ints, unique_indices: bool, indices_are_sorted: bool, mode: Any,
                  fill_value: Any) -> ShapedArray:
     offset, collapsed, index_map, batching, indices_batching = dimension_numbers
     shape = operand.shape

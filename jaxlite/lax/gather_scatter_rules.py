@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.core.aval import Ints
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, shaping
@@ -48,7 +49,7 @@ def _gather_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fill_value: 
 
 @gs.gather_p.def_transpose
 def _gather_transpose(ct: Any, x: Any, indices: Any, *, dimension_numbers: GatherDimensionNumbers,
-                      slice_sizes: tuple[int, ...], unique_indices: bool, indices_are_sorted: bool, mode: Any,
+                      slice_sizes: Ints, unique_indices: bool, indices_are_sorted: bool, mode: Any,
                       fill_value: Any) -> list[Any]:
     return [gs.scatter_add(_zeros(x.aval), indices, ct, ScatterDimensionNumbers(*dimension_numbers),
                            indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode), None]
@@ -60,7 +61,7 @@ def _indices_in_front(indices: Any, dim: int) -> tuple[Any, int]:
 
 
 def batch_gather(axis: Axis, args: Sequence[Any], dims: Dims, *, dimension_numbers: GatherDimensionNumbers,
-                 slice_sizes: tuple[int, ...], unique_indices: bool, indices_are_sorted: bool, mode: Any,
+                 slice_sizes: Ints, unique_indices: bool, indices_are_sorted: bool, mode: Any,
                  fill_value: Any) -> tuple[Any, int]:
     """The batching rule of gather."""
     (x, indices), (d, indices_dim) = args, dims

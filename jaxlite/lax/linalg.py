@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import smallest
@@ -71,7 +71,7 @@ class SvdAlgorithm(enum.Enum):
 # --- typing ------------------------------------------------------------------------------------------
 
 
-def _check(name: str, avals: tuple[Any, ...], ranks: tuple[int, ...], accepted: str = INEXACT) -> tuple[int, ...]:
+def _check(name: str, avals: tuple[Any, ...], ranks: Ints, accepted: str = INEXACT) -> Ints:
     """Check kinds, dtypes, and that operand i has ranks[i] axes after leading axes common to all; gives those."""
     for position, (aval, rank) in enumerate(zip(avals, ranks, strict=True)):
         require_kind(name, aval, accepted, position)
@@ -89,7 +89,7 @@ def _check(name: str, avals: tuple[Any, ...], ranks: tuple[int, ...], accepted: 
     return batches[0]
 
 
-def _check_square(name: str, shape: tuple[int, ...], which: str = "input") -> None:
+def _check_square(name: str, shape: Ints, which: str = "input") -> None:
     if shape[-1] != shape[-2]:
         raise ValueError(f"The {which} to {name} must be a square matrix. Got shape {shape}.")
 

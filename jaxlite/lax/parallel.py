@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import config, dtypes
-from jaxlite.core.aval import ShapedArray, shaped_array, varying
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array, varying
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import MixedVarying, Primitive
 from jaxlite.core.staging import pvary_p
@@ -76,7 +76,7 @@ def _runs(names: Names) -> list[Names]:
     return runs
 
 
-def _typed(x: Any, names: Names, shape: tuple[int, ...], invariant: bool = False) -> ShapedArray:
+def _typed(x: Any, names: Names, shape: Ints, invariant: bool = False) -> ShapedArray:
     """The type of a collective's result: it varies as the operand does; if `invariant`, not along the names.
 
     Raises: MixedVarying if the operand does not vary along all of them.
@@ -94,7 +94,7 @@ def _size(names: Names) -> int:
     return math.prod(state.axis_sizes[name] for name in _names(names))
 
 
-def _groups(groups: Any, size: int) -> tuple[tuple[int, ...], ...] | None:
+def _groups(groups: Any, size: int) -> tuple[Ints, ...] | None:
     if groups is None:
         return None
     groups = tuple(tuple(map(operator.index, group)) for group in groups)
@@ -286,7 +286,7 @@ def _all_gather_invariant_aval(x: Any, *, all_gather_dimension: int, axis_name: 
     return _typed(x, _names(axis_name), _gathered(x, all_gather_dimension, axis_size, tiled), invariant=True)
 
 
-def _gathered(x: Any, dimension: int, size: int, tiled: bool) -> tuple[int, ...]:
+def _gathered(x: Any, dimension: int, size: int, tiled: bool) -> Ints:
     shape = list(x.shape)
     if tiled:
         shape[dimension] *= size

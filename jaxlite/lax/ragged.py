@@ -6,7 +6,7 @@ import operator
 from typing import Any, NamedTuple
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
@@ -47,7 +47,7 @@ def _kind_of_ragged(numbers: RaggedDotDimensionNumbers) -> tuple[str, int]:
     return ("contracting" if axis in lhs_contract else "batch" if axis in lhs_batch else "row"), axis
 
 
-def _outer_axes(numbers: RaggedDotDimensionNumbers, rank: int) -> tuple[int, ...]:
+def _outer_axes(numbers: RaggedDotDimensionNumbers, rank: int) -> Ints:
     """The axes of lhs along which groups may differ: the leading axes of full group sizes."""
     (contract, _), (batch, _) = numbers.dot_dimension_numbers
     kind, axis = _kind_of_ragged(numbers)
@@ -257,7 +257,7 @@ def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = No
         dimension_numbers = (((rank - 1,), (rank - 2,)), (batch, batch))
     numbers = canonical_dimension_numbers(dimension_numbers)
 
-    def ones(aval: Any, contract: tuple[int, ...]) -> Any:
+    def ones(aval: Any, contract: Ints) -> Any:
         shape = [1 if axis in contract else size for axis, size in enumerate(aval.shape)]
         return shaping.full(shape, 1, dtypes.bfloat16)
 

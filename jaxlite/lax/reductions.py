@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal
 from jaxlite.core.primitive import Primitive
@@ -31,7 +31,7 @@ from lowering.monoids import identity
 # --- axes and types ----------------------------------------------------------------------------------
 
 
-def static_ints(name: str, what: str, values: Any) -> tuple[int, ...]:
+def static_ints(name: str, what: str, values: Any) -> Ints:
     """A tuple of Python ints from what a user gave for a static sequence.
 
     Raises: TypeError that names the argument.
@@ -42,7 +42,7 @@ def static_ints(name: str, what: str, values: Any) -> tuple[int, ...]:
         raise TypeError(f"{name}: {what} must be a sequence of integers, got {values!r}") from None
 
 
-def _reduced_shape(name: str, aval: Any, axes: tuple[int, ...]) -> tuple[int, ...]:
+def _reduced_shape(name: str, aval: Any, axes: Ints) -> Ints:
     if len(set(axes)) != len(axes):
         raise ValueError(f"{name}: duplicate value in 'axes' of reduction: {axes}")
     if not all(0 <= axis < len(aval.shape) for axis in axes):
@@ -55,7 +55,7 @@ def _reduction(name: str, accepted: str, keeps_weak_type: bool = True) -> Primit
     primitive = Primitive(name)
 
     @primitive.def_abstract_eval
-    def rule(x: Any, *, axes: tuple[int, ...], **params: Any) -> ShapedArray:
+    def rule(x: Any, *, axes: Ints, **params: Any) -> ShapedArray:
         require_kind(name, x, accepted)
         return shaped_array(_reduced_shape(name, x, axes), x.dtype, x.weak_type and keeps_weak_type)
 
@@ -132,7 +132,7 @@ def _position(name: str) -> Primitive:
     primitive = Primitive(name)
 
     @primitive.def_abstract_eval
-    def rule(x: Any, *, axes: tuple[int, ...], index_dtype: Any) -> ShapedArray:
+    def rule(x: Any, *, axes: Ints, index_dtype: Any) -> ShapedArray:
         require_kind(name, x, "biuf")
         if len(axes) != 1:
             raise ValueError(f"{name} searches along one axis, got axes={axes}")
@@ -295,7 +295,7 @@ reduce_p = Primitive("reduce", multiple_results=True)
 
 
 @reduce_p.def_abstract_eval
-def _reduce_avals(*avals: Any, jaxpr: ClosedJaxpr, dimensions: tuple[int, ...]) -> list[ShapedArray]:
+def _reduce_avals(*avals: Any, jaxpr: ClosedJaxpr, dimensions: Ints) -> list[ShapedArray]:
     count = len(avals) // 2
     operands, inits = avals[:count], avals[count:]
     for operand, init in zip(operands, inits, strict=True):

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxlite.core.aval import Ints
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
@@ -30,7 +31,7 @@ def shifted(axis: int, dim: int) -> int:
     return axis + (axis >= dim)
 
 
-def expand(x: Any, axes: Sequence[int], shape: tuple[int, ...]) -> Any:
+def expand(x: Any, axes: Sequence[int], shape: Ints) -> Any:
     """A reduced array with the axes put back as ones."""
     return shaping.reshape(x, tuple(1 if axis in axes else size for axis, size in enumerate(shape)))
 
@@ -41,7 +42,7 @@ def _kept(rank: int, axes: Sequence[int]) -> list[int]:
 
 def _def_reduction_batching(primitive: Primitive) -> None:
     @primitive.def_batching
-    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, axes: tuple[int, ...],
+    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, axes: Ints,
               **params: Any) -> tuple[Any, int]:
         (x,), (dim,) = args, dims
         assert dim is not None
@@ -60,7 +61,7 @@ for _p in (r.reduce_and_p, r.reduce_or_p, r.reduce_xor_p, r.argmax_p, r.argmin_p
 
 
 @r.reduce_sum_p.def_transpose
-def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...], out_sharding: Any) -> list[Any]:
+def _reduce_sum_transpose(ct: Any, x: Any, *, axes: Ints, out_sharding: Any) -> list[Any]:
     shape = x.aval.shape
     return [shaping.broadcast_in_dim(ct, shape, _kept(len(shape), axes))]
 
@@ -72,7 +73,7 @@ def _def_extreme(primitive: Primitive) -> None:
     """The mean of the tangents where the extreme is attained."""
 
     @primitive.def_jvp
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[int, ...], **params: Any) -> tuple[Any, Any]:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Ints, **params: Any) -> tuple[Any, Any]:
         (x,), (g,) = primals, tangents
         out = primitive.bind(x, axes=axes, **params)
         if type(g) is Zero:
@@ -99,7 +100,7 @@ def to_front(x: Any, axes: Sequence[int]) -> Any:
 
 
 @r.reduce_prod_p.def_jvp
-def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: tuple[int, ...]) -> tuple[Any, Any]:
+def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Ints) -> tuple[Any, Any]:
     """Each tangent times the product of all others: of those before and those after. No division, so zeros are fine."""
     (x,), (g,) = primals, tangents
     out = r.reduce_prod(x, axes)
@@ -179,7 +180,7 @@ def _split(values: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
 
 @r.reduce_p.def_jvp
 def _reduce_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr,
-                dimensions: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
+                dimensions: Ints) -> tuple[list[Any], list[Any]]:
     if all(type(tangent) is Zero for tangent in tangents):
         outs = r.reduce_p.bind(*primals, jaxpr=jaxpr, dimensions=dimensions)
         return outs, [zero_for(out) for out in outs]
@@ -193,7 +194,7 @@ def _reduce_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Close
 
 @r.reduce_p.def_batching
 def _reduce_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr,
-                  dimensions: tuple[int, ...]) -> tuple[list[Any], list[int | None]]:
+                  dimensions: Ints) -> tuple[list[Any], list[int | None]]:
     if all(dim is None for dim in dims):  # asked because the computation might know the axis by name
         outs = r.reduce_p.bind(*args, jaxpr=jaxpr, dimensions=dimensions)
         return outs, [None] * len(outs)

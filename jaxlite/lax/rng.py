@@ -7,7 +7,7 @@ import operator
 from typing import Any
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.lax import shaping
@@ -31,7 +31,7 @@ _UNIFORM_DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float
 
 
 @rng_bit_generator_p.def_abstract_eval
-def _rng_bit_generator_aval(key: Any, *, shape: tuple[int, ...], dtype: Any, algorithm: int, out_sharding: Any = None,
+def _rng_bit_generator_aval(key: Any, *, shape: Ints, dtype: Any, algorithm: int, out_sharding: Any = None,
                             ) -> list[ShapedArray]:
     if (key.shape, key.dtype) not in (((4,), dtypes.uint32), ((2,), dtypes.uint64)):
         raise TypeError(f"rng_bit_generator requires a key of type uint32[4] or uint64[2], got {key}")
@@ -62,7 +62,7 @@ def rng_bit_generator(key: Any, shape: Any, dtype: Any = dtypes.uint32,
 
 
 @rng_uniform_p.def_abstract_eval
-def _rng_uniform_aval(a: Any, b: Any, *, shape: tuple[int, ...]) -> ShapedArray:
+def _rng_uniform_aval(a: Any, b: Any, *, shape: Ints) -> ShapedArray:
     if a.dtype != b.dtype:
         raise ValueError(f"Arguments to rng_uniform must have identical dtypes, got {a.dtype} and {b.dtype}.")
     if a.shape or b.shape:

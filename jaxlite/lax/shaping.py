@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import config, dtypes, errors, source
-from jaxlite.core.aval import ShapedArray, layouts, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, layouts, shaped_array
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.primitive import Primitive
@@ -49,7 +49,7 @@ def require_equal_dtypes(name: str, avals: Sequence[Any]) -> None:
             raise TypeError(f"lax.{name} requires arguments to have the same dtypes, got {kinds}. (Tip: {tip}).")
 
 
-def canonical_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
+def canonical_shape(shape: Any, name: str = "shape") -> Ints:
     """A shape as a tuple of ints.
 
     Raises: TypeError for sizes that are not integers, not concrete or negative.
@@ -77,7 +77,7 @@ def canonical_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
 _SIZE_LIMIT = 1 << 58  # elements; their bytes are to fit an int64 in any dtype
 
 
-def _check_size(shape: tuple[int, ...]) -> None:
+def _check_size(shape: Ints) -> None:
     if exceeds(shape, _SIZE_LIMIT):
         raise ValueError(f"an array of shape {shape} has too many elements to address")
 
@@ -93,11 +93,11 @@ def canonical_axis(axis: Any, rank: int, name: str = "axis") -> int:
     return index + rank if index < 0 else index
 
 
-def _as_ints(values: Any) -> tuple[int, ...]:
+def _as_ints(values: Any) -> Ints:
     return tuple(map(as_size, values))
 
 
-def _check_permutation(name: str, permutation: tuple[int, ...], rank: int) -> None:
+def _check_permutation(name: str, permutation: Ints, rank: int) -> None:
     if sorted(permutation) != list(range(rank)):
         raise TypeError(f"{name} permutation isn't a permutation of operand dimensions, got permutation "
                         f"{permutation} for an operand of {rank} dimensions.")
@@ -229,7 +229,7 @@ broadcast_in_dim_p = Primitive("broadcast_in_dim")
 
 
 @broadcast_in_dim_p.def_abstract_eval
-def _broadcast_in_dim_aval(x: Any, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...],
+def _broadcast_in_dim_aval(x: Any, *, shape: Ints, broadcast_dimensions: Ints,
                            sharding: Any = None) -> ShapedArray:
     if len(broadcast_dimensions) != len(x.shape):
         raise TypeError(f"broadcast_in_dim broadcast_dimensions must have length equal to operand ndim; got "
@@ -276,7 +276,7 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
     return broadcast_in_dim(operand, sizes + shape, range(len(sizes), len(sizes) + len(shape)), out_sharding=out_sharding)
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Any) -> Ints:
     """The shape that NumPy's broadcasting gives to operands of these shapes.
 
     Raises: ValueError if they do not fit.
@@ -329,7 +329,7 @@ tile_p = Primitive("tile")
 
 
 @reshape_p.def_abstract_eval
-def _reshape_aval(x: Any, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, sharding: Any = None,
+def _reshape_aval(x: Any, *, new_sizes: Ints, dimensions: Ints | None, sharding: Any = None,
                   ) -> ShapedArray:
     if math.prod(x.shape) != math.prod(new_sizes):
         raise TypeError(f"reshape total size must be unchanged, got new_sizes {new_sizes} (total size "
@@ -367,7 +367,7 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
 
 
 @transpose_p.def_abstract_eval
-def _transpose_aval(x: Any, *, permutation: tuple[int, ...]) -> ShapedArray:
+def _transpose_aval(x: Any, *, permutation: Ints) -> ShapedArray:
     _check_permutation("transpose", permutation, len(x.shape))
     return shaped_array(tuple([x.shape[axis] for axis in permutation]), x.dtype, x.weak_type)
 
@@ -383,7 +383,7 @@ def transpose(operand: Any, permutation: Sequence[int]) -> Any:
 
 
 @squeeze_p.def_abstract_eval
-def _squeeze_aval(x: Any, *, dimensions: tuple[int, ...]) -> ShapedArray:
+def _squeeze_aval(x: Any, *, dimensions: Ints) -> ShapedArray:
     for axis in dimensions:
         if x.shape[axis] != 1:
             raise ValueError(f"cannot select an axis to squeeze out which has size not equal to one, got "
@@ -422,7 +422,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
 
 
 @rev_p.def_abstract_eval
-def _rev_aval(x: Any, *, dimensions: tuple[int, ...]) -> ShapedArray:
+def _rev_aval(x: Any, *, dimensions: Ints) -> ShapedArray:
     if len(set(dimensions)) != len(dimensions):
         raise TypeError(f"rev dimensions must be unique, got {dimensions}.")
     if any(not 0 <= axis < len(x.shape) for axis in dimensions):
@@ -506,7 +506,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
 
 
 @split_p.def_abstract_eval
-def _split_aval(x: Any, *, sizes: tuple[int, ...], axis: int) -> list[ShapedArray]:
+def _split_aval(x: Any, *, sizes: Ints, axis: int) -> list[ShapedArray]:
     if sum(sizes) != x.shape[axis]:
         raise ValueError(f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape "
                          f"{list(x.shape)}")
@@ -557,7 +557,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 
 
 @tile_p.def_abstract_eval
-def _tile_aval(x: Any, *, reps: tuple[int, ...]) -> ShapedArray:
+def _tile_aval(x: Any, *, reps: Ints) -> ShapedArray:
     if len(reps) != len(x.shape):
         raise TypeError(f"tile reps must have one entry for each axis, got {reps} for shape {x.shape}")
     shape = tuple([size * rep for size, rep in zip(x.shape, reps, strict=True)])
@@ -577,7 +577,7 @@ empty_p = Primitive("empty")
 
 
 @iota_p.def_abstract_eval
-def _iota_aval(*, dtype: Any, shape: tuple[int, ...], dimension: int, sharding: Any = None) -> ShapedArray:
+def _iota_aval(*, dtype: Any, shape: Ints, dimension: int, sharding: Any = None) -> ShapedArray:
     if dtypes.kind(dtype) not in "iufc":
         raise TypeError(f"iota does not accept dtype {dtype}. Accepted dtypes are subtypes of number.")
     if not 0 <= dimension < len(shape):
@@ -601,7 +601,7 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
 
 
 @empty_p.def_abstract_eval
-def _empty_aval(*, shape: tuple[int, ...], dtype: Any, out_sharding: Any = None) -> ShapedArray:
+def _empty_aval(*, shape: Ints, dtype: Any, out_sharding: Any = None) -> ShapedArray:
     return shaped_array(shape, dtype, False)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
+from jaxlite.core.aval import Ints
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, shaping, slicing
 from jaxlite.lax.elementwise_rules import const
@@ -29,7 +30,7 @@ def insert(values: Sequence[Any], position: int, value: Any) -> tuple[Any, ...]:
     return (*values[:position], value, *values[position:])
 
 
-def shift(axes: Sequence[int], d: int) -> tuple[int, ...]:
+def shift(axes: Sequence[int], d: int) -> Ints:
     """What axes are called once there is a batched axis at d."""
     return tuple([axis + (axis >= d) for axis in axes])
 
@@ -76,7 +77,7 @@ shaping.reduce_precision_p.def_batching(
 # --- broadcasts --------------------------------------------------------------------------------------
 
 
-def _broadcast_in_dim_transpose(ct: Any, x: Any, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...],
+def _broadcast_in_dim_transpose(ct: Any, x: Any, *, shape: Ints, broadcast_dimensions: Ints,
                                 sharding: Any) -> list[Any]:
     kept = [dim for dim, size in zip(broadcast_dimensions, x.aval.shape, strict=True) if size == shape[dim]]
     total = reduce_sum(ct, [axis for axis in range(len(shape)) if axis not in kept])
@@ -90,8 +91,8 @@ def_linear(shaping.broadcast_in_dim_p, _broadcast_in_dim_transpose)
 
 
 @shaping.broadcast_in_dim_p.def_batching
-def _broadcast_in_dim_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, shape: tuple[int, ...],
-                            broadcast_dimensions: tuple[int, ...], sharding: Any) -> tuple[Any, int]:
+def _broadcast_in_dim_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, shape: Ints,
+                            broadcast_dimensions: Ints, sharding: Any) -> tuple[Any, int]:
     (x,), (d,) = args, dims
     assert d is not None
     target = broadcast_dimensions[d - 1] + 1 if d else 0
@@ -102,7 +103,7 @@ def _broadcast_in_dim_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, shap
 # --- shapes and order --------------------------------------------------------------------------------
 
 
-def _reshape_transpose(ct: Any, x: Any, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None,
+def _reshape_transpose(ct: Any, x: Any, *, new_sizes: Ints, dimensions: Ints | None,
                        sharding: Any) -> list[Any]:
     shape = x.aval.shape
     if dimensions is None:
@@ -120,8 +121,8 @@ def_linear(shaping.reshape_p, _reshape_transpose)
 
 
 @shaping.reshape_p.def_batching
-def _reshape_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, new_sizes: tuple[int, ...],
-                   dimensions: tuple[int, ...] | None, sharding: Any) -> tuple[Any, int]:
+def _reshape_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, new_sizes: Ints,
+                   dimensions: Ints | None, sharding: Any) -> tuple[Any, int]:
     (x,), (d,) = args, dims
     assert d is not None
     if dimensions is None:
@@ -138,7 +139,7 @@ def_linear(shaping.transpose_p, lambda ct, x, *, permutation: [shaping.transpose
 
 
 @shaping.transpose_p.def_batching
-def _transpose_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, permutation: tuple[int, ...]) -> tuple[Any, int]:
+def _transpose_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, permutation: Ints) -> tuple[Any, int]:
     (x,), (d,) = args, dims
     assert d is not None
     return shaping.transpose(x, (d, *shift(permutation, d))), 0
@@ -148,7 +149,7 @@ def_linear(shaping.squeeze_p, lambda ct, x, *, dimensions: [shaping.expand_dims(
 
 
 @shaping.squeeze_p.def_batching
-def _squeeze_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, dimensions: tuple[int, ...]) -> tuple[Any, int]:
+def _squeeze_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, dimensions: Ints) -> tuple[Any, int]:
     (x,), (d,) = args, dims
     assert d is not None
     removed = shift(dimensions, d)
@@ -223,7 +224,7 @@ def _pad_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, padding_config: A
     return elementwise.select_n(covered, shaping.broadcast_in_dim(value, aval_of(padded).shape, (d,)), padded), d
 
 
-def _split_transpose(cts: Sequence[Any], x: Any, *, sizes: tuple[int, ...], axis: int) -> list[Any]:
+def _split_transpose(cts: Sequence[Any], x: Any, *, sizes: Ints, axis: int) -> list[Any]:
     return [shaping.concatenate([instantiate(ct) for ct in cts], axis)]
 
 
@@ -236,7 +237,7 @@ shaping.split_p.def_transpose(_split_transpose)
 
 
 @shaping.split_p.def_batching
-def _split_batch(batched: Axis, args: Sequence[Any], dims: Dims, *, sizes: tuple[int, ...], axis: int,
+def _split_batch(batched: Axis, args: Sequence[Any], dims: Dims, *, sizes: Ints, axis: int,
                  ) -> tuple[Any, Any]:
     (x,), (d,) = args, dims
     assert d is not None
@@ -275,7 +276,7 @@ def _unstack_batch(batched: Axis, args: Sequence[Any], dims: Dims, *, axis: int)
     return parts, [d - (axis < d)] * len(parts)
 
 
-def _tile_transpose(ct: Any, x: Any, *, reps: tuple[int, ...]) -> list[Any]:
+def _tile_transpose(ct: Any, x: Any, *, reps: Ints) -> list[Any]:
     sizes = [size for pair in zip(reps, x.aval.shape, strict=True) for size in pair]
     return [reduce_sum(shaping.reshape(ct, sizes), range(0, len(sizes), 2))]
 

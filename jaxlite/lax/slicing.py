@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import Dim, as_size
@@ -30,7 +30,7 @@ from jaxlite.traces.host import eager_jit
 slice_p = Primitive("slice")
 
 
-def _are_ints(name: str, what: str, values: Any) -> tuple[int, ...]:
+def _are_ints(name: str, what: str, values: Any) -> Ints:
     try:
         return tuple(map(as_size, values))
     except TypeError:
@@ -42,8 +42,8 @@ def _are_ints(name: str, what: str, values: Any) -> tuple[int, ...]:
 
 
 @slice_p.def_abstract_eval
-def _slice_aval(x: Any, *, start_indices: tuple[int, ...], limit_indices: tuple[int, ...],
-                strides: tuple[int, ...] | None) -> ShapedArray:
+def _slice_aval(x: Any, *, start_indices: Ints, limit_indices: Ints,
+                strides: Ints | None) -> ShapedArray:
     shape = x.shape
     if len(start_indices) != len(shape):
         raise TypeError(f"slice start_indices must have length equal to the number of dimensions of the operand, got "
@@ -141,7 +141,7 @@ def _check_indices(name: str, indices: Sequence[Any], rank: int) -> None:
 
 
 @dynamic_slice_p.def_abstract_eval
-def _dynamic_slice_aval(x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> ShapedArray:
+def _dynamic_slice_aval(x: Any, *starts: Any, slice_sizes: Ints) -> ShapedArray:
     shape = x.shape
     if len(slice_sizes) != len(shape):
         raise TypeError(f"slice slice_sizes must have length equal to the number of dimensions of the operand, got "
@@ -190,7 +190,7 @@ def wrap_negative(index: Any, size: int) -> Any:
     return elementwise.select_n(negative, index, from_end)
 
 
-def start_positions(name: str, shape: tuple[int, ...], indices: Any,
+def start_positions(name: str, shape: Ints, indices: Any,
                     allow_negative_indices: bool | Sequence[bool] = True) -> list[Any]:
     """Start indices as scalars of one integer type, with the size added to negative ones where that is allowed.
 
@@ -241,7 +241,7 @@ def _hashable(flags: bool | Sequence[bool]) -> bool | tuple[bool, ...]:
     return flags if isinstance(flags, bool) else tuple(flags)
 
 
-def _dynamic_slice(operand: Any, indices: Any, sizes: tuple[int, ...], allow_negative: Any) -> Any:
+def _dynamic_slice(operand: Any, indices: Any, sizes: Ints, allow_negative: Any) -> Any:
     starts = start_positions("dynamic_slice", aval_of(operand).shape, indices, allow_negative)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=sizes)
 

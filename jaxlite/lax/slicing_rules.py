@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.core.aval import Ints
 from jaxlite.core.values import aval_of
 from jaxlite.lax import gather_scatter as gs
 from jaxlite.lax import shaping, slicing
@@ -23,8 +24,8 @@ from jaxlite.traces.transpose import is_linear
 # --- static positions --------------------------------------------------------------------------------
 
 
-def _slice_transpose(ct: Any, x: Any, *, start_indices: tuple[int, ...], limit_indices: tuple[int, ...],
-                     strides: tuple[int, ...] | None) -> list[Any]:
+def _slice_transpose(ct: Any, x: Any, *, start_indices: Ints, limit_indices: Ints,
+                     strides: Ints | None) -> list[Any]:
     config = []
     steps = strides or (1,) * len(start_indices)
     for size, cut, start, step in zip(x.aval.shape, aval_of(ct).shape, start_indices, steps, strict=True):
@@ -37,8 +38,8 @@ def_linear(slicing.slice_p, _slice_transpose)
 
 
 @slicing.slice_p.def_batching
-def _slice_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, start_indices: tuple[int, ...],
-                 limit_indices: tuple[int, ...], strides: tuple[int, ...] | None) -> tuple[Any, int]:
+def _slice_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, start_indices: Ints,
+                 limit_indices: Ints, strides: Ints | None) -> tuple[Any, int]:
     (x,), (d,) = args, dims
     assert d is not None
     return slicing.slice(x, insert(start_indices, d, 0), insert(limit_indices, d, axis.size),
@@ -49,7 +50,7 @@ def _slice_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, start_indices: 
 
 
 @slicing.dynamic_slice_p.def_jvp
-def _dynamic_slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, slice_sizes: tuple[int, ...],
+def _dynamic_slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, slice_sizes: Ints,
                        ) -> tuple[Any, Any]:
     (x, *starts), (g, *_) = primals, tangents
     out = slicing.dynamic_slice_p.bind(x, *starts, slice_sizes=slice_sizes)
@@ -59,7 +60,7 @@ def _dynamic_slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, slice
 
 
 @slicing.dynamic_slice_p.def_transpose
-def _dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> list[Any]:
+def _dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: Ints) -> list[Any]:
     zeros = shaping.full(x.aval.shape, 0, x.aval.dtype)
     return [slicing.dynamic_update_slice_p.bind(zeros, ct, *starts), *[None] * len(starts)]
 
@@ -77,7 +78,7 @@ def _vectors(axis: Axis, starts: Sequence[Any], dims: Dims) -> Any:
 
 
 @slicing.dynamic_slice_p.def_batching
-def _dynamic_slice_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, slice_sizes: tuple[int, ...],
+def _dynamic_slice_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, slice_sizes: Ints,
                          ) -> tuple[Any, int]:
     (x, *starts), (d, *start_dims) = args, dims
     if d is not None and all(dim is None for dim in start_dims):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
@@ -64,7 +64,7 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
 def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: Sequence[int],
                               window_strides: Sequence[int], padding: Sequence[tuple[int, int]],
                               base_dilation: Sequence[int] | None = None,
-                              window_dilation: Sequence[int] | None = None) -> tuple[int, ...]:
+                              window_dilation: Sequence[int] | None = None) -> Ints:
     """The shape of a windowed reduction: how many windows fit in each dimension."""
     rank = len(operand_shape)
     base = base_dilation or (1,) * rank
@@ -80,7 +80,7 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
 _SIZE_LIMIT = 1 << 30  # sums and products of two fit an int64
 
 
-def _check_window(name: str, shape: tuple[int, ...], window_dimensions: Any, window_strides: Any, padding: Any,
+def _check_window(name: str, shape: Ints, window_dimensions: Any, window_strides: Any, padding: Any,
                   base_dilation: Any, window_dilation: Any) -> None:
     """Raises TypeError or ValueError unless the window's arguments go together."""
     if len(window_dimensions) != len(shape):
@@ -102,7 +102,7 @@ def _check_window(name: str, shape: tuple[int, ...], window_dimensions: Any, win
                          f"got {padding}")
 
 
-def _window_params(name: str, shape: tuple[int, ...], window_dimensions: Any, window_strides: Any, padding: Any,
+def _window_params(name: str, shape: Ints, window_dimensions: Any, window_strides: Any, padding: Any,
                    base_dilation: Any, window_dilation: Any) -> dict[str, Any]:
     """A window's arguments, normalised and checked: the params of all windowed primitives."""
     ones = (1,) * len(shape)
@@ -124,7 +124,7 @@ def _window_params(name: str, shape: tuple[int, ...], window_dimensions: Any, wi
             "window_dilation": spread}
 
 
-def _window_shape(name: str, aval: Any, window: dict[str, Any]) -> tuple[int, ...]:
+def _window_shape(name: str, aval: Any, window: dict[str, Any]) -> Ints:
     _check_window(name, aval.shape, **window)
     return reduce_window_shape_tuple(aval.shape, **window)
 

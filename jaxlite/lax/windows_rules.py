@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray
+from jaxlite.core.aval import Ints, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
@@ -90,7 +90,7 @@ for _p in (w.cumsum_p, w.cumprod_p, w.cummax_p, w.cummin_p, w.cumlogsumexp_p):
 # --- windows laid out --------------------------------------------------------------------------------
 
 
-def _out_shape(shape: tuple[int, ...], window: dict[str, Any]) -> tuple[int, ...]:
+def _out_shape(shape: Ints, window: dict[str, Any]) -> Ints:
     return w.reduce_window_shape_tuple(shape, **window)
 
 

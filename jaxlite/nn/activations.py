@@ -67,7 +67,7 @@ def _relu6(x: Any) -> Any:
 @_relu6.defjvp
 def _relu6_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (g,) = primals, tangents
-    inside = lax.bitwise_and(jnp.greater(x, 0), jnp.less(x, 6))
+    inside = jnp.greater(x, 0) & jnp.less(x, 6)
     return _relu6(x), lax.select(inside, g, shaping.full_like(g, 0))
 
 
@@ -89,13 +89,13 @@ def softplus(x: Any) -> Any:
 
 @custom_jvp
 def _softplus(x: Any) -> Any:
-    return lax.add(lax.max(x, shaping.full_like(x, 0)), lax.log1p(lax.exp(lax.neg(lax.abs(x)))))
+    return lax.max(x, shaping.full_like(x, 0)) + lax.log1p(lax.exp(-lax.abs(x)))
 
 
 @_softplus.defjvp
 def _softplus_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (g,) = primals, tangents
-    return _softplus(x), lax.mul(g, lax.logistic(x))  # of every order, and without the selections of the formula
+    return _softplus(x), g * lax.logistic(x)  # of every order, and without the selections of the formula
 
 
 @api()
@@ -168,11 +168,11 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     """x times the normal distribution function of x (Hendrycks & Gimpel 2016); by default its tanh approximation."""
     x = as_array(promote_inexact("gelu", x)[0])
     if approximate:
-        factor = np.sqrt(2 / np.pi).astype(aval_of(x).dtype)
+        factor = np.sqrt(2 / np.pi).astype(x.dtype)
         cubic = x + 0.044715 * x**3
         return x * (0.5 * (1.0 + jnp.tanh(factor * cubic)))
-    root = np.sqrt(0.5).astype(aval_of(x).dtype)
-    return jnp.array(0.5 * x * lax.erfc(-x * root), dtype=aval_of(x).dtype)
+    root = np.sqrt(0.5).astype(x.dtype)
+    return jnp.array(0.5 * x * lax.erfc(-x * root), dtype=x.dtype)
 
 
 @api()
@@ -233,7 +233,7 @@ def glu(x: Any, axis: int = -1) -> Any:
     """The gated linear unit: the first half of an axis times the sigmoid of the second (Dauphin et al. 2016)."""
     check_arrays("glu", x)
     x = as_array(x)
-    size = aval_of(x).shape[axis]
+    size = x.shape[axis]
     if size % 2:
         raise ValueError(f"glu: axis {axis} must have an even size, got {size}")
     first, second = jnp.split(x, 2, axis)

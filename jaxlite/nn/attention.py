@@ -53,21 +53,21 @@ def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, ma
     scale = 1.0 / np.sqrt(width) if scale is None else scale
     if bias is not None:
         bias = as_array(bias)
-        bias = shaping.expand_dims(bias, (0,)) if single and aval_of(bias).ndim == 3 else bias
+        bias = shaping.expand_dims(bias, (0,)) if single and bias.ndim == 3 else bias
     if mask is not None:
         mask = as_array(mask)
-        mask = shaping.expand_dims(mask, (0,)) if single and aval_of(mask).ndim == 3 else mask
+        mask = shaping.expand_dims(mask, (0,)) if single and mask.ndim == 3 else mask
     repeat = heads // groups
     if repeat > 1:
         key, value = jnp.repeat(key, repeat, axis=2), jnp.repeat(value, repeat, axis=2)
     logits = jnp.einsum("BTNH,BSNH->BNTS", query, key,
                         preferred_element_type=jnp.promote_types(aval_of(query).dtype, jnp.float32))
-    logits = logits * jnp.array(scale, dtype=aval_of(logits).dtype)
+    logits = logits * jnp.array(scale, dtype=logits.dtype)
     if bias is not None:
-        logits = (logits + bias).astype(aval_of(logits).dtype)
+        logits = (logits + bias).astype(logits.dtype)
     allowed = _allowed(mask, batch, length, source, is_causal, query_seq_lengths, key_value_seq_lengths, local_window_size)
     if allowed is not None:
-        lowest = jnp.array(-0.7 * np.finfo(np.float32).max, dtype=aval_of(logits).dtype)
+        lowest = jnp.array(-0.7 * np.finfo(np.float32).max, dtype=logits.dtype)
         logits = jnp.where(allowed, logits, lowest)
     probabilities = softmax(logits.astype(jnp.float32), axis=-1).astype(aval_of(key).dtype)
     encoded = jnp.einsum("BNTS,BSNH->BTNH", probabilities, value)
@@ -78,7 +78,7 @@ def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, ma
     result = encoded[0] if single else encoded
     if not return_residual:
         return result
-    residual = jnp.transpose(logsumexp(logits, axis=-1), (0, 2, 1)).astype(aval_of(result).dtype)
+    residual = jnp.transpose(logsumexp(logits, axis=-1), (0, 2, 1)).astype(result.dtype)
     return result, residual[0] if single else residual
 
 

@@ -34,8 +34,8 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     else:
         (a,) = promote_inexact("logsumexp", a)
     a = as_array(a)
-    axes = canonical_axes(axis, aval_of(a).ndim)
-    real = a.real if dtypes.kind(aval_of(a).dtype) == "c" else a
+    axes = canonical_axes(axis, a.ndim)
+    real = a.real if dtypes.kind(a.dtype) == "c" else a
     peak = jnp.max(real, axis=axes, keepdims=True, initial=-np.inf, where=where)
     peak = lax.stop_gradient(jnp.where(jnp.isfinite(peak), peak, shaping.full_like(peak, 0)))
     if where is not None:  # what takes no part must not overflow either: its derivative would not be zero
@@ -49,9 +49,9 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
     if return_sign:
         magnitude = jnp.log(jnp.abs(total)) + peak
         return magnitude, sign
-    if b is not None and dtypes.kind(aval_of(total).dtype) != "c":
+    if b is not None and dtypes.kind(total.dtype) != "c":
         return jnp.where(sign < 0, jnp.nan, jnp.log(jnp.abs(total)) + peak)
-    return jnp.log(jnp.abs(total) if dtypes.kind(aval_of(total).dtype) != "c" else total) + peak
+    return jnp.log(jnp.abs(total) if dtypes.kind(total.dtype) != "c" else total) + peak
 
 
 @api("axis", "keepdims")
@@ -115,16 +115,16 @@ def standardize(x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, 
             variance = jnp.mean(jnp.square(x), axis, keepdims=True, where=where) - jnp.square(mean)
         else:
             variance = jnp.var(x, axis, keepdims=True, where=where, mean=mean)
-    return jnp.subtract(x, as_array(mean)) * lax.rsqrt(variance + epsilon)
+    return (x - as_array(mean)) * lax.rsqrt(variance + epsilon)
 
 
 @api("num_classes", "dtype", "axis")
 def _one_hot(x: Any, num_classes: int, dtype: Any, axis: int) -> Any:
     x = as_array(x)
-    rank = aval_of(x).ndim
+    rank = x.ndim
     axis = shaping.canonical_axis(axis, rank + 1)
-    classes = shaping.broadcasted_iota(aval_of(x).dtype, [num_classes if each == axis else 1 for each in range(rank + 1)], axis)
-    return jnp.equal(shaping.expand_dims(x, (axis,)), classes).astype(dtype)
+    classes = shaping.broadcasted_iota(x.dtype, [num_classes if each == axis else 1 for each in range(rank + 1)], axis)
+    return (shaping.expand_dims(x, (axis,)) == classes).astype(dtype)
 
 
 @boundary

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from jaxlite.core import config, dtypes, source
+from jaxlite.core.aval import Ints
 from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.symbolic import Dim
 from jaxlite.core.tracing import Tracer, state
@@ -265,7 +266,7 @@ def _promoter(adjust: Callable[[Any, bool], tuple[Any, bool]], doc: str) -> Call
     return promote
 
 
-def _apply(arg: Any, dtype: Any, weak: bool, shape: Any, dimensions: tuple[int, ...]) -> Any:
+def _apply(arg: Any, dtype: Any, weak: bool, shape: Any, dimensions: Ints) -> Any:
     if type(arg) in _SCALARS and not weak and state.trace is not eager_trace:
         return scalar(arg, dtype)
     arg = shaping.convert(arg, dtype, weak)
@@ -281,7 +282,7 @@ def scalar(value: Any, dtype: Any) -> Any:
     """A Python scalar in a dtype, as a constant of the program; integers wrap, floats overflow to infinity. A symbolic
     dimension is its value at run time.
     """
-    if type(value) is float and -6e4 < value < 6e4:  # fits all but the narrowest floats, which do not warn
+    if type(value) is float and -6e4 < value < 6e4 or type(value) is int and 0 <= value < 128:  # what fits, or does not warn
         return dtype.type(value)
     if type(value) is Dim:
         return shaping.convert(value.__jax_array__(), dtype, False)
@@ -307,7 +308,7 @@ def promote_ranks(name: str, *args: Any) -> list[Any]:
             if shape else arg for arg, shape in zip(args, shapes, strict=True)]
 
 
-def _report_rank_promotion(name: str, shapes: list[tuple[int, ...]]) -> None:
+def _report_rank_promotion(name: str, shapes: list[Ints]) -> None:
     shown = " ".join(map(str, shapes))
     if config.numpy_rank_promotion.value == "raise":
         raise ValueError(f"Operands could not be broadcast together for {name} on shapes {shown} and with the config "
@@ -339,7 +340,7 @@ def _plain_scalar(x: Any) -> Any:
     return np.asarray(x)
 
 
-def canonical_axes(axis: Any, rank: int) -> tuple[int, ...]:
+def canonical_axes(axis: Any, rank: int) -> Ints:
     """An axis argument (None for all, an int, or a tuple of ints) as a tuple of axes in [0, rank).
 
     Raises: ValueError for axes out of range or named twice.
@@ -364,11 +365,11 @@ def are_plain_axes(axis: Any) -> bool:
 
 
 @functools.lru_cache(1024)
-def _remembered_axes(axis: int | tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
+def _remembered_axes(axis: int | Ints | None, rank: int) -> Ints:
     return tuple(range(rank)) if axis is None else _make_axes(axis if isinstance(axis, tuple) else (axis,), rank)
 
 
-def _make_axes(axes: Any, rank: int) -> tuple[int, ...]:
+def _make_axes(axes: Any, rank: int) -> Ints:
     result = tuple(shaping.canonical_axis(each, rank) for each in axes)
     if len(set(result)) != len(result):
         raise ValueError(f"duplicate value in 'axis': {axes}")

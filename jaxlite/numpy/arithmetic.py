@@ -13,6 +13,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.aval import Ints
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import (
@@ -79,7 +80,7 @@ def named(fun: Any, name: str, doc: str | None, *static: str) -> Any:
     return api(*static)(fun)
 
 
-def shape_of(x: Any) -> tuple[int, ...]:
+def shape_of(x: Any) -> Ints:
     """The shape of an array, tracer or scalar."""
     return getattr(x, "shape", ())
 
@@ -170,7 +171,7 @@ def where_same(condition: Any, x: Any, y: Any) -> Any:
     return lax.select_n(condition, y, x)
 
 
-def stretch(x: Any, shape: tuple[int, ...]) -> Any:
+def stretch(x: Any, shape: Ints) -> Any:
     """A value broadcast to a shape."""
     own = shape_of(x)
     if own == shape:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes, source
-from jaxlite.core.aval import layouts
+from jaxlite.core.aval import Ints, layouts
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.symbolic import is_symbolic, largest
@@ -19,7 +19,7 @@ from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_leaves
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, fitted
 from jaxlite.devices import placement
-from jaxlite.lax import elementwise, shaping
+from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, scalar, unwrapped
 from lowering import xla
 
@@ -130,7 +130,7 @@ def _type_of_element(leaf: Any) -> tuple[Any, bool]:
     return aval.dtype, aval.weak_type
 
 
-def _flat_parts(object: Any, dtype: Any) -> tuple[list[Any], tuple[int, ...]]:
+def _flat_parts(object: Any, dtype: Any) -> tuple[list[Any], Ints]:
     """The elements of nested sequences, and the shape that the nesting has."""
     if not isinstance(object, (list, tuple, range)):
         return [object.__jax_array__() if hasattr(object, "__jax_array__") else object], ()
@@ -143,7 +143,7 @@ def _flat_parts(object: Any, dtype: Any) -> tuple[list[Any], tuple[int, ...]]:
 
 
 @api("outer", "dtype")
-def _joined(*parts: Any, outer: tuple[int, ...], dtype: Any) -> Any:
+def _joined(*parts: Any, outer: Ints, dtype: Any) -> Any:
     """Arrays of one shape laid out on the axes `outer`."""
     parts = tuple(shaping.convert(part, dtype, False) for part in parts)
     shapes = {aval_of(part).shape for part in parts}
@@ -224,7 +224,7 @@ def _bitcast(x: Any, dtype: Any) -> Any:
         if part == dtype:
             return x
     if dtype == dtypes.bool_:
-        return lax.ne(_bitcast(x, np.dtype(np.uint8)), np.uint8(0))
+        return _bitcast(x, np.dtype(np.uint8)) != np.uint8(0)
     if dtypes.kind(dtype) == "c":
         part = {64: dtypes.float32, 128: dtypes.float64}[new]
         x = _bitcast(x, part)
@@ -328,7 +328,7 @@ def device_put(x: Any, device: Any) -> Any:
 # --- from nothing ------------------------------------------------------------------------------------
 
 
-def shape_of(shape: Any, name: str = "shape") -> tuple[int, ...]:
+def shape_of(shape: Any, name: str = "shape") -> Ints:
     """A shape argument, an int or a sequence of them, as a tuple of ints.
 
     Raises: TypeError for sizes that are negative, not integers or traced; ValueError for more elements than can be
@@ -348,7 +348,7 @@ def _dtype_of(dtype: Any, name: str) -> Any:
 
 
 @api("value", "shape", "dtype", "weak")
-def _constant(value: int, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any:
+def _constant(value: int, shape: Ints, dtype: Any, weak: bool) -> Any:
     if isinstance(dtype, dtypes.ExtendedDType):
         if value:
             raise TypeError(f"arrays of dtype {dtype} can be made of zeros alone")
@@ -378,7 +378,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 
 
 @api("shape", "dtype", "weak")
-def _full(fill_value: Any, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any:
+def _full(fill_value: Any, shape: Ints, dtype: Any, weak: bool) -> Any:
     own = aval_of(fill_value).shape
     if own and shaping.broadcast_shapes(own, shape) != shape:
         raise ValueError(f"Incompatible shapes for broadcasting: fill_value of shape {own} and requested shape {shape}")
@@ -398,7 +398,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
     return _on(_full(fitted(fill_value, dtype), shape_of(shape), dtype, weak), device, out_sharding)
 
 
-def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[tuple[int, ...], Any, bool]:
+def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[Ints, Any, bool]:
     """The shape, dtype and weak type of an array, where the arguments do not say otherwise."""
     if not (hasattr(a, "shape") and hasattr(a, "dtype")):
         check_arrays(name, a)
@@ -489,9 +489,9 @@ def _symbolic_range(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     size = largest(high - low, 0) if is_symbolic(by) or by > 0 else largest(low - high, 0)
     steps = shaping.iota(target, size if isinstance(by, int) and abs(by) == 1 else -(-size // abs(by)))
     if not (isinstance(by, int) and by == 1):
-        steps = elementwise.mul(steps, shaping.broadcast_in_dim(asarray(by, dtype=target), steps.shape, ()))
+        steps = steps * shaping.broadcast_in_dim(asarray(by, dtype=target), steps.shape, ())
     if not (isinstance(low, int) and low == 0):
-        steps = elementwise.add(steps, shaping.broadcast_in_dim(asarray(low, dtype=target), steps.shape, ()))
+        steps = steps + shaping.broadcast_in_dim(asarray(low, dtype=target), steps.shape, ())
     return steps
 
 
@@ -517,9 +517,9 @@ def _iota(dtype: Any, size: int) -> Any:
 
 @api("size")
 def _ramp(start: Any, size: int) -> Any:
-    return lax.add(start, shaping.iota(start.dtype, size))
+    return start + shaping.iota(start.dtype, size)
 
 
 @api("size")
 def _spaced(start: Any, step: Any, size: int) -> Any:
-    return lax.add(start, lax.mul(step, shaping.iota(start.dtype, size)))
+    return start + step * shaping.iota(start.dtype, size)

@@ -9,7 +9,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.lax import shaping
-from jaxlite.numpy import arithmetic, indexing, manipulation, selection
+from jaxlite.numpy import indexing, manipulation, selection
 from jaxlite.numpy import matrix_parts as parts
 from jaxlite.numpy.api import api
 
@@ -97,7 +97,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 
 def _upper_triangle(x: Any) -> Any:
-    shape = aval_of(x).shape
+    shape = x.shape
     row, column = (shaping.broadcasted_iota(dtypes.int32, shape, len(shape) - back) for back in (2, 1))
     return lax.select(lax.le(row, column), x, shaping.full_like(x, 0))
 
@@ -130,10 +130,10 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
         return lax.rev(lax.sort(sizes, dimension=axis), (axis,))
     index = shaping.broadcasted_iota(dtypes.int32, aval_of(values).shape, axis)
     # Keys are negated rather than the order reversed: equal values keep their order.
-    smaller, order = lax.sort((lax.neg(sizes), index), dimension=axis, num_keys=1)
+    smaller, order = lax.sort((-sizes, index), dimension=axis, num_keys=1)
     vectors = indexing.take_along_axis(vectors, parts.expand(order, -2), axis=-1)
     values = indexing.take_along_axis(values, order, axis=-1)
-    signs = selection.where(arithmetic.less(values, 0), -1, 1)
+    signs = selection.where(values < 0, -1, 1)
     return SVDResult(vectors, lax.neg(smaller), parts.adjoint(parts.columns_scaled(vectors, signs)))
 
 

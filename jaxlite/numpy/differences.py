@@ -15,9 +15,9 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import is_constant_dim, largest, smallest
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import joining, reductions, ufuncs
+from jaxlite.numpy import joining, manipulation, reductions, ufuncs
 from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, is_complex, promote_dtypes_inexact, scalar
-from jaxlite.numpy.arithmetic import add, equal, greater, less, multiply, not_equal, remainder, subtract, true_divide
+from jaxlite.numpy.arithmetic import not_equal, subtract, true_divide
 from jaxlite.numpy.searching import searchsorted
 from jaxlite.numpy.selection import where
 
@@ -40,21 +40,21 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         return a
     if n < 0:
         raise ValueError(f"order must be non-negative but got {n}")
-    shape = aval_of(a).shape
+    shape = a.shape
     if not shape:
         raise ValueError("diff requires input that is at least one dimensional; got " + repr(a))
     axis = shaping.canonical_axis(axis, len(shape))
 
     def edge(value: Any) -> Any:
         value = as_array(value)
-        if aval_of(value).shape:
+        if value.shape:
             return value
         return shaping.broadcast_in_dim(value, [1 if each == axis else size for each, size in enumerate(shape)], ())
 
     parts = [edge(part) if part is not a else part for part in (prepend, a, append) if part is not None]
     if len(parts) > 1:
         a = shaping.concatenate(joining.promoted(parts), axis)
-    function = not_equal if aval_of(a).dtype == dtypes.bool_ else subtract
+    function = not_equal if a.dtype == dtypes.bool_ else subtract
     for _ in range(n):
         size = aval_of(a).shape[axis]
         if not size:
@@ -67,12 +67,11 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     """The differences of neighbours of all elements, flattened, with values before and after."""
     ary = as_arrays("ediff1d", ary)
-    flat = shaping.reshape(ary, (aval_of(ary).size,))
-    size = aval_of(flat).size
-    result = subtract(_slice(flat, 1, size, 0), _slice(flat, 0, size - 1, 0)) if size else flat
+    flat = ary.ravel()
+    result = flat[1:] - flat[:-1]
 
     def extra(value: Any) -> Any:
-        return shaping.reshape(shaping.convert(as_array(value), aval_of(result).dtype, False), (aval_of(value).size,))
+        return shaping.convert(as_array(value), result.dtype, False).ravel()
 
     parts = [extra(to_begin)] if to_begin is not None else []
     parts += [result]
@@ -111,35 +110,31 @@ def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edg
 @api("axis")
 def _gradient(f: Any, spacing: Any, axis: int) -> Any:
     f, spacing = promote_dtypes_inexact(as_array(f), as_array(spacing))
-    size, rank = aval_of(f).shape[axis], aval_of(f).ndim
+    size, rank = f.shape[axis], f.ndim
 
     def part(start: int, stop: int) -> Any:
         return _slice(f, start, stop, axis)
 
-    if not aval_of(spacing).shape:
-        half = shaping.full((), 0.5, aval_of(f).dtype)
-        inner = true_divide(multiply(subtract(part(2, size), part(0, size - 2)), half), spacing)
-        low = true_divide(subtract(part(1, 2), part(0, 1)), spacing)
-        high = true_divide(subtract(part(size - 1, size), part(size - 2, size - 1)), spacing)
+    if not spacing.shape:
+        inner = (part(2, size) - part(0, size - 2)) * 0.5 / spacing
+        low = (part(1, 2) - part(0, 1)) / spacing
+        high = (part(size - 1, size) - part(size - 2, size - 1)) / spacing
     else:
-        if aval_of(spacing).shape != (size,):
+        if spacing.shape != (size,):
             raise ValueError("Spacing arrays must be 1D and match the axis: got shape "
                              f"{aval_of(spacing).shape} for axis {axis} of size {size}")
-        steps = subtract(_slice(spacing, 1, size, 0), _slice(spacing, 0, size - 1, 0))
+        steps = spacing[1:] - spacing[:-1]
 
         def along(values: Any) -> Any:
             shape = [aval_of(values).size if each == axis else 1 for each in range(rank)]
             return shaping.broadcast_in_dim(values, shape, (axis,))
 
-        left, right = along(_slice(steps, 0, size - 2, 0)), along(_slice(steps, 1, size - 1, 0))
-        total = multiply(multiply(left, right), add(left, right))
-        inner = true_divide(
-            add(subtract(multiply(multiply(left, left), part(2, size)),
-                         multiply(multiply(right, right), part(0, size - 2))),
-                multiply(subtract(multiply(right, right), multiply(left, left)), part(1, size - 1))), total)
-        low = true_divide(subtract(part(1, 2), part(0, 1)), along(_slice(steps, 0, 1, 0)))
-        high = true_divide(subtract(part(size - 1, size), part(size - 2, size - 1)),
-                           along(_slice(steps, size - 2, size - 1, 0)))
+        left, right = along(steps[:-1]), along(steps[1:])
+        total = left * right * (left + right)
+        inner = (left * left * part(2, size) - right * right * part(0, size - 2)
+                 + (right * right - left * left) * part(1, size - 1)) / total
+        low = (part(1, 2) - part(0, 1)) / along(steps[:1])
+        high = (part(size - 1, size) - part(size - 2, size - 1)) / along(steps[-1:])
     return shaping.concatenate([low, inner, high], axis)
 
 
@@ -147,28 +142,20 @@ def _gradient(f: Any, spacing: Any, axis: int) -> Any:
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """The integral along an axis by the trapezoidal rule, over samples at `x` or at distance `dx`."""
     y = as_arrays("trapezoid", y)
-    axis = shaping.canonical_axis(axis, aval_of(y).ndim)
+    axis = shaping.canonical_axis(axis, y.ndim)
     if x is not None:
         y, x = promote_dtypes_inexact(y, as_array(x))
     else:
         y, dx = promote_dtypes_inexact(y, as_array(dx))
-    rank = aval_of(y).ndim
-    y = shaping.transpose(y, [each for each in range(rank) if each != axis] + [axis])
+    y = manipulation.moveaxis(y, axis, -1)
     if x is not None:
-        if aval_of(x).ndim == 1:
-            dx = diff(x)
-        else:
-            dx = diff(shaping.transpose(x, [each for each in range(rank) if each != axis] + [axis]))
-    size = aval_of(y).shape[-1]
-    if not size:
-        return shaping.full(aval_of(y).shape[:-1], 0, aval_of(y).dtype)
-    half = shaping.full((), 0.5, aval_of(y).dtype)
+        dx = diff(x if x.ndim == 1 else manipulation.moveaxis(x, axis, -1))
+    if not y.shape[-1]:
+        return shaping.full(y.shape[:-1], 0, y.dtype)
     if x is None and not aval_of(dx).ndim:
         # One sum of what is in memory; the pairs would be computed in a loop of their own.
-        ends = add(*(lax.index_in_dim(y, index, axis=-1, keepdims=False) for index in (0, size - 1)))
-        return multiply(dx, subtract(reductions.sum(y, axis=-1), multiply(half, ends)))
-    pairs = add(_slice(y, 1, size, rank - 1), _slice(y, 0, size - 1, rank - 1))
-    return multiply(half, reductions.sum(multiply(dx, pairs), axis=-1))
+        return dx * (y.sum(-1) - 0.5 * (y[..., 0] + y[..., -1]))
+    return 0.5 * (dx * (y[..., 1:] + y[..., :-1])).sum(-1)
 
 
 def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi) -> Any:
@@ -191,7 +178,7 @@ def _unwrap(p: Any, discont: Any, period: Any, axis: int, whole: int | None) -> 
     p = as_array(p)
     if is_complex(p):
         raise ValueError("jnp.unwrap does not support complex inputs.")
-    axis = shaping.canonical_axis(axis, aval_of(p).ndim)
+    axis = shaping.canonical_axis(axis, p.ndim)
     if whole is None:
         p = promote_dtypes_inexact(p)[0]
         half = true_divide(period, 2)
@@ -200,17 +187,17 @@ def _unwrap(p: Any, discont: Any, period: Any, axis: int, whole: int | None) -> 
     if not aval_of(p).shape[axis]:
         return p
     steps = diff(p, axis=axis)
-    wrapped = subtract(remainder(add(steps, half), period), half)
+    wrapped = (steps + half) % period - half
     if whole is None or whole % 2 == 0:  # half a period up is half a period down: keep the direction
-        wrapped = where(equal(wrapped, ufuncs.negative(half)) & greater(steps, 0), half, wrapped)
-    correction = subtract(wrapped, steps)
+        wrapped = where((wrapped == ufuncs.negative(half)) & (steps > 0), half, wrapped)
+    correction = wrapped - steps
     threshold = half if discont is None else discont
-    correction = where(less(ufuncs.absolute(steps), threshold), 0, correction)
+    correction = where(ufuncs.absolute(steps) < threshold, 0, correction)
     rank = aval_of(p).ndim
     totals = shaping.convert(reductions.cumsum(correction, axis=axis), aval_of(p).dtype, False)
     shifted = shaping.pad(totals, shaping.convert(0, aval_of(p).dtype, False),
                           [(1 if each == axis else 0, 0, 0) for each in range(rank)])
-    return add(p, shifted)
+    return p + shifted
 
 
 # --- interpolation -----------------------------------------------------------------------------------
@@ -249,30 +236,28 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, extrap
     x, xp = promote_dtypes_inexact(as_array(x), as_array(xp))
     (fp,) = promote_dtypes_inexact(as_array(fp))
     if period is not None:
-        period = ufuncs.absolute(shaping.convert(as_array(period), aval_of(x).dtype, False))
-        x, xp = remainder(x, period), remainder(xp, period)
+        period = ufuncs.absolute(shaping.convert(as_array(period), x.dtype, False))
+        x, xp = x % period, xp % period
         xp, fp = lax.sort_key_val(xp, fp)
-        size = aval_of(xp).size
-        below, above = subtract(_slice(xp, size - 1, size, 0), period), add(_slice(xp, 0, 1, 0), period)
-        xp = shaping.concatenate([below, xp, above], 0)
-        fp = shaping.concatenate([_slice(fp, size - 1, size, 0), fp, _slice(fp, 0, 1, 0)], 0)
-    size = aval_of(xp).size
+        xp = shaping.concatenate([xp[-1:] - period, xp, xp[:1] + period], 0)
+        fp = shaping.concatenate([fp[-1:], fp, fp[:1]], 0)
+    size = xp.size
     index = shaping.convert(searchsorted(xp, x, side="right"), dtypes.int32, False)
     index = lax.clamp(np.int32(1), index, scalar(largest(size - 1, 1), dtypes.int32))
 
     def at(values: Any, offset: int) -> Any:
-        return values.at[subtract(index, offset)].get(mode="clip")
+        return values.at[index - offset].get(mode="clip")
 
-    df, dx = subtract(at(fp, 0), at(fp, 1)), subtract(at(xp, 0), at(xp, 1))
-    delta = subtract(x, at(xp, 1))
-    epsilon = np.spacing(dtypes.finfo(aval_of(xp).dtype).eps)
-    flat = lax.le(ufuncs.absolute(dx), shaping.full_like(dx, epsilon))
-    ratio = true_divide(delta, where(flat, 1, dx))
-    result = where(flat, at(fp, 1), add(at(fp, 1), multiply(ratio, df)))
+    df, dx = at(fp, 0) - at(fp, 1), at(xp, 0) - at(xp, 1)
+    delta = x - at(xp, 1)
+    epsilon = np.spacing(dtypes.finfo(xp.dtype).eps)
+    flat = ufuncs.absolute(dx) <= epsilon
+    ratio = delta / where(flat, 1, dx)
+    result = where(flat, at(fp, 1), at(fp, 1) + ratio * df)
     if not extrapolate[0] and period is None:
-        result = where(less(x, xp[0]), fp[0] if left is None else left, result)
+        result = where(x < xp[0], fp[0] if left is None else left, result)
     if not extrapolate[1] and period is None:
-        result = where(greater(x, xp[-1]), fp[-1] if right is None else right, result)
+        result = where(x > xp[-1], fp[-1] if right is None else right, result)
     return result
 
 

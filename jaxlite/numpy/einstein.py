@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.aval import Ints
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
@@ -22,7 +23,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @boundary
-def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: str | bool | list[tuple[int, ...]] = "auto",
+def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: str | bool | list[Ints] = "auto",
            precision: Any = None, preferred_element_type: Any = None, _dot_general: Callable[..., Any] = lax.dot_general,
            out_sharding: Any = None) -> Any:
     """Sums of products of array elements, named by index letters.
@@ -57,7 +58,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: str |
 
 
 @boundary
-def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[tuple[int, ...]], Any]:
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[Ints], Any]:
     """The order in which `einsum` contracts its operands, and a report of its cost, by NumPy."""
     spec, operands = _parse_arguments(subscripts, operands)
     shapes = [aval_of(operand).shape for operand in operands]
@@ -84,7 +85,7 @@ def _parse_arguments(subscripts: Any, operands: Sequence[Any]) -> tuple[str, tup
     return spec, tuple(arrays)
 
 
-def _parse(spec: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
+def _parse(spec: str, shapes: list[Ints]) -> tuple[list[str], str]:
     """Index letters of each operand and of the output; '...' becomes letters of its own."""
     left, arrow, right = spec.partition("->")
     inputs = left.split(",")
@@ -136,7 +137,7 @@ def _parse(spec: str, shapes: list[tuple[int, ...]]) -> tuple[list[str], str]:
     return expanded, output
 
 
-def _path(inputs: tuple[str, ...], output: str, shapes: list[tuple[int, ...]], optimize: Any) -> list[tuple[int, ...]]:
+def _path(inputs: tuple[str, ...], output: str, shapes: list[Ints], optimize: Any) -> list[Ints]:
     if isinstance(optimize, tuple):
         return [step for step in optimize if isinstance(step, tuple)]
     if len(inputs) <= 2 or optimize is False:
@@ -201,10 +202,10 @@ def _diagonals(text: str, value: Any) -> tuple[str, Any]:
             pair = (shape[first], shape[second])
             rows = shaping.broadcasted_iota(dtypes.uint32, pair, 0)
             columns = shaping.broadcasted_iota(dtypes.uint32, pair, 1)
-            mask = shaping.broadcast_in_dim(lax.eq(rows, columns), shape, (first, second))
+            mask = shaping.broadcast_in_dim(rows == columns, shape, (first, second))
             value = lax.select(mask, value, shaping.full_like(value, 0))
             gone = first if pair[0] == 1 else second  # an axis of size 1 stands for one of any size
-            value = (lax.reduce_or if dtypes.kind(aval_of(value).dtype) == "b" else lax.reduce_sum)(value, (gone,))
+            value = (lax.reduce_or if dtypes.kind(value.dtype) == "b" else lax.reduce_sum)(value, (gone,))
             text = text[:gone] + text[gone + 1:]
     return text, value
 

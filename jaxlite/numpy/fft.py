@@ -13,6 +13,7 @@ from typing import Any
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.aval import Ints
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -70,9 +71,9 @@ def _transform(name: str, kind: Any, a: Any, s: Any, axes: Any, norm: str | None
 
 
 @api("kind", "sizes", "axes", "scale")
-def _compute(a: Any, kind: Any, sizes: tuple[int, ...], axes: tuple[int, ...], scale: float) -> Any:
+def _compute(a: Any, kind: Any, sizes: Ints, axes: Ints, scale: float) -> Any:
     a = as_array(a)
-    dtype = dtypes.to_inexact_dtype(aval_of(a).dtype)
+    dtype = dtypes.to_inexact_dtype(a.dtype)
     if kind == _RFFT:
         dtype = dtype if dtype == dtypes.float64 else dtypes.float32
     else:
@@ -81,7 +82,7 @@ def _compute(a: Any, kind: Any, sizes: tuple[int, ...], axes: tuple[int, ...], s
     if not axes:
         return a
     if not math.prod(sizes):  # nothing to transform
-        shape = list(aval_of(a).shape)
+        shape = list(a.shape)
         for axis, size in zip(axes, (*sizes[:-1], sizes[-1] // 2 + 1) if kind == _RFFT else sizes, strict=True):
             shape[axis] = size
         return shaping.full(shape, 0, _real(dtype) if kind == _IRFFT else dtypes.to_complex_dtype(dtype))
@@ -96,7 +97,7 @@ def _compute(a: Any, kind: Any, sizes: tuple[int, ...], axes: tuple[int, ...], s
     else:
         a = transform(_others(a, _IFFT, outer, len(inner)), kind, inner)
     if scale != 1:
-        a = lax.mul(a, shaping.full((), scale, aval_of(a).dtype))
+        a = a * scale
     return shaping.transpose(a, [order.index(axis) for axis in range(rank)])
 
 
@@ -104,9 +105,9 @@ def _real(dtype: Any) -> Any:
     return dtypes.float64 if dtype == dtypes.complex128 else dtypes.float32
 
 
-def _others(a: Any, kind: Any, sizes: tuple[int, ...], behind: int) -> Any:
+def _others(a: Any, kind: Any, sizes: Ints, behind: int) -> Any:
     """Transform axes that have `behind` others behind them, one at a time."""
-    rank = aval_of(a).ndim
+    rank = a.ndim
     for position, size in enumerate(reversed(sizes)):
         axis = rank - 1 - behind - position
         order = [*(each for each in range(rank) if each != axis), axis]
@@ -232,7 +233,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
 
 
 def _conjugate(a: Any) -> Any:
-    return lax.conj(a) if dtypes.kind(aval_of(a).dtype) == "c" else a
+    return lax.conj(a) if dtypes.kind(a.dtype) == "c" else a
 
 
 def _opposite(name: str, norm: str | None) -> str:
@@ -284,9 +285,9 @@ def _frequencies(d: Any, n: int, count: int, start: int, dtype: Any) -> Any:
     """0, 1, ..., wrapped around to -start where that is positive, over n * d."""
     index = shaping.iota(dtypes.int32, count)
     if start:
-        wrapped = lax.ge(index, shaping.full_like(index, (n + 1) // 2))
-        index = lax.select(wrapped, lax.sub(index, shaping.full_like(index, n)), index)
-    span = lax.mul(shaping.convert(as_array(d), dtype, False), shaping.full((), n, dtype))
+        wrapped = index >= (n + 1) // 2
+        index = lax.select(wrapped, index - n, index)
+    span = shaping.convert(as_array(d), dtype, False) * n
     return lax.div(shaping.convert(index, dtype, False), shaping.broadcast_in_dim(span, (count,), ()))
 
 

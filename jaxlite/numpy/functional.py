@@ -16,7 +16,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import reductions
 from jaxlite.numpy.api import api, as_array, check_arrays
-from jaxlite.numpy.arithmetic import bitwise_and, bitwise_or, equal
+from jaxlite.numpy.arithmetic import equal
 from jaxlite.numpy.ufuncs import isclose, isnan
 from jaxlite.traces.batching import over_leading_axis
 
@@ -33,7 +33,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
 def _same_elements(a: Any, b: Any, equal_nan: bool) -> Any:
     same = equal(a, b)
     if equal_nan:
-        same = bitwise_or(same, bitwise_and(isnan(a), isnan(b)))
+        same = same | isnan(a) & isnan(b)
     return reductions.all(same)
 
 
@@ -80,10 +80,10 @@ def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs
     """
     check_arrays("apply_along_axis", arr)
     arr = as_array(arr)
-    rank = aval_of(arr).ndim
+    rank = arr.ndim
     axis = shaping.canonical_axis(axis, rank)
     arr = shaping.transpose(arr, [each for each in range(rank) if each != axis] + [axis])
-    batch = aval_of(arr).shape[:-1]
+    batch = arr.shape[:-1]
 
     def apply(row: Any) -> Any:
         return as_array(func1d(row, *args, **kwargs))
@@ -99,7 +99,7 @@ def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
     """`func(array, axis)` for one axis after the other; an axis that it removes is put back with size 1."""
     check_arrays("apply_over_axes", a)
     result = as_array(a)
-    rank = aval_of(result).ndim
+    rank = result.ndim
     for axis in axes if hasattr(axes, "__iter__") else (axes,):
         axis = shaping.canonical_axis(axis, rank)
         reduced = func(result, axis)

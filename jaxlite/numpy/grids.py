@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.aval import Ints
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size, is_symbolic
@@ -144,7 +145,7 @@ def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis
     sign = lax.sign(start)
     exponents = [ufuncs.log10(arithmetic.divide(bound, sign)) for bound in (start, stop)]
     exponents = _linear(exponents[0], exponents[1], num, endpoint, computed, 0)[0]
-    result = arithmetic.multiply(sign, arithmetic.power(10.0, exponents))
+    result = sign * arithmetic.power(10.0, exponents)
     if axis:
         result = moveaxis(result, 0, axis)
     return shaping.convert(result, computed if dtype is None else dtype, False)
@@ -163,7 +164,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
 def _eye(k: Any, rows: int, columns: int, dtype: Any) -> Any:
     row = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 0)
     column = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 1)
-    return shaping.convert(lax.eq(lax.add(row, shaping.convert(k, dtypes.int32, False)), column), dtype, False)
+    return shaping.convert(row + shaping.convert(k, dtypes.int32, False) == column, dtype, False)
 
 
 _eye_traced = api("rows", "columns", "dtype")(_eye)
@@ -214,8 +215,8 @@ def _clipped(k: Any, rows: int, columns: int) -> Any:
 def _below(rows: int, columns: int, k: Any) -> Any:
     """Which elements lie on or below the k-th diagonal."""
     row = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 0)
-    row = lax.add(row, _clipped(k, rows, columns))
-    return lax.ge(row, shaping.broadcasted_iota(dtypes.int32, (rows, columns), 1))
+    row = row + _clipped(k, rows, columns)
+    return row >= shaping.broadcasted_iota(dtypes.int32, (rows, columns), 1)
 
 
 @api("rows", "columns", "k", "dtype")
@@ -237,12 +238,12 @@ def _triangle(m: Any, k: int, upper: bool) -> Any:
     name = "triu" if upper else "tril"
     check_arrays(name, m)
     m, k = as_array(m), operator.index(k)
-    shape = aval_of(m).shape
+    shape = m.shape
     rank = len(shape)
     if rank < 2:
         raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
     below = shaping.broadcast_in_dim(_below(shape[-2], shape[-1], k - upper), shape, (rank - 2, rank - 1))
-    zeros = shaping.full(shape, np.zeros((), aval_of(m).dtype)[()])
+    zeros = shaping.full(shape, np.zeros((), m.dtype)[()])
     return lax.select(below, zeros, m) if upper else lax.select(below, m, zeros)
 
 
@@ -312,7 +313,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     return (arange(n),) * ndim
 
 
-def _check_equal_sizes(name: str, shape: tuple[int, ...]) -> None:
+def _check_equal_sizes(name: str, shape: Ints) -> None:
     if len(set(shape)) > 1:
         raise ValueError(f"jnp.{name}: All dimensions of input must be of equal length, got shape {shape}")
 
@@ -342,11 +343,11 @@ def mask_indices(n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, si
 @api("wrap")
 def _fill_diagonal(a: Any, val: Any, wrap: bool) -> Any:
     a, val = as_arrays("fill_diagonal", a, val)
-    shape = aval_of(a).shape
+    shape = a.shape
     count = min(shape)
-    if aval_of(val).shape:
-        val = shaping.reshape(val, (aval_of(val).size,))
-        val = lax.slice_in_dim(shaping.tile(val, (-(-count // aval_of(val).size),)), 0, count)
+    if val.shape:
+        val = val.ravel()
+        val = lax.slice_in_dim(shaping.tile(val, (-(-count // val.size),)), 0, count)
     return indexing.write(a, (np.arange(count, dtype=np.int32),) * len(shape), val, "set")
 
 
@@ -421,7 +422,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
 
 
 @api("sizes", "dtype", "sparse")
-def _indices(sizes: tuple[int, ...], dtype: Any, sparse: bool) -> Any:
+def _indices(sizes: Ints, dtype: Any, sparse: bool) -> Any:
     grids = _meshgrid(*(shaping.iota(dtype, size) for size in sizes), sparse=sparse, indexing="ij")
     if sparse:
         return tuple(grids)
@@ -590,7 +591,7 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
 
 
 @api("sizes", "mode", "order", "dtype")
-def _ravel_multi_index(*parts: Any, sizes: tuple[int, ...], mode: str, order: str, dtype: Any) -> Any:
+def _ravel_multi_index(*parts: Any, sizes: Ints, mode: str, order: str, dtype: Any) -> Any:
     strides = [math.prod(sizes[axis + 1:] if order == "C" else sizes[:axis]) for axis in range(len(sizes))]
     result: Any = np.zeros((), dtype)[()]
     for part, size, stride in zip(parts, sizes, strides, strict=True):
@@ -598,7 +599,7 @@ def _ravel_multi_index(*parts: Any, sizes: tuple[int, ...], mode: str, order: st
             part = arithmetic.mod(part, size)
         elif mode == "clip":
             part = ufuncs.clip(part, 0, size - 1)
-        result = arithmetic.add(result, lax.mul(shaping.convert(part, dtype, False), np.asarray(stride, dtype)[()]))
+        result = result + shaping.convert(part, dtype, False) * stride
     return as_array(result)
 
 
@@ -616,7 +617,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
 
 
 @api("sizes")
-def _unravel_index(indices: Any, sizes: tuple[int, ...]) -> tuple[Any, ...]:
+def _unravel_index(indices: Any, sizes: Ints) -> tuple[Any, ...]:
     rest = as_array(indices)
     found = []
     for size in reversed(sizes):
@@ -649,11 +650,11 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
 @api("count", "increasing")
 def _vander(x: Any, count: int, increasing: bool) -> Any:
     x = as_array(x)
-    dtype = aval_of(x).dtype
+    dtype = x.dtype
     powers = shaping.iota(dtype, count)
     if not increasing:
-        powers = lax.sub(np.asarray(count - 1).astype(dtype)[()], powers)
-    return arithmetic.power(shaping.expand_dims(x, (1,)), shaping.expand_dims(powers, (0,)))
+        powers = count - 1 - powers
+    return shaping.expand_dims(x, (1,)) ** shaping.expand_dims(powers, (0,))
 
 
 def _window(name: str, M: Any, formula: Callable[..., Any], *args: Any) -> Any:
@@ -680,8 +681,8 @@ def bartlett(M: int) -> Any:
 
 
 def _bartlett(n: Any, size: int) -> Any:
-    centred = arithmetic.subtract(arithmetic.add(arithmetic.multiply(2, n), 1), size)
-    return arithmetic.subtract(1, arithmetic.divide(ufuncs.absolute(centred), size - 1))
+    centred = arithmetic.multiply(2, n) + 1 - size
+    return 1 - arithmetic.divide(ufuncs.absolute(centred), size - 1)
 
 
 @boundary
@@ -691,8 +692,8 @@ def blackman(M: int) -> Any:
 
 
 def _blackman(n: Any, size: int) -> Any:
-    first = arithmetic.subtract(0.42, arithmetic.multiply(0.5, _cosine(n, size, 2)))
-    return arithmetic.add(first, arithmetic.multiply(0.08, _cosine(n, size, 4)))
+    first = 0.42 - 0.5 * _cosine(n, size, 2)
+    return first + 0.08 * _cosine(n, size, 4)
 
 
 @boundary
@@ -702,7 +703,7 @@ def hamming(M: int) -> Any:
 
 
 def _hamming(n: Any, size: int) -> Any:
-    return arithmetic.subtract(0.54, arithmetic.multiply(0.46, _cosine(n, size, 2)))
+    return 0.54 - 0.46 * _cosine(n, size, 2)
 
 
 @boundary
@@ -712,7 +713,7 @@ def hanning(M: int) -> Any:
 
 
 def _hanning(n: Any, size: int) -> Any:
-    return arithmetic.multiply(0.5, arithmetic.subtract(1, _cosine(n, size, 2)))
+    return 0.5 * (1 - _cosine(n, size, 2))
 
 
 @boundary
@@ -725,5 +726,5 @@ def kaiser(M: int, beta: Any) -> Any:
 def _kaiser(n: Any, size: int, beta: Any) -> Any:
     centre = 0.5 * (size - 1)
     ratio = arithmetic.divide(arithmetic.subtract(n, centre), centre)
-    root = ufuncs.sqrt(arithmetic.subtract(1, lax.integer_pow(ratio, 2)))
-    return arithmetic.divide(ufuncs.i0(arithmetic.multiply(beta, root)), ufuncs.i0(beta))
+    root = ufuncs.sqrt(1 - lax.integer_pow(ratio, 2))
+    return arithmetic.divide(ufuncs.i0(beta * root), ufuncs.i0(beta))

@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, errors, source
+from jaxlite.core.aval import Ints
 from jaxlite.core.symbolic import Dim, slice_bounds, smallest
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
@@ -40,7 +41,7 @@ class Span(NamedTuple):
     step: int
 
 
-def canonical_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+def canonical_index(index: Any, shape: Ints) -> tuple[Any, ...]:
     """An index as a tuple of ints, slices, spans, None, Ellipsis, integer arrays and bools.
 
     Raises: TypeError and IndexError for what is no index of an array of this shape.
@@ -80,7 +81,7 @@ def canonical_index(index: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple(result)
 
 
-def _span_of_slice(item: Any, axis: int, shape: tuple[int, ...]) -> Span:
+def _span_of_slice(item: Any, axis: int, shape: Ints) -> Span:
     """What `jax.ds` makes, a start that may be traced with a size: it is moved to where the elements are, like an int index."""
     if item.stride != 1 and item.is_dynamic_start:
         raise TypeError(f"a slice whose start is an array has stride 1, got {item}; use x[start:stop:step] where they are ints")
@@ -92,7 +93,7 @@ def _span_of_slice(item: Any, axis: int, shape: tuple[int, ...]) -> Span:
         raise TypeError("slice slice_sizes must be less than or equal to operand shape, "
                         f"got slice_sizes {sizes} for operand shape {shape}.")
     start = creation.asarray(item.start)
-    if dtypes.kind(aval_of(start).dtype) not in "iu" or aval_of(start).shape:
+    if dtypes.kind(start.dtype) not in "iu" or start.shape:
         raise TypeError(f"index arguments to dynamic_slice must be integers of the same type, got: {aval_of(start)}")
     return Span(as_positions(start, shape[axis], True, index_dtype([start], shape)), item.size, 1)
 
@@ -186,7 +187,7 @@ def _with_axes(items: tuple[Any, ...], rank: int) -> list[tuple[int, Any]]:
     return result
 
 
-def check_ints(index: Any, shape: tuple[int, ...]) -> None:
+def check_ints(index: Any, shape: Ints) -> None:
     """Raises IndexError for a Python int that is out of bounds; other indices may be."""
     for axis, item in _with_axes(canonical_index(index, shape), len(shape)):
         if type(item) is int and not -shape[axis] <= item < shape[axis]:
@@ -276,14 +277,14 @@ def filled(aval: Any, fill_value: Any) -> Any:
 # --- positions ---------------------------------------------------------------------------------------
 
 
-def index_dtype(indices: list[Any], shape: tuple[int, ...]) -> Any:
+def index_dtype(indices: list[Any], shape: Ints) -> Any:
     """The integer type in which to count: 32 bits wide unless the index arrays or the sizes are wider."""
     wide = not any([type(size) is Dim for size in shape]) and max(shape, default=0) > _MAX_INT32
     wide |= any([type(each) is not int and aval_of(each).dtype.itemsize == 8 for each in indices])
     return _INT64 if wide else _INT32
 
 
-def _own_dtype(indices: list[Any], shape: tuple[int, ...]) -> Any:
+def _own_dtype(indices: list[Any], shape: Ints) -> Any:
     """The unsigned type that all of the indices have, if it can hold every position; else None."""
     if type(indices[0]) is int:
         return None
@@ -323,13 +324,13 @@ class Boxes(NamedTuple):
     """What an index means for gather and scatter, in the axes of the operand and of the gathered result."""
 
     indices: Any  # integer array, positions along its last axis; None if the one box is the whole operand
-    sizes: tuple[int, ...]  # the box, on the operand's axes
-    offset_dims: tuple[int, ...]
-    collapsed: tuple[int, ...]
-    index_map: tuple[int, ...]
-    shape: tuple[int, ...]  # what the gather gives
-    reversed_axes: tuple[int, ...]  # axes of that to be reversed after a gather, before a scatter
-    new_axes: tuple[int, ...]  # then the axes to add, counted in the final result
+    sizes: Ints  # the box, on the operand's axes
+    offset_dims: Ints
+    collapsed: Ints
+    index_map: Ints
+    shape: Ints  # what the gather gives
+    reversed_axes: Ints  # axes of that to be reversed after a gather, before a scatter
+    new_axes: Ints  # then the axes to add, counted in the final result
     unique: bool  # no position occurs twice, whatever the values
     ordered: bool  # positions grow
 
@@ -337,7 +338,7 @@ class Boxes(NamedTuple):
 _OFFSET, _BATCH, _NEW = "offset", "batch", "new"
 
 
-def _plan_boxes(shape: tuple[int, ...], items: tuple[Any, ...], wrap: bool) -> Boxes:
+def _plan_boxes(shape: Ints, items: tuple[Any, ...], wrap: bool) -> Boxes:
     """Plan for a canonical index without bools."""
     placed = _with_axes(items, len(shape))
     chosen = [(axis, item) for axis, item in placed if item is not None and type(item) not in (slice, Span)]
@@ -391,8 +392,8 @@ def _plan_boxes(shape: tuple[int, ...], items: tuple[Any, ...], wrap: bool) -> B
         dims = [batch.index(chosen_at) + len(common) - rank + k for k in range(rank)] if rank else []
         components.append((axis, _spread(positions, dims, batch_shape)))
     for axis, (start, size, step), place in strided:
-        steps = elementwise.mul(dtype.type(step), shaping.iota(dtype, size))
-        positions = elementwise.add(_start(start, dtype), steps)
+        steps = dtype.type(step) * shaping.iota(dtype, size)
+        positions = _start(start, dtype) + steps
         components.append((axis, _spread(positions, [batch.index(place)], batch_shape)))
     for axis, start in begun:
         components.append((axis, _spread(_start(start, dtype), [], batch_shape)))
@@ -409,7 +410,7 @@ def _start(start: Any, dtype: Any) -> Any:
     return dtype.type(start) if type(start) is int else shaping.convert(start, dtype, False)
 
 
-def _spread(positions: Any, dims: list[int], batch_shape: tuple[int, ...]) -> Any:
+def _spread(positions: Any, dims: list[int], batch_shape: Ints) -> Any:
     """One component of all positions: a column of the index array."""
     return shaping.broadcast_in_dim(positions, (*batch_shape, 1), dims)
 

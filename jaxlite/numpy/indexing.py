@@ -16,7 +16,7 @@ import numpy as np
 from jaxlite.compilation.caches import clear_hooks
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes
-from jaxlite.core.aval import AbstractRef
+from jaxlite.core.aval import AbstractRef, Ints
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.tracing import Tracer, ref_methods, state
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
@@ -62,7 +62,7 @@ def _operand(value: int) -> Any:
     return found
 
 
-def _split_index(index: Any, shape: tuple[int, ...], canonical: bool = False) -> tuple[tuple[Any, ...], list[Any]]:
+def _split_index(index: Any, shape: Ints, canonical: bool = False) -> tuple[tuple[Any, ...], list[Any]]:
     """An index as a hashable form and the operands left out of it.
 
     In the form 'i' stands for an int or an index array, (0, n) for an int that fits no operand, (n,) for a slice of n
@@ -318,7 +318,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode: 
     check_arrays("take", a, indices)
     a = creation.asarray(a)
     if axis is None:
-        a, axis = shaping.reshape(a, (a.size,)), 0
+        a, axis = a.ravel(), 0
     axis = shaping.canonical_axis(axis, a.ndim)
     if a.shape[axis] == 0 and aval_of(indices).size:
         raise IndexError("Cannot do a non-empty jnp.take() from an empty axis.")
@@ -404,7 +404,7 @@ def _take_by_product(arr: Any, indices: Any, axis: int) -> Any:
     picks = shaping.broadcast_in_dim(picks, (*lead, aval_of(picks).shape[-1]), range(last + 1))
     shape = (*picks.shape, lines.shape[-1])
     classes = shaping.broadcasted_iota(picks.dtype, shape, last + 1)
-    is_it = elementwise.eq(shaping.broadcast_in_dim(picks, shape, range(last + 1)), classes)
+    is_it = shaping.broadcast_in_dim(picks, shape, range(last + 1)) == classes
     batch = tuple(range(last))
     result = dot_general(shaping.convert(is_it, arr.dtype, False), lines, (((last + 1,), (last,)), (batch, batch)),
                          precision=Precision.HIGHEST)

@@ -55,8 +55,8 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
     if axis is None:
         arr, axis = manipulation.ravel(arr), 0
     arr = as_array(arr)
-    axis = shaping.canonical_axis(axis, aval_of(arr).ndim)
-    extent = aval_of(arr).shape[axis]
+    axis = shaping.canonical_axis(axis, arr.ndim)
+    extent = arr.shape[axis]
     if is_symbolic(extent) and isinstance(obj, int):
         return _delete_traced(arr, as_array(obj), axis=axis)
     if isinstance(obj, Tracer) and (not obj.ndim or assume_unique_indices):
@@ -70,12 +70,12 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
 
 @api("axis")
 def _delete_traced(arr: Any, obj: Any, axis: int) -> Any:
-    extent, count = aval_of(arr).shape[axis], aval_of(obj).size
+    extent, count = arr.shape[axis], aval_of(obj).size
     gone = _wrapped(obj, extent)
     # The k-th kept element comes after as many removed ones as have (position - rank) <= k.
-    offsets = lax.sub(lax.sort(gone), shaping.iota(dtypes.int32, count))
+    offsets = lax.sort(gone) - shaping.iota(dtypes.int32, count)
     shift = lax.cumsum(manipulation.counts_of(offsets, extent - count))
-    return manipulation.take_slices(arr, lax.add(shaping.iota(dtypes.int32, extent - count), shift), axis=axis)
+    return manipulation.take_slices(arr, shaping.iota(dtypes.int32, extent - count) + shift, axis=axis)
 
 
 def _wrapped(positions: Any, extent: int) -> Any:
@@ -83,7 +83,7 @@ def _wrapped(positions: Any, extent: int) -> Any:
     found = shaping.convert(positions, dtypes.int32, False)
     found = shaping.reshape(found, (aval_of(positions).size,))
     size = scalar(extent, dtypes.int32)
-    found = lax.select(lax.lt(found, np.int32(0)), lax.add(found, size), found)
+    found = lax.select(found < 0, found + size, found)
     return lax.clamp(np.int32(0), found, size)
 
 
@@ -108,24 +108,24 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 @api("axis")
 def _insert(arr: Any, obj: Any, values: Any, axis: int) -> Any:
     arr = as_array(arr)
-    sizes = list(aval_of(arr).shape)
+    sizes = list(arr.shape)
     extent = sizes[axis]
-    values = shaping.convert(values, aval_of(arr).dtype, aval_of(arr).weak_type)
-    if aval_of(values).ndim < len(sizes):
+    values = shaping.convert(values, arr.dtype, arr.weak_type)
+    if values.ndim < len(sizes):
         values = shaping.broadcast_to_rank(values, len(sizes))
     places = _wrapped(obj, extent)
     if not aval_of(obj).ndim:
         values = manipulation.moveaxis(values, 0, axis)
-        places = manipulation.broadcast_to(places, (aval_of(values).shape[axis],))
-    count = aval_of(places).shape[0]
+        places = manipulation.broadcast_to(places, (values.shape[axis],))
+    count = places.shape[0]
     sizes[axis] = count
     values = manipulation.broadcast_to(values, tuple(sizes))
     # One gather from both arrays laid end to end. Values at one place keep their order.
     places, order = lax.sort((places, shaping.iota(dtypes.int32, count)), num_keys=1)
-    is_new = manipulation.counts_of(lax.add(places, shaping.iota(dtypes.int32, count)), extent + count)
+    is_new = manipulation.counts_of(places + shaping.iota(dtypes.int32, count), extent + count)
     passed = lax.cumsum(is_new)
-    new = lax.add(manipulation.take_slices(order, lax.sub(passed, np.int32(1)), axis=0), np.int32(extent)) if count else is_new
-    source = lax.select(lax.gt(is_new, np.int32(0)), new, lax.sub(shaping.iota(dtypes.int32, extent + count), passed))
+    new = manipulation.take_slices(order, passed - 1, axis=0) + np.int32(extent) if count else is_new
+    source = lax.select(lax.gt(is_new, np.int32(0)), new, shaping.iota(dtypes.int32, extent + count) - passed)
     return manipulation.take_slices(shaping.concatenate([arr, values], axis), source, axis=axis)
 
 

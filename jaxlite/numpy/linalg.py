@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.aval import Ints
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
@@ -63,8 +64,8 @@ __dir__ = lambda: __all__
 def _swaps_sign(pivots: Any, like: Any) -> Any:
     """-1 for an odd number of row swaps, else 1; in the type of a matrix."""
     rows = shaping.broadcasted_iota(dtypes.int32, aval_of(pivots).shape, aval_of(pivots).ndim - 1)
-    swaps = reductions.sum(shaping.convert(lax.ne(pivots, rows), dtypes.int32), axis=-1)
-    sign = arithmetic.subtract(1, arithmetic.multiply(2, arithmetic.remainder(swaps, 2)))
+    swaps = reductions.sum(shaping.convert(pivots != rows, dtypes.int32), axis=-1)
+    sign = 1 - 2 * (swaps % 2)
     return shaping.convert(sign, aval_of(like).dtype, aval_of(like).weak_type)
 
 
@@ -77,7 +78,7 @@ def det(a: Any) -> Any:
     -2.0
     """
     a = parts.square("det", a)
-    size = aval_of(a).shape[-1]
+    size = a.shape[-1]
 
     def entry(i: int, j: int) -> Any:
         return parts.element(a, i, j)
@@ -85,24 +86,23 @@ def det(a: Any) -> Any:
     def minor(first: int, second: int) -> Any:
         """Of the last two rows, these columns."""
         top, bottom = size - 2, size - 1
-        return lax.sub(lax.mul(entry(top, first), entry(bottom, second)),
-                       lax.mul(entry(top, second), entry(bottom, first)))
+        return entry(top, first) * entry(bottom, second) - entry(top, second) * entry(bottom, first)
 
     if size == 0:
-        return shaping.full(aval_of(a).shape[:-2], 1, aval_of(a).dtype)
+        return shaping.full(a.shape[:-2], 1, a.dtype)
     if size == 1:
         return entry(0, 0)
     if size == 2:
         return minor(0, 1)
     if size == 3:
-        first, second, third = (lax.mul(entry(0, k), minor(*[j for j in range(3) if j != k])) for k in range(3))
-        return lax.add(lax.sub(first, second), third)
+        first, second, third = (entry(0, k) * minor(*[j for j in range(3) if j != k]) for k in range(3))
+        return lax.sub(first, second) + third
     return _det_by_lu(a)
 
 
 def _lu_and_det(a: Any) -> tuple[Any, Any]:
     factors, pivots, _ = lax_linalg.lu(a)
-    return factors, lax.mul(reductions.prod(parts.diagonal_of(factors), axis=-1), _swaps_sign(pivots, a))
+    return factors, reductions.prod(parts.diagonal_of(factors), axis=-1) * _swaps_sign(pivots, a)
 
 
 @custom_jvp
@@ -115,13 +115,13 @@ def _det_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     """The derivative along g is sum(cofactors * g), also where a is singular."""
     (a,), (g,) = primals, tangents
     factors, determinant = _lu_and_det(a)
-    singular = arithmetic.equal(parts.diagonal_of(factors), 0).any()
+    singular = (parts.diagonal_of(factors) == 0).any()
     cofactors = lax.cond(singular, _cofactors_of_singular, _cofactors, a, determinant)
     return determinant, reductions.sum(lax.mul(cofactors, g), axis=(-2, -1))
 
 
 def _cofactors(a: Any, determinant: Any) -> Any:
-    return arithmetic.multiply(parts.expand(determinant, -2, -1), manipulation.matrix_transpose(inv(a)))
+    return parts.expand(determinant, -2, -1) * manipulation.matrix_transpose(inv(a))
 
 
 def _cofactors_of_singular(a: Any, determinant: Any) -> Any:
@@ -130,8 +130,8 @@ def _cofactors_of_singular(a: Any, determinant: Any) -> Any:
     u, values, v = lax_linalg.svd(a)
     size = aval_of(values).shape[-1]
     others = reductions.prod(selection.where(parts.eye(size, dtypes.bool_), 1, parts.expand(values, -2)), axis=-1)
-    scale = arithmetic.multiply(parts.expand(lax.mul(_det_by_lu(u), _det_by_lu(v)), -1), others)
-    return linear.matmul(parts.columns_scaled(ufuncs.conj(u), scale), ufuncs.conj(v))
+    scale = parts.expand(lax.mul(_det_by_lu(u), _det_by_lu(v)), -1) * others
+    return parts.columns_scaled(ufuncs.conj(u), scale) @ ufuncs.conj(v)
 
 
 @api("method")
@@ -157,7 +157,7 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
 def _sign_and_log(sign: Any, triangles: Any) -> tuple[Any, Any]:
     """Of the determinants of triangular matrices, with a sign besides."""
     diagonal = parts.diagonal_of(triangles)
-    sign = lax.mul(sign, reductions.prod(lax.sign(diagonal), axis=-1))
+    sign = sign * reductions.prod(lax.sign(diagonal), axis=-1)
     return sign, reductions.sum(lax.log(lax.abs(diagonal)), axis=-1)
 
 
@@ -189,11 +189,11 @@ def _slogdet_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[A
     (a, factors, _, permutation), g = primals, tangents[0]
     sign, log = outs = _slogdet_by_lu(*primals)
     inverse = lax_linalg.lu_solve(a, factors, permutation, _identities(a))
-    change = reductions.sum(lax.mul(manipulation.matrix_transpose(inverse), g), axis=(-2, -1))
+    change = reductions.sum(manipulation.matrix_transpose(inverse) * g, axis=(-2, -1))
     if not is_complex(a):
         return outs, (shaping.full_like(sign, 0), change)
     turn = lax.complex(shaping.full_like(log, 0), lax.imag(change))
-    return outs, (lax.mul(sign, turn), lax.real(change))
+    return outs, (sign * turn, lax.real(change))
 
 
 def _identities(a: Any) -> Any:
@@ -244,7 +244,7 @@ def _solve(a: Any, b: Any) -> Any:
         order = (rank - 2, *range(rank - 2), rank - 1)
         columns = shaping.transpose(b, order)
         wide = shaping.reshape(columns, (right[-2], math.prod(right[:-2]) * right[-1]))
-        x = shaping.reshape(lax_linalg.lu_solve(a, factors, permutation, wide), aval_of(columns).shape)
+        x = shaping.reshape(lax_linalg.lu_solve(a, factors, permutation, wide), columns.shape)
         return shaping.transpose(x, (*range(1, rank - 1), 0, rank - 1))
     batch = shaping.broadcast_shapes(left[:-2], right[:-2])
     a, factors = (manipulation.broadcast_to(each, (*batch, *left[-2:])) for each in (a, factors))
@@ -279,15 +279,15 @@ def _least_squares(a: Any, b: Any, rcond: Any) -> tuple[Any, Any, Any, Any]:
     else:
         rcond = selection.where(arithmetic.less(rcond, 0), epsilon, rcond)
     if min(rows, columns):
-        cutoff = lax.mul(shaping.convert(rcond, aval_of(s).dtype), lax.index_in_dim(s, 0, keepdims=False))
-        kept = arithmetic.logical_and(arithmetic.greater(s, 0), arithmetic.greater_equal(s, cutoff))
+        cutoff = shaping.convert(rcond, aval_of(s).dtype) * s[0]
+        kept = arithmetic.logical_and(arithmetic.greater(s, 0), s >= cutoff)
     else:
         kept = shaping.full(aval_of(s).shape, False, np.dtype(bool))
     rank = reductions.sum(shaping.convert(kept, dtypes.int32))
     inverse = selection.where(kept, arithmetic.divide(1, selection.where(kept, s, 1)), 0)
     inner = linear.matmul(parts.adjoint(u), b, precision="highest")
-    x = linear.matmul(parts.adjoint(vh), arithmetic.multiply(parts.expand(inverse, 1), inner), precision="highest")
-    rest = arithmetic.subtract(b, linear.matmul(a, x, precision="highest"))
+    x = linear.matmul(parts.adjoint(vh), parts.expand(inverse, 1) * inner, precision="highest")
+    rest = b - linear.matmul(a, x, precision="highest")
     residuals = reductions.sum(norms.squared_size(rest), axis=0)
     return manipulation.squeeze(x, 1) if is_vector else x, residuals, rank, s
 
@@ -328,8 +328,8 @@ def _pinv(a: Any, rtol: Any, hermitian: bool) -> Any:
     u, s, vh = svd(a, full_matrices=False, hermitian=hermitian)
     if rtol is None:
         rtol = 10.0 * max(rows, columns) * parts.epsilon(s)
-    cutoff = arithmetic.multiply(rtol, reductions.max(s, axis=-1))
-    kept = arithmetic.greater(s, parts.expand(cutoff, -1))
+    cutoff = rtol * reductions.max(s, axis=-1)
+    kept = s > parts.expand(cutoff, -1)
     # A singular value of NaN is kept.
     inverse = selection.where(arithmetic.logical_or(kept, ufuncs.isnan(s)), arithmetic.divide(1, s), 0)
     inverse = shaping.convert(inverse, dtype, False)
@@ -374,7 +374,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 
 @api("axes")
-def _tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None) -> Any:
+def _tensorsolve(a: Any, b: Any, axes: Ints | None) -> Any:
     a, b = parts.inexact("tensorsolve", a, b)
     rank = aval_of(a).ndim
     if axes is not None:
@@ -392,7 +392,7 @@ def _tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None) -> Any:
 
 
 @boundary
-def tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None = None) -> Any:
+def tensorsolve(a: Any, b: Any, axes: Ints | None = None) -> Any:
     """The x with tensordot(a, x, x.ndim) = b.
 
     Args:
@@ -419,14 +419,13 @@ def cond(x: Any, p: Ord = None) -> Any:
         raise ValueError(f"jnp.linalg.cond: input array must not be empty; got shape {shape}")
     if p in (None, 2, -2):
         values = svd(x, compute_uv=False)
-        ends = [lax.index_in_dim(values, index, axis=-1, keepdims=False) for index in (0, -1)]
-        result = lax.div(*(ends if p != -2 else ends[::-1]))
+        most, least = values[..., 0], values[..., -1]
+        result = least / most if p == -2 else most / least
     else:
         if shape[-1] != shape[-2]:
             raise ValueError(f"jnp.linalg.cond: for p={p}, array must be square; got shape {shape}")
-        result = lax.mul(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))
-    has_nan = reductions.any(ufuncs.isnan(x), axis=(-2, -1))
-    singular = arithmetic.logical_and(ufuncs.isnan(result), arithmetic.logical_not(has_nan))
+        result = matrix_norm(x, ord=p) * matrix_norm(inv(x), ord=p)
+    singular = ufuncs.isnan(result) & ~ufuncs.isnan(x).any((-2, -1))
     return selection.where(singular, np.inf, result)
 
 
@@ -441,8 +440,8 @@ def _matrix_rank(M: Any, rtol: Any, tol: Any, hermitian: bool) -> Any:
     s = svd(M, compute_uv=False, hermitian=hermitian)
     if tol is None:
         relative = max(rows, columns) * parts.epsilon(s) if rtol is None else rtol
-        tol = arithmetic.multiply(relative, reductions.max(s, axis=-1))
-    above = arithmetic.greater(s, parts.expand(tol, -1))
+        tol = relative * reductions.max(s, axis=-1)
+    above = s > parts.expand(tol, -1)
     return reductions.sum(shaping.convert(above, dtypes.int32), axis=-1)
 
 
@@ -469,7 +468,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
 @api("n")
 def _matrix_power(a: Any, n: int) -> Any:
     a = as_arrays("jnp.linalg.matrix_power", a)
-    shape, dtype = aval_of(a).shape, aval_of(a).dtype
+    shape, dtype = a.shape, a.dtype
     if len(shape) < 2:
         raise TypeError(f"matrix_power: {len(shape)}-dimensional array given. Array must be at least two-dimensional")
     if shape[-1] != shape[-2]:

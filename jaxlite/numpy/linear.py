@@ -14,12 +14,13 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.aval import Ints
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.lax.dot import canonicalize_precision, dot_general_p
-from jaxlite.numpy import reductions, ufuncs
+from jaxlite.numpy import reductions
 from jaxlite.numpy.api import api, as_arrays, canonical_axes, check_arrays, is_complex, promote_dtypes
 
 
@@ -33,7 +34,7 @@ def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any]
     a, b = promote_dtypes(a, b)
     if preferred is not None:
         return a, b, dtypes.check_user_dtype_supported(preferred, name)
-    return a, b, aval_of(a).dtype
+    return a, b, a.dtype
 
 
 def _product(a: Any, b: Any, contract: Any, batch: Any, precision: Any, dtype: Any) -> Any:
@@ -99,7 +100,7 @@ def _core_product(name: str, a: Any, b: Any, left_core: int, right_core: int, pr
 
 
 @functools.lru_cache(4096)
-def _core_plan(name: str, left: tuple[int, ...], right: tuple[int, ...], left_core: int, right_core: int,
+def _core_plan(name: str, left: Ints, right: Ints, left_core: int, right_core: int,
                error: type[Exception]) -> tuple[Any, Any, Any, Any]:
     """Which axes of size 1 to drop, the dimension numbers, and the order of the product's axes (None if it is right)."""
     if len(left) < left_core or len(right) < right_core:
@@ -209,10 +210,10 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
         raise NotImplementedError("The 'out' argument to jnp.outer is not supported.")
     a, b = as_arrays("outer", a, b)
     a, b = promote_dtypes(a, b)
-    rows, columns = math.prod(aval_of(a).shape), math.prod(aval_of(b).shape)
+    rows, columns = math.prod(a.shape), math.prod(b.shape)
     left = shaping.expand_dims(shaping.reshape(a, (rows,)), (1,))
     right = shaping.expand_dims(shaping.reshape(b, (columns,)), (0,))
-    return ufuncs.multiply(left, right)
+    return left * right
 
 
 @api("axes", "precision", "preferred_element_type", "out_sharding")
@@ -257,13 +258,13 @@ def tensordot(a: Any, b: Any, axes: int | Sequence[int] | Sequence[Sequence[int]
 def kron(a: Any, b: Any) -> Any:
     """The Kronecker product: blocks of `b`, each scaled by an element of `a`."""
     a, b = promote_dtypes(*as_arrays("kron", a, b))
-    left, right = aval_of(a).shape, aval_of(b).shape
+    left, right = a.shape, b.shape
     rank = max(len(left), len(right))
     left = (1,) * (rank - len(left)) + left
     right = (1,) * (rank - len(right)) + right
     a = shaping.expand_dims(shaping.reshape(a, left), range(1, 2 * rank, 2))
     b = shaping.expand_dims(shaping.reshape(b, right), range(0, 2 * rank, 2))
-    return shaping.reshape(ufuncs.multiply(a, b), [x * y for x, y in zip(left, right, strict=True)])
+    return shaping.reshape(a * b, [x * y for x, y in zip(left, right, strict=True)])
 
 
 @api("axisa", "axisb", "axisc", "axis")
@@ -272,32 +273,23 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = promote_dtypes(*as_arrays("cross", a, b))
-    a = _axis_last(a, *canonical_axes(axisa, aval_of(a).ndim))
-    b = _axis_last(b, *canonical_axes(axisb, aval_of(b).ndim))
-    sizes = aval_of(a).shape[-1], aval_of(b).shape[-1]
+    a = _axis_last(a, *canonical_axes(axisa, a.ndim))
+    b = _axis_last(b, *canonical_axes(axisb, b.ndim))
+    sizes = a.shape[-1], b.shape[-1]
     if not {2, 3}.issuperset(sizes):
         raise ValueError("cross: vectors must have 2 or 3 components, got shapes "
-                         f"{aval_of(a).shape} and {aval_of(b).shape}")
+                         f"{a.shape} and {b.shape}")
 
     def component(x: Any, index: int) -> Any:
-        rank = aval_of(x).ndim
-        if index >= aval_of(x).shape[-1]:
-            return shaping.full(aval_of(x).shape[:-1], 0, aval_of(x).dtype)
-        return shaping.squeeze(lax.slice_in_dim(x, index, index + 1, axis=rank - 1), (rank - 1,))
+        return x[..., index] if index < x.shape[-1] else shaping.full(x.shape[:-1], 0, x.dtype)
 
     def minor(i: int, j: int) -> Any:
-        return ufuncs.subtract(ufuncs.multiply(component(a, i), component(b, j)),
-                               ufuncs.multiply(component(a, j), component(b, i)))
+        return component(a, i) * component(b, j) - component(a, j) * component(b, i)
 
     if sizes == (2, 2):
         return minor(0, 1)
     parts = [minor(1, 2), minor(2, 0), minor(0, 1)]
-    rank = aval_of(parts[0]).ndim
-    out = shaping.concatenate([shaping.expand_dims(part, (rank,)) for part in parts], rank)
-    (target,) = canonical_axes(axisc, rank + 1)
-    order = list(range(rank))
-    order.insert(target, rank)
-    return shaping.transpose(out, order)
+    return shaping.stack(parts, *canonical_axes(axisc, parts[0].ndim + 1))
 
 
 @api("offset", "axis1", "axis2", "dtype")
@@ -306,16 +298,16 @@ def trace(a: Any, offset: int | Any = 0, axis1: int = 0, axis2: int = 1, dtype: 
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.trace is not supported.")
     a = as_arrays("trace", a)
-    rank = aval_of(a).ndim
+    rank = a.ndim
     if rank < 2:
         raise ValueError(f"trace needs an array of at least 2 axes, got shape {aval_of(a).shape}")
     first, second = canonical_axes((axis1, axis2), rank)
     order = [axis for axis in range(rank) if axis not in (first, second)] + [first, second]
     a = shaping.transpose(a, order)
-    rows, columns = aval_of(a).shape[-2:]
+    rows, columns = a.shape[-2:]
     row = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 0)
     column = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 1)
-    on_diagonal = lax.eq(lax.add(row, shaping.full_like(row, offset)), column)
-    mask = shaping.broadcast_in_dim(on_diagonal, aval_of(a).shape, (rank - 2, rank - 1))
+    on_diagonal = row + offset == column
+    mask = shaping.broadcast_in_dim(on_diagonal, a.shape, (rank - 2, rank - 1))
     kept = lax.select(mask, a, shaping.full_like(a, 0))
     return reductions.sum(kept, axis=(-2, -1), dtype=dtype)

@@ -16,7 +16,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes, errors, source
 from jaxlite.core.array import ArrayImpl
-from jaxlite.core.aval import ShapedArray
+from jaxlite.core.aval import Ints, ShapedArray
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
@@ -25,7 +25,7 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
-from jaxlite.numpy import creation, joining, ufuncs
+from jaxlite.numpy import creation, joining
 from jaxlite.numpy.api import api, as_array, as_arrays, canonical_axes, check_arrays, each_axis, is_array_like
 from jaxlite.numpy.creation import shape_of
 from jaxlite.numpy.index_plan import write
@@ -45,7 +45,7 @@ def concrete(name: str, argument: str, value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
-def shape(a: Any) -> tuple[int, ...]:
+def shape(a: Any) -> Ints:
     """The sizes of an array's axes; also of NumPy arrays that jaxlite has no dtype for."""
     return a.aval.shape if type(a) is ArrayImpl else _shape_of("shape", a)
 
@@ -55,7 +55,7 @@ def ndim(a: Any) -> int:
     return len(a.aval.shape if type(a) is ArrayImpl else _shape_of("ndim", a))
 
 
-def _shape_of(name: str, a: Any) -> tuple[int, ...]:
+def _shape_of(name: str, a: Any) -> Ints:
     """The shape of an argument; of what only describes an array, too, and, with a warning, of lists and None."""
     if a is None or isinstance(a, (list, tuple)):
         source.warn(f"jnp.{name}: got {type(a).__name__}; arguments other than arrays and scalars are deprecated. "
@@ -86,7 +86,7 @@ def iterable(y: Any) -> bool:
 # --- shape -------------------------------------------------------------------------------------------
 
 
-def _new_shape(shape: Any, total: int, old: tuple[int, ...]) -> tuple[int, ...]:
+def _new_shape(shape: Any, total: int, old: Ints) -> Ints:
     """A shape with its one -1 filled in."""
     if type(shape) is not tuple or builtins.any(type(each) is not int for each in shape):
         try:
@@ -115,7 +115,7 @@ def _new_shape(shape: Any, total: int, old: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @api("new_sizes", "order")
-def _reshape(a: Any, new_sizes: tuple[int, ...], order: str) -> Any:
+def _reshape(a: Any, new_sizes: Ints, order: str) -> Any:
     if order == "C":
         return shaping.reshape(as_array(a), new_sizes)
     backwards = shaping.transpose(as_array(a), range(aval_of(a).ndim)[::-1])
@@ -160,7 +160,7 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
 @api()
 def _ravel(a: Any, /) -> Any:
     a = _checked("ravel", a)
-    return shaping.reshape(a, (aval_of(a).size,))
+    return shaping.reshape(a, (a.size,))
 
 
 def _static_axes(axis: Any) -> Any:
@@ -198,9 +198,9 @@ def _expand_dims(a: Any, axis: Any) -> Any:
 
 
 @api("shape", "out_sharding")
-def _broadcast_to(array: Any, shape: tuple[int, ...], out_sharding: Any = None) -> Any:
+def _broadcast_to(array: Any, shape: Ints, out_sharding: Any = None) -> Any:
     array = _checked("broadcast_to", array)
-    old = aval_of(array).shape
+    old = array.shape
     if len(old) > len(shape) or builtins.any(x not in (1, y) for x, y in zip(old[::-1], shape[::-1], strict=False)):
         raise ValueError(f"Incompatible shapes for broadcasting: {old} and requested shape {shape}")
     return shaping.broadcast_in_dim(array, shape, range(len(shape) - len(old), len(shape)))
@@ -214,7 +214,7 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     return placement.laid_out(_broadcast_to(array, shape=shape_of(shape)), out_sharding)
 
 
-def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Any) -> Ints:
     """The shape that operands of these shapes are broadcast to. Raises: ValueError if they do not fit."""
     return shaping.broadcast_shapes(*[each if hasattr(each, "__iter__") else (each,) for each in shapes])
 
@@ -236,7 +236,7 @@ def _atleast(name: str, rank: int) -> Callable:
     @api()
     def raise_rank(a: Any) -> Any:
         a = as_array(a)
-        old = aval_of(a).ndim
+        old = a.ndim
         if old >= rank:
             return a
         if rank == 3 and old == 2:
@@ -259,13 +259,13 @@ atleast_1d, atleast_2d, atleast_3d = _atleast("atleast_1d", 1), _atleast("atleas
 
 
 @api("new_shape")
-def _resize(a: Any, new_shape: tuple[int, ...]) -> Any:
+def _resize(a: Any, new_shape: Ints) -> Any:
     flat = _checked("resize", a)
-    total = math.prod(aval_of(flat).shape)
+    total = math.prod(flat.shape)
     flat = shaping.reshape(flat, (total,))
     wanted = math.prod(new_shape)
     if total == 0:
-        return shaping.full(new_shape, 0, aval_of(flat).dtype)
+        return shaping.full(new_shape, 0, flat.dtype)
     repeats = -(-wanted // total) if wanted else 1
     return shaping.reshape(lax.slice_in_dim(shaping.tile(flat, (repeats,)), 0, wanted), new_shape)
 
@@ -290,14 +290,14 @@ def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
 @api("axes")
 def _transpose(a: Any, axes: Any) -> Any:
     a = as_array(a)
-    rank = aval_of(a).ndim
+    rank = a.ndim
     order = range(rank)[::-1] if axes is None else [shaping.canonical_axis(axis, rank) for axis in axes]
     if axes is not None and sorted(order) != list(range(rank)):
         raise TypeError(f"axes {tuple(axes)} do not match array of shape {aval_of(a).shape}")
     return shaping.transpose(a, order)
 
 
-def permute_dims(a: Any, /, axes: tuple[int, ...]) -> Any:
+def permute_dims(a: Any, /, axes: Ints) -> Any:
     """With axes in another order."""
     return transpose(a, tuple(axes))
 
@@ -306,7 +306,7 @@ def permute_dims(a: Any, /, axes: tuple[int, ...]) -> Any:
 def matrix_transpose(x: Any, /) -> Any:
     """With the last two axes exchanged."""
     x = _checked("matrix_transpose", x)
-    rank = aval_of(x).ndim
+    rank = x.ndim
     if rank < 2:
         raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={rank}")
     return shaping.transpose(x, [*range(rank - 2), rank - 1, rank - 2])
@@ -316,16 +316,16 @@ def matrix_transpose(x: Any, /) -> Any:
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     """With two axes exchanged."""
     a = _checked("swapaxes", a)
-    order = list(range(aval_of(a).ndim))
+    order = list(range(a.ndim))
     i, j = (shaping.canonical_axis(axis, len(order)) for axis in (axis1, axis2))
     order[i], order[j] = order[j], order[i]
     return shaping.transpose(a, order)
 
 
 @api("source", "destination")
-def _moveaxis(a: Any, source: tuple[int, ...], destination: tuple[int, ...]) -> Any:
+def _moveaxis(a: Any, source: Ints, destination: Ints) -> Any:
     a = _checked("moveaxis", a)
-    rank = aval_of(a).ndim
+    rank = a.ndim
     sources, targets = canonical_axes(source, rank), canonical_axes(destination, rank)
     if len(sources) != len(targets):
         raise ValueError(f"Inconsistent number of elements: {len(sources)} vs {len(targets)}")
@@ -345,7 +345,7 @@ def moveaxis(a: Any, source: int | Sequence[int], destination: int | Sequence[in
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     """With one axis moved in front of the one at `start`."""
     a = _checked("rollaxis", a)
-    rank = aval_of(a).ndim
+    rank = a.ndim
     start = operator.index(start)
     if not -rank <= start <= rank:
         raise ValueError(f"start={start} must satisfy {-rank}<=start<={rank}")
@@ -379,12 +379,12 @@ def _cut(name: str, ary: Any, indices_or_sections: Any, axis: int, even: bool) -
 
 
 @api("bounds", "axis")
-def _slices(a: Any, bounds: tuple[int, ...], axis: int) -> list[Any]:
+def _slices(a: Any, bounds: Ints, axis: int) -> list[Any]:
     a = as_array(a)
-    axis = shaping.canonical_axis(axis, aval_of(a).ndim)
+    axis = shaping.canonical_axis(axis, a.ndim)
     sizes = [high - low for low, high in zip(bounds, bounds[1:], strict=False)]
     if not any(map(is_symbolic, sizes)) and builtins.min(sizes, default=0) >= 0 and (
-            builtins.sum(sizes) == aval_of(a).shape[axis]):
+            builtins.sum(sizes) == a.shape[axis]):
         return list(shaping.split(a, sizes, axis))
     return [lax.slice_in_dim(a, low, largest(low, high), axis=axis)
             for low, high in zip(bounds, bounds[1:], strict=False)]
@@ -433,9 +433,9 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 @api("reps")
-def _tile(A: Any, reps: tuple[int, ...]) -> Any:
+def _tile(A: Any, reps: Ints) -> Any:
     A = as_array(A)
-    rank = builtins.max(aval_of(A).ndim, len(reps))
+    rank = builtins.max(A.ndim, len(reps))
     A = shaping.broadcast_to_rank(A, rank)
     return shaping.tile(A, (1,) * (rank - len(reps)) + reps)
 
@@ -482,7 +482,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
 @api("count", "axis")
 def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
     a = as_array(a)
-    sizes = aval_of(a).shape
+    sizes = a.shape
     spread = (*sizes[:axis + 1], count, *sizes[axis + 1:])
     wide = shaping.broadcast_in_dim(a, spread, [each + (each > axis) for each in range(len(sizes))])
     return shaping.reshape(wide, (*sizes[:axis], sizes[axis] * count, *sizes[axis + 1:]))
@@ -512,21 +512,21 @@ def counts_of(positions: Any, total: int) -> Any:
 @api("axis", "total")
 def _repeat_traced(a: Any, repeats: Any, axis: int, total: int) -> Any:
     a = as_array(a)
-    extent = aval_of(a).shape[axis]
+    extent = a.shape[axis]
     if not extent or not total:
         return lax.slice_in_dim(a, 0, 0, axis=axis)
     counts = shaping.convert(repeats, dtypes.int32, False)
-    counts = _broadcast_to(shaping.reshape(counts, (aval_of(counts).size,)), shape=(extent,))
+    counts = _broadcast_to(shaping.reshape(counts, (counts.size,)), shape=(extent,))
     # An element begins where all before it end, so each place belongs to the element whose number is that of the
     # ends up to there.
     return take_slices(a, lax.cumsum(counts_of(lax.cumsum(counts), total)), axis=axis)
 
 
 @api("axis")
-def _roll(a: Any, shift: Any, axis: tuple[int, ...]) -> Any:
+def _roll(a: Any, shift: Any, axis: Ints) -> Any:
     a = as_array(a)
     for each, amount in zip(axis, shift, strict=True):
-        extent = aval_of(a).shape[each]
+        extent = a.shape[each]
         if not extent:
             continue
         if isinstance(amount, int) and not is_symbolic(extent):
@@ -536,13 +536,13 @@ def _roll(a: Any, shift: Any, axis: tuple[int, ...]) -> Any:
                 a = shaping.concatenate([second, first], each)
         else:
             amount = shaping.convert(amount, dtypes.int32, False)
-            start = ufuncs.remainder(lax.neg(amount), extent)
+            start = -amount % extent
             a = lax.dynamic_slice_in_dim(shaping.concatenate([a, a], each), start, extent, each)
     return a
 
 
 @api("shift", "axis")
-def _roll_static(a: Any, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
+def _roll_static(a: Any, shift: Ints, axis: Ints) -> Any:
     return _roll(as_array(a), shift, axis)
 
 
@@ -578,7 +578,7 @@ def roll(a: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     """Turned by k quarter turns in the plane of two axes, from the first towards the second."""
     m = _checked("rot90", m)
-    first, second = (shaping.canonical_axis(axis, aval_of(m).ndim) for axis in axes)
+    first, second = (shaping.canonical_axis(axis, m.ndim) for axis in axes)
     if first == second:
         raise ValueError("Axes must be different")
     k %= 4
@@ -586,7 +586,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
         return m
     if k == 2:
         return shaping.rev(m, (first, second))
-    order = list(range(aval_of(m).ndim))
+    order = list(range(m.ndim))
     order[first], order[second] = order[second], order[first]
     if k == 1:
         return shaping.transpose(shaping.rev(m, (second,)), order)
@@ -621,16 +621,16 @@ def fliplr(m: Any) -> Any:
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The diagonal of two axes, as the last axis."""
     a = _checked("diagonal", a)
-    rank = aval_of(a).ndim
+    rank = a.ndim
     if rank < 2:
         raise ValueError("diagonal requires an array of at least two dimensions.")
     i, j = canonical_axes((axis1, axis2), rank)
     a = shaping.transpose(a, [axis for axis in range(rank) if axis not in (i, j)] + [i, j])
-    rows, columns = aval_of(a).shape[-2:]
+    rows, columns = a.shape[-2:]
     length = builtins.max(0, builtins.min(rows + builtins.min(offset, 0), columns - builtins.max(offset, 0)))
-    batch = aval_of(a).shape[:-2]
+    batch = a.shape[:-2]
     if not length or not math.prod(batch):
-        return shaping.full((*batch, length), 0, aval_of(a).dtype)
+        return shaping.full((*batch, length), 0, a.dtype)
     # Element k of the diagonal lies at a fixed stride in the rows laid end to end.
     start = -offset * columns if offset < 0 else offset
     flat = shaping.reshape(a, (*batch, rows * columns))
@@ -653,7 +653,7 @@ def diag(v: Any, k: int = 0) -> Any:
     padded = shaping.pad(v, zero, ((low, n - aval.shape[0] - low, 0),))
     row = shaping.broadcasted_iota(dtypes.int32, (n, n), 0)
     column = shaping.broadcasted_iota(dtypes.int32, (n, n), 1)
-    mask = lax.eq(lax.add(row, shaping.full_like(row, k)), column)
+    mask = row + k == column
     wide = shaping.broadcast_in_dim(padded, (n, n), (1,))
     return lax.select(mask, wide, shaping.full_like(wide, 0))
 
@@ -678,10 +678,10 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
     if axis is None:
         a, axis = ravel(a), 0
     a = as_array(a)
-    axis = shaping.canonical_axis(axis, aval_of(a).ndim)
+    axis = shaping.canonical_axis(axis, a.ndim)
     if aval_of(condition).ndim != 1:
         raise ValueError("condition must be a 1D array")
-    extent = aval_of(a).shape[axis]
+    extent = a.shape[axis]
     if size is None:
         mask = concrete("compress", "condition", condition).astype(bool)
         if mask[extent:].any():
@@ -692,17 +692,17 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
 
 @api("axis", "size")
 def _compress(condition: Any, a: Any, fill_value: Any, axis: int, size: int) -> Any:
-    extent = builtins.min(aval_of(a).shape[axis], aval_of(condition).shape[0])
+    extent = builtins.min(a.shape[axis], aval_of(condition).shape[0])
     mask = shaping.convert(lax.slice_in_dim(condition, 0, extent), bool, False)
-    keys = shaping.convert(lax.bitwise_not(mask), dtypes.int32, False)
+    keys = shaping.convert(~mask, dtypes.int32, False)
     _, order = lax.sort((keys, shaping.iota(dtypes.int32, extent)), num_keys=1)
     order = lax.slice_in_dim(order, 0, builtins.min(size, extent))
     found = lax.reduce_sum(shaping.convert(mask, dtypes.int32, False), (0,))
     if size > extent:
         order = shaping.pad(order, np.int32(0), ((0, size - extent, 0),))
     result = take_slices(a, order, axis=axis)
-    valid = lax.lt(shaping.iota(dtypes.int32, size), found)
-    mask = shaping.broadcast_in_dim(valid, aval_of(result).shape, (axis,))
+    valid = shaping.iota(dtypes.int32, size) < found
+    mask = shaping.broadcast_in_dim(valid, result.shape, (axis,))
     return lax.select(mask, result, shaping.full_like(result, fill_value))
 
 
@@ -734,6 +734,6 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
 def _choose(a: Any, *options: Any, mode: str) -> Any:
     a = shaping.convert(as_array(a), dtypes.int32, False)
     count = len(options)
-    a = ufuncs.remainder(a, count) if mode == "wrap" else lax.clamp(np.int32(0), a, np.int32(count - 1))
+    a = a % count if mode == "wrap" else lax.clamp(np.int32(0), a, np.int32(count - 1))
     parts = [shaping.convert(each, weak_type=False) for each in joining.promoted(options)]
     return lax.select_n(*_broadcast_arrays(a, *parts))

@@ -8,7 +8,7 @@ from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import arithmetic, manipulation, ufuncs
+from jaxlite.numpy import manipulation, ufuncs
 from jaxlite.numpy.api import check_arrays, is_complex, promote_dtypes_inexact
 
 
@@ -61,7 +61,7 @@ def expand(x: Any, *axes: int) -> Any:
 
 def columns_scaled(x: Any, factors: Any) -> Any:
     """Column i of each matrix times factors[..., i]."""
-    return arithmetic.multiply(x, expand(factors, -2))
+    return x * expand(factors, -2)
 
 
 def epsilon(x: Any) -> float:
@@ -71,9 +71,7 @@ def epsilon(x: Any) -> float:
 
 def element(x: Any, i: int, j: int) -> Any:
     """Entry (i, j) of each matrix."""
-    rank = aval_of(x).ndim
-    row = lax.slice_in_dim(x, i, i + 1, axis=rank - 2)
-    return shaping.squeeze(lax.slice_in_dim(row, j, j + 1, axis=rank - 1), (rank - 2, rank - 1))
+    return x[..., i, j]
 
 
 def diagonal_of(x: Any) -> Any:

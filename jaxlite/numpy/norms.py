@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from jaxlite import lax
-from jaxlite.core.values import aval_of
+from jaxlite.core.aval import Ints
 from jaxlite.lax import shaping
-from jaxlite.numpy import arithmetic, decompositions, manipulation, reductions
+from jaxlite.numpy import decompositions, manipulation, reductions
 from jaxlite.numpy import matrix_parts as parts
 from jaxlite.numpy.api import api, canonical_axes, is_complex
 
@@ -21,18 +21,18 @@ Ord = None | int | float | str
 def squared_size(x: Any) -> Any:
     """|x|^2, element by element."""
     if is_complex(x):
-        return lax.add(lax.square(lax.real(x)), lax.square(lax.imag(x)))
+        return lax.square(lax.real(x)) + lax.square(lax.imag(x))
     return lax.square(x)
 
 
-def _vector_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Ord) -> Any:
+def _vector_norm(x: Any, axes: Ints, keepdims: bool, ord: Ord) -> Any:
     if ord is None or ord == 2:
         return lax.sqrt(reductions.sum(squared_size(x), axis=axes, keepdims=keepdims))
     if isinstance(ord, str):
         raise ValueError(f"Invalid order '{ord}' for vector norm.")
     if ord == 0:
         sizes = lax.abs(x)
-        nonzero = shaping.convert(arithmetic.not_equal(x, 0), aval_of(sizes).dtype)
+        nonzero = shaping.convert(x != 0, sizes.dtype)
         return reductions.sum(nonzero, axis=axes, keepdims=keepdims)
     sizes = lax.abs(x)
     if ord == np.inf:
@@ -43,8 +43,8 @@ def _vector_norm(x: Any, axes: tuple[int, ...], keepdims: bool, ord: Ord) -> Any
         raise TypeError(f"the order of a norm is a real number, got {ord}")
     if ord == 1:
         return reductions.sum(sizes, axis=axes, keepdims=keepdims)
-    total = reductions.sum(arithmetic.power(sizes, ord), axis=axes, keepdims=keepdims)
-    return arithmetic.power(total, 1 / ord)
+    total = reductions.sum(sizes ** ord, axis=axes, keepdims=keepdims)
+    return total ** (1 / ord)
 
 
 def _matrix_norm(x: Any, axes: tuple[int, int], keepdims: bool, ord: Ord) -> Any:
@@ -70,9 +70,9 @@ def _matrix_norm(x: Any, axes: tuple[int, int], keepdims: bool, ord: Ord) -> Any
 
 
 @api("ord", "axis", "keepdims")
-def _norm(x: Any, ord: Ord, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
+def _norm(x: Any, ord: Ord, axis: Ints | None, keepdims: bool) -> Any:
     x = parts.strong(parts.inexact("norm", x))
-    rank = aval_of(x).ndim
+    rank = x.ndim
     axes = canonical_axes(axis, rank)
     if axis is None and ord is None:
         return _vector_norm(x, axes, keepdims, 2)
@@ -84,13 +84,13 @@ def _norm(x: Any, ord: Ord, axis: tuple[int, ...] | None, keepdims: bool) -> Any
                      "axes to compute a matrix-norm.")
 
 
-def _static_axes(axis: Any) -> tuple[int, ...] | None:
+def _static_axes(axis: Any) -> Ints | None:
     if axis is None:
         return None
     return tuple(map(operator.index, axis)) if isinstance(axis, (tuple, list)) else (operator.index(axis),)
 
 
-def norm(x: Any, ord: Ord = None, axis: None | tuple[int, ...] | int = None, keepdims: bool = False) -> Any:
+def norm(x: Any, ord: Ord = None, axis: None | Ints | int = None, keepdims: bool = False) -> Any:
     """The norm of a matrix or a vector.
 
     Args:
@@ -113,15 +113,15 @@ def norm(x: Any, ord: Ord = None, axis: None | tuple[int, ...] | int = None, kee
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Ord = "fro") -> Any:
     """The norms of matrices (..., m, n); orders as in `norm`."""
     x = parts.strong(parts.inexact("matrix_norm", x))
-    return _matrix_norm(x, canonical_axes((-2, -1), aval_of(x).ndim), keepdims, ord)  # type: ignore[arg-type]
+    return _matrix_norm(x, canonical_axes((-2, -1), x.ndim), keepdims, ord)  # type: ignore[arg-type]
 
 
 @api("axis", "keepdims", "ord")
-def _vector_norm_call(x: Any, axis: tuple[int, ...] | None, keepdims: bool, ord: Ord) -> Any:
+def _vector_norm_call(x: Any, axis: Ints | None, keepdims: bool, ord: Ord) -> Any:
     x = parts.strong(parts.inexact("vector_norm", x))
-    return _vector_norm(x, canonical_axes(axis, aval_of(x).ndim), keepdims, ord)
+    return _vector_norm(x, canonical_axes(axis, x.ndim), keepdims, ord)
 
 
-def vector_norm(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: Ord = 2) -> Any:
+def vector_norm(x: Any, /, *, axis: int | Ints | None = None, keepdims: bool = False, ord: Ord = 2) -> Any:
     """The norms of vectors that lie along one or several axes (None for all); orders as in `norm`."""
     return _vector_norm_call(x, axis=_static_axes(axis), keepdims=keepdims, ord=ord)

@@ -24,8 +24,8 @@ def _places(bitorder: str) -> Any:
 def _one_axis(a: Any, axis: int | None) -> tuple[Any, int, int]:
     """The array with an axis in [0, rank), and its rank; flattened for None."""
     if axis is None:
-        return shaping.reshape(a, (math.prod(aval_of(a).shape),)), 0, 1
-    rank = aval_of(a).ndim
+        return shaping.reshape(a, (math.prod(a.shape),)), 0, 1
+    rank = a.ndim
     return a, shaping.canonical_axis(axis, rank), rank
 
 
@@ -34,7 +34,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
     """Eight booleans to a byte along an axis, filled up with zeros; over all elements, flattened, for None."""
     check_arrays("packbits", a)
     a = as_array(a)
-    if dtypes.kind(aval_of(a).dtype) not in "biu":
+    if dtypes.kind(a.dtype) not in "biu":
         raise TypeError("Expected an input array of integer or boolean data type")
     weights = _places(bitorder)
     a, axis, rank = _one_axis(a, axis)
@@ -42,9 +42,9 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
     extent = aval_of(a).shape[axis]
     missing = -extent % 8
     bits = shaping.pad(bits, np.uint8(0), [(0, missing if each == axis else 0, 0) for each in range(rank)])
-    sizes = aval_of(bits).shape
+    sizes = bits.shape
     grouped = shaping.reshape(bits, (*sizes[:axis], sizes[axis] // 8, 8, *sizes[axis + 1:]))
-    shifts = shaping.broadcast_in_dim(weights, aval_of(grouped).shape, (axis + 1,))
+    shifts = shaping.broadcast_in_dim(weights, grouped.shape, (axis + 1,))
     return lax.reduce_sum(lax.shift_left(grouped, shifts), (axis + 1,))
 
 
@@ -53,15 +53,15 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitord
     """The bits of bytes along an axis; `count` cuts off or fills up with zeros."""
     check_arrays("unpackbits", a)
     a = as_array(a)
-    if aval_of(a).dtype != dtypes.uint8:
+    if a.dtype != dtypes.uint8:
         raise TypeError("Expected an input array of unsigned byte data type")
     weights = _places(bitorder)
     a, axis, rank = _one_axis(a, axis)
     sizes = aval_of(a).shape
     wide = shaping.broadcast_in_dim(a, (*sizes[:axis + 1], 8, *sizes[axis + 1:]),
                                     [each + (each > axis) for each in range(rank)])
-    shifted = lax.shift_right_logical(wide, shaping.broadcast_in_dim(weights, aval_of(wide).shape, (axis + 1,)))
-    bits = lax.bitwise_and(shifted, shaping.full_like(shifted, 1))
+    shifted = lax.shift_right_logical(wide, shaping.broadcast_in_dim(weights, wide.shape, (axis + 1,)))
+    bits = shifted & 1
     bits = shaping.reshape(bits, (*sizes[:axis], sizes[axis] * 8, *sizes[axis + 1:]))
     if count is None:
         return bits

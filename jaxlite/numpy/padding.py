@@ -133,7 +133,7 @@ def _pad_constant(x: Any, values: Any, widths: tuple[tuple[int, int], ...]) -> A
     x = as_array(x)
     aval = aval_of(x)
     values = shaping.convert(values, aval.dtype, aval.weak_type)
-    if not aval_of(values).shape:
+    if not values.shape:
         return shaping.pad(x, values, [(low, high, 0) for low, high in widths])
     values = _as_pairs("constant_values", values, aval.ndim)
     for axis, pair in enumerate(widths):
@@ -154,7 +154,7 @@ def _pad_ramp(x: Any, ends: Any, widths: tuple[tuple[int, int], ...]) -> Any:
     x = as_array(x)
     aval = aval_of(x)
     ends = shaping.convert(ends, aval.dtype, aval.weak_type)
-    ends = _as_pairs("end_values", ends, aval.ndim) if aval_of(ends).shape else ends
+    ends = _as_pairs("end_values", ends, aval.ndim) if ends.shape else ends
     for axis, pair in enumerate(widths):
         parts = [x]
         for side, width in enumerate(pair):
@@ -173,13 +173,13 @@ def _pad_from_array(x: Any, widths: tuple[tuple[int, int], ...], mode: str, odd:
     """The modes that take elements of the array."""
     x = as_array(x)
     for axis, (low, high) in enumerate(widths):
-        size = aval_of(x).shape[axis]
+        size = x.shape[axis]
         if not low + high:
             continue
         if mode == "empty":
-            zero = np.zeros((), aval_of(x).dtype)[()]
-            x = shaping.pad(x, shaping.convert(zero, weak_type=aval_of(x).weak_type), [
-                (low, high, 0) if each == axis else (0, 0, 0) for each in range(aval_of(x).ndim)])
+            zero = np.zeros((), x.dtype)[()]
+            x = shaping.pad(x, shaping.convert(zero, weak_type=x.weak_type), [
+                (low, high, 0) if each == axis else (0, 0, 0) for each in range(x.ndim)])
         elif mode == "wrap":
             parts = [x] * (low // size + 1 + high // size)
             if low % size:
@@ -201,19 +201,19 @@ def _pad_from_array(x: Any, widths: tuple[tuple[int, int], ...], mode: str, odd:
 
 
 def _repeated(x: Any, count: int, axis: int) -> Any:
-    return broadcast_to(x, [count if each == axis else size for each, size in enumerate(aval_of(x).shape)])
+    return broadcast_to(x, [count if each == axis else size for each, size in enumerate(x.shape)])
 
 
 def _mirrored(x: Any, axis: int, width: int, after: bool, skip_edge: bool, odd: bool) -> Any:
     """Mirrored values on one side. The result is symmetric about its new edge too, so wide ones grow by doubling."""
     while width:
-        size = aval_of(x).shape[axis]
+        size = x.shape[axis]
         count = min(width, size - skip_edge)
         start = size - skip_edge - count if after else int(skip_edge)
         edge = lax.slice_in_dim(x, size - 1 if after else 0, size if after else 1, axis=axis)
         part = shaping.rev(lax.slice_in_dim(x, start, start + count, axis=axis), (axis,))
         if odd:
-            part = lax.sub(lax.mul(np.asarray(2, aval_of(x).dtype)[()], edge), part)
+            part = 2 * edge - part
         x = shaping.concatenate([x, part] if after else [part, x], axis)
         width -= count
     return x
@@ -253,8 +253,8 @@ def _median(x: Any, axis: int) -> Any:
     ordered = lax.sort(x, axis)
     low, high = (lax.slice_in_dim(ordered, at, at + 1, axis=axis) for at in ((size - 1) // 2, size // 2))
     last = lax.slice_in_dim(ordered, size - 1, size, axis=axis)  # NaNs sort to the end
-    middle = lax.mul(lax.add(low, high), np.asarray(0.5, aval_of(x).dtype)[()])
-    return lax.select(lax.ne(last, last), last, middle)
+    middle = lax.add(low, high) * 0.5
+    return lax.select(last != last, last, middle)
 
 
 def _pad_with_function(array: Any, widths: tuple[tuple[int, int], ...], function: Callable[..., Any],

@@ -146,12 +146,12 @@ def _polydiv(u: Any, v: Any) -> tuple[Any, Any]:
     steps, width = _length(u) - _length(v) + 1, _length(v)
     if steps < 1:
         return shaping.full_like(u, 0, shape=(1,)), u
-    scale = lax.div(shaping.full_like(v, 1, shape=()), lax.index_in_dim(v, 0, keepdims=False))
+    scale = lax.div(shaping.full_like(v, 1, shape=()), v[0])
 
     def subtract_once(k: Any, carry: Any) -> Any:
         quotient, rest = carry
-        factor = lax.mul(scale, lax.dynamic_index_in_dim(rest, k, 0, keepdims=False))
-        here = lax.sub(lax.dynamic_slice_in_dim(rest, k, width, 0), lax.mul(factor, v))
+        factor = scale * lax.dynamic_index_in_dim(rest, k, 0, keepdims=False)
+        here = lax.dynamic_slice_in_dim(rest, k, width, 0) - factor * v
         return (lax.dynamic_update_index_in_dim(quotient, factor, k, 0),
                 lax.dynamic_update_slice_in_dim(rest, here, k, 0))
 
@@ -182,7 +182,7 @@ def _polyder(p: Any, m: int) -> Any:
     if m == 0:
         return p
     powers = np.arange(_length(p) - 1, m - 1, -1)
-    return _times_rows(lax.slice_in_dim(p, 0, len(powers)), _falling(powers, m))
+    return _times_rows(p[:len(powers)], _falling(powers, m))
 
 
 def _falling(powers: np.ndarray, m: int) -> np.ndarray:
@@ -194,7 +194,7 @@ def _times_rows(p: Any, factors: np.ndarray) -> Any:
     aval = aval_of(p)
     with np.errstate(over="ignore"):  # a factor may be too great for the dtype: then so is the product
         column = factors.astype(aval.dtype).reshape(-1, *[1] * (aval.ndim - 1))
-    return lax.mul(p, shaping.convert(np.broadcast_to(column, aval.shape), aval.dtype, aval.weak_type))
+    return p * shaping.convert(np.broadcast_to(column, aval.shape), aval.dtype, aval.weak_type)
 
 
 @boundary
@@ -247,11 +247,11 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     check_arrays("polyval", p, x)
     p, x = promote_dtypes(p, x)
     p = manipulation.atleast_1d(p)
-    shape = shaping.broadcast_shapes(aval_of(p).shape[1:], aval_of(x).shape)
+    shape = shaping.broadcast_shapes(p.shape[1:], x.shape)
     x = shaping.convert(manipulation.broadcast_to(x, shape), None, False)
 
     def horner(y: Any, coefficient: Any) -> Any:
-        return lax.add(lax.mul(y, x), manipulation.broadcast_to(coefficient, shape)), None
+        return y * x + manipulation.broadcast_to(coefficient, shape), None
 
     return lax.scan(horner, shaping.full_like(x, 0), shaping.convert(p, None, False), unroll=unroll)[0]
 
@@ -281,15 +281,15 @@ def poly(seq_of_zeros: Any) -> Any:
         return shaping.full((), 1, aval_of(zeros).dtype)
     zeros = shaping.convert(zeros, None, False)
     index = shaping.iota(dtypes.int32, count + 1)
-    start = shaping.convert(lax.eq(index, shaping.full_like(index, 0)), aval_of(zeros).dtype)
+    start = shaping.convert(index == 0, zeros.dtype)
     none = shaping.full_like(zeros, 0, shape=(1,))
 
     def times_factor(k: Any, p: Any) -> Any:
         shifted = shaping.concatenate([none, lax.slice_in_dim(p, 0, count)], 0)
         zero = lax.dynamic_index_in_dim(zeros, k, 0, keepdims=False)
         # Elements that are not there yet stay out of it: 0 * inf would be NaN.
-        there = arithmetic.logical_and(arithmetic.greater(index, 0), arithmetic.less_equal(index, arithmetic.add(k, 1)))
-        return where(there, arithmetic.subtract(p, arithmetic.multiply(zero, shifted)), p)
+        there = arithmetic.logical_and(index > 0, index <= arithmetic.add(k, 1))
+        return where(there, p - zero * shifted, p)
 
     return lax.fori_loop(0, count, times_factor, start)
 
@@ -330,8 +330,8 @@ def _companion_eigenvalues(p: Any) -> Any:
     dtype = aval_of(p).dtype
     if not count:
         return shaping.full((0,), 0, np.result_type(dtype, np.complex64))
-    first = lax.neg(lax.div(lax.slice_in_dim(p, 1, count + 1),
-                            shaping.broadcast_in_dim(lax.slice_in_dim(p, 0, 1), (count,), (0,))))
+    first = -lax.div(lax.slice_in_dim(p, 1, count + 1),
+                            shaping.broadcast_in_dim(lax.slice_in_dim(p, 0, 1), (count,), (0,)))
     below = np.eye(count - 1, count, dtype=dtype)
     return _linalg().eigvals(shaping.concatenate([shaping.expand_dims(first, (0,)), below], 0))
 
@@ -347,9 +347,9 @@ def _padded_roots(p: Any) -> Any:
     twice = shaping.concatenate([p, shaping.full_like(p, 0)], 0)
     found = _companion_eigenvalues(lax.dynamic_slice_in_dim(twice, leading, size, 0))
     order = shaping.iota(dtypes.int32, size - 1)
-    _, by_size = lax.sort((lax.neg(lax.abs(found)), order), num_keys=1)
-    found = found[where(arithmetic.equal(leading, 0), order, by_size)]
-    return where(arithmetic.less(order, arithmetic.subtract(size - 1, leading)), found, complex(np.nan, np.nan))
+    _, by_size = lax.sort((-lax.abs(found), order), num_keys=1)
+    found = found[where(leading == 0, order, by_size)]
+    return where(order < size - 1 - leading, found, complex(np.nan, np.nan))
 
 
 # --- fitting -----------------------------------------------------------------------------------------
@@ -408,13 +408,13 @@ def _polyfit(x: Any, y: Any, rcond: Any, w: Any, deg: int, full: bool, cov: Any)
         x, y = promote_dtypes_inexact(x, y)
     else:
         x, y, w = promote_dtypes_inexact(x, y, w)
-    count, many = aval_of(x).shape[0], aval_of(y).ndim == 2
+    count, many = x.shape[0], y.ndim == 2
     if rcond is None:
-        rcond = count * float(dtypes.finfo(aval_of(x).dtype).eps)
+        rcond = count * float(dtypes.finfo(x.dtype).eps)
     powers = grids.vander(x, deg + 1)
     if w is not None:
-        powers = arithmetic.multiply(powers, manipulation.expand_dims(w, 1))
-        y = arithmetic.multiply(y, manipulation.expand_dims(w, 1) if many else w)
+        powers = powers * manipulation.expand_dims(w, 1)
+        y = y * (manipulation.expand_dims(w, 1) if many else w)
     # Columns of length one make the problem better conditioned.
     linalg = _linalg()
     scale = linalg.norm(powers, axis=0)
@@ -431,4 +431,4 @@ def _polyfit(x: Any, y: Any, rcond: Any, w: Any, deg: int, full: bool, cov: Any)
         base = manipulation.expand_dims(base, 2)
     if cov == "unscaled":
         return coefficients, base
-    return coefficients, arithmetic.multiply(base, arithmetic.divide(residuals, count - deg - 1))
+    return coefficients, base * arithmetic.divide(residuals, count - deg - 1)

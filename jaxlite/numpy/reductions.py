@@ -16,6 +16,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.aval import Ints
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -31,7 +32,7 @@ def _refuse_out(name: str, out: Any) -> None:
         raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported.")
 
 
-def _keep(result: Any, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool) -> Any:
+def _keep(result: Any, shape: Ints, axes: Ints, keepdims: bool) -> Any:
     """Put reduced axes back with size 1."""
     if not keepdims:
         return result
@@ -40,7 +41,7 @@ def _keep(result: Any, shape: tuple[int, ...], axes: tuple[int, ...], keepdims: 
 
 
 @functools.lru_cache(1024)
-def _kept(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _kept(shape: Ints, axes: Ints) -> tuple[Ints, Ints]:
     return (tuple(1 if axis in axes else size for axis, size in enumerate(shape)),
             tuple(axis for axis in range(len(shape)) if axis not in axes))
 
@@ -63,7 +64,7 @@ def _highest(dtype: Any) -> Any:
     return np.inf
 
 
-def _mask_shape(name: str, x: Any, where: Any) -> tuple[int, ...]:
+def _mask_shape(name: str, x: Any, where: Any) -> Ints:
     """The shape of an array and its mask, broadcast together, after checking them."""
     mask, own = aval_of(where), aval_of(x).shape
     if mask.dtype != dtypes.bool_:
@@ -87,7 +88,7 @@ def _masked(name: str, x: Any, where: Any, fill: Any) -> Any:
     return lax.select(_broadcast_to(where, shape), x, shaping.full_like(x, fill))
 
 
-def _broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
+def _broadcast_to(x: Any, shape: Ints) -> Any:
     rank = aval_of(x).ndim
     return shaping.broadcast_in_dim(x, shape, range(len(shape) - rank, len(shape)))
 
@@ -96,7 +97,7 @@ def _is_name(axis: Any) -> bool:
     return type(axis) is str or (not hasattr(axis, "__index__") and isinstance(axis, Hashable) and axis in state.axis_sizes)
 
 
-def _split_axes(axis: Any, rank: int) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+def _split_axes(axis: Any, rank: int) -> tuple[Ints, tuple[Any, ...]]:
     """The axes of the array, and the named axes, that an axis argument says."""
     if are_plain_axes(axis):
         return canonical_axes(axis, rank), ()
@@ -203,15 +204,15 @@ def _extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, where: 
     return result if initial is None else combine(shaping.convert(initial, aval.dtype, False), result)
 
 
-def _complex_extreme(name: str, a: Any, axes: tuple[int, ...], keepdims: bool, where: Any, reducer: Callable,
+def _complex_extreme(name: str, a: Any, axes: Ints, keepdims: bool, where: Any, reducer: Callable,
                      identity: Callable) -> Any:
     """Lexicographic: the extreme real part, then the extreme imaginary part among those that have it."""
-    fill = identity(aval_of(lax.real(a)).dtype)
+    fill = identity(lax.real(a).dtype)
     a = _masked(name, a, where, complex(fill, fill))
     shape = aval_of(a).shape
     real, imag = lax.real(a), lax.imag(a)
     best = _keep(reducer(real, axes), shape, axes, True)
-    ties = lax.eq(real, _broadcast_to(best, shape))
+    ties = real == _broadcast_to(best, shape)
     second = _keep(reducer(lax.select(ties, imag, shaping.full_like(imag, fill)), axes), shape, axes, True)
     any_nan = _keep(lax.reduce_or(lax.ne(a, a), axes), shape, axes, True)
     result = lax.complex(best, second)
@@ -281,7 +282,7 @@ def any(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, 
 def ptp(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
     """The range over axes: the greatest element less the least."""
     _refuse_out("ptp", out)
-    return ufuncs.subtract(max(a, axis=axis, keepdims=keepdims), min(a, axis=axis, keepdims=keepdims))
+    return max(a, axis=axis, keepdims=keepdims) - min(a, axis=axis, keepdims=keepdims)
 
 
 @api("axis", "keepdims")
@@ -289,7 +290,7 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
     """How many elements over axes are nonzero."""
     check_arrays("count_nonzero", a)
     a = as_array(a)
-    return sum(lax.ne(a, shaping.full_like(a, 0)), axis=axis, dtype=dtypes.default_dtype(int), keepdims=keepdims)
+    return sum(a != 0, axis=axis, dtype=dtypes.default_dtype(int), keepdims=keepdims)
 
 
 # --- moments -----------------------------------------------------------------------------------------
@@ -309,7 +310,7 @@ def _mean_dtypes(name: str, a: Any, dtype: Any) -> tuple[Any, Any]:
     if dtype is not None:
         result = dtypes.check_user_dtype_supported(dtype, name)
         return result, result
-    computation = result = dtypes.to_inexact_dtype(aval_of(a).dtype)
+    computation = result = dtypes.to_inexact_dtype(a.dtype)
     if dtypes.kind(computation) == "f" and dtypes.itemsize_bits(computation) < 32:
         computation = dtypes.float32
     return computation, result
@@ -324,8 +325,8 @@ def _number(count: int, dtype: Any) -> Any:
 
 def _divide(total: Any, count: Any) -> Any:
     if isinstance(count, int):
-        return lax.div(total, _number(count, aval_of(total).dtype))
-    return ufuncs.true_divide(total, shaping.convert(count, aval_of(total).dtype))
+        return lax.div(total, _number(count, total.dtype))
+    return total / shaping.convert(count, total.dtype)
 
 
 @api("axis", "dtype", "keepdims")
@@ -343,7 +344,7 @@ def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any, name: str =
     check_arrays(name, a)
     a = as_array(a)
     computation, result_dtype = _mean_dtypes(name, a, dtype)
-    own, names = _split_axes(axis, aval_of(a).ndim)
+    own, names = _split_axes(axis, a.ndim)
     axes = own + names
     total = _sum(shaping.convert(a, computation, False), axes, None, keepdims, None, where, True)
     result = _divide(total, _count(a, axes, where, keepdims, computation))
@@ -355,22 +356,22 @@ def _variance(a: Any, ddof: Any, mean: Any, where: Any, axis: Any, dtype: Any, k
     check_arrays("var", a)
     a = as_array(a)
     computation, result_dtype = _variance_dtypes(a, dtype)
-    own, names = _split_axes(axis, aval_of(a).ndim)
+    own, names = _split_axes(axis, a.ndim)
     axes = own + names
     a = shaping.convert(a, computation, False)
     center = _mean(a, axes, computation, True, where) if mean is None else mean
-    deviations = ufuncs.subtract(a, center)
+    deviations = a - center
     if is_complex(deviations):
-        squares = lax.real(lax.mul(deviations, lax.conj(deviations)))
+        squares = lax.real(deviations * lax.conj(deviations))
     else:
         squares = lax.square(deviations)
     total = _sum(squares, axes, None, keepdims, None, where, True)
-    dtype = aval_of(total).dtype
+    dtype = total.dtype
     count = _count(a, axes, where, keepdims, dtype)
-    freedom = lax.sub(shaping.convert(count, dtype, False), shaping.convert(ddof, dtype, False)) \
-        if isinstance(count, int) else ufuncs.subtract(count, shaping.convert(ddof, dtype, False))
-    result = ufuncs.true_divide(total, freedom)
-    positive = lax.gt(freedom, shaping.full_like(freedom, 0))
+    freedom = shaping.convert(count, dtype, False) - shaping.convert(ddof, dtype, False) \
+        if isinstance(count, int) else count - shaping.convert(ddof, dtype, False)
+    result = total / freedom
+    positive = freedom > 0
     result = _where(positive, result, np.nan)
     return shaping.convert(result, result_dtype, False)
 
@@ -381,7 +382,7 @@ def _where(condition: Any, x: Any, fill: float) -> Any:
 
 
 def _variance_dtypes(a: Any, dtype: Any) -> tuple[Any, Any]:
-    source = aval_of(a).dtype
+    source = a.dtype
     if dtype is not None:
         result = dtypes.check_user_dtype_supported(dtype, "var")
         if dtypes.kind(source) == "c" and dtypes.kind(result) != "c":
@@ -435,11 +436,11 @@ def _deviation(a: Any, ddof: Any, mean: Any, where: Any, axis: Any, dtype: Any, 
 
 
 def _is_nan(a: Any) -> Any:
-    return lax.ne(a, a)
+    return a != a
 
 
 def _has_nan(a: Any) -> bool:
-    return dtypes.kind(aval_of(a).dtype) in "fc"
+    return dtypes.kind(a.dtype) in "fc"
 
 
 def _without_nan(a: Any, fill: Any) -> Any:
@@ -452,7 +453,7 @@ def _nan_extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, whe
     a = as_array(a)
     if not _has_nan(a):
         return function(a, axis=axis, keepdims=keepdims, initial=initial, where=where)
-    fill = identity(aval_of(a).dtype)
+    fill = identity(a.dtype)
     result = function(_without_nan(a, fill), axis=axis, keepdims=keepdims, initial=initial, where=where)
     if initial is not None:
         return result
@@ -503,10 +504,10 @@ def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keep
     a = as_array(a)
     if not _has_nan(a):
         return mean(a, axis=axis, dtype=dtype, keepdims=keepdims, where=where)
-    valid = lax.bitwise_not(_is_nan(a))
+    valid = ~_is_nan(a)
     count = sum(valid, axis=axis, dtype=dtypes.int32, keepdims=keepdims, where=where)
     total = nansum(a, axis=axis, dtype=dtype, keepdims=keepdims, where=where)
-    return lax.div(total, shaping.convert(count, aval_of(total).dtype, False))
+    return lax.div(total, shaping.convert(count, total.dtype, False))
 
 
 @api("axis", "dtype", "keepdims")
@@ -519,10 +520,10 @@ def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof:
     if not _has_nan(a):
         result = var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
         return result if dtype is None else shaping.convert(result, dtypes.check_user_dtype_supported(dtype, "nanvar"), False)
-    valid = lax.bitwise_not(_is_nan(a))
+    valid = ~_is_nan(a)
     if where is not None:
         _mask_shape("nanvar", a, where)
-        valid = ufuncs.bitwise_and(valid, where)
+        valid = valid & where
     return _variance(_without_nan(a, 0), ddof, mean, valid, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
@@ -543,10 +544,10 @@ def _running(name: str, a: Any, axis: Any, dtype: Any, operation: Callable, fill
     if fill_nan is not None:
         a = _without_nan(a, fill_nan)
     if axis is None:
-        a, axis = shaping.reshape(a, (math.prod(aval_of(a).shape),)), 0
-    elif not aval_of(a).shape:
+        a, axis = shaping.reshape(a, (math.prod(a.shape),)), 0
+    elif not a.shape:
         a = shaping.reshape(a, (1,))
-    axis = shaping.canonical_axis(axis, aval_of(a).ndim)
+    axis = shaping.canonical_axis(axis, a.ndim)
     if dtype is None:
         aval = aval_of(a)
         dtype = dtypes.default_dtype(int) if dtypes.kind(aval.dtype) == "b" else aval.dtype
@@ -590,7 +591,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = N
 def _cumulative(name: str, x: Any, axis: Any, dtype: Any, include_initial: bool, function: Callable, first: int) -> Any:
     check_arrays(name, x)
     x = as_array(x)
-    rank = aval_of(x).ndim
+    rank = x.ndim
     if rank == 0:
         raise ValueError(f"The input must be non-scalar to take a {name.replace('_', ' ')}, however a scalar value or "
                          "scalar array was given.")
@@ -600,7 +601,7 @@ def _cumulative(name: str, x: Any, axis: Any, dtype: Any, include_initial: bool,
                              "axis argument is only optional for one-dimensional arrays.")
         axis = 0
     (axis,) = canonical_axes(axis, rank)
-    kind = dtypes.kind(aval_of(x).dtype)
+    kind = dtypes.kind(x.dtype)
     if dtype is None and kind in "iub":
         dtype = _accumulator_dtype(aval_of(x), None, name == "cumulative_sum", name)
     result = function(x, axis=axis, dtype=dtype)

@@ -28,15 +28,15 @@ def _position(name: str, a: Any, axis: Any, out: Any, keepdims: Any, search: Cal
     if out is not None:
         raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported.")
     a = as_arrays(name, a)
-    shape = aval_of(a).shape
+    shape = a.shape
     line = a
     if axis is None:
-        line, axis = shaping.reshape(a, (aval_of(a).size,)), 0
+        line, axis = a.ravel(), 0
         kept = (1,) * len(shape)
     else:
         axis = shaping.canonical_axis(axis, len(shape))
         kept = (*shape[:axis], 1, *shape[axis + 1:])
-    if not aval_of(line).shape[axis]:
+    if not line.shape[axis]:
         raise ValueError(f"attempt to get {name.removeprefix('nan')} of an empty sequence: the shape is {shape}")
     result = search(line, axis, dtypes.default_dtype(int))
     if not keepdims:
@@ -69,9 +69,9 @@ def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
 
 def _position_without_nan(name: str, a: Any, axis: Any, out: Any, keepdims: Any, search: Callable, fill: float) -> Any:
     a = as_arrays(name, a)
-    if dtypes.kind(aval_of(a).dtype) not in "fc":
+    if dtypes.kind(a.dtype) not in "fc":
         return _position(name, a, axis, out, keepdims, search)
-    nan = lax.ne(a, a)
+    nan = a != a
 
     def search_numbers(line: Any, axis: int, dtype: Any) -> Any:
         gone = shaping.reshape(nan, aval_of(line).shape)
@@ -164,7 +164,7 @@ def _nonzero(a: Any, fill_value: Any, size: int) -> tuple[Any, ...]:
         flat = lax.div(flat, extent) if axis else flat
     result.reverse()
     if fill_value is not None:
-        missing = lax.ge(shaping.iota(aval_of(found).dtype, size), found)
+        missing = shaping.iota(aval_of(found).dtype, size) >= found
         result = [selection.where(missing, fill, each) for fill, each in zip(fill_value, result, strict=True)]
     return tuple(result)
 
@@ -177,11 +177,11 @@ def true_positions(mask: Any, size: int, fill: int = 0) -> tuple[Any, Any]:
     if not count:
         return positions, shaping.full((), 0, dtype)
     rank = lax.cumsum(shaping.convert(mask, dtype, False), 0)
-    found = lax.squeeze(lax.slice_in_dim(rank, count - 1, count), (0,))
+    found = rank[-1]
     if not size:
         return positions, found
     # Each true element writes its position at its rank; the others write out of bounds, that is nowhere.
-    target = lax.select(mask, lax.sub(rank, scalar(1, dtype)), shaping.full_like(rank, size))
+    target = lax.select(mask, rank - 1, shaping.full_like(rank, size))
     return indexing.scatter_at(positions, target, shaping.iota(dtype, count), "set", mode="drop",
                                wrap_negative_indices=False), found
 
@@ -250,11 +250,11 @@ def _place(arr: Any, mask: Any, vals: Any) -> Any:
         return arr
     mask = shaping.convert(shaping.reshape(mask, (aval.size,)), bool, False)
     vals = shaping.convert(shaping.reshape(vals, (aval_of(vals).size,)), aval.dtype, aval.weak_type)
-    if aval_of(vals).size == 1:
+    if vals.size == 1:
         new = shaping.broadcast_in_dim(vals, (aval.size,), (0,))
     else:
-        rank = lax.sub(lax.cumsum(shaping.convert(mask, dtypes.int32, False), 0), np.int32(1))
-        rank = lax.rem(lax.max(rank, np.int32(0)), np.int32(aval_of(vals).size))
+        rank = lax.cumsum(shaping.convert(mask, dtypes.int32, False), 0) - 1
+        rank = lax.rem(lax.max(rank, np.int32(0)), np.int32(vals.size))
         new = indexing.take(vals, rank, 0, mode="clip")
     return lax.select(shaping.reshape(mask, aval.shape), shaping.reshape(new, aval.shape), arr)
 
@@ -267,14 +267,14 @@ def _before(x: Any, y: Any, or_equal: bool) -> Any:
     kind = dtypes.kind(aval_of(x).dtype)
     if kind == "c":
         first, second = (lax.real(x), lax.real(y)), (lax.imag(x), lax.imag(y))
-        level = lax.bitwise_and(_before(*first, True), _before(*first[::-1], True))
-        return lax.bitwise_or(_before(*first, False), lax.bitwise_and(level, _before(*second, or_equal)))
+        level = _before(*first, True) & _before(*first[::-1], True)
+        return _before(*first, False) | level & _before(*second, or_equal)
     if kind != "f":
         return lax.le(x, y) if or_equal else lax.lt(x, y)
     y_nan = lax.ne(y, y)
     if or_equal:
-        return lax.bitwise_or(lax.le(x, y), y_nan)
-    return lax.bitwise_or(lax.lt(x, y), lax.bitwise_and(lax.eq(x, x), y_nan))
+        return lax.le(x, y) | y_nan
+    return lax.lt(x, y) | lax.eq(x, x) & y_nan
 
 
 _MOST_BITS = 31  # of a size that is not known yet
@@ -291,7 +291,7 @@ def _search_halving(a: Any, v: Any, side: str, unroll: bool) -> Any:
 
     def halve(bounds: tuple[Any, Any], _: None) -> Any:
         low, high = bounds
-        middle = lax.add(low, lax.div(lax.sub(high, low), np.asarray(2, dtype)[()]))
+        middle = low + lax.div(lax.sub(high, low), np.asarray(2, dtype)[()])
         found = indexing.gather_at(a, middle, mode="clip", wrap_negative_indices=False)
         later = lax.le(found, v) if is_nan is not None else _before(found, v, side == "right")
         return (lax.select(later, middle, low), lax.select(later, high, middle)), None
@@ -303,7 +303,7 @@ def _search_halving(a: Any, v: Any, side: str, unroll: bool) -> Any:
 
 def _ranks(x: Any) -> Any:
     """Where each element goes when the array is sorted, equals in order."""
-    positions = shaping.iota(dtypes.int32, aval_of(x).size)
+    positions = shaping.iota(dtypes.int32, x.size)
     order = lax.sort((x, positions), num_keys=1)[1]
     return indexing.scatter_at(shaping.full_like(positions, 0), order, positions, "set", mode="promise_in_bounds",
                                unique_indices=True, wrap_negative_indices=False)
@@ -311,11 +311,11 @@ def _ranks(x: Any) -> Any:
 
 def _search_sorting(a: Any, v: Any, side: str) -> Any:
     flat = shaping.reshape(v, (aval_of(v).size,))
-    count = aval_of(flat).size
+    count = flat.size
     both = [flat, a] if side == "left" else [a, flat]  # equals stay in this order
     ranks = _ranks(shaping.concatenate(both, 0))
     start = 0 if side == "left" else aval_of(a).size
-    result = lax.sub(lax.slice_in_dim(ranks, start, start + count), _ranks(flat))
+    result = lax.slice_in_dim(ranks, start, start + count) - _ranks(flat)
     return shaping.reshape(result, aval_of(v).shape)
 
 
@@ -362,10 +362,10 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
         raise ValueError(f"a should be 1-dimensional, got shape {aval_of(a).shape}")
     a, v = promote_dtypes(a, v)
     if sorter is not None:
-        a = indexing.take(a, sorter, 0, mode="clip") if aval_of(a).size else a
-    dtype = dtypes.int32 if not exceeds(aval_of(a).shape, 2**31 - 1) else dtypes.canonicalize_dtype(np.int64)
-    if not aval_of(a).size:
-        return shaping.full(aval_of(v).shape, 0, dtype)
+        a = indexing.take(a, sorter, 0, mode="clip") if a.size else a
+    dtype = dtypes.int32 if not exceeds(a.shape, 2**31 - 1) else dtypes.canonicalize_dtype(np.int64)
+    if not a.size:
+        return shaping.full(v.shape, 0, dtype)
     return shaping.convert(_METHODS[method](a, v, side), dtype, False)
 
 
@@ -380,18 +380,16 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     Raises: ValueError for edges of other than one axis.
     """
     x, bins = as_arrays("digitize", x, bins)
-    if aval_of(bins).ndim != 1:
+    if bins.ndim != 1:
         raise ValueError(f"digitize: bins must be a 1-dimensional array; got shape {aval_of(bins).shape}")
-    count = aval_of(bins).size
+    count = bins.size
     if not count:
-        return shaping.full(aval_of(x).shape, 0, dtypes.int32)
+        return shaping.full(x.shape, 0, dtypes.int32)
     side, method = "left" if right else "right", method or "scan"
-    first = lax.squeeze(lax.slice_in_dim(bins, 0, 1), (0,))
-    last = lax.squeeze(lax.slice_in_dim(bins, count - 1, count), (0,))
+    first, last = bins[0], bins[-1]
     above = searchsorted(bins, x, side=side, method=method)
-    below = lax.sub(np.asarray(count, aval_of(above).dtype)[()],
-                    searchsorted(shaping.rev(bins, (0,)), x, side=side, method=method))
-    return lax.select_n(ufuncs.greater_equal(last, first), below, above)
+    below = count - searchsorted(shaping.rev(bins, (0,)), x, side=side, method=method)
+    return lax.select_n(last >= first, below, above)
 
 
 # --- choices by conditions ---------------------------------------------------------------------------
@@ -459,7 +457,7 @@ def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: 
     values = [each(selection.where(active, x, shaping.stop_gradient(x)), *args, **kw) if callable(each) else each
               for each, active in zip(functions, applies, strict=True)]
     for value in values:
-        if aval_of(value).shape not in ((), aval_of(x).shape):
+        if aval_of(value).shape not in ((), x.shape):
             raise TypeError(f"piecewise: a function gave shape {aval_of(value).shape} for x of shape "
                             f"{aval_of(x).shape}; functions must be elementwise")
     return _pieces(x, conditions, values)
@@ -478,7 +476,7 @@ def _active(conditions: list[Any]) -> list[Any]:
 
 @api()
 def _pieces(x: Any, conditions: list[Any], values: list[Any]) -> Any:
-    shape, dtype = aval_of(x).shape, aval_of(x).dtype
+    shape, dtype = x.shape, x.dtype
     *pieces, result = (shaping.convert(value, dtype, False) for value in values)
     for condition, piece in zip(conditions, pieces, strict=True):
         result = selection.where(condition, piece, result)

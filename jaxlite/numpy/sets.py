@@ -19,7 +19,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer, set_trace, state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy import indexing, manipulation, searching, ufuncs
+from jaxlite.numpy import indexing, manipulation, searching
 from jaxlite.numpy.api import api, as_array, as_arrays, broadcasts_inside, check_arrays, promote_dtypes, scalar
 from jaxlite.traces.eager import eager_trace
 
@@ -71,8 +71,7 @@ def _has_nan(x: Any) -> bool:
 
 def _neighbours(x: Any) -> tuple[Any, Any]:
     """All but the first, and all but the last elements."""
-    count = aval_of(x).shape[0]
-    return lax.slice_in_dim(x, 1, count), lax.slice_in_dim(x, 0, count - 1)
+    return x[1:], x[:-1]
 
 
 def _with_first(rest: Any, first: bool = True) -> Any:
@@ -134,25 +133,24 @@ def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: i
             counts: bool) -> tuple[Any, ...]:
     """How many are distinct, and the results of `unique`; the axis comes first."""
     ar = as_array(ar)
-    shape = aval_of(ar).shape
+    shape = ar.shape
     ar = _flat(ar) if axis is None else manipulation.moveaxis(ar, axis, 0)
-    if dtypes.kind(aval_of(ar).dtype) == "c":  # sorted by the real part, NaN in the other would be anywhere
+    if dtypes.kind(ar.dtype) == "c":  # sorted by the real part, NaN in the other would be anywhere
         ar = lax.select(_is_nan(ar), shaping.full_like(ar, np.nan), ar)
-    count, *rest = aval_of(ar).shape
+    count, *rest = ar.shape
     dtype = dtypes.default_dtype(int)
     if not count:
         empty = shaping.full((0,), 0, dtype)
-        filled = shaping.full((size, *rest), 0, aval_of(ar).dtype)
+        filled = shaping.full((size, *rest), 0, ar.dtype)
         if size:
-            filled = shaping.convert(manipulation.broadcast_to(fill_value, (size, *rest)), aval_of(ar).dtype, False)
+            filled = shaping.convert(manipulation.broadcast_to(fill_value, (size, *rest)), ar.dtype, False)
         zeros = shaping.full((size,), 0, dtype)
         return (shaping.full((), 0, dtype), filled, *[zeros] * index,
                 *[empty if axis is not None else shaping.reshape(empty, shape)] * inverse, *[zeros] * counts)
     order = None
     if rest:
         rows = shaping.reshape(ar, (count, int(np.prod(rest))))
-        columns = [lax.squeeze(lax.slice_in_dim(rows, each, each + 1, axis=1), (1,))
-                   for each in range(aval_of(rows).shape[1])]
+        columns = [rows[:, each] for each in range(rows.shape[1])]
         positions = shaping.iota(dtype, count)
         order = lax.sort((*columns, positions), num_keys=len(columns))[-1] if columns else positions
         ordered = indexing.take(ar, order, 0, mode="clip")
@@ -162,29 +160,29 @@ def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: i
         ordered = lax.sort(ar)
     new = lax.ne(*_neighbours(ordered))
     if equal_nan and _has_nan(ar):
-        new = lax.bitwise_and(new, lax.bitwise_not(lax.bitwise_and(*map(_is_nan, _neighbours(ordered)))))
+        new = new & ~lax.bitwise_and(*map(_is_nan, _neighbours(ordered)))
     if rest:
         new = lax.reduce_or(new, range(1, len(rest) + 1))
     new = _with_first(new)
     starts, found = searching.true_positions(new, size + 1, count)  # one more, to tell where the last one ends
     begins = lax.slice_in_dim(starts, 0, size)
-    missing = lax.ge(shaping.iota(dtype, size), found)
+    missing = shaping.iota(dtype, size) >= found
     picked = lax.select(missing, shaping.full_like(begins, 0), begins)
     values = indexing.take(ordered, picked, 0, mode="clip")
     if fill_value is not None:
-        fill = shaping.convert(manipulation.broadcast_to(fill_value, (size, *rest)), aval_of(ar).dtype, False)
+        fill = shaping.convert(manipulation.broadcast_to(fill_value, (size, *rest)), ar.dtype, False)
         values = lax.select(shaping.broadcast_in_dim(missing, (size, *rest), (0,)), fill, values)
-    values = shaping.convert(values, None, aval_of(ar).weak_type)
+    values = shaping.convert(values, None, ar.weak_type)
     results = [found, values]
     if index:
         results.append(indexing.take(order, picked, 0, mode="clip"))
     if inverse:
-        rank = lax.sub(lax.cumsum(shaping.convert(new, dtype, False), 0), scalar(1, dtype))
+        rank = lax.cumsum(shaping.convert(new, dtype, False), 0) - 1
         back = indexing.scatter_at(shaping.full_like(rank, 0), order, rank, "set", mode="promise_in_bounds",
                                    unique_indices=True, wrap_negative_indices=False)
         results.append(shaping.reshape(back, shape) if axis is None else back)
     if counts:
-        results.append(lax.sub(lax.slice_in_dim(starts, 1, size + 1), begins))
+        results.append(lax.slice_in_dim(starts, 1, size + 1) - begins)
     return tuple(results)
 
 
@@ -259,28 +257,28 @@ def _sorted_together(ar1: Any, ar2: Any) -> tuple[Any, Any]:
     """The elements of two flat arrays in one order, equals from the first before those from the second; and the
     position of each in their concatenation."""
     both = shaping.concatenate([ar1, ar2], 0)
-    return lax.sort((both, shaping.iota(dtypes.default_dtype(int), aval_of(both).size)), num_keys=1)
+    return lax.sort((both, shaping.iota(dtypes.default_dtype(int), both.size)), num_keys=1)
 
 
 def _first_of_equals(new: Any) -> Any:
     """For each element of a sorted array where its run of equals starts, from a mask of those that start one."""
     dtype = dtypes.default_dtype(int)
-    positions = shaping.iota(dtype, aval_of(new).size)
+    positions = shaping.iota(dtype, new.size)
     return lax.cummax(lax.select(new, positions, shaping.full_like(positions, 0)), 0)
 
 
 def _filled(values: Any, found: Any, fill_value: Any) -> Any:
     """Values with what is beyond the found ones replaced: by the first one if there is one, else by 0."""
-    size = aval_of(values).shape[0]
+    size = values.shape[0]
     if not size:
         return values
-    missing = lax.ge(shaping.iota(dtypes.default_dtype(int), size), found)
+    missing = shaping.iota(dtypes.default_dtype(int), size) >= found
     if fill_value is None:
-        first = lax.slice_in_dim(values, 0, 1)
-        fill = lax.select(lax.slice_in_dim(missing, 0, 1), shaping.full_like(first, 0), first)
+        first = values[:1]
+        fill = lax.select(missing[:1], shaping.full_like(first, 0), first)
         fill = shaping.broadcast_in_dim(fill, (size,), (0,))
     else:
-        fill = manipulation.broadcast_to(shaping.convert(fill_value, aval_of(values).dtype, False), (size,))
+        fill = manipulation.broadcast_to(shaping.convert(fill_value, values.dtype, False), (size,))
     return lax.select(missing, fill, values)
 
 
@@ -315,19 +313,19 @@ def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int, indices: bool,
         equal = lax.eq(later, earlier)
         # A common element is where a run of equals crosses from the first array to the second.
         after, before = _neighbours(lax.ge(order, scalar(count, dtype)))
-        crossings = lax.bitwise_and(equal, lax.bitwise_and(after, lax.bitwise_not(before)))
+        crossings = equal & after & ~before
         crossing, found = searching.true_positions(crossings, size)
-        begins = indexing.take(_first_of_equals(_with_first(lax.bitwise_not(equal))), crossing, 0, mode="clip")
+        begins = indexing.take(_first_of_equals(_with_first(~equal)), crossing, 0, mode="clip")
         values = indexing.take(ordered, begins, 0, mode="clip")
     values = _filled(values, found, fill_value)
     if not indices:
         return found, values
-    missing = lax.ge(shaping.iota(dtype, size), found)
+    missing = shaping.iota(dtype, size) >= found
     ends = shaping.full((size,), count, dtype), shaping.full((size,), aval_of(ar2).size, dtype)
     if ordered is None or order is None or crossing is None:
         return found, values, *ends
     places = (indexing.take(order, begins, 0, mode="clip"),
-              lax.sub(indexing.take(order, lax.add(crossing, scalar(1, dtype)), 0, mode="clip"), scalar(count, dtype)))
+              indexing.take(order, lax.add(crossing, scalar(1, dtype)), 0, mode="clip") - count)
     return found, values, *[lax.select(missing, end, each) for end, each in zip(ends, places, strict=True)]
 
 
@@ -357,10 +355,10 @@ def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int, unique: bool) ->
         if not unique:
             distinct, ar1 = _unique(ar1, None, axis=None, equal_nan=True, size=count, index=False, inverse=False,
                                     counts=False)
-            valid = lax.lt(shaping.iota(dtype, count), distinct)
+            valid = shaping.iota(dtype, count) < distinct
         kept = isin(ar1, ar2, invert=True)
         if valid is not None:
-            kept = lax.bitwise_and(kept, valid)
+            kept = kept & valid
         places, found = searching.true_positions(kept, size)
         values = indexing.take(ar1, places, 0, mode="clip")
     return found, shaping.convert(_filled(values, found, fill_value), None, weak)
@@ -390,9 +388,9 @@ def _exclusive(ar1: Any, ar2: Any, fill_value: Any, size: int) -> tuple[Any, ...
         same = lax.eq(*_neighbours(ordered))
         if _has_nan(ordered):  # NaN of one array are equal
             both_nan = lax.bitwise_and(*map(_is_nan, _neighbours(ordered)))
-            same = lax.bitwise_or(same, lax.bitwise_and(both_nan, lax.eq(*_neighbours(from_second))))
-        starts = _with_first(lax.bitwise_not(same))
-        ends = shaping.concatenate([lax.bitwise_not(same), shaping.full((1,), True, dtypes.bool_)], 0)
+            same = same | both_nan & lax.eq(*_neighbours(from_second))
+        starts = _with_first(~same)
+        ends = shaping.concatenate([~same, shaping.full((1,), True, dtypes.bool_)], 0)
         # In a run of equals those of the first array come first: one that starts in the second array, or ends in
         # the first, is in one array only.
         alone = lax.select(from_second, starts, ends)
@@ -429,30 +427,30 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
                          "'auto'")
     element, other = promote_dtypes(element, test_elements)
     other = _flat(other)
-    shape, count = aval_of(element).shape, aval_of(other).size
+    shape, count = element.shape, other.size
     if not count or 0 in shape:
         return shaping.full(shape, bool(invert), dtypes.bool_)
     if method == "auto":
         method = "compare_all" if count <= 32 else "binary_search"
     if method == "compare_all":
         each = shaping.expand_dims(element, (len(shape),))
-        result = lax.reduce_or(ufuncs.equal(each, other), (len(shape),))
+        result = lax.reduce_or(each == other, (len(shape),))
     elif method == "binary_search":
         other = lax.sort(other)
         place = searching.searchsorted(other, element)
         # One past the end is clipped to the last, which is not equal then.
-        result = lax.eq(element, indexing.take(other, place, 0, mode="clip"))
+        result = element == indexing.take(other, place, 0, mode="clip")
     else:
         result = shaping.reshape(_member_by_sorting(_flat(element), other), shape)
-    return lax.bitwise_not(result) if invert else result
+    return ~result if invert else result
 
 
 def _member_by_sorting(element: Any, other: Any) -> Any:
     dtype = dtypes.default_dtype(int)
-    count = scalar(aval_of(other).size, dtype)
+    count = scalar(other.size, dtype)
     ordered, order = _sorted_together(other, element)
     begins = _first_of_equals(_with_first(lax.ne(*_neighbours(ordered))))
-    found = lax.lt(indexing.take(order, begins, 0, mode="clip"), count)
+    found = indexing.take(order, begins, 0, mode="clip") < count
     result = indexing.scatter_at(shaping.full_like(found, False), order, found, "set", mode="promise_in_bounds",
                                  unique_indices=True, wrap_negative_indices=False)
-    return lax.slice_in_dim(result, aval_of(other).size, aval_of(ordered).size)
+    return lax.slice_in_dim(result, other.size, aval_of(ordered).size)

@@ -33,8 +33,8 @@ def _line(name: str, a: Any, axis: Any) -> tuple[Any, int]:
     check_arrays(name, a)
     a = as_array(a)
     if axis is None:
-        return shaping.reshape(a, (aval_of(a).size,)), 0
-    return a, shaping.canonical_axis(operator.index(axis), aval_of(a).ndim)
+        return a.ravel(), 0
+    return a, shaping.canonical_axis(operator.index(axis), a.ndim)
 
 
 @api("axis", "kind", "order", "stable", "descending")
@@ -126,8 +126,8 @@ def _lexsort(*keys: Any, axis: int) -> Any:
 def _partition_line(name: str, a: Any, kth: Any, axis: Any) -> tuple[Any, int, int]:
     """The array, its axis and kth, both counted from the front."""
     a = as_arrays(name, a)
-    axis = shaping.canonical_axis(axis, aval_of(a).ndim)
-    size = aval_of(a).shape[axis]
+    axis = shaping.canonical_axis(axis, a.ndim)
+    size = a.shape[axis]
     kth = operator.index(kth)
     if not -size <= kth < size:
         raise ValueError(f"{name}: kth {kth} is out of bounds for the size {size} of axis {axis} of shape "
@@ -200,5 +200,5 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
 def sort_complex(a: Any) -> Any:
     """The last axis sorted, as complex numbers."""
     a = as_arrays("sort_complex", a)
-    return shaping.convert(lax.sort(a, dimension=shaping.canonical_axis(-1, aval_of(a).ndim)),
-                           dtypes.to_complex_dtype(aval_of(a).dtype), False)
+    return shaping.convert(lax.sort(a, dimension=shaping.canonical_axis(-1, a.ndim)),
+                           dtypes.to_complex_dtype(a.dtype), False)

@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.aval import Ints
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import is_symbolic
@@ -35,7 +36,7 @@ from jaxlite.numpy.api import (
 )
 from jaxlite.traces.eager import eager_trace
 
-Axis = None | int | tuple[int, ...]
+Axis = None | int | Ints
 
 # --- order statistics --------------------------------------------------------------------------------
 
@@ -125,9 +126,9 @@ def nanmedian(a: Any, axis: Axis = None, out: None = None, overwrite_input: bool
     return _quantile(a, 0.5, None, axis=axis, method="midpoint", keepdims=bool(keepdims), skip_nan=True)
 
 
-def _one_line(a: Any, axes: tuple[int, ...]) -> tuple[Any, int]:
+def _one_line(a: Any, axes: Ints) -> tuple[Any, int]:
     """The array with several axes made one, and that axis."""
-    shape = aval_of(a).shape
+    shape = a.shape
     if len(axes) == 1:
         return a, axes[0]
     rest = [axis for axis in range(len(shape)) if axis not in axes]
@@ -145,31 +146,31 @@ def _ends(ordered: Any, axis: int, index: int) -> Any:
 def _spread_nan(result: Any, ordered: Any, axis: int) -> Any:
     """NaN where a line has one: it is sorted to the end."""
     last = _ends(ordered, axis, aval_of(ordered).shape[axis] - 1)
-    nan = shaping.broadcast_in_dim(lax.ne(last, last), aval_of(result).shape, range(aval_of(result).ndim))
+    nan = shaping.broadcast_in_dim(last != last, result.shape, range(result.ndim))
     return lax.select(nan, shaping.full_like(result, np.nan), result)
 
 
 def _inexact(a: Any) -> Any:
-    return shaping.convert(a, dtypes.to_inexact_dtype(aval_of(a).dtype), False)
+    return shaping.convert(a, dtypes.to_inexact_dtype(a.dtype), False)
 
 
 @api("axis", "keepdims")
 def _median(a: Any, axis: Axis, keepdims: bool) -> Any:
     a = _inexact(as_array(a))
-    axes = canonical_axes(axis, aval_of(a).ndim)
-    kept = [1 if each in axes else size for each, size in enumerate(aval_of(a).shape)] or [1]
+    axes = canonical_axes(axis, a.ndim)
+    kept = [1 if each in axes else size for each, size in enumerate(a.shape)] or [1]
     line, axis = _one_line(a, axes)
     shape = list(aval_of(line).shape)
     size, shape[axis] = shape[axis], 1
     if not size:
-        result = shaping.full(shape, np.nan, aval_of(a).dtype)
+        result = shaping.full(shape, np.nan, a.dtype)
     else:
         ordered = lax.sort(line, dimension=axis)
         result = _ends(ordered, axis, size // 2)
         if is_symbolic(size) or size % 2 == 0:
-            wide = dtypes.float32 if dtypes.itemsize_bits(aval_of(a).dtype) < 32 else aval_of(a).dtype
+            wide = dtypes.float32 if dtypes.itemsize_bits(a.dtype) < 32 else a.dtype
             low, high = (shaping.convert(each, wide, False) for each in (_ends(ordered, axis, (size - 1) // 2), result))
-            result = shaping.convert(lax.mul(lax.add(low, high), scalar(0.5, wide)), aval_of(a).dtype, False)
+            result = shaping.convert(lax.add(low, high) * 0.5, a.dtype, False)
         result = _spread_nan(result, ordered, axis)
     return shaping.reshape(result, kept) if keepdims else shaping.squeeze(result, (axis,))
 
@@ -178,15 +179,15 @@ def _median(a: Any, axis: Axis, keepdims: bool) -> Any:
 def _quantile(a: Any, q: Any, weights: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool,
               whole: int = 1) -> Any:
     a = _inexact(as_array(a))
-    dtype = aval_of(a).dtype
+    dtype = a.dtype
     q = _inexact(as_array(q))
-    wide, _ = dtypes.lattice_join(((dtype, False), (aval_of(q).dtype, False), (dtypes.float32, False)))
+    wide, _ = dtypes.lattice_join(((dtype, False), (q.dtype, False), (dtypes.float32, False)))
     q = shaping.convert(q, wide, False)
     if whole != 1:
         q = lax.div(q, scalar(whole, wide))
-    several = aval_of(q).ndim == 1
-    count = aval_of(q).size
-    shape = aval_of(a).shape
+    several = q.ndim == 1
+    count = q.size
+    shape = a.shape
     axes = canonical_axes(axis, len(shape))
     kept = [1 if each in axes else size for each, size in enumerate(shape)] or [1]
     if weights is not None:
@@ -228,15 +229,15 @@ def _pick(ordered: Any, q: Any, size: Any, last: Any, axis: int, method: str, wi
     def at(position: Any) -> Any:
         position = lax.clamp(scalar(0, wide), position, scalar(aval_of(ordered).shape[axis] - 1, wide))
         position = shaping.convert(position, dtypes.int32, False)
-        if aval_of(position).size == aval_of(position).shape[axis]:  # the same for all lines
-            found = indexing.take(ordered, shaping.reshape(position, (aval_of(position).size,)), axis, mode="clip")
+        if position.size == position.shape[axis]:  # the same for all lines
+            found = indexing.take(ordered, position.ravel(), axis, mode="clip")
         else:
             found = indexing.take_along_axis(ordered, position, axis, mode="clip")
         return shaping.convert(found, wide, False)
 
     if method == "inverted_cdf":
-        return at(ufuncs.clip(ufuncs.subtract(lax.ceil(ufuncs.multiply(q, size)), scalar(1, wide)), 0, last))
-    position = ufuncs.multiply(q, last)
+        return at(ufuncs.clip(lax.ceil(q * size) - 1, 0, last))
+    position = q * last
     below = lax.floor(position)
     low = at(ufuncs.clip(below, 0, last))
     if method == "lower":
@@ -245,16 +246,16 @@ def _pick(ordered: Any, q: Any, size: Any, last: Any, axis: int, method: str, wi
     if method == "higher":
         return high
     if method == "midpoint":
-        return lax.mul(lax.add(low, high), scalar(0.5, wide))
-    above = ufuncs.subtract(position, below)
+        return (low + high) * 0.5
+    above = position - below
     if method == "nearest":
-        return selection.where(ufuncs.less_equal(above, scalar(0.5, wide)), low, high)
-    return ufuncs.add(ufuncs.multiply(low, ufuncs.subtract(scalar(1, wide), above)), ufuncs.multiply(high, above))
+        return selection.where(above <= 0.5, low, high)
+    return low * (1 - above) + high * above
 
 
-def _weights_like(a: Any, weights: Any, axis: Axis, axes: tuple[int, ...]) -> Any:
+def _weights_like(a: Any, weights: Any, axis: Axis, axes: Ints) -> Any:
     """Weights stretched to the shape of the array."""
-    shape, own = aval_of(a).shape, aval_of(weights).shape
+    shape, own = a.shape, aval_of(weights).shape
     if own == shape:
         return weights
     if axis is None:
@@ -262,7 +263,7 @@ def _weights_like(a: Any, weights: Any, axis: Axis, axes: tuple[int, ...]) -> An
     return _stretched(shape, weights, axis, axes)
 
 
-def _stretched(shape: tuple[int, ...], weights: Any, axis: Any, axes: tuple[int, ...]) -> Any:
+def _stretched(shape: Ints, weights: Any, axis: Any, axes: Ints) -> Any:
     """Weights for some axes, in the order in which these were given, stretched to a shape."""
     if aval_of(weights).shape != tuple(shape[each] for each in axes):
         raise ValueError(f"Shape of weights must be consistent with shape of a along specified axis: got weights "
@@ -274,25 +275,25 @@ def _stretched(shape: tuple[int, ...], weights: Any, axis: Any, axes: tuple[int,
 def _weighted_quantile(line: Any, q: Any, weights: Any, axis: int, skip_nan: bool) -> Any:
     """For each fraction the first element up to which the weights add up to that fraction of all weights."""
     nan = lax.ne(line, line)
-    bad = lax.bitwise_not(lax.ge(weights, shaping.full_like(weights, 0)))  # negative or NaN
+    bad = ~(weights >= shaping.full_like(weights, 0))  # negative or NaN
     if skip_nan:
         weights = lax.select(nan, shaping.full_like(weights, 0), weights)
-        bad = lax.bitwise_and(bad, lax.bitwise_not(nan))
+        bad = bad & ~nan
     else:
-        bad = lax.bitwise_or(bad, nan)
+        bad = bad | nan
     ordered, weights = lax.sort((line, weights), dimension=axis, num_keys=1)
     size = aval_of(line).shape[axis]
     sums = lax.cumsum(weights, axis)
-    target = ufuncs.multiply(q, _ends(sums, axis, size - 1))
+    target = q * _ends(sums, axis, size - 1)
     # One comparison a fraction: (.., size, .., fractions at the end), then the count takes the place of the axis.
     rank = aval_of(line).ndim
     targets = shaping.expand_dims(manipulation.moveaxis(target, axis, rank - 1), (axis,))
-    before = ufuncs.less(shaping.expand_dims(sums, (rank,)), targets)
+    before = shaping.expand_dims(sums, (rank,)) < targets
     position = reductions.sum(before, axis=axis, dtype=dtypes.int32)
     position = lax.min(manipulation.moveaxis(position, rank - 1, axis), scalar(size - 1, np.dtype(np.int32)))
     result = indexing.take_along_axis(ordered, position, axis, mode="clip")
     wrong = shaping.expand_dims(lax.reduce_or(bad, (axis,)), (axis,))
-    wrong = shaping.broadcast_in_dim(wrong, aval_of(result).shape, range(rank))
+    wrong = shaping.broadcast_in_dim(wrong, result.shape, range(rank))
     return lax.select(wrong, shaping.full_like(result, np.nan), result)
 
 
@@ -321,15 +322,15 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
         count = math.prod(shape[each] for each in canonical_axes(axis, len(shape)))
         return result, shaping.full_like(result, count)
     a, weights = promote_dtypes_inexact(a, weights)
-    shape = aval_of(a).shape
+    shape = a.shape
     axes = canonical_axes(axis, len(shape))
-    if aval_of(weights).shape != shape:
+    if weights.shape != shape:
         if axis is None:
             raise ValueError("Axis must be specified when shapes of a and weights differ, got "
                              f"{shape} and {aval_of(weights).shape}.")
         weights = _stretched(shape, weights, axis, axes)
     total = reductions.sum(weights, axis=axes, keepdims=keepdims)
-    result = ufuncs.true_divide(reductions.sum(ufuncs.multiply(a, weights), axis=axes, keepdims=keepdims), total)
+    result = reductions.sum(a * weights, axis=axes, keepdims=keepdims) / total
     return (result, total) if returned else result
 
 
@@ -384,31 +385,31 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
     if fweights is not None:
         check_arrays("cov", fweights)
         w = _sample_weights("fweights", fweights, samples)
-        if dtypes.kind(aval_of(w).dtype) not in "iu":
+        if dtypes.kind(w.dtype) not in "iu":
             raise TypeError("fweights must be integer.")
         w = shaping.convert(w, dtype, False)
     if aweights is not None:
         check_arrays("cov", aweights)
         aweights = shaping.convert(_sample_weights("aweights", aweights, samples), dtype, False)
-        w = aweights if w is None else lax.mul(w, aweights)
+        w = aweights if w is None else w * aweights
     if w is None:
         center = reductions.mean(x, axis=1, keepdims=True)
         norm: Any = scalar(samples - ddof, dtype)
     else:
         total = reductions.sum(w)
-        center = ufuncs.true_divide(reductions.sum(ufuncs.multiply(x, w), axis=1, keepdims=True), total)
+        center = reductions.sum(ufuncs.multiply(x, w), axis=1, keepdims=True) / total
         if ddof == 0:
             norm = total
         elif aweights is None:
-            norm = lax.sub(total, scalar(ddof, dtype))
+            norm = total - ddof
         else:
             effective = lax.div(reductions.sum(lax.mul(w, aweights)), total)
-            norm = lax.sub(total, lax.mul(scalar(ddof, dtype), effective))
-    x = ufuncs.subtract(x, center)
-    other = x if w is None else ufuncs.multiply(x, w)
+            norm = total - ddof * effective
+    x = x - center
+    other = x if w is None else x * w
     other = shaping.transpose(lax.conj(other) if is_complex(other) else other, (1, 0))
-    result = ufuncs.true_divide(linear.dot(x, other), norm)
-    return shaping.squeeze(result, (0, 1)) if aval_of(result).shape == (1, 1) else result
+    result = linear.dot(x, other) / norm
+    return shaping.squeeze(result, (0, 1)) if result.shape == (1, 1) else result
 
 
 def _variables(x: Any, rowvar: bool) -> Any:
@@ -426,11 +427,11 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
     """The correlations of variables: covariances divided by both standard deviations. Arguments are as in `cov`."""
     check_arrays("corrcoef", x, *(() if y is None else (y,)))
     c = cov(x, y, rowvar, dtype=dtype)
-    if not aval_of(c).shape:
-        return ufuncs.true_divide(c, c)
+    if not c.shape:
+        return c / c
     deviation = lax.sqrt(ufuncs.real(manipulation.diagonal(c)))
-    deviation = shaping.convert(deviation, aval_of(c).dtype, False)
-    c = ufuncs.true_divide(ufuncs.true_divide(c, shaping.expand_dims(deviation, (1,))), deviation)
+    deviation = shaping.convert(deviation, c.dtype, False)
+    c = c / shaping.expand_dims(deviation, (1,)) / deviation
     if is_complex(c):
         return lax.complex(ufuncs.clip(lax.real(c), -1, 1), ufuncs.clip(lax.imag(c), -1, 1))
     return ufuncs.clip(c, -1, 1)
@@ -482,12 +483,12 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
 @api("length")
 def _bincount(x: Any, weights: Any, length: int) -> Any:
     x = as_array(x)
-    dtype = aval_of(x).dtype
+    dtype = x.dtype
     if dtypes.kind(dtype) == "b" or dtypes.itemsize_bits(dtype) < 32:
         x = shaping.convert(x, dtypes.int32, False)
     elif dtypes.kind(dtype) == "u":  # may be beyond the integers that count positions
         x = shaping.convert(lax.min(x, scalar(length, dtype)), dtypes.int32, False)
-    x = lax.max(x, scalar(0, aval_of(x).dtype))
+    x = lax.max(x, scalar(0, x.dtype))
     counted = dtypes.default_dtype(int) if weights is None else aval_of(weights).dtype
     if not length:
         return shaping.full((0,), 0, counted)
@@ -540,12 +541,12 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Sequence[Any] | None = No
 @api("count", "dtype")
 def _edges(a: Any, edges: Any, range: Any, count: int | None, dtype: Any = None) -> Any:
     a = as_array(a)
-    dtype = dtypes.to_inexact_dtype(aval_of(a).dtype) if dtype is None else dtype
+    dtype = dtypes.to_inexact_dtype(a.dtype) if dtype is None else dtype
     if count is None:
         return shaping.convert(edges, dtype, False)
     low, high = (reductions.min(a), reductions.max(a)) if range is None else range
     low, high = shaping.convert(low, dtype, False), shaping.convert(high, dtype, False)
-    equal = lax.eq(low, high)
+    equal = low == high
     half = scalar(0.5, dtype)
     low, high = lax.select(equal, lax.sub(low, half), low), lax.select(equal, lax.add(high, half), high)
     inner = grids.linspace(low, high, count, endpoint=False, dtype=dtype)
@@ -557,12 +558,11 @@ def _edges(a: Any, edges: Any, range: Any, count: int | None, dtype: Any = None)
 def _bin(a: Any, edges: Any) -> Any:
     """The bin of each element, counted from 1: 0 below the first edge, the number of edges above the last, which
     belongs to the last bin."""
-    count = aval_of(edges).size
+    count = edges.size
     found = searching.searchsorted(edges, a, side="right", method="compare_all" if count <= 16 else "scan")
     if not count:
         return found
-    last = lax.squeeze(lax.slice_in_dim(edges, count - 1, count), (0,))
-    return lax.select(ufuncs.equal(a, last), shaping.full_like(found, count - 1), found)
+    return lax.select(a == edges[-1], shaping.full_like(found, count - 1), found)
 
 
 @boundary
@@ -598,21 +598,20 @@ def _histogram(a: Any, edges: Any, range: Any, weights: Any, count: int | None, 
     dtype = dtypes.to_inexact_dtype(dtypes.lattice_join(tuple((aval.dtype, aval.weak_type) for aval in avals))[0])
     counted = dtype if weights is None or not is_complex(weights) else aval_of(weights).dtype
     edges = _edges(a, edges, range, count=count, dtype=dtype)
-    a = shaping.convert(shaping.reshape(a, (aval_of(a).size,)), dtype, False)
+    a = shaping.convert(a.ravel(), dtype, False)
     # Half floats could not count beyond a few thousand.
     wide = dtypes.float32 if dtypes.itemsize_bits(counted) < 32 else counted
-    weights = shaping.full(aval_of(a).shape, 1, wide) if weights is None else \
-        shaping.convert(shaping.reshape(weights, aval_of(a).shape), wide, False)
-    size = aval_of(edges).size
+    weights = shaping.full(a.shape, 1, wide) if weights is None else \
+        shaping.convert(shaping.reshape(weights, a.shape), wide, False)
+    size = edges.size
     counts = lax.slice_in_dim(_bincount(_bin(a, edges), weights, length=size), min(size, 1), size)
     if density:
-        counts = ufuncs.true_divide(ufuncs.true_divide(counts, _widths(edges)), reductions.sum(counts))
+        counts = counts / _widths(edges) / reductions.sum(counts)
     return shaping.convert(counts, counted, False), edges
 
 
 def _widths(edges: Any) -> Any:
-    size = aval_of(edges).size
-    return lax.sub(lax.slice_in_dim(edges, 1, size), lax.slice_in_dim(edges, 0, size - 1))
+    return edges[1:] - edges[:-1]
 
 
 @boundary
@@ -686,13 +685,13 @@ def _histogramdd(sample: Any, given: list[Any], ranges: list[Any], weights: Any,
     sample = _inexact(as_array(sample))
     all_edges, places, sizes = [], [], []
     for dimension, (edges, range, count) in enumerate(zip(given, ranges, counts, strict=True)):
-        column = lax.squeeze(lax.slice_in_dim(sample, dimension, dimension + 1, axis=1), (1,))
+        column = sample[:, dimension]
         edges = _edges(column, edges, range, count=count)
         all_edges.append(edges)
         places.append(_bin(column, edges))
-        sizes.append(aval_of(edges).size + 1)
+        sizes.append(edges.size + 1)
     # Cells are numbered with one more on each side, for points outside.
-    cell = functools.reduce(lambda cell, step: lax.add(lax.mul(cell, scalar(step[1], aval_of(cell).dtype)), step[0]),
+    cell = functools.reduce(lambda cell, step: lax.mul(cell, scalar(step[1], aval_of(cell).dtype)) + step[0],
                             zip(places[1:], sizes[1:], strict=True), places[0])
     if weights is not None:
         weights = _inexact(as_array(weights))
@@ -702,7 +701,7 @@ def _histogramdd(sample: Any, given: list[Any], ranges: list[Any], weights: Any,
         result = _inexact(result)
         total = reductions.sum(result)
         for dimension, edges in enumerate(all_edges):
-            widths = shaping.broadcast_in_dim(_widths(edges), aval_of(result).shape, (dimension,))
-            result = ufuncs.true_divide(result, widths)
-        result = ufuncs.true_divide(result, total)
+            widths = shaping.broadcast_in_dim(_widths(edges), result.shape, (dimension,))
+            result = result / widths
+        result = result / total
     return result, all_edges

@@ -17,7 +17,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
-from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, dtype_of, unsupported
+from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, unsupported
 
 _bool = np.dtype(bool)
 
@@ -190,7 +190,7 @@ def _operand(op: ufunc, a: Any, dtype: Any) -> Any:
     if dtype is not None and not op.folds.logical:
         return a.astype(dtype)
     if op.folds.logical:
-        return a if a.dtype == _bool else lax.ne(a, lax.full_like(a, 0))
+        return a if a.dtype == _bool else a != lax.full_like(a, 0)
     if op.folds.reduce is None:
         element = aval_of(a).update(shape=())
         jaxpr, _ = trace_to_jaxpr(lambda x, y: [op.func(x, y)], [element, element])
@@ -358,6 +358,6 @@ def _reduceat(a: Any, indices: Any, *, op: ufunc, axis: int, dtype: Any, longest
 @api("op")
 def _outer(a: Any, b: Any, *, op: ufunc) -> Any:
     a, b = as_array(a), as_array(b)
-    if dtype_of(a) == dtype_of(b) and not a.ndim and not b.ndim:
+    if a.dtype == b.dtype and not a.ndim and not b.ndim:
         return op.call(a, b)
     return op.call(lax.reshape(a, (*a.shape, *[1] * b.ndim)), b)

@@ -129,18 +129,18 @@ def _log_add(exponential: Callable, base: float) -> Callable:
     def operation(x: Any, y: Any) -> Any:
         # Not by max and abs: these formulas have the derivatives of the sum, of every order, also where x = y.
         if kind_of(x) == "c":
-            swap = lax.lt(lax.real(x), lax.real(y))
+            swap = lax.real(x) < lax.real(y)
             top, low = where_same(swap, y, x), where_same(swap, x, y)
-            sum = lax.add(top, scaled(lax.log1p(exponential(lax.sub(low, top)))))
+            sum = top + scaled(lax.log1p(exponential(low - top)))
             half = math.pi / math.log(base)
             half, whole = (constant(each, lax.real(sum)) for each in (half, 2 * half))
-            angle = remainder_of(lax.add(lax.imag(sum), half), whole)
-            return lax.complex(lax.real(sum), lax.sub(angle, half))
+            angle = remainder_of(lax.imag(sum) + half, whole)
+            return lax.complex(lax.real(sum), angle - half)
         difference, swap = lax.sub(x, y), lax.lt(x, y)
-        below = where_same(swap, difference, lax.neg(difference))
-        same_infinity = lax.bitwise_and(lax.eq(x, y), lax.ne(difference, difference))
+        below = where_same(swap, difference, -difference)
+        same_infinity = lax.eq(x, y) & (difference != difference)
         below = where_same(same_infinity, constant(0, below), below)
-        return lax.add(where_same(swap, y, x), scaled(lax.log1p(exponential(below))))
+        return where_same(swap, y, x) + scaled(lax.log1p(exponential(below)))
 
     return operation
 
@@ -182,11 +182,11 @@ def _hypot(x: Any, y: Any) -> Any:
                          "for instance with abs(x).")
     x, y = lax.abs(x), lax.abs(y)
     inf, zero, one = (constant(value, x) for value in (math.inf, 0, 1))
-    infinite = lax.bitwise_or(lax.eq(x, inf), lax.eq(y, inf))
+    infinite = (x == inf) | (y == inf)
     long, short = lax.max(x, y), lax.min(x, y)  # long is taken out of the root, which then cannot overflow
-    none = lax.eq(long, zero)
+    none = long == zero
     ratio = lax.div(short, where_same(none, one, long))
-    length = where_same(none, long, lax.mul(long, lax.sqrt(lax.add(one, lax.square(ratio)))))
+    length = where_same(none, long, long * lax.sqrt(one + lax.square(ratio)))
     return where_same(infinite, inf, length)
 
 
@@ -201,7 +201,7 @@ def _sinc(x: Any) -> Any:
     t = lax.square(angle)
     series = one
     for divisor in (42, 20, 6):
-        series = lax.sub(one, lax.mul(lax.mul(t, constant(1 / divisor, x)), series))
+        series = one - t * (1 / divisor) * series
     safe = where_same(at_zero, one, angle)
     return where_same(at_zero, series, lax.div(lax.sin(safe), safe))
 
@@ -215,8 +215,8 @@ def i0(x: Any) -> Any:
     (x,) = promote_inexact("i0", x)
     if kind_of(x) == "c":
         raise ValueError(f"Unsupported input type to jax.numpy.i0: {dtype_of(x)}")
-    size = lax.mul(x, lax.sign(x))  # |x| with the derivative 0 at 0, as that of bessel_i0e has it
-    return lax.mul(lax.exp(size), lax.bessel_i0e(x))
+    size = x * lax.sign(x)  # |x| with the derivative 0 at 0, as that of bessel_i0e has it
+    return lax.exp(size) * lax.bessel_i0e(x)
 
 
 # --- signs and the parts of floats -------------------------------------------------------------------
@@ -252,15 +252,15 @@ def _copysign(x: Any, y: Any) -> Any:
     if kind_of(x) == "c":
         raise TypeError("copysign does not support complex-valued inputs")
     size = lax.abs(x)
-    return where_same(_signbit(y), lax.neg(size), size)
+    return where_same(_signbit(y), -size, size)
 
 
 def _spacing(x: Any) -> Any:
     if kind_of(x) == "c":
         raise ValueError("jnp.spacing is not defined for complex inputs.")
-    gap = lax.sub(lax.nextafter(x, _copysign(constant(math.inf, x), x)), x)
+    gap = lax.nextafter(x, _copysign(constant(math.inf, x), x)) - x
     least = _strong(dtypes.finfo(dtype_of(x)).smallest_subnormal, x)  # lost where subnormal numbers count as 0
-    return where_same(lax.eq(gap, constant(0, x)), _copysign(least, x), gap)
+    return where_same(gap == 0, _copysign(least, x), gap)
 
 
 def _fabs(x: Any) -> Any:
@@ -297,22 +297,22 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     number: Callable[[int], Any] = lambda value: constant(value, bits)
     mantissa_mask = (1 << mantissa_bits) - 1
     exponent_mask = (1 << exponent_bits) - 1
-    field = lax.bitwise_and(lax.shift_right_arithmetic(bits, number(mantissa_bits)), number(exponent_mask))
-    mantissa = lax.bitwise_and(bits, number(mantissa_mask))
-    is_zero = lax.eq(lax.bitwise_or(field, mantissa), number(0))
+    field = lax.shift_right_arithmetic(bits, number(mantissa_bits)) & exponent_mask
+    mantissa = bits & number(mantissa_mask)
+    is_zero = field | mantissa == 0
     # A subnormal number has its leading bit somewhere in the mantissa; shifted up, it is like the others.
-    shift = lax.sub(lax.clz(mantissa), number(exponent_bits))
-    subnormal = lax.eq(field, number(0))
-    mantissa = where_same(subnormal, lax.bitwise_and(lax.shift_left(mantissa, shift), number(mantissa_mask)), mantissa)
-    exponent = lax.sub(where_same(subnormal, lax.sub(number(1), shift), field), number(bias - 1))
-    sign = lax.bitwise_and(bits, number(-1 << (exponent_bits + mantissa_bits)))
-    fraction = lax.bitwise_or(lax.bitwise_or(sign, number((bias - 1) << mantissa_bits)), mantissa)
-    plain = lax.bitwise_or(is_zero, lax.eq(field, number(exponent_mask)))
+    shift = lax.clz(mantissa) - exponent_bits
+    subnormal = field == 0
+    mantissa = where_same(subnormal, lax.shift_left(mantissa, shift) & mantissa_mask, mantissa)
+    exponent = where_same(subnormal, 1 - shift, field) - number(bias - 1)
+    sign = bits & number(-1 << (exponent_bits + mantissa_bits))
+    fraction = sign | (bias - 1) << mantissa_bits | mantissa
+    plain = is_zero | (field == exponent_mask)
     exponent = lax.convert_element_type(where_same(plain, number(0), exponent), np.int32)
     # The scaling is exact and has a derivative, but subnormal numbers count as 0 in arithmetic. In two steps it reaches far
     # enough: the exponent of a normal number is hardly larger than its negative may be.
     half = lax.shift_right_arithmetic(exponent, _strong(1, exponent))
-    scaled = _scaled(x, lax.neg(half), lax.sub(half, exponent))
+    scaled = _scaled(x, -half, half - exponent)
     mantissa = where_same(plain, x, where_same(subnormal, lax.bitcast_convert_type(fraction, dtype_of(x)), scaled))
     return mantissa, exponent
 
@@ -331,7 +331,7 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     limit = _strong(3 * (bias - 2), shift)
     shift = lax.max(lax.min(shift, limit), -limit)
     third = lax.div(shift, _strong(3, shift))
-    return _scaled(x, lax.sub(shift, lax.add(third, third)), third, third)
+    return _scaled(x, shift - (third + third), third, third)
 
 
 def _scaled(x: Any, *exponents: Any) -> Any:
@@ -341,7 +341,7 @@ def _scaled(x: Any, *exponents: Any) -> Any:
     bits = np.dtype(f"int{dtypes.itemsize_bits(dtype)}")
     for exponent in exponents:
         field = lax.convert_element_type(lax.add(exponent, _strong(bias, exponent)), bits)
-        x = lax.mul(x, lax.bitcast_convert_type(lax.shift_left(field, bits.type(mantissa_bits)), dtype))
+        x = x * lax.bitcast_convert_type(lax.shift_left(field, bits.type(mantissa_bits)), dtype)
     return x
 
 
@@ -385,8 +385,8 @@ def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
     unsupported("modf", out=out)
     (x,) = promote_inexact("modf", x)
     whole = where_same(lax.ge(x, constant(0, x)), lax.floor(x), lax.ceil(x))
-    infinite = lax.eq(lax.abs(x), constant(math.inf, x))
-    return where_same(infinite, constant(0, x), lax.sub(x, whole)), whole
+    infinite = lax.abs(x) == math.inf
+    return where_same(infinite, constant(0, x), x - whole), whole
 
 
 def _round_integers(x: Any, decimals: int) -> Any:
@@ -398,11 +398,11 @@ def _round_integers(x: Any, decimals: int) -> Any:
         return full_of(0, x)
     step, two = constant(step, x), constant(2, x)
     below = floor_quotient(x, step)
-    rest = lax.sub(x, lax.mul(below, step))
-    to_go = lax.sub(step, rest)
-    odd = lax.ne(remainder_of(below, two), constant(0, x))
-    up = lax.bitwise_or(lax.gt(rest, to_go), lax.bitwise_and(lax.eq(rest, to_go), odd))
-    return lax.mul(where_same(up, lax.add(below, constant(1, x)), below), step)
+    rest = x - below * step
+    to_go = step - rest
+    odd = remainder_of(below, two) != constant(0, x)
+    up = (rest > to_go) | (rest == to_go) & odd
+    return where_same(up, below + constant(1, x), below) * step
 
 
 @api("decimals")
@@ -442,16 +442,16 @@ def around(a: Any, decimals: int = 0, out: None = None) -> Any:
 def _is_finite(x: Any) -> Any:
     kind = kind_of(x)
     if kind == "c":
-        return lax.bitwise_and(lax.is_finite(lax.real(x)), lax.is_finite(lax.imag(x)))
+        return lax.is_finite(lax.real(x)) & lax.is_finite(lax.imag(x))
     return lax.is_finite(x) if kind == "f" else lax.full_like(x, True, dtype=bool)
 
 
 def _is_inf(x: Any) -> Any:
     if kind_of(x) == "c":
-        return lax.bitwise_or(_is_inf(lax.real(x)), _is_inf(lax.imag(x)))
+        return _is_inf(lax.real(x)) | _is_inf(lax.imag(x))
     if kind_of(x) != "f":
         return lax.full_like(x, False, dtype=bool)
-    return lax.eq(lax.abs(x), constant(math.inf, x))
+    return lax.abs(x) == math.inf
 
 
 isfinite = unary("isfinite", _is_finite, "Whether x is neither infinite nor NaN, element by element.", promote)
@@ -536,11 +536,11 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bui
     x, y = promote_inexact("isclose", a, b)
     check_arrays("isclose", rtol, atol)
     size = lax.abs(y)
-    tolerance = add(atol, multiply(rtol, size))
-    near = bitwise_and(_is_finite(y), less_equal(lax.abs(lax.sub(x, y)), tolerance))
-    result = bitwise_or(lax.eq(x, y), near)
+    tolerance = atol + rtol * size
+    near = _is_finite(y) & (lax.abs(lax.sub(x, y)) <= tolerance)
+    result = lax.eq(x, y) | near
     if equal_nan:
-        result = bitwise_or(result, bitwise_and(lax.ne(x, x), lax.ne(y, y)))
+        result = result | lax.ne(x, x) & lax.ne(y, y)
     return result
 
 
@@ -578,7 +578,7 @@ def angle(z: Any, deg: builtins.bool = False) -> Any:
     else:
         parts = lax.imag(z), lax.real(z)
     result = lax.atan2(*parts)
-    return lax.mul(result, constant(180 / math.pi, result)) if deg else result
+    return result * (180 / math.pi) if deg else result
 
 
 # --- integers ----------------------------------------------------------------------------------------
@@ -628,7 +628,7 @@ def lcm(x1: Any, x2: Any) -> Any:
     x, y = _two_integers("lcm", x1, x2)
     divisor = _euclid(x, y)
     none = lax.eq(divisor, constant(0, divisor))
-    return where_same(none, constant(0, x), lax.mul(x, lax.div(y, where_same(none, constant(1, x), divisor))))
+    return where_same(none, constant(0, x), x * lax.div(y, where_same(none, constant(1, x), divisor)))
 
 
 # --- limits ------------------------------------------------------------------------------------------
@@ -638,14 +638,14 @@ def lcm(x1: Any, x2: Any) -> Any:
 def fmax(x1: Any, x2: Any) -> Any:
     """The greater of x1 and x2, element by element; the other one if one is NaN."""
     x, y = promote("fmax", x1, x2)
-    return where_same(lax.bitwise_or(ordered(lax.gt)(x, y), lax.ne(y, y)), x, y)
+    return where_same(ordered(lax.gt)(x, y) | lax.ne(y, y), x, y)
 
 
 @api()
 def fmin(x1: Any, x2: Any) -> Any:
     """The lesser of x1 and x2, element by element; the other one if one is NaN."""
     x, y = promote("fmin", x1, x2)
-    return where_same(lax.bitwise_or(ordered(lax.lt)(x, y), lax.ne(y, y)), x, y)
+    return where_same(ordered(lax.lt)(x, y) | lax.ne(y, y), x, y)
 
 
 @api()

@@ -14,7 +14,6 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
-from jaxlite.core.values import aval_of
 from jaxlite.random.keys import sampler
 from jaxlite.random.prng import random_clone_p, split_keys
 from jaxlite.random.uniforms import _uniform, float_dtype, full_shape, int_dtype, split_key
@@ -38,10 +37,10 @@ def _two_uniforms(key: Any, shape: Sequence[int], dtype: Any) -> tuple[Any, Any,
 
 def _poisson_by_sums(key: Any, rate: Any, dtype: Any, limit: Any) -> Any:
     """Knuth: count uniform numbers until their product is below exp(-rate)."""
-    shape, float_type = aval_of(rate).shape, aval_of(rate).dtype
+    shape, float_type = rate.shape, rate.dtype
 
     def going(log_product: Any) -> Any:
-        return lax.gt(log_product, lax.neg(rate))
+        return log_product > -rate
 
     def test(state: Any) -> Any:
         rounds, _, _, log_product = state
@@ -52,7 +51,7 @@ def _poisson_by_sums(key: Any, rate: Any, dtype: Any, limit: Any) -> Any:
         key, drawn = split_key(key)
         count = jnp.where(going(log_product), count + dtype.type(1), count)
         u = _uniform(drawn, shape, float_type)
-        return rounds + _i32.type(1), count, key, lax.add(log_product, lax.log(u))
+        return rounds + _i32.type(1), count, key, log_product + lax.log(u)
 
     start = (_i32.type(0), lax.full(shape, dtype.type(0)), key, lax.full(shape, float_type.type(0)))
     return lax.while_loop(test, step, start)[1] - dtype.type(1)
@@ -60,7 +59,7 @@ def _poisson_by_sums(key: Any, rate: Any, dtype: Any, limit: Any) -> Any:
 
 def _poisson_by_rejection(key: Any, rate: Any, dtype: Any, limit: Any) -> Any:
     """Hörmann's PTRS, for rates of 10 and more."""
-    shape, float_type = aval_of(rate).shape, aval_of(rate).dtype
+    shape, float_type = rate.shape, rate.dtype
     log_rate = lax.log(rate)
     b = 0.931 + 2.53 * lax.sqrt(rate)
     a = -0.059 + 0.02483 * b
@@ -133,7 +132,7 @@ def _stirling_error(k: Any, dtype: Any) -> Any:
 
 def _binomial_by_sums(key: Any, count: Any, log_failure: Any) -> Any:
     """Add up geometric waiting times until they exceed the number of trials."""
-    shape, dtype = aval_of(count).shape, aval_of(count).dtype
+    shape, dtype = count.shape, count.dtype
 
     def test(state: Any) -> Any:
         return jnp.any(state[1] <= count)
@@ -151,7 +150,7 @@ def _binomial_by_sums(key: Any, count: Any, log_failure: Any) -> Any:
 
 def _binomial_by_rejection(key: Any, n: Any, p: Any) -> Any:
     """Hörmann's BTRS, for n p of 10 and more."""
-    shape, dtype = aval_of(n).shape, aval_of(n).dtype
+    shape, dtype = n.shape, n.dtype
     deviation = lax.sqrt(n * p * (1 - p))
     b = 1.15 + 2.53 * deviation
     a = -0.0873 + 0.0248 * b + 0.01 * p
@@ -232,8 +231,8 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
     """
     dtype = float_dtype("multinomial", dtype)
     n, p = lax.convert_element_type(n, dtype), lax.convert_element_type(p, dtype)
-    batch = lax.broadcast_shapes(aval_of(n).shape, aval_of(p).shape[:-1])
-    size = aval_of(p).shape[-1]
+    batch = lax.broadcast_shapes(n.shape, p.shape[:-1])
+    size = p.shape[-1]
     if shape is not None and full_shape(shape[:-1], np.empty(batch, bool)) + (size,) != shape:
         raise ValueError(f"Incompatible shapes for broadcasting: shape={shape}, categories in p: {size}")
     batch = batch if shape is None else shape[:-1]

@@ -49,34 +49,34 @@ def _split_each(keys: Any, count: int) -> list[Any]:
 @decomposes(random_gamma_p)
 def _random_gamma(keys: Any, alpha: Any, *, log_space: bool) -> Any:
     """One key for each element; each runs its own rejection loop, until all are done."""
-    shape, dtype = aval_of(alpha).shape, aval_of(alpha).dtype
-    rest = math.prod(shape[len(aval_of(keys).shape):])
+    shape, dtype = alpha.shape, alpha.dtype
+    rest = math.prod(shape[len(keys.shape):])
     keys = lax.reshape(split_keys(keys, (rest,)), shape)
 
     def constant(value: float) -> Any:
         return lax.full(shape, np.array(value, dtype)[()])
 
     one = constant(1)
-    large = lax.ge(alpha, one)  # smaller ones are drawn for alpha + 1, then scaled
-    raised = lax.select(large, alpha, lax.add(alpha, one))
-    d = lax.sub(raised, constant(1 / 3))
+    large = alpha >= one  # smaller ones are drawn for alpha + 1, then scaled
+    raised = lax.select(large, alpha, alpha + one)
+    d = raised - 1 / 3
     c = lax.div(constant(1 / 3), lax.sqrt(d))
     keys, boost_keys = _split_each(keys, 2)
 
     def rejected(x2: Any, v: Any, u: Any) -> Any:
-        quick = lax.ge(u, lax.sub(one, lax.mul(constant(0.0331), lax.mul(x2, x2))))
-        bound = lax.add(lax.mul(x2, constant(0.5)), lax.mul(d, lax.add(lax.sub(one, v), lax.log(v))))
-        return lax.bitwise_and(quick, lax.ge(lax.log(u), bound))
+        quick = u >= one - 0.0331 * lax.mul(x2, x2)
+        bound = x2 * constant(0.5) + d * (one - v + lax.log(v))
+        return quick & (lax.log(u) >= bound)
 
     def not_positive(v: Any) -> Any:
-        return lax.le(v, constant(0))
+        return v <= constant(0)
 
     def draw_normal(state: Any) -> Any:
         keys, x, v = state
         active = not_positive(v)
         next_keys, drawn = _split_each(keys, 2)
         x_new = _normal(drawn, (), dtype)
-        v_new = lax.add(one, lax.mul(x_new, c))
+        v_new = one + x_new * c
         return tuple(lax.select(active, *pair) for pair in ((next_keys, keys), (x_new, x), (v_new, v)))
 
     def step(state: Any) -> Any:
@@ -85,7 +85,7 @@ def _random_gamma(keys: Any, alpha: Any, *, log_space: bool) -> Any:
         next_keys, normal_keys, uniform_keys = _split_each(keys, 3)
         _, x, cube_root = lax.while_loop(lambda state: jnp.any(not_positive(state[2])), draw_normal,
                                          (normal_keys, constant(0), constant(-1)))
-        cube = lax.mul(lax.mul(cube_root, cube_root), cube_root)
+        cube = lax.mul(cube_root, cube_root) * cube_root
         u_new = _uniform(uniform_keys, (), dtype)
         return tuple(lax.select(active, *pair) for pair in (
             (next_keys, keys), (lax.mul(x, x), x2), (cube, v), (u_new, u)))
@@ -94,12 +94,12 @@ def _random_gamma(keys: Any, alpha: Any, *, log_space: bool) -> Any:
                                 (keys, constant(0), one, constant(2)))
     if log_space:
         log_samples = lax.neg(_exponential(boost_keys, (), dtype))
-        none = lax.bitwise_or(large, lax.eq(log_samples, constant(0)))
-        boost = lax.select(none, constant(0), lax.mul(log_samples, lax.div(one, alpha)))
-        return lax.add(lax.add(lax.log(d), lax.log(v)), boost)
-    samples = lax.sub(one, _uniform(boost_keys, (), dtype))
+        none = large | (log_samples == 0)
+        boost = lax.select(none, constant(0), log_samples * lax.div(one, alpha))
+        return lax.log(d) + lax.log(v) + boost
+    samples = one - _uniform(boost_keys, (), dtype)
     boost = lax.select(large, one, lax.pow(samples, lax.div(one, alpha)))
-    return lax.mul(lax.mul(d, v), boost)
+    return d * v * boost
 
 
 @random_gamma_p.def_jvp
@@ -110,9 +110,9 @@ def _random_gamma_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, log_sp
     if type(tangents[1]) is Zero:
         return out, Zero(aval_of(out))
     if not log_space:
-        return out, lax.mul(lax.random_gamma_grad(alpha, out), tangents[1])
+        return out, lax.random_gamma_grad(alpha, out) * tangents[1]
     samples = lax.exp(out)
-    return out, lax.mul(lax.div(lax.random_gamma_grad(alpha, samples), samples), tangents[1])
+    return out, lax.div(lax.random_gamma_grad(alpha, samples), samples) * tangents[1]
 
 
 random_gamma_p.no_transpose("samples are not linear in alpha")
@@ -171,7 +171,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_
     shape = full_shape(shape, a, b)
     logs = [_gamma(each, alpha, shape, dtype, True) for each, alpha in zip(split_key(key), (a, b), strict=True)]
     largest = lax.max(*logs)
-    first, second = (lax.exp(lax.sub(each, largest)) for each in logs)
+    first, second = (lax.exp(each - largest) for each in logs)
     return lax.div(first, lax.add(first, second))
 
 
@@ -197,7 +197,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out
 
 def _chisquare(key: Any, df: Any, shape: Sequence[int], dtype: Any) -> Any:
     two = dtype.type(2)
-    return lax.mul(lax.exp(_gamma(key, lax.div(df, two), shape, dtype, True)), two)
+    return lax.exp(_gamma(key, lax.div(df, two), shape, dtype, True)) * two
 
 
 @sampler("shape", "dtype")
@@ -227,7 +227,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: 
     first, second = split_key(key)
     half = lax.div(lax.convert_element_type(df, dtype), dtype.type(2))
     normals = _normal(first, shape, dtype)
-    return lax.mul(normals, lax.sqrt(jnp.divide(half, _gamma(second, half, shape, dtype))))
+    return normals * lax.sqrt(jnp.divide(half, _gamma(second, half, shape, dtype)))
 
 
 def _generalized_normal(key: Any, p: Any, shape: Sequence[int], dtype: Any) -> Any:
@@ -235,7 +235,7 @@ def _generalized_normal(key: Any, p: Any, shape: Sequence[int], dtype: Any) -> A
     inverse = jnp.divide(1, p)
     sizes = _gamma(first, inverse, shape, dtype)
     signs = _rademacher(second, shape, dtype)
-    return lax.mul(signs, jnp.power(sizes, lax.convert_element_type(inverse, dtype)))
+    return signs * sizes ** lax.convert_element_type(inverse, dtype)
 
 
 @sampler("shape", "dtype")
@@ -253,7 +253,7 @@ def ball(key: Any, d: int, p: Any = 2, shape: Sequence[int] = (), dtype: Any = N
     first, second = split_key(key)
     points = _generalized_normal(first, p, (*shape, d), dtype)
     extra = _exponential(second, shape, dtype)
-    norm = lax.add(jnp.sum(jnp.power(lax.abs(points), p), axis=-1), extra)
-    root = jnp.power(norm, lax.convert_element_type(jnp.divide(1, p), dtype))
+    norm = jnp.sum(lax.abs(points) ** p, axis=-1) + extra
+    root = norm ** lax.convert_element_type(jnp.divide(1, p), dtype)
     return jnp.divide(points, jnp.expand_dims(root, -1))
 

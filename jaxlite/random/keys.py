@@ -16,6 +16,7 @@ from jaxlite import lax
 from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes
+from jaxlite.core.aval import Ints
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import as_size
@@ -184,7 +185,7 @@ def clone(key: Any) -> Any:
 # --- from keys to keys -------------------------------------------------------------------------------
 
 
-def _split_words(words: Any, *, impl: Implementation, shape: tuple[int, ...]) -> Any:
+def _split_words(words: Any, *, impl: Implementation, shape: Ints) -> Any:
     return random_unwrap_p.bind(split_keys(random_wrap_p.bind(words, impl=impl), shape))
 
 
@@ -197,7 +198,7 @@ _fold_in_compiled = jit(_fold_in_words, static_argnames=("impl",))
 
 
 @boundary
-def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
+def split(key: Any, num: int | Ints = 2) -> Any:
     """New independent keys from one.
 
     Args:

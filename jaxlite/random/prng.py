@@ -15,7 +15,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
-from jaxlite.core.aval import ShapedArray, layouts, shaped_array, without_axis
+from jaxlite.core.aval import Ints, ShapedArray, layouts, shaped_array, without_axis
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
@@ -125,7 +125,7 @@ class KeyArray(arrays.Array):
             self.aval = without_axis(words.aval, words.ndim - 1).update(dtype=dtype)
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Ints:
         return self.aval.shape
 
     @property
@@ -258,7 +258,7 @@ def _random_seed_aval(seeds: Any, *, impl: Implementation) -> ShapedArray:
 
 
 @random_split_p.def_abstract_eval
-def _random_split_aval(keys: Any, *, shape: tuple[int, ...], partitionable: bool = True) -> ShapedArray:
+def _random_split_aval(keys: Any, *, shape: Ints, partitionable: bool = True) -> ShapedArray:
     _require_keys("random_split", keys)
     return shaped_array(keys.shape + shape, keys.dtype, False)
 
@@ -272,7 +272,7 @@ def _random_fold_in_aval(keys: Any, data: Any) -> ShapedArray:
 
 
 @random_bits_p.def_abstract_eval
-def _random_bits_aval(keys: Any, *, bit_width: int, shape: tuple[int, ...], partitionable: bool = True) -> ShapedArray:
+def _random_bits_aval(keys: Any, *, bit_width: int, shape: Ints, partitionable: bool = True) -> ShapedArray:
     _require_keys("random_bits", keys)
     return shaped_array(keys.shape + shape, np.dtype(f"uint{bit_width}"), False)
 

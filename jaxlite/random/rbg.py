@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite import lax
+from jaxlite.core.aval import Ints
 from jaxlite.core.values import aval_of
 from jaxlite.random import threefry
 
@@ -28,7 +29,7 @@ def _halves(key: Any) -> Any:
     return lax.reshape(key, (*aval_of(key).shape[:-1], 2, 2))
 
 
-def split(key: Any, shape: tuple[int, ...]) -> Any:
+def split(key: Any, shape: Ints) -> Any:
     """uint32[..., 4] -> uint32[..., *shape, 4]: each half split by threefry."""
     batch = aval_of(key).shape[:-1]
     split = threefry.split(_halves(key), shape)  # (..., 2, *shape, 2)
@@ -44,20 +45,20 @@ def fold_in(key: Any, data: Any) -> Any:
     return lax.reshape(folded, (*shape, 4))
 
 
-def _first(key: Any) -> tuple[Any, tuple[int, ...]]:
+def _first(key: Any) -> tuple[Any, Ints]:
     batch = aval_of(key).shape[:-1]
     if batch:
         key = lax.index_in_dim(lax.reshape(key, (math.prod(batch), 4)), 0, 0, False)
     return key, batch
 
 
-def random_bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
+def random_bits(key: Any, width: int, shape: Ints) -> Any:
     """uint32[..., 4] -> unsigned integers of 8, 16, 32 or 64 bits, [..., *shape]."""
     key, batch = _first(key)
     return lax.rng_bit_generator(key, batch + shape, np.dtype(f"uint{width}"))[1]
 
 
-def unsafe_split(key: Any, shape: tuple[int, ...]) -> Any:
+def unsafe_split(key: Any, shape: Ints) -> Any:
     """Every tenth word of four from XLA's generator."""
     key, batch = _first(key)
     count = math.prod(batch) * math.prod(shape)

@@ -39,7 +39,7 @@ _MANY = (1, 1625, 2642245)
 
 def _shuffle(key: Any, x: Any, axis: int) -> Any:
     """Sort by random numbers, as often as it takes to make equal ones irrelevant."""
-    shape = aval_of(x).shape
+    shape = x.shape
     size = math.prod(shape)
 
     def once(_: Any, carry: Any) -> Any:
@@ -125,13 +125,13 @@ def _choice(key: Any, a: Any, p: Any, size: int, shape: Sequence[int], replace: 
         index = jnp.reshape(lax.slice_in_dim(_permuted_range(key, size), 0, draws), shape)
     else:
         p = lax.convert_element_type(p, dtypes.to_inexact_dtype(aval_of(p).dtype))
-        dtype = aval_of(p).dtype
+        dtype = p.dtype
         if replace:
             sums = jnp.cumsum(p)
-            at = jnp.multiply(sums[-1], lax.sub(dtype.type(1), _uniform(key, shape, dtype)))
+            at = sums[-1] * lax.sub(dtype.type(1), _uniform(key, shape, dtype))
             index = lax.convert_element_type(jnp.searchsorted(sums, at), dtypes.default_dtype(int))
         else:
-            noisy = lax.add(_gumbel(key, (size,), dtype, _check_mode(mode)), lax.log(p))
+            noisy = _gumbel(key, (size,), dtype, _check_mode(mode)) + lax.log(p)
             index = jnp.reshape(lax.top_k(noisy, draws, axis=0)[1], shape)
     return index if a is None else jnp.take(a, index, take_axis)
 
@@ -200,7 +200,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
     Raises: ValueError for other shapes, or more samples without replacement than categories.
     """
     logits = jnp.asarray(logits)
-    logits_shape = aval_of(logits).shape
+    logits_shape = logits.shape
     rank = len(logits_shape)
     if not -rank <= axis < rank:
         raise IndexError(f"categorical: axis {axis} is out of bounds for logits of shape {logits_shape}")
@@ -209,17 +209,17 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
     shape = shape_over(shape, [batch])
     prefix = shape[:len(shape) - len(batch)]
     high = _check_mode(mode)
-    dtype = aval_of(logits).dtype
+    dtype = logits.dtype
     if replace:
         inner = list(shape[len(prefix):])
         inner.insert(axis % rank, logits_shape[axis])
         noise = _gumbel(key, (*prefix, *inner), dtype, high)
-        return jnp.argmax(jnp.add(noise, jnp.expand_dims(logits, tuple(range(len(prefix))))), axis=axis)
+        return jnp.argmax(noise + jnp.expand_dims(logits, tuple(range(len(prefix)))), axis=axis)
     draws = math.prod(prefix)
     if draws > logits_shape[axis]:
         raise ValueError(f"Number of samples without replacement ({draws}) cannot exceed number of categories "
                          f"({logits_shape[axis]}).")
-    noisy = lax.add(logits, _gumbel(key, logits_shape, dtype, high))
+    noisy = logits + _gumbel(key, logits_shape, dtype, high)
     index = lax.top_k(noisy, draws, axis=axis % rank)[1]
     return jnp.reshape(jnp.moveaxis(index, axis, 0), shape)
 
@@ -263,7 +263,7 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
     else:
         vectors, values, _ = jnp.linalg.svd(cov)
         factor = vectors * lax.sqrt(jnp.expand_dims(values, -2))
-    return jnp.add(mean, jnp.einsum("...ij,...j->...i", factor, _normal(key, (*shape, size), dtype)))
+    return mean + jnp.einsum("...ij,...j->...i", factor, _normal(key, (*shape, size), dtype))
 
 
 @sampler("n", "shape", "dtype", "m")
@@ -281,5 +281,5 @@ def orthogonal(key: Any, n: int, shape: Sequence[int] = (), dtype: Any = None, m
     m = n if m is None else operator.index(m)
     q, r = jnp.linalg.qr(_normal(key, (*shape, max(n, m), min(n, m)), dtype))
     signs = lax.sign(jnp.diagonal(r, axis1=-2, axis2=-1))
-    q = jnp.multiply(q, jnp.expand_dims(signs, -2))
+    q = q * jnp.expand_dims(signs, -2)
     return q if n >= m else jnp.matrix_transpose(q)

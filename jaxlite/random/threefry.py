@@ -15,6 +15,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import config
+from jaxlite.core.aval import Ints
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import exceeds
 from jaxlite.core.values import aval_of
@@ -104,7 +105,7 @@ def fold_in(key: Any, data: Any) -> Any:
     return _pairs(*threefry2x32(words[0], words[1], lax.full(aval_of(data).shape, np.uint32(0)), data))
 
 
-def split(key: Any, shape: tuple[int, ...]) -> Any:
+def split(key: Any, shape: Ints) -> Any:
     """uint32[..., 2] -> uint32[..., *shape, 2]."""
     if config.threefry_partitionable.value:
         # The barrier keeps the hash from being computed again wherever one of the keys is used.
@@ -112,7 +113,7 @@ def split(key: Any, shape: tuple[int, ...]) -> Any:
     return lax.reshape(_hash_counts(key, 2 * math.prod(shape)), (*aval_of(key).shape[:-1], *shape, 2))
 
 
-def random_bits(key: Any, width: int, shape: tuple[int, ...]) -> Any:
+def random_bits(key: Any, width: int, shape: Ints) -> Any:
     """uint32[..., 2] -> unsigned integers of 8, 16, 32 or 64 bits, [..., *shape]."""
     dtype = np.dtype(f"uint{width}")
     if not config.threefry_partitionable.value:
@@ -142,7 +143,7 @@ def _hash_counts(key: Any, count: int) -> Any:
     return lax.slice_in_dim(lax.concatenate([first, second], axis), 0, count, axis=axis)
 
 
-def _bits_by_pairs(key: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+def _bits_by_pairs(key: Any, dtype: Any, shape: Ints) -> Any:
     batch, size, width = aval_of(key).shape[:-1], math.prod(shape), 8 * dtype.itemsize
     axis = len(batch)
     words = _hash_counts(key, -(-size * width // 32))

@@ -13,6 +13,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import config, dtypes
+from jaxlite.core.aval import Ints
 from jaxlite.core.values import aval_of
 from jaxlite.random.keys import sampler
 from jaxlite.random.prng import draw_bits, split_keys
@@ -36,7 +37,7 @@ def int_dtype(name: str, dtype: Any) -> Any:
     return dtypes.check_user_dtype_supported(int if dtype is None else dtype, name)
 
 
-def full_shape(shape: Any, *params: Any) -> tuple[int, ...]:
+def full_shape(shape: Any, *params: Any) -> Ints:
     """The shape that parameters and result broadcast to: `shape` itself if it is given.
 
     Raises: ValueError if the parameters do not broadcast to it.
@@ -44,12 +45,12 @@ def full_shape(shape: Any, *params: Any) -> tuple[int, ...]:
     return shape_over(shape, [aval_of(param).shape for param in params])
 
 
-def shape_over(shape: Any, shapes: Sequence[Any]) -> tuple[int, ...]:
+def shape_over(shape: Any, shapes: Sequence[Any]) -> Ints:
     """`full_shape` of parameters of these shapes."""
     if shape is None:
         return lax.broadcast_shapes(*shapes)
     try:
-        found: tuple[int, ...] | None = lax.broadcast_shapes(shape, *shapes)
+        found: Ints | None = lax.broadcast_shapes(shape, *shapes)
     except ValueError:
         found = None
     if found is None or found != shape:
@@ -97,7 +98,7 @@ def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding
 
 def _ranked(x: Any, rank: int) -> Any:
     """Leading axes of size 1 up to a rank."""
-    shape = aval_of(x).shape
+    shape = x.shape
     missing = rank - len(shape)
     return x if missing <= 0 else lax.broadcast_in_dim(x, (1,) * missing + shape, range(missing, rank))
 
@@ -114,9 +115,9 @@ def _uniform(key: Any, shape: Sequence[int], dtype: Any, minval: Any = 0.0, maxv
     if drawn != width:
         numbers = lax.convert_element_type(numbers, unsigned)
     one = np.ones((), dtype).view(unsigned)[()]
-    numbers = lax.bitwise_or(lax.shift_right_logical(numbers, unsigned.type(drawn - mantissa)), one)
-    floats = lax.sub(lax.bitcast_convert_type(numbers, dtype), dtype.type(1))
-    scaled = jnp.add(jnp.multiply(floats, lax.sub(maxval, minval)), minval)
+    numbers = lax.shift_right_logical(numbers, unsigned.type(drawn - mantissa)) | one
+    floats = lax.bitcast_convert_type(numbers, dtype) - 1
+    scaled = floats * lax.sub(maxval, minval) + minval
     return lax.max(minval, scaled)
 
 
@@ -198,17 +199,17 @@ def _randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: An
     upper, lower = (lax.index_in_dim(both, index, 0, False) for index in (0, 1))
     span = lax.convert_element_type(jnp.subtract(high, low), unsigned)
     span = jnp.where(jnp.less_equal(high, low), unsigned.type(1), span)
-    span = jnp.where(jnp.logical_and(beyond, jnp.greater(high, low)), jnp.add(span, unsigned.type(1)), span)
+    span = jnp.where(jnp.logical_and(beyond, jnp.greater(high, low)), span + 1, span)
     # (upper * 2**width + lower) mod span, in `width` bits.
-    factor = jnp.remainder(unsigned.type(1 << width // 2), span)
-    factor = lax.rem(lax.mul(factor, factor), span)
-    offset = jnp.add(jnp.multiply(_rem(upper, span), factor), _rem(lower, span))
-    return jnp.add(low, lax.convert_element_type(_rem(offset, span), dtype))
+    factor = (1 << width // 2) % span
+    factor = lax.rem(factor * factor, span)
+    offset = _rem(upper, span) * factor + _rem(lower, span)
+    return low + lax.convert_element_type(_rem(offset, span), dtype)
 
 
 def _rem(x: Any, y: Any) -> Any:
     """lax.rem of an array and one that is broadcast against it."""
-    return lax.rem(x, lax.broadcast_in_dim(y, aval_of(x).shape, range(len(aval_of(y).shape))))
+    return lax.rem(x, lax.broadcast_in_dim(y, aval_of(x).shape, range(len(y.shape))))
 
 
 # --- normal numbers ----------------------------------------------------------------------------------
@@ -218,9 +219,9 @@ def _normal(key: Any, shape: Sequence[int], dtype: Any) -> Any:
     if dtypes.kind(dtype) == "c":
         real = dtypes.to_floating_dtype(dtype)
         first, second = (lax.convert_element_type(_normal(each, shape, real), dtype) for each in split_key(key))
-        return lax.div(lax.add(first, lax.mul(dtype.type(1j), second)), dtype.type(np.sqrt(2)))
+        return lax.div(first + lax.mul(dtype.type(1j), second), dtype.type(np.sqrt(2)))
     low = np.nextafter(np.array(-1.0, dtype), np.array(0.0, dtype), dtype=dtype)[()]
-    return lax.mul(_sqrt2(dtype), lax.erf_inv(_uniform(key, shape, dtype, low, dtype.type(1))))
+    return lax.erf_inv(_uniform(key, shape, dtype, low, dtype.type(1))) * _sqrt2(dtype)
 
 
 def _sqrt2(dtype: Any) -> Any:
@@ -259,7 +260,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
     lower, upper = (lax.convert_element_type(x, dtype) for x in (lower, upper))
     root = _sqrt2(dtype)
     limits = (lax.erf(lax.div(x, root)) for x in (lower, upper))
-    out = lax.mul(root, lax.erf_inv(_uniform(key, shape, dtype, *limits)))
+    out = lax.erf_inv(_uniform(key, shape, dtype, *limits)) * root
     # Rounding may reach the limits themselves.
     return jnp.clip(out, lax.nextafter(lax.stop_gradient(lower), dtype.type(np.inf)),
                     lax.nextafter(lax.stop_gradient(upper), dtype.type(-np.inf)))
@@ -271,7 +272,7 @@ def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None,
     """Exponentials of normal numbers with mean 0 and standard deviation `sigma`."""
     dtype = float_dtype("lognormal", dtype)
     shape = full_shape(shape, sigma)
-    return lax.exp(jnp.multiply(_normal(key, shape, dtype), lax.convert_element_type(sigma, dtype)))
+    return lax.exp(_normal(key, shape, dtype) * lax.convert_element_type(sigma, dtype))
 
 
 # --- trials and signs --------------------------------------------------------------------------------
@@ -297,7 +298,7 @@ def _bernoulli(key: Any, p: Any, shape: Sequence[int], high: bool = False) -> An
         return jnp.less(_uniform(key, shape, dtype), p)
     first, second = _two_uniforms(key, shape, dtype)
     fine = lax.mul(second, np.array(2.0**-dtypes.finfo(dtype).nmant, dtype)[()])
-    return jnp.less(fine, jnp.subtract(p, first))
+    return fine < jnp.subtract(p, first)
 
 
 @sampler("shape", "mode")
@@ -319,7 +320,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
 
 def _rademacher(key: Any, shape: Sequence[int], dtype: Any) -> Any:
     signs = _bernoulli(key, dtypes.default_dtype(float).type(0.5), shape).astype(dtype)
-    return lax.sub(lax.mul(np.array(2, dtype)[()], signs), np.array(1, dtype)[()])
+    return 2 * signs - 1
 
 
 @sampler("shape", "dtype")
@@ -332,7 +333,7 @@ def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sh
 
 
 def _exponential(key: Any, shape: Sequence[int], dtype: Any) -> Any:
-    return lax.neg(lax.log1p(lax.neg(_uniform(key, shape, dtype))))
+    return -lax.log1p(lax.neg(_uniform(key, shape, dtype)))
 
 
 @sampler("shape", "dtype")
@@ -344,11 +345,11 @@ def exponential(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_s
 def _gumbel(key: Any, shape: Sequence[int], dtype: Any, high: bool = False) -> Any:
     tiny = dtypes.finfo(dtype).tiny
     if not high:
-        return lax.neg(lax.log(lax.neg(lax.log(_uniform(key, shape, dtype, tiny, 1.0)))))
+        return -lax.log(-lax.log(_uniform(key, shape, dtype, tiny, 1.0)))
     first, second = _two_uniforms(key, shape, dtype, 0.0, 1.0)
     fine = lax.mul(np.array(2.0**-dtypes.finfo(dtype).nmant, dtype)[()], second)
-    x = jnp.where(lax.ge(first, dtype.type(0.5)), first, lax.add(lax.add(first, fine), dtype.type(tiny)))
-    return lax.neg(lax.log(lax.neg(lax.log1p(lax.neg(x)))))
+    x = jnp.where(lax.ge(first, dtype.type(0.5)), first, first + fine + dtype.type(tiny))
+    return -lax.log(-lax.log1p(-x))
 
 
 @sampler("shape", "dtype", "mode")
@@ -367,7 +368,7 @@ def laplace(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_shard
     """Laplace numbers: density exp(-|x|) / 2."""
     dtype = float_dtype("laplace", dtype)
     u = _uniform(key, shape, dtype, dtype.type(-1 + dtypes.finfo(dtype).epsneg), 1.0)
-    return lax.mul(lax.sign(u), lax.log1p(lax.neg(lax.abs(u))))
+    return lax.sign(u) * lax.log1p(-lax.abs(u))
 
 
 @sampler("shape", "dtype")
@@ -375,7 +376,7 @@ def logistic(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_shar
     """Logistic numbers: the distribution function is 1 / (1 + exp(-x))."""
     dtype = float_dtype("logistic", dtype)
     u = _uniform(key, shape, dtype, dtypes.finfo(dtype).tiny, 1.0)
-    return lax.sub(lax.log(u), lax.log1p(lax.neg(u)))
+    return lax.log(u) - lax.log1p(lax.neg(u))
 
 
 @sampler("shape", "dtype")
@@ -383,7 +384,7 @@ def cauchy(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_shardi
     """Cauchy numbers: density 1 / (pi (1 + x**2))."""
     dtype = float_dtype("cauchy", dtype)
     u = _uniform(key, shape, dtype, dtypes.finfo(dtype).eps, 1.0)
-    return lax.tan(lax.mul(np.array(np.pi, dtype)[()], lax.sub(u, dtype.type(0.5))))
+    return lax.tan(np.pi * lax.sub(u, dtype.type(0.5)))
 
 
 @sampler("shape", "dtype")
@@ -400,7 +401,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_
     dtype = float_dtype("rayleigh", dtype)
     shape = full_shape(shape, scale)
     scale = jnp.broadcast_to(lax.convert_element_type(scale, dtype), shape)
-    return lax.mul(scale, lax.sqrt(lax.mul(lax.log(_uniform(key, shape, dtype)), dtype.type(-2))))
+    return scale * lax.sqrt(lax.log(_uniform(key, shape, dtype)) * -2)
 
 
 @sampler("shape", "dtype")
@@ -408,7 +409,7 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Sequence[int] =
     """Weibull numbers: the distribution function is 1 - exp(-(x / scale)**concentration)."""
     dtype = float_dtype("weibull_min", dtype)
     power = lax.convert_element_type(jnp.divide(1.0, concentration), dtype)
-    return jnp.multiply(jnp.power(_exponential(key, shape, dtype), power), lax.convert_element_type(scale, dtype))
+    return _exponential(key, shape, dtype) ** power * lax.convert_element_type(scale, dtype)
 
 
 @sampler("shape", "dtype")
@@ -450,8 +451,8 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sha
     float_type = dtypes.to_inexact_dtype(aval_of(p).dtype)
     u = _uniform(key, shape, float_type)
     u = jnp.where(lax.eq(u, float_type.type(0)), float_type.type(1), u)
-    log_failure = jnp.broadcast_to(lax.log1p(lax.neg(lax.convert_element_type(p, float_type))), shape)
-    return lax.convert_element_type(lax.add(lax.floor(lax.div(lax.log(u), log_failure)), float_type.type(1)), dtype)
+    log_failure = jnp.broadcast_to(lax.log1p(-lax.convert_element_type(p, float_type)), shape)
+    return lax.convert_element_type(lax.floor(lax.div(lax.log(u), log_failure)) + 1, dtype)
 
 
 def _maxwell(key: Any, shape: Sequence[int], dtype: Any) -> Any:

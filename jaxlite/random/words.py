@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite import lax
+from jaxlite.core.aval import Ints
 from jaxlite.core.primitive import PRIMITIVES
 from jaxlite.core.values import aval_of
 from jaxlite.random.prng import lowers_on_words
@@ -39,14 +40,14 @@ def _same_several(name: str, avals: Sequence[Any], *words: Any, **params: Any) -
 
 
 @_on_words("slice")
-def _slice(name: str, avals: Sequence[Any], x: Any, *, start_indices: tuple[int, ...], limit_indices: tuple[int, ...],
-           strides: tuple[int, ...] | None) -> Any:
+def _slice(name: str, avals: Sequence[Any], x: Any, *, start_indices: Ints, limit_indices: Ints,
+           strides: Ints | None) -> Any:
     count = _words(avals)
     return lax.slice(x, (*start_indices, 0), (*limit_indices, count), strides and (*strides, 1))
 
 
 @_on_words("dynamic_slice")
-def _dynamic_slice(name: str, avals: Sequence[Any], x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> Any:
+def _dynamic_slice(name: str, avals: Sequence[Any], x: Any, *starts: Any, slice_sizes: Ints) -> Any:
     return lax.dynamic_slice(x, (*starts, _zero_like(starts)), (*slice_sizes, _words(avals)))
 
 
@@ -60,7 +61,7 @@ def _zero_like(starts: Sequence[Any]) -> Any:
 
 
 @_on_words("reshape")
-def _reshape(name: str, avals: Sequence[Any], x: Any, *, new_sizes: tuple[int, ...], dimensions: Any,
+def _reshape(name: str, avals: Sequence[Any], x: Any, *, new_sizes: Ints, dimensions: Any,
              **params: Any) -> Any:
     if dimensions is not None:
         x = lax.transpose(x, (*dimensions, len(dimensions)))
@@ -68,18 +69,18 @@ def _reshape(name: str, avals: Sequence[Any], x: Any, *, new_sizes: tuple[int, .
 
 
 @_on_words("broadcast_in_dim")
-def _broadcast_in_dim(name: str, avals: Sequence[Any], x: Any, *, shape: tuple[int, ...],
-                      broadcast_dimensions: tuple[int, ...], **params: Any) -> Any:
+def _broadcast_in_dim(name: str, avals: Sequence[Any], x: Any, *, shape: Ints,
+                      broadcast_dimensions: Ints, **params: Any) -> Any:
     return lax.broadcast_in_dim(x, (*shape, _words(avals)), (*broadcast_dimensions, len(shape)))
 
 
 @_on_words("tile")
-def _tile(name: str, avals: Sequence[Any], x: Any, *, reps: tuple[int, ...]) -> Any:
+def _tile(name: str, avals: Sequence[Any], x: Any, *, reps: Ints) -> Any:
     return lax.tile(x, (*reps, 1))
 
 
 @_on_words("transpose")
-def _transpose(name: str, avals: Sequence[Any], x: Any, *, permutation: tuple[int, ...]) -> Any:
+def _transpose(name: str, avals: Sequence[Any], x: Any, *, permutation: Ints) -> Any:
     return lax.transpose(x, (*permutation, len(permutation)))
 
 
@@ -93,7 +94,7 @@ def _select_n(name: str, avals: Sequence[Any], which: Any, *cases: Any) -> Any:
 
 @_on_words("gather")
 def _gather(name: str, avals: Sequence[Any], x: Any, indices: Any, *, dimension_numbers: Any,
-            slice_sizes: tuple[int, ...], **params: Any) -> Any:
+            slice_sizes: Ints, **params: Any) -> Any:
     rank = len(dimension_numbers.offset_dims) + len(avals[1].shape) - 1
     numbers = dimension_numbers._replace(offset_dims=(*dimension_numbers.offset_dims, rank))
     params["fill_value"] = 0xFFFFFFFF  # the words of keys that are not there

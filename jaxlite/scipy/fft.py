@@ -43,7 +43,7 @@ def _turned(x: Any, turns: np.ndarray) -> Any:
 
 def _unscaled(x: Any, type: int) -> Any:
     """2 sums of x[n] cos(...) along the last axis, real."""
-    size = aval_of(x).shape[-1]
+    size = x.shape[-1]
     count = np.arange(size)
     if type == 1:  # the Fourier transform of x and its mirror image
         return jnp.fft.rfft(jnp.concatenate([x, x[..., -2:0:-1]], -1)).real
@@ -69,10 +69,10 @@ def _unfolded(x: Any) -> Any:
 def _along_last(x: Any, type: int, norm: str | None, inverse: bool) -> Any:
     if is_complex(x):
         return lax.complex(_along_last(x.real, type, norm, inverse), _along_last(x.imag, type, norm, inverse))
-    size = aval_of(x).shape[-1]
+    size = x.shape[-1]
     both = 2 * (size - 1 if type == 1 else size)  # what a transform and its inverse multiply with
     type = _INVERSE[type] if inverse else type
-    dtype = aval_of(x).dtype
+    dtype = x.dtype
     if norm == "ortho":
         ends = np.ones(size)
         ends[[0, -1] if type == 1 else 0] = math.sqrt(2)
@@ -90,9 +90,9 @@ def _transform(name: str, x: Any, type: int, sizes: Any, axes: Any, norm: str | 
     if norm not in (None, "backward", "ortho", "forward"):
         raise ValueError(f"{name}: norm must be None, 'backward', 'ortho' or 'forward', got {norm!r}")
     (x,) = promote_dtypes_inexact(as_array(x))
-    if aval_of(x).dtype.itemsize < 4:
+    if x.dtype.itemsize < 4:
         x = x.astype(dtypes.float32)
-    shape = aval_of(x).shape
+    shape = x.shape
     if axes is None and sizes is not None:
         axes = range(len(shape) - len(sizes), len(shape))
     axes = canonical_axes(None if axes is None else tuple(axes), len(shape))

@@ -70,7 +70,7 @@ def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: st
     coordinates = list(coordinates)
     check_arrays("map_coordinates", input, *coordinates)
     array, places = as_array(input), [as_array(each) for each in coordinates]
-    shape, dtype = aval_of(array).shape, aval_of(array).dtype
+    shape, dtype = array.shape, array.dtype
     if len(places) != len(shape):
         raise ValueError(f"coordinates must be a sequence of length input.ndim, but {len(places)} != {len(shape)}")
     if mode not in _CONTINUED:

@@ -223,7 +223,7 @@ def minimize(fun: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, me
     if method.lower() not in _METHODS:
         raise ValueError(f"Method {method} not recognized")
     (x0,) = promote_dtypes_inexact(jnp.asarray(x0))
-    if aval_of(x0).ndim != 1:
+    if x0.ndim != 1:
         raise ValueError(f"minimize: x0 must be a vector (n,), got shape {aval_of(x0).shape}")
     settings = dict(options or {})
     if tol is not None:

@@ -32,7 +32,7 @@ def _inputs(name: str, in1: Any, in2: Any, mode: str, rank: int | None = None) -
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"{name}: mode must be one of ['full', 'same', 'valid'], got {mode!r}")
     a, b = promote_dtypes_inexact(as_array(in1), as_array(in2))
-    shapes = aval_of(a).shape, aval_of(b).shape
+    shapes = a.shape, b.shape
     if rank is not None and not len(shapes[0]) == len(shapes[1]) == rank:
         raise ValueError(f"{name}: inputs must be {rank}-dimensional, got shapes {shapes[0]} and {shapes[1]}")
     if len(shapes[0]) != len(shapes[1]):
@@ -182,7 +182,7 @@ def _by_fft(name: str, a: Any, b: Any, mode: str, axes: Any) -> Any:
     result = shaping.convert(result, aval_of(a).dtype, False)
     if mode == "full":
         return result
-    start, stop = [0] * rank, list(aval_of(result).shape)
+    start, stop = [0] * rank, list(result.shape)
     for axis in axes:
         first, second = shapes[0][axis], shapes[1][axis]
         start[axis], size = ((second - 1) // 2, first) if mode == "same" else (second - 1, first - second + 1)

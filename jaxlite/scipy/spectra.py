@@ -39,7 +39,7 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwr
     if type == "constant":
         return data - data.mean(axis, keepdims=True)
     samples = jnp.moveaxis(data, axis, -1)
-    size = aval_of(samples).shape[-1]
+    size = samples.shape[-1]
     bounds = np.unique(np.concatenate([[0], np.atleast_1d(bp), [size]]).astype(int))
     if bounds[0] < 0 or bounds[-1] > size:
         raise ValueError("Breakpoints must be non-negative and less than length of data along given axis.")
@@ -48,8 +48,8 @@ def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwr
         part = lax.slice_in_dim(samples, int(start), int(stop), axis=-1)
         part = part - part.mean(-1, keepdims=True)
         places = np.arange(stop - start) - (stop - start - 1) / 2
-        weights = jnp.asarray(places / (places @ places or 1), aval_of(part).dtype)
-        parts.append(part - (part * weights).sum(-1, keepdims=True) * jnp.asarray(places, aval_of(part).dtype))
+        weights = jnp.asarray(places / (places @ places or 1), part.dtype)
+        parts.append(part - (part * weights).sum(-1, keepdims=True) * jnp.asarray(places, part.dtype))
     return jnp.moveaxis(jnp.concatenate(parts, -1), -1, axis) if parts else data
 
 
@@ -127,8 +127,8 @@ def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: int | Non
     check_arrays(name, x, *(() if y is None else (y,)))
     same = y is None
     x, y = promote_dtypes_inexact(as_array(x), as_array(x if y is None else y))
-    (axis,) = canonical_axes((axis,), aval_of(x).ndim)
-    back = axis - aval_of(x).ndim
+    (axis,) = canonical_axes((axis,), x.ndim)
+    back = axis - x.ndim
     x, y = (jnp.moveaxis(each, back, -1) for each in (x, y))
     if not same:
         outer = shaping.broadcast_shapes(aval_of(x).shape[:-1], aval_of(y).shape[:-1])
@@ -265,13 +265,13 @@ def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = N
     """
     check_arrays("istft", Zxx)
     (Zxx,) = promote_dtypes_inexact(as_array(Zxx))
-    rank = aval_of(Zxx).ndim
+    rank = Zxx.ndim
     if rank < 2:
         raise ValueError("Input stft must be at least 2d!")
     time, frequency = canonical_axes((time_axis,), rank)[0], canonical_axes((freq_axis,), rank)[0]
     if time == frequency:
         raise ValueError("Must specify differing time and frequency axes!")
-    bins, count = aval_of(Zxx).shape[frequency], aval_of(Zxx).shape[time]
+    bins, count = Zxx.shape[frequency], Zxx.shape[time]
     usual = 2 * (bins - 1) if input_onesided else bins
     nperseg = usual if nperseg is None else int(nperseg)
     if nperseg < 1:

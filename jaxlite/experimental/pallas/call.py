@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes, source
-from jaxlite.core.aval import AbstractRef, ShapedArray, shaped_array
+from jaxlite.core.aval import AbstractRef, Ints, ShapedArray, shaped_array
 from jaxlite.core.effects import REF
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
@@ -55,7 +55,7 @@ _INDEX = ShapedArray((), np.dtype(np.int32))
 # --- blocks ------------------------------------------------------------------------------------------
 
 
-def block_dims(spec: BlockSpec, shape: tuple[int, ...], origin: str) -> tuple[Any, ...]:
+def block_dims(spec: BlockSpec, shape: Ints, origin: str) -> tuple[Any, ...]:
     if spec.block_shape is None:
         return tuple(map(Blocked, shape))
     dims: list[Any] = []

@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxlite.compilation.dispatch import jit_p
 from jaxlite.core import dtypes
-from jaxlite.core.aval import AbstractRef
+from jaxlite.core.aval import AbstractRef, Ints
 from jaxlite.core.discharge import discharge_jaxpr, discharges
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from jaxlite.core.staging import trace_to_jaxpr
@@ -51,7 +51,7 @@ def fresh_value(aval: Any, make: Callable[..., Any] = unknown) -> Any:
 # --- positions ---------------------------------------------------------------------------------------
 
 
-def _positions(shape: tuple[int, ...], transforms: Sequence[Any]) -> Any:
+def _positions(shape: Ints, transforms: Sequence[Any]) -> Any:
     """Where the selected elements lie in the flattened array; its size for those that lie outside."""
     size = int(np.prod(shape))
     flat = reshape(iota(np.int32, size), shape) if shape else full((), 0, np.int32)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core.aval import AbstractRef, ShapedArray, shaped_array
+from jaxlite.core.aval import AbstractRef, Ints, ShapedArray, shaped_array
 from jaxlite.core.discharge import discharges
 from jaxlite.core.effects import REF
 from jaxlite.core.filtering import boundary
@@ -52,7 +52,7 @@ class Semaphores:
     """A type of semaphores to allocate: their kind ("regular", "dma", "barrier") and how many."""
 
     kind: str
-    shape: tuple[int, ...] = ()
+    shape: Ints = ()
 
     def get_ref_aval(self) -> AbstractRef:
         """The type of a Ref of them; interpreted they are counters."""

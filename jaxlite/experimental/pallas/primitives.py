@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core.aval import ShapedArray, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.effects import REF, Effect
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import no_effects
@@ -132,11 +132,11 @@ def parts(ref: Any, index: Any = None) -> tuple[Any, tuple[Any, ...]]:
     return ref, tuple(transforms)
 
 
-def _shape_of(ref: Any, transforms: Sequence[Any]) -> tuple[int, ...]:
+def _shape_of(ref: Any, transforms: Sequence[Any]) -> Ints:
     return transformed_shape(aval_of(ref).shape, transforms)
 
 
-def _fitted(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _fitted(value: Any, shape: Ints, dtype: Any) -> Any:
     """A scalar or a smaller value spread over a part, in the dtype of the Ref if it is weakly typed."""
     if aval_of(value).weak_type:
         value = convert(value, dtype, False)

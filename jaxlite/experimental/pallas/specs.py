@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import MEMORY_SPACES, AbstractRef, ShapedArray
+from jaxlite.core.aval import MEMORY_SPACES, AbstractRef, Ints, ShapedArray
 
 
 class MemorySpace(enum.Enum):
@@ -281,12 +281,12 @@ class BlockMapping:
     pipeline_mode: Any = None
 
     @property
-    def sizes(self) -> tuple[int, ...]:
+    def sizes(self) -> Ints:
         """The block's extent along each axis of the array."""
         return tuple(1 if type(dim) is Squeezed else dim.block_size for dim in self.block_shape)
 
     @property
-    def ref_shape(self) -> tuple[int, ...]:
+    def ref_shape(self) -> Ints:
         """The shape that a kernel sees."""
         return tuple(dim.block_size for dim in self.block_shape if type(dim) is not Squeezed)
 
@@ -324,7 +324,7 @@ class GridMapping:
     num_inputs: int
     index_avals: tuple[Any, ...]
     scratch_avals: tuple[AbstractRef, ...]
-    vmapped_dims: tuple[int, ...] = ()
+    vmapped_dims: Ints = ()
 
     @property
     def num_dynamic(self) -> int:
@@ -336,7 +336,7 @@ class GridMapping:
         return len(self.block_mappings) - self.num_inputs
 
     @property
-    def kernel_axes(self) -> tuple[int, ...]:
+    def kernel_axes(self) -> Ints:
         """The axes of the grid that a kernel counts."""
         return tuple(axis for axis in range(len(self.grid)) if axis not in self.vmapped_dims)
 

@@ -16,7 +16,7 @@ from jaxlite.compilation.options import argument_names
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
-from jaxlite.core.aval import ShapedArray, high_types, shaped_array, typematch, varying
+from jaxlite.core.aval import Ints, ShapedArray, high_types, shaped_array, typematch, varying
 from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, subjaxprs
 from jaxlite.core.staging import StagingTrace, high, trace_to_jaxpr, varying_inputs, varying_outputs
@@ -265,7 +265,7 @@ class Carry:
 
     __slots__ = ("what", "fun", "place", "num_args", "tree", "avals")
 
-    def __init__(self, what: str, fun: Callable, place: int | tuple[int, ...], num_args: int, tree: Any,
+    def __init__(self, what: str, fun: Callable, place: int | Ints, num_args: int, tree: Any,
                  avals: list[Any]):
         self.what, self.fun, self.place, self.num_args = what, fun, place, num_args
         self.tree, self.avals = tree, avals

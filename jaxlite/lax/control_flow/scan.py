@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import errors, source
-from jaxlite.core.aval import AbstractRef, with_axis, without_axis
+from jaxlite.core.aval import AbstractRef, Ints, with_axis, without_axis
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
@@ -170,7 +170,7 @@ def _leaf_name(xs: Any, index: int) -> str:
     return "xs" + keystr(tree_flatten_with_path(xs)[0][index][0])
 
 
-def scan_steps(what: str, fun: Callable, call: Callable, args: tuple, init: Any, place: int | tuple[int, ...],
+def scan_steps(what: str, fun: Callable, call: Callable, args: tuple, init: Any, place: int | Ints,
                xs_leaves: Sequence[Any], length: int, reverse: bool, unroll: int) -> tuple[Any, Any]:
     """Trace a body and bind `scan`.
 
@@ -214,7 +214,7 @@ def _bind(body: Body, init: list[Any], xs: Sequence[Any], length: int, reverse: 
     return carry, ys
 
 
-def _loop_jaxpr(body: Body, num_carry: int) -> tuple[ClosedJaxpr, tuple[int, ...], tuple[int | None, ...]]:
+def _loop_jaxpr(body: Body, num_carry: int) -> tuple[ClosedJaxpr, Ints, tuple[int | None, ...]]:
     """The param `jaxpr`; which leaves of the carry never change; and for each y the x that it is, or None."""
     jaxpr = body.jaxpr
     carry, xs = jaxpr.invars[:num_carry], jaxpr.invars[num_carry:]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes, source
-from jaxlite.core.aval import varying
+from jaxlite.core.aval import Ints, varying
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, Var
 from jaxlite.core.primitive import Primitive
@@ -147,7 +147,7 @@ def _check_condition(cond_fun: Callable, condition: Body) -> None:
 _LEAF = tree_flatten(0)[1]
 
 
-def _loop_jaxprs(body: Body, condition: Body) -> tuple[ClosedJaxpr, ClosedJaxpr, tuple[int, ...]]:
+def _loop_jaxprs(body: Body, condition: Body) -> tuple[ClosedJaxpr, ClosedJaxpr, Ints]:
     """Both jaxprs closed over nothing, and the leaves that never change: constants of the body if only it reads
     them."""
     read = {atom for eqn in condition.jaxpr.eqns for atom in eqn.invars if not hasattr(atom, "val")}

@@ -168,10 +168,10 @@ def _qr_multiply(a: Any, c: Any, mode: str, pivoting: bool, conjugate: bool) -> 
     a = matrices("qr_multiply", a)
     rows, columns = aval_of(a).shape[-2:]
     inner = min(rows, columns)
-    is_vector = aval_of(c).ndim == 1
+    is_vector = c.ndim == 1
     if is_vector:
         c = c[:, None] if mode == "left" else c[None, :]
-    given, wanted = (aval_of(c).shape[-2], inner) if mode == "left" else (aval_of(c).shape[-1], rows)
+    given, wanted = (c.shape[-2], inner) if mode == "left" else (c.shape[-1], rows)
     if given != wanted:
         product, what = ("Q @ c", "rows") if mode == "left" else ("c @ Q", "columns")
         raise ValueError(f"Array shapes are not compatible for {product}: a has shape {aval_of(a).shape}, so c must have "
@@ -287,7 +287,7 @@ def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, 
 @api("first", "last", "tol")
 def _tridiagonal_values(d: Any, e: Any, first: int, last: int, tol: float | None) -> Any:
     """Eigenvalues `first` to `last` by bisection: the number of negative pivots of A - x counts those below x."""
-    size, dtype = aval_of(d).shape[0], aval_of(d).dtype
+    size, dtype = d.shape[0], d.dtype
     info = np.finfo(dtype)
     squares = jnp.concatenate([jnp.zeros(1, dtype), e * e])
     beside = jnp.concatenate([jnp.zeros(1, dtype), jnp.abs(e), jnp.zeros(1, dtype)])
@@ -330,7 +330,7 @@ def _tridiagonal_values(d: Any, e: Any, first: int, last: int, tol: float | None
 
 @api("first", "last")
 def _tridiagonal_vectors(d: Any, e: Any, first: int, last: int) -> Any:
-    matrix = jnp.diag(d.astype(aval_of(e).dtype)) + jnp.diag(e, -1)
+    matrix = jnp.diag(d.astype(e.dtype)) + jnp.diag(e, -1)
     vectors, values = lax_linalg.eigh(matrix, lower=True, symmetrize_input=False)
     return values[first:last + 1], vectors[:, first:last + 1]
 
@@ -355,8 +355,8 @@ def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str 
     if not set(kinds) <= {"f", "c"} or any(aval_of(x).dtype.itemsize < 4 for x in (d, e)):
         raise TypeError("Only float32 and float64 inputs are supported as inputs to eigh_tridiagonal, got "
                         f"{aval_of(d).dtype} and {aval_of(e).dtype}")
-    size = aval_of(d).shape[0] if aval_of(d).ndim == 1 else -1
-    if aval_of(e).shape != (size - 1,):
+    size = d.shape[0] if d.ndim == 1 else -1
+    if e.shape != (size - 1,):
         raise TypeError(f"eigh_tridiagonal: d must be a vector and e one that is shorter by one, got shapes "
                         f"{aval_of(d).shape} and {aval_of(e).shape}")
     first, last = 0, size - 1
@@ -372,8 +372,8 @@ def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str 
     if eigvals_only:
         d, e = promote_dtypes_inexact(d, jnp.abs(e))
         return _tridiagonal_values(d, e, first, last, None if tol is None else float(tol))
-    real = jnp.promote_types(aval_of(d).dtype, jnp.real(e).dtype)
-    d, e = d.astype(real), e.astype(jnp.promote_types(real, aval_of(e).dtype))
+    real = jnp.promote_types(d.dtype, jnp.real(e).dtype)
+    d, e = d.astype(real), e.astype(jnp.promote_types(real, e.dtype))
     return _tridiagonal_vectors(d, e, first, last)
 
 

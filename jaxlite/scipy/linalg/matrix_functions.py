@@ -43,7 +43,7 @@ _PADE = {np.dtype(np.float32): (7, 3.925724783138660), np.dtype(np.float64): (13
 def _pade_parts(a: Any, degree: int) -> tuple[Any, Any]:
     """U odd and V even in a, with exp(a) = (V - U)^-1 (V + U)."""
     weights = [math.comb(degree, k) * math.factorial(2 * degree - k) / math.factorial(degree) for k in range(degree + 1)]
-    eye = jnp.eye(aval_of(a).shape[-1], dtype=aval_of(a).dtype)
+    eye = jnp.eye(a.shape[-1], dtype=a.dtype)
     square = _product(a, a)
     fourth = _product(square, square)
     powers = [eye, square, fourth, _product(fourth, square)]
@@ -111,7 +111,7 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
     """
     A, E = promote_dtypes_inexact(jnp.asarray(A), jnp.asarray(E))
     A = _square_matrices("expm_frechet", A)
-    if aval_of(A).shape != aval_of(E).shape:
+    if aval_of(A).shape != E.shape:
         raise ValueError(f"expected A and E to be the same shape, got A.shape={aval_of(A).shape} E.shape={aval_of(E).shape}")
     outs = jvp(expm, (A,), (E,))
     return outs if compute_expm else outs[1]
@@ -156,7 +156,7 @@ def sqrtm(A: Any, blocksize: int = 1) -> Any:
 
 def _one_matrix(name: str, a: Any) -> Any:
     a = jnp.asarray(a)
-    shape = aval_of(a).shape
+    shape = a.shape
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"{name}: expected a square matrix (n, n), got shape {shape}; use vmap for more than one")
     return promote_dtypes_inexact(a)[0]

@@ -24,17 +24,17 @@ def _solve_by(name: str, solve: Callable[[Any, Any], Any], a: Any, b: Any) -> An
     b holds vectors if it is one, or has one for each matrix of a.
     """
     a, b = promote_dtypes_inexact(jnp.asarray(a), jnp.asarray(b))
-    left, right = aval_of(a).shape, aval_of(b).shape
+    left, right = a.shape, b.shape
     if len(left) < 2 or left[-1] != left[-2]:
         raise ValueError(f"{name}: the factor must have shape (..., n, n), got {left}")
     is_vector = len(right) == 1 or right == left[:-1]
     if is_vector:
         b = b[..., None]
-    if not right or aval_of(b).shape[-2] != left[-1]:
+    if not right or b.shape[-2] != left[-1]:
         raise ValueError(f"{name}: inconsistent sizes: matrices of shape {left} need right sides (..., {left[-1]}) or "
                          f"(..., {left[-1]}, k), got shape {right}")
-    batch = jnp.broadcast_shapes(left[:-2], aval_of(b).shape[:-2])
-    x = solve(jnp.broadcast_to(a, (*batch, *left[-2:])), jnp.broadcast_to(b, (*batch, *aval_of(b).shape[-2:])))
+    batch = jnp.broadcast_shapes(left[:-2], b.shape[:-2])
+    x = solve(jnp.broadcast_to(a, (*batch, *left[-2:])), jnp.broadcast_to(b, (*batch, *b.shape[-2:])))
     return x[..., 0] if is_vector else x
 
 
@@ -134,7 +134,7 @@ def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwr
 
 @api("lower")
 def _solve_definite(a: Any, b: Any, lower: bool) -> Any:
-    left, right = aval_of(jnp.asarray(a)).shape, aval_of(jnp.asarray(b)).shape
+    left, right = jnp.asarray(a).shape, jnp.asarray(b).shape
     if len(right) not in (len(left), len(left) - 1):
         raise ValueError("The arguments to solve must have shapes a=[..., m, m] and b=[..., m, k] or b=[..., m]; got "
                          f"a={left} and b={right}")
@@ -263,7 +263,7 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
         their rounding.
     Raises: ValueError for another method, and for shapes that do not fit.
     """
-    shapes = [aval_of(jnp.asarray(x)).shape for x in (A, B, C)]
+    shapes = [jnp.asarray(x).shape for x in (A, B, C)]
     if min(map(len, shapes)) < 2 or shapes[0][-1] != shapes[0][-2] or shapes[1][-1] != shapes[1][-2] or \
             shapes[2][-2:] != (shapes[0][-1], shapes[1][-1]):
         raise ValueError("Incompatible shapes for Sylvester equation: A must be (..., m, m), B (..., n, n) and C "

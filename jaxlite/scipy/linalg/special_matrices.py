@@ -167,10 +167,10 @@ def companion(a: Any) -> Any:
     Returns: (..., n - 1, n - 1).
     """
     (a,) = promote_dtypes_inexact(*_vectors("companion", a))
-    if aval_of(a).shape[-1] < 2:
+    if a.shape[-1] < 2:
         raise ValueError(f"The length of `a` along the last axis must be at least 2; got shape {aval_of(a).shape}.")
     first_row = -a[..., 1:] / a[..., :1]
-    return _with_subdiagonal(first_row, jnp.ones(aval_of(a).shape[-1] - 2, aval_of(a).dtype))
+    return _with_subdiagonal(first_row, jnp.ones(a.shape[-1] - 2, a.dtype))
 
 
 @api()
@@ -182,11 +182,11 @@ def fiedler_companion(a: Any) -> Any:
     Returns: (..., n - 1, n - 1).
     """
     (a,) = promote_dtypes_inexact(*_vectors("fiedler_companion", a))
-    if not aval_of(a).shape[-1]:
+    if not a.shape[-1]:
         raise ValueError("fiedler_companion requires the last axis of 'a' to have nonzero length, but got an array of "
                          f"shape {aval_of(a).shape}.")
-    size = aval_of(a).shape[-1] - 1
-    matrix = jnp.zeros((*aval_of(a).shape[:-1], size, size), aval_of(a).dtype)
+    size = a.shape[-1] - 1
+    matrix = jnp.zeros((*a.shape[:-1], size, size), a.dtype)
     if not size:
         return matrix
     coefficients = -a[..., 1:] / a[..., :1]

@@ -135,10 +135,10 @@ def wofz(z: Any) -> Any:
     """The Faddeeva function exp(-z^2) erfc(-i z), complex."""
     check_arrays("wofz", z)
     (z,) = promote_dtypes_inexact(z)
-    is_real = dtypes.kind(aval_of(z).dtype) != "c"
-    if aval_of(z).dtype.itemsize < 4:
+    is_real = dtypes.kind(z.dtype) != "c"
+    if z.dtype.itemsize < 4:
         z = z.astype(np.float32)
-    value = _wofz(lax.convert_element_type(z, np.result_type(aval_of(z).dtype, np.complex64)))
+    value = _wofz(lax.convert_element_type(z, np.result_type(z.dtype, np.complex64)))
     return lax.complex(jnp.exp(-z * z), jnp.imag(value)) if is_real else value
 
 
@@ -300,7 +300,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
 
 def _owens_integral(h: Any, a: Any) -> Any:
     """The integral for 0 <= a <= 1, by Gauss and Legendre."""
-    count = 48 if aval_of(h).dtype == np.float64 else 20
+    count = 48 if h.dtype == np.float64 else 20
     nodes, weights = (jnp.asarray(each, h.dtype) for each in np.polynomial.legendre.leggauss(count))
     t = a[..., None] * (nodes + 1) / 2
     square = 1 + t * t

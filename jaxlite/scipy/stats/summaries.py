@@ -76,7 +76,7 @@ def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_po
     if method == "ordinal":
         ranks = back + 1
     else:
-        size = aval_of(a).shape[-1]
+        size = a.shape[-1]
         ordered = jnp.take_along_axis(a, order, axis=-1)
         place = jnp.arange(size)
         is_first = jnp.concatenate([jnp.ones_like(ordered[..., :1], bool), ordered[..., 1:] != ordered[..., :-1]], axis=-1)
@@ -87,7 +87,7 @@ def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_po
                  "average": (lowest + highest) / 2}[method]
         ranks = jnp.take_along_axis(ranks, back, axis=-1)
     ranks = ranks.astype(dtypes.canonicalize_dtype(np.float64))
-    if dtypes.kind(aval_of(a).dtype) == "f":
+    if dtypes.kind(a.dtype) == "f":
         ranks = jnp.where(jnp.any(jnp.isnan(a), axis=-1, keepdims=True), jnp.nan, ranks)
     return ranks if axis is None else jnp.moveaxis(ranks, -1, axis)
 

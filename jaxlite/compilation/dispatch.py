@@ -348,7 +348,7 @@ def make_call_path(fun: Callable[..., Any], options: Options) -> Any:
         if value is not None:
             setattr(path, attribute, value)
     annotations = getattr(fun, "__annotations__", None)
-    if annotations:
+    if annotations is not None:
         path.__annotations__ = annotations
     path.__wrapped__ = fun
     path._jitted = jitted

@@ -3,7 +3,7 @@
 Boundaries are the functions through which errors leave jaxlite: calls of jitted functions, stages, `make_jaxpr`,
 control flow, eager numpy functions. They do nothing until something is raised. The option `traceback_filtering`
 says what happens then: "off" keeps all frames, "tracebackhide" marks ours for pytest and IPython, which skip them,
-and otherwise they are removed.
+and otherwise they are removed. "quiet_remove_frames" says so in a note, as JAX does by default.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from jaxlite.core import config, source
+
+_NOTE = ("--------------------\nThe frames of jaxlite itself are left out of the traceback. Set "
+         "JAXLITE_TRACEBACK_FILTERING=off to see them.")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,6 +49,8 @@ def hide_own_frames(error: BaseException) -> None:
             else:
                 each.__traceback__ = _filtered(each.__traceback__)
         each = each.__cause__ or each.__context__
+    if mode == "quiet_remove_frames" and _NOTE not in getattr(error, "__notes__", ()):
+        error.add_note(_NOTE)
 
 
 _BLAMED = re.compile(r"'([\w.]+)' object (?:cannot be interpreted|is not iterable|has no len)|, not '(\w+)'$"

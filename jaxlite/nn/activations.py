@@ -27,6 +27,13 @@ def _floating(name: str, x: Any) -> Any:
     return as_array(x) if dtypes.kind(aval.dtype) in "fc" else shaping.convert(x, dtypes.canonicalize_dtype(float), True)
 
 
+def _inexact(name: str, x: Any) -> Any:
+    """The argument as a floating-point array, as wide as integers need, as by an operation of floating arrays."""
+    if dtypes.kind(dtype_of(x)) == "b":
+        return _floating(name, x)
+    return as_array(promote_inexact(name, x)[0])
+
+
 @custom_jvp
 def _relu(x: Any) -> Any:
     return jnp.maximum(x, 0)
@@ -84,7 +91,7 @@ def softplus(x: Any) -> Any:
     check_arrays("softplus", x)
     if dtype_of(x).kind == "c":
         return jnp.logaddexp(x, 0.0)
-    return _softplus(_floating("softplus", x))
+    return _softplus(_inexact("softplus", x))
 
 
 @custom_jvp
@@ -114,7 +121,7 @@ def sparse_sigmoid(x: Any) -> Any:
 @api()
 def soft_sign(x: Any) -> Any:
     """x / (|x| + 1)."""
-    x = _floating("soft_sign", x)
+    x = _inexact("soft_sign", x)
     return x / (jnp.abs(x) + 1)
 
 
@@ -132,14 +139,14 @@ swish = silu
 @api()
 def mish(x: Any) -> Any:
     """x * tanh(softplus(x))."""
-    x = _floating("mish", x)
+    x = _inexact("mish", x)
     return x * jnp.tanh(softplus(x))
 
 
 @api()
 def log_sigmoid(x: Any) -> Any:
     """log(sigmoid(x)), accurate for large |x|."""
-    x = _floating("log_sigmoid", x)
+    x = _inexact("log_sigmoid", x)
     return -softplus(-x)
 
 

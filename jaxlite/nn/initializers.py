@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from jaxlite import numpy as jnp
 from jaxlite import random
 from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
+from jaxlite.devices import placement
 
 __all__ = [
     "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
@@ -28,13 +30,27 @@ def _dtype(dtype: Any, default: Any) -> Any:
     return dtypes.canonicalize_dtype(float if chosen is None else chosen)
 
 
+def _laid_out(init: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: the weights have the sharding that they were asked to have."""
+
+    @functools.wraps(init)
+    def initializer(key: Any, shape: Any, *dtype: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
+        if len(dtype) > 1:
+            *dtype, out_sharding = dtype  # type: ignore[assignment]
+        return placement.laid_out(init(key, shape, *dtype, **kwargs), out_sharding)
+
+    return initializer
+
+
 @boundary
+@_laid_out
 def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
     """All zeros; the key is not used."""
     return jnp.zeros(shape, _dtype(dtype, None))
 
 
 @boundary
+@_laid_out
 def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
     """All ones; the key is not used."""
     return jnp.ones(shape, _dtype(dtype, None))
@@ -44,6 +60,7 @@ def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> A
 def constant(value: Any, dtype: Any = None) -> Initializer:
     """One value for all weights."""
 
+    @_laid_out
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
         return jnp.full(shape, value, dtype=_dtype(dtype, None))
 
@@ -54,6 +71,7 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 def uniform(scale: float = 1e-2, dtype: Any = None) -> Initializer:
     """Uniform in [0, scale)."""
 
+    @_laid_out
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
         dtype = _dtype(dtype, None)
         return random.uniform(key, shape, dtype) * jnp.array(scale, dtype)
@@ -65,6 +83,7 @@ def uniform(scale: float = 1e-2, dtype: Any = None) -> Initializer:
 def normal(stddev: float = 1e-2, dtype: Any = None) -> Initializer:
     """Normal with mean 0."""
 
+    @_laid_out
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
         dtype = _dtype(dtype, None)
         return random.normal(key, shape, dtype) * jnp.array(stddev, dtype)
@@ -76,6 +95,7 @@ def normal(stddev: float = 1e-2, dtype: Any = None) -> Initializer:
 def truncated_normal(stddev: float = 1e-2, dtype: Any = None, lower: float = -2.0, upper: float = 2.0) -> Initializer:
     """Normal with mean 0, cut at `lower` and `upper` standard deviations."""
 
+    @_laid_out
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
         dtype = _dtype(dtype, None)
         return random.truncated_normal(key, lower, upper, shape, dtype) * jnp.array(stddev, dtype)
@@ -108,6 +128,7 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Any = 
       in_axis, out_axis, batch_axis: which axes of the shape are inputs, outputs, and independent copies.
     """
 
+    @_laid_out
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
         dtype = _dtype(dtype, None)
         fan_in, fan_out = _fans(shape, in_axis, out_axis, batch_axis)
@@ -169,6 +190,7 @@ he_normal = kaiming_normal = _family("he_normal", 2.0, "fan_in", "truncated_norm
 def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
     """A random orthogonal matrix over `column_axis` and all other axes (Saxe et al. 2013)."""
 
+    @_laid_out
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
         dtype = _dtype(dtype, None)
         if len(shape) < 2:
@@ -190,6 +212,7 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> 
 def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
     """A convolution kernel that is an orthogonal matrix at its center and 0 elsewhere (Xiao et al. 2018)."""
 
+    @_laid_out
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
         dtype = _dtype(dtype, None)
         if len(shape) not in (3, 4, 5):

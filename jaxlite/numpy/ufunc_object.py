@@ -14,6 +14,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
@@ -86,7 +87,11 @@ class ufunc:
     def __call__(self, *args: Any, out: None = None, where: None = None) -> Any:
         if out is not None or where is not None:
             unsupported(self.__name__, out=out, where=where)
-        return self.call(*args)
+        try:
+            return self.call(*args)
+        except Exception as error:
+            hide_own_frames(error)
+            raise
 
     def _elementwise(self, *args: Any) -> Any:
         check_arrays(self.__name__, *args)

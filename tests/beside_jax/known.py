@@ -58,6 +58,7 @@ KNOWN: list[tuple[str, str, str]] = [
     (r"make_jaxpr\(lambda a,b: ?a ?@ ?b\)", "repr", "docs/sharp_edges.md: products of two dtypes"),
     (r"lax\.scaled_dot\(", "class of error", "the shapes do not fit, which is said first"),
     (r"^jax\.experimental\.random\.StatefulPRNG$", "printed", "the counter is int32, in JAX weakly typed"),
+    (r"(hankel|toeplitz)\(.*inf", "value, value of nan", "JAX multiplies infinities by 0"),
     (r"wofz\(.*inf", "value of nan", "0 at infinity, as its limit"),
     (r"^random\.key\(0\)\.(astype|real)", "class of error", "the same error as of convert_element_type"),
 ]

@@ -70,6 +70,8 @@ def test_wrong_arguments_are_refused(call, error):
     lambda s: jnp.bincount(jnp.arange(4), out_sharding=s), lambda s: jnp.percentile(x, jnp.arange(4), out_sharding=s),
     lambda s: jnp.repeat(x[0, :2], 2, out_sharding=s), lambda s: jnp.tensordot(jnp.ones((4, 2)), x[0, :2], 1, out_sharding=s),
     lambda s: jaxlite.ops.segment_sum(x[0], jnp.arange(3), 4, out_sharding=s),
+    lambda s: jaxlite.nn.initializers.ones(None, (4,), None, s),
+    lambda s: jaxlite.nn.initializers.normal()(random.key(0), (4,), out_sharding=s),
 ])
 def test_out_sharding_is_not_ignored(call):
     sharding = jaxlite.NamedSharding(jaxlite.make_mesh((1,), ("i",)), jaxlite.P("i"))
@@ -87,3 +89,19 @@ def test_psum_along_a_number_and_a_name():
     assert lax.psum(np.array([True, True]), 0) == 2
     with pytest.raises(ValueError):
         lax.psum(y, 5)
+
+
+def test_linear_solves_keep_their_structure():
+    with pytest.raises(TypeError, match="matvec"):
+        lax.custom_linear_solve(lambda v: (v,), x[0], lambda matvec, b: b)
+
+
+def test_jitted_lambdas_have_annotations():
+    assert jaxlite.jit(lambda y: y).__annotations__ == {}
+
+
+def test_integers_in_activations_are_as_wide_as_they_need():
+    with jaxlite.enable_x64(True):
+        for each in (jaxlite.nn.mish, jaxlite.nn.softplus, jaxlite.nn.log_sigmoid, jaxlite.nn.soft_sign):
+            assert each(jnp.array([1, 2], "uint8")).dtype == "float32"
+            assert each(jnp.array([1, 2], "int64")).dtype == "float64"

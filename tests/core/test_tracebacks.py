@@ -163,3 +163,18 @@ def test_tracebacks_end_in_the_frame_of_the_user(call):
         names.append(trace.tb_frame.f_code.co_filename)
         trace = trace.tb_next
     assert not [name for name in names if source.is_own_file(name)]
+
+
+@pytest.mark.parametrize("mode, notes", [("quiet_remove_frames", 1), ("remove_frames", 0)])
+def test_removed_frames_are_noted_where_it_is_asked_for(mode: str, notes: int) -> None:
+    jaxlite.config.update("jax_traceback_filtering", mode)
+    try:
+        with pytest.raises(TypeError) as caught:
+            jaxlite.jit(mismatch)(X)
+    finally:
+        jaxlite.config.update("jax_traceback_filtering", "auto")
+    assert len(getattr(caught.value, "__notes__", ())) == notes
+
+
+def test_ufuncs_leave_no_frame() -> None:
+    assert not functions(lambda: jnp.add(jnp.ones(2), jnp.ones(3)), own=True)

@@ -99,6 +99,8 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[[C
     """
     leaves, tree, avals = flatten_values("b", b)
     functions = [_Function("matvec", matvec, (tree, avals))]
+    if functions[0].out_tree != tree:
+        raise TypeError(f"matvec() output pytree structure must match b, got {functions[0].out_tree} and {tree}.")
     _check_shapes("matvec", functions[0].out_avals, avals)
     transposed = functions[0]
     if transpose_solve is not None and not symmetric:

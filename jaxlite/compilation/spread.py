@@ -222,8 +222,8 @@ def _typed_result(whole: Any, aval: Any) -> Any:
         mesh = Mesh(whole.mesh.devices.reshape(wanted.axis_sizes), wanted.axis_names, axis_types=wanted.axis_types)
         return xla.NamedSharding(mesh, layout.spec)
     rest = shardings.UNCONSTRAINED if AxisType.Auto in whole.mesh.axis_types else None
-    entries = [rest] * len(aval.shape) if layout is None else [rest if each is None else each for each in layout.spec]
-    return whole.update(spec=shardings.P(*entries))
+    spec = shardings.P(*[None] * len(aval.shape)) if layout is None else layout.spec
+    return whole.update(spec=spec.update(partitions=[rest if each is None else each for each in spec]))
 
 
 def _sharding_of(value: Any) -> Any:
@@ -379,8 +379,8 @@ def _settle(loaded: Any, place: Partitioning, kept: list[bool], in_avals: list[A
         try:
             if sharding is not None and len(sharding.spec) <= len(aval.shape):
                 shardings.check_shape(sharding, aval.shape)
-                return sharding if wanted is None else sharding.update(spec=shardings.P(
-                    *sharding.spec, *[None] * (len(wanted.spec) - len(sharding.spec))))
+                return sharding if wanted is None else sharding.update(spec=wanted.spec.update(
+                    partitions=[*sharding.spec, *[None] * (len(wanted.spec) - len(sharding.spec))]))
         except ValueError:
             pass
         is_settled = False

@@ -108,6 +108,9 @@ def _gather(array: Any) -> np.ndarray:
     sharding = array._sharding
     if sharding.is_fully_replicated:
         return xla.to_numpy(array._arrays[0])
+    if sharding.spec.unreduced:
+        raise NotImplementedError(f"an array that is still to be summed over the mesh axes {set(sharding.spec.unreduced)} has "
+                                  "no value yet. Sum it with jax.sharding.reshard; x.addressable_shards holds the parts")
     if not sharding.is_fully_addressable:
         raise RuntimeError("Fetching value for `jax.Array` that spans non-addressable (non process local) devices is not "
                            "possible. You can use `jax.experimental.multihost_utils.process_allgather` to print the global "
@@ -189,6 +192,11 @@ def _is_elsewhere(array: Any) -> bool:
     return is_spread(array) and not (array.is_fully_addressable or array.is_fully_replicated)
 
 
+def is_unreduced(array: Any) -> bool:
+    """Whether the value is still to be summed over mesh axes."""
+    return is_spread(array) and bool(array.sharding.spec.unreduced)
+
+
 def _repr(array: Any) -> str:
     if array.is_deleted():
         raise deleted_error(array)
@@ -196,6 +204,8 @@ def _repr(array: Any) -> str:
     suffix = f"dtype={array.dtype.name}{weak})"
     if _is_elsewhere(array):
         return f"Array(shape={array.shape}, {suffix}"
+    if is_unreduced(array):
+        return f"Array(shape={array.shape}, dtype={array.dtype.name}{weak}, sharding={array.sharding!r})"
     value = host_value(array)
     if value.size == 0:
         return f"Array([], shape={array.shape}, {suffix}"
@@ -290,7 +300,7 @@ def _install() -> None:
     cls.__array__ = _dunder_array
     cls.__array_priority__ = 100
     cls.__repr__ = _repr
-    cls.__str__ = lambda self: _repr(self) if _is_elsewhere(self) else str(host_value(self))
+    cls.__str__ = lambda self: _repr(self) if _is_elsewhere(self) or is_unreduced(self) else str(host_value(self))
     cls.__format__ = _format
     cls.__iter__ = _iter
     cls.__setitem__ = _immutable

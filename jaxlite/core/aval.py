@@ -118,7 +118,11 @@ class ShapedArray(AbstractValue):
             return self.strip_weak_type()
         return with_layout(shaped_like(self, self.shape, dtypes.float0, False), self.layout)
 
-    at_least_vspace = to_ct_aval = to_tangent_aval  # the names of libraries for the types of tangents and cotangents
+    at_least_vspace = to_tangent_aval  # the name of libraries
+
+    def to_ct_aval(self) -> ShapedArray:
+        """The type of their cotangents: over a mesh axis, unreduced where these are reduced, and the other way round."""
+        return dual(self.to_tangent_aval())
 
     def update_weak_type(self, weak_type: bool) -> ShapedArray:
         """The same type, weak or not."""
@@ -138,7 +142,7 @@ class ShapedArray(AbstractValue):
         """`f32[2,3]`, as jaxprs print it, or `float32[2,3]`; `f32[8@x,4]` where the first axis is cut along the mesh axis x."""
         name = dtypes.short_name(self.dtype) if short_dtypes or self.dtype == dtypes.float0 else self.dtype.name
         sizes = map(str, self.shape) if self.layout is None else map(_cut_size, self.shape, self.layout.spec)
-        return f"{name}[{','.join(sizes)}]{_vma_text(self.vma) if self.vma else ''}"
+        return f"{name}[{','.join(sizes)}]{_axes_text(self) if self.vma or self.layout is not None else ''}"
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
@@ -165,9 +169,19 @@ def _cut_size(size: Any, entry: Any) -> str:
     return f"{size}@({','.join(map(str, entry))})" if isinstance(entry, tuple) else f"{size}@{entry}"
 
 
-def _vma_text(vma: frozenset[Any]) -> str:
-    names = sorted(map(str, vma))
-    return f"{{V:{names[0] if len(names) == 1 else '(' + ','.join(names) + ')'}}}"
+def _axes_text(aval: ShapedArray) -> str:
+    """`{V:x, U:(y,z)}`: the mesh axes along which a value varies, those over which it is still to be summed, and those over
+    which its cotangent will be.
+    """
+    groups = {"V": aval.vma}
+    if aval.layout is not None:
+        groups |= {"U": aval.layout.spec.unreduced, "R": aval.layout.spec.reduced}
+    texts = []
+    for letter, axes in groups.items():
+        if axes:
+            names = sorted(map(str, axes))
+            texts.append(f"{letter}:{names[0] if len(names) == 1 else '(' + ','.join(names) + ')'}")
+    return f"{{{', '.join(texts)}}}" if texts else ""
 
 
 def _make_shaped_array(shape: tuple[int, ...], dtype: Any, weak_type: bool, vma: frozenset[Any] = _nowhere) -> ShapedArray:
@@ -244,14 +258,34 @@ def layout_of(sharding: Any, ndim: int) -> Any:
     explicit = {name for name, kind in zip(mesh.axis_names if types else (), types, strict=True) if kind.name == "Explicit"}
     if explicit and config.remove_size_one_mesh_axis_from_type.value:
         explicit = {name for name in explicit if mesh.shape[name] > 1}
-    if not explicit or not sharding.spec:
+    spec = sharding.spec if explicit else None
+    if spec is None or not (spec or spec.unreduced or spec.reduced):
         return None
-    entries = [_kept(entry, explicit) for entry in sharding.spec]
-    if not any(entries):
-        return None
-    entries += [None] * (ndim - len(entries))
-    spec = sharding.spec.update(partitions=entries)
-    return type(sharding)(mesh.abstract_mesh, spec)
+    entries = [_kept(entry, explicit) for entry in spec]
+    spec = spec.update(partitions=entries + [None] * (ndim - len(entries)), unreduced=spec.unreduced & explicit,
+                       reduced=spec.reduced & explicit)
+    return type(sharding)(mesh.abstract_mesh, spec) if says_something(spec) else None
+
+
+def says_something(spec: Any) -> bool:
+    """Whether a spec says more than that an array is whole everywhere."""
+    return any(spec) or bool(spec.unreduced or spec.reduced)
+
+
+def has_states(aval: Any) -> bool:
+    """Whether values of a type are unreduced or reduced along some mesh axes: such ones go with their like alone."""
+    layout = getattr(aval, "layout", None)
+    return layout is not None and bool(layout.spec.unreduced or layout.spec.reduced)
+
+
+def dual(aval: Any) -> Any:
+    """The type of cotangents from that of tangents: they lie alike, but unreduced along the axes where those are reduced."""
+    return with_layout(aval, aval.layout.update(spec=dual_spec(aval.layout.spec))) if has_states(aval) else aval
+
+
+def dual_spec(spec: Any) -> Any:
+    """The spec of cotangents from that of their primals."""
+    return spec.update(unreduced=spec.reduced, reduced=spec.unreduced) if spec.unreduced or spec.reduced else spec
 
 
 def _kept(entry: Any, explicit: set[Any]) -> Any:
@@ -381,7 +415,8 @@ def without_axis(aval: Any, dim: int, size: int | None = None) -> Any:
     if aval.layout is None:
         return made
     entries = [*aval.layout.spec[:dim], *aval.layout.spec[dim + 1:]]
-    return with_layout(made, aval.layout.update(spec=aval.layout.spec.update(partitions=entries)) if any(entries) else None)
+    spec = aval.layout.spec.update(partitions=entries)
+    return with_layout(made, aval.layout.update(spec=spec) if says_something(spec) else None)
 
 
 def typematch(a: Any, b: Any) -> bool:

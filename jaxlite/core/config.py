@@ -365,7 +365,8 @@ entered_mesh = xla.Config("entered_mesh", None, include_in_jit_key=True, include
 context_abstract_mesh = xla.Config("context_abstract_mesh", None, include_in_jit_key=True, include_in_trace_context=True)
 # Whether types say along which manual axes of that mesh values vary: inside `shard_map`, if it was asked to check that.
 check_vma = xla.Config("check_vma", False, include_in_jit_key=True, include_in_trace_context=True)
-# Whether an operation over explicit axes may choose among layouts, because what calls it says the layout of its result.
+# Whether an operation over explicit axes may choose among layouts, because what calls it says the layout of its result: True,
+# or the sharding with unreduced axes that products are to have.
 chooses_layouts = xla.Config("chooses_layouts", False, include_in_jit_key=True, include_in_trace_context=True)
 # In the order of `xla.trace_context()`.
 PROGRAM_STATES = [*PROGRAM_OPTIONS, "context_mesh", "entered_mesh", "context_abstract_mesh", "check_vma", "chooses_layouts"]

@@ -95,7 +95,7 @@ def _zero(value: Any) -> bool:
 _IMPLIED: dict[str, dict[str, Callable[[Any], bool]]] = {
     "broadcast_in_dim": {"shape": _any, "broadcast_dimensions": _empty, "sharding": _none},
     "convert_element_type": {"sharding": _none},
-    "dot_general": {"precision": _none, "preferred_element_type": _none, "out_sharding": _none},
+    "dot_general": {"precision": _none, "preferred_element_type": _none, "out_sharding": _any},
     "custom_jvp_call": {"num_consts": _zero},
     "custom_vjp_call": {"num_consts": _zero},
     "mul": {"out_dtype": _none},

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import MEMORY_SPACES, AbstractRef, ShapedArray, abstract_token
+from jaxlite.core.aval import MEMORY_SPACES, AbstractRef, ShapedArray, abstract_token, with_layout
 from jaxlite.core.errors import JaxprSyntaxError
 from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import SymbolicScope, names_in, parse
@@ -110,10 +110,13 @@ class TypeReader:
             cuts.append(self.axes("@"))
             self.take(",")
         self.expect("]")
-        sharding = self.layout(cuts, tuple(shape), self.tokens[start]) if any(cuts) else None
-        vma = frozenset(self.varying_axes()) if self.peek("{") and self.tokens[self.at + 1].text == "V" else None
+        states = self.states() if self.peek("{") and self.tokens[self.at + 1].text in ("V", "U", "R") else {}
         try:
-            return ShapedArray(tuple(shape), dtype, weak, sharding=sharding, vma=vma)
+            vma = states.pop("V", None)
+            layout = self.layout(cuts, states, tuple(shape), self.tokens[start]) if any(cuts) or states else None
+            if states:  # also along manual axes
+                return with_layout(ShapedArray(tuple(shape), dtype, weak, vma=vma), layout)
+            return ShapedArray(tuple(shape), dtype, weak, sharding=layout, vma=vma)
         except (TypeError, ValueError) as error:
             self.refuse(str(error), self.tokens[start])
 
@@ -189,25 +192,30 @@ class TypeReader:
             self.expect(")")
         return tuple(names)
 
-    def layout(self, cuts: list[tuple[str, ...]], shape: tuple[Any, ...], token: Token) -> Any:
-        """What `@` says of a type, over the mesh of the context."""
+    def layout(self, cuts: list[tuple[str, ...]], states: dict[str, Any], shape: tuple[Any, ...], token: Token) -> Any:
+        """What `@` says of a type, and `{U:x}` and `{R:x}`, over the mesh of the context."""
         mesh = _meshes().get_abstract_mesh()
-        for name in (name for names in cuts for name in names):
+        for name in (name for names in (*cuts, *states.values()) for name in names):
             if name not in mesh.axis_names:
-                self.refuse(f"a type is cut along the mesh axis {name!r}, and " + (
+                self.refuse(f"a type names the mesh axis {name!r}, and " + (
                     f"the mesh has the axes {mesh.axis_names}" if mesh.axis_names else
                     "there is no mesh: give parse_jaxpr one, or call jax.set_mesh before"), token)
         try:
-            return _texts().sharding(mesh, cuts, shape)
+            return _texts().sharding(mesh, cuts, shape, states.get("U", ()), states.get("R", ()))
         except ValueError as error:
             self.refuse(str(error), token, error)
 
-    def varying_axes(self) -> tuple[str, ...]:
-        """`{V:x}` or `{V:(x,y)}` behind a type: the axes of a mesh along which the value varies."""
-        self.at += 2
-        names = self.axes(":")
-        self.expect("}")
-        return names
+    def states(self) -> dict[str, frozenset[str]]:
+        """`{V:x, U:(y,z)}` behind a type: the axes of a mesh along which the value varies, over which it is to be summed (`U`),
+        and over which its cotangent will be (`R`).
+        """
+        found = {}
+        self.expect("{")
+        while not self.take("}"):
+            letter = self.word("V, U or R").text
+            found[letter] = frozenset(self.axes(":"))
+            self.take(",")
+        return found
 
     def reference_type(self, name: Token) -> AbstractRef:
         """`Ref{f32[3]}`, or with a memory space `Ref<vmem>{f32[3]}`."""

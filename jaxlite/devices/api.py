@@ -32,7 +32,7 @@ def _reshard(array: Any, sharding: Any) -> Any:
 @functools.lru_cache(256)
 def _identity(sharding: Any) -> Any:
     def reshard(x: Any) -> Any:
-        return x
+        return _constraints().moved(x, sharding) if placement.shardings().is_explicit(sharding) else x
 
     return jit(reshard, out_shardings=sharding)
 

@@ -48,6 +48,8 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
     if shardings.UNCONSTRAINED in sharding.spec:
         raise ValueError(f"an array lies along each of its axes in some way; {sharding} leaves one unconstrained")
     shardings.check_shape(sharding, aval.shape)
+    if sharding.spec.unreduced or type(value) is ArrayImpl and arrays.is_unreduced(value):
+        return _summed_or_split(value, sharding, committed)
     devices = shardings.devices_of(sharding)
     if type(value) is not ArrayImpl:
         host = arrays.as_host_value(value, aval)
@@ -74,6 +76,14 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
     if _by_program(value, devices):
         return placement.reshard(value, sharding)
     return _put_parts(arrays.host_value(value), aval, sharding, committed, True)
+
+
+def _summed_or_split(value: Any, sharding: Any, committed: bool) -> Any:
+    """An array as the sum of parts on several devices, or from such parts: by a program."""
+    if type(value) is not ArrayImpl:
+        spec = sharding.spec
+        value = place(value, sharding.update(spec=spec.update(unreduced=frozenset(), reduced=frozenset())), committed)
+    return value if value.sharding == sharding else placement.reshard(value, sharding)
 
 
 def _aligned_copy(host: np.ndarray) -> np.ndarray:

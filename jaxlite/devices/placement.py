@@ -199,8 +199,18 @@ def laid_out_by(wanted: Any, fun: Callable, /, *args: Any, **kwargs: Any) -> Any
     """
     if wanted is None:
         return fun(*args, **kwargs)
-    with choosing():
+    asked: Any = True
+    if getattr(getattr(wanted, "spec", wanted), "unreduced", None):
+        asked = _constraints().asked_sharding(wanted)
+        asked = asked.update(mesh=asked.mesh.abstract_mesh)
+    with choosing(asked):
         return laid_out(fun(*args, **kwargs), wanted)
+
+
+def product_sharding() -> Any:
+    """The `out_sharding` that `dot_general` gets where the result is to be left unreduced; else None."""
+    asked = config.chooses_layouts.value
+    return None if asked is True or asked is False else asked
 
 
 def laid_out_as(x: Any, like: Any) -> Any:
@@ -213,12 +223,17 @@ def laid_out_as(x: Any, like: Any) -> Any:
 
 
 class choosing:
-    """Where operations over explicit axes would be ambiguous inside a `with` block, they leave axes whole."""
+    """Where operations over explicit axes would be ambiguous inside a `with` block, they leave axes whole; or products
+    unreduced along axes, if a sharding says so.
+    """
 
-    __slots__ = ("_previous",)
+    __slots__ = ("_asked", "_previous")
+
+    def __init__(self, asked: Any = True):
+        self._asked = asked
 
     def __enter__(self) -> None:
-        self._previous = config.chooses_layouts.swap_local(True)
+        self._previous = config.chooses_layouts.swap_local(self._asked)
 
     def __exit__(self, *exc: Any) -> None:
         config.chooses_layouts.set_local(self._previous)

@@ -127,7 +127,8 @@ class PartitionSpec:
     def __repr__(self) -> str:
         comma = "," if len(self) == 1 and not (self.unreduced or self.reduced) else ""
         parts = [", ".join(map(repr, self._partitions)) + comma] if self._partitions else []
-        parts += [f"{name}={set(axes)}" for name, axes in (("unreduced", self.unreduced), ("reduced", self.reduced)) if axes]
+        parts += [f"{name}={{{', '.join(sorted(map(repr, axes)))}}}"
+                  for name, axes in (("unreduced", self.unreduced), ("reduced", self.reduced)) if axes]
         if self.unreduced and xla.VERSION >= (0, 11):  # as JAX of the same jaxlib, which knows others too
             parts.append("unreduced_kind=sum")
         return f"P({', '.join(parts)})"
@@ -182,7 +183,7 @@ def _check(mesh: Any, spec: Any) -> None:
                                      f"positional dimension, but {spec} has duplicate entries for `{name}`")
         seen.add(name)
     for what, axes in (("Unreduced", spec.unreduced), ("Reduced", spec.reduced)):
-        if any(mesh.axis_types[mesh.axis_names.index(name)] is not AxisType.Explicit for name in axes):
+        if any(mesh.axis_types[mesh.axis_names.index(name)] is AxisType.Auto for name in axes):
             raise ValueError(f"{what} axes can only refer to mesh axes that is of type `Explicit`. Got {what.lower()} axes: "
                              f"{axes} and mesh: {mesh}")
 
@@ -227,8 +228,6 @@ def check_shape(sharding: Any, shape: Ints) -> None:
     """Raises if an array of this shape cannot have the sharding: too few axes, or one that is not cut evenly."""
     if type(sharding) is not NamedSharding:
         return
-    if sharding.spec.unreduced:
-        raise ValueError(f"{sharding} is of values that are still to be summed; an Array cannot have it")
     check_rank(sharding, shape)
     cut = tiling(sharding, len(shape))
     for axis, (size, parts) in enumerate(zip(shape, cut, strict=True)):
@@ -320,6 +319,8 @@ def is_equivalent(a: Any, b: Any, ndim: int) -> bool:
         one, other = (a, b) if type(a) is SingleDeviceSharding else (b, a)
         return (other.memory_kind == one.memory_kind and other.num_devices == 1
                 and devices_of(other)[0] == one._device)
+    if a.spec.unreduced != b.spec.unreduced:
+        return False
     if a.mesh is b.mesh and a.memory_kind == b.memory_kind and normalized(a.spec, a.mesh) == normalized(b.spec, b.mesh):
         return True
     return (a.memory_kind == b.memory_kind and a._internal_device_list == b._internal_device_list

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,9 +41,10 @@ def read_mesh(text: str) -> Mesh | AbstractMesh:
     return Mesh(np.array(devices[:math.prod(sizes)], dtype=object).reshape(sizes), names, types)
 
 
-def sharding(mesh: Mesh | AbstractMesh, cuts: Sequence[tuple[str, ...]], shape: tuple[int, ...]) -> Any:
-    """The sharding that cuts each array axis along some mesh axes. Raises: ValueError if it does not fit the shape."""
-    made = NamedSharding(mesh, PartitionSpec(*cuts))
+def sharding(mesh: Mesh | AbstractMesh, cuts: Sequence[tuple[str, ...]], shape: tuple[int, ...], unreduced: Iterable[str] = (),
+             reduced: Iterable[str] = ()) -> Any:
+    """The layout that cuts each array axis along some mesh axes. Raises: ValueError if it does not fit the shape."""
+    made = NamedSharding(mesh.abstract_mesh, PartitionSpec(*cuts, unreduced=frozenset(unreduced), reduced=frozenset(reduced)))
     check_shape(made, shape)
     return made
 
@@ -85,6 +86,6 @@ def _specs(node: ast.expr) -> Any:
 def _spec(node: ast.expr) -> PartitionSpec:
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("P", "PartitionSpec")):
         raise ValueError(f"no PartitionSpec: {ast.unparse(node)}")
-    more = {str(each.arg): set(ast.literal_eval(each.value)) for each in node.keywords}
+    more = {str(each.arg): set(ast.literal_eval(each.value)) for each in node.keywords if each.arg != "unreduced_kind"}
     return PartitionSpec(*[PartitionSpec.UNCONSTRAINED if isinstance(each, ast.Name) else ast.literal_eval(each)
                            for each in node.args], **more)

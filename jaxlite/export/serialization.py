@@ -98,8 +98,9 @@ def _write_sharding(sharding: Any, mesh: int) -> fb.Fields:
         return {} if entry is None else {0: fb.texts(entry if isinstance(entry, tuple) else (entry,))}
 
     spec: fb.Fields = {0: fb.tables([axes(entry) for entry in sharding.spec])}
-    if sharding.spec.unreduced:
-        spec[2] = fb.texts(sorted(sharding.spec.unreduced))
+    for slot, names in ((1, sharding.spec.reduced), (2, sharding.spec.unreduced)):
+        if names:
+            spec[slot] = fb.texts(sorted(names))
     return {1: fb.table(spec), 3: fb.number("I", mesh)}
 
 
@@ -109,8 +110,8 @@ def _read_sharding(table: fb.Table, meshes: Sequence[AbstractMesh]) -> Any:
     for each in spec.tables(0) if spec is not None else ():
         names = tuple(each.texts(0))
         entries.append(names[0] if len(names) == 1 else names or None)
-    unreduced = frozenset(spec.texts(2)) if spec is not None else frozenset()
-    return xla.NamedSharding(meshes[table.number(3, "I")], PartitionSpec(*entries, unreduced=unreduced))
+    reduced, unreduced = map(frozenset, (spec.texts(1), spec.texts(2)) if spec is not None else ((), ()))
+    return xla.NamedSharding(meshes[table.number(3, "I")], PartitionSpec(*entries, unreduced=unreduced, reduced=reduced))
 
 
 # --- trees -------------------------------------------------------------------------------------------

@@ -313,6 +313,7 @@ _register_primitive_modules(
     "jaxlite.traces.sown",
     "jaxlite.traces.saving",
     "jaxlite.lax.sharding",
+    "jaxlite.lax.unreduced",
     "jaxlite.lax.checks",
     "jaxlite.transforms.linear_calls",
     "jaxlite.export.exported",

@@ -203,8 +203,12 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: DotDimensionNumbers, prec
     if preferred_element_type is not None:
         preferred_element_type = dtypes.check_user_dtype_supported(preferred_element_type, "dot_general")
     return placement.laid_out_by(
-        out_sharding, dot_general_p.bind, lhs, rhs, dimension_numbers=canonical_dimension_numbers(dimension_numbers),
-        precision=canonicalize_precision(precision), preferred_element_type=preferred_element_type, out_sharding=None)
+        out_sharding, _product, lhs, rhs, dimension_numbers=canonical_dimension_numbers(dimension_numbers),
+        precision=canonicalize_precision(precision), preferred_element_type=preferred_element_type)
+
+
+def _product(lhs: Any, rhs: Any, **params: Any) -> Any:
+    return dot_general_p.bind(lhs, rhs, **params, out_sharding=placement.product_sharding())
 
 
 def canonical_dimension_numbers(dimension_numbers: Any) -> Any:

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from jaxlite.core.aval import layouts
 from jaxlite.core.values import aval_of
+from jaxlite.devices.sharding import PartitionSpec, axes_of
 from jaxlite.lax import shaping
 from jaxlite.lax.dot import DotAlgorithm, dot_general_p
 from jaxlite.traces.batching import Axis
@@ -57,12 +59,26 @@ def _operand_cotangent(ct: Any, aval: Any, other: Any, *, first: bool, dimension
     else:
         numbers = ((of_other, tuple(other_outer)), (leading, batch[theirs]))
         left, right = ct, other
+    if layouts.exist:
+        params["out_sharding"] = _unreduced_like(aval, left, right, numbers[0])
     # ct takes the place of the operand itself in the precisions
     out = dot_general_p.bind(left, right, dimension_numbers=numbers,
                              precision=_exchanged(precision) if swapped == first else precision, **params)
     if axes != sorted(axes):
         out = shaping.transpose(out, sorted(range(rank), key=axes.__getitem__))
     return out if aval_of(out).dtype == aval.dtype else shaping.convert(out, aval.dtype, False)
+
+
+def _unreduced_like(aval: Any, left: Any, right: Any, contract: Any) -> Any:
+    """The `out_sharding` of the cotangent of a reduced operand, if the axes over which it is to be summed are contracted."""
+    wanted = None if aval.layout is None else aval.layout.spec.reduced
+    layouts_of = [aval_of(each).layout for each in (left, right)]
+    if not wanted or None in layouts_of:
+        return None
+    cut = [[layout.spec[axis] for axis in axes] for layout, axes in zip(layouts_of, contract, strict=True)]
+    if cut[0] != cut[1] or wanted != {name for entry in cut[0] for name in axes_of(entry)}:
+        return None
+    return aval.layout.update(spec=PartitionSpec(*[None] * aval.ndim, unreduced=wanted))
 
 
 def_bilinear(dot_general_p,

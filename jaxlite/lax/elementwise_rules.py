@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
+from jaxlite.core.aval import has_states, layouts
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import elementwise as e
@@ -91,7 +92,8 @@ def const(value: Any, x: Any) -> Any:
 def filled(value: Any, x: Any) -> Any:
     """A constant in the shape and dtype of x."""
     aval = aval_of(x)
-    return shaping.broadcast_in_dim(const(value, x), aval.shape, ())
+    made = shaping.broadcast_in_dim(const(value, x), aval.shape, ())
+    return placement.laid_out_as(made, aval) if layouts.exist and has_states(aval) else made
 
 
 def _strong_zeros(x: Any) -> Any:

@@ -7,6 +7,9 @@ if the caller says the layout of the result anyway (`out_sharding`, or a cotange
 question are left whole instead, and the result is laid out then.
 
 A primitive without a rule raises too: no result is ever laid out in a way that its type does not say.
+
+Beside that a layout says over which axes a value is still to be summed (unreduced), and over which its cotangents will be
+(reduced). `_pending` says it of results, from one table; where it says nothing, such operands are refused.
 """
 
 from __future__ import annotations
@@ -15,19 +18,21 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from jaxlite.core.aval import Ints, plain, with_layout
+from jaxlite.core import dtypes
+from jaxlite.core.aval import Ints, has_states, plain, with_layout
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.jaxpr import jaxprs_in_params
-from jaxlite.devices.sharding import PartitionSpec, axes_of
+from jaxlite.devices.sharding import PartitionSpec, axes_of, used_axes
 
 Spec = tuple[Any, ...]
 Rule = Callable[..., Sequence[Spec]]
 
 _RULES: dict[str, Rule] = {}
 # Those whose typing rules look at layouts themselves.
-_OWN = frozenset(("addupdate", "call_exported", "custom_linear", "freeze", "get", "inspect_sharding", "layout_constraint",
-                  "mesh_cast", "new_ref", "reshard", "shard_alike", "sharding_constraint", "swap"))
+_OWN = frozenset("""addupdate all_gather_reduced call_exported custom_linear freeze get inspect_sharding layout_constraint
+    mesh_cast new_ref preduced reduced_vary_cast_p reshard shard_alike sharding_constraint swap unreduced_psum
+    unreduced_reduce_scatter vary_unreduced_cast_p""".split())
 
 
 def typed(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
@@ -38,6 +43,8 @@ def typed(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple
     name = primitive.name
     if all(getattr(aval, "layout", None) is None for aval in avals):
         return primitive.eval_whole(avals, params)
+    if name == "cond" and has_states(avals[0]) and avals[0].layout.spec.unreduced:
+        _no_rule("unreduced", "the predicate of cond")
     if name in _OWN or primitive.call_primitive or name not in _RULES and next(jaxprs_in_params(params), None) is not None:
         return primitive.eval_whole(avals, params)  # which looks at layouts
     outs, effects = primitive.eval_whole([plain(aval) for aval in avals], params)
@@ -54,9 +61,11 @@ def typed(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple
     if rule is None:
         _unknown(name, avals)
     case = _Case(name, avals, mesh, params, results)
+    unreduced, reduced = _pending(case, rule)
     specs = [case.settled(spec, result) for spec, result in zip(rule(case, **params), results, strict=True)]
     kind = type(layouts[0])
-    made = [with_layout(result, kind(mesh, PartitionSpec(*spec)) if any(spec) else None)
+    made = [with_layout(result, kind(mesh, PartitionSpec(*spec, unreduced=unreduced, reduced=reduced))
+                        if unreduced or reduced or any(spec) else None)
             for spec, result in zip(specs, results, strict=True)]
     return made if primitive.multiple_results else made[0], effects
 
@@ -65,6 +74,180 @@ def _unknown(name: str, avals: Sequence[Any]) -> NoReturn:
     raise ShardingTypeError(f"sharding rule for {name} is not implemented, so it takes no operands that are cut along explicit "
                             f"mesh axes; got {', '.join(aval.str_short() for aval in avals)}. Use jax.sharding.reshard to make "
                             "them whole, or jax.sharding.auto_axes around the call to leave the layout to the compiler")
+
+
+# --- what is still to be summed, and what its cotangents will be ---------------------------------------
+
+Axes = frozenset[Any]
+_NONE: Axes = frozenset()
+# Linear operations of one array, or of several that are alike: results are unreduced and reduced as the operands are.
+_LINEAR = frozenset("""broadcast_in_dim concatenate convert_element_type copy dynamic_update_slice optimization_barrier pad
+    psum_invariant pvary reduce_precision reduce_sum reshape select_n slice split squeeze stack stop_gradient transpose
+    unstack""".split())
+_SUMS = ("add", "add_any")
+
+
+def _pending(case: _Case, rule: Rule) -> tuple[Axes, Axes]:
+    """The mesh axes over which results are still to be summed, and those over which their cotangents will be.
+
+    Raises: NotImplementedError where operands are one of these, and the operation has no rule for it; ShardingTypeError where
+      operands do not go together.
+    """
+    specs = [None if getattr(aval, "layout", None) is None else aval.layout.spec for aval in case.avals]
+    unreduced = [_NONE if spec is None else spec.unreduced for spec in specs]
+    reduced = [_NONE if spec is None else spec.reduced for spec in specs]
+    if case.name == "dot_general":
+        return _pending_product(case, unreduced), _NONE
+    if not any(unreduced) and not any(reduced):
+        return _NONE, _NONE
+    name = case.name
+    if name == "pvary":
+        for what, found in (("unreduced", unreduced[0]), ("reduced", reduced[0])):
+            if not found.isdisjoint(case.params["axes"]):
+                raise ValueError(f"pvary cannot accept args which are {what}. Got {case.avals[0].str_short()} and "
+                                 f"axes={set(case.params['axes'])}")
+    if name == "dynamic_slice":
+        return _no_rule("unreduced", name) if any(unreduced) else (_NONE, _reduced(case, specs[:1]))
+    if rule is not _elementwise and name not in _LINEAR:
+        _no_rule("unreduced/reduced", name)
+    if name in ("convert_element_type", "reduce_precision") and any(unreduced):
+        _check_conversion(name, case.avals[0].dtype, case.results[0].dtype)
+    if name == "pad":  # that the padding of what is unreduced adds nothing, its caller has seen to
+        return unreduced[0], _reduced(case, specs[:1])
+    if name in ("dynamic_update_slice", "select_n"):
+        chosen = specs[1:] if name == "select_n" else specs[:2]
+        if any(chosen[0] != each for each in chosen):  # their rules say so in their own words
+            rule(case, **case.params)
+            _unlike(case)
+        if name == "select_n":
+            _check_which(case)
+        if any(unreduced[2:] if name == "dynamic_update_slice" else unreduced[:1]):
+            _no_rule("unreduced", name)
+        return unreduced[-1 if name == "select_n" else 0], _reduced(case, chosen)
+    if name in ("concatenate", "stack", "optimization_barrier"):
+        if any(specs[0] != each for each in specs):
+            rule(case, **case.params)
+            _unlike(case)
+        return unreduced[0], reduced[0]
+    if name == "mul":
+        return _pending_mul(case, unreduced, specs)
+    same = _reduced(case, specs)
+    if not any(unreduced):
+        return _NONE, same
+    if name in _SUMS:
+        return _pending_sum(name, unreduced), same
+    if name not in _LINEAR:
+        _no_rule("unreduced", name)
+    return unreduced[0], same
+
+
+def _states(aval: Any) -> Axes:
+    return _NONE if aval.layout is None else aval.layout.spec.unreduced | aval.layout.spec.reduced
+
+
+def _no_rule(kind: str, name: str) -> NoReturn:
+    raise NotImplementedError(f"{kind} rule for {name} is not implemented. Use jax.sharding.reshard before it")
+
+
+def _unlike(case: _Case) -> NoReturn:
+    raise ShardingTypeError(f"operands of `{case.name}` must be unreduced and reduced along the same mesh axes. Got "
+                            f"[{', '.join(aval.str_short() for aval in case.avals)}]\nUse jax.sharding.reshard on one of them")
+
+
+def _set_text(axes: Axes) -> str:
+    return f"frozenset({{{', '.join(sorted(map(repr, axes)))}}})" if axes else "frozenset()"
+
+
+def _check_conversion(name: str, old: Any, new: Any) -> None:
+    """A sum of parts that are converted is the converted sum, but for rounding: not where they are cut off to integers."""
+    if dtypes.kind(new) == "b" or dtypes.kind(new) in "iu" and dtypes.kind(old) not in "iu":
+        _no_rule("unreduced", f"{name} from {old} to {new}")
+
+
+def _check_which(case: _Case) -> None:
+    """What is selected has the layout of the cases, or is a scalar; along axes over which they are unreduced it is the same."""
+    which, spec = case.avals[0], next(aval.layout.spec for aval in case.avals[1:] if aval.layout is not None)
+    if not which.ndim or which.layout is not None and (which.layout.spec == spec or which.layout.spec == spec.update(
+            unreduced=_NONE, reduced=spec.unreduced)):
+        return
+    case.refuse("select `which` must be scalar or have the same sharding as cases, got `which` sharding "
+                f"{which.sharding} but case sharding {case.avals[1].sharding}.")
+
+
+def _reduced(case: _Case, specs: Sequence[Any]) -> Axes:
+    """The axes over which cotangents of the results will be summed: those of all operands but scalars."""
+    reduced = _NONE.union(*[spec.reduced for spec in specs if spec is not None])
+    for aval, spec in zip(case.avals, specs, strict=False) if reduced else ():
+        if not aval.ndim and spec is None or spec is not None and reduced <= spec.reduced | spec.unreduced:
+            continue
+        shown, axes = aval.str_short(short_dtypes=False), _set_text(reduced)
+        if spec is not None and not reduced.isdisjoint(used_axes(spec)):
+            raise ShardingTypeError(
+                "Inputs cannot be sharded/varying on the same axes that another input is reduced on. Reshard the input which "
+                "is reduced to be sharded on the mesh axes it is reduced on via `jax.sharding.reshard(inp, jax.P(...))`. Got "
+                f"input type: {shown} and reduced spec: {axes}")
+        raise ShardingTypeError("Inputs cannot be replicated on the same axes that another input is reduced on. Got input "
+                                f"type: {shown} and reduced spec: {axes}")
+    return reduced
+
+
+def _pending_sum(name: str, unreduced: Sequence[Axes]) -> Axes:
+    left, right = unreduced
+    if left and right:
+        if left != right:
+            raise ShardingTypeError(f"lhs and rhs to `{name}` must be unreduced along the same mesh axes. Got "
+                                    f"lhs={_set_text(left)}, rhs={_set_text(right)}")
+        return left
+    own, other = ("lhs", "rhs") if left else ("rhs", "lhs")
+    raise ShardingTypeError(f"{own} is unreduced while {other} is not. `{name}` operation does not allow this because there "
+                            f"will be implicit communication. Please reduce {own} via `reshard` before calling `{name}`.")
+
+
+def _pending_mul(case: _Case, unreduced: Sequence[Axes], specs: Sequence[Any]) -> tuple[Axes, Axes]:
+    """A product is unreduced as one factor is, if the other one is the same all along these axes."""
+    left, right = unreduced
+    if left and right:
+        raise ShardingTypeError(f"lhs and rhs to `mul` cannot be unreduced since mul is bilinear. Got lhs={_set_text(left)}, "
+                                f"rhs={_set_text(right)}")
+    pending = left | right
+    if not pending:
+        return pending, _reduced(case, specs)
+    place = 1 if left else 0
+    other = specs[place]
+    if other is not None and not pending.isdisjoint(used_axes(other)) or not chooses_layouts.value and (
+            other is None or other.reduced != pending):
+        one, own = ("LHS", "RHS") if right else ("RHS", "LHS")
+        lhs, rhs = (aval.str_short(short_dtypes=False) for aval in case.avals)
+        raise ShardingTypeError(f"{one} should be reduced along the same axes {own} is unreduced on. Got {lhs=!s} and {rhs=!s}")
+    kept = specs[1 - place].reduced
+    rest = _NONE if other is None else other.reduced - pending
+    if kept != rest:
+        _reduced(case, specs)
+    return pending, kept
+
+
+def _pending_product(case: _Case, unreduced: Sequence[Axes]) -> Axes:
+    """A product is unreduced over the axes that its caller names, along which both operands are cut where they contract."""
+    if any(unreduced):
+        raise ShardingTypeError(f"lhs or rhs passed to dot_general cannot be unreduced. Got lhs={case.avals[0]!r} and "
+                                f"rhs={case.avals[1]!r}")
+    wanted = case.params.get("out_sharding")
+    asked = _NONE if wanted is None else wanted.spec.unreduced
+    if not asked:
+        return _NONE
+    (left_axes, right_axes), _ = case.params["dimension_numbers"]
+    left, right = (tuple(spec[axis] for axis in axes) for spec, axes in zip(case.specs, (left_axes, right_axes), strict=True))
+    if left != right:
+        raise ShardingTypeError(
+            "lhs and rhs contracting dims should be sharded identically when out_sharding provided to dot_general mentions "
+            f"unreduced_axes. Got lhs_contracting_spec={left}, rhs_contracting_spec={right}")
+    if asked != {name for entry in left for name in axes_of(entry)}:
+        raise ShardingTypeError("out_sharding's unreduced axes should be equal to the contracting specs. Got unreduced "
+                                f"axes={_set_text(asked)} and contracting spec={left}")
+    return asked
+
+
+# --- one application ---------------------------------------------------------------------------------
 
 
 class _Case:
@@ -160,7 +343,7 @@ def _elementwise(case: _Case, **params: Any) -> list[Spec]:
 
 @_rule("select_n")
 def _select_n(case: _Case) -> Sequence[Spec]:
-    cases = [aval.layout for aval in case.avals[1:] if aval.layout is not None]
+    cases = [aval.layout for aval in case.avals[1:] if aval.layout is not None or any(map(_states, case.avals))]
     if any(layout != cases[0] for layout in cases):
         case.refuse("select cases must have the same shardings, got "
                     f"[{', '.join(aval.str_short() for aval in case.avals[1:])}]\nUse jax.sharding.reshard on one of them")
@@ -352,14 +535,19 @@ def _unstack(case: _Case, *, axis: int) -> list[Spec]:
 @_rule("dynamic_update_slice")
 def _dynamic_update_slice(case: _Case, **params: Any) -> list[Spec]:
     operand, update, *_ = case.avals
-    if case.specs[0] != case.specs[1]:
+    if _full(case.specs[0], operand) != _full(case.specs[1], update):
         case.refuse("dynamic_update_slice operand sharding must be equal to update sharding, got operand sharding "
                     f"{operand.str_short()} and update sharding {update.str_short()}\nUse jax.sharding.reshard on one of them")
     return [case.specs[0]]
 
 
+def _full(spec: Spec, aval: Any) -> Any:
+    """A layout with what is still to be summed."""
+    return (spec, _NONE, _NONE) if aval.layout is None else (spec, aval.layout.spec.unreduced, aval.layout.spec.reduced)
+
+
 def _check_alike(case: _Case) -> None:
-    if len(set(case.specs)) > 1:
+    if len(set(map(_full, case.specs, case.avals))) > 1:
         shown = ", ".join(aval.str_short() for aval in case.avals)
         case.refuse(f"All operands should have the same sharding. Got shardings {shown}\nUse jax.sharding.reshard on those "
                     "that lie otherwise")
@@ -386,7 +574,10 @@ def _dot_general(case: _Case, *, dimension_numbers: Any, **params: Any) -> list[
     (left_contract, right_contract), (left_batch, right_batch) = dimension_numbers
     left, right = case.specs
     contracted = tuple(left[axis] for axis in left_contract), tuple(right[axis] for axis in right_contract)
+    wanted = params.get("out_sharding")
     for one, other in zip(*contracted, strict=True):
+        if wanted is not None and wanted.spec.unreduced:
+            continue  # the sum is left to be taken
         if one is not None and one == other:
             case.refuse("Contracting dimensions are sharded and it is ambiguous how the output should be sharded. Please "
                         "specify the output sharding via the `out_sharding` parameter. Got "

@@ -18,6 +18,7 @@ import numpy as np
 from jaxlite.core import config, dtypes
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array, varying
 from jaxlite.core.filtering import boundary
+from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import MixedVarying, Primitive
 from jaxlite.core.staging import pvary_p
 from jaxlite.core.tracing import state, unmapped_axis
@@ -63,6 +64,29 @@ def mesh_axes() -> tuple[Any, ...]:
 
 def _over_mesh(names: Names) -> bool:
     return bool(names) and set(names) <= set(mesh_axes())
+
+
+def axis_states(aval: Any, names: Sequence[Any]) -> set[str]:
+    """How values of a type are along some axes of the mesh: "varying", "unreduced", "reduced" or "invarying"."""
+    layout = aval.layout
+    unreduced, reduced = ((), ()) if layout is None else (layout.spec.unreduced, layout.spec.reduced)
+    return {"varying" if name in aval.vma else "unreduced" if name in unreduced else "reduced" if name in reduced
+            else "invarying" for name in names}
+
+
+def _state_of(what: str, aval: Any, names: Sequence[Any]) -> str:
+    """The one state that a value has along all of these axes."""
+    states = axis_states(aval, names)
+    if len(states) > 1:
+        shown = "{" + ", ".join(map(repr, sorted(states))) + "}"
+        raise ValueError(
+            f"jax.lax.{what} can only accept axis_name which corresponds to one of varying, unreduced, reduced or invarying "
+            f"state of the input. Got input type: {aval.str_short(short_dtypes=False)}, axes: {tuple(names)} and input state: "
+            f"{shown}")
+    return states.pop()
+
+
+_unreduced = loader("jaxlite.lax.unreduced")
 
 
 def _runs(names: Names) -> list[Names]:
@@ -162,12 +186,8 @@ def _reduce(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> Any:
             return leaf
         if primitive is not psum_p or not checked:
             return primitive.bind(leaf, axes=across, axis_index_groups=groups)
-        given = aval_of(leaf)
-        if given.vma and not given.vma.issuperset(across) and not given.vma.isdisjoint(across):
-            raise ValueError(
-                "jax.lax.psum can only accept axis_name which corresponds to one of varying, unreduced, reduced or invarying "
-                f"state of the input. Got input type: {given.str_short(short_dtypes=False)}, axes: {across} and input state: "
-                "{'varying', 'invarying'}")
+        if _state_of("psum", aval_of(leaf), across) == "unreduced":
+            return _unreduced().unreduced_psum_p.bind(leaf, axes=across)
         return psum_invariant_p.bind(leaf, axes=across)
 
     return tree_map(one, x)
@@ -277,16 +297,17 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 @all_gather_p.def_abstract_eval
 def _all_gather_aval(x: Any, *, all_gather_dimension: int, axis_index_groups: Any, axis_name: Names, axis_size: int,
                      tiled: bool) -> ShapedArray:
-    return _typed(x, _names(axis_name), _gathered(x, all_gather_dimension, axis_size, tiled))
+    return _typed(x, _names(axis_name), gathered_shape(x, all_gather_dimension, axis_size, tiled))
 
 
 @all_gather_invariant_p.def_abstract_eval
 def _all_gather_invariant_aval(x: Any, *, all_gather_dimension: int, axis_name: Names, axis_size: int,
                                tiled: bool) -> ShapedArray:
-    return _typed(x, _names(axis_name), _gathered(x, all_gather_dimension, axis_size, tiled), invariant=True)
+    return _typed(x, _names(axis_name), gathered_shape(x, all_gather_dimension, axis_size, tiled), invariant=True)
 
 
-def _gathered(x: Any, dimension: int, size: int, tiled: bool) -> Ints:
+def gathered_shape(x: Any, dimension: int, size: int, tiled: bool) -> Ints:
+    """The shape of what `all_gather` gives."""
     shape = list(x.shape)
     if tiled:
         shape[dimension] *= size
@@ -303,24 +324,24 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
     Args:
       axis: where the examples are stacked or, if `tiled`, the axis along which they are joined.
       axis_index_groups: lists of indices, of one length, that are gathered apart from each other.
-      to: 'varying'; or 'invarying', inside a `shard_map`: the type says that all devices have the same. 'reduced' is as
-        'varying'.
+      to: 'varying'; or 'invarying', inside a `shard_map`: the type says that all devices have the same; or 'reduced', there
+        too: the same, and cotangents are still to be summed.
     """
     if to not in ("varying", "reduced", "invarying"):
         raise ValueError("Got unexpected `to` value for `jax.lax.all_gather`. Allowed `to` values are: {'varying', 'reduced', "
                          f"'invarying'}}, got {to!r}")
     names = _names(axis_name)
     groups = _groups(axis_index_groups, _size(names))
-    invariant = to == "invarying" and config.check_vma.value and _over_mesh(names)
-    if invariant and groups is not None:
-        raise NotImplementedError("all_gather(to='invarying') takes no axis_index_groups")
+    checked = to != "varying" and config.check_vma.value and _over_mesh(names)
+    if checked and groups is not None:
+        raise NotImplementedError(f"all_gather({to=}) takes no axis_index_groups")
 
     def one(leaf: Any) -> Any:
         rank = aval_of(leaf).ndim
         where = shaping.canonical_axis(axis, rank if tiled else rank + 1)
-        if invariant:
-            return all_gather_invariant_p.bind(leaf, all_gather_dimension=where, axis_name=names, axis_size=_size(names),
-                                               tiled=tiled)
+        if checked:
+            primitive = all_gather_invariant_p if to == "invarying" else _unreduced().all_gather_reduced_p
+            return primitive.bind(leaf, all_gather_dimension=where, axis_name=names, axis_size=_size(names), tiled=tiled)
         for position, run in enumerate(reversed(_runs(names))):  # the last runs fastest
             leaf = all_gather_p.bind(leaf, all_gather_dimension=where, axis_index_groups=groups, axis_name=run,
                                      axis_size=_group_size(run, groups), tiled=tiled or position > 0)
@@ -332,7 +353,11 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
 @reduce_scatter_p.def_abstract_eval
 def _reduce_scatter_aval(x: Any, *, axis_index_groups: Any, axis_name: Names, axis_size: int, scatter_dimension: int,
                          tiled: bool) -> ShapedArray:
-    names = _names(axis_name)
+    return _typed(x, _names(axis_name), scattered_shape(x, scatter_dimension, axis_size, tiled))
+
+
+def scattered_shape(x: Any, scatter_dimension: int, axis_size: int, tiled: bool) -> tuple[int, ...]:
+    """The shape of what `psum_scatter` gives."""
     shape, size = list(x.shape), x.shape[scatter_dimension]
     if tiled:
         if size % axis_size:
@@ -343,7 +368,7 @@ def _reduce_scatter_aval(x: Any, *, axis_index_groups: Any, axis_name: Names, ax
         if size != axis_size:
             raise ValueError(f"psum_scatter: the size {size} of axis {scatter_dimension} must be the axis size {axis_size}")
         del shape[scatter_dimension]
-    return _typed(x, names, tuple(shape))
+    return tuple(shape)
 
 
 @boundary
@@ -360,6 +385,11 @@ def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_ind
 
     def one(leaf: Any) -> Any:
         where = shaping.canonical_axis(scatter_dimension, aval_of(leaf).ndim)
+        if _over_mesh(names) and _state_of("psum_scatter", aval_of(leaf), names) == "unreduced":
+            if groups is not None:
+                raise NotImplementedError("psum_scatter of what is unreduced takes no axis_index_groups")
+            return _unreduced().unreduced_reduce_scatter_p.bind(leaf, axis_name=names, axis_size=_size(names),
+                                                                scatter_dimension=where, tiled=tiled)
         if len(names) == 1 or _over_mesh(names):
             return _checked(reduce_scatter_p, leaf, axis_index_groups=groups, axis_name=names,
                             axis_size=_group_size(names, groups), scatter_dimension=where, tiled=tiled)
@@ -538,14 +568,17 @@ def axis_index(axis_name: Any) -> Any:
 
 @boundary
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
-    """Values as they are, as ones that may differ from device to device along axes of the mesh: `to="varying"`.
+    """Values as they are, with types that say something else of them along axes of the mesh.
 
     Inside `shard_map` a type says along which axes a value varies, and carries of loops and branches have to agree in it.
-    Operations cast by themselves. The derivative of the cast is a sum over the axes.
+    Operations cast by themselves. The derivative of the cast to 'varying' is a sum over the axes.
 
     Args:
       x: a pytree of arrays.
-      axis_name: the name of an axis, or a tuple of several, along which `x` does not vary yet.
+      axis_name: the name of an axis, or a tuple of several.
+      to: 'varying': the values may differ from device to device; of what is the same on all, or is 'reduced'.
+        'unreduced': they are parts of a sum over the devices, of values that vary; `psum` and `psum_scatter` take the sum.
+        'reduced': they are the same, as before, and their cotangents are such parts of sums.
 
     >>> import jaxlite as jax
     >>> mesh = jax.make_mesh((1,), ("i",))
@@ -556,8 +589,6 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     if to not in ("varying", "unreduced", "reduced"):
         raise ValueError("Got unexpected `to` value. Allowed `to` values are: {'varying', 'unreduced', 'reduced'}, got "
                          f"{to!r}")
-    if to != "varying":
-        raise NotImplementedError(f"pcast(to={to!r}): types do not say what is still to be summed; use to='varying', and psum")
     names = _names(axis_name)
     if not _over_mesh(names):
         raise ValueError(f"pcast takes axes of the mesh of a shard_map, got {names}; those are {mesh_axes()}")
@@ -565,10 +596,14 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
         return x
 
     def one(leaf: Any) -> Any:
-        if not aval_of(leaf).vma.isdisjoint(names):
-            raise ValueError(f"Unsupported pcast from=varying, {to=}: the value has the type {aval_of(leaf).str_short()}, the "
+        own = _state_of("pcast", aval_of(leaf), names)
+        if (own, to) == ("invarying", "varying"):
+            return vary(leaf, names)
+        cast = _unreduced().CASTS.get((own, to))
+        if cast is None:
+            raise ValueError(f"Unsupported pcast from={own}, {to=}: the value has the type {aval_of(leaf).str_short()}, the "
                              f"axes are {names}")
-        return vary(leaf, names)
+        return cast.bind(leaf, axes=names)
 
     return tree_map(one, x)
 

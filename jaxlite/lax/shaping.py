@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import config, dtypes, errors, source
-from jaxlite.core.aval import Ints, ShapedArray, layouts, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, has_states, layouts, shaped_array, with_layout
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.primitive import Primitive
@@ -502,7 +502,18 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     config = tuple(tuple(map(as_size, each)) for each in padding_config)
     if any(len(each) != 3 for each in config):
         raise ValueError(f"padding_config has a (low, high, interior) triple for each axis, got {padding_config}")
+    if layouts.exist and has_states(aval_of(operand)):
+        padding_value = _as_padding(padding_value, aval_of(operand))
     return pad_p.bind(operand, padding_value, padding_config=config)
+
+
+def _as_padding(value: Any, aval: Any) -> Any:
+    """What a value that is to be summed over devices is padded with: it is summed too, so only zero may be the same on each."""
+    spec = aval.layout.spec
+    if not spec.unreduced or has_states(aval_of(value)) or not isinstance(value, Tracer) and not np.any(np.asarray(value)):
+        return value
+    return placement.laid_out_as(value, with_layout(aval_of(value), aval.layout.update(
+        spec=spec.update(partitions=[], reduced=frozenset()))))
 
 
 @split_p.def_abstract_eval

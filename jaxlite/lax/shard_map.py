@@ -24,7 +24,7 @@ import numpy as np
 from jaxlite.compilation.caches import clear_hooks
 from jaxlite.compilation.jit import jit
 from jaxlite.core import config
-from jaxlite.core.aval import ShapedArray, layout_of, plain, varying, with_layout
+from jaxlite.core.aval import ShapedArray, dual_spec, has_states, layout_of, plain, varying, with_layout
 from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.lazy import loader
@@ -37,7 +37,7 @@ from jaxlite.devices.sharding import NamedSharding, P, axes_of, used_axes
 from jaxlite.lax import elementwise, parallel, shaping
 from jaxlite.traces.batching import Axis, batch_flat, bring_to_front
 from jaxlite.traces.call_rules import spread_tangents
-from jaxlite.traces.jvp import Zero, jvp_jaxpr, tangent_aval, zero_for
+from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, zero_for
 from jaxlite.traces.linearize import linearize_jaxpr
 from jaxlite.traces.transpose import Linear, backward, is_linear
 
@@ -81,14 +81,22 @@ def part_aval(aval: Any, spec: Any, mesh: Any, check_vma: bool, axes: frozenset[
     part = plain(aval).update(shape=shape)
     if aval.layout is not None:
         cut = [axes_of(entry) for entry in aval.layout.spec]
-        wanted = layout_of(NamedSharding(mesh, spec), aval.ndim)
+        wanted, own = layout_of(NamedSharding(mesh, spec), aval.ndim), aval.layout.spec
         if [tuple(name for name in names if name in axes) for names in cut] != (
-                [axes_of(entry) for entry in wanted.spec] if wanted else [()] * aval.ndim):
-            raise ValueError(f"in_specs passed to shard_map: {P(*_entries(spec, aval.ndim))} does not match the specs of the "
+                [axes_of(entry) for entry in wanted.spec] if wanted else [()] * aval.ndim) or (
+                spec.unreduced != own.unreduced or spec.reduced != own.reduced):
+            raise ValueError(f"in_specs passed to shard_map: {_full(spec, aval.ndim)} does not match the specs of the "
                              f"input: {aval.layout.spec} for arg: {aval.str_short(short_dtypes=False)}. Give in_specs that "
                              "do, or use jax.sharding.reshard on the argument")
         rest = P(*(tuple(name for name in names if name not in axes) or None for names in cut))
         part = with_layout(part, layout_of(NamedSharding(_mesh_inside(mesh, axes), rest), aval.ndim))
+    elif spec.unreduced or spec.reduced:
+        raise ValueError(f"in_specs passed to shard_map: {_full(spec, aval.ndim)} does not match the specs of the input: "
+                         f"{_full(P(), aval.ndim)} for arg: {aval.str_short(short_dtypes=False)}. Use jax.sharding.reshard on "
+                         "the argument")
+    if check_vma and (spec.unreduced or spec.reduced):  # all axes are manual, so it is not cut along others
+        states = P(*[None] * aval.ndim, unreduced=spec.unreduced, reduced=spec.reduced)
+        part = with_layout(part, NamedSharding(_mesh_inside(mesh, axes), states))
     return varying(part, part.vma.union(used_axes(spec))) if check_vma else part
 
 
@@ -101,8 +109,18 @@ def whole_aval(aval: Any, spec: Any, mesh: Any, axes: frozenset[Any]) -> Any:
                   for size, entry in zip(aval.shape, entries, strict=True))
     if aval.layout is not None:
         entries = [(*axes_of(entry), *axes_of(inner)) or None for entry, inner in zip(entries, aval.layout.spec, strict=True)]
-    whole = aval.update(shape=shape, vma=aval.vma - axes)
-    return with_layout(whole, layout_of(NamedSharding(mesh, P(*entries)), aval.ndim))
+    whole = plain(aval).update(shape=shape, vma=aval.vma - axes)
+    return with_layout(whole, layout_of(NamedSharding(mesh, spec.update(partitions=entries)), aval.ndim))
+
+
+def _with_states(spec: Any, aval: Any) -> Any:
+    """A spec of what is unreduced and reduced as a type says."""
+    own = aval.layout.spec if has_states(aval) else P()
+    return spec.update(unreduced=own.unreduced, reduced=own.reduced)
+
+
+def _full(spec: Any, ndim: int) -> Any:
+    return spec.update(partitions=_entries(spec, ndim))
 
 
 def _entries(spec: Any, ndim: int) -> list[Any]:
@@ -214,7 +232,7 @@ class _Split:
             leaving = split.primal.out_avals[split.num_outs:]
             order = [name for name in mesh.axis_names if name in axes]
             stacked = [tuple(name for name in order if not check_vma or name in aval.vma) for aval in leaving]
-            specs = [P(names) if names else P() for names in stacked]
+            specs = [_with_states(P(names) if names else P(), aval) for names, aval in zip(stacked, leaving, strict=True)]
             scalar = [bool(names) and not aval.shape for names, aval in zip(stacked, leaving, strict=True)]
             self.residual_specs = tuple(specs)
 
@@ -275,7 +293,7 @@ def _backward(jaxpr: ClosedJaxpr, linear: tuple[bool, ...], nonzero: tuple[bool,
     """The transposed program, of consts, operands that are not linear, and cotangents; which cotangents it gives."""
     variables = jaxpr.jaxpr.invars
     known = [var.aval for var, flag in zip(variables, linear, strict=True) if not flag]
-    incoming = [varying(tangent_aval(aval), aval.vma.union(used_axes(spec)) if check_vma else aval.vma)
+    incoming = [varying(cotangent_aval(aval), aval.vma.union(used_axes(spec)) if check_vma else aval.vma)
                 for aval, spec, flag in zip(jaxpr.out_avals, out_specs, nonzero, strict=True) if flag]
     arrives: list[bool] = []
 
@@ -285,7 +303,7 @@ def _backward(jaxpr: ClosedJaxpr, linear: tuple[bool, ...], nonzero: tuple[bool,
         cotangents: list[Any] = []
         for aval, flag in zip(jaxpr.out_avals, nonzero, strict=True):
             if not flag:
-                cotangents.append(Zero(tangent_aval(aval)))
+                cotangents.append(Zero(cotangent_aval(aval)))
                 continue
             cotangent = next(given)
             more = cotangent.aval.vma - aval.vma  # a result that does not vary, put together all the same
@@ -319,12 +337,13 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, me
             given.append(cotangent if copies == 1 else
                          elementwise.div(cotangent, np.asarray(copies).astype(aval_of(cotangent).dtype)[()]))
     known_specs = _chosen(in_specs, [not flag for flag in linear])
-    linear_specs = _chosen(in_specs, linear)
+    linear_specs = list(map(dual_spec, _chosen(in_specs, linear)))
+    given_specs = map(dual_spec, _chosen(out_specs, nonzero))
     outs = iter(shard_map_p.bind(
         *consts, *known, *given, jaxpr=program, mesh=mesh, check_vma=check_vma, newly_manual_axes=newly_manual_axes,
-        in_specs=(*_whole(len(consts)), *known_specs, *_chosen(out_specs, nonzero)), out_specs=_chosen(linear_specs, arrives)))
+        in_specs=(*_whole(len(consts)), *known_specs, *given_specs), out_specs=_chosen(linear_specs, arrives)))
     reached = iter(arrives)
-    return [None if not flag else (next(outs) if next(reached) else Zero(tangent_aval(operand.aval)))
+    return [None if not flag else (next(outs) if next(reached) else Zero(cotangent_aval(operand.aval)))
             for operand, flag in zip(operands, linear, strict=True)]
 
 
@@ -332,7 +351,7 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, me
 
 
 def _with_entry(spec: Any, dim: int, entry: Any) -> Any:
-    return P(*_entries(spec, max(dim, len(spec)))[:dim], entry, *spec[dim:])
+    return spec.update(partitions=[*_entries(spec, max(dim, len(spec)))[:dim], entry, *spec[dim:]])
 
 
 def _batched(jaxpr: ClosedJaxpr, size: int, name: Any, spmd: tuple[Any, ...], dims: tuple[int | None, ...], mesh: Any,

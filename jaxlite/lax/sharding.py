@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxlite.compilation import spread
 from jaxlite.core.array import make_array, single_device_sharding
-from jaxlite.core.aval import layout_of, with_layout
+from jaxlite.core.aval import dual, layout_of, with_layout
 from jaxlite.core.effects import DEBUG
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.filtering import boundary
@@ -105,8 +105,8 @@ class _Inspection:
 def_linear(sharding_constraint_p, lambda ct, x, **params: [sharding_constraint_p.bind(ct, **params)])
 
 
-def_linear(reshard_p, lambda ct, x, **params: [laid_out_as(ct, x.aval)])
-def_linear(mesh_cast_p, lambda ct, x, **params: [laid_out_as(ct, x.aval)])
+def_linear(reshard_p, lambda ct, x, **params: [laid_out_as(ct, dual(x.aval))])
+def_linear(mesh_cast_p, lambda ct, x, **params: [laid_out_as(ct, dual(x.aval))])
 
 
 @reshard_p.def_batching
@@ -246,15 +246,20 @@ def _spec_text(layout: Any, ndim: int) -> Any:
 
 def laid_out(x: Any, out_sharding: Any) -> Any:
     """One array with what a function got as its argument `out_sharding`."""
+    sharding = asked_sharding(out_sharding)
+    if type(sharding) is shardings.NamedSharding and sharding.mesh.empty:
+        return x  # that of the type of an array that lies on no mesh
+    return moved(x, sharding)
+
+
+def asked_sharding(out_sharding: Any) -> Any:
+    """The sharding that a function got as its argument `out_sharding`."""
     if isinstance(out_sharding, shardings.PartitionSpec):
         out_sharding = shardings.named_sharding(out_sharding, _NO_CONTEXT.format(out_sharding), ValueError)
     if not isinstance(out_sharding, (shardings.Sharding, shardings.Format)):
         raise TypeError("`out_sharding` argument only supports instances of `NamedSharding` or `PartitionSpec`. Got "
                         f"{out_sharding} of type: {type(out_sharding)}")
-    sharding = spread.as_sharding(out_sharding, "out_sharding", "the function")
-    if type(sharding) is shardings.NamedSharding and sharding.mesh.empty:
-        return x  # that of the type of an array that lies on no mesh
-    return moved(x, sharding)
+    return spread.as_sharding(out_sharding, "out_sharding", "the function")
 
 
 _NO_CONTEXT = ("Using PartitionSpec when you are not under a mesh context is not allowed. Please pass a NamedSharding instance "
@@ -285,9 +290,27 @@ def laid_out_as(x: Any, aval: Any) -> Any:
     own = aval_of(x).layout
     if own == aval.layout:
         return x
-    if aval.layout is None:
-        return reshard_p.bind(x, dst_sharding=own.update(spec=shardings.P(*[None] * aval.ndim)), concrete_mesh=None)
-    return reshard_p.bind(x, dst_sharding=aval.layout, concrete_mesh=None)
+    wanted = aval.layout or own.update(spec=shardings.P(*[None] * aval.ndim))
+    return _among_parts(x, wanted) if wanted.mesh.manual_axes else reshard_p.bind(x, dst_sharding=wanted, concrete_mesh=None)
+
+
+def _among_parts(x: Any, wanted: Any) -> Any:
+    """What is the same on all devices, inside of `shard_map`, as what is still to be summed, or will be in its cotangent."""
+    from jaxlite.lax import elementwise, parallel, shaping, unreduced
+
+    aval = aval_of(x)
+    manual, spec = wanted.mesh.manual_axes, wanted.spec
+    own = () if aval.layout is None else (*aval.layout.spec.unreduced, *aval.layout.spec.reduced)
+    if own or any(shardings.axes_of(entry) for entry in spec) or not (spec.unreduced | spec.reduced).issubset(manual):
+        raise NotImplementedError(f"{aval.str_short()} as what lies as {spec}, inside of shard_map: use jax.lax.pcast, psum "
+                                  "and psum_scatter, and jax.sharding.reshard outside")
+    names = tuple(name for name in manual if name in spec.unreduced)
+    if names:
+        is_first = elementwise.eq(parallel.axis_index(names), 0)
+        x = elementwise.select_n(is_first, shaping.full_like(x, 0), x)
+        x = unreduced.vary_unreduced_cast_p.bind(parallel.vary(x, names), axes=names)
+    names = tuple(name for name in manual if name in spec.reduced)
+    return unreduced.preduced_p.bind(x, axes=names) if names else x
 
 
 def concrete(sharding: Any) -> Any:

@@ -176,7 +176,21 @@ def _contracted(*operands: Any, inputs: tuple[str, ...], output: str, optimize: 
         for letter, size in zip(text, aval_of(value).shape, strict=True):
             sizes[letter] = size if sizes.get(letter, 1) == 1 else sizes[letter]
     terms = [_diagonals(text, value) for text, value in terms]
-    for step in _path(inputs, output, [aval_of(value).shape for value in values], optimize):
+    path = _path(inputs, output, [aval_of(value).shape for value in values], optimize)
+    if len(values) > 2 and placement.product_sharding() is not None:  # the last product alone is left unreduced
+        with placement.choosing():
+            terms = _multiplied(terms, path[:-1], output, sizes, dot_general, dtype, precision)
+        path = path[-1:]
+    ((text, value),) = _multiplied(terms, path, output, sizes, dot_general, dtype, precision)
+    text, value = _sum_out(text, value, set(output))
+    value = shaping.transpose(value, [text.index(letter) for letter in output])
+    return shaping.convert(value, dtype, weak)
+
+
+def _multiplied(terms: list[tuple[str, Any]], path: Sequence[Any], output: str, sizes: dict[str, int],
+                dot_general: Callable[..., Any], dtype: Any, precision: Any) -> list[tuple[str, Any]]:
+    """The terms after some steps of a path, each of which multiplies terms and puts the product behind the rest."""
+    for step in path:
         chosen = [terms[index] for index in sorted(step)]
         terms = [term for index, term in enumerate(terms) if index not in step]
         rest = set(output).union(*(text for text, _ in terms))
@@ -186,10 +200,7 @@ def _contracted(*operands: Any, inputs: tuple[str, ...], output: str, optimize: 
             text, value = _contract(text, value, other, other_value, keep, output, sizes, partial(
                 dot_general, preferred_element_type=dtype), precision)
         terms.append(_sum_out(text, value, rest))
-    text, value = terms[0]
-    text, value = _sum_out(text, value, set(output))
-    value = shaping.transpose(value, [text.index(letter) for letter in output])
-    return shaping.convert(value, dtype, weak)
+    return terms
 
 
 def _diagonals(text: str, value: Any) -> tuple[str, Any]:

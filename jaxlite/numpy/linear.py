@@ -40,7 +40,7 @@ def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any]
 def _product(a: Any, b: Any, contract: Any, batch: Any, precision: Any, dtype: Any) -> Any:
     weak = aval_of(a).weak_type and aval_of(b).weak_type
     out = dot_general_p.bind(a, b, dimension_numbers=(contract, batch), precision=canonicalize_precision(precision),
-                             preferred_element_type=dtype, out_sharding=None)
+                             preferred_element_type=dtype, out_sharding=placement.product_sharding())
     return shaping.convert(out, None, True) if weak else out
 
 

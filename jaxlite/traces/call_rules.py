@@ -13,7 +13,7 @@ from jaxlite.compilation.dispatch import jit_p
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.traces.batching import Axis, batch_jaxpr, place_of
-from jaxlite.traces.jvp import Zero, jvp_jaxpr, tangent_aval, zero_for
+from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval, zero_for
 from jaxlite.traces.linearize import linearize_jaxpr
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
@@ -63,7 +63,7 @@ def _transpose(primitive: Primitive, cotangents: Sequence[Any], *operands: Any, 
     given = [cotangent for cotangent, flag in zip(cotangents, nonzero, strict=True) if flag]
     outs = iter(_call(primitive, program, [*consts, *known, *given], params))
     reached = iter(arrives)
-    return [None if not flag else (next(outs) if next(reached) else Zero(tangent_aval(operand.aval)))
+    return [None if not flag else (next(outs) if next(reached) else Zero(cotangent_aval(operand.aval)))
             for operand, flag in zip(operands, linear, strict=True)]
 
 

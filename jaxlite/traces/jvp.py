@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import AbstractRef, AbstractToken
+from jaxlite.core.aval import AbstractRef, AbstractToken, dual
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import high, hoist_consts, trace_to_jaxpr
@@ -54,6 +54,11 @@ def tangent_aval(aval: Any) -> Any:
     if type(aval) is AbstractRef:
         return aval.update(inner_aval=tangent_aval(aval.inner_aval))
     return aval.to_tangent_aval()
+
+
+def cotangent_aval(aval: Any) -> Any:
+    """The type of a value's cotangents: that of its tangents but over mesh axes where these are reduced or unreduced."""
+    return dual(tangent_aval(aval))
 
 
 def has_no_tangents(aval: Any) -> bool:

@@ -16,7 +16,7 @@ from jaxlite.core.staging import runs_program
 from jaxlite.core.tracing import state
 from jaxlite.traces.batching import Axis, batch_jaxpr
 from jaxlite.traces.call_rules import spread_tangents
-from jaxlite.traces.jvp import Zero, jvp_jaxpr, tangent_aval
+from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
 from jaxlite.traces.saving import Split, narrowed, pick, read_inputs, split_by_policy
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
@@ -125,7 +125,7 @@ def _checkpoint_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: Clos
     given = [cotangent for cotangent, flag in zip(cotangents, nonzero, strict=True) if flag]
     outs = iter(checkpoint_p.bind(*consts, *known, *given, jaxpr=program, **params))
     reached = iter(arrives)
-    return [None if not flag else (next(outs) if next(reached) else Zero(tangent_aval(operand.aval)))
+    return [None if not flag else (next(outs) if next(reached) else Zero(cotangent_aval(operand.aval)))
             for operand, flag in zip(operands, linear, strict=True)]
 
 

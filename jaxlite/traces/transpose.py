@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxlite.core.aval import layouts
+from jaxlite.core.aval import dual, layouts
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from jaxlite.core.lazy import loader
@@ -18,7 +18,7 @@ from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import AVAL_OF, aval_of
-from jaxlite.traces.jvp import Zero, add_any_p, add_tangents, instantiate, sum_of, tangent_aval
+from jaxlite.traces.jvp import Zero, add_any_p, add_tangents, cotangent_aval, instantiate, sum_of, tangent_aval
 
 
 class Linear:
@@ -94,6 +94,8 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
             if cotangent is not None and atom in linear and type(cotangent) is not Zero:
                 found[atom] = sum_of(found[atom], cotangent) if atom in found else cotangent
 
+    if layouts.exist:
+        cotangents = [_as_dual(cotangent, atom.aval) for cotangent, atom in zip(cotangents, jaxpr.outvars, strict=True)]
     add(jaxpr.outvars, cotangents)
     trace = state.trace
     try:
@@ -101,7 +103,7 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
             primitive, outvars = eqn.primitive, eqn.outvars
             if found.keys().isdisjoint(outvars) and not (primitive.has_own_backward and _is_used(eqn, pending, jaxpr.outvars)):
                 continue
-            incoming: Any = [found.pop(var) if var in found else Zero(tangent_aval(var.aval)) for var in outvars]
+            incoming: Any = [found.pop(var) if var in found else Zero(cotangent_aval(var.aval)) for var in outvars]
             trace.pin(eqn.traceback)  # the user's line that is pulled back through
             cotangent, rule = incoming if primitive.multiple_results else incoming[0], transpose_rule(primitive)
             operands = read(eqn.invars)
@@ -114,7 +116,7 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
                              "transposed. Differentiate it first: jvp, linearize and vjp give linear functions.") from None
     finally:
         trace.pin(None)
-    return [found.get(var, Zero(tangent_aval(var.aval))) for var in jaxpr.invars]
+    return [found.get(var, Zero(cotangent_aval(var.aval))) for var in jaxpr.invars]
 
 
 def _is_used(eqn: Any, pending: Sequence[Any], outvars: Sequence[Any]) -> bool:
@@ -132,13 +134,20 @@ def _is_used(eqn: Any, pending: Sequence[Any], outvars: Sequence[Any]) -> bool:
 _layouts = loader("jaxlite.lax.sharding")  # what stands higher: primitives
 
 
+def _as_dual(cotangent: Any, aval: Any) -> Any:
+    """What a caller gives as the cotangent of what is reduced or unreduced along mesh axes."""
+    wanted = dual(aval)
+    return cotangent if wanted is aval or cotangent is None or type(cotangent) is Zero else _layouts().laid_out_as(
+        cotangent, wanted)
+
+
 def _laid_out_cotangents(rule: Callable[..., Any], cotangent: Any, operands: Sequence[Any],
                          params: dict[str, Any]) -> list[Any]:
     """What a rule gives: cotangents each of which lies on explicit mesh axes as its operand does."""
     found = rule(cotangent, *operands, **params)
     return [out if type(operand) is not Linear or out is None or type(out) is Zero or not hasattr(aval_of(out), "layout")
             or not hasattr(operand.aval, "layout")
-            else _layouts().laid_out_as(out, operand.aval) for out, operand in zip(found, operands, strict=True)]
+            else _layouts().laid_out_as(out, dual(operand.aval)) for out, operand in zip(found, operands, strict=True)]
 
 
 def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequence[bool],
@@ -158,14 +167,14 @@ def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequenc
     if remembered is not None:
         return remembered[1:]
     known = [var.aval for var, flag in zip(jaxpr.invars, linear, strict=True) if not flag]
-    incoming = [tangent_aval(var.aval) for var, flag in zip(jaxpr.outvars, nonzero, strict=True) if flag]
+    incoming = [cotangent_aval(var.aval) for var, flag in zip(jaxpr.outvars, nonzero, strict=True) if flag]
     arrives: list[bool] = []
 
     def fun(*values: Any) -> list[Any]:
         rest = iter(values[:len(known)])
         args = [Linear(var.aval) if flag else next(rest) for var, flag in zip(jaxpr.invars, linear, strict=True)]
         given = iter(values[len(known):])
-        cotangents = [next(given) if flag else Zero(tangent_aval(var.aval))
+        cotangents = [next(given) if flag else Zero(cotangent_aval(var.aval))
                       for var, flag in zip(jaxpr.outvars, nonzero, strict=True)]
         outs = backward(jaxpr, closed.consts, args, cotangents)
         outs = [out for out, flag in zip(outs, linear, strict=True) if flag]

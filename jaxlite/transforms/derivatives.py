@@ -30,7 +30,7 @@ from jaxlite.core.tree import (
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import as_array, is_array_like
-from jaxlite.traces.jvp import Zero, has_no_tangents, instantiate, jvp_flat, tangent_aval, zeros_of
+from jaxlite.traces.jvp import Zero, cotangent_aval, has_no_tangents, instantiate, jvp_flat, tangent_aval, zeros_of
 from jaxlite.traces.linearize import linearize_flat, pushing_forward
 from jaxlite.traces.transpose import Linear, backward
 from jaxlite.transforms.gradient_targets import VJP, NotNeeded
@@ -221,7 +221,7 @@ def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals
     active = [each for each, flag in zip(cotangents, nonzero_out, strict=True) if flag]
     linear = [Linear(var.aval) for var in jaxpr.invars]
     results = iter(backward(jaxpr, residuals, linear, active))
-    outs = [_typed_as(instantiate(next(results)), aval) if flag else zeros_of(tangent_aval(aval))
+    outs = [_typed_as(instantiate(next(results)), aval) if flag else zeros_of(cotangent_aval(aval))
             for flag, aval in zip(nonzero, avals, strict=True)]
     return tree_unflatten(in_tree, outs)
 

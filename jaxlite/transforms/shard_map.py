@@ -12,8 +12,8 @@ from typing import Any
 from jaxlite.compilation.caches import PerFunction, clear_hooks
 from jaxlite.compilation.options import argument_names
 from jaxlite.compilation.program import flatten_outputs
-from jaxlite.core import source
-from jaxlite.core.aval import ShapedArray
+from jaxlite.core import config, source
+from jaxlite.core.aval import ShapedArray, has_states
 from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
 from jaxlite.core.filtering import boundary
@@ -214,6 +214,10 @@ class _Call:
                              + f"\n\nCheck the {what} values passed to shard_map.")
         for spec in specs:
             used = used_axes(spec)
+            if (spec.unreduced or spec.reduced) and self.axes != frozenset(self.mesh.axis_names):
+                raise NotImplementedError(
+                    f"unreduced/reduced can only be passed to {what} when shard_map is in full manual mode. Got mesh axis "
+                    f"names {self.mesh.axis_names}, manual_axes: {self.axes}, specs: {spec}.")
             if len(set(used)) < len(used) or PartitionSpec.UNCONSTRAINED in spec:
                 raise ValueError(f"shard_map {what} must name each axis of the mesh once at most, and leave nothing "
                                  f"unconstrained, got {spec}")
@@ -277,7 +281,7 @@ class _Call:
             self._check_axes("out_specs", out_specs)
             for out, spec in zip(outs, out_specs, strict=True):
                 self._check_result(aval_of(out), spec)
-            return [parallel.vary(out, used_axes(spec)) for out, spec in zip(outs, out_specs, strict=True)]
+            return [_as_out(out, spec) for out, spec in zip(outs, out_specs, strict=True)]
 
         with inside(self.mesh, self.axes, self.check_vma):
             parts = [part_aval(aval, spec, self.mesh, self.check_vma, self.axes)
@@ -296,12 +300,21 @@ class _Call:
                 f"{aval.ndim} (and {aval.ndim} < {len(spec)})\n\nEntries in out_specs must be of length no greater than the "
                 "number of axes in the corresponding output value.\n\nA scalar that is not the same on all devices needs an "
                 "axis along which its values can be put together: return x[None].")
-        varies = (aval.vma & self.axes).difference(used_axes(spec)) if self.check_vma else ()
+        own = aval.layout.spec if has_states(aval) else P()
+        varies = (aval.vma & self.axes).difference(used_axes(spec), spec.unreduced) if self.check_vma else frozenset()
+        if not spec.unreduced and not spec.reduced:
+            varies |= own.unreduced.difference(used_axes(spec))
+        elif self.check_vma and (own.unreduced | aval.vma & spec.unreduced, own.reduced) != (spec.unreduced, spec.reduced):
+            raise ValueError("out_specs passed to shard_map should be equal to the unreduced present on the out_aval. Got "
+                             f"out_specs={spec} and out_aval={aval.str_short()}")
+        if own.reduced.difference(spec.reduced):
+            raise ValueError("out_specs passed to shard_map should be equal to the reduced present on the out_aval. Got "
+                             f"out_specs={spec} and out_aval={aval.str_short()}")
         if varies:
             order = [name for name in self.mesh.axis_names if name in self.axes]
             shown = ["{" + ", ".join(map(str, names)) + "}" for names in (
                 [n for n in order if n in used_axes(spec)], [n for n in order if n in varies],
-                [n for n in order if n in aval.vma])]
+                [n for n in order if n in aval.vma | own.unreduced])]
             raise ValueError(
                 f"shard_map applied to the function '{self.name}' was given out_specs which require replication which can't be "
                 f"statically inferred given the mesh:\n\n{self._mesh_text()}\n\nout_specs is {spec} which implies that the "
@@ -309,6 +322,13 @@ class _Call:
                 f"inferred to be possibly varying over {shown[2]}\n\nCheck if these output values are meant to be replicated "
                 "over those mesh axes. If not, consider revising the corresponding out_specs entries. If so, consider "
                 "disabling the check by passing the check_vma=False argument to `jax.shard_map`.")
+
+
+def _as_out(out: Any, spec: Any) -> Any:
+    """A result that varies along the axes that its spec names, and is to be summed over those that it says."""
+    out = parallel.vary(out, used_axes(spec))
+    parts = spec.unreduced & aval_of(out).vma
+    return parallel.pcast(out, tuple(sorted(parts, key=str)), to="unreduced") if parts and config.check_vma.value else out
 
 
 def _settled_mesh(mesh: Any) -> Any:

@@ -16,10 +16,11 @@ from lowering.partitioning import quoted, spec_text
 from lowering.rules import lowers
 
 _I32, _U32 = np.dtype(np.int32), np.dtype(np.uint32)
-_REDUCERS = {"psum": "add", "psum_invariant": "add", "pmax": "maximum", "pmin": "minimum", "reduce_scatter": "add"}
+_REDUCERS = {"psum": "add", "psum_invariant": "add", "unreduced_psum": "add", "pmax": "maximum", "pmin": "minimum",
+             "reduce_scatter": "add", "unreduced_reduce_scatter": "add"}
 
 
-@lowers("pvary")
+@lowers("pvary", "preduced", "reduced_vary_cast_p", "vary_unreduced_cast_p")
 def _pvary(ctx: Any, x: Any, *, axes: Any) -> Any:
     return x
 
@@ -83,7 +84,7 @@ def _reducer(ctx: Any, operation: Any, dtype: Any) -> None:
     inside.op("stablehlo.return", [inside.op(f"stablehlo.{name}", inside.arguments, [scalar]).result], [])
 
 
-@lowers("psum", "psum_invariant", "pmax", "pmin")
+@lowers("psum", "psum_invariant", "unreduced_psum", "pmax", "pmin")
 def _all_reduce(ctx: Any, x: Any, *, axes: Any, axis_index_groups: Any = None) -> Any:
     if _alone(ctx):
         return x
@@ -94,7 +95,7 @@ def _all_reduce(ctx: Any, x: Any, *, axes: Any, axis_index_groups: Any = None) -
     return operation.result
 
 
-@lowers("all_gather", "all_gather_invariant")
+@lowers("all_gather", "all_gather_invariant", "all_gather_reduced")
 def _all_gather(ctx: Any, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_size: int, tiled: bool,
                 axis_index_groups: Any = None) -> Any:
     shape, dtype = physical(ctx.avals_in[0])
@@ -113,9 +114,9 @@ def _gathered(ctx: Any, x: Any, shape: Any, dtype: Any, dimension: int, groups: 
         "use_global_device_ids": ctx.ir.UnitAttr.get(ctx.builder.context)}).result
 
 
-@lowers("reduce_scatter")
-def _reduce_scatter(ctx: Any, x: Any, *, axis_index_groups: Any, axis_name: Any, axis_size: int, scatter_dimension: int,
-                    tiled: bool) -> Any:
+@lowers("reduce_scatter", "unreduced_reduce_scatter")
+def _reduce_scatter(ctx: Any, x: Any, *, axis_name: Any, axis_size: int, scatter_dimension: int, tiled: bool,
+                    axis_index_groups: Any = None) -> Any:
     shape, dtype = physical(ctx.avals_in[0])
     if _alone(ctx):
         return x if tiled else ctx.value("stablehlo.reshape", [x], *physical(ctx.aval_out))

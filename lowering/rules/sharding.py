@@ -21,7 +21,14 @@ def _constraint(ctx: Any, x: Any, *, sharding: Any, **params: Any) -> Any:
 @lowers("reshard")
 def _reshard(ctx: Any, x: Any, *, dst_sharding: Any, concrete_mesh: Any) -> Any:
     meshes = ctx.builder.meshes
-    return x if meshes is None else meshes.pinned(ctx, x, dst_sharding, len(physical(ctx.aval_out)[0]))
+    if meshes is None:
+        return x
+    rank = len(physical(ctx.aval_out)[0])
+    if dst_sharding.spec.unreduced and ctx.avals_in[0].layout is None:  # else Shardy takes each device's whole for its part
+        whole = dst_sharding.update(spec=dst_sharding.spec.update(
+            partitions=[None] * rank, unreduced=frozenset(), reduced=frozenset()))
+        x = meshes.pinned(ctx, x, whole, rank)
+    return meshes.pinned(ctx, x, dst_sharding, rank)
 
 
 @lowers("mesh_cast")

@@ -15,7 +15,7 @@ from jaxlite.lax.control_flow.cond import cond_p, platform_index_p
 from jaxlite.lax.elementwise import clamp, eq, select_n
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front
 from jaxlite.traces.call_rules import spread_tangents
-from jaxlite.traces.jvp import Zero, jvp_jaxpr, tangent_aval, zeros_of
+from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval, zeros_of
 from jaxlite.traces.linearize import linearize_jaxpr
 from jaxlite.traces.saving import Split, keeping, narrowed, narrowing, pick, read_inputs, split_by_policy, whole_or_inside
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
@@ -197,7 +197,7 @@ def _cond_transpose(cotangents: Sequence[Any], index: Any, *operands: Any, branc
     given = [cotangent for cotangent, flag in zip(cotangents, nonzero, strict=True) if flag]
     outs = iter(cond_p.bind(index, *consts, *known, *given, branches=programs, **params))
     flags = iter(reached)
-    return [None] + [None if not flag else (next(outs) if next(flags) else Zero(tangent_aval(operand.aval)))
+    return [None] + [None if not flag else (next(outs) if next(flags) else Zero(cotangent_aval(operand.aval)))
                      for operand, flag in zip(operands, linear, strict=True)]
 
 

@@ -22,7 +22,7 @@ from jaxlite.lax.elementwise import select_n
 from jaxlite.lax.reductions import reduce_or
 from jaxlite.traces.batching import Axis, batch_jaxpr, bring_to_front, move
 from jaxlite.traces.call_rules import spread_tangents
-from jaxlite.traces.jvp import Zero, add_tangents, instantiate, jvp_jaxpr, tangent_aval
+from jaxlite.traces.jvp import Zero, add_tangents, cotangent_aval, instantiate, jvp_jaxpr, tangent_aval
 from jaxlite.traces.linearize import SplitJaxpr, linearize_jaxpr
 from jaxlite.traces.partial import dce_jaxpr
 from jaxlite.traces.saving import Split, keep_inside, keeping, narrowed, narrowing, pick, read_inputs
@@ -272,7 +272,7 @@ def _scan_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxp
             totals = [next(rest) for _ in linear_consts]
             carry = [next(rest) for _ in range(num_carry)]
             elements = take(known_xs)
-            ys = [next(rest) if flag else Zero(tangent_aval(aval))
+            ys = [next(rest) if flag else Zero(cotangent_aval(aval))
                   for flag, aval in zip(nonzero_ys, jaxpr.out_avals[num_carry:], strict=True)]
             known = {**fixed, **elements}
             args = [known[index] if index in known else Linear(aval) for index, aval in enumerate(avals)]
@@ -280,15 +280,15 @@ def _scan_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxp
             totals = [add_tangents(total, outs[index]) for total, index in zip(totals, linear_consts, strict=True)]
             return [*totals, *map(instantiate, outs[num_consts:at]), *[instantiate(outs[index]) for index in linear_xs]]
 
-        in_avals = [*[avals[index] for index in known_consts], *[tangent_aval(avals[index]) for index in linear_consts],
-                    *[tangent_aval(aval) for aval in jaxpr.out_avals[:num_carry]], *[avals[index] for index in known_xs],
-                    *[tangent_aval(aval) for aval, flag in zip(jaxpr.out_avals[num_carry:], nonzero_ys, strict=True) if flag]]
+        in_avals = [*[avals[index] for index in known_consts], *[cotangent_aval(avals[index]) for index in linear_consts],
+                    *[cotangent_aval(aval) for aval in jaxpr.out_avals[:num_carry]], *[avals[index] for index in known_xs],
+                    *[cotangent_aval(aval) for aval, flag in zip(jaxpr.out_avals[num_carry:], nonzero_ys, strict=True) if flag]]
         traced, consts = trace_to_jaxpr(body, in_avals, jaxpr.jaxpr.debug_info)
         return hoist_consts(traced), consts
 
     key = ("scan_transpose", id(jaxpr), tuple(linear), tuple(nonzero_ys))
     program, consts = _remember(key, jaxpr, make)
-    totals = [instantiate(Zero(tangent_aval(avals[index]))) for index in linear_consts]
+    totals = [instantiate(Zero(cotangent_aval(avals[index]))) for index in linear_consts]
     outs = scan_p.bind(
         *consts, *[operands[index] for index in known_consts], *totals, *map(instantiate, cotangents[:num_carry]),
         *[operands[index] for index in known_xs], *pick(cotangents[num_carry:], nonzero_ys), jaxpr=program,

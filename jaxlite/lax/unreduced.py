@@ -1,0 +1,104 @@
+"""Values inside of `shard_map` that are still to be summed over axes of the mesh, and those whose cotangents will be.
+
+Along a mesh axis a value either may differ from device to device (`V`), is the same on all (nothing is printed), is a part of
+a sum over the devices (`U`, unreduced), or is the same, with cotangents that are such parts (`R`, reduced). Casts and
+collectives lead from one to another, and each one's transpose is among them, since U and R are dual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxlite.core.aval import says_something, shaped_array, with_layout
+from jaxlite.core.primitive import Primitive
+from jaxlite.core.values import aval_of
+from jaxlite.devices.mesh import get_abstract_mesh
+from jaxlite.devices.sharding import NamedSharding, P
+from jaxlite.lax.parallel import axis_states, gathered_shape, scattered_shape
+from jaxlite.traces.batching import Axis, move
+from jaxlite.traces.jvp import def_linear
+
+
+def _primitive(name: str) -> Primitive:
+    primitive = Primitive(name, memoise=False)  # types depend on the mesh
+    primitive.knows_vma = True
+    return primitive
+
+
+vary_unreduced_cast_p = _primitive("vary_unreduced_cast_p")
+reduced_vary_cast_p = _primitive("reduced_vary_cast_p")
+preduced_p = _primitive("preduced")
+unreduced_psum_p = _primitive("unreduced_psum")
+unreduced_reduce_scatter_p = _primitive("unreduced_reduce_scatter")
+all_gather_reduced_p = _primitive("all_gather_reduced")
+for _p in (unreduced_psum_p, unreduced_reduce_scatter_p, all_gather_reduced_p):
+    _p.is_collective = True  # type: ignore[attr-defined]
+
+
+def _typed(primitive: Primitive, x: Any, axes: Sequence[Any], old: str, new: str, shape: tuple[int, ...] | None = None) -> Any:
+    """The type of what was in one state along some axes, and is in another one."""
+    if axis_states(x, axes) != {old}:
+        raise ValueError(f"{primitive.name} only accepts inputs that are {old}. Got {x.str_short()}")
+    names, layout = frozenset(axes), x.layout
+    spec = P(*[None] * x.ndim) if layout is None else layout.spec
+    if shape is not None and len(shape) != x.ndim:
+        if any(spec):
+            raise NotImplementedError(f"{primitive.name} of what is cut along explicit axes, {x.str_short()}: pass tiled=True")
+        spec = spec.update(partitions=[None] * len(shape))
+    states = {"varying": x.vma, "unreduced": spec.unreduced, "reduced": spec.reduced}
+    for state, change in ((old, frozenset.difference), (new, frozenset.union)):
+        if state in states:
+            states[state] = change(states[state], names)
+    spec = spec.update(unreduced=states["unreduced"], reduced=states["reduced"])
+    out = shaped_array(x.shape if shape is None else shape, x.dtype, x.weak_type, states["varying"])
+    mesh = get_abstract_mesh() if layout is None else layout.mesh
+    return with_layout(out, NamedSharding(mesh, spec)) if says_something(spec) else out
+
+
+def _def_cast(primitive: Primitive, old: str, new: str) -> None:
+    primitive.def_abstract_eval(lambda x, *, axes: _typed(primitive, x, axes, old, new))
+    primitive.def_batching(lambda axis, args, dims, *, axes: (primitive.bind(*args, axes=axes), dims[0]))
+
+
+_def_cast(vary_unreduced_cast_p, "varying", "unreduced")
+_def_cast(reduced_vary_cast_p, "reduced", "varying")
+_def_cast(preduced_p, "invarying", "reduced")
+_def_cast(unreduced_psum_p, "unreduced", "invarying")
+
+
+@unreduced_reduce_scatter_p.def_abstract_eval
+def _reduce_scatter_aval(x: Any, *, axis_name: Any, axis_size: int, scatter_dimension: int, tiled: bool) -> Any:
+    return _typed(unreduced_reduce_scatter_p, x, axis_name, "unreduced", "varying",
+                  scattered_shape(x, scatter_dimension, axis_size, tiled))
+
+
+@all_gather_reduced_p.def_abstract_eval
+def _all_gather_aval(x: Any, *, all_gather_dimension: int, axis_name: Any, axis_size: int, tiled: bool) -> Any:
+    return _typed(all_gather_reduced_p, x, axis_name, "varying", "reduced",
+                  gathered_shape(x, all_gather_dimension, axis_size, tiled))
+
+
+def _batch_at_end(primitive: Primitive) -> None:
+    @primitive.def_batching
+    def rule(axis: Axis, args: Sequence[Any], dims: Sequence[int], **params: Any) -> tuple[Any, int]:
+        (x,), (dim,) = args, dims
+        out = primitive.bind(move(x, dim, aval_of(x).ndim - 1), **params)
+        return out, aval_of(out).ndim - 1
+
+
+_batch_at_end(unreduced_reduce_scatter_p)
+_batch_at_end(all_gather_reduced_p)
+
+def_linear(vary_unreduced_cast_p, lambda ct, x, *, axes: [reduced_vary_cast_p.bind(ct, axes=axes)])
+def_linear(reduced_vary_cast_p, lambda ct, x, *, axes: [vary_unreduced_cast_p.bind(ct, axes=axes)])
+def_linear(preduced_p, lambda ct, x, *, axes: [unreduced_psum_p.bind(ct, axes=axes)])
+def_linear(unreduced_psum_p, lambda ct, x, *, axes: [preduced_p.bind(ct, axes=axes)])
+def_linear(unreduced_reduce_scatter_p, lambda ct, x, *, scatter_dimension, **params: [
+    all_gather_reduced_p.bind(ct, all_gather_dimension=scatter_dimension, **params)])
+def_linear(all_gather_reduced_p, lambda ct, x, *, all_gather_dimension, **params: [
+    unreduced_reduce_scatter_p.bind(ct, scatter_dimension=all_gather_dimension, **params)])
+
+# From the state of a value along the axes of a mesh, and the one that it is to have.
+CASTS = {("invarying", "reduced"): preduced_p, ("varying", "unreduced"): vary_unreduced_cast_p,
+         ("reduced", "varying"): reduced_vary_cast_p}

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxlite.compilation import effects
+from jaxlite.compilation.options import leaf_paths
 from jaxlite.core import array as arrays
 from jaxlite.core.aval import layout_of, with_layout
 from jaxlite.core.jaxpr import Jaxpr, jaxprs_in_params
@@ -197,19 +198,31 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
         if type(wanted) is xla.SingleDeviceSharding or wanted is None and index < num_consts:
             wanted = xla.NamedSharding(named, shardings.P())
         if wanted is not None:
-            shardings.check_shape(wanted, shape)
+            given = program.in_shardings is not None and index >= num_consts
+            shardings.check_shape(wanted, shape, "One of pjit arguments with pytree key path "
+                                  f"{program.debug_info.arg_name(index - num_consts)}" if given else "")
         arguments.append(wanted)
     outs = []
     each_axis = xla.NamedSharding(named, shardings.P())
-    for wanted, aval in zip(results, program.closed.out_avals, strict=True):
+    for place, (wanted, aval) in enumerate(zip(results, program.closed.out_avals, strict=True)):
         if type(wanted) is xla.SingleDeviceSharding:
             wanted = xla.NamedSharding(named, shardings.P())
         if wanted is None and (getattr(aval, "layout", None) is not None or shardings.is_explicit(each_axis)):
             wanted = _typed_result(each_axis, aval)
         if wanted is not None:
-            shardings.check_shape(wanted, aval.shape)
+            _check_result(program, place, wanted, aval)
         outs.append(wanted)
     return Partitioning(devices, tuple(arguments), tuple(outs), named, len(leaves))
+
+
+def _check_result(program: Program, place: int, sharding: Any, aval: Any) -> None:
+    try:
+        shardings.check_shape(sharding, aval.shape)
+    except ValueError:
+        if program.out_shardings is None:
+            raise
+        name = "result" + "".join(map(str, leaf_paths(program.out_tree)[place]))
+        shardings.check_shape(sharding, aval.shape, f"One of pjit outputs with pytree key path {name}")
 
 
 def _typed_result(whole: Any, aval: Any) -> Any:

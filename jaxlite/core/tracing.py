@@ -145,10 +145,12 @@ def ensure_compile_time_eval() -> Iterator[None]:
         yield
 
 
-def unmapped_axis(name: Any) -> NameError:
-    """The error for a collective over a name that nothing binds."""
+def unmapped_axis(name: Any, who: str = "") -> NameError:
+    """The error for a collective, of this name, over a name that nothing binds."""
     bound = ", ".join(map(repr, state.axis_sizes)) or "none"
-    return NameError(f"Found an unbound axis name: {name}. Names bound here: {bound}.")
+    what = f"Found an unbound axis name: {name}. To fix this, please call {who} under `jax.shard_map`." if who else \
+        f"unbound axis name: {name}"
+    return NameError(f"{what}\nNames bound here: {bound}. shard_map binds the axes of its mesh, vmap its axis_name.")
 
 
 class RefMethods:

@@ -26,9 +26,11 @@ from lowering import xla
 ArrayImpl = xla.ArrayImpl
 
 
-def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False, aval: Any = None) -> Any:
+def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False, aval: Any = None,
+          what: str = "One of device_put args") -> Any:
     """An Array with a sharding from a host value or from an Array with any other; the same object if it has it already.
 
+    Args: `what` names the value for the message.
     Raises: ValueError if the sharding cannot be that of an array of this shape.
     """
     if aval is None:
@@ -38,7 +40,7 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
     if layouts.exist or type(sharding) is xla.NamedSharding:
         aval = with_layout(aval, layout_of(sharding, len(aval.shape)))
     if hasattr(value, "_base_array"):
-        shardings.check_shape(sharding, aval.shape)
+        shardings.check_shape(sharding, aval.shape, what)
         return aval.dtype.wrap(place(value._base_array, sharding, committed, copy))
     if type(sharding) is xla.SingleDeviceSharding:
         if sharding.memory_kind != arrays.single_device_sharding(sharding._device).memory_kind:
@@ -47,7 +49,7 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
         return arrays.put_array(value, sharding._device, committed, copy, aval)
     if shardings.UNCONSTRAINED in sharding.spec:
         raise ValueError(f"an array lies along each of its axes in some way; {sharding} leaves one unconstrained")
-    shardings.check_shape(sharding, aval.shape)
+    shardings.check_shape(sharding, aval.shape, what)
     if sharding.spec.unreduced or type(value) is ArrayImpl and arrays.is_unreduced(value):
         return _summed_or_split(value, sharding, committed)
     devices = shardings.devices_of(sharding)

@@ -224,24 +224,31 @@ def _to_hlo(sharding: Any, ndim: int) -> Any:
 xla.prime_named_sharding(_check, _to_hlo, _NO_MESH)
 
 
-def check_shape(sharding: Any, shape: Ints) -> None:
-    """Raises if an array of this shape cannot have the sharding: too few axes, or one that is not cut evenly."""
+def check_shape(sharding: Any, shape: Ints, what: str = "") -> None:
+    """Raises if an array of this shape cannot have the sharding: too few axes, or one that is not cut evenly.
+
+    Args: `what` names the array for the message.
+    """
     if type(sharding) is not NamedSharding:
         return
-    check_rank(sharding, shape)
+    check_rank(sharding, shape, what)
     cut = tiling(sharding, len(shape))
     for axis, (size, parts) in enumerate(zip(shape, cut, strict=True)):
         if size % parts:
-            raise IndivisibleError(f"Sharding {sharding} implies that array axis {axis} is partitioned {parts} times, but the "
-                                   f"dimension size is {size} (full shape: {shape}, per-dimension tiling factors: {list(cut)} "
-                                   "should evenly divide the shape)")
+            named = xla.VERSION >= (0, 11)  # as JAX of the same jaxlib says it
+            where = "Sharding " if not named else f"{what} was given the sharding " if what else ""
+            raise IndivisibleError(f"{where}{sharding} implies that array axis {axis} is partitioned {parts} times, but the "
+                                   f"dimension size is {size} (full shape: {shape}, per-dimension tiling factors: "
+                                   f"{cut if named else list(cut)} should evenly divide the shape)")
 
 
-def check_rank(sharding: Any, shape: Sequence[int]) -> None:
-    """Raises ValueError if a sharding names more axes than a shape has."""
+def check_rank(sharding: Any, shape: Sequence[int], what: str = "") -> None:
+    """Raises ValueError if a sharding names more axes than a shape has. Args: `what` names the array for the message."""
     if type(sharding) is NamedSharding and len(sharding.spec) > len(shape):
-        raise ValueError(f"Sharding {sharding} is only valid for values of rank at least {len(sharding.spec)}, but was applied "
-                         f"to a value of rank {len(shape)}")
+        where = f"{what} is incompatible with its sharding annotation {sharding}: " if what else ""
+        scalar = "" if shape else " For scalars the PartitionSpec should be P()"
+        raise ValueError(f"{where}Sharding {sharding} is only valid for values of rank at least {len(sharding.spec)}, but was "
+                         f"applied to a value of rank {len(shape)}.{scalar}")
 
 
 @functools.lru_cache(4096)

@@ -46,11 +46,11 @@ reduce_scatter_p = _collective("reduce_scatter")
 axis_index_p = _collective("axis_index")
 
 
-def _names(axis_name: Any) -> Names:
+def _names(axis_name: Any, who: str = "") -> Names:
     names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     for name in names:
         if name not in state.axis_sizes:
-            raise unmapped_axis(name)
+            raise unmapped_axis(name, who)
     if len(set(names)) != len(names):
         raise ValueError(f"an axis is named twice in {names}")
     return names
@@ -164,7 +164,7 @@ for _p in (psum_p, pmax_p, pmin_p, psum_invariant_p):
 
 
 def _reduce(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> Any:
-    names = _names(axis_name)
+    names = _names(axis_name, primitive.name)
     groups = _groups(groups, _size(names))
     if groups is not None and len(names) > 1:
         raise ValueError(f"axis_index_groups only works with a single axis name, got {names}")
@@ -481,7 +481,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     Args:
       perm: pairs (source, destination), each example at most once in either place. What nobody sends to gets zeros.
     """
-    names = _names(axis_name)
+    names = _names(axis_name, "ppermute")
     size = _size(names)
     pairs = tuple((operator.index(source), operator.index(target)) for source, target in perm)
     for role in zip(*pairs, strict=True):
@@ -506,7 +506,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 @boundary
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     """Reorder the examples of a named axis: example i gets the value of example `perm[i]`."""
-    names = _names(axis_name)
+    names = _names(axis_name, "pshuffle")
     if sorted(perm) != list(range(_size(names))):
         raise ValueError(f"`perm` does not represent a permutation of an axis of size {_size(names)}: {perm}")
     return ppermute(x, names, list(zip(perm, range(len(perm)), strict=True)))
@@ -520,7 +520,7 @@ def _pbroadcast_aval(x: Any, *, axis_name: Any, source: int) -> ShapedArray:
 @boundary
 def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
     """The value of one example of a named axis, for all of them."""
-    names, source = _names(axis_name), operator.index(source)
+    names, source = _names(axis_name, "pbroadcast"), operator.index(source)
     if not 0 <= source < _size(names):
         raise ValueError(f"pbroadcast: source must be in [0, {_size(names)}), got {source}")
 
@@ -554,7 +554,7 @@ def axis_index(axis_name: Any) -> Any:
     >>> jaxlite.vmap(lambda x: jaxlite.lax.axis_index("i"), axis_name="i")(jnp.zeros(3))
     Array([0, 1, 2], dtype=int32)
     """
-    names = _names(axis_name)
+    names = _names(axis_name, "axis_index")
     index: Any = None
     for name in names:
         given = state.axis_indices.get(name)
@@ -589,7 +589,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     if to not in ("varying", "unreduced", "reduced"):
         raise ValueError("Got unexpected `to` value. Allowed `to` values are: {'varying', 'unreduced', 'reduced'}, got "
                          f"{to!r}")
-    names = _names(axis_name)
+    names = _names(axis_name, "pcast")
     if not _over_mesh(names):
         raise ValueError(f"pcast takes axes of the mesh of a shard_map, got {names}; those are {mesh_axes()}")
     if not config.check_vma.value:

@@ -200,7 +200,7 @@ def settled(sharding: Any) -> Any:
 def constrain(x: Any, sharding: Any) -> Any:
     """One array with a sharding; what is on one device stays as it is inside a program."""
     aval = aval_of(x)
-    shardings.check_shape(sharding, aval.shape)
+    shardings.check_shape(sharding, aval.shape, "One of with_sharding_constraint arguments")
     if is_eager() and not isinstance(x, Tracer):
         if shardings.is_explicit(sharding):
             _check_layout(aval, sharding)
@@ -271,7 +271,7 @@ def moved(x: Any, sharding: Any) -> Any:
     if not shardings.is_explicit(sharding):
         return constrain(x, sharding)
     aval = aval_of(x)
-    shardings.check_shape(sharding, aval.shape)
+    shardings.check_shape(sharding, aval.shape, "One of reshard arguments")
     sharding = sharding.update(spec=sharding.spec.update(
         partitions=[*sharding.spec, *[None] * (aval.ndim - len(sharding.spec))]))
     if is_eager() and not isinstance(x, Tracer):

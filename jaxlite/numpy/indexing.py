@@ -17,6 +17,7 @@ from jaxlite.compilation.caches import clear_hooks
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes
 from jaxlite.core.aval import AbstractRef, Ints
+from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.tracing import Tracer, ref_methods, state
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
@@ -192,9 +193,23 @@ def getitem(self: Any, index: Any) -> Any:
         form, operands = _split_index(index, self.aval.shape)
         call = _calls.get(form) or _getter(form, ())
         return call(self, *operands)
+    except ShardingTypeError as error:
+        if state.trace is eager_trace and str(error).startswith("dynamic_slice on sharded"):
+            raise _ambiguous_read(self, index) from None
+        hide_own_frames(error)
+        raise
     except Exception as error:
         hide_own_frames(error)
         raise
+
+
+def _ambiguous_read(x: Any, index: Any) -> ShardingTypeError:
+    """The error for a part of an array that is cut along explicit mesh axes, where nobody says how the part lies."""
+    count = len(_split_index(index, x.aval.shape)[1])
+    return ShardingTypeError(
+        "Use `.at[...].get(out_sharding=)` to provide output PartitionSpec for the gather indexing as out sharding could not "
+        f"be resolved unambiguously (or would require collectives on inputs). Got operand={x.aval!r}, "
+        f"indices=ShapedArray(int32[{count}])")
 
 
 def _select_on_host(x: Any, mask: Any) -> Any:

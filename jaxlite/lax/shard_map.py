@@ -24,9 +24,11 @@ import numpy as np
 from jaxlite.compilation.caches import clear_hooks
 from jaxlite.compilation.jit import jit
 from jaxlite.core import config
-from jaxlite.core.aval import ShapedArray, dual_spec, has_states, layout_of, plain, varying, with_layout
+from jaxlite.core.aval import AbstractRef, ShapedArray, dual_spec, has_states, layout_of, plain, varying, with_layout
+from jaxlite.core.discharge import discharge_jaxpr, discharges
+from jaxlite.core.effects import REF
 from jaxlite.core.errors import JaxprTypeError
-from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, JaxprEqn, eval_jaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import MixedVarying, Primitive
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
@@ -65,6 +67,7 @@ def inside(mesh: Any, axes: frozenset[Any], check_vma: bool) -> Iterator[None]:
 
 shard_map_p.scope = lambda params: inside(params["mesh"], params["newly_manual_axes"], params["check_vma"])
 _texts = loader("jaxlite.devices.texts")
+_rules_of_refs = loader("jaxlite.state.rules")  # what stands higher: it reads and writes
 shard_map_p.param_readers = {
     "mesh": lambda text: _texts().read_mesh(text),
     "in_specs": lambda text: _texts().read_specs(text),
@@ -74,6 +77,8 @@ shard_map_p.param_readers = {
 
 def part_aval(aval: Any, spec: Any, mesh: Any, check_vma: bool, axes: frozenset[Any]) -> Any:
     """The type of the part that one device has. It stays cut along the explicit axes that do not become manual."""
+    if type(aval) is AbstractRef:
+        return aval.update(inner_aval=part_aval(aval.inner_aval, spec, mesh, check_vma, axes))
     if type(aval) is not ShapedArray:
         return aval
     shape = tuple(size // math.prod(mesh.shape[name] for name in axes_of(entry))
@@ -130,6 +135,8 @@ def _entries(spec: Any, ndim: int) -> list[Any]:
 @shard_map_p.def_effectful_abstract_eval
 def _shard_map_aval(*avals: Any, jaxpr: ClosedJaxpr, mesh: Any, in_specs: Specs, out_specs: Specs,
                     newly_manual_axes: frozenset[Any], check_vma: bool) -> Any:
+    if REF in jaxpr.effects:
+        _rules_of_refs().go_by_values(shard_map_p)
     missing = [var.aval.vma - newly_manual_axes - aval.vma for aval, var in zip(avals, jaxpr.jaxpr.invars, strict=True)]
     if any(missing):
         raise MixedVarying(missing)
@@ -170,6 +177,24 @@ def _run(*args: Any, **params: Any) -> Any:
         return call(*args)
     finally:
         config.disable_jit.state.set_local(previous)
+
+
+@discharges(shard_map_p)
+def _with_values(eqn: JaxprEqn, values: list[Any]) -> Any:
+    """A Ref is an operand by its parts, which are put together again if the program writes them."""
+    params = eqn.params
+    mesh, axes, in_specs = params["mesh"], params["newly_manual_axes"], params["in_specs"]
+    with inside(mesh, axes, params["check_vma"]):
+        found = discharge_jaxpr(params["jaxpr"])
+    count = len(eqn.outvars)
+    for index, aval in zip(found.written, found.closed.out_avals[count:], strict=True):
+        varies = aval.vma.intersection(axes).difference(used_axes(in_specs[index]))
+        if varies:
+            raise ValueError(f"shard_map writes a value that varies along the mesh axes {set(varies)} to a Ref whose in_specs, "
+                             f"{in_specs[index]}, say that it is the same along them")
+    outs = shard_map_p.bind(*values, **{**params, "jaxpr": found.closed, "out_specs": (
+        *params["out_specs"], *(in_specs[index] for index in found.written))})
+    return outs[:count], dict(zip(found.written, outs[count:], strict=True))
 
 
 # --- remembered programs -----------------------------------------------------------------------------

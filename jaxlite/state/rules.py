@@ -197,7 +197,14 @@ def _batch_values(primitive: Primitive, plain: Callable[..., Any]) -> Callable[.
     return rule
 
 
-def _wrap(primitive: Primitive, slots: Sequence[str]) -> None:
+_wrapped: set[Any] = set()
+
+
+def go_by_values(primitive: Primitive, slots: Sequence[str] = ("jvp", "linearize", "batching")) -> None:
+    """Have the rules of a primitive with a program go by what Refs hold, where the program reads or writes some."""
+    if primitive in _wrapped:
+        return
+    _wrapped.add(primitive)
     for slot in slots:
         plain = getattr(primitive, slot)
         if plain is not None and type(plain) is not NoRule:
@@ -207,6 +214,6 @@ def _wrap(primitive: Primitive, slots: Sequence[str]) -> None:
 
 load_rules()  # what is wrapped has to be there
 for _p in (jit_p, cond_p, scan_p, while_p, checkpoint_p):
-    _wrap(_p, ("jvp", "linearize", "batching"))
+    go_by_values(_p)
 for _p in (custom_jvp_call_p, custom_vjp_call_p):  # differentiated by rules that take the Refs themselves
-    _wrap(_p, ("batching",))
+    go_by_values(_p, ("batching",))

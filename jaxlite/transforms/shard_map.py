@@ -13,7 +13,7 @@ from jaxlite.compilation.caches import PerFunction, clear_hooks
 from jaxlite.compilation.options import argument_names
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import config, source
-from jaxlite.core.aval import ShapedArray, has_states
+from jaxlite.core.aval import AbstractRef, ShapedArray, has_states
 from jaxlite.core.discharge import without_local_refs
 from jaxlite.core.effects import REF
 from jaxlite.core.filtering import boundary
@@ -231,7 +231,7 @@ class _Call:
                 f"{tuple(self.mesh.axis_names)}.")
 
     def _check_argument(self, index: int, aval: Any, spec: Any, args: Any, debug: Any) -> None:
-        if not isinstance(aval, ShapedArray):
+        if not isinstance(aval, (ShapedArray, AbstractRef)):
             raise TypeError(f"shard_map takes arrays, got a value of type {aval} for {self._argument(index, args, debug)}")
         shown = aval.str_short(short_dtypes=False)
         if len(spec) > aval.ndim:

@@ -387,3 +387,27 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("ring",))
         out = jax.jit(jax.shard_map(gather, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))(x)
         np.testing.assert_array_equal(np.asarray(out).reshape(4, 8, 4), np.stack([x] * 4))
+
+    def test_refs_are_cut_and_written():
+        def scale(ref, y):
+            ref[...] = ref[...] ** 2 * y
+            return lax.psum(ref[...], "x")
+
+        values, factor = np.arange(8, dtype=np.float32), np.arange(8, dtype=np.float32) - 3
+        mapped = over(scale, (P("x"), P("x")), P())
+
+        def both(v, y):
+            ref = jax.new_ref(v)
+            total = mapped(ref, y)
+            return ref[...], total
+
+        wanted = values**2 * factor, (values**2 * factor).reshape(4, 2).sum(0)
+        cell = jax.new_ref(jnp.asarray(values))
+        for outs in (jax.jit(both)(values, factor), (mapped(cell, factor), cell[...])[::-1]):
+            for out, each in zip(outs, wanted, strict=True):
+                np.testing.assert_allclose(out, each)
+        slope = jax.grad(lambda v: both(v, factor)[0].sum())
+        expected = 2 * values * factor
+        np.testing.assert_allclose(jax.jit(jax.vmap(slope))(np.stack([values, -values])), [expected, -expected])
+        with pytest.raises(ValueError, match="not evenly divisible"):
+            mapped(jax.new_ref(jnp.ones(6)), factor)

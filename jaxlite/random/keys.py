@@ -64,11 +64,11 @@ def check_key(name: str, key: Any) -> tuple[Any, Implementation, bool]:
         return key, key.aval.dtype.impl, True
     if not hasattr(key, "shape") and not isinstance(key, (int, float, complex, np.generic)):
         raise TypeError(f"unexpected PRNG key type {type(key)}")
-    if len(getattr(key, "shape", ())) > 1:
-        raise ValueError(f"{name} accepts a single key, but was given a key array of shape {tuple(key.shape)} != (). "
-                         "Use jax.vmap for batching.")
     impl = implementation()
     check_legacy(key, impl)
+    if len(key.shape) > 1:
+        raise ValueError(f"{name} accepts a single key, but was given a key array of shape {tuple(key.shape)} != (). "
+                         "Use jax.vmap for batching.")
     return key, impl, False
 
 
@@ -238,6 +238,8 @@ def fold_in(key: Any, data: Any) -> Any:
     if shape:
         raise TypeError(f"fold_in accepts a scalar, but was given an array of shape {shape} != (). Use jax.vmap for "
                         "batching.")
+    if isinstance(data, complex) or dtypes.kind(getattr(data, "dtype", dtypes.int32)) == "c":
+        raise TypeError(f"fold_in takes an integer, got {data!r}")
     if isinstance(data, (int, float)):
         data = np.uint32(data)
     elif isinstance(data, (np.generic, np.ndarray)):

@@ -40,9 +40,14 @@ def int_dtype(name: str, dtype: Any) -> Any:
 def full_shape(shape: Any, *params: Any) -> Ints:
     """The shape that parameters and result broadcast to: `shape` itself if it is given.
 
-    Raises: ValueError if the parameters do not broadcast to it.
+    Raises: ValueError if the parameters do not broadcast to it, or are complex.
     """
-    return shape_over(shape, [aval_of(param).shape for param in params])
+    avals = [aval_of(param) for param in params]
+    for aval in avals:
+        if dtypes.kind(aval.dtype) == "c":
+            raise dtypes.TypePromotionError(f"parameters of random numbers are real; got one of dtype {aval.dtype}, which does "
+                                            "not become real without a loss")
+    return shape_over(shape, [aval.shape for aval in avals])
 
 
 def shape_over(shape: Any, shapes: Sequence[Any]) -> Ints:

@@ -521,7 +521,7 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
     out_avals: list[Any] = [var.aval for var in jaxpr.outvars]
 
     @boundary
-    def transposed(cotangent: Any) -> Any:
+    def transposed(consts: list[Any], cotangent: Any) -> Any:
         given, given_tree = tree_flatten(cotangent)
         if given_tree != flat.out_tree:
             raise TypeError(f"cotangent tree does not match function output, expected {flat.out_tree} but got {given_tree}")
@@ -532,7 +532,7 @@ def linear_transpose(fun: Callable, *primals: Any, reduce_axes: Any = ()) -> Cal
         found = [_typed_as(instantiate(out), aval) for out, aval in zip(outs, avals, strict=True)]
         return tree_unflatten(tree, map(_as_output, found))
 
-    return transposed
+    return Partial(transposed, consts)  # so that a transformed function may give it
 
 
 def _type_of(leaf: Any) -> Any:

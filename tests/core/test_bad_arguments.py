@@ -21,6 +21,7 @@ x = np.ones((2, 3), np.float32)
     (lambda: lax.cummax([], 0), "argument 'operand' of cummax"),
     (lambda: jaxlite.jit(lambda y: jnp.swapaxes(y, 0, "a"))(x), "argument 'axis2' of swapaxes"),
     (lambda: jnp.linspace(0, 1, "a"), "argument 'num' of linspace"),
+    (lambda: random.orthogonal(random.key(0), "a"), "argument 'n' of orthogonal"),
 ])
 def test_the_error_names_the_argument(call, says):
     with pytest.raises(TypeError, match=says) as caught:
@@ -50,7 +51,11 @@ def test_odd_arguments_are_accepted(call, expected):
 
 
 @pytest.mark.parametrize("call, error", [
+    (lambda: jaxlite.vmap(abs, out_axes=False), TypeError),
     (lambda: jaxlite.default_matmul_precision("nope"), ValueError),
+    (lambda: random.fold_in(random.key(0), 1j), TypeError),
+    (lambda: random.uniform(np.zeros((3, 4), np.uint32)), TypeError),
+    (lambda: random.t(random.key(0), 1j), ValueError),
     (lambda: jaxlite.numpy_dtype_promotion(), TypeError),
     (lambda: jaxlite.config.update("jax_default_matmul_precision", "nope"), ValueError),
     (lambda: linalg.lu_solve((x, x), x), ValueError),
@@ -105,3 +110,8 @@ def test_integers_in_activations_are_as_wide_as_they_need():
         for each in (jaxlite.nn.mish, jaxlite.nn.softplus, jaxlite.nn.log_sigmoid, jaxlite.nn.soft_sign):
             assert each(jnp.array([1, 2], "uint8")).dtype == "float32"
             assert each(jnp.array([1, 2], "int64")).dtype == "float64"
+
+
+def test_a_transpose_may_be_a_result():
+    transpose = jaxlite.jit(lambda a: jaxlite.linear_transpose(lambda b: a * b, a))(3.0)
+    assert transpose(2.0) == (6.0,)

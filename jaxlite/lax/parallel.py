@@ -273,7 +273,7 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     def one(leaf: Any) -> Any:
         if isinstance(leaf, (int, float, complex)):
             return leaf * size / size  # a bool or an int gives a float
-        total = _inexact(_reduce(psum_p, leaf, names, axis_index_groups))
+        total = _inexact(_reduce(psum_p, _countable(leaf), names, axis_index_groups))
         return elementwise.div(total, np.asarray(size).astype(aval_of(total).dtype)[()])
 
     return tree_map(one, x)

@@ -44,11 +44,12 @@ def train(text: str, mesh: Mesh | None, steps: int, layers: int = 2, width: int 
     characters = sorted(set(text))
     data = np.array([characters.index(char) for char in text], np.int32)
     params = char_gpt.init_params(jaxlite.random.key(0), len(characters), width, layers)
-    batch_sharding = None
+    count, batch_sharding = jnp.zeros(()), None
     if mesh is not None:
         params = jaxlite.device_put(params, weight_shardings(mesh, params))
+        count = jaxlite.device_put(count, NamedSharding(mesh, P()))  # as it comes back: the step is compiled once
         batch_sharding = NamedSharding(mesh, P("data"))
-    state = (*(jaxlite.tree.map(jnp.zeros_like, params) for _ in range(2)), jnp.zeros(()))
+    state = (*(jaxlite.tree.map(jnp.zeros_like, params) for _ in range(2)), count)
     step = jaxlite.jit(char_gpt.train_step, static_argnames="heads", donate_argnums=(0, 1))
     stream, curve = char_gpt.batches(data, size, context), []
     for _ in range(steps):

@@ -216,3 +216,9 @@ def test_named_reductions_with_a_mask_and_those_that_are_none(rng):
         jax.vmap(lambda x: jnp.sum(x, axis="j"), axis_name="i")(x)
     with pytest.raises(ValueError, match="named twice"):
         jax.vmap(lambda x: jnp.sum(x, axis=("i", "i")), axis_name="i")(x)
+
+
+def test_the_mean_of_booleans_and_integers() -> None:
+    for x in (np.array([True, False, True, True]), np.array([1, 2, 3, 6])):
+        mean = jaxlite.vmap(lambda each: lax.pmean(each, "i"), axis_name="i")(x)
+        assert mean.dtype == np.float32 and mean.tolist() == [x.mean()] * 4

@@ -220,5 +220,5 @@ def test_named_reductions_with_a_mask_and_those_that_are_none(rng):
 
 def test_the_mean_of_booleans_and_integers() -> None:
     for x in (np.array([True, False, True, True]), np.array([1, 2, 3, 6])):
-        mean = jaxlite.vmap(lambda each: lax.pmean(each, "i"), axis_name="i")(x)
+        mean = jax.vmap(lambda each: lax.pmean(each, "i"), axis_name="i")(x)
         assert mean.dtype == np.float32 and mean.tolist() == [x.mean()] * 4

@@ -150,7 +150,7 @@ def main() -> None:
                     break
                 more, _ = measure(sides, options.source, name)
                 best = [{key: min(old[key], new[key]) for key in old} for old, new in zip(best, more, strict=True)]
-        except RuntimeError as error:
+        except (RuntimeError, OSError) as error:
             print(f"{label:28} {error}", flush=True)
             missed.append(label)
             continue

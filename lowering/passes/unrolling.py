@@ -30,6 +30,7 @@ _COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatt
 _LOOPS = ("while", "scan")
 _SHORT = 64  # turns of a loop that LLVM unrolls
 _SHORT_ROW, _SHORT_PICK = 8, 32  # elements of a row, as long as which reducing it is faster unrolled
+_WINDOW = 32  # elements that XLA reduces at a time, in a loop of their own, where a row has more
 _FEW, _MANY = 1024, 8192  # elements that are reduced in no time either way, if it happens once; that are not
 _SHARE = 1 / 64  # of what a program computes, from which on reductions of small arrays count
 _LOOP_SHARE = 1 / 4  # of what is computed in loops, from which on short rows count
@@ -101,6 +102,8 @@ def _is_short_reduction(eqn: Any, in_loop: bool) -> bool:
     last = max((axis for axis, extent in enumerate(aval.shape) if extent > 1), default=0)
     if last not in axes:
         return any(aval.shape[axis] > 1 for axis in axes)
+    if in_loop and name in _IN_LIBRARY and aval.shape[last] > _WINDOW:
+        return True
     return 1 < aval.shape[last] <= (_SHORT_PICK if name in _PICKS else _SHORT_ROW)
 
 

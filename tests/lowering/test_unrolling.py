@@ -64,13 +64,14 @@ def repeat(f):
     (convolve, np.ones((2, 4, 96, 96), np.float32)),
     (lambda x: x.swapaxes(1, 2), CUBES),
     (repeat(lambda c: jnp.sin(c).swapaxes(1, 2)), CUBES[:2]),
+    (repeat(lambda c: c + jnp.max(c, axis=1, keepdims=True)), LARGE[:800].reshape(8, 100)),
 ], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
         "slices in short rows",
         "argmax of longer rows", "to bytes", "one position",
         "function of a column", "large part", "matrix turned", "other rows", "tiles", "from bytes", "argmin",
         "in a branch",
         "reduce", "window", "cummax", "scan", "dilated", "half", "many", "short rows",
-        "features first", "turned", "turned in a loop"])
+        "features first", "turned", "turned in a loop", "windows, in a scan"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 

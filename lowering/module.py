@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from lowering import platforms, xla
+from lowering.metadata import mark_all
 from lowering.rules import DECOMPOSITIONS, ELEMENTWISE, EXTENDED, FOREIGN, RULES, find_rule
 
 _ELEMENT_TYPE_TEXT = {
@@ -132,7 +133,8 @@ class ModuleBuilder:
         """Where the user's code made an equation, under the primitive's name and those of the scopes around it."""
         scopes = getattr(traceback, "names", None)
         if scopes is not None:
-            name, traceback = "/".join((*scopes, name)), traceback.traceback
+            shown = [each for each in scopes if not hasattr(each, "words")]
+            name, traceback = "/".join((*shown, name)), traceback.traceback
         child = self._location_cache.get(traceback) if traceback is not None else None
         return self.ir.Location.name(name, childLoc=child, context=self.context)
 
@@ -542,6 +544,8 @@ class RuleContext:
                 return self.constant(atom.val, physical(atom.aval)[1])
 
         pin = builder.pin
+        words: dict[str, str] | None = None  # frontend attributes of the equation before, and where its operations begin
+        begin = 0
         traceback: Any = self  # of the equation before, at first none: often the same one, and slow to hash
         named: dict[str, Any] = {}  # the locations with it, by the name of the primitive
         for eqn in jaxpr.eqns:
@@ -549,6 +553,11 @@ class RuleContext:
             if eqn.traceback is not traceback:
                 traceback = eqn.traceback
                 named = locations.setdefault(traceback, {})
+                if words:
+                    self._mark_from(begin, words)
+                words = getattr(traceback, "words", None)
+                if words:
+                    begin = len(self.block.operations)
             self.loc = loc = named.get(name) or named.setdefault(name, location(name, traceback))
             operation = ELEMENTWISE.get(name)
             foreign = FOREIGN and eqn.primitive in FOREIGN
@@ -594,7 +603,14 @@ class RuleContext:
                 env[outvars[0]] = results
             if pin is not None:
                 pin(self, outvars, env)
+        if words:
+            self._mark_from(begin, words)
         return [read(atom) for atom in jaxpr.outvars]
+
+
+    def _mark_from(self, begin: int, words: dict[str, str]) -> None:
+        """Give frontend attributes to the operations of the block from an index on."""
+        mark_all(self.ir, self.builder.context, list(self.block.operations)[begin:], words)
 
 
 def _is_extended(atom: Any) -> bool:

@@ -185,7 +185,9 @@ class Jitted:
             outs, out_tree = flatten_outputs(fun(*args, **kwargs), debug)
             return outs
 
-        scopes, state.scopes = state.scopes, ()  # of this caller; others will have the program too
+        scopes = state.scopes  # of this caller; others will have the program too
+        if scopes:
+            state.scopes = _scopes().words_alone(scopes)
         try:
             with progress.Stage(self.name, "tracing"), seldom_collecting:
                 jaxpr, consts = trace_to_jaxpr(flat, avals, debug)
@@ -374,6 +376,7 @@ def constrained(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
 
 
 key_reuse = loader("jaxlite.compilation.key_reuse")
+_scopes = loader("jaxlite.core.scopes")
 _lax_sharding = loader("jaxlite.lax.sharding")  # what stands higher: primitives
 
 

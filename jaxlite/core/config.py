@@ -368,8 +368,11 @@ check_vma = xla.Config("check_vma", False, include_in_jit_key=True, include_in_t
 # Whether an operation over explicit axes may choose among layouts, because what calls it says the layout of its result: True,
 # or the sharding with unreduced axes that products are to have.
 chooses_layouts = xla.Config("chooses_layouts", False, include_in_jit_key=True, include_in_trace_context=True)
+# The frontend attributes that operations get: of the innermost block of `set_xla_metadata`, with those around it.
+xla_words = xla.Config("xla_metadata", None, include_in_jit_key=True, include_in_trace_context=True)
 # In the order of `xla.trace_context()`.
-PROGRAM_STATES = [*PROGRAM_OPTIONS, "context_mesh", "entered_mesh", "context_abstract_mesh", "check_vma", "chooses_layouts"]
+PROGRAM_STATES = [*PROGRAM_OPTIONS, "context_mesh", "entered_mesh", "context_abstract_mesh", "check_vma", "chooses_layouts",
+                  "xla_metadata"]
 
 # C++ reads these three by itself.
 _post_hook = xla.Config("post_hook", None)

@@ -16,6 +16,23 @@ from jaxlite.core import source
 from jaxlite.core.tracing import state
 
 
+class Words(str):
+    """Frontend attributes of the operations in a scope. They stand among its names, and are not shown as one."""
+
+    words: tuple[tuple[str, str], ...]
+
+    @staticmethod
+    def of(words: tuple[tuple[str, str], ...]) -> Words:
+        made = Words(repr(words))
+        made.words = words
+        return made
+
+
+def words_alone(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The frontend attributes among the names of scopes, without the names."""
+    return tuple(each for each in names if type(each) is Words)
+
+
 class Scoped:
     """A traceback handle and the names of the scopes around it, outermost first."""
 
@@ -27,6 +44,11 @@ class Scoped:
     @property
     def frames(self) -> Any:
         return self.traceback.frames
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The frontend attributes that stand among the names."""
+        return {name: text for each in self.names if type(each) is Words for name, text in each.words}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scoped) and (self.traceback, self.names) == (other.traceback, other.names)
@@ -69,6 +91,8 @@ class named_scope(ContextDecorator):
     >>> "angle/sin" in jaxlite.jit(f).lower(1.0).as_text(debug_info=True)
     True
     """
+
+    name: str
 
     def __init__(self, name: str):
         if not isinstance(name, str):

@@ -28,7 +28,7 @@ from jaxlite.core.jaxpr import (
 )
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import MixedVarying, Primitive, TooVarying
-from jaxlite.core.tracing import Trace, Tracer, set_trace
+from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of
 from lowering.xla import trace_context
 
@@ -223,6 +223,23 @@ class StagingTrace(Trace):
         if config.enable_checks.value:
             check_jaxpr(jaxpr)
         return jaxpr, [value for _, value in constants]
+
+
+class _Marks:
+    """Whether any operation has frontend attributes (`core/scopes.py: Words`): what runs programs again asks this first."""
+
+    exist = False
+
+
+marks = _Marks()
+
+
+def pin_marked() -> Callable[[JaxprEqn], None] | None:
+    """For `eval_jaxpr`: what the current trace makes of marked equations is marked, too."""
+    if not marks.exist:
+        return None
+    trace = state.trace
+    return lambda eqn: trace.pin(eqn.traceback if getattr(eqn.traceback, "words", None) else None)
 
 
 def trace_to_jaxpr(fun: Callable[..., Sequence[Any]], in_avals: Sequence[Any],

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.core import source
+from jaxlite.core.config import xla_words
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.staging import hoist_consts, runs_program
-from jaxlite.core.tracing import Trace, Tracer, is_eager, set_trace, state
+from jaxlite.core.scopes import Words, named_scope
+from jaxlite.core.staging import hoist_consts, marks, runs_program
 from jaxlite.core.tree import tree_map, tree_unflatten
 from jaxlite.lax.control_flow.bodies import flatten_values, trace_body
 from jaxlite.traces.call_rules import give_call_rules
@@ -50,28 +51,6 @@ def metadata_call(f: Callable[..., Any], meta: dict[str, Any]) -> Callable[..., 
     return wrapped
 
 
-class _MetadataTrace(Trace):
-    """Has the trace around it record operations, and says the attributes of what came out."""
-
-    __slots__ = ("parent", "words")
-
-    def __init__(self, parent: Trace, words: tuple[tuple[str, str], ...]):
-        super().__init__(parent.debug_info)
-        self.parent, self.words = parent, words
-
-    def pin(self, traceback: Any) -> None:
-        self.parent.pin(traceback)
-
-    def pin_here(self) -> bool:
-        return self.parent.pin_here()
-
-    def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-        with set_trace(self.parent):
-            outs = primitive.bind(*args, **params)
-            say = lambda out: _say(out, self.words) if isinstance(out, Tracer) else out
-            return list(map(say, outs)) if primitive.multiple_results else say(outs)
-
-
 def _say(value: Any, words: tuple[tuple[str, str], ...]) -> Any:
     return xla_metadata_value_p.bind(value, xla_metadata_kvs=words)
 
@@ -83,12 +62,16 @@ class _Block:
         self._words, self._entered = words, list[Any]()
 
     def __enter__(self) -> None:
-        trace = set_trace(state.trace if is_eager() else _MetadataTrace(state.trace, self._words))
-        trace.__enter__()
-        self._entered.append(trace)
+        marks.exist = True
+        scope, around = named_scope(Words.of(self._words)), xla_words.value
+        scope.__enter__()
+        xla_words.set_local((*(around or ()), *self._words))
+        self._entered.append((scope, around))
 
     def __exit__(self, *exc: Any) -> None:
-        self._entered.pop().__exit__(*exc)
+        scope, around = self._entered.pop()
+        xla_words.set_local(around)
+        scope.__exit__(*exc)
 
     def __call__(self, f: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(f)
@@ -104,8 +87,8 @@ def set_xla_metadata(x: Any = None, **kwargs: Any) -> Any:
 
     Args:
       x: values; what computes each of them gets the attributes. Without it, the result is a context manager for the operations
-        of a `with` block, which is a decorator too. It goes inside of the function that is compiled: a block around the call of
-        a jitted function marks nothing.
+        of a `with` block, which is a decorator too. Functions under `jit` that are called inside of it are compiled with the
+        attributes, too, and what is done of marked operations for derivatives has them.
       kwargs: the attributes; numbers and booleans as texts.
     Returns: the values as they are, or the context manager.
 

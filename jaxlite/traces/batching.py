@@ -16,7 +16,7 @@ from jaxlite.core.aval import high_types, layouts, spec_of, varying, with_axis, 
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
-from jaxlite.core.staging import high, hoist_consts, trace_to_jaxpr
+from jaxlite.core.staging import high, hoist_consts, pin_marked, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import AVAL_OF, aval_of, with_arrays
 from jaxlite.traces.jvp import add_any_p
@@ -243,7 +243,8 @@ def batch_jaxpr(closed: ClosedJaxpr, axis: Axis, dims: Sequence[int | None], bat
     batched_out: list[bool] = []
 
     def fun(*args: Any) -> list[Any]:
-        outs, out_dims = batch_flat(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), args, dims, axis)
+        pin = pin_marked()
+        outs, out_dims = batch_flat(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs, before=pin), args, dims, axis)
         batched_out.extend(dim is not None or flag for dim, flag in zip(out_dims, wanted, strict=True))
         if high_types.exist:
             for index, (out, dim) in enumerate(zip(outs, out_dims, strict=True)):

@@ -15,7 +15,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.aval import AbstractRef, AbstractToken, dual
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
-from jaxlite.core.staging import high, hoist_consts, trace_to_jaxpr
+from jaxlite.core.staging import high, hoist_consts, pin_marked, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import AVAL_OF, aval_of, with_arrays
 
@@ -285,7 +285,9 @@ def jvp_jaxpr(closed: ClosedJaxpr, nonzero: Sequence[bool], instantiate_out: boo
     def fun(*args: Any) -> list[Any]:
         primals, rest = list(args[:len(in_avals)]), iter(args[len(in_avals):])
         tangents = [next(rest) if flag else zero_for(primal) for primal, flag in zip(primals, nonzero, strict=True)]
-        primals_out, tangents_out = jvp_flat(lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), primals, tangents)
+        pin = pin_marked()
+        primals_out, tangents_out = jvp_flat(
+            lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs, before=pin), primals, tangents)
         tangents_out = [instantiate(tangent) if flag else tangent for tangent, flag in zip(tangents_out, wanted, strict=True)]
         out_nonzero.extend(type(tangent) is not Zero for tangent in tangents_out)
         return primals_out + [tangent for tangent in tangents_out if type(tangent) is not Zero]

@@ -75,11 +75,16 @@ class _Writer:
 
         inputs = define(jaxpr.constvars), define(jaxpr.invars)
         lines: list[Any] = []
+        traceback: Any = None
         for eqn in jaxpr.eqns:
             primitive, params = eqn.primitive, eqn.params
             name = primitive.name
             if not primitive.is_own or eqn.effects:
                 raise _Unknown
+            if eqn.traceback is not traceback:
+                traceback = eqn.traceback
+                if getattr(traceback, "words", None):  # attributes of its operations, which are no part of a program
+                    raise _Unknown
             if name in _READ:
                 params = {each: params[each] for each in _READ[name]}
             # No calls here for what most equations are: this is most of what an identity costs.

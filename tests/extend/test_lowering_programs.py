@@ -7,6 +7,7 @@ import pytest
 
 import jaxlite as jax
 import jaxlite.numpy as jnp
+from jaxlite import lax
 from jaxlite.experimental import scheduling_groups, xla_metadata
 from jaxlite.extend.core import Primitive
 from jaxlite.interpreters import mlir, pxla
@@ -59,6 +60,43 @@ def test_metadata_of_operations():
     grouped = scheduling_groups.scheduling_group("g")(lambda x: jnp.sin(x) * 2)
     assert 'scheduling_group = "g"' in jax.jit(grouped).lower(1.0).as_text()
     np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(grouped)))(np.ones(2)), 2 * np.cos(1), rtol=1e-6)
+
+
+def _marked(f):
+    """The operations of a lowered function that have attributes, by their names, sorted."""
+    lines = [line for line in jax.jit(f).lower(1.0).as_text().splitlines() if '{mhlo.frontend_attributes = {a = "1"' in line]
+    return sorted(line.split("= ", 1)[1].split()[0].removeprefix("stablehlo.") for line in lines)
+
+
+def test_metadata_goes_into_calls_and_derivatives():
+    def double(x):
+        return jnp.sin(x) * 2
+
+    call = jax.jit(double)
+
+    def inside(f):
+        def g(x):
+            with xla_metadata.set_xla_metadata(a=1):
+                y = f(x)
+            return y - x
+
+        return g
+
+    assert _marked(inside(double)) == ["multiply", "sine"]
+    assert _marked(inside(call)) == ["call", "multiply", "sine"]
+    both = jax.jit(lambda x: inside(call)(x) + call(x)).lower(1.0).as_text()
+    assert both.count("sine") == 2 and both.count("frontend") == 3  # of the two functions, one is marked
+    assert {"compare", "sine", "cosine"} <= set(_marked(inside(lambda x: lax.cond(x > 0, call, jnp.cos, x))))
+    assert _marked(jax.grad(inside(lambda x: jnp.sin(x) * jnp.cos(x)))).count("multiply") == 4
+    assert _marked(jax.grad(inside(call)))
+    nested = jax.jit(lambda x: inside(inside(call))(x)).lower(1.0).as_text()
+    assert 'sine %arg0 {mhlo.frontend_attributes = {a = "1"}}' in nested
+    with xla_metadata.set_xla_metadata(a=1):
+        assert _marked(double) == ["multiply", "sine"]
+    assert _marked(double) == []
+    assert _marked(lambda x: jax.vmap(jax.jit(inside(jnp.sin)), axis_size=2, in_axes=None)(x).sum()) == ["sine"]
+    assert _marked(lambda x: jax.vmap(jax.jit(inside(jnp.sin)))(jnp.stack([x, x])).sum()) == ["sine"]
+    assert _marked(lambda x: jax.jvp(jax.jit(inside(jnp.sin)), (x,), (x,))[1])[:2] == ["cosine", "multiply"]
 
 
 def test_partition_specs_of_mappings():

@@ -25,6 +25,7 @@ from jaxlite.as_jax.private import private_module
 from jaxlite.compilation import recompilation
 from jaxlite.core import missing
 from jaxlite.core.lazy import loader
+from jaxlite.core.tracing import Tracer
 from lowering.xla import VERSION_TEXT
 
 # JAX and jaxlib are released together, under one number.
@@ -116,6 +117,12 @@ def _teller(module: str) -> Callable[[str], Any]:
     return __getattr__
 
 
+def _say_whose_tracers(cls: type[Tracer], **options: Any) -> None:
+    """Have classes of tracers name a module of JAX: autoray and others tell by it whose functions a value is for."""
+    if cls.__module__.partition(".")[0] == "jaxlite":
+        cls.__module__ = "jax.core"
+
+
 def _version_module() -> types.ModuleType:
     module = types.ModuleType("jax.version", "The version of JAX whose API this is.")
     vars(module).update(__version__=VERSION_TEXT, __version_info__=VERSION_INFO)
@@ -141,6 +148,10 @@ def _install() -> None:
     shardings = private_module("_src.sharding_impls")  # jaxlib asks for it at every call, and libraries for what it lacks
     assert shardings is not None
     sys.modules[shardings.__name__] = shardings
+    Tracer.__init_subclass__ = classmethod(_say_whose_tracers)  # type: ignore[assignment,arg-type]  # some load later
+    classes: list[type[Tracer]] = [Tracer, *Tracer.__subclasses__()]
+    for cls in classes:
+        _say_whose_tracers(cls)
 
 
 _install()

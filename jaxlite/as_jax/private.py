@@ -19,21 +19,29 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "core": [
         ("jaxlite.core", "AbstractValue ShapedArray Tracer Trace"),  # equinox, jaxtyping, flax
         ("jaxlite.extend.core", "Primitive TraceTag jaxpr_as_fun set_current_trace take_current_trace"),  # equinox, TFP
+        ("jaxlite.extend.core.values", "concrete_or_error"),  # dynamiqs
         ("jaxlite.extend.core.state", "trace_state_clean"),  # numpyro
         ("lowering.module", "physical_aval=physical"),  # flax
     ],
     "dispatch": [("jaxlite.devices.api", "wait_for_tokens=effects_barrier")],  # equinox
     "distributed": [("jaxlite.as_jax.distributed", "global_state")],  # orbax
-    "dtypes": [  # flax, haiku, equinox, chex
-        ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError extended finfo to_complex_dtype"),
+    "dtypes": [  # flax, haiku, equinox, chex, qujax
+        ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError canonicalize_dtype extended finfo to_complex_dtype"),
         ("numpy", "DType=dtype"),
     ],
     "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # blackjax
     "hijax": [("jaxlite.extend.boxes", "Box new_box box_get box_set"), ("jaxlite.core.high", "MappingSpec")],  # users of boxes
+    "lax": [],
+    "lax.control_flow": [("jaxlite.lax", "scan")],  # pytensor
+    "lax.linalg": [("jaxlite.lax.linalg", "*")],  # unxt
+    "lib": [],
+    "lib.xla_client": [("jaxlite.errors", "XlaRuntimeError=JaxRuntimeError")],  # dynamiqs
     "literals": [("jaxlite.as_jax.literals", "TypedComplex TypedFloat TypedInt TypedNdArray")],  # equinox, quax
     "mesh": [("jaxlite.sharding", "*")],  # flax
     "numpy": [],
-    "numpy.util": [("jaxlite.numpy.api", "promote_dtypes_inexact")],  # orthax
+    "numpy.lax_numpy": [("jaxlite.numpy", "*")],  # haliax
+    "numpy.ufuncs": [("jaxlite.numpy", "ufunc")],  # esquilax
+    "numpy.util": [("jaxlite.numpy.api", "promote_dtypes_complex promote_dtypes_inexact")],  # s2fft, orthax
     "pjit": [("jaxlite.compilation.jit", "jit_p"), ("jaxlite.sharding", "auto_axes")],  # quax, jaxns
     "scipy": [],
     "scipy.special": [("jaxlite.scipy.special", "*")],  # jaxns
@@ -44,7 +52,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("jaxlite.core.source", "register_exclusion include_frame _exclude_paths=excluded"),
         ("jaxlite.core.filtering", "api_boundary=boundary"),
     ],
-    "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("jaxlite.tree_util", "*")],  # flax
+    "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("typing", "BuiltInKeyEntry=Any"),
+                  ("jaxlite.tree_util", "*")],  # flax; haliax
     "typing": [("jaxlite.typing", "*")],  # jaxctx
     "xla_bridge": [("lowering.platforms", "_backends=clients"), ("jaxlite.extend.backend", "get_backend")],  # chex
 }

@@ -17,7 +17,7 @@ _jaxpr.printer = _loader("jaxlite.core.printer")
 _lazy = _Lazy(
     __name__,
     aval="AbstractToken AbstractValue ShapedArray abstract_token",
-    tracing="Tracer Trace ensure_compile_time_eval",
+    tracing="Tracer Trace ensure_compile_time_eval is_concrete",
     jaxpr="Atom ClosedJaxpr DebugInfo DropVar Effects Jaxpr JaxprEqn Literal Var check_jaxpr eval_jaxpr jaxpr_as_fun "
           "jaxprs_in_params no_effects subjaxprs",
     errors="InconclusiveDimensionOperation JaxprSyntaxError JaxprTypeError",

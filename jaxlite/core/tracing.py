@@ -145,6 +145,11 @@ def ensure_compile_time_eval() -> Iterator[None]:
         yield
 
 
+def is_concrete(x: Any) -> bool:
+    """Whether the value of `x` is known now: all but tracers, and those that stand for a known array beside a derivative."""
+    return not (isinstance(x, Tracer) and isinstance(x.known(), Tracer))
+
+
 def unmapped_axis(name: Any, who: str = "") -> NameError:
     """The error for a collective, of this name, over a name that nothing binds."""
     bound = ", ".join(map(repr, state.axis_sizes)) or "none"

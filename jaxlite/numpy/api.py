@@ -197,6 +197,12 @@ def promote_dtypes_inexact(*args: Any) -> list[Any]:
     return [shaping.convert(arg, dtype, weak) for arg in args]
 
 
+def promote_dtypes_complex(*args: Any) -> list[Any]:
+    """Like `promote_dtypes`, but real numbers become complex."""
+    dtype, weak = _common([aval_of(arg) for arg in args], lambda dtype, weak: (dtypes.to_complex_dtype(dtype), weak))
+    return [shaping.convert(arg, dtype, weak) for arg in args]
+
+
 # Promotion depends on types alone, so what to do with each argument is worked out once for every combination of
 # types: None for nothing, else (dtype, weak_type, shape or None, broadcast_dimensions). An empty plan changes nothing.
 _plans: dict[Any, list[Any]] = {}

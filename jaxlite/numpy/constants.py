@@ -32,13 +32,6 @@ class ScalarType(type):
 
     dtype: np.dtype
 
-    def __new__(mcs, name: str, dtype: np.dtype) -> ScalarType:
-        doc = f"The dtype {dtype.name}; called with a number, a list or an array, makes an array of it."
-        return super().__new__(mcs, name, (), {"__module__": "jaxlite.numpy", "__doc__": doc, "dtype": dtype})
-
-    def __init__(cls, name: str, dtype: np.dtype):
-        pass
-
     def __call__(cls, x: Any) -> Any:
         return asarray(x, dtype=cls.dtype)
 
@@ -56,7 +49,8 @@ class ScalarType(type):
 
 
 def _scalar_type(dtype: np.dtype) -> Any:
-    return ScalarType(dtype.name, dtype)
+    doc = f"The dtype {dtype.name}; called with a number, a list or an array, makes an array of it."
+    return ScalarType(dtype.name, (), {"__module__": "jaxlite.numpy", "__doc__": doc, "dtype": dtype})
 
 
 bool_ = _scalar_type(dtypes.bool_)

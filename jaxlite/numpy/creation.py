@@ -16,7 +16,7 @@ from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.tracing import Tracer, is_eager
-from jaxlite.core.tree import tree_leaves
+from jaxlite.core.tree import tree_leaves, tree_map
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, fitted
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
@@ -83,7 +83,7 @@ def _from_other(object: Any, dtype: Any) -> Any:
         return object.__jax_array__()
     if isinstance(object, (str, bytes)):
         raise TypeError(f"JAX arrays hold numbers and booleans; got {object!r}")
-    if isinstance(object, (np.ndarray, np.generic)) or hasattr(object, "__array__"):
+    if isinstance(object, (np.ndarray, np.generic)) or hasattr(object, "__array__") or hasattr(object, "__array_interface__"):
         if type(object) is not np.ndarray and isinstance(object, np.ndarray):
             aval_of(object)  # refuses masked arrays
         found = np.asarray(object)
@@ -102,6 +102,8 @@ def _from_sequence(object: Any, dtype: Any) -> Any:
     if not leaves:
         return np.array(object, dtypes.default_dtype(float) if dtype is None else dtype)
     kinds = set(map(type, leaves))
+    if any(map(_has_interface, leaves if kinds.isdisjoint(_NUMBERS) else ())):
+        return _from_sequence(tree_map(_as_numpy, object), dtype)
     if type(None) in kinds:
         raise ValueError("None is not a valid value for jnp.array; got a list that contains None")
     if any(issubclass(kind, (str, bytes)) for kind in kinds):
@@ -121,6 +123,18 @@ def _from_sequence(object: Any, dtype: Any) -> Any:
         parts, outer = _flat_parts(object, dtype)
         return _joined(*parts, outer=outer, dtype=dtype)
     return np.array(object, dtype)
+
+
+_NUMBERS = frozenset((bool, int, float, complex))
+
+
+def _has_interface(leaf: Any) -> bool:
+    """Whether it is no array, but says where its data is, as images of Pillow do."""
+    return hasattr(leaf, "__array_interface__") and not hasattr(leaf, "dtype")
+
+
+def _as_numpy(leaf: Any) -> Any:
+    return np.asarray(leaf) if _has_interface(leaf) else leaf
 
 
 def _type_of_element(leaf: Any) -> tuple[Any, bool]:

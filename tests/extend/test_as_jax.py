@@ -124,6 +124,19 @@ print(jax._src.pjit.jit_p, jax._src.api_util.infer_argnums_and_argnames(
     assert run("-c", program).split() == ["jit", "((1,),", "('b',))"]
 
 
+def test_traced_values_say_that_they_are_jax():
+    """autoray takes functions for a value from the package that its class names."""
+    program = """
+import jaxlite.as_jax, jax
+names = set()
+see = lambda x: names.add(type(x).__module__.partition(".")[0]) or x
+jax.jit(jax.grad(lambda x: jax.vmap(see)(see(x)).sum()))(jax.numpy.ones(2))
+jax.linearize(see, see(1.0) + jax.numpy.ones(2))
+print(*sorted(names - {"builtins"}))
+"""
+    assert run("-c", program) == "jax\n"
+
+
 def test_modules_that_are_loaded_have_their_names_in_jax():
     """Some libraries look into sys.modules for those that they name."""
     program = """

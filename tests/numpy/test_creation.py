@@ -445,6 +445,31 @@ def test_scalar_types_stand_for_their_dtype_and_make_arrays(name):
     check(kind([1, 2]) if dtype.itemsize > 1 else kind([1]), [1, 2] if dtype.itemsize > 1 else [1], dtype)
 
 
+def test_a_class_of_a_scalar_type_is_one():
+    """Environments of libraries name their kinds of steps in a class of `jnp.int8`."""
+    class Step(jnp.int8):
+        FIRST = jnp.asarray(0, jnp.int8)
+        LAST = 2
+
+    assert issubclass(Step, jnp.int8) and Step.__name__ == "Step" and Step == jnp.int8 == np.int8
+    assert Step.LAST == 2 and Step.FIRST.dtype == np.dtype(Step) == jnp.zeros(1, Step).dtype == Step(3).dtype == np.int8
+    assert jnp.issubdtype(Step, jnp.integer)
+
+
+def test_objects_with_an_array_interface():
+    """Images of Pillow have no other."""
+    class Image:
+        def __init__(self, data):
+            self.data = data
+            self.__array_interface__ = data.__array_interface__
+
+    image = Image(np.arange(6, dtype=np.uint8).reshape(2, 3))
+    for made, expected in ((jnp.array(image), image.data), (jnp.asarray(image, jnp.float32), image.data.astype(np.float32)),
+                           (jnp.array([image, image]), np.stack([image.data] * 2))):
+        assert made.dtype == expected.dtype
+        np.testing.assert_array_equal(made, expected)
+
+
 def test_scalar_type_errors_and_overflow():
     for make, error in ((lambda: jnp.int8(300), OverflowError), (lambda: jnp.uint8(-1), OverflowError),
                         (lambda: jnp.float32(None), ValueError), (lambda: jnp.float32(), TypeError),

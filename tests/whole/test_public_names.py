@@ -87,6 +87,19 @@ def test_typeof_says_shape_dtype_and_weak_type():
         jax.typeof("x")
 
 
+def test_is_concrete_asks_what_is_behind_a_derivative():
+    seen = []
+
+    def f(x):
+        seen.append(jax.core.is_concrete(x))
+        return x
+
+    for call in (f, jax.grad(f), jax.jit(f), jax.jit(jax.grad(f))):
+        call(1.0)
+    jax.vmap(f)(jnp.ones(2))
+    assert seen == [True, True, False, False, False]
+
+
 def test_ensure_compile_time_eval_computes_what_is_known():
     @jax.jit
     def f(x):

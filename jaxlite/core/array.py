@@ -97,10 +97,22 @@ def host_value(array: Any) -> np.ndarray:
         raise deleted_error(array)
     value = array._npy_value
     if value is None:
-        value = _gather(array) if is_spread(array) else xla.to_numpy(array)
+        try:
+            value = _gather(array) if is_spread(array) else xla.to_numpy(array)
+        except xla.XlaRuntimeError:
+            if array.is_fully_addressable:
+                raise
+            raise _elsewhere_error() from None
         value.flags.writeable = False
         array._npy_value = value
     return value
+
+
+def _elsewhere_error() -> RuntimeError:
+    return RuntimeError("Fetching value for `jax.Array` that spans non-addressable (non process local) devices is not "
+                        "possible. You can use `jax.experimental.multihost_utils.process_allgather` to print the global "
+                        "array or use `.addressable_shards` method of jax.Array to inspect the addressable (process "
+                        "local) shards.")
 
 
 def _gather(array: Any) -> np.ndarray:
@@ -112,10 +124,7 @@ def _gather(array: Any) -> np.ndarray:
         raise NotImplementedError(f"an array that is still to be summed over the mesh axes {set(sharding.spec.unreduced)} has "
                                   "no value yet. Sum it with jax.sharding.reshard; x.addressable_shards holds the parts")
     if not sharding.is_fully_addressable:
-        raise RuntimeError("Fetching value for `jax.Array` that spans non-addressable (non process local) devices is not "
-                           "possible. You can use `jax.experimental.multihost_utils.process_allgather` to print the global "
-                           "array or use `.addressable_shards` method of jax.Array to inspect the addressable (process "
-                           "local) shards.")
+        raise _elsewhere_error()
     whole = np.empty(array.shape, array.dtype)
     for shard in array._arrays:
         shard._copy_single_device_array_to_host_async()
@@ -189,7 +198,7 @@ def _dunder_array(array: Any, dtype: Any = None, copy: bool | None = None) -> np
 
 def _is_elsewhere(array: Any) -> bool:
     """Whether other processes hold parts of the value that this one lacks."""
-    return is_spread(array) and not (array.is_fully_addressable or array.is_fully_replicated)
+    return not array.is_fully_addressable and not (is_spread(array) and array.is_fully_replicated)
 
 
 def is_unreduced(array: Any) -> bool:
@@ -217,6 +226,8 @@ def _repr(array: Any) -> str:
 
 @boundary
 def _format(array: Any, spec: str) -> str:
+    if not spec and _is_elsewhere(array):
+        return _repr(array)
     return format(host_value(array)[()] if not array.shape else host_value(array), spec)
 
 
@@ -318,7 +329,7 @@ def _install() -> None:
     sharding.device_set = property(lambda self: {self._device})
     sharding.__repr__ = lambda self: f"SingleDeviceSharding(device={self._device!r}, memory_kind={self._memory_kind})"
     sharding.is_fully_replicated = True
-    sharding.is_fully_addressable = True
+    sharding.is_fully_addressable = property(lambda self: self._device.process_index == self._device.client.process_index())
     sharding.__eq__ = _same_place
     sharding.__hash__ = lambda self: hash((self._device, self._memory_kind))
 

@@ -176,7 +176,8 @@ def global_shards(array: Any) -> list[Shard]:
         return [Shard(each.device, each.index[:array.ndim], each.replica_id,
                       None if each.data is None else array.dtype.wrap(each.data)) for each in global_shards(array._base_array)]
     if type(array.sharding) is xla.SingleDeviceSharding:
-        return [Shard(arrays.device_of(array), (slice(None),) * array.ndim, 0, array)]
+        here = array if array.is_fully_addressable else None
+        return [Shard(arrays.device_of(array), (slice(None),) * array.ndim, 0, here)]
     data = {arrays.device_of(each): each for each in array._arrays}
     return [Shard(device, part, replica, data.get(device)) for device, part, replica in _replicas(array.sharding, array.shape)]
 

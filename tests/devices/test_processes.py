@@ -72,12 +72,16 @@ everything = np.arange(4.0 * COUNT, dtype=np.float32)
 assert float(total(mesh)(x)) == everything.sum()
 
 if COUNT == 2:
-    try:
-        np.asarray(x)
-    except RuntimeError as error:
-        assert "spans non-addressable" in str(error)
-    else:
-        raise SystemExit("a part was taken for the whole")
+    far = jax.device_put(everything, jax.local_devices(1 - RANK)[0])
+    assert not far.is_fully_addressable and far.addressable_shards == []
+    for each in (x, far):
+        assert str(each) == f"{each}" == "Array(shape=(8,), dtype=float32)"
+        try:
+            np.asarray(each)
+        except RuntimeError as error:
+            assert "spans non-addressable" in str(error)
+        else:
+            raise SystemExit("a part was taken for the whole")
 
     # A data-parallel step: the gradients of both processes' examples are added up.
     grad = jax.jit(jax.grad(lambda w, x: ((w * x) ** 2).sum()), out_shardings=NamedSharding(mesh, P()))

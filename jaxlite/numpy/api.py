@@ -96,7 +96,7 @@ def api(*static: str) -> Callable[[F], F]:
 
 def _hashable(arg: Any) -> Any:
     """Lists and arrays as tuples, arrays without axes as numbers: `axis=[0, 1]` is static too."""
-    if isinstance(arg, (ArrayImpl, np.ndarray)):
+    if isinstance(arg, (ArrayImpl, np.ndarray)) and (arg.dtype != bool or not arg.ndim):  # a mask names no axes
         arg = np.asarray(arg).tolist()
     return tuple(map(_hashable, arg)) if isinstance(arg, list) else arg
 

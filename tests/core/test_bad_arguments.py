@@ -63,6 +63,7 @@ def test_odd_arguments_are_accepted(call, expected):
     (lambda: jnp.linalg.norm(x[0], 1j), TypeError),
     (lambda: jnp.unravel_index(0, 2.5), TypeError),
     (lambda: jnp.diag(x, jnp.ones(3)), TypeError),
+    (lambda: jnp.min(x, axis=jnp.array([True, False])), ValueError),
     (lambda: jnp.indices((2,), dtype=random.key(0).dtype), TypeError),
 ])
 def test_wrong_arguments_are_refused(call, error):

@@ -41,6 +41,9 @@ def _shard_map(ctx: Any, *operands: Any, jaxpr: Any, mesh: Any, in_specs: Any, o
     if len(meshes.devices or ()) == 1:  # XLA does not partition for one
         with meshes.manual(mesh, newly_manual_axes):
             return ctx.inline(program, operands)
+    pending = not meshes.is_manual and any(spec.unreduced for spec in (*in_specs, *out_specs))
+    if pending:  # Shardy wants a constraint between what is summed and what is not
+        operands = tuple([_held(ctx, x, spec, mesh, aval) for x, spec, aval in zip(operands, in_specs, ctx.avals_in)])
     with meshes.manual(mesh, newly_manual_axes):
         name, is_open = meshes.name(meshes.manual_mesh), meshes.has_free_axes()
         ir = ctx.ir
@@ -60,7 +63,15 @@ def _shard_map(ctx: Any, *operands: Any, jaxpr: Any, mesh: Any, in_specs: Any, o
         inside = ctx.region(operation, 0, [ctx.type_of(var.aval) for var in program.invars])
         results = inside.emit(program, inside.arguments)
         inside.op("sdy.return", results or [inside.constant(0, _I32)], [])
+    if pending:
+        return [_held(ctx, x, spec, mesh, aval) for x, spec, aval in zip(operation.results, out_specs, ctx.avals_out)]
     return list(operation.results) if results else []
+
+
+def _held(ctx: Any, x: Any, spec: Any, mesh: Any, aval: Any) -> Any:
+    meshes = ctx.builder.meshes
+    text = spec_text(spec, len(physical(aval)[0]), meshes.name(mesh))
+    return ctx.op("sdy.sharding_constraint", [x], [x.type], {"sharding": ctx.attribute(f"#sdy.sharding{text}")}).result
 
 
 def _alone(ctx: Any) -> bool:

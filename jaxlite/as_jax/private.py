@@ -36,6 +36,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "lax.linalg": [("jaxlite.lax.linalg", "*")],  # unxt
     "lib": [],
     "lib.xla_client": [("jaxlite.errors", "XlaRuntimeError=JaxRuntimeError")],  # dynamiqs
+    "lib.mlir": [("jaxlite.extend.mlir", "ir")],
+    "lib.mlir.dialects": [("jaxlite.extend.mlir.dialects", "hlo=stablehlo arith func")],  # JAX's docs
     "literals": [("jaxlite.as_jax.literals", "TypedComplex TypedFloat TypedInt TypedNdArray")],  # equinox, quax
     "mesh": [("jaxlite.sharding", "*")],  # flax
     "numpy": [],
@@ -55,6 +57,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("typing", "BuiltInKeyEntry=Any"),
                   ("jaxlite.tree_util", "*")],  # flax; haliax
     "typing": [("jaxlite.typing", "*")],  # jaxctx
+    "util": [("jaxlite.as_jax.util", "*")],  # JAX's docs
     "xla_bridge": [("lowering.platforms", "_backends=clients"), ("jaxlite.extend.backend", "get_backend")],  # chex
 }
 # Those that libraries replace functions in, so it has to be the module itself that looks them up.

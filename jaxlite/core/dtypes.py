@@ -385,11 +385,11 @@ def _join(nodes: frozenset[str], mode: str) -> str:
     for node in common:
         if upper[node] == common:
             return node
-    names = [_WEAK_NAMES.get(node) or _FROM_SHORT[node].name for node in sorted(nodes)]
-    message = f"Input dtypes {', '.join(names)} have no available implicit dtype promotion path"
+    names = tuple(_WEAK_NAMES.get(node) or _FROM_SHORT[node].name for node in sorted(nodes, reverse=True))
+    message = f"Input dtypes {names} have no available implicit dtype promotion path"
     if mode == "strict":
-        raise TypePromotionError(f"{message} when jax_numpy_dtype_promotion is 'strict'. Convert the operands with "
-                                 "astype, or set jax_numpy_dtype_promotion to 'standard'.")
+        raise TypePromotionError(f"{message} when jax_numpy_dtype_promotion=strict. Try explicitly casting inputs to the "
+                                 "desired output type, with astype, or set jax_numpy_dtype_promotion=standard.")
     small = next((node for node in sorted(nodes) if node in _SMALL_FLOATS.split()), None)
     what, wide = ("Floats of 8 bits and less", "float32") if small else ("Integers of less than 8 bits", "int32")
     raise TypePromotionError(f"{message}. {what} are never promoted to or from another type without being asked; "
@@ -455,13 +455,14 @@ def lattice_join(operands: tuple[tuple[Any, bool], ...]) -> tuple[Any, bool]:
 def promote_types(a: Any, b: Any) -> np.dtype:
     """The dtype to which two dtypes promote; Python's int, float and complex are weak.
 
-    Not narrowed: the result may be 64-bit while x64 is off. Raises: TypePromotionError.
+    Not narrowed to 32 bits while x64 is off, unless neither of the two has more. Raises: TypePromotionError.
 
     >>> promote_types('bfloat16', 'float16'), promote_types('int32', float)
     (dtype('float32'), dtype('float64'))
     """
-    nodes = frozenset(_node(_as_dtype(spec), isinstance(spec, type) and spec in _WEAK_TYPES) for spec in (a, b))
-    return _node_result(_join(nodes, _promotion.value), True)[0]
+    given = [(_as_dtype(spec), isinstance(spec, type) and spec in _WEAK_TYPES) for spec in (a, b)]
+    result = _node_result(_join(frozenset(_node(*each) for each in given), _promotion.value), True)[0]
+    return canonicalize_dtype(result) if result == int64 and all(dtype != int64 for dtype, _ in given) else result
 
 
 @cache

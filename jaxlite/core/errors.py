@@ -112,7 +112,8 @@ class UnexpectedTracerError(JAXTypeError):
         tracer = tracer_or_text
         debug = getattr(tracer._trace, "debug_info", None)
         text = (f"Encountered an unexpected tracer. A function transformed by jaxlite had a side effect, allowing "
-                f"an intermediate value of type {tracer.aval.str_short()} to escape the scope of the transformation.")
+                f"for a reference to an intermediate value with type {tracer.aval.str_short(False)} to escape the scope of the "
+                "transformation.")
         if debug is not None:
             text += f"\nThe function being traced when the value leaked was {debug}."
         made = tracer.made_at()

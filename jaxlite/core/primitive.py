@@ -50,10 +50,10 @@ _explicit = loader("jaxlite.lax.explicit")  # what stands higher: the layouts of
 class NoRule:
     """Stands in a rule's slot where there is none by nature, and says why."""
 
-    __slots__ = ("reason",)
+    __slots__ = ("reason", "of")
 
-    def __init__(self, reason: str):
-        self.reason = reason
+    def __init__(self, reason: str, of: str = ""):
+        self.reason, self.of = reason, of
 
 
 class Primitive:
@@ -252,8 +252,9 @@ class Primitive:
     def no_jvp(self, reason: str) -> None:
         self.jvp = NoRule(reason)
 
-    def no_transpose(self, reason: str) -> None:
-        self.transpose = NoRule(reason)
+    def no_transpose(self, reason: str, of: str = "") -> None:
+        """`of` is what messages call the operation."""
+        self.transpose = NoRule(reason, of)
 
     def no_batching(self, reason: str) -> None:
         self.batching = NoRule(reason)

@@ -62,11 +62,10 @@ def canonical_shape(shape: Any, name: str = "shape") -> Ints:
         for size in shape:
             if isinstance(size, Tracer):
                 raise TypeError(errors.tracer_message(
-                    f"Shapes must be 1D sequences of concrete values of integer type, got {name}={shape}", size,
+                    f"Shapes must be 1D sequences of concrete values of integer type, got {shape}", size,
                     "compute sizes with Python or NumPy, from .shape, not with jaxlite.numpy; if the size is an "
                     "argument, mark it static (static_argnums, static_argnames)")) from None
-        raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {name}={shape}."
-                        ) from None
+        raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {shape}.") from None
     for size in sizes:
         if size < 0:
             raise TypeError(f"{name} must be non-negative, got {sizes}")

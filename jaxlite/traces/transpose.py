@@ -51,7 +51,7 @@ def transpose_rule(primitive: Any) -> Callable[..., Any]:
     if rule is None:
         raise NotImplementedError(f"Transpose rule (for reverse-mode differentiation) for '{primitive}' not implemented")
     if type(rule) is NoRule:
-        raise ValueError(f"Reverse-mode differentiation does not work for '{primitive}': {rule.reason}")
+        raise ValueError(f"Reverse-mode differentiation does not work for {rule.of or repr(str(primitive))}: {rule.reason}")
     return rule
 
 

@@ -209,7 +209,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     def test_types_are_interned_and_pickled():
         aval = jax.typeof(XY)
         assert pickle.loads(pickle.dumps(aval)) is aval and jax.typeof(XY + 1) is aval
-        assert aval.sharding.spec == P("x", "y") and aval.update(dtype=np.dtype("int32")).str_short() == "i32[8@x,16@y]"
+        assert aval.sharding.spec == P("x", "y") and aval.update(dtype=np.dtype("int32")).str_short(True) == "i32[8@x,16@y]"
         assert jax.eval_shape(lambda a: a.T, XY).shape == (16, 8)
 
     def test_auto_and_explicit_axes():

@@ -154,3 +154,15 @@ except AttributeError as error:
     print("to_dlpack_of_nothing" in str(error))
 """
     assert run("-c", program).split() == ["True"]
+
+
+def test_what_pages_on_primitives_and_interpreters_import():
+    program = """
+import jaxlite.as_jax
+from jax._src.lib.mlir.dialects import hlo
+from jax._src.util import merge_lists, partition_list, safe_map, split_list, unzip2
+print(hlo.AddOp.__name__, safe_map(max, [1, 5], [3, 4]), unzip2([(1, 2), (3, 4)]), split_list([1, 2, 3], [1, 1]))
+print(merge_lists([True, False], *partition_list([True, False], "ab")))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines() == ["AddOp [3, 5] ((1, 3), (2, 4)) [[1], [2], [3]]", "['a', 'b']"]

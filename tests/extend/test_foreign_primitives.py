@@ -197,7 +197,7 @@ def test_types_have_a_sharding_that_says_nothing():
     assert jax.core.ShapedArray((), np.int32).to_tangent_aval().dtype == jax.dtypes.float0
     mesh = jax.sharding.AbstractMesh((1,), "x", axis_types=(jax.sharding.AxisType.Explicit,))
     cut = aval.update(sharding=jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x")))
-    assert cut is not aval and cut.str_short() == "f32[3@x]" and cut.sharding.spec == jax.sharding.PartitionSpec("x")
+    assert cut is not aval and cut.str_short(True) == "f32[3@x]" and cut.sharding.spec == jax.sharding.PartitionSpec("x")
     assert jnp.shape(np.array(["a", "b"])) == (2,)
 
 

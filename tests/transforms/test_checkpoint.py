@@ -63,7 +63,7 @@ def test_what_is_kept_inside_loops_and_branches():
     assert [products(looped, each) for each in (None, dots, policies.everything_saveable)] == [4, 3, 3]
     assert [products(branched, each) for each in (None, dots, policies.save_only_these_names("inner"))] == [4, 3, 4]
     residuals = saved_residuals(functools.partial(looped, dots), W, X)
-    kept = [(aval.str_short(), where.split(" from")[0]) for aval, where in residuals]
+    kept = [(aval.str_short(True), where.split(" from")[0]) for aval, where in residuals]
     assert ("f32[4,3]", "output of scan") in kept and len(kept) == 3
     nothing = saved_residuals(functools.partial(looped, policies.nothing_saveable), W, X)
     assert [aval.shape for aval, _ in nothing] == [(3, 3), (3,)]

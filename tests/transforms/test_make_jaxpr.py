@@ -84,7 +84,7 @@ def test_what_another_trace_made_is_a_constvar_known_or_not() -> None:
 
     def consts(n: Any) -> list[str]:
         jaxpr = jaxlite.make_jaxpr(lambda x: x * 2 + (jaxlite.numpy.arange(3) + n) % 3)(0.0)
-        return [var.aval.str_short() for var in jaxpr.jaxpr.constvars]
+        return [var.aval.str_short(True) for var in jaxpr.jaxpr.constvars]
 
     def outer(n: Any) -> Any:
         assert consts(n) == consts(jaxlite.numpy.array(0)) == ["i32[]"]

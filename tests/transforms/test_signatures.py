@@ -42,3 +42,14 @@ def test_complex_to_real_warns():
         jaxlite.lax.convert_element_type(x, np.float32)
     with pytest.warns(DeprecationWarning, match="jnp.real"):
         jnp.asarray(x).astype(np.float32)
+
+
+def test_promotion_without_64_bits():
+    assert jnp.promote_types("uint32", "int8") == np.int32 and jnp.promote_types("int64", "int8") == np.int64
+    with jaxlite.enable_x64(True):
+        assert jnp.promote_types("uint32", "int8") == np.int64
+
+
+def test_a_loop_that_reverse_mode_refuses_is_named():
+    with pytest.raises(ValueError, match="does not work for lax.while_loop or lax.fori_loop with dynamic start/stop values"):
+        jaxlite.grad(lambda x: jaxlite.lax.while_loop(lambda y: y < 9, lambda y: y * x, 1.0))(2.0)

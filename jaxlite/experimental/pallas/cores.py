@@ -134,8 +134,8 @@ def core_map(mesh: Any, *, compiler_params: Any = None, interpret: Any = False, 
             jaxpr, consts = trace_to_jaxpr(flat, [each.get_ref_aval() for each in types], DebugInfo("core_map", "core_map"))
         for const in consts:
             if type(aval_of(const)) is not AbstractRef:
-                raise ValueError(f"the function that core_map runs closes over an array of type {aval_of(const).str_short()}; "
-                                 "give it as a Ref: jax.new_ref(array)")
+                raise ValueError(f"the function that core_map runs closes over an array of type "
+                                 f"{aval_of(const).str_short(True)}; give it as a Ref: jax.new_ref(array)")
         values = [get(ref, ...) for ref in consts]
 
         def on_refs(*refs: Any) -> None:

@@ -422,8 +422,8 @@ def _while_linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: 
 
 
 while_p.linearize = _while_linearize
-while_p.no_transpose("a while_loop, or a fori_loop with traced bounds, has no number of steps that is known beforehand. Try "
-                     "lax.scan, or fori_loop with static start and stop")
+while_p.no_transpose("the number of steps is not known beforehand. Try using lax.scan, or using fori_loop with static "
+                     "start/stop", of="lax.while_loop or lax.fori_loop with dynamic start/stop values")
 
 
 @while_p.def_batching

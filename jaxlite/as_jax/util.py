@@ -1,0 +1,43 @@
+"""What programs take from `jax._src.util`, as JAX's own pages on interpreters of jaxprs do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+
+def safe_map(f: Callable[..., Any], *args: Iterable[Any]) -> list[Any]:
+    """`map` as a list, of sequences of equal lengths."""
+    return [f(*each) for each in safe_zip(*args)]
+
+
+def safe_zip(*args: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """`zip` as a list, of sequences of equal lengths."""
+    return list(zip(*args, strict=True))
+
+
+def unzip2(pairs: Iterable[tuple[Any, Any]]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Pairs as a pair of tuples."""
+    found = list(pairs)
+    return tuple(first for first, _ in found), tuple(second for _, second in found)
+
+
+def split_list(args: Sequence[Any], lengths: Sequence[int]) -> list[list[Any]]:
+    """A list in parts of some lengths, and what is left."""
+    left, parts = list(args), []
+    for length in lengths:
+        parts.append(left[:length])
+        left = left[length:]
+    return [*parts, left]
+
+
+def partition_list(which: Sequence[bool], args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """What is not chosen, and what is."""
+    pairs = safe_zip(which, args)
+    return [each for chosen, each in pairs if not chosen], [each for chosen, each in pairs if chosen]
+
+
+def merge_lists(which: Sequence[bool], first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
+    """The list whose partition is these two."""
+    sources = iter(first), iter(second)
+    return [next(sources[bool(chosen)]) for chosen in which]

@@ -185,7 +185,7 @@ class AvalQDD(AbstractValue):  # type: ignore[misc]
         return self
 
     def str_short(self, short_dtypes: bool = False, **options: Any) -> str:
-        return self.aval.str_short()
+        return self.aval.str_short(short_dtypes)
 
     def __str__(self) -> str:
         return str(self.aval)

@@ -6,8 +6,9 @@ from typing import Any
 
 from jaxlite.core import config, dtypes
 from jaxlite.devices import api
+from lowering.xla import VERSION
 
-__array_api_version__ = "2024.12"
+__array_api_version__ = "2024.12" if VERSION < (0, 11) else "2025.12"  # as JAX of the same jaxlib
 
 _DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64",
            "complex64", "complex128")

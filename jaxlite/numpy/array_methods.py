@@ -210,8 +210,11 @@ def _array_module(self: Any, types: Any) -> Any:
 
 
 def _namespace(self: Any, *, api_version: str | None = None) -> Any:
-    if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12"):
-        raise ValueError(f"__array_namespace__ does not support api_version={api_version!r}; it has 2024.12 and before")
+    from jaxlite.numpy import array_api
+
+    newest = array_api.__array_api_version__
+    if api_version is not None and not (api_version in ("2021.12", "2022.12", "2023.12", "2024.12") or api_version == newest):
+        raise ValueError(f"__array_namespace__ does not support api_version={api_version!r}; it has {newest} and before")
     return _array_module(self, ())
 
 

@@ -442,8 +442,8 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
         'wrap' counts modulo the size.
       inplace: must be False.
     """
-    check_arrays("put", a, ind, v)
     _refuse_in_place("put", inplace)
+    check_arrays("put", a, ind, v)
     return _put(a, ind, v, mode)
 
 

@@ -269,6 +269,12 @@ def _fabs(x: Any) -> Any:
     return lax.abs(x)
 
 
+def _promote_by_first(name: str, x: Any, y: Any) -> list[Any]:
+    """As floats, strongly typed where the first is."""
+    promoted = promote_inexact(name, x, y)
+    return [shaping.convert(promoted[0], None, aval_of(promoted[0]).weak_type and aval_of(x).weak_type), promoted[1]]
+
+
 def _heaviside(x: Any, y: Any) -> Any:
     zero, one = constant(0, x), constant(1, x)
     below, above = lax.lt(x, zero), lax.gt(x, zero)
@@ -280,7 +286,7 @@ copysign = binary("copysign", _copysign, "x1 with the sign of x2, element by ele
 nextafter = binary_xy("nextafter", lax.nextafter, "The float next to x towards y, element by element.", promote_inexact)
 spacing = unary("spacing", _spacing, "The distance from x to the next float away from 0, element by element.")
 fabs = unary("fabs", _fabs, "The absolute value as a float, element by element. TypeError for complex x.")
-heaviside = binary("heaviside", _heaviside, "0 where x1 < 0, 1 where x1 > 0, x2 where x1 is 0.", promote_inexact)
+heaviside = binary("heaviside", _heaviside, "0 where x1 < 0, 1 where x1 > 0, x2 where x1 is 0.", _promote_by_first)
 
 
 @api()

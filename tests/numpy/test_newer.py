@@ -8,6 +8,7 @@ import scipy.special
 import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import lax
+from jaxlite.experimental import sparse
 from jaxlite.scipy.linalg import eigh
 from jaxlite.scipy.special import erfcinv
 
@@ -62,6 +63,22 @@ def test_polynomial(count):
 def test_erfcinv():
     y = np.array([0, 1e-30, 1e-5, 0.3, 1, 1.7, 2, 2.1], np.float32)
     np.testing.assert_allclose(erfcinv(y), scipy.special.erfcinv(y.astype(float)), rtol=1e-6)
+    np.testing.assert_allclose(erfcinv(np.array([0.3, 1.7], np.float16)), [0.733, -0.733], rtol=2e-3)
+
+
+def test_heaviside_has_the_type_of_its_first_argument():
+    assert not jnp.heaviside(X, 0.5).weak_type
+    np.testing.assert_array_equal(jnp.heaviside(np.array([-2, 0, 3]), 0.5), [0, 0.5, 1])
+
+
+def test_put_says_first_that_arrays_are_immutable():
+    with pytest.raises(ValueError, match="inplace=False"):
+        jnp.put(jnp.zeros(3), [0], 1)
+
+
+def test_the_sum_of_all_of_a_sparse_matrix_is_a_number():
+    total = sparse.sparsify(jnp.sum)(sparse.BCOO.fromdense(X))
+    assert isinstance(total, jaxlite.Array) and int(total) == X.sum()
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.complex64])

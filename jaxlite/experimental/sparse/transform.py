@@ -229,6 +229,10 @@ _LINEAR = frozenset("neg real imag convert_element_type copy reduce_precision".s
 # Functions of one element that are 0 at 0; those that are not linear see the sum of a place's elements.
 _ON_ELEMENTS = _LINEAR | frozenset("abs asin asinh atan atanh cbrt ceil expm1 floor log1p round sign sin sinh sqrt square tan "
                                    "tanh erf erf_inv bessel_i1e".split())
+def _as_number(mat: Any) -> Any:
+    return mat if mat.ndim else mat.data.sum(dtype=mat.dtype)
+
+
 _RULES: dict[str, Callable] = {
     "mul": _mul, "div": _div, "add": _add, "add_any": _add, "sub": lambda eqn, a, b: _add(eqn, a, -b),
     "integer_pow": _integer_pow, "concatenate": _concatenate, "dynamic_slice": _dynamic_slice,
@@ -236,7 +240,7 @@ _RULES: dict[str, Callable] = {
     "reshape": lambda eqn, mat: bcoo.bcoo_reshape(mat, new_sizes=eqn.params["new_sizes"]),
     "squeeze": lambda eqn, mat: bcoo.bcoo_squeeze(mat, dimensions=eqn.params["dimensions"]),
     "expand_dims": lambda eqn, mat: bcoo.bcoo_reshape(mat, new_sizes=eqn.outvars[0].aval.shape),
-    "reduce_sum": lambda eqn, mat: bcoo.bcoo_reduce_sum(mat, axes=eqn.params["axes"]),
+    "reduce_sum": lambda eqn, mat: _as_number(bcoo.bcoo_reduce_sum(mat, axes=eqn.params["axes"])),
     "rev": lambda eqn, mat: bcoo.bcoo_rev(mat, eqn.params["dimensions"]),
     "slice": lambda eqn, mat: bcoo.bcoo_slice(mat, start_indices=eqn.params["start_indices"], strides=eqn.params["strides"],
                                               limit_indices=eqn.params["limit_indices"]),

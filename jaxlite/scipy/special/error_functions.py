@@ -41,12 +41,6 @@ def erfinv(x: Any) -> Any:
     return lax.erf_inv(floats("erfinv", x))
 
 
-@api()
-def erfcinv(y: Any) -> Any:
-    """The inverse of erfc, for y in [0, 2]; as accurate near 0, where `erfinv(1 - y)` loses all digits."""
-    return (0 - _ndtri(floats("erfcinv", y) / 2)) * math.sqrt(0.5)
-
-
 # --- scaled ------------------------------------------------------------------------------------------
 
 # erfcx(x) for x in [0.46875, 4], and (1/sqrt(pi) - x erfcx(x)) x^2 as a function of x^-2 for greater ones.
@@ -250,6 +244,17 @@ def _ndtri(p: Any) -> Any:
 
 
 _ndtri.defjvps(lambda t, out, p: t * (math.sqrt(2 * math.pi) * jnp.exp(out * out / 2)))
+
+
+@in_working_precision
+def _erfcinv(y: Any) -> Any:
+    return (0 - _ndtri(y / 2)) * math.sqrt(0.5)
+
+
+@api()
+def erfcinv(y: Any) -> Any:
+    """The inverse of erfc, for y in [0, 2]; as accurate near 0, where `erfinv(1 - y)` loses all digits."""
+    return _erfcinv(floats("erfcinv", y))
 
 
 @api()

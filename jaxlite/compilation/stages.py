@@ -81,7 +81,7 @@ class _Stage:
 
     __slots__ = ("_program",)
     _program: Program
-    _tells_weak_types = False  # a module has none
+    _tells_weak_types = True
 
     def __init__(self, program: Program):
         self._program = program
@@ -133,7 +133,6 @@ class Traced(_Stage):
     """A traced function: its jaxpr for one signature."""
 
     __slots__ = ("_place",)
-    _tells_weak_types = True
 
     def __init__(self, program: Program, place: tuple[Any, bool]):
         super().__init__(program)
@@ -177,6 +176,7 @@ class Lowered(_Stage):
     """A lowered function: its StableHLO module for one signature and platform."""
 
     __slots__ = ("_lowered", "_device", "_committed")
+    _tells_weak_types = False  # a module has none
 
     def __init__(self, program: Program, lowered: backend.Lowered, device: Any, committed: bool):
         super().__init__(program)
@@ -247,6 +247,7 @@ class Compiled(_Stage):
     """A compiled function: call it with arguments of the types it was compiled for."""
 
     __slots__ = ("_executable", "_call")
+    _tells_weak_types = False
 
     def __init__(self, program: Program, executable: execution.Executable):
         super().__init__(program)

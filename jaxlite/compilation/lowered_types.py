@@ -242,7 +242,7 @@ def _call(trace: LowTrace, primitive: Any, args: list[Any], params: dict[str, An
     return low.raised(args, primitive.bind(*consts, *values, **{**params, "jaxpr": program}))
 
 
-_rules["jit"] = _rules["checkpoint"] = _call
+_rules["jit"] = _rules["remat2"] = _call
 
 
 class _States:

@@ -54,6 +54,11 @@ def test_every_layout_does_what_the_dense_array_does(n_batch, n_dense):
     check(sparse.bcoo_dot_general(m, F, dimension_numbers=(((2,), (1,)), ((0,), (0,)))), E @ F)
 
 
+def test_a_matrix_without_axes_keeps_its_dtype():
+    assert BCOO.fromdense(np.array(3, np.int32)).todense().dtype == np.int32
+    check(BCOO.fromdense(np.array(3, np.int32)).todense(), np.array(3, np.int32))
+
+
 def test_two_sparse_operands_and_duplicates():
     m = BCOO.fromdense(D)
     check(m.T @ m, D.T @ D)

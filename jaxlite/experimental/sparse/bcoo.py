@@ -261,7 +261,7 @@ def bcoo_todense_p(data: Any, indices: Any, *, spinfo: SparseInfo) -> Any:
 
     def one(data: Any, indices: Any) -> Any:
         if not sparse:
-            return data.sum(0)
+            return data.sum(0, dtype=data.dtype)
         if 0 in sparse:
             return jnp.zeros((*sparse, *dense), data.dtype)
         return jnp.zeros((*sparse, *dense), data.dtype).at[_columns(indices)].add(

@@ -59,7 +59,7 @@ def result_type(a, b):
 
 
 def promote_types(a, b):
-    """What `promote_types` of the types gives, which is the same with x64 on and off."""
+    """What `promote_types` of the types gives with x64 on."""
     try:
         return short(jnp.promote_types(PYTHON.get(a, a), PYTHON.get(b, b)))
     except jax.dtypes.TypePromotionError:

@@ -334,7 +334,7 @@ ERRORS = [
     (lambda: lax.stack([X, X[0]]), TypeError, "stack"),
     (lambda: lax.stack([X, X], axis=5), ValueError, "out of bounds"),
     (lambda: lax.unstack(np.float32(1)), ValueError, "rank > 0"),
-    (lambda: lax.tile(X, (2,)), ValueError, "one entry for each axis"),
+    (lambda: lax.tile(X, (2,)), TypeError, "one entry for each axis"),
     (lambda: lax.tile(X, (2, -1, 1)), TypeError, "non-negative"),
     (lambda: lax.tile(X, (HUGE, HUGE, 1)), ValueError, "too many elements"),
     (lambda: lax.iota(np.int32, -1), TypeError, "non-negative"),

@@ -308,8 +308,6 @@ def test_vmap_equals_loop(x64, rng):
 ERRORS = [
     (lambda a: linalg.solve(a, a, assume_a="banded"), ValueError, "Expected assume_a to be one of"),
     (lambda a: linalg.solve(a, a[0, 0], assume_a="pos"), ValueError, "must have shapes"),
-    (lambda a: linalg.eigh(a, a), NotImplementedError, "Only the b=None case"),
-    (lambda a: linalg.eigh(a, type=2), NotImplementedError, "Only the type=1 case"),
     (lambda a: linalg.qr(a, mode="raw"), ValueError, "Unsupported QR decomposition mode 'raw'"),
     (lambda a: linalg.qr_multiply(a, a, "both"), ValueError, "mode must be 'right' or 'left'"),
     (lambda a: linalg.qr_multiply(a, a[:2, 0]), ValueError, "c must have 3 columns, but it has 2"),

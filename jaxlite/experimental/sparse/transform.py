@@ -35,7 +35,7 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
     >>> import jaxlite.numpy as jnp
     >>> from jaxlite.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.eye(3))
-    >>> sparse.sparsify(lambda m: (2 * m + m.T).sum())(m).todense()
+    >>> sparse.sparsify(lambda m: 2 * m + m.T)(m).todense().sum()
     Array(9., dtype=float32)
     """
 

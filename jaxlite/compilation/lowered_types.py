@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jaxlite.core.aval import with_axis
-from jaxlite.core.high import AvalQDD, cur_qdd, is_high_value
+from jaxlite.core.high import AvalQDD, cur_qdd, is_high_value, raised
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr, jaxprs_in_params
 from jaxlite.core.staging import StagingTrace, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import set_trace
@@ -120,17 +120,18 @@ class LowProgram:
         args: list[Any] = []
         rest = iter(low)
         for index, (aval, first) in enumerate(zip(self.in_avals, self.firsts, strict=True)):
-            args.append(aval.raise_val(*[next(rest) for _ in aval.lo_ty()]) if first == index else args[first])
+            args.append(raised(aval, rest) if first == index else args[first])
         return args
 
     def lowered(self, args: Sequence[Any]) -> list[Any]:
         """The arrays of arguments."""
-        return [value for aval, arg in zip(self.own(self.in_avals), self.own(args), strict=True) for value in lower(aval, arg)]
+        pairs = zip(self.own(self.in_avals), self.own(args), strict=True)
+        return [array for aval, arg in pairs for array in aval.lower_val(arg)]
 
     def raised(self, args: Sequence[Any], low: Sequence[Any]) -> list[Any]:
         """The results for arguments, from what the program of arrays gave; puts into the arguments what changed."""
         rest = iter(low)
-        outs = [args[out] if type(out) is int else out.raise_val(*[next(rest) for _ in out.lo_ty()]) for out in self.outs]
+        outs = [args[out] if type(out) is int else raised(out, rest) for out in self.outs]
         for index, now in self.changed.items():
             now.aval.update_from_loval(now.qdd, args[index], *[next(rest) for _ in now.lo_ty()])
         return outs
@@ -139,11 +140,6 @@ class LowProgram:
     def num_low_outs(self) -> int:
         """How many arrays the outputs are, without those of what changed."""
         return sum(len(out.lo_ty()) for out in self.outs if type(out) is not int)
-
-
-def lower(aval: Any, value: Any) -> list[Any]:
-    """The arrays of a value."""
-    return aval.lower_val(value) if aval.is_high else [value]
 
 
 _programs: dict[Any, tuple[ClosedJaxpr, LowProgram]] = {}
@@ -219,7 +215,7 @@ def runnable(program: Any) -> ClosedJaxpr:
     """A traced program as one of arrays, which closes over those of the values that it closes over."""
     low, consts = of_signature(program), program.closed.consts
     count = len(consts)
-    values = [value for aval, const in zip(low.in_avals[:count], consts, strict=True) for value in lower(aval, const)]
+    values = [value for aval, const in zip(low.in_avals[:count], consts, strict=True) for value in aval.lower_val(const)]
     jaxpr, fixed = low.closed.jaxpr, low.closed.consts
     return ClosedJaxpr(jaxpr.replace(constvars=[*jaxpr.constvars, *jaxpr.invars[:len(values)]],
                                      invars=jaxpr.invars[len(values):]), [*fixed, *values])
@@ -307,7 +303,7 @@ class _States:
     def others(self, low: LowProgram, args: Sequence[Any]) -> list[Any]:
         """The arrays of the first arguments of a program, without those of these values."""
         return [array for arg, aval in zip(low.own(args), low.own(low.in_avals), strict=False)
-                if not aval.has_qdd or self.place(arg) is None for array in lower(aval, arg)]
+                if not aval.has_qdd or self.place(arg) is None for array in aval.lower_val(arg)]
 
 
 def _traced(fun: Callable[..., list[Any]], avals: Sequence[Any], debug_info: Any) -> tuple[ClosedJaxpr, list[Any]]:
@@ -331,7 +327,7 @@ def _scan(trace: LowTrace, primitive: Any, args: list[Any], params: dict[str, An
         raise TypeError("scan takes values that change as constants of the body alone, not in its carry or among the xs")
     states = _States((low, args))
     of_consts = states.others(low, args[:consts])
-    of_carry, xs = ([array for arg in part for array in lower(aval_of(arg), arg)]
+    of_carry, xs = ([array for arg in part for array in aval_of(arg).lower_val(arg)]
                     for part in (args[consts:fixed], args[fixed:]))
     held = states.lowered()
     inside = [aval for part in low.in_avals[consts:] for aval in part.lo_ty()]  # types of the carry and of elements
@@ -346,7 +342,7 @@ def _scan(trace: LowTrace, primitive: Any, args: list[Any], params: dict[str, An
         **params, "jaxpr": program, "num_consts": len(more) + len(of_consts), "num_carry": len(held) + len(of_carry)})
     rest = iter(states.restore(outs))
     types = [*low.outs[:carry], *[with_axis(aval, 0, params["length"]) for aval in low.outs[carry:]]]
-    return [aval.raise_val(*[next(rest) for _ in aval.lo_ty()]) for aval in types]
+    return [raised(aval, rest) for aval in types]
 
 
 def _cond(trace: LowTrace, primitive: Any, args: list[Any], params: dict[str, Any]) -> list[Any]:
@@ -376,7 +372,7 @@ def _cond(trace: LowTrace, primitive: Any, args: list[Any], params: dict[str, An
         before += len(own)
     outs = primitive.bind(index, *everything, *held, *others, **{**params, "branches": tuple(branches)})
     rest = iter(states.restore(outs, last))
-    return [operands[out] if type(out) is int else out.raise_val(*[next(rest) for _ in out.lo_ty()]) for out in lows[0].outs]
+    return [operands[out] if type(out) is int else raised(out, rest) for out in lows[0].outs]
 
 
 def _last_state(lows: Sequence[LowProgram], operands: Sequence[Any], value: Any, before: Any) -> Any:
@@ -397,7 +393,7 @@ def _while(trace: LowTrace, primitive: Any, args: list[Any], params: dict[str, A
     states = _States((body, [*of_body, *carry]))
     held = states.lowered()
     cond_consts, body_consts = states.others(condition, of_cond), states.others(body, of_body)
-    first = [array for arg, aval in zip(carry, body.in_avals[bodies:], strict=True) for array in lower(aval, arg)]
+    first = [array for arg, aval in zip(carry, body.in_avals[bodies:], strict=True) for array in aval.lower_val(arg)]
     types = [*_types_of(held), *[aval for part in body.in_avals[bodies:] for aval in part.lo_ty()]]
 
     def test(*values: Any) -> list[Any]:
@@ -415,7 +411,7 @@ def _while(trace: LowTrace, primitive: Any, args: list[Any], params: dict[str, A
                           body_jaxpr=body_jaxpr, cond_nconsts=len(cond_more) + len(cond_consts),
                           body_nconsts=len(body_more) + len(body_consts))
     rest = iter(states.restore(outs))
-    return [aval.raise_val(*[next(rest) for _ in aval.lo_ty()]) for aval in body.outs]
+    return [raised(aval, rest) for aval in body.outs]
 
 
 _rules.update({"scan": _scan, "cond": _cond, "while": _while})

@@ -129,7 +129,7 @@ class Program:
                                             keep_unused=self.options.keep_unused, result_names=names,
                                             argument_names=self.of_arrays(self.debug_info.arg_names), place=place)
         if lowered.unusable:
-            _warn("Some donated buffers were not usable: " + ", ".join(aval.str_short(True) for aval in lowered.unusable)
+            _warn("Some donated buffers were not usable: " + ", ".join(aval.str_short() for aval in lowered.unusable)
                   + ". No result has their type; do not donate them.")
         return lowered
 

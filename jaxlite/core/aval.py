@@ -153,7 +153,7 @@ class ShapedArray(AbstractValue):
 
     def __format__(self, spec: str) -> str:
         """As jaxprs print it: messages name types shortly."""
-        return format(("~" if self.weak_type else "") + self.str_short(True), spec)
+        return format(("~" if self.weak_type else "") + self.str_short(), spec)
 
     def __reduce__(self) -> Any:
         return _restore, (self.shape, self.dtype, self.weak_type, self.vma, self.layout)
@@ -366,7 +366,7 @@ class AbstractRef(AbstractValue):
         return self.str_short(short_dtypes=False)
 
     def __str__(self) -> str:
-        return self.str_short(True)
+        return self.str_short()
 
     def __reduce__(self) -> Any:
         return AbstractRef, (self.inner_aval, self.memory_space, self.kind)

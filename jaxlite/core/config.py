@@ -426,12 +426,11 @@ class Configuration:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        value = self.read(name)
-        if name.removeprefix("jax_") not in REFUSED and name.removeprefix("jax_") not in WITHOUT_MEANING:
-            # Libraries ask often: from the second time on without a search.
-            state = self._find(name).state
-            setattr(Configuration, name, property(lambda self: state.value))
-        return value
+        if name.removeprefix("jax_") in REFUSED | WITHOUT_MEANING.keys():
+            return self.read(name)
+        state = self._find(name).state
+        setattr(Configuration, name, property(lambda self: state.value))  # libraries ask often: no search the next time
+        return state.value
 
     def __setattr__(self, name: str, value: Any) -> None:
         self.update(name, value)

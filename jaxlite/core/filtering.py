@@ -53,10 +53,11 @@ def hide_own_frames(error: BaseException) -> None:
         error.add_note(_NOTE)
 
 
-_BLAMED = re.compile(r"'([\w.]+)' object (?:cannot be interpreted|is not iterable|has no len)|, not '(\w+)'$"
-                     r"|^Value .* of type <class '([\w.]+)'> is not a valid JAX type: expected"
-                     r"|hash an object of type <class '([\w.]+)'>"
-                     r"|^(Only integer scalar arrays)")
+# Compiled when there is an error to look at, not when jaxlite starts.
+_BLAMED = (r"'([\w.]+)' object (?:cannot be interpreted|is not iterable|has no len)|, not '(\w+)'$"
+           r"|^Value .* of type <class '([\w.]+)'> is not a valid JAX type: expected"
+           r"|hash an object of type <class '([\w.]+)'>"
+           r"|^(Only integer scalar arrays)")
 
 
 def name_argument(error: Exception, frame: FrameType | None) -> None:
@@ -65,7 +66,7 @@ def name_argument(error: Exception, frame: FrameType | None) -> None:
     It is the one of that type among the arguments of the function that the user called, the outermost of our frames here.
     """
     first, newline, rest = str(error).partition("\n")
-    found = _BLAMED.search(first)
+    found = re.search(_BLAMED, first)
     if found is None or "(argument " in first or len(error.args) != 1:
         return
     innermost = error.__traceback__

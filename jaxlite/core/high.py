@@ -12,8 +12,9 @@ program loses them is `jaxlite.compilation.lowered_types`.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from jaxlite.core.aval import AbstractValue, high_types
@@ -210,6 +211,11 @@ class AvalMutableQDD:
 
     aval: Any
     mutable_qdd: MutableQuasiDynamicData
+
+
+def raised(aval: Any, arrays: Iterator[Any]) -> Any:
+    """The value of a type that the next arrays are."""
+    return aval.raise_val(*islice(arrays, len(aval.lo_ty())))
 
 
 def register_hitype(value_class: type, type_of: Callable[[Any], Any]) -> None:

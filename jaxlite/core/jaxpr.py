@@ -54,7 +54,7 @@ class Literal:
         self.val, self.aval = val, aval
 
     def __repr__(self) -> str:
-        return f"Literal({self.val}:{self.aval.str_short(True)})"
+        return f"Literal({self.val}:{self.aval.str_short()})"
 
 
 Atom = Var | Literal

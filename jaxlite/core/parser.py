@@ -333,8 +333,8 @@ class _Parser(TypeReader):
         outvars = []
         for (token, said), aval in zip(outs, made, strict=True):
             if said is not None and not typematch(said, aval):
-                self.refuse(f"the text says that {token.text} is {said.str_short(True)}, {primitive.name} gives "
-                            f"{aval.str_short(True)}", token)
+                self.refuse(f"the text says that {token.text} is {said.str_short()}, {primitive.name} gives "
+                            f"{aval.str_short()}", token)
             if token.text != "_" and token.text in scope:
                 self.fail("a new variable", token, f"{token.text!r}, which is bound already")
             var = Var(aval.strip_weak_type() if said is None else said)
@@ -509,7 +509,7 @@ class _Parser(TypeReader):
             else:
                 value = {"i": int, "f": float, "c": complex}[kind](value)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
-            self.refuse(f"the literal {token.text} is no {aval.str_short(True)}: {error}", token)
+            self.refuse(f"the literal {token.text} is no {aval.str_short()}: {error}", token)
         return Literal(value, aval)
 
     def scalar(self) -> Any:

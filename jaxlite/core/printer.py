@@ -276,7 +276,7 @@ class _Printer:
         found = self.types.get(aval)
         if found is None:
             docs = xla.documents
-            text = f"{aval}" if self.weak_types else aval.str_short(short_dtypes=True)
+            text = f"{aval}" if self.weak_types else aval.str_short()
             found = self.types[aval] = docs.color(docs.text(":" + text), foreground=docs.Color.MAGENTA)
         return found
 
@@ -292,7 +292,7 @@ class _Printer:
 
     def atom(self, atom: Atom, scope: Scope) -> Any:
         if type(atom) is Literal:
-            return self.text(f"{_number(atom.val)}:{atom.aval if self.weak_types else atom.aval.str_short(short_dtypes=True)}")
+            return self.text(f"{_number(atom.val)}:{atom.aval if self.weak_types else atom.aval.str_short()}")
         return self.text(self.name(atom, scope))  # type: ignore[arg-type]
 
     # --- programs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from jaxlite.core.effects import Effect, control_flow_allowed_effects
@@ -14,6 +13,7 @@ from jaxlite.core.high import (
     aval_method,
     cur_qdd,
     is_high_value,
+    raised,
     register_hitype,
 )
 from jaxlite.core.tracing import Tracer
@@ -71,7 +71,7 @@ class BoxTy(MutableHiType):
     @staticmethod
     def _raised(state: Any, arrays: Any) -> tuple[Any, ...]:
         rest = iter(arrays)
-        return tuple(aval.raise_val(*islice(rest, len(aval.lo_ty()))) for aval in state.leaf_avals)
+        return tuple([raised(aval, rest) for aval in state.leaf_avals])
 
     def new_from_loval(self, state: Any, /, *vals: Any) -> Box:
         return Box._holding(self._raised(state, vals), state.treedef)

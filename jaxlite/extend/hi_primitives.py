@@ -297,10 +297,15 @@ class _Linear(HiPrimitive):
     def to_lojax(self, *args: Any, prim: VJPHiPrimitive, tree: Any, nonzero: tuple[bool, ...], forward: bool) -> list[Any]:
         if not forward:
             raise prim._undefined("linearize", "jvp")
-        residuals, rest = tree_unflatten(tree, args[:tree.num_leaves]), iter(args[tree.num_leaves:])
-        tangents = [next(rest) if flag else Zero(tangent_aval(aval))
-                    for flag, aval in zip(nonzero, prim.in_avals_flat, strict=True)]
-        outs = prim.linearized(residuals, *tree_unflatten(prim.in_tree, tangents))
+        residuals = tree_unflatten(tree, args[:tree.num_leaves])
+        return self._pushed(prim, residuals, nonzero, args[tree.num_leaves:])
+
+    @staticmethod
+    def _pushed(prim: VJPHiPrimitive, residuals: Any, nonzero: tuple[bool, ...], tangents: Sequence[Any]) -> list[Any]:
+        rest = iter(tangents)
+        full = [next(rest) if flag else Zero(tangent_aval(aval))
+                for flag, aval in zip(nonzero, prim.in_avals_flat, strict=True)]
+        outs = prim.linearized(residuals, *tree_unflatten(prim.in_tree, full))
         return [instantiate(out) for out in _flat(prim.out_tree, outs)]
 
     def transpose(self, cotangents: Any, *operands: Any, prim: VJPHiPrimitive, tree: Any, nonzero: tuple[bool, ...],
@@ -314,15 +319,10 @@ class _Linear(HiPrimitive):
             prim.vjp_bwd(residuals, cotangent, *tree_unflatten(prim.in_tree, accumulators))
         return [None] * tree.num_leaves + [each.freeze() for each, flag in zip(accumulators, nonzero, strict=True) if flag]
 
-    @staticmethod
-    def _transpose_linearized(prim: VJPHiPrimitive, residuals: Any, nonzero: tuple[bool, ...], cotangents: Any,
+    def _transpose_linearized(self, prim: VJPHiPrimitive, residuals: Any, nonzero: tuple[bool, ...], cotangents: Any,
                               accumulators: list[Accumulator]) -> None:
         def push(*tangents: Any) -> list[Any]:
-            rest = iter(tangents)
-            full = [next(rest) if flag else Zero(tangent_aval(aval))
-                    for flag, aval in zip(nonzero, prim.in_avals_flat, strict=True)]
-            return [instantiate(out) for out in _flat(prim.out_tree, prim.linearized(
-                residuals, *tree_unflatten(prim.in_tree, full)))]
+            return self._pushed(prim, residuals, nonzero, tangents)
 
         active = [each for each, flag in zip(accumulators, nonzero, strict=True) if flag]
         avals = [tangent_aval(each.aval) for each in active]

@@ -236,7 +236,7 @@ def _check_layout(aval: Any, sharding: Any) -> None:
         "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
         f"sharding: {_spec_text(aval.layout, aval.ndim)} did not match the sharding provided: {sharding.spec}. Please "
         "use `jax.sharding.reshard` to shard your input to the sharding you want."
-        if is_all else f"with_sharding_constraint cannot change how {aval.str_short(True)} lies on explicit mesh axes: "
+        if is_all else f"with_sharding_constraint cannot change how {aval.str_short()} lies on explicit mesh axes: "
         f"{sharding.spec} was provided. Use jax.sharding.reshard.")
 
 

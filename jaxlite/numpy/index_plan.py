@@ -513,8 +513,8 @@ def _as_update(value: Any, aval: Any, boxes: Boxes, op: str) -> tuple[Any, Any]:
         raise ValueError(f"Cannot broadcast to shape with fewer dimensions: arr_shape={shape} shape={tuple(full)}")
     lead = len(full) - len(shape)
     if any([size not in (1, whole) for size, whole in zip(shape, full[lead:])]):
-        raise ValueError(f"Incompatible types for broadcasting: input type={aval_of(value).str_short(True)} and requested "
-                         f"type={aval.update(shape=tuple(full)).str_short(True)}")
+        raise ValueError(f"Incompatible types for broadcasting: input type={aval_of(value).str_short()} and requested "
+                         f"type={aval.update(shape=tuple(full)).str_short()}")
     if shape != tuple(full):
         value = shaping.broadcast_in_dim(value, full, range(lead, len(full)))
     if boxes.new_axes:

@@ -177,7 +177,7 @@ def _mapped_size(args: Any, kwargs: Any, avals: list[Any], axes: list[Any], axis
             raise ValueError(f"vmap was requested to map its argument along axis {axis}, which implies that its rank should "
                              f"be at least {axis + 1 if axis >= 0 else -axis}, but is only {aval.ndim} (its shape is "
                              f"{aval.shape}): {name}")
-        sizes.setdefault(aval.shape[axis], []).append(f"{name} (axis {axis} of {aval.str_short(True)})")
+        sizes.setdefault(aval.shape[axis], []).append(f"{name} (axis {axis} of {aval.str_short()})")
     if axis_size is not None:
         axis_size = operator.index(axis_size)
         if sizes and set(sizes) != {axis_size}:

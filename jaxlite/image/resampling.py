@@ -51,11 +51,11 @@ _NAMES = {
 }  # fmt: skip
 
 
-def _triangle(x: Any) -> Any:
+def _triangle(x):
     return jnp.maximum(0, 1 - x)
 
 
-def _keys(x: Any, slope: float = -0.5) -> Any:
+def _keys(x, slope: float = -0.5):
     """Cubic convolution, with this slope at 1: R. Keys, 1981."""
     near = ((slope + 2) * x - (slope + 3)) * x * x + 1
     far = slope * (((x - 5) * x + 8) * x - 4)
@@ -77,7 +77,7 @@ def _method(method: str | ResizeMethod) -> ResizeMethod:
     return ResizeMethod.from_string(method) if isinstance(method, str) else method
 
 
-def _weights(size: int, new_size: int, scale: Any, translation: Any, method: ResizeMethod, antialias: bool) -> Any:
+def _weights(size: int, new_size: int, scale, translation, method: ResizeMethod, antialias: bool):
     """(size, new_size): how much of each element is in each new one. Columns sum to one, or zero outside the image."""
     dtype = aval_of(scale).dtype
     center = (jnp.arange(new_size, dtype=dtype) + 0.5 - translation) / scale - 0.5
@@ -98,7 +98,7 @@ def _weights(size: int, new_size: int, scale: Any, translation: Any, method: Res
     return jnp.where(usable, weights / jnp.where(usable, total, 1), 0)
 
 
-def _resampled(image: Any, matrices: dict[int, Any], precision: Any) -> Any:
+def _resampled(image, matrices: dict[int, Any], precision):
     for axis, weights in matrices.items():
         contracted = lax.dot_general(image, weights.astype(aval_of(image).dtype), (((axis,), (0,)), ((), ())),
                                      precision=precision)
@@ -106,7 +106,7 @@ def _resampled(image: Any, matrices: dict[int, Any], precision: Any) -> Any:
     return image
 
 
-def _new_shape(image: Any, shape: Sequence[int]) -> tuple[int, ...]:
+def _new_shape(image, shape: Sequence[int]) -> tuple[int, ...]:
     shape = tuple(map(as_size, shape))
     if len(shape) != aval_of(image).ndim:
         raise ValueError(f"shape must have length equal to the number of dimensions of x;  {shape} vs "
@@ -117,9 +117,8 @@ def _new_shape(image: Any, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 @api("shape", "spatial_dims", "method", "antialias", "precision")
-def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence[int], scale: Any, translation: Any,
-                        method: str | ResizeMethod, antialias: bool = True,
-                        precision: Any = lax.Precision.HIGHEST) -> Any:
+def scale_and_translate(image, shape: Sequence[int], spatial_dims: Sequence[int], scale, translation,
+                        method: str | ResizeMethod, antialias: bool = True, precision=lax.Precision.HIGHEST):
     """An image scaled, then moved, in a frame of a new shape.
 
     Args:
@@ -153,13 +152,13 @@ def scale_and_translate(image: Any, shape: Sequence[int], spatial_dims: Sequence
     return _resampled(image, matrices, precision)
 
 
-def _working_dtype(image: Any) -> Any:
+def _working_dtype(image):
     return dtypes.float64 if aval_of(image).dtype in (dtypes.float64, dtypes.complex128) else dtypes.float32
 
 
 @boundary
-def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True,
-           precision: Any = lax.Precision.HIGHEST) -> Any:
+def resize(image, shape: Sequence[int], method: str | ResizeMethod, antialias: bool = True,
+           precision=lax.Precision.HIGHEST):
     """An image in another size. Axes whose size stays are left alone.
 
     Args:
@@ -183,7 +182,7 @@ def resize(image: Any, shape: Sequence[int], method: str | ResizeMethod, antiali
 
 
 @api("shape", "method", "antialias", "precision")
-def _resize(image: Any, shape: tuple[int, ...], method: ResizeMethod, antialias: bool, precision: Any) -> Any:
+def _resize(image, shape: tuple[int, ...], method: ResizeMethod, antialias: bool, precision):
     image = as_array(image)
     changed = [axis for axis, size in enumerate(aval_of(image).shape) if size != shape[axis]]
     if any(not aval_of(image).shape[axis] for axis in changed):

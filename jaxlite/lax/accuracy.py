@@ -36,7 +36,7 @@ class Tolerance:
         return hash((self.atol, self.rtol, self.ulps))
 
 
-def accuracy_params(accuracy: Any) -> dict[str, Any]:
+def accuracy_params(accuracy) -> dict[str, Any]:
     """The params that a keyword `accuracy` adds to an operation: none by default.
 
     Raises: TypeError for anything but None, a mode and a tolerance.

@@ -16,7 +16,7 @@ from jaxlite.devices.sharding import NamedSharding, PartitionSpec, axes_of
 from jaxlite.lax.sharding import mesh_cast_p, reshard
 
 
-def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: Any = None) -> Callable:
+def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> Callable:
     """A function inside of which XLA decides how values lie along mesh axes, as along those of the type `Auto`.
 
     Args:
@@ -37,12 +37,12 @@ def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: A
 
     @functools.wraps(f)
     @boundary
-    def wrapped(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
+    def wrapped(*args, out_sharding=None, **kwargs):
         wanted = default if out_sharding is None else out_sharding
         if wanted is None:
             raise TypeError("Missing required keyword argument: 'out_sharding'")
 
-        def run(args: Any, kwargs: Any) -> Any:
+        def run(args, kwargs):
             outer = _mesh((args, kwargs), "auto_axes")
             inner = outer.update_axis_types(dict.fromkeys(_names(axes, outer), AxisType.Auto))
             with use_abstract_mesh(inner):
@@ -55,7 +55,7 @@ def auto_axes(f: Callable | None = None, /, *, axes: Any = None, out_sharding: A
     return wrapped
 
 
-def explicit_axes(f: Callable | None = None, /, *, axes: Any = None, in_sharding: Any = None) -> Callable:
+def explicit_axes(f: Callable | None = None, /, *, axes=None, in_sharding=None) -> Callable:
     """A function inside of which types say how values lie along mesh axes, as along those of the type `Explicit`.
 
     Args:
@@ -72,12 +72,12 @@ def explicit_axes(f: Callable | None = None, /, *, axes: Any = None, in_sharding
 
     @functools.wraps(f)
     @boundary
-    def wrapped(*args: Any, in_sharding: Any = None) -> Any:
+    def wrapped(*args, in_sharding=None):
         wanted = default if in_sharding is None else in_sharding
         if wanted is None:
             raise TypeError("Missing required keyword argument: 'in_sharding'")
 
-        def run(args: Any, kwargs: Any) -> Any:
+        def run(args, kwargs):
             outer = _mesh((args, kwargs), "explicit_axes")
             inner = outer.update_axis_types(dict.fromkeys(_names(axes, outer), AxisType.Explicit))
             with use_abstract_mesh(inner):
@@ -89,14 +89,14 @@ def explicit_axes(f: Callable | None = None, /, *, axes: Any = None, in_sharding
     return wrapped
 
 
-def _called(run: Callable, compiled: dict[Any, Callable], wanted: Any, args: Any, kwargs: Any) -> Any:
+def _called(run: Callable, compiled: dict[Any, Callable], wanted, args, kwargs):
     """As part of the program that is traced, or as one of its own."""
     if not is_eager():
         return run(args, kwargs)
     return compiled.setdefault(repr(wanted), jit(run))(args, kwargs)
 
 
-def _mesh(tree: Any, who: str) -> AbstractMesh:
+def _mesh(tree, who: str) -> AbstractMesh:
     found = get_abstract_mesh()
     if found.empty:
         layouts = [aval_of(leaf).layout for leaf in tree_leaves(tree)]
@@ -106,7 +106,7 @@ def _mesh(tree: Any, who: str) -> AbstractMesh:
     return found
 
 
-def _names(axes: Any, mesh: AbstractMesh) -> Sequence[Any]:
+def _names(axes, mesh: AbstractMesh) -> Sequence[Any]:
     names = mesh.axis_names if axes is None else axes if isinstance(axes, (tuple, list, set, frozenset)) else (axes,)
     unknown = [name for name in names if name not in mesh.axis_names]
     if unknown:
@@ -114,11 +114,11 @@ def _names(axes: Any, mesh: AbstractMesh) -> Sequence[Any]:
     return tuple(names)
 
 
-def _cast(tree: Any, mesh: AbstractMesh) -> Any:
+def _cast(tree, mesh: AbstractMesh):
     """Arrays with the types that they have over the mesh with other types of axes."""
     explicit = {name for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True) if kind is AxisType.Explicit}
 
-    def cast(x: Any) -> Any:
+    def cast(x):
         layout = getattr(aval_of(x), "layout", None)
         if layout is None:
             return x

@@ -56,19 +56,19 @@ class FlatCallback:
     in_tree: Any
     static_args: tuple[tuple[int, Any], ...] = ()
 
-    def __call__(self, *leaves: Any) -> list[Any]:
+    def __call__(self, *leaves) -> list[Any]:
         args, kwargs = _unflatten(self.in_tree, leaves, self.static_args)
         return tree_leaves(self.callback_func(*args, **kwargs))
 
 
-def _unflatten(in_tree: Any, leaves: Sequence[Any], static_args: Sequence[tuple[int, Any]]) -> Any:
+def _unflatten(in_tree, leaves: Sequence[Any], static_args: Sequence[tuple[int, Any]]):
     values = list(leaves)
     for index, value in static_args:
         values.insert(index, value)
     return in_tree.unflatten(values)
 
 
-def _split_static(args: Any, kwargs: Any) -> tuple[list[Any], tuple[tuple[int, Any], ...], Any]:
+def _split_static(args, kwargs) -> tuple[list[Any], tuple[tuple[int, Any], ...], Any]:
     """The leaves that are arrays or scalars, the others with their positions, and the tree of all. Of a Ref, its value now."""
     leaves, tree = tree_flatten((args, kwargs))
     leaves = [leaf[...] if isinstance(leaf, Ref) else leaf for leaf in leaves]
@@ -83,7 +83,7 @@ def _split_static(args: Any, kwargs: Any) -> tuple[list[Any], tuple[tuple[int, A
     return dynamic, tuple(static), tree
 
 
-def _result_types(tree: Any) -> tuple[tuple[Any, ...], Any]:
+def _result_types(tree) -> tuple[tuple[Any, ...], Any]:
     leaves, treedef = tree_flatten(tree)
     avals = []
     for leaf in leaves:
@@ -94,7 +94,7 @@ def _result_types(tree: Any) -> tuple[tuple[Any, ...], Any]:
     return tuple(avals), treedef
 
 
-def _flat_callback(what: str, callback: Callable, args: Any, kwargs: Any) -> tuple[list[Any], FlatCallback]:
+def _flat_callback(what: str, callback: Callable, args, kwargs) -> tuple[list[Any], FlatCallback]:
     leaves, tree = tree_flatten((args, kwargs))
     for leaf in leaves:
         try:
@@ -115,8 +115,8 @@ def _check_operands(avals: Sequence[Any]) -> None:
 
 
 @boundary
-def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
-                  vmap_method: str | None = None, **kwargs: Any) -> Any:
+def pure_callback(callback: Callable[..., Any], result_shape_dtypes, *args, sharding=None,
+                  vmap_method: str | None = None, **kwargs):
     """Call a Python function without side effects from a traced function.
 
     Args:
@@ -148,8 +148,8 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args:
 
 
 @boundary
-def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: Any, sharding: Any = None,
-                ordered: bool = False, **kwargs: Any) -> Any:
+def io_callback(callback: Callable[..., Any], result_shape_dtypes, *args, sharding=None, ordered: bool = False,
+                **kwargs):
     """Call a Python function that acts on the world outside from a traced function: once each time it is run.
 
     Args:
@@ -182,13 +182,13 @@ def io_callback(callback: Callable[..., Any], result_shape_dtypes: Any, *args: A
 
 
 @pure_callback_p.def_effectful_abstract_eval
-def _pure_callback_aval(*avals: Any, result_avals: Any, **params: Any) -> Any:
+def _pure_callback_aval(*avals, result_avals, **params):
     _check_operands(avals)
     return list(result_avals), no_effects
 
 
 @io_callback_p.def_effectful_abstract_eval
-def _io_callback_aval(*avals: Any, result_avals: Any, ordered: bool, **params: Any) -> Any:
+def _io_callback_aval(*avals, result_avals, ordered: bool, **params):
     _check_operands(avals)
     return list(result_avals), frozenset((IO[ordered],))
 
@@ -198,8 +198,7 @@ def _on_host(args: Sequence[Any]) -> list[Any]:
     return [arrays.put_array(arg, device, False, aval=aval_of(arg).strip_weak_type()) for arg in args]
 
 
-def _call_now(*args: Any, callback: FlatCallback, result_avals: Sequence[Any], ordered: bool = False,
-              **params: Any) -> list[Any]:
+def _call_now(*args, callback: FlatCallback, result_avals: Sequence[Any], ordered: bool = False, **params) -> list[Any]:
     if ordered:
         effects.wait_for_ordered()
     try:
@@ -214,12 +213,12 @@ io_callback_p.def_eager(_call_now)
 
 
 @pure_callback_p.def_jvp
-def _pure_callback_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def _pure_callback_jvp(primals, tangents, **params):
     raise ValueError("Pure callbacks do not support JVP. Please use `jax.custom_jvp` to use callbacks while taking gradients.")
 
 
 @io_callback_p.def_jvp
-def _io_callback_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def _io_callback_jvp(primals, tangents, **params):
     raise ValueError("IO callbacks do not support JVP. Hide their arguments with lax.stop_gradient, or use "
                      "`jax.custom_jvp`.")
 
@@ -266,18 +265,18 @@ def batch_by_method(primitive: Primitive, axis: Axis, args: Sequence[Any], dims:
 
 
 @pure_callback_p.def_batching
-def _pure_callback_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+def _pure_callback_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params):
     return batch_by_method(pure_callback_p, axis, args, dims, params, {})
 
 
 @io_callback_p.def_batching
-def _io_callback_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+def _io_callback_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params):
     if params["ordered"]:
         raise ValueError("Cannot `vmap` ordered IO callback.")
     return _one_by_one(io_callback_p, axis, args, dims, params)
 
 
-def _host_callback(avals: Any, params: dict[str, Any]) -> Callable:
+def _host_callback(avals, params: dict[str, Any]) -> Callable:
     return effects.host_function(params["callback"], params["result_avals"])
 
 
@@ -289,8 +288,8 @@ register_host_function("io_callback", _host_callback)
 
 
 @boundary
-def debug_callback(callback: Callable[..., Any] | None = None, *args: Any, ordered: bool = False, partitioned: bool = False,
-                   **kwargs: Any) -> Any:
+def debug_callback(callback: Callable[..., Any] | None = None, *args, ordered: bool = False, partitioned: bool = False,
+                   **kwargs):
     """Call a Python function to look at values inside a traced function.
 
     It does not take part in what transformations make of the function: derivatives pass it by, under `vmap` it is called
@@ -317,7 +316,7 @@ def debug_callback(callback: Callable[..., Any] | None = None, *args: Any, order
     [('x', 3.0)]
     """
 
-    def call(callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    def call(callback: Callable[..., Any], *args, **kwargs) -> None:
         if not callable(callback):
             raise TypeError("first argument to jax.debug.callback must be callable, but got an object of type "
                             f"{type(callback)}")
@@ -329,8 +328,8 @@ def debug_callback(callback: Callable[..., Any] | None = None, *args: Any, order
 
 
 @boundary
-def debug_print(fmt: str | None = None, *args: Any, ordered: bool = False, partitioned: bool = False,
-                skip_format_check: bool = False, **kwargs: Any) -> Any:
+def debug_print(fmt: str | None = None, *args, ordered: bool = False, partitioned: bool = False,
+                skip_format_check: bool = False, **kwargs):
     """Print values inside a traced function: when it runs, each time.
 
     Args:
@@ -351,7 +350,7 @@ def debug_print(fmt: str | None = None, *args: Any, ordered: bool = False, parti
     x is [0. 1. 2.], its mean 1.00
     """
 
-    def call(fmt: str, *args: Any, **kwargs: Any) -> None:
+    def call(fmt: str, *args, **kwargs) -> None:
         if not isinstance(fmt, str):
             raise TypeError(f"debug.print: expected a format string, got {fmt!r} of type {type(fmt)}")
         if not skip_format_check:
@@ -368,18 +367,18 @@ def debug_print(fmt: str | None = None, *args: Any, ordered: bool = False, parti
 class _FormatCheck(string.Formatter):
     """Goes through a format string as `str.format` does, but looks only at which arguments it names."""
 
-    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+    def get_field(self, field_name: str, args, kwargs):
         name = re.split(r"[.\[]", field_name, maxsplit=1)[0]
         key = int(name) if name.isdigit() else name
         return self.get_value(key, args, kwargs), key
 
-    def convert_field(self, value: Any, conversion: Any) -> Any:
+    def convert_field(self, value, conversion):
         return value
 
-    def format_field(self, value: Any, format_spec: str) -> str:
+    def format_field(self, value, format_spec: str) -> str:
         return ""
 
-    def check_unused_args(self, used_args: Any, args: Any, kwargs: Any) -> None:
+    def check_unused_args(self, used_args, args, kwargs) -> None:
         positional = [arg for index, arg in enumerate(args) if index not in used_args]
         if positional:
             raise ValueError(f"Unused positional arguments to `jax.debug.print`: {positional}")
@@ -390,7 +389,7 @@ class _FormatCheck(string.Formatter):
 
 
 def _printer(params: dict[str, Any]) -> Callable[..., list[Any]]:
-    def show(*leaves: Any) -> list[Any]:
+    def show(*leaves) -> list[Any]:
         args, kwargs = _unflatten(params["in_tree"], leaves, params["static_args"])
         with np.printoptions(**dict(params["np_printoptions"])):
             text = params["fmt"].format(*args, **kwargs)
@@ -401,19 +400,19 @@ def _printer(params: dict[str, Any]) -> Callable[..., list[Any]]:
 
 
 @debug_callback_p.def_effectful_abstract_eval
-def _debug_callback_aval(*avals: Any, effect: Any, **params: Any) -> Any:
+def _debug_callback_aval(*avals, effect, **params):
     _check_operands(avals)
     return [], frozenset((effect,))
 
 
 @debug_print_p.def_effectful_abstract_eval
-def _debug_print_aval(*avals: Any, ordered: bool, **params: Any) -> Any:
+def _debug_print_aval(*avals, ordered: bool, **params):
     _check_operands(avals)
     return [], frozenset((DEBUG[ordered],))
 
 
 @debug_callback_p.def_eager
-def _debug_callback_eager(*args: Any, callback: FlatCallback, effect: Any, **params: Any) -> list[Any]:
+def _debug_callback_eager(*args, callback: FlatCallback, effect, **params) -> list[Any]:
     if effect.ordered:
         effects.wait_for_ordered()
     callback(*_on_host(args))
@@ -421,14 +420,14 @@ def _debug_callback_eager(*args: Any, callback: FlatCallback, effect: Any, **par
 
 
 @debug_print_p.def_eager
-def _debug_print_eager(*args: Any, **params: Any) -> list[Any]:
+def _debug_print_eager(*args, **params) -> list[Any]:
     if params["ordered"]:
         effects.wait_for_ordered()
     return _printer(params)(*_on_host(args))
 
 
 def _ignoring_results(function: Callable) -> Callable:
-    def call(*leaves: Any) -> list[Any]:
+    def call(*leaves) -> list[Any]:
         function(*leaves)
         return []
 
@@ -441,11 +440,11 @@ register_host_function("debug_print", lambda avals, params: _ignoring_results(_p
 
 def _def_looking_on(primitive: Primitive) -> None:
     @primitive.def_jvp
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[list[Any], list[Any]]:
         return primitive.bind(*primals, **params), []
 
     @primitive.def_batching
-    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[list[Any], list[Any]]:
+    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params) -> tuple[list[Any], list[Any]]:
         for index in range(axis.size):
             primitive.bind(*[arg if dim is None else slicing.index_in_dim(arg, index, dim, keepdims=False)
                              for arg, dim in zip(args, dims, strict=True)], **params)

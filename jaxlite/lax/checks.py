@@ -36,18 +36,18 @@ class Site(NamedTuple):
 
 
 @check_p.def_effectful_abstract_eval
-def _check_avals(ok: Any, code: Any, *payload: Any, sites: tuple[Site, ...], debug: bool) -> tuple[list[Any], Any]:
+def _check_avals(ok, code, *payload, sites: tuple[Site, ...], debug: bool) -> tuple[list[Any], Any]:
     return [], _failing
 
 
 @check_p.def_jvp
-def _check_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+def _check_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[list[Any], list[Any]]:
     check_p.bind(*primals, **params)
     return [], []
 
 
 @check_p.def_batching
-def _check_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[list[Any], list[Any]]:
+def _check_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params) -> tuple[list[Any], list[Any]]:
     check_p.bind(*[bring_to_front(arg, dim, axis.size) for arg, dim in zip(args, dims, strict=True)], **params)
     return [], []
 
@@ -56,10 +56,10 @@ check_p.no_transpose("nothing comes of it that could depend on its operands line
 
 
 @check_p.def_eager
-def _check_eager(ok: Any, *rest: Any, **params: Any) -> list[Any]:
+def _check_eager(ok, *rest, **params) -> list[Any]:
     return []
 
 
-def zeros_of(aval: Any) -> Any:
+def zeros_of(aval):
     """A value for the place of one that no failed check has given."""
     return broadcast_in_dim(np.zeros((), aval.dtype)[()], aval.shape, ())

@@ -32,7 +32,7 @@ ConvGeneralDilatedDimensionNumbers = None | ConvDimensionNumbers | tuple[str, st
 
 
 @boundary
-def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: Any) -> ConvDimensionNumbers:
+def conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers) -> ConvDimensionNumbers:
     """Positions from what users write: None for `('NCHW', 'OIHW', 'NCHW')` of the rank at hand, or three strings.
 
     Raises: TypeError or ValueError for specs that do not fit the arrays.
@@ -57,7 +57,7 @@ def conv_dimension_numbers(lhs_shape: Any, rhs_shape: Any, dimension_numbers: An
 
 
 @boundary
-def conv_general_permutations(dimension_numbers: Any) -> tuple[Ints, Ints, Ints]:
+def conv_general_permutations(dimension_numbers) -> tuple[Ints, Ints, Ints]:
     """The positions of the axes in three specs such as `('NHWC', 'HWIO', 'NHWC')`."""
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     for spec, first, second in zip(dimension_numbers, "NON", "CIC", strict=True):
@@ -102,8 +102,7 @@ def _out_sizes(lhs: Sequence[int], rhs: Sequence[int], strides: Sequence[int], p
 
 
 @boundary
-def conv_shape_tuple(lhs_shape: Any, rhs_shape: Any, strides: Any, pads: Any, batch_group_count: int = 1,
-                     ) -> Ints:
+def conv_shape_tuple(lhs_shape, rhs_shape, strides, pads, batch_group_count: int = 1) -> Ints:
     """The result shape of a convolution in NCHW / OIHW order."""
     if isinstance(pads, str):
         pads = _pads_for(pads, lhs_shape[2:], rhs_shape[2:], strides)
@@ -114,11 +113,11 @@ def conv_shape_tuple(lhs_shape: Any, rhs_shape: Any, strides: Any, pads: Any, ba
             *_out_sizes(lhs_shape[2:], rhs_shape[2:], strides, pads))
 
 
-def _permute(shape: Any, spec: Sequence[int]) -> Ints:
+def _permute(shape, spec: Sequence[int]) -> Ints:
     return tuple(shape[axis] for axis in spec)
 
 
-def _unpermute(shape: Any, spec: Sequence[int]) -> Ints:
+def _unpermute(shape, spec: Sequence[int]) -> Ints:
     result = [0] * len(spec)
     for axis, size in zip(spec, shape, strict=True):
         result[axis] = size
@@ -126,8 +125,7 @@ def _unpermute(shape: Any, spec: Sequence[int]) -> Ints:
 
 
 @boundary
-def conv_general_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any, padding: Any, dimension_numbers: Any,
-                             ) -> Ints:
+def conv_general_shape_tuple(lhs_shape, rhs_shape, window_strides, padding, dimension_numbers) -> Ints:
     """The result shape of a convolution in any order of axes."""
     lhs_spec, rhs_spec, out_spec = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
     out = conv_shape_tuple(_permute(lhs_shape, lhs_spec), _permute(rhs_shape, rhs_spec), window_strides, padding)
@@ -135,8 +133,7 @@ def conv_general_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any
 
 
 @boundary
-def conv_transpose_shape_tuple(lhs_shape: Any, rhs_shape: Any, window_strides: Any, padding: Any,
-                               dimension_numbers: Any) -> Ints:
+def conv_transpose_shape_tuple(lhs_shape, rhs_shape, window_strides, padding, dimension_numbers) -> Ints:
     """The result shape of a transposed convolution in any order of axes."""
     lhs_spec, rhs_spec, out_spec = conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers)
     lhs, rhs = _permute(lhs_shape, lhs_spec), _permute(rhs_shape, rhs_spec)
@@ -152,9 +149,9 @@ conv_general_dilated_p = Primitive("conv_general_dilated")
 
 
 @conv_general_dilated_p.def_abstract_eval
-def _conv_aval(lhs: Any, rhs: Any, *, window_strides: Any, padding: Any, lhs_dilation: Any, rhs_dilation: Any,
-               dimension_numbers: Any, feature_group_count: int, batch_group_count: int, precision: Any,
-               preferred_element_type: Any, out_sharding: Any = None) -> ShapedArray:
+def _conv_aval(lhs, rhs, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
+               feature_group_count: int, batch_group_count: int, precision, preferred_element_type,
+               out_sharding=None) -> ShapedArray:
     name = "conv_general_dilated"
     elementwise.require_equal_dtypes(name, (lhs, rhs))
     elementwise.require_kind(name, lhs, "iufcb")
@@ -202,7 +199,7 @@ def _conv_aval(lhs: Any, rhs: Any, *, window_strides: Any, padding: Any, lhs_dil
     return shaped_array(_unpermute(out, dimension_numbers.out_spec), dtype, lhs.weak_type and rhs.weak_type)
 
 
-def _result_dtype(name: str, dtype: Any, preferred: Any) -> Any:
+def _result_dtype(name: str, dtype, preferred):
     if preferred is None or preferred == dtype:
         return dtype
     given, wanted = dtypes.kind(dtype), dtypes.kind(preferred)
@@ -215,15 +212,15 @@ def _result_dtype(name: str, dtype: Any, preferred: Any) -> Any:
     return preferred
 
 
-def _ints(values: Any) -> Ints:
+def _ints(values) -> Ints:
     return tuple(map(operator.index, values))
 
 
 @boundary
-def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str | Sequence[tuple[int, int]],
+def conv_general_dilated(lhs, rhs, window_strides: Sequence[int], padding: str | Sequence[tuple[int, int]],
                          lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
-                         dimension_numbers: Any = None, feature_group_count: int = 1, batch_group_count: int = 1,
-                         precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+                         dimension_numbers=None, feature_group_count: int = 1, batch_group_count: int = 1,
+                         precision=None, preferred_element_type=None, out_sharding=None):
     """Convolve (cross-correlate) over n spatial axes, with strides, dilations and groups.
 
     Args:
@@ -277,16 +274,15 @@ def conv_general_dilated(lhs: Any, rhs: Any, window_strides: Sequence[int], padd
 
 
 @boundary
-def conv(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str, precision: Any = None,
-         preferred_element_type: Any = None) -> Any:
+def conv(lhs, rhs, window_strides: Sequence[int], padding: str, precision=None, preferred_element_type=None):
     """`conv_general_dilated` in NCHW / OIHW order without dilation."""
     return conv_general_dilated(lhs, rhs, window_strides, padding, precision=precision,
                                 preferred_element_type=preferred_element_type)
 
 
 @boundary
-def conv_with_general_padding(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any, lhs_dilation: Any,
-                              rhs_dilation: Any, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def conv_with_general_padding(lhs, rhs, window_strides: Sequence[int], padding, lhs_dilation, rhs_dilation,
+                              precision=None, preferred_element_type=None):
     """`conv_general_dilated` in NCHW / OIHW order."""
     return conv_general_dilated(lhs, rhs, window_strides, padding, lhs_dilation, rhs_dilation, precision=precision,
                                 preferred_element_type=preferred_element_type)
@@ -307,9 +303,9 @@ def _transpose_padding(extent: int, stride: int, padding: str) -> tuple[int, int
 
 
 @boundary
-def conv_transpose(lhs: Any, rhs: Any, strides: Sequence[int], padding: Any, rhs_dilation: Sequence[int] | None = None,
-                   dimension_numbers: Any = None, transpose_kernel: bool = False, precision: Any = None,
-                   preferred_element_type: Any = None, use_consistent_padding: bool = False) -> Any:
+def conv_transpose(lhs, rhs, strides: Sequence[int], padding, rhs_dilation: Sequence[int] | None = None,
+                   dimension_numbers=None, transpose_kernel: bool = False, precision=None, preferred_element_type=None,
+                   use_consistent_padding: bool = False):
     """A convolution over an input spread by `strides`: what the gradient of a strided convolution does.
 
     Args:
@@ -350,9 +346,9 @@ def conv_transpose(lhs: Any, rhs: Any, strides: Sequence[int], padding: Any, rhs
 
 
 @boundary
-def conv_general_dilated_patches(lhs: Any, filter_shape: Sequence[int], window_strides: Sequence[int], padding: Any,
-                                 lhs_dilation: Any = None, rhs_dilation: Any = None, dimension_numbers: Any = None,
-                                 precision: Any = None, preferred_element_type: Any = None) -> Any:
+def conv_general_dilated_patches(lhs, filter_shape: Sequence[int], window_strides: Sequence[int], padding,
+                                 lhs_dilation=None, rhs_dilation=None, dimension_numbers=None, precision=None,
+                                 preferred_element_type=None):
     """The input patches that a convolution's window sees, flattened into the feature axis (features first)."""
     lhs_aval = aval_of(lhs)
     filter_shape = _ints(filter_shape)
@@ -378,9 +374,8 @@ def conv_general_dilated_patches(lhs: Any, filter_shape: Sequence[int], window_s
 
 
 @boundary
-def conv_general_dilated_local(lhs: Any, rhs: Any, window_strides: Sequence[int], padding: Any,
-                               filter_shape: Sequence[int], lhs_dilation: Any = None, rhs_dilation: Any = None,
-                               dimension_numbers: Any = None, precision: Any = None) -> Any:
+def conv_general_dilated_local(lhs, rhs, window_strides: Sequence[int], padding, filter_shape: Sequence[int],
+                               lhs_dilation=None, rhs_dilation=None, dimension_numbers=None, precision=None):
     """A convolution with a kernel of its own at each output position.
 
     Args:

@@ -22,7 +22,7 @@ from jaxlite.traces.transpose import def_bilinear
 # --- folding axes ------------------------------------------------------------------------------------
 
 
-def _fold(x: Any, source: int, target: int, groups: int = 1) -> Any:
+def _fold(x, source: int, target: int, groups: int = 1):
     """Merge an axis into another one, which is `target` without it: outermost, but inside of `groups` parts."""
     if groups > 1:
         x = _cut(x, target + (source <= target), groups)
@@ -35,13 +35,13 @@ def _fold(x: Any, source: int, target: int, groups: int = 1) -> Any:
     return shaping.reshape(x, (*shape[:target - 1], math.prod(shape[target - 1:target + 2]), *shape[target + 2:]))
 
 
-def _cut(x: Any, axis: int, size: int) -> Any:
+def _cut(x, axis: int, size: int):
     """Cut an axis into two, of which the outer one has a size."""
     shape = aval_of(x).shape
     return shaping.reshape(x, (*shape[:axis], size, shape[axis] // size, *shape[axis + 1:]))
 
 
-def _unfold(x: Any, axis: int, size: int, groups: int = 1) -> tuple[Any, int]:
+def _unfold(x, axis: int, size: int, groups: int = 1) -> tuple[Any, int]:
     """Undo `_fold`: the array with an axis of a size, and where that is."""
     if groups == 1:
         return _cut(x, axis, size), axis
@@ -60,11 +60,11 @@ def _swapped(spec: Sequence[int]) -> tuple[int, ...]:
     return (second, first, *spatial)
 
 
-def _spatial(aval: Any, spec: Sequence[int]) -> list[int]:
+def _spatial(aval, spec: Sequence[int]) -> list[int]:
     return [aval.shape[axis] for axis in spec[2:]]
 
 
-def _product(x: Any, y: Any, aval: Any, params: dict[str, Any]) -> Any:
+def _product(x, y, aval, params: dict[str, Any]):
     """A convolution of operands whose dtypes may differ, in the dtype of `aval`."""
     x_dtype, y_dtype = aval_of(x).dtype, aval_of(y).dtype
     if x_dtype != y_dtype:  # the output, and so its cotangent, had a wider dtype than the operands
@@ -74,9 +74,8 @@ def _product(x: Any, y: Any, aval: Any, params: dict[str, Any]) -> Any:
     return out if aval_of(out).dtype == aval.dtype else shaping.convert(out, aval.dtype, False)
 
 
-def _lhs_cotangent(ct: Any, aval: Any, rhs: Any, *, window_strides: Any, padding: Any, lhs_dilation: Any,
-                   rhs_dilation: Any, dimension_numbers: Any, feature_group_count: int, batch_group_count: int,
-                   **params: Any) -> Any:
+def _lhs_cotangent(ct, aval, rhs, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
+                   feature_group_count: int, batch_group_count: int, **params):
     ct_aval, rhs_aval = aval_of(ct), aval_of(rhs)
     if not ct_aval.size or not rhs_aval.size:
         return shaping.full(aval.shape, 0, aval.dtype)
@@ -104,9 +103,8 @@ def _lhs_cotangent(ct: Any, aval: Any, rhs: Any, *, window_strides: Any, padding
     return out
 
 
-def _rhs_cotangent(ct: Any, lhs: Any, aval: Any, *, window_strides: Any, padding: Any, lhs_dilation: Any,
-                   rhs_dilation: Any, dimension_numbers: Any, feature_group_count: int, batch_group_count: int,
-                   precision: Any, **params: Any) -> Any:
+def _rhs_cotangent(ct, lhs, aval, *, window_strides, padding, lhs_dilation, rhs_dilation, dimension_numbers,
+                   feature_group_count: int, batch_group_count: int, precision, **params):
     ct_aval, lhs_aval = aval_of(ct), aval_of(lhs)
     if not ct_aval.size or not lhs_aval.size:
         return shaping.full(aval.shape, 0, aval.dtype)
@@ -129,8 +127,8 @@ def_bilinear(conv_general_dilated_p, _lhs_cotangent, _rhs_cotangent)
 
 
 @conv_general_dilated_p.def_batching
-def _conv_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, dimension_numbers: Any,
-                feature_group_count: int, batch_group_count: int, **params: Any) -> tuple[Any, int]:
+def _conv_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, dimension_numbers,
+                feature_group_count: int, batch_group_count: int, **params) -> tuple[Any, int]:
     (lhs, rhs), (lhs_dim, rhs_dim) = args, dims
     lhs_spec, rhs_spec, out_spec = dimension_numbers
     if not axis.size:  # nothing to fold: the shape is that of one example
@@ -141,7 +139,7 @@ def _conv_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
             feature_group_count=feature_group_count))[0]
         return shaping.full((0, *out.shape), 0, out.dtype), 0
 
-    def convolve(x: Any, y: Any, features: int = feature_group_count, batches: int = batch_group_count) -> Any:
+    def convolve(x, y, features: int = feature_group_count, batches: int = batch_group_count):
         return conv_general_dilated_p.bind(x, y, dimension_numbers=dimension_numbers, feature_group_count=features,
                                            batch_group_count=batches, **params)
 

@@ -27,7 +27,7 @@ class Precision(enum.Enum):
     HIGHEST = 2
 
     @classmethod
-    def _missing_(cls, value: Any) -> Any:
+    def _missing_(cls, value):
         return cls.DEFAULT if value is None else _PRECISION_NAMES.get(value) if isinstance(value, str) else None
 
     def __repr__(self) -> str:
@@ -91,7 +91,7 @@ PrecisionLike = (None | str | Precision | tuple[str, str] | tuple[Precision, Pre
                  | DotAlgorithmPreset)
 
 
-def canonicalize_precision(precision: Any) -> Any:
+def canonicalize_precision(precision):
     """A pair of Precisions, an algorithm, or None, from what users may write. Raises: ValueError otherwise."""
     if precision is None:
         precision = config.default_matmul_precision.value
@@ -117,13 +117,13 @@ dot_general_p = Primitive("dot_general")
 _RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 
 
-def _strength(dtype: Any) -> tuple[int, float, bool]:
+def _strength(dtype) -> tuple[int, float, bool]:
     kind = dtypes.kind(dtype)
     reach = float(dtypes.finfo(dtype).max) if kind == "f" else dtypes.itemsize_bits(dtype)
     return _RANKS[kind], reach, kind == "i"
 
 
-def product_dtype(name: str, left: Any, right: Any, preferred: Any) -> Any:
+def product_dtype(name: str, left, right, preferred):
     """The dtype of products of two dtypes: the preferred one, else the stronger of the two.
 
     That is not promotion: the stronger one is of the higher kind, among floats the one that holds larger numbers,
@@ -144,19 +144,19 @@ def product_dtype(name: str, left: Any, right: Any, preferred: Any) -> Any:
     return preferred
 
 
-def _component_bits(dtype: Any) -> int:
+def _component_bits(dtype) -> int:
     kind = dtypes.kind(dtype)
     return 1 if kind == "b" else dtypes.itemsize_bits(dtype) // (2 if kind == "c" else 1)
 
 
 @dot_general_p.def_abstract_eval
-def _dot_general_aval(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: Any, preferred_element_type: Any,
-                      out_sharding: Any = None) -> ShapedArray:
+def _dot_general_aval(lhs, rhs, *, dimension_numbers, precision, preferred_element_type,
+                      out_sharding=None) -> ShapedArray:
     dtype = product_dtype("dot_general", lhs.dtype, rhs.dtype, preferred_element_type)
     return shaped_array(dot_general_shape(lhs, rhs, dimension_numbers), dtype, lhs.weak_type and rhs.weak_type)
 
 
-def dot_general_shape(lhs: Any, rhs: Any, dimension_numbers: Any) -> Ints:
+def dot_general_shape(lhs, rhs, dimension_numbers) -> Ints:
     """The shape of a product. Raises: TypeError for dimension numbers that do not fit the operands."""
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     for name, aval, contract, batch in (("lhs", lhs, lhs_contract, lhs_batch), ("rhs", rhs, rhs_contract, rhs_batch)):
@@ -179,8 +179,8 @@ def dot_general_shape(lhs: Any, rhs: Any, dimension_numbers: Any) -> Ints:
 
 
 @boundary
-def dot_general(lhs: Any, rhs: Any, dimension_numbers: DotDimensionNumbers, precision: Any = None,
-                preferred_element_type: Any = None, *, out_sharding: Any = None) -> Any:
+def dot_general(lhs, rhs, dimension_numbers: DotDimensionNumbers, precision=None, preferred_element_type=None, *,
+                out_sharding=None):
     """The general product: multiply along contracted axes and add up, for each index of the batch axes.
 
     Args:
@@ -207,11 +207,11 @@ def dot_general(lhs: Any, rhs: Any, dimension_numbers: DotDimensionNumbers, prec
         precision=canonicalize_precision(precision), preferred_element_type=preferred_element_type)
 
 
-def _product(lhs: Any, rhs: Any, **params: Any) -> Any:
+def _product(lhs, rhs, **params):
     return dot_general_p.bind(lhs, rhs, **params, out_sharding=placement.product_sharding())
 
 
-def canonical_dimension_numbers(dimension_numbers: Any) -> Any:
+def canonical_dimension_numbers(dimension_numbers):
     """Dimension numbers of `dot_general` as tuples of ints. Raises: ValueError unless they are two pairs."""
     try:
         (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
@@ -221,7 +221,7 @@ def canonical_dimension_numbers(dimension_numbers: Any) -> Any:
                          f"rhs_batch)), each a sequence of ints; got {dimension_numbers}") from None
 
 
-def _axes(axes: Any) -> Ints:
+def _axes(axes) -> Ints:
     return tuple(map(operator.index, axes))
 
 
@@ -229,8 +229,8 @@ def _axes(axes: Any) -> Ints:
 
 
 @boundary
-def dot(lhs: Any, rhs: Any, *, dimension_numbers: DotDimensionNumbers | None = None, precision: Any = None,
-        preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+def dot(lhs, rhs, *, dimension_numbers: DotDimensionNumbers | None = None, precision=None, preferred_element_type=None,
+        out_sharding=None):
     """The product of two vectors or matrices; or `dot_general`, if dimension numbers are given.
 
     Args: as of `dot_general`. Without dimension numbers the last axis of lhs is contracted with the first of rhs, and
@@ -246,7 +246,7 @@ def dot(lhs: Any, rhs: Any, *, dimension_numbers: DotDimensionNumbers | None = N
     return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type, out_sharding=out_sharding)
 
 
-def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
+def batch_matmul(lhs, rhs, precision=None):
     """Matrix products over equal leading axes.
 
     Args:

@@ -25,7 +25,7 @@ def _outer(rank: int, contract: Sequence[int], batch: Sequence[int]) -> list[int
     return [axis for axis in range(rank) if axis not in contract and axis not in batch]
 
 
-def _exchanged(precision: Any) -> Any:
+def _exchanged(precision):
     """What a precision means for the operands in the other order."""
     if isinstance(precision, DotAlgorithm):
         return precision._replace(
@@ -34,8 +34,7 @@ def _exchanged(precision: Any) -> Any:
     return precision[::-1] if isinstance(precision, tuple) else precision
 
 
-def _operand_cotangent(ct: Any, aval: Any, other: Any, *, first: bool, dimension_numbers: Any, precision: Any,
-                       **params: Any) -> Any:
+def _operand_cotangent(ct, aval, other, *, first: bool, dimension_numbers, precision, **params):
     """The cotangent of the first or second operand."""
     contract, batch = dimension_numbers
     own, theirs = (0, 1) if first else (1, 0)
@@ -69,7 +68,7 @@ def _operand_cotangent(ct: Any, aval: Any, other: Any, *, first: bool, dimension
     return out if aval_of(out).dtype == aval.dtype else shaping.convert(out, aval.dtype, False)
 
 
-def _unreduced_like(aval: Any, left: Any, right: Any, contract: Any) -> Any:
+def _unreduced_like(aval, left, right, contract):
     """The `out_sharding` of the cotangent of a reduced operand, if the axes over which it is to be summed are contracted."""
     wanted = None if aval.layout is None else aval.layout.spec.reduced
     layouts_of = [aval_of(each).layout for each in (left, right)]
@@ -87,8 +86,8 @@ def_bilinear(dot_general_p,
 
 
 @dot_general_p.def_batching
-def _dot_general_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, dimension_numbers: Any,
-                       **params: Any) -> tuple[Any, int]:
+def _dot_general_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, dimension_numbers,
+                       **params) -> tuple[Any, int]:
     """A batch on one side is one more outer axis of it, on both sides one more batch axis."""
     (x, y), (x_dim, y_dim) = args, dims
     (x_contract, y_contract), (x_batch, y_batch) = dimension_numbers

@@ -63,7 +63,7 @@ def broadcast_shape(name: str, shapes: Sequence[Ints]) -> Ints:
     return tuple(result)
 
 
-def require_kind(name: str, aval: Any, accepted: str, position: int | None = None) -> None:
+def require_kind(name: str, aval, accepted: str, position: int | None = None) -> None:
     """Raises TypeError unless the operand's dtype is of an accepted kind."""
     if dtypes.kind(aval.dtype) not in accepted:
         at = "" if position is None else f" at position {position}"
@@ -73,15 +73,15 @@ def require_kind(name: str, aval: Any, accepted: str, position: int | None = Non
                         f"{kinds_in_words(accepted)}.")
 
 
-def _same_dtype(dtype: Any) -> Any:
+def _same_dtype(dtype):
     return dtype
 
 
-def _to_bool(dtype: Any) -> Any:
+def _to_bool(dtype):
     return _bool
 
 
-def _real_part(dtype: Any) -> Any:
+def _real_part(dtype):
     return {dtypes.complex64: dtypes.float32, dtypes.complex128: dtypes.float64}.get(dtype, dtype)
 
 
@@ -90,7 +90,7 @@ def unary(name: str, accepted: str, result: Callable[[Any], Any] = _same_dtype) 
     primitive = Primitive(name)
 
     @primitive.def_abstract_eval
-    def rule(x: Any, **params: Any) -> ShapedArray:
+    def rule(x, **params) -> ShapedArray:
         require_kind(name, x, accepted)
         dtype = result(x.dtype)
         return shaped_array(x.shape, dtype, x.weak_type and dtype != _bool)
@@ -104,7 +104,7 @@ def nary(name: str, accepted: str | Sequence[str], result: Callable[[Any], Any] 
     primitive = Primitive(name)
 
     @primitive.def_abstract_eval
-    def rule(*avals: Any, **params: Any) -> ShapedArray:
+    def rule(*avals, **params) -> ShapedArray:
         if len(avals) != arity:
             raise TypeError(f"{name} takes {arity} operands, got {len(avals)}")
         for position, aval in enumerate(avals):
@@ -137,17 +137,17 @@ is_finite_p = unary("is_finite", FLOATS, _to_bool)
 nextafter_p = nary("nextafter", FLOATS)
 
 
-def add(x: Any, y: Any) -> Any:
+def add(x, y):
     """x + y, element by element. Operands of one numeric dtype."""
     return add_p.bind(x, y)
 
 
-def sub(x: Any, y: Any) -> Any:
+def sub(x, y):
     """x - y, element by element. Operands of one numeric dtype."""
     return sub_p.bind(x, y)
 
 
-def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+def mul(x, y, *, out_dtype=None):
     """x * y, element by element. Operands of one numeric dtype.
 
     Args: `out_dtype` is the dtype to multiply in and of the result, if another one.
@@ -157,47 +157,47 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     return mul_p.bind(x, y)
 
 
-def div(x: Any, y: Any) -> Any:
+def div(x, y):
     """x / y, element by element; integers round towards zero."""
     return div_p.bind(x, y)
 
 
-def rem(x: Any, y: Any) -> Any:
+def rem(x, y):
     """The remainder of x / y with the sign of x."""
     return rem_p.bind(x, y)
 
 
-def max(x: Any, y: Any) -> Any:
+def max(x, y):
     """The greater of x and y; NaN if either is. Complex numbers compare real part first."""
     return max_p.bind(x, y)
 
 
-def min(x: Any, y: Any) -> Any:
+def min(x, y):
     """The lesser of x and y; NaN if either is. Complex numbers compare real part first."""
     return min_p.bind(x, y)
 
 
-def neg(x: Any) -> Any:
+def neg(x):
     """-x."""
     return neg_p.bind(x)
 
 
-def sign(x: Any) -> Any:
+def sign(x):
     """-1, 0 or 1 by the sign of x; NaN stays; x / |x| for complex x."""
     return sign_p.bind(x)
 
 
-def abs(x: Any) -> Any:
+def abs(x):
     """|x|; real for complex x. Unsigned integers are not accepted: they are their own absolute value."""
     return abs_p.bind(x)
 
 
-def floor(x: Any) -> Any:
+def floor(x):
     """The greatest whole number not above x, in x's floating dtype."""
     return floor_p.bind(x)
 
 
-def ceil(x: Any) -> Any:
+def ceil(x):
     """The least whole number not below x, in x's floating dtype."""
     return ceil_p.bind(x)
 
@@ -209,17 +209,17 @@ class RoundingMethod(enum.IntEnum):
     TO_NEAREST_EVEN = 1
 
 
-def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
+def round(x, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO):
     """x rounded to a whole number, in x's floating dtype; ties go as `rounding_method` says."""
     return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
 
 
-def is_finite(x: Any) -> Any:
+def is_finite(x):
     """Whether x is neither infinite nor NaN."""
     return is_finite_p.bind(x)
 
 
-def nextafter(x1: Any, x2: Any) -> Any:
+def nextafter(x1, x2):
     """The next representable value after x1 in the direction of x2."""
     return nextafter_p.bind(x1, x2)
 
@@ -240,62 +240,62 @@ integer_pow_p = unary("integer_pow", NUMBERS)
 pow_p = Primitive("pow")
 
 
-def exp(x: Any, *, accuracy: Any = None) -> Any:
+def exp(x, *, accuracy=None):
     """e to the power x."""
     return exp_p.bind(x) if accuracy is None else exp_p.bind(x, **accuracy_params(accuracy))
 
 
-def exp2(x: Any, *, accuracy: Any = None) -> Any:
+def exp2(x, *, accuracy=None):
     """2 to the power x."""
     return exp2_p.bind(x) if accuracy is None else exp2_p.bind(x, **accuracy_params(accuracy))
 
 
-def expm1(x: Any, *, accuracy: Any = None) -> Any:
+def expm1(x, *, accuracy=None):
     """exp(x) - 1, accurate near 0."""
     return expm1_p.bind(x) if accuracy is None else expm1_p.bind(x, **accuracy_params(accuracy))
 
 
-def log(x: Any, *, accuracy: Any = None) -> Any:
+def log(x, *, accuracy=None):
     """The natural logarithm."""
     return log_p.bind(x) if accuracy is None else log_p.bind(x, **accuracy_params(accuracy))
 
 
-def log1p(x: Any, *, accuracy: Any = None) -> Any:
+def log1p(x, *, accuracy=None):
     """log(1 + x), accurate near 0."""
     return log1p_p.bind(x) if accuracy is None else log1p_p.bind(x, **accuracy_params(accuracy))
 
 
-def logistic(x: Any, *, accuracy: Any = None) -> Any:
+def logistic(x, *, accuracy=None):
     """1 / (1 + exp(-x))."""
     return logistic_p.bind(x) if accuracy is None else logistic_p.bind(x, **accuracy_params(accuracy))
 
 
-def sqrt(x: Any, *, accuracy: Any = None) -> Any:
+def sqrt(x, *, accuracy=None):
     """The square root."""
     return sqrt_p.bind(x) if accuracy is None else sqrt_p.bind(x, **accuracy_params(accuracy))
 
 
-def rsqrt(x: Any, *, accuracy: Any = None) -> Any:
+def rsqrt(x, *, accuracy=None):
     """1 / sqrt(x)."""
     return rsqrt_p.bind(x) if accuracy is None else rsqrt_p.bind(x, **accuracy_params(accuracy))
 
 
-def cbrt(x: Any, *, accuracy: Any = None) -> Any:
+def cbrt(x, *, accuracy=None):
     """The real cube root."""
     return cbrt_p.bind(x) if accuracy is None else cbrt_p.bind(x, **accuracy_params(accuracy))
 
 
-def square(x: Any) -> Any:
+def square(x):
     """x * x."""
     return square_p.bind(x)
 
 
-def reciprocal(x: Any) -> Any:
+def reciprocal(x):
     """1 / x."""
     return integer_pow(x, -1)
 
 
-def integer_pow(x: Any, y: int) -> Any:
+def integer_pow(x, y: int):
     """x to a static integer power, by repeated squaring. Negative powers need a floating or complex x."""
     y = int(y)
     if y < 0 and dtypes.kind(aval_of(x).dtype) in "iu":
@@ -304,7 +304,7 @@ def integer_pow(x: Any, y: int) -> Any:
 
 
 @pow_p.def_abstract_eval
-def _pow_aval(x: Any, y: Any) -> ShapedArray:
+def _pow_aval(x, y) -> ShapedArray:
     require_kind("pow", x, NUMBERS if dtypes.kind(y.dtype) in "iu" else INEXACT, 0)
     require_kind("pow", y, "iufc", 1)
     if dtypes.kind(y.dtype) not in "iu":
@@ -313,7 +313,7 @@ def _pow_aval(x: Any, y: Any) -> ShapedArray:
     return shaped_array(shape, x.dtype, x.weak_type and y.weak_type)
 
 
-def pow(x: Any, y: Any) -> Any:
+def pow(x, y):
     """x to the power y. y has x's dtype, or any integer dtype."""
     return pow_p.bind(x, y)
 
@@ -335,67 +335,67 @@ acosh_p = unary("acosh", INEXACT)
 atanh_p = unary("atanh", INEXACT)
 
 
-def sin(x: Any, *, accuracy: Any = None) -> Any:
+def sin(x, *, accuracy=None):
     """The sine of x in radians."""
     return sin_p.bind(x) if accuracy is None else sin_p.bind(x, **accuracy_params(accuracy))
 
 
-def cos(x: Any, *, accuracy: Any = None) -> Any:
+def cos(x, *, accuracy=None):
     """The cosine of x in radians."""
     return cos_p.bind(x) if accuracy is None else cos_p.bind(x, **accuracy_params(accuracy))
 
 
-def tan(x: Any, *, accuracy: Any = None) -> Any:
+def tan(x, *, accuracy=None):
     """The tangent of x in radians."""
     return tan_p.bind(x) if accuracy is None else tan_p.bind(x, **accuracy_params(accuracy))
 
 
-def asin(x: Any) -> Any:
+def asin(x):
     """The inverse sine, in [-pi/2, pi/2]."""
     return asin_p.bind(x)
 
 
-def acos(x: Any) -> Any:
+def acos(x):
     """The inverse cosine, in [0, pi]."""
     return acos_p.bind(x)
 
 
-def atan(x: Any) -> Any:
+def atan(x):
     """The inverse tangent, in [-pi/2, pi/2]."""
     return atan_p.bind(x)
 
 
-def atan2(x: Any, y: Any) -> Any:
+def atan2(x, y):
     """The angle of the point with ordinate x and abscissa y, in [-pi, pi]."""
     return atan2_p.bind(x, y)
 
 
-def sinh(x: Any) -> Any:
+def sinh(x):
     """The hyperbolic sine."""
     return sinh_p.bind(x)
 
 
-def cosh(x: Any) -> Any:
+def cosh(x):
     """The hyperbolic cosine."""
     return cosh_p.bind(x)
 
 
-def tanh(x: Any, *, accuracy: Any = None) -> Any:
+def tanh(x, *, accuracy=None):
     """The hyperbolic tangent."""
     return tanh_p.bind(x) if accuracy is None else tanh_p.bind(x, **accuracy_params(accuracy))
 
 
-def asinh(x: Any) -> Any:
+def asinh(x):
     """The inverse hyperbolic sine."""
     return asinh_p.bind(x)
 
 
-def acosh(x: Any) -> Any:
+def acosh(x):
     """The inverse hyperbolic cosine."""
     return acosh_p.bind(x)
 
 
-def atanh(x: Any) -> Any:
+def atanh(x):
     """The inverse hyperbolic tangent."""
     return atanh_p.bind(x)
 
@@ -413,32 +413,32 @@ le_to_p = nary("le_to", "biuf", _to_bool)
 lt_to_p = nary("lt_to", "biuf", _to_bool)
 
 
-def eq(x: Any, y: Any) -> Any:
+def eq(x, y):
     """x == y; NaN equals nothing."""
     return eq_p.bind(x, y)
 
 
-def ne(x: Any, y: Any) -> Any:
+def ne(x, y):
     """x != y."""
     return ne_p.bind(x, y)
 
 
-def ge(x: Any, y: Any) -> Any:
+def ge(x, y):
     """x >= y."""
     return ge_p.bind(x, y)
 
 
-def gt(x: Any, y: Any) -> Any:
+def gt(x, y):
     """x > y."""
     return gt_p.bind(x, y)
 
 
-def le(x: Any, y: Any) -> Any:
+def le(x, y):
     """x <= y."""
     return le_p.bind(x, y)
 
 
-def lt(x: Any, y: Any) -> Any:
+def lt(x, y):
     """x < y."""
     return lt_p.bind(x, y)
 
@@ -457,52 +457,52 @@ clz_p = unary("clz", INTEGERS)
 mulhi_p = nary("mulhi", INTEGERS)
 
 
-def bitwise_and(x: Any, y: Any) -> Any:
+def bitwise_and(x, y):
     """x AND y, bit by bit; logical for bool."""
     return and_p.bind(x, y)
 
 
-def bitwise_or(x: Any, y: Any) -> Any:
+def bitwise_or(x, y):
     """x OR y, bit by bit; logical for bool."""
     return or_p.bind(x, y)
 
 
-def bitwise_xor(x: Any, y: Any) -> Any:
+def bitwise_xor(x, y):
     """x XOR y, bit by bit; logical for bool."""
     return xor_p.bind(x, y)
 
 
-def bitwise_not(x: Any) -> Any:
+def bitwise_not(x):
     """NOT x, bit by bit; logical for bool."""
     return not_p.bind(x)
 
 
-def shift_left(x: Any, y: Any) -> Any:
+def shift_left(x, y):
     """x << y; 0 where y is not in [0, bits of x)."""
     return shift_left_p.bind(x, y)
 
 
-def shift_right_logical(x: Any, y: Any) -> Any:
+def shift_right_logical(x, y):
     """x >> y, filling with zeros; 0 where y is not in [0, bits of x)."""
     return shift_right_logical_p.bind(x, y)
 
 
-def shift_right_arithmetic(x: Any, y: Any) -> Any:
+def shift_right_arithmetic(x, y):
     """x >> y, filling with the sign bit; the sign fills all where y is not in [0, bits of x)."""
     return shift_right_arithmetic_p.bind(x, y)
 
 
-def population_count(x: Any) -> Any:
+def population_count(x):
     """How many bits of x are set."""
     return population_count_p.bind(x)
 
 
-def clz(x: Any) -> Any:
+def clz(x):
     """How many leading bits of x are zero."""
     return clz_p.bind(x)
 
 
-def mulhi(x: Any, y: Any) -> Any:
+def mulhi(x, y):
     """The high half of the product of two integers."""
     return mulhi_p.bind(x, y)
 
@@ -515,29 +515,29 @@ conj_p = unary("conj", "fc", lambda dtype: dtype if dtypes.kind(dtype) == "c" el
 complex_p = nary("complex", FLOATS, lambda dtype: _complex_of(dtype))
 
 
-def _complex_of(dtype: Any) -> Any:
+def _complex_of(dtype):
     found = {dtypes.float32: dtypes.complex64, dtypes.float64: dtypes.complex128}.get(dtype)
     if found is None:
         raise TypeError(f"there is no complex dtype with parts of dtype {dtype}; float32 and float64 have one")
     return found
 
 
-def real(x: Any) -> Any:
+def real(x):
     """The real part of a complex array."""
     return real_p.bind(x)
 
 
-def imag(x: Any) -> Any:
+def imag(x):
     """The imaginary part of a complex array."""
     return imag_p.bind(x)
 
 
-def conj(x: Any) -> Any:
+def conj(x):
     """The complex conjugate; a floating x becomes complex."""
     return conj_p.bind(x, input_dtype=aval_of(x).dtype)
 
 
-def complex(x: Any, y: Any) -> Any:
+def complex(x, y):
     """x + iy of two floating arrays."""
     return complex_p.bind(x, y)
 
@@ -549,7 +549,7 @@ clamp_p = Primitive("clamp")
 
 
 @select_n_p.def_abstract_eval
-def _select_n_aval(which: Any, *cases: Any) -> ShapedArray:
+def _select_n_aval(which, *cases) -> ShapedArray:
     if not cases:
         raise TypeError("select_n must have at least one case")
     if which.dtype != _bool and which.dtype != dtypes.int32:
@@ -567,7 +567,7 @@ def _select_n_aval(which: Any, *cases: Any) -> ShapedArray:
     return shaped_array(cases[0].shape, cases[0].dtype, all(case.weak_type for case in cases))
 
 
-def select_n(which: Any, *cases: Any) -> Any:
+def select_n(which, *cases):
     """Take each element from the case that `which` names.
 
     Args:
@@ -578,13 +578,13 @@ def select_n(which: Any, *cases: Any) -> Any:
     return select_n_p.bind(which, *cases)
 
 
-def select(pred: Any, on_true: Any, on_false: Any) -> Any:
+def select(pred, on_true, on_false):
     """`on_true` where `pred` holds, else `on_false`; one shape, one dtype."""
     return select_n_p.bind(pred, on_false, on_true)
 
 
 @clamp_p.def_abstract_eval
-def _clamp_aval(low: Any, x: Any, high: Any) -> ShapedArray:
+def _clamp_aval(low, x, high) -> ShapedArray:
     require_equal_dtypes("clamp", (low, x, high))
     for bound, name in ((low, "min"), (high, "max")):
         if bound.shape and bound.shape != x.shape:
@@ -594,6 +594,6 @@ def _clamp_aval(low: Any, x: Any, high: Any) -> ShapedArray:
     return shaped_array(x.shape, x.dtype, x.weak_type)
 
 
-def clamp(min: Any, x: Any, max: Any) -> Any:
+def clamp(min, x, max):
     """x limited to [min, max]; the bounds are scalars or of x's shape."""
     return clamp_p.bind(min, x, max)

@@ -45,13 +45,13 @@ from jaxlite.traces.transpose import def_bilinear, is_linear
 jvp.set_zeros_maker(lambda aval: placement.laid_out_as(shaping.full(aval.shape, 0, aval.dtype), aval))
 
 
-def _move_axis(x: Any, source: int, target: int) -> Any:
+def _move_axis(x, source: int, target: int):
     order = [axis for axis in range(aval_of(x).ndim) if axis != source]
     order.insert(target, source)
     return shaping.transpose(x, order)
 
 
-def _spread(x: Any, size: int, target: int) -> Any:
+def _spread(x, size: int, target: int):
     shape = aval_of(x).shape
     return shaping.broadcast_in_dim(x, (*shape[:target], size, *shape[target:]),
                                     [axis + (axis >= target) for axis in range(len(shape))])
@@ -63,7 +63,7 @@ batching.set_reshaper(shaping.reshape)
 # --- helpers -----------------------------------------------------------------------------------------
 
 
-def sum_to(ct: Any, aval: Any) -> Any:
+def sum_to(ct, aval):
     """A cotangent summed over the axes along which its operand was stretched."""
     shape = aval_of(ct).shape
     if shape == aval.shape:
@@ -74,13 +74,13 @@ def sum_to(ct: Any, aval: Any) -> Any:
     return shaping.reshape(reduce_sum(ct, axes), aval.shape)
 
 
-def stretch(g: Any, out: Any) -> Any:
+def stretch(g, out):
     """A tangent at the shape of the output that its operand was stretched to."""
     shape, target = aval_of(g).shape, aval_of(out).shape
     return g if shape == target else shaping.broadcast_in_dim(g, target, range(len(shape)))
 
 
-def const(value: Any, x: Any) -> Any:
+def const(value, x):
     """A scalar constant in the dtype of x, weakly typed if x is."""
     aval = aval_of(x)
     scalar = np.asarray(value).astype(aval.dtype)[()]
@@ -89,19 +89,19 @@ def const(value: Any, x: Any) -> Any:
     return scalar
 
 
-def filled(value: Any, x: Any) -> Any:
+def filled(value, x):
     """A constant in the shape and dtype of x."""
     aval = aval_of(x)
     made = shaping.broadcast_in_dim(const(value, x), aval.shape, ())
     return placement.laid_out_as(made, aval) if layouts.exist and has_states(aval) else made
 
 
-def _strong_zeros(x: Any) -> Any:
+def _strong_zeros(x):
     aval = aval_of(x)
     return shaping.broadcast_in_dim(aval.dtype.type(0), aval.shape, ())
 
 
-def _cts(ct: Any, *operands: Any) -> list[Any]:
+def _cts(ct, *operands) -> list[Any]:
     return [sum_to(ct, operand.aval) if is_linear(operand) else None for operand in operands]
 
 
@@ -127,7 +127,7 @@ e.sub_p.def_transpose(lambda ct, x, y: [sum_to(ct, x.aval) if is_linear(x) else 
 def_bilinear(e.mul_p, lambda ct, x, y: sum_to(mul(ct, y), x), lambda ct, x, y: sum_to(mul(x, ct), y))
 
 
-def _div_jvp_divisor(g: Any, ans: Any, x: Any, y: Any) -> Any:
+def _div_jvp_divisor(g, ans, x, y):
     # In this order a divisor that is stretched over x is scaled, transposed, behind the sum over what it is stretched along;
     # the product of the two large arrays then has no reader but the sum. x is what else is kept where something is normalised,
     # the quotient is not. 1 / y**2 would overflow early.
@@ -143,7 +143,7 @@ e.neg_p.def_jvp(lambda primals, tangents: (neg(*primals), neg(*tangents)))
 e.neg_p.def_transpose(lambda ct, x: [neg(ct)])
 
 
-def _extreme(g: Any, ans: Any, x: Any, y: Any) -> Any:
+def _extreme(g, ans, x, y):
     """The share of x in max and min: 1 if it is taken, 1/2 for ties."""
     g, x, y = stretch(g, ans), stretch(x, ans), stretch(y, ans)
     one, half, zero = (filled(value, g) for value in (1, 0.5, 0))
@@ -188,7 +188,7 @@ def_jvp(e.integer_pow_p, lambda g, ans, x, y: filled(0, x) if y == 0 else g if y
         mul(g, mul(const(y, x), x if y == 2 else integer_pow(x, y - 1))))
 
 
-def _pow_base(g: Any, ans: Any, x: Any, y: Any) -> Any:
+def _pow_base(g, ans, x, y):
     """y * x**(y - 1), and 0 where y is 0 (also at x = 0)."""
     if isinstance(y, (int, float, np.number)):
         exponent = const(y - (y != 0), y)
@@ -197,7 +197,7 @@ def _pow_base(g: Any, ans: Any, x: Any, y: Any) -> Any:
     return mul(g, mul(shaping.convert(y, aval_of(x).dtype, False), pow(x, exponent)))
 
 
-def _pow_exponent(g: Any, ans: Any, x: Any, y: Any) -> Any:
+def _pow_exponent(g, ans, x, y):
     """log(x) * ans, and 0 at x = 0."""
     return mul(g, mul(log(select_n(eq(x, const(0, x)), x, filled(1, x))), ans))
 
@@ -207,11 +207,11 @@ def_jvp(e.pow_p, _pow_base, _pow_exponent)
 # --- trigonometry ------------------------------------------------------------------------------------
 
 
-def _one_minus_square(x: Any) -> Any:
+def _one_minus_square(x):
     return sub(const(1, x), e.square(x))
 
 
-def _one_plus_square(x: Any) -> Any:
+def _one_plus_square(x):
     return add(const(1, x), e.square(x))
 
 
@@ -262,7 +262,7 @@ def _select_n_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any,
 
 
 @e.select_n_p.def_transpose
-def _select_n_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
+def _select_n_transpose(ct, which, *cases) -> list[Any]:
     zero = filled(0, ct)
     return [None] + [select_n(which, *[ct if other == index else zero for other in range(len(cases))])
                      if is_linear(case) else None for index, case in enumerate(cases)]
@@ -285,7 +285,7 @@ def _select_n_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None])
     return select_n(which, *cases), 0
 
 
-def _where(condition: Any, g: Any, ans: Any) -> Any:
+def _where(condition, g, ans):
     """A tangent at the output's shape, where a condition holds."""
     if aval_of(condition).shape != aval_of(ans).shape:
         condition = shaping.broadcast_in_dim(condition, aval_of(ans).shape, ())
@@ -306,7 +306,7 @@ def _clamp_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None]) ->
     x = batching.bring_to_front(x, dims[1], axis.size)
     shape = aval_of(x).shape
 
-    def bound(value: Any, dim: int | None) -> Any:
+    def bound(value, dim: int | None):
         if dim is None and not aval_of(value).shape:
             return shaping.broadcast_in_dim(value, shape, ())
         value = batching.bring_to_front(value, dim, axis.size)

@@ -35,7 +35,7 @@ _OWN = frozenset("""addupdate all_gather_reduced call_exported custom_linear fre
     unreduced_reduce_scatter vary_unreduced_cast_p""".split())
 
 
-def typed(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+def typed(primitive, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
     """The types of a primitive's results, and its effects, where an operand has a layout.
 
     Raises: ShardingTypeError; what the primitive's typing rule raises.
@@ -141,7 +141,7 @@ def _pending(case: _Case, rule: Rule) -> tuple[Axes, Axes]:
     return unreduced[0], same
 
 
-def _states(aval: Any) -> Axes:
+def _states(aval) -> Axes:
     return _NONE if aval.layout is None else aval.layout.spec.unreduced | aval.layout.spec.reduced
 
 
@@ -158,7 +158,7 @@ def _set_text(axes: Axes) -> str:
     return f"frozenset({{{', '.join(sorted(map(repr, axes)))}}})" if axes else "frozenset()"
 
 
-def _check_conversion(name: str, old: Any, new: Any) -> None:
+def _check_conversion(name: str, old, new) -> None:
     """A sum of parts that are converted is the converted sum, but for rounding: not where they are cut off to integers."""
     if dtypes.kind(new) == "b" or dtypes.kind(new) in "iu" and dtypes.kind(old) not in "iu":
         _no_rule("unreduced", f"{name} from {old} to {new}")
@@ -255,7 +255,7 @@ class _Case:
 
     __slots__ = ("name", "avals", "specs", "mesh", "params", "results")
 
-    def __init__(self, name: str, avals: Sequence[Any], mesh: Any, params: dict[str, Any], results: Sequence[Any]):
+    def __init__(self, name: str, avals: Sequence[Any], mesh, params: dict[str, Any], results: Sequence[Any]):
         self.name, self.avals, self.mesh, self.params, self.results = name, avals, mesh, params, results
         self.specs: list[Spec] = [tuple(aval.layout.spec) if getattr(aval, "layout", None) is not None
                                   else (None,) * len(getattr(aval, "shape", ())) for aval in avals]
@@ -265,11 +265,11 @@ class _Case:
         if not chooses_layouts.value:
             raise ShardingTypeError(message)
 
-    def parts(self, entry: Any) -> int:
+    def parts(self, entry) -> int:
         """Into how many parts an axis with this entry is cut."""
         return math.prod(self.mesh.shape[name] for name in axes_of(entry))
 
-    def settled(self, spec: Spec, result: Any) -> Spec:
+    def settled(self, spec: Spec, result) -> Spec:
         """A result's layout, checked: each mesh axis once, and equal parts."""
         seen: set[Any] = set()
         entries = []
@@ -305,7 +305,7 @@ class _Case:
             self.refuse(message)
 
 
-def _shown(result: Any, spec: Spec) -> str:
+def _shown(result, spec: Spec) -> str:
     entries = ["(" + ",".join(map(str, entry)) + ")" if isinstance(entry, tuple) else entry for entry in spec]
     sizes = [str(size) if entry is None else f"{size}@{entry}" for size, entry in zip(result.shape, entries, strict=True)]
     return f"{result.str_short().split('[')[0]}[{','.join(sizes)}]"
@@ -336,7 +336,7 @@ def _whole(spec: Spec, axes: Sequence[int]) -> Spec:
     nextafter not or polygamma population_count pow random_fold_in random_gamma_grad random_seed real
     reduce_precision regularized_incomplete_beta rem round rsqrt clamp shift_left shift_right_arithmetic
     shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor zeta""".split())
-def _elementwise(case: _Case, **params: Any) -> list[Spec]:
+def _elementwise(case: _Case, **params) -> list[Spec]:
     rank = case.results[0].ndim
     return [case.merged([spec for spec in case.specs if len(spec) == rank])]
 
@@ -351,12 +351,12 @@ def _select_n(case: _Case) -> Sequence[Spec]:
 
 
 @_rule("optimization_barrier", "pbroadcast", "pmax", "pmin", "ppermute", "psum", "psum_invariant", "pvary")
-def _identities(case: _Case, **params: Any) -> Sequence[Spec]:
+def _identities(case: _Case, **params) -> Sequence[Spec]:
     return case.specs
 
 
 @_rule("bitcast_convert_type")
-def _bitcast(case: _Case, **params: Any) -> list[Spec]:
+def _bitcast(case: _Case, **params) -> list[Spec]:
     (spec,), rank = case.specs, case.results[0].ndim
     if rank < len(spec):
         case.require_whole(0, [rank], "bitcast_convert_type joins the elements of its last axis, which has to be unsharded. "
@@ -368,14 +368,14 @@ def _bitcast(case: _Case, **params: Any) -> list[Spec]:
 
 
 @_rule("random_wrap")
-def _random_wrap(case: _Case, **params: Any) -> list[Spec]:
+def _random_wrap(case: _Case, **params) -> list[Spec]:
     (spec,) = case.specs
     case.require_whole(0, [len(spec) - 1], "random_wrap: the words of a key have to be unsharded")
     return [spec[:-1]]
 
 
 @_rule("random_unwrap", "random_bits", "random_split")
-def _random_longer(case: _Case, **params: Any) -> list[Spec]:
+def _random_longer(case: _Case, **params) -> list[Spec]:
     (spec,) = case.specs
     return [(*spec, *[None] * (case.results[0].ndim - len(spec)))]
 
@@ -384,19 +384,19 @@ def _random_longer(case: _Case, **params: Any) -> list[Spec]:
 
 
 @_rule("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor", "argmax", "argmin")
-def _reduce(case: _Case, *, axes: Sequence[int], **params: Any) -> list[Spec]:
+def _reduce(case: _Case, *, axes: Sequence[int], **params) -> list[Spec]:
     return [_without(case.specs[0], axes)]
 
 
 @_rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
-def _cumulative(case: _Case, *, axis: int, **params: Any) -> list[Spec]:
+def _cumulative(case: _Case, *, axis: int, **params) -> list[Spec]:
     case.require_whole(0, [axis], "Input should be unsharded over the axis being reduced. Got input type="
                                   f"{case.avals[0].str_short(short_dtypes=False)} and axis={axis}\nUse jax.sharding.reshard")
     return [_whole(case.specs[0], [axis])]
 
 
 @_rule("sort")
-def _sort(case: _Case, *, dimension: int, **params: Any) -> list[Spec]:
+def _sort(case: _Case, *, dimension: int, **params) -> list[Spec]:
     for index, aval in enumerate(case.avals):
         case.require_whole(index, [dimension], "Arguments to sort must be unsharded over the sorting dimension. Got arg "
                                                f"sharding={aval.layout} and sorting dimension={dimension}")
@@ -405,7 +405,7 @@ def _sort(case: _Case, *, dimension: int, **params: Any) -> list[Spec]:
 
 
 @_rule("top_k")
-def _top_k(case: _Case, *, axis: int = -1, **params: Any) -> list[Spec]:
+def _top_k(case: _Case, *, axis: int = -1, **params) -> list[Spec]:
     (spec,) = case.specs
     axis %= len(spec)
     case.require_whole(0, [axis], "The input should be unsharded over the axis along which to compute the top_k values. Got "
@@ -414,7 +414,7 @@ def _top_k(case: _Case, *, axis: int = -1, **params: Any) -> list[Spec]:
 
 
 @_rule("fft")
-def _fft(case: _Case, *, fft_lengths: Sequence[int], **params: Any) -> list[Spec]:
+def _fft(case: _Case, *, fft_lengths: Sequence[int], **params) -> list[Spec]:
     (spec,) = case.specs
     axes = range(len(spec) - len(fft_lengths), len(spec))
     case.require_whole(0, axes, f"fft operand must be unsharded along the transformed axes. Got {case.avals[0].str_short()}")
@@ -423,7 +423,7 @@ def _fft(case: _Case, *, fft_lengths: Sequence[int], **params: Any) -> list[Spec
 
 @_rule("cholesky", "eig", "eigh", "lu", "qr", "geqrf", "svd", "schur", "hessenberg", "householder_product", "triangular_solve",
        "tridiagonal", "symmetric_product")
-def _of_matrices(case: _Case, **params: Any) -> list[Spec]:
+def _of_matrices(case: _Case, **params) -> list[Spec]:
     batch = len(case.specs[0]) - 2
     for index, spec in enumerate(case.specs):
         case.require_whole(index, range(batch, len(spec)), f"Input {index} to {case.name} must be unsharded on non-batch "
@@ -436,7 +436,7 @@ def _of_matrices(case: _Case, **params: Any) -> list[Spec]:
 
 
 @_rule("reshape")
-def _reshape(case: _Case, *, new_sizes: Ints, dimensions: Ints | None, **params: Any) -> list[Spec]:
+def _reshape(case: _Case, *, new_sizes: Ints, dimensions: Ints | None, **params) -> list[Spec]:
     shape, spec = case.avals[0].shape, case.specs[0]
     if dimensions is not None:
         shape, spec = tuple(shape[axis] for axis in dimensions), tuple(spec[axis] for axis in dimensions)
@@ -482,7 +482,7 @@ def _groups(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[list[int], lis
 
 
 @_rule("broadcast_in_dim")
-def _broadcast_in_dim(case: _Case, *, shape: Ints, broadcast_dimensions: Sequence[int], **params: Any) -> list[Spec]:
+def _broadcast_in_dim(case: _Case, *, shape: Ints, broadcast_dimensions: Sequence[int], **params) -> list[Spec]:
     result: list[Any] = [None] * len(shape)
     for axis, size, entry in zip(broadcast_dimensions, case.avals[0].shape, case.specs[0], strict=True):
         if size == shape[axis]:
@@ -501,7 +501,7 @@ def _squeeze(case: _Case, *, dimensions: Sequence[int]) -> list[Spec]:
 
 
 @_rule("rev")
-def _rev(case: _Case, **params: Any) -> list[Spec]:
+def _rev(case: _Case, **params) -> list[Spec]:
     return [case.specs[0]]
 
 
@@ -518,7 +518,7 @@ def _tile(case: _Case, *, reps: Sequence[int]) -> list[Spec]:
 
 
 @_rule("slice", "dynamic_slice", "pad", "split")
-def _resized(case: _Case, **params: Any) -> list[Spec]:
+def _resized(case: _Case, **params) -> list[Spec]:
     if case.name == "pad":
         case.name = "padding"
     elif case.name == "slice":
@@ -533,7 +533,7 @@ def _unstack(case: _Case, *, axis: int) -> list[Spec]:
 
 
 @_rule("dynamic_update_slice")
-def _dynamic_update_slice(case: _Case, **params: Any) -> list[Spec]:
+def _dynamic_update_slice(case: _Case, **params) -> list[Spec]:
     operand, update, *_ = case.avals
     if _full(case.specs[0], operand) != _full(case.specs[1], update):
         case.refuse("dynamic_update_slice operand sharding must be equal to update sharding, got operand sharding "
@@ -541,7 +541,7 @@ def _dynamic_update_slice(case: _Case, **params: Any) -> list[Spec]:
     return [case.specs[0]]
 
 
-def _full(spec: Spec, aval: Any) -> Any:
+def _full(spec: Spec, aval):
     """A layout with what is still to be summed."""
     return (spec, _NONE, _NONE) if aval.layout is None else (spec, aval.layout.spec.unreduced, aval.layout.spec.reduced)
 
@@ -554,7 +554,7 @@ def _check_alike(case: _Case) -> None:
 
 
 @_rule("concatenate")
-def _concatenate(case: _Case, **params: Any) -> list[Spec]:
+def _concatenate(case: _Case, **params) -> list[Spec]:
     _check_alike(case)
     return [case.merged(case.specs)]
 
@@ -570,7 +570,7 @@ def _stack(case: _Case, *, axis: int) -> list[Spec]:
 
 
 @_rule("dot_general")
-def _dot_general(case: _Case, *, dimension_numbers: Any, **params: Any) -> list[Spec]:
+def _dot_general(case: _Case, *, dimension_numbers, **params) -> list[Spec]:
     (left_contract, right_contract), (left_batch, right_batch) = dimension_numbers
     left, right = case.specs
     contracted = tuple(left[axis] for axis in left_contract), tuple(right[axis] for axis in right_contract)
@@ -595,7 +595,7 @@ def _dot_general(case: _Case, *, dimension_numbers: Any, **params: Any) -> list[
 
 
 @_rule("conv_general_dilated")
-def _conv(case: _Case, *, dimension_numbers: Any, batch_group_count: int = 1, **params: Any) -> list[Spec]:
+def _conv(case: _Case, *, dimension_numbers, batch_group_count: int = 1, **params) -> list[Spec]:
     """Batch and spatial axes of the result lie as those of the input."""
     (left, right), (lhs_spec, _, out_spec) = case.specs, dimension_numbers
     if any(right) or left[lhs_spec[1]] is not None:
@@ -607,7 +607,7 @@ def _conv(case: _Case, *, dimension_numbers: Any, batch_group_count: int = 1, **
 
 
 @_rule("ragged_dot_general")
-def _ragged_dot(case: _Case, **params: Any) -> list[Spec]:
+def _ragged_dot(case: _Case, **params) -> list[Spec]:
     if not chooses_layouts.value:
         raise NotImplementedError("Explicit sharding inference for ragged_dot_general is not currently implemented. Please "
                                   "specify out_sharding.")
@@ -618,18 +618,18 @@ def _ragged_dot(case: _Case, **params: Any) -> list[Spec]:
 
 
 @_rule("reduce_window_sum", "reduce_window_max", "reduce_window_min", "select_and_gather_add")
-def _reduce_window(case: _Case, **params: Any) -> list[Spec]:
+def _reduce_window(case: _Case, **params) -> list[Spec]:
     case.name = "reduce_window"
     return [case.merged(case.specs)]
 
 
 @_rule("select_and_scatter_add")
-def _select_and_scatter_add(case: _Case, **params: Any) -> list[Spec]:
+def _select_and_scatter_add(case: _Case, **params) -> list[Spec]:
     return [case.specs[1]]
 
 
 @_rule("gather")
-def _gather(case: _Case, *, dimension_numbers: Any, slice_sizes: Sequence[int], **params: Any) -> list[Spec]:
+def _gather(case: _Case, *, dimension_numbers, slice_sizes: Sequence[int], **params) -> list[Spec]:
     (shape, operand), (_, indices) = ((aval.shape, spec) for aval, spec in zip(case.avals[:2], case.specs[:2], strict=True))
     numbers = dimension_numbers
     batched = tuple(numbers.operand_batching_dims)
@@ -650,7 +650,7 @@ def _gather(case: _Case, *, dimension_numbers: Any, slice_sizes: Sequence[int], 
 
 
 @_rule("scatter", "scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
-def _scatter(case: _Case, *, dimension_numbers: Any, **params: Any) -> list[Spec]:
+def _scatter(case: _Case, *, dimension_numbers, **params) -> list[Spec]:
     operand, indices, updates = case.specs
     numbers = dimension_numbers
     batched = tuple(numbers.operand_batching_dims)
@@ -696,17 +696,17 @@ def _regrouped(case: _Case, tiled: bool, taken: int | None, joined: int | None) 
 
 
 @_rule("all_gather", "all_gather_invariant")
-def _all_gather(case: _Case, *, all_gather_dimension: int, tiled: bool, **params: Any) -> list[Spec]:
+def _all_gather(case: _Case, *, all_gather_dimension: int, tiled: bool, **params) -> list[Spec]:
     return _regrouped(case, tiled, None, all_gather_dimension)
 
 
 @_rule("reduce_scatter")
-def _reduce_scatter(case: _Case, *, scatter_dimension: int, tiled: bool, **params: Any) -> list[Spec]:
+def _reduce_scatter(case: _Case, *, scatter_dimension: int, tiled: bool, **params) -> list[Spec]:
     return _regrouped(case, tiled, scatter_dimension, None)
 
 
 @_rule("all_to_all")
-def _all_to_all(case: _Case, *, split_axis: int, concat_axis: int, tiled: bool, **params: Any) -> list[Spec]:
+def _all_to_all(case: _Case, *, split_axis: int, concat_axis: int, tiled: bool, **params) -> list[Spec]:
     if not tiled:
         case.require_whole(0, [split_axis], f"all_to_all: split_axis has to be unsharded. Got {case.avals[0].str_short()}")
         rest = _without(case.specs[0], [split_axis])
@@ -715,6 +715,6 @@ def _all_to_all(case: _Case, *, split_axis: int, concat_axis: int, tiled: bool, 
 
 
 @_rule("pure_callback", "io_callback")
-def _callback(case: _Case, **params: Any) -> list[Spec]:
+def _callback(case: _Case, **params) -> list[Spec]:
     """The function gets whole arrays, and gives whole ones."""
     return [(None,) * result.ndim for result in case.results]

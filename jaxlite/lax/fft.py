@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array
@@ -28,7 +27,7 @@ fft_p = Primitive("fft")
 
 
 @fft_p.def_abstract_eval
-def _fft_aval(x: Any, *, fft_type: FftType, fft_lengths: Ints) -> ShapedArray:
+def _fft_aval(x, *, fft_type: FftType, fft_lengths: Ints) -> ShapedArray:
     rank = len(fft_lengths)
     if not 1 <= rank <= 3:
         raise ValueError(f"fft transforms 1 to 3 axes, got fft_lengths {fft_lengths}")
@@ -53,7 +52,7 @@ def _fft_aval(x: Any, *, fft_type: FftType, fft_lengths: Ints) -> ShapedArray:
 
 
 @boundary
-def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Any:
+def fft(x, fft_type: FftType | str, fft_lengths: Sequence[int]):
     """The Fourier transform over the last axes.
 
     Args:

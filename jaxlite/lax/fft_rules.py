@@ -18,7 +18,7 @@ from jaxlite.traces.batching import Axis, move
 from jaxlite.traces.jvp import def_linear
 
 
-def _fft_transpose(ct: Any, x: Any, *, fft_type: FftType, fft_lengths: Ints) -> list[Any]:
+def _fft_transpose(ct, x, *, fft_type: FftType, fft_lengths: Ints) -> list[Any]:
     if fft_type == FftType.RFFT:  # the complex transform of real numbers, without its second half
         padding = [(0, 0, 0)] * aval_of(ct).ndim
         padding[-1] = (0, fft_lengths[-1] - aval_of(ct).shape[-1], 0)

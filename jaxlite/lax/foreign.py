@@ -25,7 +25,7 @@ buffer_callback_p = Primitive("buffer_callback", multiple_results=True, memoise=
 _acts = frozenset({"ffi"})
 
 
-def _result_types(what: str, results: Any) -> tuple[tuple[Any, ...], Any]:
+def _result_types(what: str, results) -> tuple[tuple[Any, ...], Any]:
     """The types of results and their tree."""
     leaves, tree = tree_flatten(results, is_leaf=lambda leaf: hasattr(leaf, "shape") or isinstance(leaf, AbstractToken))
     avals: list[Any] = []
@@ -43,7 +43,7 @@ def _result_types(what: str, results: Any) -> tuple[tuple[Any, ...], Any]:
     return tuple(avals), tree
 
 
-def _static(name: str, value: Any) -> Any:
+def _static(name: str, value):
     """An attribute as a hashable value that says its MLIR type: Python numbers, NumPy scalars, strings, tuples of pairs for
     dictionaries, `_Array` for arrays."""
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
@@ -92,7 +92,7 @@ class ArrayAttribute:
         return hash((self.array.tobytes(), self.array.shape, self.array.dtype))
 
 
-def _layouts(what: str, given: Any, avals: Sequence[Any]) -> tuple[Any, ...]:
+def _layouts(what: str, given, avals: Sequence[Any]) -> tuple[Any, ...]:
     """Axes from the slowest to the fastest, for each array; row-major order where nothing is given."""
     default = [tuple(range(len(getattr(aval, "shape", ())))) for aval in avals]
     if given is None:
@@ -110,8 +110,8 @@ def _layouts(what: str, given: Any, avals: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: bool = False, vmap_method: str | None = None,
-             input_layouts: Sequence[Any] | None = None, output_layouts: Any = None,
+def ffi_call(target_name: str, result_shape_dtypes, *, has_side_effect: bool = False, vmap_method: str | None = None,
+             input_layouts: Sequence[Any] | None = None, output_layouts=None,
              input_output_aliases: dict[int, int] | None = None, custom_call_api_version: int = 4,
              legacy_backend_config: str | None = None) -> Callable[..., Any]:
     """A function that calls native code: a handler that was registered with XLA under a name.
@@ -144,7 +144,7 @@ def ffi_call(target_name: str, result_shape_dtypes: Any, *, has_side_effect: boo
                          f"{custom_call_api_version}.")
 
     @boundary
-    def call(*args: Any, **attributes: Any) -> Any:
+    def call(*args, **attributes):
         operands = [aval_of(arg) for arg in args]
         layouts_in = _layouts("input_layouts", input_layouts, operands)
         layouts_out = _layouts("output_layouts", [output_layouts] if single and output_layouts is not None else output_layouts,
@@ -181,27 +181,27 @@ def _checked_aliases(given: dict[int, int] | None, operands: Sequence[Any], resu
 
 
 @ffi_call_p.def_effectful_abstract_eval
-def _ffi_avals(*avals: Any, result_avals: tuple[Any, ...], has_side_effect: bool, **params: Any) -> Any:
+def _ffi_avals(*avals, result_avals: tuple[Any, ...], has_side_effect: bool, **params):
     return list(result_avals), _acts if has_side_effect else no_effects
 
 
 @ffi_call_p.def_jvp
-def _ffi_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def _ffi_jvp(primals, tangents, **params):
     _no_derivative(**params)
 
 
 @ffi_call_p.def_transpose
-def _ffi_transpose(cotangents: Any, *operands: Any, **params: Any) -> Any:
+def _ffi_transpose(cotangents, *operands, **params):
     _no_derivative(**params)
 
 
-def _no_derivative(*, target_name: str, **params: Any) -> NoReturn:
+def _no_derivative(*, target_name: str, **params) -> NoReturn:
     raise ValueError(f"The FFI call to `{target_name}` cannot be differentiated. You can use `jax.custom_jvp` or "
                      "`jax.custom_vjp` to add support.")
 
 
 @ffi_call_p.def_batching
-def _ffi_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+def _ffi_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params):
     whole = ("input_layouts", "output_layouts")
     batched = {name: tuple((0, *(axis + 1 for axis in layout)) for layout in params[name]) for name in whole}
     return batch_by_method(ffi_call_p, axis, args, dims, params, batched)
@@ -210,7 +210,7 @@ def _ffi_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **pa
 # --- Python functions on buffers ---------------------------------------------------------------------
 
 
-def buffer_callback(callback: Callable[..., None], result_shape_dtypes: Any, *, has_side_effect: bool = False,
+def buffer_callback(callback: Callable[..., None], result_shape_dtypes, *, has_side_effect: bool = False,
                     vmap_method: str | None = None, input_output_aliases: dict[int, int] | None = None,
                     command_buffer_compatible: bool = False) -> Callable[..., Any]:
     """A function that has Python fill the buffers of its results, without a copy. CPU and GPU only.
@@ -238,7 +238,7 @@ def buffer_callback(callback: Callable[..., None], result_shape_dtypes: Any, *, 
     avals, out_tree = _result_types("buffer_callback", result_shape_dtypes)
 
     @boundary
-    def call(*args: Any) -> Any:
+    def call(*args):
         leaves, in_tree = tree_flatten(args)
         operands = [aval_of(leaf) for leaf in leaves]
         plain_in, plain_out = _layouts("", None, operands), _layouts("", None, avals)
@@ -255,22 +255,22 @@ def buffer_callback(callback: Callable[..., None], result_shape_dtypes: Any, *, 
 class _OnBuffers:
     """The function that the program calls: with the context, then the buffers of arguments and results."""
 
-    def __init__(self, callback: Callable, in_tree: Any, out_tree: Any, count: int):
+    def __init__(self, callback: Callable, in_tree, out_tree, count: int):
         self.callback, self.in_tree, self.out_tree, self.count = callback, in_tree, out_tree, count
         self.__name__ = getattr(callback, "__name__", "callback")
 
-    def __call__(self, context: Any, *buffers: Any) -> None:
+    def __call__(self, context, *buffers) -> None:
         split = len(buffers) - self.count
         self.callback(context, self.out_tree.unflatten(buffers[split:]), *self.in_tree.unflatten(buffers[:split]))
 
 
 @buffer_callback_p.def_effectful_abstract_eval
-def _buffer_avals(*avals: Any, result_avals: tuple[Any, ...], has_side_effect: bool, **params: Any) -> Any:
+def _buffer_avals(*avals, result_avals: tuple[Any, ...], has_side_effect: bool, **params):
     return list(result_avals), _acts if has_side_effect else no_effects
 
 
 @buffer_callback_p.def_jvp
-def _buffer_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+def _buffer_jvp(primals, tangents, **params):
     raise ValueError("Buffer callbacks do not support JVP. Please use `jax.custom_jvp` to use callbacks while taking "
                      "gradients.")
 
@@ -279,5 +279,5 @@ buffer_callback_p.no_transpose("a callback is not linear")
 
 
 @buffer_callback_p.def_batching
-def _buffer_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
+def _buffer_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params):
     return batch_by_method(buffer_callback_p, axis, args, dims, params, {})

@@ -97,7 +97,7 @@ _MODES: dict[str | None, GatherScatterMode] = {
 }  # fmt: skip
 
 
-def _as_axes(numbers: Any) -> Any:
+def _as_axes(numbers):
     return type(numbers)(*[tuple(map(operator.index, axes)) for axes in numbers])
 
 
@@ -114,7 +114,7 @@ def _check_axes(op: str, name: str, axes: Sequence[int], rank: int, ordered: boo
             raise TypeError(f"Invalid {name} set in {op} op; valid range is [0, {rank}); got: {axis}.")
 
 
-def _check_positions(op: str, indices: Any, mapped: Sequence[int], mapped_name: str, dropped: Sequence[int],
+def _check_positions(op: str, indices, mapped: Sequence[int], mapped_name: str, dropped: Sequence[int],
                      dropped_name: str, operand_batching: Sequence[int], indices_batching: Sequence[int],
                      operand_shape: Ints) -> None:
     """The index array, the map of its components, the dropped and the batching axes."""
@@ -153,9 +153,8 @@ gather_p = Primitive("gather")
 
 
 @gather_p.def_abstract_eval
-def _gather_aval(operand: Any, indices: Any, *, dimension_numbers: GatherDimensionNumbers,
-                 slice_sizes: Ints, unique_indices: bool, indices_are_sorted: bool, mode: Any,
-                 fill_value: Any) -> ShapedArray:
+def _gather_aval(operand, indices, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Ints,
+                 unique_indices: bool, indices_are_sorted: bool, mode, fill_value) -> ShapedArray:
     offset, collapsed, index_map, batching, indices_batching = dimension_numbers
     shape = operand.shape
     _check_positions("gather", indices, index_map, "start_index_map", collapsed, "collapsed_slice_dims", batching,
@@ -184,7 +183,7 @@ def _gather_aval(operand: Any, indices: Any, *, dimension_numbers: GatherDimensi
                         operand.weak_type)
 
 
-def default_fill_value(dtype: Any) -> Any:
+def default_fill_value(dtype):
     """What a read out of bounds gives: NaN, the least signed integer, the greatest unsigned one, True."""
     kind = dtypes.kind(dtype)
     if kind in "fc":
@@ -197,7 +196,7 @@ def default_fill_value(dtype: Any) -> Any:
     return int(limits.min if kind == "i" else limits.max)
 
 
-def static_scalar(value: Any) -> Any:
+def static_scalar(value):
     """A fill value as a Python or NumPy scalar."""
     if isinstance(value, Tracer):
         raise TypeError("fill_value must be a concrete scalar, known while tracing; select with a mask instead")
@@ -211,9 +210,9 @@ def static_scalar(value: Any) -> Any:
 
 
 @boundary
-def gather(operand: Any, start_indices: Any, dimension_numbers: GatherDimensionNumbers, slice_sizes: Any, *,
-           unique_indices: bool = False, indices_are_sorted: bool = False,
-           mode: str | GatherScatterMode | None = None, fill_value: Any = None) -> Any:
+def gather(operand, start_indices, dimension_numbers: GatherDimensionNumbers, slice_sizes, *,
+           unique_indices: bool = False, indices_are_sorted: bool = False, mode: str | GatherScatterMode | None = None,
+           fill_value=None):
     """Cut a box at each of many positions.
 
     Args:
@@ -254,9 +253,8 @@ scatter_min_p = Primitive("scatter-min")
 scatter_max_p = Primitive("scatter-max")
 
 
-def _scatter_aval(operand: Any, indices: Any, updates: Any, *, dimension_numbers: ScatterDimensionNumbers,
-                  indices_are_sorted: bool, unique_indices: bool, mode: Any, update_jaxpr: Any,
-                  update_consts: tuple[Any, ...]) -> ShapedArray:
+def _scatter_aval(operand, indices, updates, *, dimension_numbers: ScatterDimensionNumbers, indices_are_sorted: bool,
+                  unique_indices: bool, mode, update_jaxpr, update_consts: tuple[Any, ...]) -> ShapedArray:
     window, inserted, index_map, batching, indices_batching = dimension_numbers
     shape, updates_shape = operand.shape, updates.shape
     elementwise.require_equal_dtypes("scatter", (operand, updates))
@@ -289,15 +287,15 @@ for _primitive in (scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatt
 
 
 @functools.cache
-def _combiner(function: Callable, dtype: Any) -> ClosedJaxpr:
+def _combiner(function: Callable, dtype) -> ClosedJaxpr:
     """The program of two scalars that says how an element and its update combine."""
     scalar = shaped_array((), dtype, False)
     jaxpr, _ = trace_to_jaxpr(lambda x, y: [function(x, y)], [scalar, scalar])
     return ClosedJaxpr(jaxpr, [])
 
 
-def _scatter(primitive: Primitive, operand: Any, indices: Any, updates: Any, numbers: Any, indices_are_sorted: bool,
-             unique_indices: bool, mode: Any, update_jaxpr: Any, update_consts: tuple[Any, ...] = ()) -> Any:
+def _scatter(primitive: Primitive, operand, indices, updates, numbers, indices_are_sorted: bool, unique_indices: bool,
+             mode, update_jaxpr, update_consts: tuple[Any, ...] = ()):
     return primitive.bind(
         operand, indices, updates, dimension_numbers=_as_axes(numbers), indices_are_sorted=bool(indices_are_sorted),
         unique_indices=bool(unique_indices), mode=GatherScatterMode.from_any(mode), update_jaxpr=update_jaxpr,
@@ -305,9 +303,9 @@ def _scatter(primitive: Primitive, operand: Any, indices: Any, updates: Any, num
 
 
 @boundary
-def scatter(operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
+def scatter(operand, scatter_indices, updates, dimension_numbers: ScatterDimensionNumbers, *,
             indices_are_sorted: bool = False, unique_indices: bool = False,
-            mode: str | GatherScatterMode | None = None) -> Any:
+            mode: str | GatherScatterMode | None = None):
     """The operand with boxes replaced at many positions. Where boxes overlap, one of them wins.
 
     Args:
@@ -330,9 +328,9 @@ def scatter(operand: Any, scatter_indices: Any, updates: Any, dimension_numbers:
 
 
 def _combining(name: str, primitive: Primitive, function: Callable, what: str) -> Callable[..., Any]:
-    def combine(operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
+    def combine(operand, scatter_indices, updates, dimension_numbers: ScatterDimensionNumbers, *,
                 indices_are_sorted: bool = False, unique_indices: bool = False,
-                mode: str | GatherScatterMode | None = None) -> Any:
+                mode: str | GatherScatterMode | None = None):
         update_jaxpr = _combiner(function, aval_of(operand).dtype)
         return _scatter(primitive, operand, scatter_indices, updates, dimension_numbers, indices_are_sorted,
                         unique_indices, mode, update_jaxpr)
@@ -353,10 +351,9 @@ scatter_max = _combining("scatter_max", scatter_max_p, elementwise.max, "Take th
 
 
 @boundary
-def scatter_apply(operand: Any, scatter_indices: Any, func: Callable[[Any], Any],
-                  dimension_numbers: ScatterDimensionNumbers, *, update_shape: Any = (),
-                  indices_are_sorted: bool = False, unique_indices: bool = False,
-                  mode: str | GatherScatterMode | None = None) -> Any:
+def scatter_apply(operand, scatter_indices, func: Callable[[Any], Any], dimension_numbers: ScatterDimensionNumbers, *,
+                  update_shape=(), indices_are_sorted: bool = False, unique_indices: bool = False,
+                  mode: str | GatherScatterMode | None = None):
     """Apply a function of one scalar to the elements in boxes at many positions, once for each box they are in.
 
     Args:

@@ -26,11 +26,11 @@ from jaxlite.traces.jvp import Zero, add_tangents, instantiate, zero_for
 from jaxlite.traces.transpose import is_linear
 
 
-def _zeros(aval: Any) -> Any:
+def _zeros(aval):
     return shaping.full(aval.shape, 0, aval.dtype)
 
 
-def _as_aval(operand: Any) -> Any:
+def _as_aval(operand):
     return operand.aval if is_linear(operand) else aval_of(operand)
 
 
@@ -38,7 +38,7 @@ def _as_aval(operand: Any) -> Any:
 
 
 @gs.gather_p.def_jvp
-def _gather_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fill_value: Any, **params: Any) -> tuple[Any, Any]:
+def _gather_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fill_value, **params) -> tuple[Any, Any]:
     (x, indices), (g, _) = primals, tangents
     out = gs.gather_p.bind(x, indices, fill_value=fill_value, **params)
     if type(g) is Zero:
@@ -48,21 +48,20 @@ def _gather_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fill_value: 
 
 
 @gs.gather_p.def_transpose
-def _gather_transpose(ct: Any, x: Any, indices: Any, *, dimension_numbers: GatherDimensionNumbers,
-                      slice_sizes: Ints, unique_indices: bool, indices_are_sorted: bool, mode: Any,
-                      fill_value: Any) -> list[Any]:
+def _gather_transpose(ct, x, indices, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Ints,
+                      unique_indices: bool, indices_are_sorted: bool, mode, fill_value) -> list[Any]:
     return [gs.scatter_add(_zeros(x.aval), indices, ct, ScatterDimensionNumbers(*dimension_numbers),
                            indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode), None]
 
 
-def _indices_in_front(indices: Any, dim: int) -> tuple[Any, int]:
+def _indices_in_front(indices, dim: int) -> tuple[Any, int]:
     """Batched indices with their batched axis off the last, which holds the components of a position."""
     return (move(indices, dim, 0), 0) if dim == aval_of(indices).ndim - 1 else (indices, dim)
 
 
 def batch_gather(axis: Axis, args: Sequence[Any], dims: Dims, *, dimension_numbers: GatherDimensionNumbers,
-                 slice_sizes: Ints, unique_indices: bool, indices_are_sorted: bool, mode: Any,
-                 fill_value: Any) -> tuple[Any, int]:
+                 slice_sizes: Ints, unique_indices: bool, indices_are_sorted: bool, mode,
+                 fill_value) -> tuple[Any, int]:
     """The batching rule of gather."""
     (x, indices), (d, indices_dim) = args, dims
     offset, collapsed, index_map, x_batching, indices_batching = dimension_numbers
@@ -99,7 +98,7 @@ gs.gather_p.def_batching(batch_gather)
 
 
 def batch_scatter(primitive: Primitive, axis: Axis, args: Sequence[Any], dims: Dims, *,
-                  dimension_numbers: ScatterDimensionNumbers, **params: Any) -> tuple[Any, int]:
+                  dimension_numbers: ScatterDimensionNumbers, **params) -> tuple[Any, int]:
     """The batching rule of a scatter."""
     (x, indices, updates), (d, indices_dim, updates_dim) = args, dims
     window, inserted, index_map, x_batching, indices_batching = map(tuple, dimension_numbers)
@@ -132,7 +131,7 @@ for _p in (gs.scatter_p, gs.scatter_add_p, gs.scatter_sub_p, gs.scatter_mul_p, g
     _def_batching(_p)
 
 
-def _read(x: Any, indices: Any, updates: Any, params: dict[str, Any], clip: bool = False) -> Any:
+def _read(x, indices, updates, params: dict[str, Any], clip: bool = False):
     """The boxes that a scatter's updates meet. Out of bounds they read 0, or if `clip` the nearest box."""
     numbers, aval = params["dimension_numbers"], _as_aval(updates)
     dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
@@ -145,7 +144,7 @@ def _read(x: Any, indices: Any, updates: Any, params: dict[str, Any], clip: bool
     return gs.gather(x, indices, GatherDimensionNumbers(*map(tuple, numbers)), box, mode=mode, fill_value=0)
 
 
-def _add(x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
+def _add(x, indices, updates, params: dict[str, Any]):
     """Scatter-add at the positions of another scatter."""
     return gs.scatter_add(x, indices, updates, params["dimension_numbers"], mode=params["mode"],
                           indices_are_sorted=params["indices_are_sorted"], unique_indices=params["unique_indices"])
@@ -155,7 +154,7 @@ def _add(x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
 
 
 def _def_sum(primitive: Primitive, negative: bool) -> None:
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
         (x, indices, updates), (g, _, g_updates) = primals, tangents
         out = primitive.bind(x, indices, updates, **params)
         if type(g) is Zero and type(g_updates) is Zero:
@@ -164,7 +163,7 @@ def _def_sum(primitive: Primitive, negative: bool) -> None:
             return out, g
         return out, primitive.bind(instantiate(g), indices, g_updates, **params)
 
-    def transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
+    def transpose(ct, x, indices, updates, **params) -> list[Any]:
         share = None
         if is_linear(updates):
             share = _read(ct, indices, updates, params)
@@ -181,12 +180,12 @@ _def_sum(gs.scatter_sub_p, True)
 # --- replacement -------------------------------------------------------------------------------------
 
 
-def _is_single(indices: Any, params: dict[str, Any]) -> bool:
+def _is_single(indices, params: dict[str, Any]) -> bool:
     """Whether no element is written twice."""
     return params["unique_indices"] or math.prod(aval_of(indices).shape[:-1]) <= 1
 
 
-def _keep_winners(values: Any, x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
+def _keep_winners(values, x, indices, updates, params: dict[str, Any]):
     """Boxes with 0 for every element that another update overwrote. Which one wins is for the backend to say."""
     if _is_single(indices, params):
         return values
@@ -200,14 +199,14 @@ def _keep_winners(values: Any, x: Any, indices: Any, updates: Any, params: dict[
     return elementwise.select_n(wins, filled(0, values), values)
 
 
-def _clear(x: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
+def _clear(x, indices, updates, params: dict[str, Any]):
     """0 wherever there is an update."""
     aval = _as_aval(updates)
     return gs.scatter_p.bind(x, indices, shaping.full(aval.shape, 0, aval_of(x).dtype), **params)
 
 
 @gs.scatter_p.def_jvp
-def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
     (x, indices, updates), (g, _, g_updates) = primals, tangents
     if params["update_jaxpr"] is not None:
         raise NotImplementedError("scatter_apply has no derivative rule; gather, compute and scatter instead")
@@ -223,7 +222,7 @@ def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any)
 
 
 @gs.scatter_p.def_transpose
-def _scatter_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
+def _scatter_transpose(ct, x, indices, updates, **params) -> list[Any]:
     ct_x = _clear(ct, indices, updates, params) if is_linear(x) else None
     ct_updates = None
     if is_linear(updates):
@@ -235,7 +234,7 @@ def _scatter_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: An
 
 
 @gs.scatter_mul_p.def_jvp
-def _scatter_mul_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+def _scatter_mul_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
     (x, indices, updates), (g, _, g_updates) = primals, tangents
     out = gs.scatter_mul_p.bind(x, indices, updates, **params)
     total: Any = zero_for(out)
@@ -250,7 +249,7 @@ def _scatter_mul_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: 
 
 
 @gs.scatter_mul_p.def_transpose
-def _scatter_mul_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
+def _scatter_mul_transpose(ct, x, indices, updates, **params) -> list[Any]:
     if is_linear(x):
         return [gs.scatter_mul_p.bind(ct, indices, updates, **params), None, None]
     if not _is_single(indices, params):
@@ -264,7 +263,7 @@ def _scatter_mul_transpose(ct: Any, x: Any, indices: Any, updates: Any, **params
 def _def_extreme(primitive: Primitive) -> None:
     """The derivative is shared evenly by the element and all updates that reach the extreme value."""
 
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
         (x, indices, updates), (g, _, g_updates) = primals, tangents
         out = primitive.bind(x, indices, updates, **params)
         if type(g) is Zero and type(g_updates) is Zero:

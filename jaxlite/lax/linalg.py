@@ -94,11 +94,11 @@ def _check_square(name: str, shape: Ints, which: str = "input") -> None:
         raise ValueError(f"The {which} to {name} must be a square matrix. Got shape {shape}.")
 
 
-def _real_dtype(dtype: Any) -> Any:
+def _real_dtype(dtype):
     return np.dtype(dtype.type(0).real.dtype)
 
 
-def _complex_dtype(dtype: Any) -> Any:
+def _complex_dtype(dtype):
     return np.result_type(dtype, np.complex64)
 
 
@@ -106,7 +106,7 @@ def _typed(primitive: Primitive) -> Callable[[Callable], Callable]:
     """Decorator: set the typing rule; results are weak where all operands are."""
 
     def register(rule: Callable[..., Any]) -> Callable[..., Any]:
-        def typing_rule(*avals: Any, **params: Any) -> Any:
+        def typing_rule(*avals, **params):
             out = rule(*avals, **params)
             if not all(aval.weak_type for aval in avals):
                 return out
@@ -119,11 +119,11 @@ def _typed(primitive: Primitive) -> Callable[[Callable], Callable]:
     return register
 
 
-def _strong(shape: Any, dtype: Any) -> ShapedArray:
+def _strong(shape, dtype) -> ShapedArray:
     return shaped_array(tuple(shape), dtype, False)
 
 
-def _subset(name: str, subset_by_index: Any, count: int) -> int:
+def _subset(name: str, subset_by_index, count: int) -> int:
     """How many of `count` values are asked for."""
     if subset_by_index is None:
         return count
@@ -134,7 +134,7 @@ def _subset(name: str, subset_by_index: Any, count: int) -> int:
     return stop - start
 
 
-def _pair(name: str, subset_by_index: Any) -> tuple[int, int] | None:
+def _pair(name: str, subset_by_index) -> tuple[int, int] | None:
     if subset_by_index is None:
         return None
     pair = tuple(map(int, subset_by_index))
@@ -143,7 +143,7 @@ def _pair(name: str, subset_by_index: Any) -> tuple[int, int] | None:
     return pair  # type: ignore[return-value]
 
 
-def _check_choice(name: str, argument: str, value: Any, choices: type[enum.Enum]) -> None:
+def _check_choice(name: str, argument: str, value, choices: type[enum.Enum]) -> None:
     if value is not None and not isinstance(value, choices):
         raise TypeError(f"{name}: {argument} must be one of {', '.join(map(str, choices))} or None, got {value!r}")
 
@@ -158,7 +158,7 @@ def _at_once(*static: str) -> Callable[[Callable], Callable]:
         compiled = functools.cache(lambda: jit(fun, static_argnames=static))
 
         @functools.wraps(fun)
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args, **kwargs):
             return (compiled() if state.trace is eager_trace else fun)(*args, **kwargs)
 
         return wrapper
@@ -166,17 +166,17 @@ def _at_once(*static: str) -> Callable[[Callable], Callable]:
     return decorate
 
 
-def _transposed(x: Any) -> Any:
+def _transposed(x):
     rank = aval_of(x).ndim
     return shaping.transpose(x, (*range(rank - 2), rank - 1, rank - 2))
 
 
-def _adjoint(x: Any) -> Any:
+def _adjoint(x):
     x = _transposed(x)
     return elementwise.conj(x) if dtypes.kind(aval_of(x).dtype) == "c" else x
 
 
-def _symmetrized(name: str, x: Any) -> Any:
+def _symmetrized(name: str, x):
     """(x + x^H) / 2, so that rounding in one triangle does not show."""
     aval = aval_of(x)
     if aval.ndim < 2:
@@ -187,7 +187,7 @@ def _symmetrized(name: str, x: Any) -> Any:
     return elementwise.div(total, shaping.full_like(total, 2, shape=()))
 
 
-def _triangle(x: Any, keep: Callable[[Any, Any], Any]) -> Any:
+def _triangle(x, keep: Callable[[Any, Any], Any]):
     """The elements where `keep(row, column)` holds, zeros elsewhere."""
     shape = aval_of(x).shape
     row, column = (shaping.broadcasted_iota(_i32, shape[-2:], axis) for axis in (0, 1))
@@ -202,7 +202,7 @@ cholesky_update_p = Primitive("cholesky_update")
 
 
 @_typed(cholesky_p)
-def _cholesky_aval(x: Any) -> ShapedArray:
+def _cholesky_aval(x) -> ShapedArray:
     _check("cholesky", (x,), (2,))
     _check_square("cholesky", x.shape)
     return _strong(x.shape, x.dtype)
@@ -210,7 +210,7 @@ def _cholesky_aval(x: Any) -> ShapedArray:
 
 @boundary
 @_at_once("symmetrize_input")
-def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
+def cholesky(x, *, symmetrize_input: bool = True):
     """The lower triangular L with L @ L^H = x.
 
     Args:
@@ -224,7 +224,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
 
 
 @_typed(cholesky_update_p)
-def _cholesky_update_aval(r: Any, w: Any) -> ShapedArray:
+def _cholesky_update_aval(r, w) -> ShapedArray:
     _check("cholesky_update", (r, w), (2, 1), "f")
     for position, (aval, rank) in enumerate(((r, 2), (w, 1))):
         if aval.ndim != rank:
@@ -237,7 +237,7 @@ def _cholesky_update_aval(r: Any, w: Any) -> ShapedArray:
 
 
 @boundary
-def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
+def cholesky_update(r_matrix, w_vector):
     """The upper triangular factor of R^T @ R + w w^T, from R in O(n^2).
 
     Args:
@@ -247,14 +247,14 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
 
 
 @decomposes(cholesky_update_p)
-def _cholesky_update(r: Any, w: Any) -> Any:
+def _cholesky_update(r, w):
     (size,) = aval_of(w).shape
     if not size:
         return r
     index = shaping.iota(_i32, size)
 
     # A rotation of row k and w clears w's element k.
-    def rotate(k: Any, carry: Any) -> Any:
+    def rotate(k, carry):
         r, w = carry
         row = slicing.dynamic_index_in_dim(r, k, 0, keepdims=False)
         x, y = (slicing.dynamic_index_in_dim(each, k, 0, keepdims=False) for each in (row, w))
@@ -277,7 +277,7 @@ symmetric_product_p = Primitive("symmetric_product")
 
 
 @_typed(symmetric_product_p)
-def _symmetric_product_aval(a: Any, c: Any, *, alpha: float, beta: float) -> ShapedArray:
+def _symmetric_product_aval(a, c, *, alpha: float, beta: float) -> ShapedArray:
     batch = _check("symmetric_product", (a, c), (2, 2))
     size = a.shape[-2]
     if c.shape[-2:] != (size, size):
@@ -288,8 +288,7 @@ def _symmetric_product_aval(a: Any, c: Any, *, alpha: float, beta: float) -> Sha
 
 @boundary
 @_at_once("alpha", "beta", "symmetrize_output")
-def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta: float = 0.0,
-                      symmetrize_output: bool = False) -> Any:
+def symmetric_product(a_matrix, c_matrix, *, alpha: float = 1.0, beta: float = 0.0, symmetrize_output: bool = False):
     """alpha * a @ a^T + beta * c, for symmetric c.
 
     Args:
@@ -305,7 +304,7 @@ def symmetric_product(a_matrix: Any, c_matrix: Any, *, alpha: float = 1.0, beta:
 
 
 @decomposes(symmetric_product_p)
-def _symmetric_product(a: Any, c: Any, *, alpha: float, beta: float) -> Any:
+def _symmetric_product(a, c, *, alpha: float, beta: float):
     rank, dtype = aval_of(a).ndim, aval_of(a).dtype
     batch = tuple(range(rank - 2))
     product = dot_general(a, a, (((rank - 1,), (rank - 1,)), (batch, batch)), Precision.HIGHEST)
@@ -318,7 +317,7 @@ triangular_solve_p = Primitive("triangular_solve")
 
 
 @_typed(triangular_solve_p)
-def _triangular_solve_aval(a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
+def _triangular_solve_aval(a, b, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool,
                            unit_diagonal: bool) -> ShapedArray:
     _check("triangular_solve", (a, b), (2, 2))
     _check_square("triangular_solve", a.shape, "first input")
@@ -328,8 +327,8 @@ def _triangular_solve_aval(a: Any, b: Any, *, left_side: bool, lower: bool, tran
 
 
 @boundary
-def triangular_solve(a: Any, b: Any, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
-                     conjugate_a: bool = False, unit_diagonal: bool = False) -> Any:
+def triangular_solve(a, b, *, left_side: bool = False, lower: bool = False, transpose_a: bool = False,
+                     conjugate_a: bool = False, unit_diagonal: bool = False):
     """The x with op(a) @ x = b, or x @ op(a) = b, for triangular a.
 
     Args:
@@ -358,14 +357,14 @@ lu_pivots_to_permutation_p = Primitive("lu_pivots_to_permutation")
 
 
 @_typed(lu_p)
-def _lu_avals(x: Any) -> list[ShapedArray]:
+def _lu_avals(x) -> list[ShapedArray]:
     batch = _check("lu", (x,), (2,))
     rows, columns = x.shape[-2:]
     return [_strong(x.shape, x.dtype), _strong((*batch, smallest(rows, columns)), _i32), _strong((*batch, rows), _i32)]
 
 
 @boundary
-def lu(x: Any) -> list[Any]:
+def lu(x) -> list[Any]:
     """Factors x[permutation] = L @ U by Gaussian elimination with partial pivoting.
 
     Args:
@@ -379,7 +378,7 @@ def lu(x: Any) -> list[Any]:
 
 
 @_typed(lu_pivots_to_permutation_p)
-def _lu_pivots_to_permutation_aval(pivots: Any, *, permutation_size: int) -> ShapedArray:
+def _lu_pivots_to_permutation_aval(pivots, *, permutation_size: int) -> ShapedArray:
     if pivots.dtype != _i32:
         raise TypeError(f"lu_pivots_to_permutation does not accept dtype {pivots.dtype} at position 0. "
                         "Accepted dtypes at position 0 are subtypes of int32.")
@@ -392,7 +391,7 @@ def _lu_pivots_to_permutation_aval(pivots: Any, *, permutation_size: int) -> Sha
 
 
 @boundary
-def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
+def lu_pivots_to_permutation(pivots, permutation_size: int):
     """The permutation of `permutation_size` rows that swapping row i with row pivots[i], in order, makes.
 
     Args:
@@ -408,7 +407,7 @@ lu_solve_p = Primitive("lu_solve")
 
 
 @_typed(lu_solve_p)
-def _lu_solve_aval(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: bool) -> ShapedArray:
+def _lu_solve_aval(a, factors, permutation, b, *, transpose_a: bool) -> ShapedArray:
     batch = _check("lu_solve", (a, factors, b), (2, 2, 2))
     _check_square("lu_solve", a.shape, "first input")
     if factors.shape != a.shape or permutation.shape != (*batch, a.shape[-1]) or b.shape[-2] != a.shape[-1]:
@@ -418,7 +417,7 @@ def _lu_solve_aval(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_
 
 
 @boundary
-def lu_solve(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: bool = False) -> Any:
+def lu_solve(a, factors, permutation, b, *, transpose_a: bool = False):
     """The x with a @ x = b, or a^T @ x = b, given the factors and the permutation that `lu(a)` returned.
 
     The factorization is a means: x is a function of a and b, and its derivatives are solves with the same factors.
@@ -435,7 +434,7 @@ def lu_solve(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: boo
 
 
 @decomposes(lu_solve_p)
-def _lu_solve(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: bool) -> Any:
+def _lu_solve(a, factors, permutation, b, *, transpose_a: bool):
     upper = functools.partial(triangular_solve, left_side=True, transpose_a=transpose_a)
     lower = functools.partial(upper, lower=True, unit_diagonal=True)
     if not transpose_a:
@@ -446,7 +445,7 @@ def _lu_solve(a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: bo
     return _rows_in_order(lower(factors, upper(factors, b)), inverse)
 
 
-def _rows_in_order(x: Any, permutation: Any) -> Any:
+def _rows_in_order(x, permutation):
     """The rows of each matrix in the order of its permutation."""
     rank = aval_of(x).ndim
     if not aval_of(x).size:
@@ -471,7 +470,7 @@ tridiagonal_p = Primitive("tridiagonal", multiple_results=True)
 
 
 @_typed(qr_p)
-def _qr_avals(x: Any, *, pivoting: bool, full_matrices: bool, use_magma: bool | None = None) -> list[ShapedArray]:
+def _qr_avals(x, *, pivoting: bool, full_matrices: bool, use_magma: bool | None = None) -> list[ShapedArray]:
     batch = _check("qr", (x,), (2,))
     rows, columns = x.shape[-2:]
     inner = rows if full_matrices else smallest(rows, columns)
@@ -480,7 +479,7 @@ def _qr_avals(x: Any, *, pivoting: bool, full_matrices: bool, use_magma: bool | 
 
 
 @boundary
-def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None) -> Any:
+def qr(x, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None):
     """Factors x = Q @ R, Q with orthonormal columns and R upper triangular.
 
     Args:
@@ -494,12 +493,12 @@ def qr(x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma:
 
 
 @_typed(geqrf_p)
-def _geqrf_avals(x: Any) -> list[ShapedArray]:
+def _geqrf_avals(x) -> list[ShapedArray]:
     batch = _check("geqrf", (x,), (2,))
     return [_strong(x.shape, x.dtype), _strong((*batch, smallest(*x.shape[-2:])), x.dtype)]
 
 
-def geqrf(x: Any) -> list[Any]:
+def geqrf(x) -> list[Any]:
     """The reflectors of a QR factorization, as LAPACK leaves them.
 
     Args:
@@ -511,7 +510,7 @@ def geqrf(x: Any) -> list[Any]:
 
 
 @_typed(householder_product_p)
-def _householder_product_aval(a: Any, taus: Any) -> ShapedArray:
+def _householder_product_aval(a, taus) -> ShapedArray:
     _check("householder_product", (a, taus), (2, 1))
     if a.shape[-2] < a.shape[-1]:
         raise ValueError("The first argument to householder_product must have at least as many rows as columns, "
@@ -523,7 +522,7 @@ def _householder_product_aval(a: Any, taus: Any) -> ShapedArray:
 
 
 @boundary
-def householder_product(a: Any, taus: Any) -> Any:
+def householder_product(a, taus):
     """The first n columns of the product of reflectors 1 - tau v v^H.
 
     Args:
@@ -535,7 +534,7 @@ def householder_product(a: Any, taus: Any) -> Any:
 
 
 @_typed(ormqr_p)
-def _ormqr_aval(a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> ShapedArray:
+def _ormqr_aval(a, taus, c, *, left: bool, transpose: bool) -> ShapedArray:
     _check("ormqr", (a, taus, c), (2, 1, 2))
     if taus.shape[-1] > min(a.shape[-2:]):
         raise ValueError("ormqr: there are more taus than reflectors, "
@@ -548,7 +547,7 @@ def _ormqr_aval(a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> Sh
 
 
 @boundary
-def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Any:
+def ormqr(a, taus, c, *, left: bool = True, transpose: bool = False):
     """Q @ c, or c @ Q if not `left`, for the full Q that `householder_product` has the first columns of.
 
     Args:
@@ -558,21 +557,21 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
     return ormqr_p.bind(a, taus, c, left=bool(left), transpose=bool(transpose))
 
 
-def _front(x: Any, axis: int) -> Any:
+def _front(x, axis: int):
     """The same array with one axis before all others."""
     axis %= aval_of(x).ndim
     return shaping.transpose(x, (axis, *(each for each in range(aval_of(x).ndim) if each != axis)))
 
 
 @decomposes(ormqr_p)
-def _ormqr_by_reflectors(a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> Any:
+def _ormqr_by_reflectors(a, taus, c, *, left: bool, transpose: bool):
     """One reflector 1 - tau v v^H after the other, where a platform has no routine for their product."""
     *batch, rows, _ = aval_of(a).shape
     count, shape, axis = aval_of(taus).shape[-1], aval_of(c).shape, len(batch)
     place = shaping.iota(_i32, rows)
     columns = _front(slicing.slice_in_dim(a, 0, count, axis=axis + 1), axis + 1)
 
-    def step(c: Any, now: Any) -> Any:
+    def step(c, now):
         index, column, tau = now
         spread = lambda flags: shaping.broadcast_in_dim(flags, (*batch, rows), (axis,))
         index = shaping.broadcast_in_dim(index, (rows,), ())
@@ -592,7 +591,7 @@ def _ormqr_by_reflectors(a: Any, taus: Any, c: Any, *, left: bool, transpose: bo
 
 
 @_typed(hessenberg_p)
-def _hessenberg_avals(a: Any) -> list[ShapedArray]:
+def _hessenberg_avals(a) -> list[ShapedArray]:
     batch = _check("hessenberg", (a,), (2,))
     if a.shape[-1] != a.shape[-2]:
         raise ValueError(f"Argument to Hessenberg reduction must have shape [..., n, n], got shape {a.shape}")
@@ -600,7 +599,7 @@ def _hessenberg_avals(a: Any) -> list[ShapedArray]:
 
 
 @boundary
-def hessenberg(a: Any) -> list[Any]:
+def hessenberg(a) -> list[Any]:
     """Reduces a to the form H = Q^H @ a @ Q with zeros below the first subdiagonal.
 
     Args:
@@ -611,7 +610,7 @@ def hessenberg(a: Any) -> list[Any]:
 
 
 @_typed(tridiagonal_p)
-def _tridiagonal_avals(a: Any, *, lower: bool) -> list[ShapedArray]:
+def _tridiagonal_avals(a, *, lower: bool) -> list[ShapedArray]:
     batch = _check("tridiagonal", (a,), (2,))
     _check_square("tridiagonal", a.shape)
     size, real = a.shape[-1], _real_dtype(a.dtype)
@@ -620,7 +619,7 @@ def _tridiagonal_avals(a: Any, *, lower: bool) -> list[ShapedArray]:
 
 
 @boundary
-def tridiagonal(a: Any, *, lower: bool = True) -> list[Any]:
+def tridiagonal(a, *, lower: bool = True) -> list[Any]:
     """Reduces a Hermitian a to the real tridiagonal form Q^H @ a @ Q.
 
     Args:
@@ -637,7 +636,7 @@ tridiagonal_solve_p = Primitive("tridiagonal_solve")
 
 
 @_typed(tridiagonal_solve_p)
-def _tridiagonal_solve_aval(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> ShapedArray:
+def _tridiagonal_solve_aval(dl, d, du, b, *, perturb_singular: bool) -> ShapedArray:
     _check("tridiagonal_solve", (dl, d, du, b), (1, 1, 1, 2))
     if not dl.shape == d.shape == du.shape:
         raise TypeError("tridiagonal_solve requires that all diagonal arguments have the same shape, got "
@@ -649,7 +648,7 @@ def _tridiagonal_solve_aval(dl: Any, d: Any, du: Any, b: Any, *, perturb_singula
 
 
 @boundary
-def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool = False) -> Any:
+def tridiagonal_solve(dl, d, du, b, *, perturb_singular: bool = False):
     """The x with A @ x = b, for a tridiagonal A.
 
     Args:
@@ -663,13 +662,13 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
 
 
 @decomposes(tridiagonal_solve_p)
-def _tridiagonal_solve_by_elimination(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> Any:
+def _tridiagonal_solve_by_elimination(dl, d, du, b, *, perturb_singular: bool):
     """Elimination row by row, without pivots, and substitution (L. H. Thomas, 1949), where a platform has no routine."""
     dl, d, du = (_front(each, -1) for each in (dl, d, du))
     b = _front(b, -2)
     spread = lambda x: shaping.broadcast_in_dim(x, aval_of(b).shape[1:], range(aval_of(b).ndim - 2))
 
-    def down(above: Any, row: Any) -> Any:
+    def down(above, row):
         upper, right = above
         low, middle, high, value = row
         pivot = elementwise.sub(middle, elementwise.mul(low, upper))
@@ -677,7 +676,7 @@ def _tridiagonal_solve_by_elimination(dl: Any, d: Any, du: Any, b: Any, *, pertu
             elementwise.sub(value, elementwise.mul(spread(low), right)), spread(pivot))
         return now, now
 
-    def up(below: Any, row: Any) -> Any:
+    def up(below, row):
         upper, right = row
         x = elementwise.sub(right, elementwise.mul(spread(upper), below))
         return x, x
@@ -697,8 +696,8 @@ schur_p = Primitive("schur", multiple_results=True)
 
 
 @_typed(eig_p)
-def _eig_avals(x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool,
-               enable_eigvec_derivs: bool, implementation: Any) -> list[ShapedArray]:
+def _eig_avals(x, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool, enable_eigvec_derivs: bool,
+               implementation) -> list[ShapedArray]:
     _check("eig", (x,), (2,))
     _check_square("eig", x.shape)
     dtype = _complex_dtype(x.dtype)
@@ -707,7 +706,7 @@ def _eig_avals(x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenve
 
 
 @boundary
-def eig(x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
+def eig(x, *, compute_left_eigenvectors: bool = True, compute_right_eigenvectors: bool = True,
         enable_eigvec_derivs: bool = False, implementation: EigImplementation | None = None,
         use_magma: bool | None = None) -> list[Any]:
     """Eigenvalues and eigenvectors of general square matrices, all complex. On the CPU alone.
@@ -727,8 +726,7 @@ def eig(x: Any, *, compute_left_eigenvectors: bool = True, compute_right_eigenve
 
 
 @_typed(eigh_p)
-def _eigh_avals(x: Any, *, lower: bool, sort_eigenvalues: bool, subset_by_index: Any,
-                algorithm: Any) -> list[ShapedArray]:
+def _eigh_avals(x, *, lower: bool, sort_eigenvalues: bool, subset_by_index, algorithm) -> list[ShapedArray]:
     batch = _check("eigh", (x,), (2,))
     _check_square("eigh", x.shape)
     size = x.shape[-1]
@@ -738,7 +736,7 @@ def _eigh_avals(x: Any, *, lower: bool, sort_eigenvalues: bool, subset_by_index:
 
 @boundary
 @_at_once("lower", "symmetrize_input", "sort_eigenvalues", "subset_by_index", "implementation")
-def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
+def eigh(x, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
          subset_by_index: tuple[int, int] | None = None,
          implementation: EighImplementation | None = None) -> tuple[Any, Any]:
     """Eigenvectors and eigenvalues of Hermitian matrices: x @ v = v * w.
@@ -759,16 +757,15 @@ def eigh(x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eige
 
 
 @_typed(schur_p)
-def _schur_avals(x: Any, *, compute_schur_vectors: bool, sort_eig_vals: bool,
-                 select_callable: Any) -> list[ShapedArray]:
+def _schur_avals(x, *, compute_schur_vectors: bool, sort_eig_vals: bool, select_callable) -> list[ShapedArray]:
     _check("schur", (x,), (2,))
     _check_square("schur", x.shape)
     return [_strong(x.shape, x.dtype)] * (2 if compute_schur_vectors else 1)
 
 
 @boundary
-def schur(x: Any, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
-          select_callable: Callable[..., Any] | None = None) -> Any:
+def schur(x, *, compute_schur_vectors: bool = True, sort_eig_vals: bool = False,
+          select_callable: Callable[..., Any] | None = None):
     """The Schur form x = Z @ T @ Z^H. On the CPU alone.
 
     Args:
@@ -789,8 +786,7 @@ svd_p = Primitive("svd", multiple_results=True)
 
 
 @_typed(svd_p)
-def _svd_avals(x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any,
-               algorithm: Any) -> list[ShapedArray]:
+def _svd_avals(x, *, full_matrices: bool, compute_uv: bool, subset_by_index, algorithm) -> list[ShapedArray]:
     batch = _check("svd", (x,), (2,))
     rows, columns = x.shape[-2:]
     if subset_by_index is not None and full_matrices and compute_uv:
@@ -804,8 +800,8 @@ def _svd_avals(x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index
 
 
 @boundary
-def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True, subset_by_index: tuple[int, int] | None = None,
-        algorithm: SvdAlgorithm | None = None) -> Any:
+def svd(x, *, full_matrices: bool = True, compute_uv: bool = True, subset_by_index: tuple[int, int] | None = None,
+        algorithm: SvdAlgorithm | None = None):
     """The singular value decomposition x = (u * s) @ vh.
 
     Args:
@@ -825,7 +821,7 @@ def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True, subset_b
 
 
 @boundary
-def qdwh(x: Any, *, is_hermitian: bool = False, max_iterations: int | None = None, eps: float | None = None,
+def qdwh(x, *, is_hermitian: bool = False, max_iterations: int | None = None, eps: float | None = None,
          dynamic_shape: tuple[int, int] | None = None) -> tuple[Any, Any, Any, Any]:
     """The polar decomposition x = u @ h, by the dynamically weighted Halley iteration.
 
@@ -856,23 +852,23 @@ def qdwh(x: Any, *, is_hermitian: bool = False, max_iterations: int | None = Non
 
 
 @_at_once("is_hermitian", "limit", "eps")
-def _qdwh(x: Any, is_hermitian: bool, limit: int, eps: float) -> tuple[Any, Any, Any, Any]:
+def _qdwh(x, is_hermitian: bool, limit: int, eps: float) -> tuple[Any, Any, Any, Any]:
     aval = aval_of(x)
     columns, dtype = aval.shape[1], aval.dtype
     real = _real_dtype(dtype)
     add, sub, mul, div, sqrt = elementwise.add, elementwise.sub, elementwise.mul, elementwise.div, elementwise.sqrt
     number = real.type
 
-    def scaled(factor: Any, matrix: Any) -> Any:
+    def scaled(factor, matrix):
         return mul(shaping.convert(factor, dtype), matrix)
 
-    def product(a: Any, b: Any) -> Any:
+    def product(a, b):
         return dot_general(a, b, (((1,), (0,)), ((), ())), Precision.HIGHEST)
 
-    def size(matrix: Any) -> Any:
+    def size(matrix):
         return sqrt(reductions.reduce_sum(elementwise.square(elementwise.abs(matrix)), (0, 1)))
 
-    def iterate(carry: Any) -> Any:
+    def iterate(carry):
         u, lower, count, _ = carry
         # Weights for singular values in [lower, 1]: Nakatsukasa, Bai and Gygi, SIAM J. Matrix Anal. Appl. 31 (2010).
         square = elementwise.square(lower)
@@ -892,12 +888,12 @@ def _qdwh(x: Any, is_hermitian: bool, limit: int, eps: float) -> tuple[Any, Any,
 
     tolerance = number((4 * eps) ** (1 / 3))
 
-    def converged(lower: Any, change: Any) -> Any:
+    def converged(lower, change):
         # The bound counts as well: the first steps may change little.
         return elementwise.bitwise_and(elementwise.le(change, tolerance),
                                        elementwise.le(sub(number(1), lower), number(5 * eps)))
 
-    def unfinished(carry: Any) -> Any:
+    def unfinished(carry):
         _, lower, count, change = carry
         return elementwise.bitwise_and(elementwise.bitwise_not(converged(lower, change)),
                                        elementwise.lt(count, np.int32(limit)))
@@ -913,7 +909,7 @@ def _qdwh(x: Any, is_hermitian: bool, limit: int, eps: float) -> tuple[Any, Any,
     return u, h, count, converged(lower, change)
 
 
-def _identity(size: int, dtype: Any) -> Any:
+def _identity(size: int, dtype):
     row, column = (shaping.broadcasted_iota(_i32, (size, size), axis) for axis in (0, 1))
     return shaping.convert(elementwise.eq(row, column), dtype)
 
@@ -922,7 +918,7 @@ def _identity(size: int, dtype: Any) -> Any:
 
 
 @decomposes(svd_p)
-def _svd_by_eigh(x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any, algorithm: Any) -> list[Any]:
+def _svd_by_eigh(x, *, full_matrices: bool, compute_uv: bool, subset_by_index, algorithm) -> list[Any]:
     """The singular value decomposition on platforms whose libraries have QR and `eigh`.
 
     With A = Q R, the eigenvalues of [[0, R], [R^H, 0]] are the singular values and their negatives, and the halves of its
@@ -947,7 +943,7 @@ def _svd_by_eigh(x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_ind
         return [values]
     vectors = shaping.rev(slicing.slice_in_dim(vectors, columns, 2 * columns, axis=axis + 1), (axis + 1,))
 
-    def orthonormal(half: Any) -> Any:
+    def orthonormal(half):
         basis, scales = qr(half, full_matrices=False)
         spread = shaping.broadcast_in_dim(_identity(columns, dtype), aval_of(scales).shape, (axis, axis + 1))
         diagonal = reductions.reduce_sum(elementwise.mul(scales, spread), (axis,))
@@ -960,7 +956,7 @@ def _svd_by_eigh(x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_ind
     right = orthonormal(slicing.slice_in_dim(vectors, columns, 2 * columns, axis=axis))
     batched = (tuple(range(axis)), tuple(range(axis)))
 
-    def product(a: Any, b: Any) -> Any:
+    def product(a, b):
         return dot_general(a, b, (((axis + 1,), (axis,)), batched), precision=Precision.HIGHEST)
 
     u = product(slicing.slice_in_dim(q, 0, columns, axis=axis + 1), left)

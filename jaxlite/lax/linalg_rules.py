@@ -42,7 +42,7 @@ def _batch_in_front(primitive: Primitive) -> None:
     """All of them take leading axes: the batch becomes the first."""
 
     @primitive.def_batching
-    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, Any]:
+    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params) -> tuple[Any, Any]:
         args = [bring_to_front(arg, dim, axis.size) for arg, dim in zip(args, dims, strict=True)]
         out = primitive.bind(*args, **params)
         return (out, [0] * len(out)) if primitive.multiple_results else (out, 0)
@@ -59,7 +59,7 @@ def _batch_right_sides(primitive: Primitive) -> None:
     right side, and the matrix is not repeated."""
 
     @primitive.def_batching
-    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, int]:
+    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params) -> tuple[Any, int]:
         if any(dim is not None for dim in dims[:-1]):
             return primitive.bind(*map(bring_to_front, args, dims, repeat(axis.size)), **params), 0
         where = aval_of(args[-1]).ndim - (2 if params.get("left_side", True) else 3)
@@ -84,79 +84,79 @@ def_zero(la.lu_pivots_to_permutation_p)
 # --- pieces ------------------------------------------------------------------------------------------
 
 
-def _axes(x: Any) -> tuple[int, tuple[int, ...]]:
+def _axes(x) -> tuple[int, tuple[int, ...]]:
     rank = aval_of(x).ndim
     return rank, tuple(range(rank - 2))
 
 
-def _mm(x: Any, y: Any) -> Any:
+def _mm(x, y):
     rank, batch = _axes(x)
     return dot_general(x, y, (((rank - 1,), (rank - 2,)), (batch, batch)), Precision.HIGHEST)
 
 
-def _t(x: Any) -> Any:
+def _t(x):
     rank, batch = _axes(x)
     return shaping.transpose(x, (*batch, rank - 1, rank - 2))
 
 
-def _is_complex(x: Any) -> bool:
+def _is_complex(x) -> bool:
     return dtypes.kind(aval_of(x).dtype) == "c"
 
 
-def _h(x: Any) -> Any:
+def _h(x):
     return e.conj(_t(x)) if _is_complex(x) else _t(x)
 
 
-def _masked(x: Any, keep: np.ndarray) -> Any:
+def _masked(x, keep: np.ndarray):
     """The elements where a mask of one matrix holds, zeros elsewhere."""
     rank, _ = _axes(x)
     mask = shaping.broadcast_in_dim(keep, aval_of(x).shape, (rank - 2, rank - 1))
     return e.select_n(mask, filled(0, x), x)
 
 
-def _triangle(x: Any, lower: bool, offset: int = 0) -> Any:
+def _triangle(x, lower: bool, offset: int = 0):
     """One triangle with the diagonal; without it at offset 1."""
     ones = np.ones(aval_of(x).shape[-2:], bool)
     return _masked(x, np.tril(ones, -offset) if lower else np.triu(ones, offset))
 
 
-def _scaled(x: Any, factors: np.ndarray) -> Any:
+def _scaled(x, factors: np.ndarray):
     """Each matrix elementwise times a constant one."""
     rank, _ = _axes(x)
     factors = factors.astype(aval_of(x).dtype)
     return e.mul(x, shaping.broadcast_in_dim(factors, aval_of(x).shape, (rank - 2, rank - 1)))
 
 
-def _add_identity(x: Any) -> Any:
+def _add_identity(x):
     shape, dtype = aval_of(x).shape, aval_of(x).dtype
     return e.add(x, shaping.broadcast_in_dim(np.eye(*shape[-2:], dtype=dtype), shape, (len(shape) - 2, len(shape) - 1)))
 
 
-def _diagonal(x: Any) -> Any:
+def _diagonal(x):
     return reduce_sum(_masked(x, np.eye(*aval_of(x).shape[-2:], dtype=bool)), (aval_of(x).ndim - 1,))
 
 
-def _rows(x: Any, vector: Any) -> Any:
+def _rows(x, vector):
     """A vector for each matrix as the rows of a matrix shaped like x: element j in column j."""
     rank, batch = _axes(x)
     return shaping.broadcast_in_dim(vector, aval_of(x).shape, (*batch, rank - 1))
 
 
-def _columns(x: Any, vector: Any) -> Any:
+def _columns(x, vector):
     """A vector for each matrix as the columns of a matrix shaped like x: element i in row i."""
     rank, batch = _axes(x)
     return shaping.broadcast_in_dim(vector, aval_of(x).shape, (*batch, rank - 2))
 
 
-def _like(vector: Any, x: Any) -> Any:
+def _like(vector, x):
     return shaping.convert(vector, aval_of(x).dtype, False)
 
 
-def _solve_triangular(a: Any, b: Any, **options: Any) -> Any:
+def _solve_triangular(a, b, **options):
     return la.triangular_solve(a, b, **options)
 
 
-def _hermitian(x: Any, lower: bool) -> Any:
+def _hermitian(x, lower: bool):
     """What a factorization that reads one triangle makes of a tangent."""
     part = _triangle(x, lower, 1)
     real = _like(e.real(x), x) if _is_complex(x) else x
@@ -164,7 +164,7 @@ def _hermitian(x: Any, lower: bool) -> Any:
     return e.add(e.add(part, _h(part)), diagonal)
 
 
-def _permuted(x: Any, permutation: Any, axis: int) -> Any:
+def _permuted(x, permutation, axis: int):
     """Rows (axis -2) or columns (axis -1) of each matrix in the order of its permutation."""
     rank, batch = _axes(x)
     shape = list(aval_of(x).shape)
@@ -177,13 +177,13 @@ def _permuted(x: Any, permutation: Any, axis: int) -> Any:
     return gather(x, shaping.expand_dims(permutation, (rank - 1,)), numbers, sizes, unique_indices=True)
 
 
-def _solve(a: Any, b: Any) -> Any:
+def _solve(a, b):
     """a^-1 b for general square matrices."""
     factors, _, permutation = la.lu_p.bind(shaping.stop_gradient(a))
     return la.lu_solve(a, factors, permutation, b)
 
 
-def _inverse_gaps(values: Any, like: Any) -> Any:
+def _inverse_gaps(values, like):
     """F with F[i, j] = 1 / (values[j] - values[i]), 0 on the diagonal; infinite for equal values."""
     gaps = e.sub(_rows(like, values), _columns(like, values))
     return _masked(e.div(filled(1, gaps), _add_identity(gaps)), ~np.eye(aval_of(like).shape[-1], dtype=bool))
@@ -224,7 +224,7 @@ def _triangular_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lo
 
 
 @la.triangular_solve_p.def_transpose
-def _triangular_solve_transpose(ct: Any, a: Any, b: Any, *, transpose_a: bool, **params: Any) -> list[Any]:
+def _triangular_solve_transpose(ct, a, b, *, transpose_a: bool, **params) -> list[Any]:
     assert is_linear(b) and not is_linear(a), "triangular_solve is linear in its second operand"
     return [None, la.triangular_solve_p.bind(a, ct, transpose_a=not transpose_a, **params)]
 
@@ -232,14 +232,14 @@ def _triangular_solve_transpose(ct: Any, a: Any, b: Any, *, transpose_a: bool, *
 # --- tridiagonal systems -----------------------------------------------------------------------------
 
 
-def _shift(x: Any, rows: int, axis: int) -> Any:
+def _shift(x, rows: int, axis: int):
     """Elements moved along an axis, zeros moving in."""
     padding = [(0, 0, 0)] * aval_of(x).ndim
     padding[axis] = (rows, -rows, 0)
     return shaping.pad(x, const(0, x), padding)
 
 
-def _tridiagonal_product(diagonals: Sequence[Any], x: Any) -> Any:
+def _tridiagonal_product(diagonals: Sequence[Any], x):
     """A x for the tridiagonal A of some tangents of diagonals, which may be zero."""
     _, batch = _axes(x)
     total: Any = Zero(aval_of(x))
@@ -251,7 +251,7 @@ def _tridiagonal_product(diagonals: Sequence[Any], x: Any) -> Any:
 
 
 @la.tridiagonal_solve_p.def_jvp
-def _tridiagonal_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+def _tridiagonal_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
     """dX = A^-1 (dB - dA X), as for every linear system."""
     *diagonals, _ = primals
     x = la.tridiagonal_solve_p.bind(*primals, **params)
@@ -263,7 +263,7 @@ def _tridiagonal_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], **pa
 
 
 @la.tridiagonal_solve_p.def_transpose
-def _tridiagonal_solve_transpose(ct: Any, below: Any, diagonal: Any, above: Any, b: Any, **params: Any) -> list[Any]:
+def _tridiagonal_solve_transpose(ct, below, diagonal, above, b, **params) -> list[Any]:
     # The transposed matrix has below it what was above, one row further down.
     solved = la.tridiagonal_solve_p.bind(_shift(above, 1, -1), diagonal, _shift(below, -1, -1), ct, **params)
     return [None, None, None, solved]
@@ -314,14 +314,14 @@ def _lu_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, transpose_
 
 
 @la.lu_solve_p.def_transpose
-def _lu_solve_transpose(ct: Any, a: Any, factors: Any, permutation: Any, b: Any, *, transpose_a: bool) -> list[Any]:
+def _lu_solve_transpose(ct, a, factors, permutation, b, *, transpose_a: bool) -> list[Any]:
     assert is_linear(b) and not is_linear(a), "lu_solve is linear in its last operand"
     return [None, None, None, la.lu_solve(a, factors, permutation, ct, transpose_a=not transpose_a)]
 
 
 @la.qr_p.def_jvp
 def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, full_matrices: bool,
-            use_magma: Any) -> tuple[Any, Any]:
+            use_magma) -> tuple[Any, Any]:
     """dQ = Q (K - M) + C, dR = Q^H dA - K R, with C = dA R^-1, M = Q^H C, and K = Q^H dQ skew [Walter].
 
     Of a wide matrix the leading square part fixes Q. R's diagonal is real, so K's is imaginary. The columns that complete
@@ -356,7 +356,7 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, 
 
 
 @la.eigh_p.def_jvp
-def _eigh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lower: bool, **params: Any) -> tuple[Any, Any]:
+def _eigh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lower: bool, **params) -> tuple[Any, Any]:
     """dw = diag(V^H dA V), dV = V (F o (V^H dA V)), F[i, j] = 1 / (w[j] - w[i]) [Giles]."""
     (x,), (dx,) = primals, tangents
     vectors, values = outs = la.eigh_p.bind(x, lower=lower, **params)
@@ -371,7 +371,7 @@ def _eigh_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, lower: bool, *
     return outs, [change, e.real(diagonal) if _is_complex(x) else diagonal]
 
 
-def _eigenvector_tangent(vectors: Any, inner: Any, values: Any) -> Any:
+def _eigenvector_tangent(vectors, inner, values):
     """dV = V (F o (V^-1 dA V)), of which each column then gets a multiple of its vector, so that it keeps its length
     and the phase that LAPACK gives it: its largest element is real [Boeddeker, for the length]."""
     change = _mm(vectors, e.mul(inner, _inverse_gaps(values, vectors)))
@@ -389,7 +389,7 @@ def _eigenvector_tangent(vectors: Any, inner: Any, values: Any) -> Any:
 
 @la.eig_p.def_jvp
 def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_left_eigenvectors: bool,
-             compute_right_eigenvectors: bool, enable_eigvec_derivs: bool, implementation: Any) -> tuple[Any, Any]:
+             compute_right_eigenvectors: bool, enable_eigvec_derivs: bool, implementation) -> tuple[Any, Any]:
     """dw = diag(V^-1 dA V) [Giles]. Left vectors are the right ones of A^H, with conjugate values."""
     (x,), (dx,) = primals, tangents
 
@@ -425,7 +425,7 @@ def _eig_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, compute_left_ei
 
 @la.svd_p.def_jvp
 def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: bool, compute_uv: bool,
-             **params: Any) -> tuple[Any, Any]:
+             **params) -> tuple[Any, Any]:
     """With P = U^H dA V: dS = diag(P), dU = U (F o (P S + S P^H)) + (1 - U U^H) dA V S^-1, dV alike, where
     F[i, j] = 1 / (s[j]^2 - s[i]^2) [Townsend]. Complex: the imaginary part of diag(P) turns U and V against each other,
     half each [Wan]."""

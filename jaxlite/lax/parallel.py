@@ -46,7 +46,7 @@ reduce_scatter_p = _collective("reduce_scatter")
 axis_index_p = _collective("axis_index")
 
 
-def _names(axis_name: Any, who: str = "") -> Names:
+def _names(axis_name, who: str = "") -> Names:
     names = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     for name in names:
         if name not in state.axis_sizes:
@@ -66,7 +66,7 @@ def _over_mesh(names: Names) -> bool:
     return bool(names) and set(names) <= set(mesh_axes())
 
 
-def axis_states(aval: Any, names: Sequence[Any]) -> set[str]:
+def axis_states(aval, names: Sequence[Any]) -> set[str]:
     """How values of a type are along some axes of the mesh: "varying", "unreduced", "reduced" or "invarying"."""
     layout = aval.layout
     unreduced, reduced = ((), ()) if layout is None else (layout.spec.unreduced, layout.spec.reduced)
@@ -74,7 +74,7 @@ def axis_states(aval: Any, names: Sequence[Any]) -> set[str]:
             else "invarying" for name in names}
 
 
-def _state_of(what: str, aval: Any, names: Sequence[Any]) -> str:
+def _state_of(what: str, aval, names: Sequence[Any]) -> str:
     """The one state that a value has along all of these axes."""
     states = axis_states(aval, names)
     if len(states) > 1:
@@ -100,7 +100,7 @@ def _runs(names: Names) -> list[Names]:
     return runs
 
 
-def _typed(x: Any, names: Names, shape: Ints, invariant: bool = False) -> ShapedArray:
+def _typed(x, names: Names, shape: Ints, invariant: bool = False) -> ShapedArray:
     """The type of a collective's result: it varies as the operand does; if `invariant`, not along the names.
 
     Raises: MixedVarying if the operand does not vary along all of them.
@@ -118,7 +118,7 @@ def _size(names: Names) -> int:
     return math.prod(state.axis_sizes[name] for name in _names(names))
 
 
-def _groups(groups: Any, size: int) -> tuple[Ints, ...] | None:
+def _groups(groups, size: int) -> tuple[Ints, ...] | None:
     if groups is None:
         return None
     groups = tuple(tuple(map(operator.index, group)) for group in groups)
@@ -129,11 +129,11 @@ def _groups(groups: Any, size: int) -> tuple[Ints, ...] | None:
     return groups
 
 
-def _group_size(names: Names, groups: Any) -> int:
+def _group_size(names: Names, groups) -> int:
     return len(groups[0]) if groups is not None else _size(names)
 
 
-def _checked(primitive: Primitive, x: Any, **params: Any) -> Any:
+def _checked(primitive: Primitive, x, **params):
     try:
         primitive.typed([aval_of(x)], params)  # raises; batching rules take for granted that types fit
     except MixedVarying:
@@ -142,7 +142,7 @@ def _checked(primitive: Primitive, x: Any, **params: Any) -> Any:
 
 
 @boundary
-def axis_size(axis_name: Any) -> int:
+def axis_size(axis_name) -> int:
     """The number of examples along a named axis (or several). Raises: NameError if nothing binds the name.
 
     >>> import jaxlite, jaxlite.numpy as jnp
@@ -155,7 +155,7 @@ def axis_size(axis_name: Any) -> int:
 # --- reductions --------------------------------------------------------------------------------------
 
 
-def _reduction_aval(x: Any, *, axes: Names, axis_index_groups: Any = None) -> ShapedArray:
+def _reduction_aval(x, *, axes: Names, axis_index_groups=None) -> ShapedArray:
     return _typed(x, _names(axes), x.shape, invariant=True)
 
 
@@ -163,7 +163,7 @@ for _p in (psum_p, pmax_p, pmin_p, psum_invariant_p):
     _p.def_abstract_eval(_reduction_aval)
 
 
-def _reduce(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> Any:
+def _reduce(primitive: Primitive, x, axis_name, groups):
     names = _names(axis_name, primitive.name)
     groups = _groups(groups, _size(names))
     if groups is not None and len(names) > 1:
@@ -176,7 +176,7 @@ def _reduce(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> Any:
         raise NotImplementedError(f"{primitive} with axis_index_groups in a shard_map that checks replication: its result is "
                                   "neither the same along the axis nor different. Pass check_vma=False to shard_map")
 
-    def one(leaf: Any) -> Any:
+    def one(leaf):
         if not names:  # of no axes: itself, as an array
             aval = aval_of(leaf)
             return shaping.convert_element_type_p.bind(leaf, new_dtype=aval.dtype, weak_type=aval.weak_type)
@@ -193,12 +193,12 @@ def _reduce(primitive: Primitive, x: Any, axis_name: Any, groups: Any) -> Any:
     return tree_map(one, x)
 
 
-def sum_over(x: Any, names: Names, groups: Any = None) -> Any:
+def sum_over(x, names: Names, groups=None):
     """`psum` of one array, for rules."""
     return _reduce(psum_p, x, names, groups)
 
 
-def vary(x: Any, names: Sequence[Any]) -> Any:
+def vary(x, names: Sequence[Any]):
     """An array as one that varies along these axes of the mesh, for rules: where types say so, and it does not yet."""
     if not config.check_vma.value:
         return x
@@ -207,37 +207,37 @@ def vary(x: Any, names: Sequence[Any]) -> Any:
     return pvary_p.bind(x, axes=missing) if missing else x
 
 
-def _positional(axis_name: Any, x: Any, reduce: Callable[[Any, tuple[int, ...]], Any]) -> tuple[Any, Any]:
+def _positional(axis_name, x, reduce: Callable[[Any, tuple[int, ...]], Any]) -> tuple[Any, Any]:
     """A pytree reduced along the axes that are numbers, and the names that are left. A number is a position, if no name."""
     axes = tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
     numbers = [axis for axis in axes if isinstance(axis, int) and axis not in state.axis_sizes]
     if not numbers:
         return x, axis_name
 
-    def one(leaf: Any) -> Any:
+    def one(leaf):
         return reduce(leaf, tuple([shaping.canonical_axis(axis, aval_of(leaf).ndim) for axis in numbers]))
 
     return tree_map(one, x), tuple([axis for axis in axes if axis not in numbers])
 
 
-def _countable(leaf: Any) -> Any:
+def _countable(leaf):
     return shaping.convert(leaf, np.dtype("int32"), False) if aval_of(leaf).dtype == dtypes.bool_ else leaf
 
 
-def _mean(leaf: Any, axes: tuple[int, ...]) -> Any:
+def _mean(leaf, axes: tuple[int, ...]):
     leaf = _inexact(leaf)
     count = math.prod(aval_of(leaf).shape[axis] for axis in axes)
     return elementwise.div(reductions.reduce_sum(leaf, axes), np.asarray(count).astype(aval_of(leaf).dtype)[()])
 
 
-def _inexact(leaf: Any) -> Any:
+def _inexact(leaf):
     if dtypes.kind(aval_of(leaf).dtype) in "biu":
         return shaping.convert(leaf, dtypes.canonicalize_dtype(np.dtype("float64")), False)
     return leaf
 
 
 @boundary
-def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def psum(x, axis_name, *, axis_index_groups=None):
     """The sum over the examples of a named axis: the same for each.
 
     Args:
@@ -255,7 +255,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
         return x  # of no axes: nothing is counted
     size = _group_size(names, _groups(axis_index_groups, _size(names)))
 
-    def one(leaf: Any) -> Any:
+    def one(leaf):
         if isinstance(leaf, (int, float, complex)):
             return leaf * size
         return _reduce(psum_p, _countable(leaf), names, axis_index_groups)
@@ -264,13 +264,13 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
 
 @boundary
-def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmean(x, axis_name, *, axis_index_groups=None):
     """The mean over the examples of a named axis. Arguments are as in `psum`."""
     x, axis_name = _positional(axis_name, x, _mean)
     names = _names(axis_name)
     size = _group_size(names, _groups(axis_index_groups, _size(names)))
 
-    def one(leaf: Any) -> Any:
+    def one(leaf):
         if isinstance(leaf, (int, float, complex)):
             return leaf * size / size  # a bool or an int gives a float
         total = _inexact(_reduce(psum_p, _countable(leaf), names, axis_index_groups))
@@ -280,13 +280,13 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
 
 @boundary
-def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmax(x, axis_name, *, axis_index_groups=None):
     """The greatest over the examples of a named axis, element by element. Arguments are as in `psum`."""
     return _reduce(pmax_p, *_positional(axis_name, x, reductions.reduce_max), axis_index_groups)
 
 
 @boundary
-def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+def pmin(x, axis_name, *, axis_index_groups=None):
     """The least over the examples of a named axis, element by element. Arguments are as in `psum`."""
     return _reduce(pmin_p, *_positional(axis_name, x, reductions.reduce_min), axis_index_groups)
 
@@ -295,18 +295,18 @@ def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
 
 @all_gather_p.def_abstract_eval
-def _all_gather_aval(x: Any, *, all_gather_dimension: int, axis_index_groups: Any, axis_name: Names, axis_size: int,
+def _all_gather_aval(x, *, all_gather_dimension: int, axis_index_groups, axis_name: Names, axis_size: int,
                      tiled: bool) -> ShapedArray:
     return _typed(x, _names(axis_name), gathered_shape(x, all_gather_dimension, axis_size, tiled))
 
 
 @all_gather_invariant_p.def_abstract_eval
-def _all_gather_invariant_aval(x: Any, *, all_gather_dimension: int, axis_name: Names, axis_size: int,
+def _all_gather_invariant_aval(x, *, all_gather_dimension: int, axis_name: Names, axis_size: int,
                                tiled: bool) -> ShapedArray:
     return _typed(x, _names(axis_name), gathered_shape(x, all_gather_dimension, axis_size, tiled), invariant=True)
 
 
-def gathered_shape(x: Any, dimension: int, size: int, tiled: bool) -> Ints:
+def gathered_shape(x, dimension: int, size: int, tiled: bool) -> Ints:
     """The shape of what `all_gather` gives."""
     shape = list(x.shape)
     if tiled:
@@ -317,8 +317,7 @@ def gathered_shape(x: Any, dimension: int, size: int, tiled: bool) -> Ints:
 
 
 @boundary
-def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: int = 0, tiled: bool = False,
-               to: str = "varying") -> Any:
+def all_gather(x, axis_name, *, axis_index_groups=None, axis: int = 0, tiled: bool = False, to: str = "varying"):
     """The values of all examples of a named axis, for each example.
 
     Args:
@@ -336,7 +335,7 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
     if checked and groups is not None:
         raise NotImplementedError(f"all_gather({to=}) takes no axis_index_groups")
 
-    def one(leaf: Any) -> Any:
+    def one(leaf):
         rank = aval_of(leaf).ndim
         where = shaping.canonical_axis(axis, rank if tiled else rank + 1)
         if checked:
@@ -351,12 +350,12 @@ def all_gather(x: Any, axis_name: Any, *, axis_index_groups: Any = None, axis: i
 
 
 @reduce_scatter_p.def_abstract_eval
-def _reduce_scatter_aval(x: Any, *, axis_index_groups: Any, axis_name: Names, axis_size: int, scatter_dimension: int,
+def _reduce_scatter_aval(x, *, axis_index_groups, axis_name: Names, axis_size: int, scatter_dimension: int,
                          tiled: bool) -> ShapedArray:
     return _typed(x, _names(axis_name), scattered_shape(x, scatter_dimension, axis_size, tiled))
 
 
-def scattered_shape(x: Any, scatter_dimension: int, axis_size: int, tiled: bool) -> tuple[int, ...]:
+def scattered_shape(x, scatter_dimension: int, axis_size: int, tiled: bool) -> tuple[int, ...]:
     """The shape of what `psum_scatter` gives."""
     shape, size = list(x.shape), x.shape[scatter_dimension]
     if tiled:
@@ -372,8 +371,7 @@ def scattered_shape(x: Any, scatter_dimension: int, axis_size: int, tiled: bool)
 
 
 @boundary
-def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_index_groups: Any = None,
-                 tiled: bool = False) -> Any:
+def psum_scatter(x, axis_name, *, scatter_dimension: int = 0, axis_index_groups=None, tiled: bool = False):
     """Each example's share of the sum over a named axis: `psum` followed by taking the own index along an axis.
 
     Args:
@@ -383,7 +381,7 @@ def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_ind
     names = _names(axis_name)
     groups = _groups(axis_index_groups, _size(names))
 
-    def one(leaf: Any) -> Any:
+    def one(leaf):
         where = shaping.canonical_axis(scatter_dimension, aval_of(leaf).ndim)
         if _over_mesh(names) and _state_of("psum_scatter", aval_of(leaf), names) == "unreduced":
             if groups is not None:
@@ -398,7 +396,7 @@ def psum_scatter(x: Any, axis_name: Any, *, scatter_dimension: int = 0, axis_ind
     return tree_map(one, x)
 
 
-def own_share(x: Any, names: Names, axis: int, tiled: bool) -> Any:
+def own_share(x, names: Names, axis: int, tiled: bool):
     size, total = _size(names), aval_of(x).shape[axis]
     if total % size or not tiled and total != size:
         raise ValueError(f"the size {total} of axis {axis} must be {'a multiple of ' if tiled else ''}the axis size {size}")
@@ -409,8 +407,7 @@ def own_share(x: Any, names: Names, axis: int, tiled: bool) -> Any:
 
 
 @all_to_all_p.def_abstract_eval
-def _all_to_all_aval(x: Any, *, axis_index_groups: Any, axis_name: Any, concat_axis: int, split_axis: int,
-                     tiled: bool) -> ShapedArray:
+def _all_to_all_aval(x, *, axis_index_groups, axis_name, concat_axis: int, split_axis: int, tiled: bool) -> ShapedArray:
     names = _names(axis_name)
     size = _group_size(names, axis_index_groups)
     shape, length = list(x.shape), x.shape[split_axis]
@@ -430,8 +427,7 @@ def _all_to_all_aval(x: Any, *, axis_index_groups: Any, axis_name: Any, concat_a
 
 
 @boundary
-def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axis_index_groups: Any = None,
-               tiled: bool = False) -> Any:
+def all_to_all(x, axis_name, split_axis: int, concat_axis: int, *, axis_index_groups=None, tiled: bool = False):
     """Exchange a named axis with an axis of the arrays: example i gets, from each example, its part i.
 
     Args:
@@ -441,7 +437,7 @@ def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axi
     names = _names(axis_name)
     groups = _groups(axis_index_groups, _size(names))
 
-    def one(leaf: Any) -> Any:
+    def one(leaf):
         rank = aval_of(leaf).ndim
         split, concat = shaping.canonical_axis(split_axis, rank), shaping.canonical_axis(concat_axis, rank)
         if len(names) == 1 or _over_mesh(names):
@@ -461,7 +457,7 @@ def all_to_all(x: Any, axis_name: Any, split_axis: int, concat_axis: int, *, axi
 
 
 @boundary
-def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
+def pswapaxes(x, axis_name, axis: int, *, axis_index_groups=None):
     """Exchange a named axis with an axis of the arrays, of the same size, which stays in its place."""
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
@@ -470,12 +466,12 @@ def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = Non
 
 
 @ppermute_p.def_abstract_eval
-def _ppermute_aval(x: Any, *, axis_name: Names, perm: tuple[tuple[int, int], ...]) -> ShapedArray:
+def _ppermute_aval(x, *, axis_name: Names, perm: tuple[tuple[int, int], ...]) -> ShapedArray:
     return _typed(x, _names(axis_name), x.shape)
 
 
 @boundary
-def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
+def ppermute(x, axis_name, perm: Sequence[tuple[int, int]]):
     """Send values from example to example of a named axis.
 
     Args:
@@ -488,7 +484,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
         if len(set(role)) < len(role) or not all(0 <= index < size for index in role):
             raise ValueError(f"ppermute: sources and destinations must be distinct and in [0, {size}), got {perm}")
 
-    def one(leaf: Any) -> Any:
+    def one(leaf):
         if len(names) == 1 or _over_mesh(names):
             return ppermute_p.bind(leaf, axis_name=names, perm=pairs)
         table, sent = np.zeros(size, np.int32), np.zeros(size, bool)
@@ -504,7 +500,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
 
 @boundary
-def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+def pshuffle(x, axis_name, perm: Sequence[int]):
     """Reorder the examples of a named axis: example i gets the value of example `perm[i]`."""
     names = _names(axis_name, "pshuffle")
     if sorted(perm) != list(range(_size(names))):
@@ -513,18 +509,18 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
 
 
 @pbroadcast_p.def_abstract_eval
-def _pbroadcast_aval(x: Any, *, axis_name: Any, source: int) -> ShapedArray:
+def _pbroadcast_aval(x, *, axis_name, source: int) -> ShapedArray:
     return _typed(x, _names(axis_name), x.shape)
 
 
 @boundary
-def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
+def pbroadcast(x, axis_name, source: int):
     """The value of one example of a named axis, for all of them."""
     names, source = _names(axis_name, "pbroadcast"), operator.index(source)
     if not 0 <= source < _size(names):
         raise ValueError(f"pbroadcast: source must be in [0, {_size(names)}), got {source}")
 
-    def one(leaf: Any) -> Any:
+    def one(leaf):
         if _over_mesh(names):
             return pbroadcast_p.bind(leaf, axis_name=names[0] if len(names) == 1 else names, source=source)
         rest = source
@@ -540,14 +536,14 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
 
 
 @axis_index_p.def_abstract_eval
-def _axis_index_aval(*, axis_name: Any) -> ShapedArray:
+def _axis_index_aval(*, axis_name) -> ShapedArray:
     names = _names(axis_name)
     index = shaped_array((), np.dtype("int32"), False)
     return varying(index, frozenset(names)) if config.check_vma.value and _over_mesh(names) else index
 
 
 @boundary
-def axis_index(axis_name: Any) -> Any:
+def axis_index(axis_name):
     """The index of the example along a named axis, int32.
 
     >>> import jaxlite, jaxlite.numpy as jnp
@@ -567,7 +563,7 @@ def axis_index(axis_name: Any) -> Any:
 
 
 @boundary
-def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+def pcast(x, axis_name, *, to: str):
     """Values as they are, with types that say something else of them along axes of the mesh.
 
     Inside `shard_map` a type says along which axes a value varies, and carries of loops and branches have to agree in it.
@@ -595,7 +591,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     if not config.check_vma.value:
         return x
 
-    def one(leaf: Any) -> Any:
+    def one(leaf):
         own = _state_of("pcast", aval_of(leaf), names)
         if (own, to) == ("invarying", "varying"):
             return vary(leaf, names)
@@ -608,7 +604,7 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     return tree_map(one, x)
 
 
-def pvary(x: Any, axis_name: Any) -> Any:
+def pvary(x, axis_name):
     """`pcast(x, axis_name, to="varying")`, of values that may vary along some of the axes already."""
     names = _names(axis_name)
     return tree_map(lambda leaf: vary(leaf, names) if _over_mesh(names) else leaf, x)
@@ -618,8 +614,8 @@ def pvary(x: Any, axis_name: Any) -> Any:
 
 
 @boundary
-def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes: Any, output_offsets: Any, recv_sizes: Any, *,
-                      axis_name: Any, axis_index_groups: Any = None) -> Any:
+def ragged_all_to_all(operand, output, input_offsets, send_sizes, output_offsets, recv_sizes, *, axis_name,
+                      axis_index_groups=None):
     """Exchange slices of different sizes along axis 0: each device sends one to each other, at an offset that it chooses.
 
     Args:
@@ -645,7 +641,7 @@ def ragged_all_to_all(operand: Any, output: Any, input_offsets: Any, send_sizes:
         raise ValueError(f"ragged_all_to_all input and output must have the same type and the same shape but for axis 0, got "
                          f"{source.str_short()} and {target.str_short()}")
 
-    def received(x: Any) -> Any:  # [senders, 1]: what each sender says of this receiver
+    def received(x):  # [senders, 1]: what each sender says of this receiver
         swapped = all_to_all(x, names, 0, 0, axis_index_groups=axis_index_groups)
         return shaping.reshape(shaping.convert(swapped, np.dtype("int32"), False), (size, 1))
 

@@ -26,7 +26,7 @@ from jaxlite.traces.jvp import Zero, def_linear, tangent_aval
 # A local rule gets all examples of the named axis at axis 0, and gives its result and where it varies (None: nowhere).
 
 
-def _take(x: Any, indices: Sequence[int]) -> Any:
+def _take(x, indices: Sequence[int]):
     """Rows of x; zeros for indices beyond the end."""
     shape = aval_of(x).shape
     numbers = GatherDimensionNumbers(tuple(range(1, len(shape))), (0,), (0,))
@@ -34,40 +34,40 @@ def _take(x: Any, indices: Sequence[int]) -> Any:
     return gather(x, positions, numbers, (1, *shape[1:]), mode=GatherScatterMode.FILL_OR_DROP, fill_value=0)
 
 
-def _local_psum(size: int, x: Any, **params: Any) -> tuple[Any, int | None]:
+def _local_psum(size: int, x, **params) -> tuple[Any, int | None]:
     return reductions.reduce_sum(x, (0,)), None
 
 
-def _local_pmax(size: int, x: Any, **params: Any) -> tuple[Any, int | None]:
+def _local_pmax(size: int, x, **params) -> tuple[Any, int | None]:
     return reductions.reduce_max(x, (0,)), None
 
 
-def _local_pmin(size: int, x: Any, **params: Any) -> tuple[Any, int | None]:
+def _local_pmin(size: int, x, **params) -> tuple[Any, int | None]:
     return reductions.reduce_min(x, (0,)), None
 
 
-def _merged(x: Any, axis: int) -> Any:
+def _merged(x, axis: int):
     shape = aval_of(x).shape
     return shaping.reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2:]))
 
 
-def _cut(x: Any, axis: int, size: int) -> Any:
+def _cut(x, axis: int, size: int):
     shape = aval_of(x).shape
     return shaping.reshape(x, (*shape[:axis], size, shape[axis] // size, *shape[axis + 1:]))
 
 
-def _local_all_gather(size: int, x: Any, *, all_gather_dimension: int, tiled: bool, **params: Any) -> tuple[Any, int | None]:
+def _local_all_gather(size: int, x, *, all_gather_dimension: int, tiled: bool, **params) -> tuple[Any, int | None]:
     stacked = move(x, 0, all_gather_dimension)
     return _merged(stacked, all_gather_dimension) if tiled else stacked, None
 
 
-def _local_reduce_scatter(size: int, x: Any, *, scatter_dimension: int, tiled: bool, **params: Any) -> tuple[Any, int | None]:
+def _local_reduce_scatter(size: int, x, *, scatter_dimension: int, tiled: bool, **params) -> tuple[Any, int | None]:
     total = reductions.reduce_sum(x, (0,))
     return _cut(total, scatter_dimension, size) if tiled else total, scatter_dimension
 
 
-def _local_all_to_all(size: int, x: Any, *, split_axis: int, concat_axis: int, tiled: bool,
-                      **params: Any) -> tuple[Any, int | None]:
+def _local_all_to_all(size: int, x, *, split_axis: int, concat_axis: int, tiled: bool,
+                      **params) -> tuple[Any, int | None]:
     if tiled:
         x = _cut(x, split_axis + 1, size)
     own = [axis for axis in range(1, aval_of(x).ndim) if axis != split_axis + 1]
@@ -76,24 +76,24 @@ def _local_all_to_all(size: int, x: Any, *, split_axis: int, concat_axis: int, t
     return _merged(swapped, concat_axis + 1) if tiled else swapped, 0
 
 
-def _local_ppermute(size: int, x: Any, *, perm: Sequence[tuple[int, int]], **params: Any) -> tuple[Any, int | None]:
+def _local_ppermute(size: int, x, *, perm: Sequence[tuple[int, int]], **params) -> tuple[Any, int | None]:
     sources = [size] * size
     for source, target in perm:
         sources[target] = source
     return _take(x, sources), 0
 
 
-def _local_pbroadcast(size: int, x: Any, *, source: int, **params: Any) -> tuple[Any, int | None]:
+def _local_pbroadcast(size: int, x, *, source: int, **params) -> tuple[Any, int | None]:
     return shaping.squeeze(_take(x, [source]), (0,)), None
 
 
-def _in_groups(local: Callable, groups: Sequence[Sequence[int]], x: Any, params: dict[str, Any]) -> tuple[Any, int]:
+def _in_groups(local: Callable, groups: Sequence[Sequence[int]], x, params: dict[str, Any]) -> tuple[Any, int]:
     """Apply a local rule to groups of examples apart from each other."""
     order = [index for group in groups for index in group]
     count, size = len(groups), len(groups[0])
     grouped = _cut(_take(x, order), 0, count)
 
-    def one(rows: Any) -> list[Any]:
+    def one(rows) -> list[Any]:
         out, dim = local(size, rows, **params)
         return [bring_to_front(out, dim, size)]
 
@@ -105,7 +105,7 @@ def _in_groups(local: Callable, groups: Sequence[Sequence[int]], x: Any, params:
 def _def_batching(primitive: Primitive, key: str, local: Callable, unvaried: Callable | None = None) -> None:
     """Set the rule of a collective; `unvaried(size, x)` is what it does to a value that all examples share."""
 
-    def rule(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, int | None]:
+    def rule(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params) -> tuple[Any, int | None]:
         (x,), (dim,) = args, dims
         names = params[key] if isinstance(params[key], tuple) else (params[key],)
         groups = params.get("axis_index_groups")
@@ -143,45 +143,45 @@ _def_batching(p.ppermute_p, "axis_name", _local_ppermute)
 
 
 @p.axis_index_p.def_batching
-def _axis_index_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, axis_name: Any) -> tuple[Any, int]:
+def _axis_index_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, axis_name) -> tuple[Any, int]:
     return shaping.iota("int32", axis.size), 0
 
 
 # --- derivatives -------------------------------------------------------------------------------------
 
 
-def _psum_transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
+def _psum_transpose(ct, x, **params) -> list[Any]:
     return [p.psum_p.bind(ct, **params)]
 
 
-def _own_part(ct: Any, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_size: int, tiled: bool) -> list[Any]:
+def _own_part(ct, x, *, all_gather_dimension: int, axis_name, axis_size: int, tiled: bool) -> list[Any]:
     return [p.own_share(p.vary(ct, axis_name), axis_name, all_gather_dimension, tiled)]
 
 
-def _all_gather_transpose(ct: Any, x: Any, *, all_gather_dimension: int, **params: Any) -> list[Any]:
+def _all_gather_transpose(ct, x, *, all_gather_dimension: int, **params) -> list[Any]:
     return [p.reduce_scatter_p.bind(ct, scatter_dimension=all_gather_dimension, **params)]
 
 
-def _reduce_scatter_transpose(ct: Any, x: Any, *, scatter_dimension: int, **params: Any) -> list[Any]:
+def _reduce_scatter_transpose(ct, x, *, scatter_dimension: int, **params) -> list[Any]:
     return [p.all_gather_p.bind(ct, all_gather_dimension=scatter_dimension, **params)]
 
 
-def _all_to_all_transpose(ct: Any, x: Any, *, split_axis: int, concat_axis: int, **params: Any) -> list[Any]:
+def _all_to_all_transpose(ct, x, *, split_axis: int, concat_axis: int, **params) -> list[Any]:
     return [p.all_to_all_p.bind(ct, split_axis=concat_axis, concat_axis=split_axis, **params)]
 
 
-def _ppermute_transpose(ct: Any, x: Any, *, perm: Sequence[tuple[int, int]], **params: Any) -> list[Any]:
+def _ppermute_transpose(ct, x, *, perm: Sequence[tuple[int, int]], **params) -> list[Any]:
     return [p.ppermute_p.bind(ct, perm=tuple((target, source) for source, target in perm), **params)]
 
 
-def _pbroadcast_transpose(ct: Any, x: Any, *, axis_name: Any, source: int) -> list[Any]:
+def _pbroadcast_transpose(ct, x, *, axis_name, source: int) -> list[Any]:
     total = p.vary(p.psum(ct, axis_name), axis_name if isinstance(axis_name, tuple) else (axis_name,))
     here = shaping.broadcast_in_dim(e.eq(p.axis_index(axis_name), np.int32(source)), aval_of(ct).shape, ())
     return [e.select_n(here, shaping.full_like(total, 0), total)]
 
 
 @pvary_p.def_batching
-def _pvary_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, axes: Any) -> tuple[Any, int | None]:
+def _pvary_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, axes) -> tuple[Any, int | None]:
     return pvary_p.bind(*args, axes=axes), dims[0]
 
 
@@ -198,7 +198,7 @@ def_linear(p.pbroadcast_p, _pbroadcast_transpose)
 
 def _def_extreme(primitive: Primitive) -> None:
     @primitive.def_jvp
-    def rule(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    def rule(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
         (x,), (dx,) = primals, tangents
         out = primitive.bind(x, **params)
         if type(dx) is Zero:
@@ -216,6 +216,6 @@ _def_extreme(p.pmin_p)
 
 
 @p.axis_index_p.def_jvp
-def _axis_index_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis_name: Any) -> tuple[Any, Any]:
+def _axis_index_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis_name) -> tuple[Any, Any]:
     out = p.axis_index_p.bind(axis_name=axis_name)
     return out, Zero(tangent_aval(aval_of(out)))

@@ -23,12 +23,12 @@ composite_p = Primitive("composite", multiple_results=True)
 
 
 @composite_p.def_abstract_eval
-def _composite_avals(*args: Any, jaxpr: ClosedJaxpr, name: str, attributes: Any, version: int) -> list[Any]:
+def _composite_avals(*args, jaxpr: ClosedJaxpr, name: str, attributes, version: int) -> list[Any]:
     return list(jaxpr.out_avals)
 
 
 @composite_p.def_jvp
-def _composite_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], list[Any]]:
+def _composite_jvp(primals, tangents, **params) -> tuple[list[Any], list[Any]]:
     raise ValueError("JVP rule for composite not implemented. You can use `jaxlite.custom_jvp` to add support: a composite "
                      "is opaque, so its derivative is not that of its decomposition.")
 
@@ -49,7 +49,7 @@ def composite(decomposition: Callable, name: str, version: int = 0) -> Callable:
 
     functions: dict[str, Callable] = {}  # by the text of the attributes: what was traced is found again by its function
 
-    def call(*args: Any, **attributes: Any) -> Any:
+    def call(*args, **attributes):
         given = tuple((key, _hashable(value)) for key, value in attributes.items() if value is not None)
         fun = functions.setdefault(repr(given), lambda *values: decomposition(*values, **attributes))
         leaves, tree = tree_flatten((args, {}))
@@ -65,7 +65,7 @@ def _closed(body: Body) -> ClosedJaxpr:
     return hoist_consts(body.jaxpr)
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value):
     if isinstance(value, (list, tuple)):
         return tuple(map(_hashable, value))
     if isinstance(value, np.ndarray):
@@ -76,17 +76,17 @@ def _hashable(value: Any) -> Any:
 # --- staging -----------------------------------------------------------------------------------------
 
 
-def stage(x: Any, /) -> Any:
+def stage(x, /):
     """An array for an array-like, or a tracer as it is."""
     return x if isinstance(x, (ArrayImpl, Tracer)) else make_array(x)
 
 
-def shape_as_value(shape: Any) -> Any:
+def shape_as_value(shape):
     """A shape as an array of int32."""
     return np.asarray(tuple(shape), np.int32)
 
 
-def dtype(x: Any) -> Any:
+def dtype(x):
     """The dtype of an array, scalar, type or name, as arrays have it: 32 bits wide unless x64 is enabled."""
     return dtypes.dtype(x, canonicalize=True)
 
@@ -98,18 +98,18 @@ _sink = frozenset({"dce_sink"})
 
 
 @dce_sink_p.def_effectful_abstract_eval
-def _dce_sink_avals(x: Any, *, prevent_mlir_dce: bool) -> tuple[list[Any], Any]:
+def _dce_sink_avals(x, *, prevent_mlir_dce: bool) -> tuple[list[Any], Any]:
     return [], _sink
 
 
 @dce_sink_p.def_jvp
-def _dce_sink_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], list[Any]]:
+def _dce_sink_jvp(primals, tangents, **params) -> tuple[list[Any], list[Any]]:
     dce_sink_p.bind(*primals, **params)
     return [], []
 
 
 @dce_sink_p.def_batching
-def _dce_sink_batch(axis: Any, args: Any, dims: Any, **params: Any) -> tuple[list[Any], list[Any]]:
+def _dce_sink_batch(axis, args, dims, **params) -> tuple[list[Any], list[Any]]:
     dce_sink_p.bind(*args, **params)
     return [], []
 
@@ -117,7 +117,7 @@ def _dce_sink_batch(axis: Any, args: Any, dims: Any, **params: Any) -> tuple[lis
 dce_sink_p.no_transpose("nothing comes of it that could depend on its operand linearly")
 
 
-def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
+def dce_sink(val, *, prevent_mlir_dce: bool = False) -> None:
     """Count the leaves of a pytree as used, so that what computes them stays in the traced program.
 
     Args:

@@ -71,8 +71,8 @@ def _without_group(rhs: ShapedArray, numbers: RaggedDotDimensionNumbers) -> tupl
 
 
 @ragged_dot_general_p.def_abstract_eval
-def _ragged_dot_general_aval(lhs: Any, rhs: Any, sizes: Any, *, ragged_dot_dimension_numbers: Any, precision: Any,
-                             preferred_element_type: Any, group_offset: Any, out_sharding: Any) -> ShapedArray:
+def _ragged_dot_general_aval(lhs, rhs, sizes, *, ragged_dot_dimension_numbers, precision, preferred_element_type,
+                             group_offset, out_sharding) -> ShapedArray:
     numbers = ragged_dot_dimension_numbers
     name = "ragged_dot_general"
     if dtypes.kind(sizes.dtype) not in "iu":
@@ -107,8 +107,8 @@ def _ragged_dot_general_aval(lhs: Any, rhs: Any, sizes: Any, *, ragged_dot_dimen
 
 
 @decomposes(ragged_dot_general_p)
-def _ragged_dot_general(lhs: Any, rhs: Any, sizes: Any, *, ragged_dot_dimension_numbers: Any, precision: Any,
-                        preferred_element_type: Any, group_offset: Any, out_sharding: Any) -> Any:
+def _ragged_dot_general(lhs, rhs, sizes, *, ragged_dot_dimension_numbers, precision, preferred_element_type,
+                        group_offset, out_sharding):
     """lhs once for each group, zero outside of the group's rows, times the group's rhs."""
     numbers = ragged_dot_dimension_numbers
     kind, axis = _kind_of_ragged(numbers)
@@ -123,7 +123,7 @@ def _ragged_dot_general(lhs: Any, rhs: Any, sizes: Any, *, ragged_dot_dimension_
     axes = (*(each + 1 for each in outer), 0) if sizes.ndim > 1 else (0,)
     order = sorted(range(len(axes)), key=lambda position: axes[position])
 
-    def spread(bounds: Any) -> Any:
+    def spread(bounds):
         return shaping.broadcast_in_dim(shaping.transpose(bounds, order), shape, [axes[position] for position in order])
 
     position = shaping.broadcasted_iota(dtypes.int32, shape, axis + 1)
@@ -142,9 +142,8 @@ def _ragged_dot_general(lhs: Any, rhs: Any, sizes: Any, *, ragged_dot_dimension_
 
 
 @boundary
-def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
-                       precision: Any = None, preferred_element_type: Any = None, group_offset: Any = None,
-                       out_sharding: Any = None) -> Any:
+def ragged_dot_general(lhs, rhs, group_sizes, ragged_dot_dimension_numbers: RaggedDotDimensionNumbers, precision=None,
+                       preferred_element_type=None, group_offset=None, out_sharding=None):
     """A product in which one axis of lhs is cut into g groups of consecutive elements.
 
     If the ragged axis is
@@ -176,8 +175,8 @@ def ragged_dot_general(lhs: Any, rhs: Any, group_sizes: Any, ragged_dot_dimensio
 
 
 @boundary
-def ragged_dot(lhs: Any, rhs: Any, group_sizes: Any, precision: Any = None, preferred_element_type: Any = None,
-               group_offset: Any = None, out_sharding: Any = None) -> Any:
+def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=None, group_offset=None,
+               out_sharding=None):
     """A product whose rows are in groups, each with a matrix of its own.
 
     Args:
@@ -203,8 +202,7 @@ scaled_dot_p = Primitive("scaled_dot")
 
 
 @scaled_dot_p.def_abstract_eval
-def _scaled_dot_aval(lhs: Any, rhs: Any, lhs_scale: Any, rhs_scale: Any, *, dimension_numbers: Any,
-                     preferred_element_type: Any) -> ShapedArray:
+def _scaled_dot_aval(lhs, rhs, lhs_scale, rhs_scale, *, dimension_numbers, preferred_element_type) -> ShapedArray:
     shape = dot_general_shape(lhs, rhs, dimension_numbers)
     for side, operand, scale in ((0, lhs, lhs_scale), (1, rhs, rhs_scale)):
         name, contract = ("lhs", "rhs")[side], dimension_numbers[0][side]
@@ -221,9 +219,8 @@ def _scaled_dot_aval(lhs: Any, rhs: Any, lhs_scale: Any, rhs_scale: Any, *, dime
 
 
 @decomposes(scaled_dot_p)
-def _scaled_dot(lhs: Any, rhs: Any, lhs_scale: Any, rhs_scale: Any, *, dimension_numbers: Any,
-                preferred_element_type: Any) -> Any:
-    def scaled(operand: Any, scale: Any) -> Any:
+def _scaled_dot(lhs, rhs, lhs_scale, rhs_scale, *, dimension_numbers, preferred_element_type):
+    def scaled(operand, scale):
         split: list[int] = []  # each axis as (blocks, elements of a block)
         for size, scales in zip(operand.shape, scale.shape, strict=True):
             split += [scales, size // scales if scales else 1]
@@ -236,8 +233,8 @@ def _scaled_dot(lhs: Any, rhs: Any, lhs_scale: Any, rhs_scale: Any, *, dimension
 
 
 @boundary
-def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = None,
-               dimension_numbers: DotDimensionNumbers | None = None, preferred_element_type: Any = None) -> Any:
+def scaled_dot(lhs, rhs, *, lhs_scale=None, rhs_scale=None, dimension_numbers: DotDimensionNumbers | None = None,
+               preferred_element_type=None):
     """`(lhs * lhs_scale) @ (rhs * rhs_scale)`, where each scale stands for a block of contracted elements.
 
     Args:
@@ -257,7 +254,7 @@ def scaled_dot(lhs: Any, rhs: Any, *, lhs_scale: Any = None, rhs_scale: Any = No
         dimension_numbers = (((rank - 1,), (rank - 2,)), (batch, batch))
     numbers = canonical_dimension_numbers(dimension_numbers)
 
-    def ones(aval: Any, contract: Ints) -> Any:
+    def ones(aval, contract: Ints):
         shape = [1 if axis in contract else size for axis, size in enumerate(aval.shape)]
         return shaping.full(shape, 1, dtypes.bfloat16)
 

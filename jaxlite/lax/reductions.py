@@ -31,7 +31,7 @@ from lowering.monoids import identity
 # --- axes and types ----------------------------------------------------------------------------------
 
 
-def static_ints(name: str, what: str, values: Any) -> Ints:
+def static_ints(name: str, what: str, values) -> Ints:
     """A tuple of Python ints from what a user gave for a static sequence.
 
     Raises: TypeError that names the argument.
@@ -42,7 +42,7 @@ def static_ints(name: str, what: str, values: Any) -> Ints:
         raise TypeError(f"{name}: {what} must be a sequence of integers, got {values!r}") from None
 
 
-def _reduced_shape(name: str, aval: Any, axes: Ints) -> Ints:
+def _reduced_shape(name: str, aval, axes: Ints) -> Ints:
     if len(set(axes)) != len(axes):
         raise ValueError(f"{name}: duplicate value in 'axes' of reduction: {axes}")
     if not all(0 <= axis < len(aval.shape) for axis in axes):
@@ -55,7 +55,7 @@ def _reduction(name: str, accepted: str, keeps_weak_type: bool = True) -> Primit
     primitive = Primitive(name)
 
     @primitive.def_abstract_eval
-    def rule(x: Any, *, axes: Ints, **params: Any) -> ShapedArray:
+    def rule(x, *, axes: Ints, **params) -> ShapedArray:
         require_kind(name, x, accepted)
         return shaped_array(_reduced_shape(name, x, axes), x.dtype, x.weak_type and keeps_weak_type)
 
@@ -73,7 +73,7 @@ reduce_or_p = _reduction("reduce_or", BITS, keeps_weak_type=False)
 reduce_xor_p = _reduction("reduce_xor", BITS, keeps_weak_type=False)
 
 
-def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
+def reduce_sum(operand, axes: Sequence[int], *, out_sharding=None):
     """The sum over some axes, which vanish from the shape. 0 over no elements.
 
     Args:
@@ -92,12 +92,12 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -
     return placement.laid_out(reduce_sum_p.bind(operand, axes=axes, out_sharding=None), out_sharding)
 
 
-def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:
+def reduce_prod(operand, axes: Sequence[int]):
     """The product over some axes; 1 over no elements. As `reduce_sum`."""
     return reduce_prod_p.bind(operand, axes=static_ints("reduce_prod", "axes", axes))
 
 
-def reduce_max(operand: Any, axes: Sequence[int]) -> Any:
+def reduce_max(operand, axes: Sequence[int]):
     """The maximum over some axes: NaN if there is one; the lowest value of the dtype over no elements.
 
     Complex numbers compare real part first. As `reduce_sum`, and booleans are welcome.
@@ -105,22 +105,22 @@ def reduce_max(operand: Any, axes: Sequence[int]) -> Any:
     return reduce_max_p.bind(operand, axes=static_ints("reduce_max", "axes", axes))
 
 
-def reduce_min(operand: Any, axes: Sequence[int]) -> Any:
+def reduce_min(operand, axes: Sequence[int]):
     """The minimum over some axes: NaN if there is one; the highest value of the dtype over no elements."""
     return reduce_min_p.bind(operand, axes=static_ints("reduce_min", "axes", axes))
 
 
-def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
+def reduce_and(operand, axes: Sequence[int]):
     """The AND of all elements over some axes: logical for bool, bit by bit for integers."""
     return reduce_and_p.bind(operand, axes=static_ints("reduce_and", "axes", axes))
 
 
-def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
+def reduce_or(operand, axes: Sequence[int]):
     """The OR of all elements over some axes: logical for bool, bit by bit for integers."""
     return reduce_or_p.bind(operand, axes=static_ints("reduce_or", "axes", axes))
 
 
-def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
+def reduce_xor(operand, axes: Sequence[int]):
     """The XOR of all elements over some axes: logical for bool, bit by bit for integers."""
     return reduce_xor_p.bind(operand, axes=static_ints("reduce_xor", "axes", axes))
 
@@ -132,7 +132,7 @@ def _position(name: str) -> Primitive:
     primitive = Primitive(name)
 
     @primitive.def_abstract_eval
-    def rule(x: Any, *, axes: Ints, index_dtype: Any) -> ShapedArray:
+    def rule(x, *, axes: Ints, index_dtype) -> ShapedArray:
         require_kind(name, x, "biuf")
         if len(axes) != 1:
             raise ValueError(f"{name} searches along one axis, got axes={axes}")
@@ -153,7 +153,7 @@ argmax_p = _position("argmax")
 argmin_p = _position("argmin")
 
 
-def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
+def argmax(operand, axis: int, index_dtype):
     """The index of the maximum along an axis, the first of several; that of the first NaN if there is one.
 
     Args:
@@ -170,7 +170,7 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
                          index_dtype=dtypes.check_user_dtype_supported(index_dtype, "argmax"))
 
 
-def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
+def argmin(operand, axis: int, index_dtype):
     """The index of the minimum along an axis, the first of several; that of the first NaN if there is one.
 
     As `argmax`.
@@ -185,14 +185,14 @@ _computations: dict[Any, ClosedJaxpr] = {}
 _COMPUTATIONS_LIMIT = 1024
 
 
-def _atom_key(atom: Any, index: dict[Any, int]) -> Any:
+def _atom_key(atom, index: dict[Any, int]):
     if type(atom) is Literal:
         value = np.asarray(atom.val)
         return value.dtype.name, value.tobytes(), atom.aval
     return index[atom]
 
 
-def _structure(jaxpr: Jaxpr) -> Any:
+def _structure(jaxpr: Jaxpr):
     """A key that is equal for jaxprs that say the same."""
     index = {var: position for position, var in enumerate(jaxpr.invars)}
     key: list[Any] = [tuple(jaxpr.in_avals)]
@@ -220,7 +220,7 @@ def trace_computation(name: str, computation: Callable, trees: Sequence[Any], in
     """
     out_tree = None
 
-    def flat(*args: Any) -> Sequence[Any]:
+    def flat(*args) -> Sequence[Any]:
         nonlocal out_tree
         position, unflat = 0, []
         for tree in trees:
@@ -275,7 +275,7 @@ MONOIDS = {elementwise.add: "sum", elementwise.mul: "prod", elementwise.max: "ma
            elementwise.bitwise_and: "and", elementwise.bitwise_or: "or", elementwise.bitwise_xor: "xor"}  # fmt: skip
 
 
-def monoid_of(computation: Callable, init_value: Any, aval: Any) -> str | None:
+def monoid_of(computation: Callable, init_value, aval) -> str | None:
     """The name of the monoid ('sum', 'max', ...) that a function of lax and a concrete initial value make up."""
     try:
         monoid = MONOIDS.get(computation)
@@ -295,7 +295,7 @@ reduce_p = Primitive("reduce", multiple_results=True)
 
 
 @reduce_p.def_abstract_eval
-def _reduce_avals(*avals: Any, jaxpr: ClosedJaxpr, dimensions: Ints) -> list[ShapedArray]:
+def _reduce_avals(*avals, jaxpr: ClosedJaxpr, dimensions: Ints) -> list[ShapedArray]:
     count = len(avals) // 2
     operands, inits = avals[:count], avals[count:]
     for operand, init in zip(operands, inits, strict=True):
@@ -311,8 +311,7 @@ def _reduce_avals(*avals: Any, jaxpr: ClosedJaxpr, dimensions: Ints) -> list[Sha
 
 
 @boundary
-def reduce(operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Sequence[int],
-           out_sharding: Any = None) -> Any:
+def reduce(operands, init_values, computation: Callable[[Any, Any], Any], dimensions: Sequence[int], out_sharding=None):
     """Combine elements over some dimensions with any associative computation.
 
     Args:

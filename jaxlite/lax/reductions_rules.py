@@ -31,7 +31,7 @@ def shifted(axis: int, dim: int) -> int:
     return axis + (axis >= dim)
 
 
-def expand(x: Any, axes: Sequence[int], shape: Ints) -> Any:
+def expand(x, axes: Sequence[int], shape: Ints):
     """A reduced array with the axes put back as ones."""
     return shaping.reshape(x, tuple(1 if axis in axes else size for axis, size in enumerate(shape)))
 
@@ -42,8 +42,7 @@ def _kept(rank: int, axes: Sequence[int]) -> list[int]:
 
 def _def_reduction_batching(primitive: Primitive) -> None:
     @primitive.def_batching
-    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, axes: Ints,
-              **params: Any) -> tuple[Any, int]:
+    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, axes: Ints, **params) -> tuple[Any, int]:
         (x,), (dim,) = args, dims
         assert dim is not None
         moved = tuple(shifted(each, dim) for each in axes)
@@ -61,7 +60,7 @@ for _p in (r.reduce_and_p, r.reduce_or_p, r.reduce_xor_p, r.argmax_p, r.argmin_p
 
 
 @r.reduce_sum_p.def_transpose
-def _reduce_sum_transpose(ct: Any, x: Any, *, axes: Ints, out_sharding: Any) -> list[Any]:
+def _reduce_sum_transpose(ct, x, *, axes: Ints, out_sharding) -> list[Any]:
     shape = x.aval.shape
     return [shaping.broadcast_in_dim(ct, shape, _kept(len(shape), axes))]
 
@@ -73,7 +72,7 @@ def _def_extreme(primitive: Primitive) -> None:
     """The mean of the tangents where the extreme is attained."""
 
     @primitive.def_jvp
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Ints, **params: Any) -> tuple[Any, Any]:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: Ints, **params) -> tuple[Any, Any]:
         (x,), (g,) = primals, tangents
         out = primitive.bind(x, axes=axes, **params)
         if type(g) is Zero:
@@ -88,7 +87,7 @@ _def_extreme(r.reduce_max_p)
 _def_extreme(r.reduce_min_p)
 
 
-def to_front(x: Any, axes: Sequence[int]) -> Any:
+def to_front(x, axes: Sequence[int]):
     """An array whose given axes are merged into one in front."""
     shape = aval_of(x).shape
     kept = _kept(len(shape), axes)
@@ -115,7 +114,7 @@ def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: I
     return out, r.reduce_sum(g, (axis,))
 
 
-def _products_of_others(x: Any, axis: int) -> Any:
+def _products_of_others(x, axis: int):
     aval = aval_of(x)
     one = aval.dtype.type(1)
     left, right = [(0, 0, 0)] * aval.ndim, [(0, 0, 0)] * aval.ndim
@@ -185,7 +184,7 @@ def _reduce_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Close
         outs = r.reduce_p.bind(*primals, jaxpr=jaxpr, dimensions=dimensions)
         return outs, [zero_for(out) for out in outs]
 
-    def fun(*values: Any) -> list[Any]:
+    def fun(*values) -> list[Any]:
         operands, inits = _split(values)
         return combine_along(jaxpr, [to_front(operand, dimensions) for operand in operands], inits)
 

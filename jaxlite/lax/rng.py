@@ -31,8 +31,7 @@ _UNIFORM_DTYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float
 
 
 @rng_bit_generator_p.def_abstract_eval
-def _rng_bit_generator_aval(key: Any, *, shape: Ints, dtype: Any, algorithm: int, out_sharding: Any = None,
-                            ) -> list[ShapedArray]:
+def _rng_bit_generator_aval(key, *, shape: Ints, dtype, algorithm: int, out_sharding=None) -> list[ShapedArray]:
     if (key.shape, key.dtype) not in (((4,), dtypes.uint32), ((2,), dtypes.uint64)):
         raise TypeError(f"rng_bit_generator requires a key of type uint32[4] or uint64[2], got {key}")
     if dtypes.kind(dtype) != "u" or dtypes.itemsize_bits(dtype) < 8:
@@ -41,9 +40,8 @@ def _rng_bit_generator_aval(key: Any, *, shape: Ints, dtype: Any, algorithm: int
 
 
 @boundary
-def rng_bit_generator(key: Any, shape: Any, dtype: Any = dtypes.uint32,
-                      algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT, *, out_sharding: Any = None,
-                      ) -> tuple[Any, Any]:
+def rng_bit_generator(key, shape, dtype=dtypes.uint32, algorithm: RandomAlgorithm = RandomAlgorithm.RNG_DEFAULT, *,
+                      out_sharding=None) -> tuple[Any, Any]:
     """Random bits from a key: the same key gives the same bits, on one platform and algorithm.
 
     Args:
@@ -62,7 +60,7 @@ def rng_bit_generator(key: Any, shape: Any, dtype: Any = dtypes.uint32,
 
 
 @rng_uniform_p.def_abstract_eval
-def _rng_uniform_aval(a: Any, b: Any, *, shape: Ints) -> ShapedArray:
+def _rng_uniform_aval(a, b, *, shape: Ints) -> ShapedArray:
     if a.dtype != b.dtype:
         raise ValueError(f"Arguments to rng_uniform must have identical dtypes, got {a.dtype} and {b.dtype}.")
     if a.shape or b.shape:
@@ -73,7 +71,7 @@ def _rng_uniform_aval(a: Any, b: Any, *, shape: Ints) -> ShapedArray:
 
 
 @boundary
-def rng_uniform(a: Any, b: Any, shape: Any) -> Any:
+def rng_uniform(a, b, shape):
     """Uniform numbers in [a, b) from the backend's stateful generator: not reproducible, not for use in science.
 
     Args:

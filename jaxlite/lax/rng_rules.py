@@ -18,7 +18,7 @@ rng_uniform_p.no_batching("its generator is stateful; draw an array of the whole
 
 @rng_bit_generator_p.def_batching
 def _rng_bit_generator_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, shape: tuple[int, ...],
-                             **params: Any) -> tuple[list[Any], list[int]]:
+                             **params) -> tuple[list[Any], list[int]]:
     """The first key makes the bits of the whole batch, and it alone moves on: one call, and as in JAX.
 
     So a batch of keys does not give what each key would. Those for whom that matters use Threefry keys.

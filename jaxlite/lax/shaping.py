@@ -49,7 +49,7 @@ def require_equal_dtypes(name: str, avals: Sequence[Any]) -> None:
             raise TypeError(f"lax.{name} requires arguments to have the same dtypes, got {kinds}. (Tip: {tip}).")
 
 
-def canonical_shape(shape: Any, name: str = "shape") -> Ints:
+def canonical_shape(shape, name: str = "shape") -> Ints:
     """A shape as a tuple of ints.
 
     Raises: TypeError for sizes that are not integers, not concrete or negative.
@@ -81,7 +81,7 @@ def _check_size(shape: Ints) -> None:
         raise ValueError(f"an array of shape {shape} has too many elements to address")
 
 
-def canonical_axis(axis: Any, rank: int, name: str = "axis") -> int:
+def canonical_axis(axis, rank: int, name: str = "axis") -> int:
     """An axis in [0, rank) from one in [-rank, rank). Raises: NumPy's AxisError, a ValueError, out of that range."""
     if type(axis) is not int and isinstance(axis, Tracer):
         raise errors.ConcretizationTypeError(axis, f"{name} has to be known while tracing; mark the argument static "
@@ -92,7 +92,7 @@ def canonical_axis(axis: Any, rank: int, name: str = "axis") -> int:
     return index + rank if index < 0 else index
 
 
-def _as_ints(values: Any) -> Ints:
+def _as_ints(values) -> Ints:
     return tuple(map(as_size, values))
 
 
@@ -110,11 +110,11 @@ reduce_precision_p = Primitive("reduce_precision")
 
 
 @convert_element_type_p.def_abstract_eval
-def _convert_element_type_aval(x: Any, *, new_dtype: Any, weak_type: bool) -> ShapedArray:
+def _convert_element_type_aval(x, *, new_dtype, weak_type: bool) -> ShapedArray:
     return shaped_array(x.shape, new_dtype, weak_type)
 
 
-def convert_element_type(operand: Any, new_dtype: Any) -> Any:
+def convert_element_type(operand, new_dtype):
     """The operand's values in another dtype, strongly typed.
 
     Floats to ints truncate; complex to real drops the imaginary part. A Python type stands for the default dtype of its
@@ -130,7 +130,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     return result
 
 
-def convert(operand: Any, new_dtype: Any = None, weak_type: bool | None = None) -> Any:
+def convert(operand, new_dtype=None, weak_type: bool | None = None):
     """`convert_element_type` with control over the weak type; the operand itself if there is nothing to do."""
     if isinstance(operand, _DEVICE_TYPES):
         aval = operand.aval
@@ -161,7 +161,7 @@ _DEVICE_TYPES = (Tracer, ArrayImpl)
 
 
 @convert_element_type_p.def_stage
-def _convert_element_type_stage(trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _convert_element_type_stage(trace, args: Sequence[Any], params: dict[str, Any]):
     """Constants are converted while tracing: a scalar then stays a literal of the equations that use it."""
     (operand,) = args
     atom = getattr(operand, "atom", None)
@@ -179,7 +179,7 @@ def _convert_element_type_stage(trace: Any, args: Sequence[Any], params: dict[st
 
 
 @bitcast_convert_type_p.def_abstract_eval
-def _bitcast_aval(x: Any, *, new_dtype: Any) -> ShapedArray:
+def _bitcast_aval(x, *, new_dtype) -> ShapedArray:
     old, new = x.dtype, new_dtype
     old_bits, new_bits = dtypes.itemsize_bits(old), dtypes.itemsize_bits(new)
     if old_bits < new_bits and (not x.shape or x.shape[-1] * old_bits != new_bits):
@@ -195,7 +195,7 @@ def _bitcast_aval(x: Any, *, new_dtype: Any) -> ShapedArray:
     return shaped_array(x.shape[:-1], new, False)
 
 
-def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+def bitcast_convert_type(operand, new_dtype):
     """The operand's bits read as another dtype.
 
     A narrower dtype adds a last axis that holds the parts; a wider one consumes such an axis.
@@ -204,7 +204,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
 
 
 @reduce_precision_p.def_abstract_eval
-def _reduce_precision_aval(x: Any, *, exponent_bits: int, mantissa_bits: int) -> ShapedArray:
+def _reduce_precision_aval(x, *, exponent_bits: int, mantissa_bits: int) -> ShapedArray:
     if dtypes.kind(x.dtype) != "f":
         raise TypeError(f"reduce_precision does not accept dtype {x.dtype}. Accepted dtypes are subtypes of floating.")
     if exponent_bits < 1 or mantissa_bits < 0:
@@ -213,7 +213,7 @@ def _reduce_precision_aval(x: Any, *, exponent_bits: int, mantissa_bits: int) ->
     return x
 
 
-def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
+def reduce_precision(operand, exponent_bits: int, mantissa_bits: int):
     """Round a floating operand to what a format with these bits could hold; the dtype stays."""
     exponent, mantissa = operator.index(exponent_bits), operator.index(mantissa_bits)
     if exponent < 1 or mantissa < 0:
@@ -228,8 +228,7 @@ broadcast_in_dim_p = Primitive("broadcast_in_dim")
 
 
 @broadcast_in_dim_p.def_abstract_eval
-def _broadcast_in_dim_aval(x: Any, *, shape: Ints, broadcast_dimensions: Ints,
-                           sharding: Any = None) -> ShapedArray:
+def _broadcast_in_dim_aval(x, *, shape: Ints, broadcast_dimensions: Ints, sharding=None) -> ShapedArray:
     if len(broadcast_dimensions) != len(x.shape):
         raise TypeError(f"broadcast_in_dim broadcast_dimensions must have length equal to operand ndim; got "
                         f"broadcast_dimensions {broadcast_dimensions} for operand ndim {len(x.shape)}.")
@@ -248,7 +247,7 @@ def _broadcast_in_dim_aval(x: Any, *, shape: Ints, broadcast_dimensions: Ints,
 
 
 @boundary
-def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None) -> Any:
+def broadcast_in_dim(operand, shape, broadcast_dimensions: Sequence[int], *, out_sharding=None):
     """Stretch an array into a shape.
 
     Args:
@@ -268,14 +267,14 @@ def broadcast_in_dim(operand: Any, shape: Any, broadcast_dimensions: Sequence[in
     return out if out_sharding is None else placement.laid_out(out, out_sharding)
 
 
-def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
+def broadcast(operand, sizes: Sequence[int], *, out_sharding=None):
     """Add leading axes of the given sizes."""
     shape = aval_of(operand).shape
     sizes = canonical_shape(sizes, "sizes")
     return broadcast_in_dim(operand, sizes + shape, range(len(sizes), len(sizes) + len(shape)), out_sharding=out_sharding)
 
 
-def broadcast_shapes(*shapes: Any) -> Ints:
+def broadcast_shapes(*shapes) -> Ints:
     """The shape that NumPy's broadcasting gives to operands of these shapes.
 
     Raises: ValueError if they do not fit.
@@ -297,7 +296,7 @@ def broadcast_shapes(*shapes: Any) -> Ints:
     return tuple(result)
 
 
-def broadcast_to_rank(x: Any, rank: int) -> Any:
+def broadcast_to_rank(x, rank: int):
     """Add leading axes of size 1 until the array has `rank` axes."""
     ndim = aval_of(x).ndim
     if ndim == rank:
@@ -307,7 +306,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
     return expand_dims(x, range(rank - ndim))
 
 
-def broadcast_like(arr: Any, like_arr: Any) -> Any:
+def broadcast_like(arr, like_arr):
     """Broadcast an array to the shape of another one, by NumPy's rules."""
     shape, target = aval_of(arr).shape, aval_of(like_arr).shape
     return broadcast_in_dim(arr, target, range(len(target) - len(shape), len(target)))
@@ -328,8 +327,7 @@ tile_p = Primitive("tile")
 
 
 @reshape_p.def_abstract_eval
-def _reshape_aval(x: Any, *, new_sizes: Ints, dimensions: Ints | None, sharding: Any = None,
-                  ) -> ShapedArray:
+def _reshape_aval(x, *, new_sizes: Ints, dimensions: Ints | None, sharding=None) -> ShapedArray:
     if math.prod(x.shape) != math.prod(new_sizes):
         raise TypeError(f"reshape total size must be unchanged, got new_sizes {new_sizes} (total size "
                         f"{math.prod(new_sizes)}) for shape {x.shape} (total size {math.prod(x.shape)})")
@@ -339,7 +337,7 @@ def _reshape_aval(x: Any, *, new_sizes: Ints, dimensions: Ints | None, sharding:
 
 
 @boundary
-def reshape(operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = None, *, out_sharding: Any = None) -> Any:
+def reshape(operand, new_sizes, dimensions: Sequence[int] | None = None, *, out_sharding=None):
     """The same elements in row-major order under another shape of equal size.
 
     `dimensions`, a permutation, is applied first.
@@ -356,7 +354,7 @@ def reshape(operand: Any, new_sizes: Any, dimensions: Sequence[int] | None = Non
     return placement.laid_out_by(out_sharding, reshape_p.bind, operand, new_sizes=new_sizes, dimensions=order, sharding=None)
 
 
-def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
+def collapse(operand, start_dimension: int, stop_dimension: int | None = None):
     """Merge the axes from `start_dimension` up to `stop_dimension` into one."""
     shape = aval_of(operand).shape
     low, high, _ = slice(start_dimension, stop_dimension).indices(len(shape))
@@ -366,13 +364,13 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
 
 
 @transpose_p.def_abstract_eval
-def _transpose_aval(x: Any, *, permutation: Ints) -> ShapedArray:
+def _transpose_aval(x, *, permutation: Ints) -> ShapedArray:
     _check_permutation("transpose", permutation, len(x.shape))
     return shaped_array(tuple([x.shape[axis] for axis in permutation]), x.dtype, x.weak_type)
 
 
 @boundary
-def transpose(operand: Any, permutation: Sequence[int]) -> Any:
+def transpose(operand, permutation: Sequence[int]):
     """Reorder the axes: axis i of the result is axis permutation[i] of the operand."""
     order = permutation if type(permutation) is tuple and {*map(type, permutation)} <= {int} else _as_ints(permutation)
     aval = aval_of(operand)
@@ -382,7 +380,7 @@ def transpose(operand: Any, permutation: Sequence[int]) -> Any:
 
 
 @squeeze_p.def_abstract_eval
-def _squeeze_aval(x: Any, *, dimensions: Ints) -> ShapedArray:
+def _squeeze_aval(x, *, dimensions: Ints) -> ShapedArray:
     for axis in dimensions:
         if x.shape[axis] != 1:
             raise ValueError(f"cannot select an axis to squeeze out which has size not equal to one, got "
@@ -392,7 +390,7 @@ def _squeeze_aval(x: Any, *, dimensions: Ints) -> ShapedArray:
 
 
 @boundary
-def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
+def squeeze(array, dimensions: Sequence[int]):
     """Remove axes of size 1."""
     if not dimensions and isinstance(array, _DEVICE_TYPES):
         return array
@@ -405,7 +403,7 @@ def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
     return squeeze_p.bind(array, dimensions=axes)
 
 
-def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
+def expand_dims(array, dimensions: Sequence[int]):
     """Add axes of size 1, at these positions of the result."""
     shape = aval_of(array).shape
     dimensions = tuple(dimensions)
@@ -421,7 +419,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
 
 
 @rev_p.def_abstract_eval
-def _rev_aval(x: Any, *, dimensions: Ints) -> ShapedArray:
+def _rev_aval(x, *, dimensions: Ints) -> ShapedArray:
     if len(set(dimensions)) != len(dimensions):
         raise TypeError(f"rev dimensions must be unique, got {dimensions}.")
     if any(not 0 <= axis < len(x.shape) for axis in dimensions):
@@ -431,13 +429,13 @@ def _rev_aval(x: Any, *, dimensions: Ints) -> ShapedArray:
 
 
 @boundary
-def rev(operand: Any, dimensions: Sequence[int]) -> Any:
+def rev(operand, dimensions: Sequence[int]):
     """Reverse the order of elements along axes."""
     return rev_p.bind(operand, dimensions=_as_ints(dimensions))
 
 
 @concatenate_p.def_abstract_eval
-def _concatenate_aval(*operands: Any, dimension: int) -> ShapedArray:
+def _concatenate_aval(*operands, dimension: int) -> ShapedArray:
     if not operands:
         raise TypeError("concatenate expects at least one operand, got 0.")
     first = operands[0]
@@ -458,7 +456,7 @@ def _concatenate_aval(*operands: Any, dimension: int) -> ShapedArray:
     return shaped_array(shape, first.dtype, all(each.weak_type for each in operands))
 
 
-def concatenate(operands: Any, dimension: int) -> Any:
+def concatenate(operands, dimension: int):
     """Join arrays of one dtype along an existing axis; other sizes are equal."""
     operands = tuple(operands)
     if not operands:
@@ -469,7 +467,7 @@ def concatenate(operands: Any, dimension: int) -> Any:
 
 
 @pad_p.def_abstract_eval
-def _pad_aval(x: Any, value: Any, *, padding_config: tuple[tuple[int, int, int], ...]) -> ShapedArray:
+def _pad_aval(x, value, *, padding_config: tuple[tuple[int, int, int], ...]) -> ShapedArray:
     if x.dtype != value.dtype:
         raise TypeError(f"pad operand and padding_value must be same dtype: got {x.dtype} and {value.dtype}.")
     if value.shape:
@@ -490,7 +488,7 @@ def _pad_aval(x: Any, value: Any, *, padding_config: tuple[tuple[int, int, int],
 
 
 @boundary
-def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
+def pad(operand, padding_value, padding_config: Sequence[tuple[int, int, int]]):
     """Add copies of a value around, and between, the elements.
 
     Args:
@@ -506,7 +504,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
     return pad_p.bind(operand, padding_value, padding_config=config)
 
 
-def _as_padding(value: Any, aval: Any) -> Any:
+def _as_padding(value, aval):
     """What a value that is to be summed over devices is padded with: it is summed too, so only zero may be the same on each."""
     spec = aval.layout.spec
     if not spec.unreduced or has_states(aval_of(value)) or not isinstance(value, Tracer) and not np.any(np.asarray(value)):
@@ -516,14 +514,14 @@ def _as_padding(value: Any, aval: Any) -> Any:
 
 
 @split_p.def_abstract_eval
-def _split_aval(x: Any, *, sizes: Ints, axis: int) -> list[ShapedArray]:
+def _split_aval(x, *, sizes: Ints, axis: int) -> list[ShapedArray]:
     if sum(sizes) != x.shape[axis]:
         raise ValueError(f"Sum of sizes {sum(sizes)} must be equal to dimension {axis} of the operand shape "
                          f"{list(x.shape)}")
     return [shaped_array((*x.shape[:axis], size, *x.shape[axis + 1:]), x.dtype, x.weak_type) for size in sizes]
 
 
-def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> Sequence[Any]:
+def split(operand, sizes: Sequence[int], axis: int = 0) -> Sequence[Any]:
     """Cut an array along an axis into consecutive pieces of the given sizes."""
     axis = canonical_axis(axis, aval_of(operand).ndim)
     if any(isinstance(size, (int, np.integer)) and size < 0 for size in sizes):
@@ -533,7 +531,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> Sequence[Any]:
 
 
 @stack_p.def_abstract_eval
-def _stack_aval(*operands: Any, axis: int) -> ShapedArray:
+def _stack_aval(*operands, axis: int) -> ShapedArray:
     require_equal_dtypes("stack", operands)
     first = operands[0].shape
     if not 0 <= axis <= len(first):
@@ -544,7 +542,7 @@ def _stack_aval(*operands: Any, axis: int) -> ShapedArray:
                         all(each.weak_type for each in operands))
 
 
-def stack(operands: Sequence[Any], axis: int = 0) -> Any:
+def stack(operands: Sequence[Any], axis: int = 0):
     """Join arrays of one shape and dtype along a new axis."""
     operands = tuple(operands)
     if not operands:
@@ -553,12 +551,12 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
 
 
 @unstack_p.def_abstract_eval
-def _unstack_aval(x: Any, *, axis: int) -> list[ShapedArray]:
+def _unstack_aval(x, *, axis: int) -> list[ShapedArray]:
     piece = shaped_array(x.shape[:axis] + x.shape[axis + 1:], x.dtype, x.weak_type)
     return [piece] * x.shape[axis]
 
 
-def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x, axis: int = 0) -> tuple[Any, ...]:
     """The slices of an array along an axis, without that axis."""
     aval = aval_of(x)
     if not aval.shape:
@@ -567,7 +565,7 @@ def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
 
 
 @tile_p.def_abstract_eval
-def _tile_aval(x: Any, *, reps: Ints) -> ShapedArray:
+def _tile_aval(x, *, reps: Ints) -> ShapedArray:
     if len(reps) != len(x.shape):
         raise TypeError(f"tile reps must have one entry for each axis, got {reps} for shape {x.shape}")
     shape = tuple([size * rep for size, rep in zip(x.shape, reps, strict=True)])
@@ -575,7 +573,7 @@ def _tile_aval(x: Any, *, reps: Ints) -> ShapedArray:
     return shaped_array(shape, x.dtype, x.weak_type)
 
 
-def tile(operand: Any, reps: Sequence[int]) -> Any:
+def tile(operand, reps: Sequence[int]):
     """Repeat an array `reps[i]` times along each axis i."""
     return tile_p.bind(operand, reps=canonical_shape(reps, "reps"))
 
@@ -587,7 +585,7 @@ empty_p = Primitive("empty")
 
 
 @iota_p.def_abstract_eval
-def _iota_aval(*, dtype: Any, shape: Ints, dimension: int, sharding: Any = None) -> ShapedArray:
+def _iota_aval(*, dtype, shape: Ints, dimension: int, sharding=None) -> ShapedArray:
     if dtypes.kind(dtype) not in "iufc":
         raise TypeError(f"iota does not accept dtype {dtype}. Accepted dtypes are subtypes of number.")
     if not 0 <= dimension < len(shape):
@@ -596,13 +594,13 @@ def _iota_aval(*, dtype: Any, shape: Ints, dimension: int, sharding: Any = None)
 
 
 @boundary
-def iota(dtype: Any, size: int) -> Any:
+def iota(dtype, size: int):
     """0, 1, ..., size - 1."""
     return broadcasted_iota(dtype, (size,), 0)
 
 
 @boundary
-def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
+def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
     """An array of which each element is its index along one axis."""
     shape = canonical_shape(shape)
     dimension = canonical_axis(dimension, len(shape), "dimension")
@@ -611,18 +609,18 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
 
 
 @empty_p.def_abstract_eval
-def _empty_aval(*, shape: Ints, dtype: Any, out_sharding: Any = None) -> ShapedArray:
+def _empty_aval(*, shape: Ints, dtype, out_sharding=None) -> ShapedArray:
     return shaped_array(shape, dtype, False)
 
 
-def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
+def empty(shape, dtype, *, out_sharding=None):
     """An array whose values are whatever costs least; zeros at present."""
     out = empty_p.bind(shape=canonical_shape(shape), dtype=dtypes.canonicalize_dtype(dtype), out_sharding=None)
     return placement.laid_out(out, out_sharding)
 
 
 @boundary
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
+def full(shape, fill_value, dtype=None, *, sharding=None):
     """An array of one value. Its dtype is that of the value unless given."""
     shape = canonical_shape(shape)
     if dtype is not None and not isinstance(dtype, dtypes.ExtendedDType):
@@ -638,7 +636,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     return broadcast_in_dim(convert(fill_value, dtype, weak), shape, (), out_sharding=sharding)
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None) -> Any:
+def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     """`full` with the shape and dtype of another array, as far as they are not given."""
     if hasattr(x, "shape") and hasattr(x, "dtype"):
         full_shape, full_dtype = tuple(x.shape), x.dtype
@@ -679,22 +677,22 @@ def _dimension_value_aval(*, dim: Dim) -> ShapedArray:
 set_dimension_value(lambda dim: dimension_value_p.bind(dim=dim))
 
 
-def stop_gradient(x: Any) -> Any:
+def stop_gradient(x):
     """x itself, through which no derivative flows. Works on pytrees; leaves that are not inexact pass as they are."""
 
-    def stop(leaf: Any) -> Any:
+    def stop(leaf):
         return stop_gradient_p.bind(leaf) if dtypes.kind(aval_of(leaf).dtype) in "fc" else leaf
 
     return tree_map(stop, x)
 
 
-def optimization_barrier(operand: Any, /) -> Any:
+def optimization_barrier(operand, /):
     """The operand (a pytree), which the compiler neither moves computations across nor fuses through."""
     leaves, tree = tree_flatten(operand)
     return tree_unflatten(tree, optimization_barrier_p.bind(*leaves))
 
 
-def fit(a: Any, sizes: Sequence[int], axes: Sequence[int]) -> Any:
+def fit(a, sizes: Sequence[int], axes: Sequence[int]):
     """Crop or zero-pad axes at their ends to these sizes."""
     shape = aval_of(a).shape
     pads = [(0, 0, 0)] * len(shape)

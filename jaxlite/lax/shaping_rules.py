@@ -25,7 +25,7 @@ from jaxlite.traces.transpose import is_linear
 Dims = Sequence[int | None]
 
 
-def insert(values: Sequence[Any], position: int, value: Any) -> tuple[Any, ...]:
+def insert(values: Sequence[Any], position: int, value) -> tuple[Any, ...]:
     """A tuple with one more entry, at a position."""
     return (*values[:position], value, *values[position:])
 
@@ -44,8 +44,7 @@ def first_batched(dims: Dims) -> int:
 
 
 @shaping.convert_element_type_p.def_jvp
-def _convert_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, new_dtype: Any, weak_type: bool,
-                 ) -> tuple[Any, Any]:
+def _convert_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, new_dtype, weak_type: bool) -> tuple[Any, Any]:
     (x,), (g,) = primals, tangents
     out = shaping.convert_element_type_p.bind(x, new_dtype=new_dtype, weak_type=weak_type)
     if type(g) is Zero or dtypes.kind(new_dtype) not in "fc":
@@ -61,7 +60,7 @@ def_zero(shaping.bitcast_convert_type_p)
 
 
 @shaping.bitcast_convert_type_p.def_batching
-def _bitcast_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, new_dtype: Any) -> tuple[Any, int]:
+def _bitcast_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, new_dtype) -> tuple[Any, int]:
     (x,), (d,) = args, dims
     assert d is not None
     aval = aval_of(x)
@@ -77,8 +76,7 @@ shaping.reduce_precision_p.def_batching(
 # --- broadcasts --------------------------------------------------------------------------------------
 
 
-def _broadcast_in_dim_transpose(ct: Any, x: Any, *, shape: Ints, broadcast_dimensions: Ints,
-                                sharding: Any) -> list[Any]:
+def _broadcast_in_dim_transpose(ct, x, *, shape: Ints, broadcast_dimensions: Ints, sharding) -> list[Any]:
     kept = [dim for dim, size in zip(broadcast_dimensions, x.aval.shape, strict=True) if size == shape[dim]]
     total = reduce_sum(ct, [axis for axis in range(len(shape)) if axis not in kept])
     if aval_of(total).shape != x.aval.shape:  # axes of size 1 that were stretched
@@ -91,8 +89,8 @@ def_linear(shaping.broadcast_in_dim_p, _broadcast_in_dim_transpose)
 
 
 @shaping.broadcast_in_dim_p.def_batching
-def _broadcast_in_dim_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, shape: Ints,
-                            broadcast_dimensions: Ints, sharding: Any) -> tuple[Any, int]:
+def _broadcast_in_dim_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, shape: Ints, broadcast_dimensions: Ints,
+                            sharding) -> tuple[Any, int]:
     (x,), (d,) = args, dims
     assert d is not None
     target = broadcast_dimensions[d - 1] + 1 if d else 0
@@ -103,8 +101,7 @@ def _broadcast_in_dim_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, shap
 # --- shapes and order --------------------------------------------------------------------------------
 
 
-def _reshape_transpose(ct: Any, x: Any, *, new_sizes: Ints, dimensions: Ints | None,
-                       sharding: Any) -> list[Any]:
+def _reshape_transpose(ct, x, *, new_sizes: Ints, dimensions: Ints | None, sharding) -> list[Any]:
     shape = x.aval.shape
     if dimensions is None:
         return [shaping.reshape(ct, shape)]
@@ -121,8 +118,8 @@ def_linear(shaping.reshape_p, _reshape_transpose)
 
 
 @shaping.reshape_p.def_batching
-def _reshape_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, new_sizes: Ints,
-                   dimensions: Ints | None, sharding: Any) -> tuple[Any, int]:
+def _reshape_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, new_sizes: Ints, dimensions: Ints | None,
+                   sharding) -> tuple[Any, int]:
     (x,), (d,) = args, dims
     assert d is not None
     if dimensions is None:
@@ -163,7 +160,7 @@ shaping.rev_p.def_batching(
 # --- joining and cutting -----------------------------------------------------------------------------
 
 
-def _concatenate_transpose(ct: Any, *operands: Any, dimension: int) -> list[Any]:
+def _concatenate_transpose(ct, *operands, dimension: int) -> list[Any]:
     sizes = [(each.aval if is_linear(each) else aval_of(each)).shape[dimension] for each in operands]
     if len(operands) == 1:
         return [ct]
@@ -182,7 +179,7 @@ def _concatenate_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, dimension
 
 
 @shaping.pad_p.def_jvp
-def _pad_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, padding_config: Any) -> tuple[Any, Any]:
+def _pad_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, padding_config) -> tuple[Any, Any]:
     (x, _), (g, g_value) = primals, tangents
     out = shaping.pad_p.bind(*primals, padding_config=padding_config)
     if type(g) is Zero and type(g_value) is Zero:
@@ -192,7 +189,7 @@ def _pad_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, padding_config:
 
 
 @shaping.pad_p.def_transpose
-def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: tuple[tuple[int, int, int], ...]) -> list[Any]:
+def _pad_transpose(ct, x, value, *, padding_config: tuple[tuple[int, int, int], ...]) -> list[Any]:
     inside = ct
     if any(low < 0 or high < 0 for low, high, _ in padding_config):  # what was cut off gets 0
         inside = shaping.pad(ct, const(0, ct), [(max(-low, 0), max(-high, 0), 0) for low, high, _ in padding_config])
@@ -207,12 +204,12 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: tuple[tuple[i
     return [inside if is_linear(x) else None, share]
 
 
-def _total(x: Any) -> Any:
+def _total(x):
     return reduce_sum(x, range(aval_of(x).ndim))
 
 
 @shaping.pad_p.def_batching
-def _pad_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, padding_config: Any) -> tuple[Any, int]:
+def _pad_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, padding_config) -> tuple[Any, int]:
     (x, value), (d, value_dim) = args, dims
     if d is None:
         x, d = bring(x, None, axis.size, 0), 0
@@ -224,12 +221,12 @@ def _pad_batch(axis: Axis, args: Sequence[Any], dims: Dims, *, padding_config: A
     return elementwise.select_n(covered, shaping.broadcast_in_dim(value, aval_of(padded).shape, (d,)), padded), d
 
 
-def _split_transpose(cts: Sequence[Any], x: Any, *, sizes: Ints, axis: int) -> list[Any]:
+def _split_transpose(cts: Sequence[Any], x, *, sizes: Ints, axis: int) -> list[Any]:
     return [shaping.concatenate([instantiate(ct) for ct in cts], axis)]
 
 
 @shaping.split_p.def_jvp
-def _split_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+def _split_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
     return shaping.split_p.bind(*primals, **params), shaping.split_p.bind(*tangents, **params)
 
 
@@ -244,7 +241,7 @@ def _split_batch(batched: Axis, args: Sequence[Any], dims: Dims, *, sizes: Ints,
     return shaping.split(x, sizes, axis + (axis >= d)), [d] * len(sizes)
 
 
-def _stack_transpose(ct: Any, *operands: Any, axis: int) -> list[Any]:
+def _stack_transpose(ct, *operands, axis: int) -> list[Any]:
     return [part if is_linear(each) else None
             for part, each in zip(shaping.unstack(ct, axis), operands, strict=True)]
 
@@ -260,7 +257,7 @@ def _stack_batch(batched: Axis, args: Sequence[Any], dims: Dims, *, axis: int) -
 
 
 @shaping.unstack_p.def_jvp
-def _unstack_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+def _unstack_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
     return shaping.unstack_p.bind(*primals, **params), shaping.unstack_p.bind(*tangents, **params)
 
 
@@ -276,7 +273,7 @@ def _unstack_batch(batched: Axis, args: Sequence[Any], dims: Dims, *, axis: int)
     return parts, [d - (axis < d)] * len(parts)
 
 
-def _tile_transpose(ct: Any, x: Any, *, reps: Ints) -> list[Any]:
+def _tile_transpose(ct, x, *, reps: Ints) -> list[Any]:
     sizes = [size for pair in zip(reps, x.aval.shape, strict=True) for size in pair]
     return [reduce_sum(shaping.reshape(ct, sizes), range(0, len(sizes), 2))]
 
@@ -305,7 +302,7 @@ def _barrier_together(values: Sequence[Any]) -> list[Any]:
     return [next(present) if _is_array(each) else each for each in values]
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value) -> bool:
     return value is not None and type(value) is not Zero
 
 

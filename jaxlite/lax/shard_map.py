@@ -48,12 +48,12 @@ shard_map_p.knows_vma = True
 Specs = tuple[Any, ...]
 
 
-def _mesh_inside(mesh: Any, axes: frozenset[Any]) -> Any:
+def _mesh_inside(mesh, axes: frozenset[Any]):
     return mesh.abstract_mesh.update_axis_types(dict.fromkeys(axes, AxisType.Manual))
 
 
 @contextmanager
-def inside(mesh: Any, axes: frozenset[Any], check_vma: bool) -> Iterator[None]:
+def inside(mesh, axes: frozenset[Any], check_vma: bool) -> Iterator[None]:
     """Trace what runs on one device of a mesh: collectives know its axes, and types say what varies along them."""
     mesh_before, check_before = abstract_context.swap_local(_mesh_inside(mesh, axes)), config.check_vma.swap_local(check_vma)
     sizes, state.axis_sizes = state.axis_sizes, {**state.axis_sizes, **{name: mesh.shape[name] for name in axes}}
@@ -75,7 +75,7 @@ shard_map_p.param_readers = {
 }
 
 
-def part_aval(aval: Any, spec: Any, mesh: Any, check_vma: bool, axes: frozenset[Any]) -> Any:
+def part_aval(aval, spec, mesh, check_vma: bool, axes: frozenset[Any]):
     """The type of the part that one device has. It stays cut along the explicit axes that do not become manual."""
     if type(aval) is AbstractRef:
         return aval.update(inner_aval=part_aval(aval.inner_aval, spec, mesh, check_vma, axes))
@@ -105,7 +105,7 @@ def part_aval(aval: Any, spec: Any, mesh: Any, check_vma: bool, axes: frozenset[
     return varying(part, part.vma.union(used_axes(spec))) if check_vma else part
 
 
-def whole_aval(aval: Any, spec: Any, mesh: Any, axes: frozenset[Any]) -> Any:
+def whole_aval(aval, spec, mesh, axes: frozenset[Any]):
     """The type of what is put together from the parts of all devices."""
     if type(aval) is not ShapedArray:
         return aval
@@ -118,23 +118,23 @@ def whole_aval(aval: Any, spec: Any, mesh: Any, axes: frozenset[Any]) -> Any:
     return with_layout(whole, layout_of(NamedSharding(mesh, spec.update(partitions=entries)), aval.ndim))
 
 
-def _with_states(spec: Any, aval: Any) -> Any:
+def _with_states(spec, aval):
     """A spec of what is unreduced and reduced as a type says."""
     own = aval.layout.spec if has_states(aval) else P()
     return spec.update(unreduced=own.unreduced, reduced=own.reduced)
 
 
-def _full(spec: Any, ndim: int) -> Any:
+def _full(spec, ndim: int):
     return spec.update(partitions=_entries(spec, ndim))
 
 
-def _entries(spec: Any, ndim: int) -> list[Any]:
+def _entries(spec, ndim: int) -> list[Any]:
     return [*spec, *[None] * (ndim - len(spec))]
 
 
 @shard_map_p.def_effectful_abstract_eval
-def _shard_map_aval(*avals: Any, jaxpr: ClosedJaxpr, mesh: Any, in_specs: Specs, out_specs: Specs,
-                    newly_manual_axes: frozenset[Any], check_vma: bool) -> Any:
+def _shard_map_aval(*avals, jaxpr: ClosedJaxpr, mesh, in_specs: Specs, out_specs: Specs,
+                    newly_manual_axes: frozenset[Any], check_vma: bool):
     if REF in jaxpr.effects:
         _rules_of_refs().go_by_values(shard_map_p)
     missing = [var.aval.vma - newly_manual_axes - aval.vma for aval, var in zip(avals, jaxpr.jaxpr.invars, strict=True)]
@@ -153,12 +153,12 @@ def _shard_map_aval(*avals: Any, jaxpr: ClosedJaxpr, mesh: Any, in_specs: Specs,
 
 
 @functools.lru_cache(1024)
-def _compiled(count: int, **params: Any) -> Callable:
+def _compiled(count: int, **params) -> Callable:
     mesh, specs = params["mesh"], params["out_specs"]
     if not isinstance(mesh, Mesh):
         mesh = context_mesh()
 
-    def shard_map(*args: Any) -> Any:
+    def shard_map(*args):
         return shard_map_p.bind(*args, **params)
 
     if params["newly_manual_axes"] == frozenset(mesh.axis_names):
@@ -170,7 +170,7 @@ clear_hooks.append(_compiled.cache_clear)
 
 
 @shard_map_p.def_eager
-def _run(*args: Any, **params: Any) -> Any:
+def _run(*args, **params):
     call = _compiled(len(args), **params)
     previous = config.disable_jit.state.swap_local(False)
     try:
@@ -180,7 +180,7 @@ def _run(*args: Any, **params: Any) -> Any:
 
 
 @discharges(shard_map_p)
-def _with_values(eqn: JaxprEqn, values: list[Any]) -> Any:
+def _with_values(eqn: JaxprEqn, values: list[Any]):
     """A Ref is an operand by its parts, which are put together again if the program writes them."""
     params = eqn.params
     mesh, axes, in_specs = params["mesh"], params["newly_manual_axes"], params["in_specs"]
@@ -204,7 +204,7 @@ _made: dict[Any, Any] = {}
 clear_hooks.append(_made.clear)
 
 
-def _remembered(make: Callable[..., Any], *args: Any) -> Any:
+def _remembered(make: Callable[..., Any], *args):
     """`make(*args)`, where programs among the arguments are told apart by identity: one program gives one equation."""
     key = (make, *args)
     found = _made.get(key)
@@ -215,7 +215,7 @@ def _remembered(make: Callable[..., Any], *args: Any) -> Any:
     return found
 
 
-def _traced(fun: Callable, avals: Sequence[Any], debug: Any) -> tuple[ClosedJaxpr, list[Any]]:
+def _traced(fun: Callable, avals: Sequence[Any], debug) -> tuple[ClosedJaxpr, list[Any]]:
     jaxpr, consts = trace_to_jaxpr(fun, avals, debug)
     return hoist_consts(jaxpr), consts
 
@@ -232,8 +232,8 @@ def _chosen(values: Sequence[Any], flags: Sequence[bool]) -> tuple[Any, ...]:
 
 
 @shard_map_p.def_jvp
-def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, mesh: Any, in_specs: Specs,
-         out_specs: Specs, newly_manual_axes: frozenset[Any], check_vma: bool) -> Any:
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, mesh, in_specs: Specs,
+         out_specs: Specs, newly_manual_axes: frozenset[Any], check_vma: bool):
     nonzero = [type(tangent) is not Zero for tangent in tangents]
     with inside(mesh, newly_manual_axes, check_vma):
         program, consts, out_nonzero = jvp_jaxpr(jaxpr, nonzero, False)
@@ -249,7 +249,7 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr,
 class _Split:
     """A program split for linearisation, with residuals that can leave it and enter it again."""
 
-    def __init__(self, jaxpr: ClosedJaxpr, nonzero: tuple[bool, ...], mesh: Any, in_specs: Specs, axes: frozenset[Any],
+    def __init__(self, jaxpr: ClosedJaxpr, nonzero: tuple[bool, ...], mesh, in_specs: Specs, axes: frozenset[Any],
                  check_vma: bool):
         with inside(mesh, axes, check_vma):
             split = self.split = linearize_jaxpr(jaxpr, nonzero)
@@ -261,7 +261,7 @@ class _Split:
             scalar = [bool(names) and not aval.shape for names, aval in zip(stacked, leaving, strict=True)]
             self.residual_specs = tuple(specs)
 
-            def primal(*args: Any) -> list[Any]:
+            def primal(*args) -> list[Any]:
                 outs = eval_jaxpr(split.primal.jaxpr, [], *args)
                 return [*outs[:count], *(shaping.reshape(out, (1,)) if flag else out
                                          for out, flag in zip(outs[count:], scalar, strict=True))]
@@ -271,7 +271,7 @@ class _Split:
             self.entering_specs = tuple(spec for spec, _ in pairs)
             flags = [flag for _, flag in pairs]
 
-            def tangent(*args: Any) -> list[Any]:
+            def tangent(*args) -> list[Any]:
                 residuals = [shaping.reshape(each, ()) if flag else each
                              for each, flag in zip(args, flags, strict=False)]
                 return eval_jaxpr(split.tangent.jaxpr, [], *residuals, *args[len(flags):])
@@ -286,8 +286,8 @@ class _Split:
                 assert not none and not nothing
 
 
-def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, mesh: Any, in_specs: Specs,
-               out_specs: Specs, newly_manual_axes: frozenset[Any], check_vma: bool) -> Any:
+def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, mesh, in_specs: Specs,
+               out_specs: Specs, newly_manual_axes: frozenset[Any], check_vma: bool):
     nonzero = tuple(type(tangent) is not Zero for tangent in tangents)
     made = _remembered(_Split, jaxpr, nonzero, mesh, in_specs, newly_manual_axes, check_vma)
     split = made.split
@@ -307,13 +307,13 @@ def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Closed
 shard_map_p.linearize = _linearize
 
 
-def _unnamed(spec: Any, mesh: Any, axes: frozenset[Any]) -> tuple[Any, ...]:
+def _unnamed(spec, mesh, axes: frozenset[Any]) -> tuple[Any, ...]:
     """The manual axes along which all devices have the same."""
     used = used_axes(spec)
     return tuple(name for name in mesh.axis_names if name in axes and name not in used)
 
 
-def _backward(jaxpr: ClosedJaxpr, linear: tuple[bool, ...], nonzero: tuple[bool, ...], mesh: Any, in_specs: Specs,
+def _backward(jaxpr: ClosedJaxpr, linear: tuple[bool, ...], nonzero: tuple[bool, ...], mesh, in_specs: Specs,
               out_specs: Specs, axes: frozenset[Any], check_vma: bool) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
     """The transposed program, of consts, operands that are not linear, and cotangents; which cotangents it gives."""
     variables = jaxpr.jaxpr.invars
@@ -322,7 +322,7 @@ def _backward(jaxpr: ClosedJaxpr, linear: tuple[bool, ...], nonzero: tuple[bool,
                 for aval, spec, flag in zip(jaxpr.out_avals, out_specs, nonzero, strict=True) if flag]
     arrives: list[bool] = []
 
-    def fun(*values: Any) -> list[Any]:
+    def fun(*values) -> list[Any]:
         rest, given = iter(values[:len(known)]), iter(values[len(known):])
         args = [Linear(var.aval) if flag else next(rest) for var, flag in zip(variables, linear, strict=True)]
         cotangents: list[Any] = []
@@ -348,7 +348,7 @@ def _backward(jaxpr: ClosedJaxpr, linear: tuple[bool, ...], nonzero: tuple[bool,
 
 
 @shard_map_p.def_transpose
-def _transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, mesh: Any, in_specs: Specs, out_specs: Specs,
+def _transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, mesh, in_specs: Specs, out_specs: Specs,
                newly_manual_axes: frozenset[Any], check_vma: bool) -> list[Any]:
     linear = tuple(map(is_linear, operands))
     nonzero = tuple(type(cotangent) is not Zero for cotangent in cotangents)
@@ -375,17 +375,17 @@ def _transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, me
 # --- batching ----------------------------------------------------------------------------------------
 
 
-def _with_entry(spec: Any, dim: int, entry: Any) -> Any:
+def _with_entry(spec, dim: int, entry):
     return spec.update(partitions=[*_entries(spec, max(dim, len(spec)))[:dim], entry, *spec[dim:]])
 
 
-def _batched(jaxpr: ClosedJaxpr, size: int, name: Any, spmd: tuple[Any, ...], dims: tuple[int | None, ...], mesh: Any,
+def _batched(jaxpr: ClosedJaxpr, size: int, name, spmd: tuple[Any, ...], dims: tuple[int | None, ...], mesh,
              axes: frozenset[Any], check_vma: bool) -> tuple[ClosedJaxpr, list[Any], list[bool]]:
     """The program on batches, its consts, and which results are batched: in front."""
     axis = Axis(size, name, spmd[0] if len(spmd) == 1 else spmd or None, frozenset(spmd) if check_vma else frozenset())
     flags: list[bool] = []
 
-    def fun(*args: Any) -> list[Any]:
+    def fun(*args) -> list[Any]:
         outs, out_dims = batch_flat(lambda *xs: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *xs), args, dims, axis)
         flags.extend(dim is not None for dim in out_dims)
         return [out if dim is None else bring_to_front(out, dim, size) for out, dim in zip(outs, out_dims, strict=True)]
@@ -397,8 +397,8 @@ def _batched(jaxpr: ClosedJaxpr, size: int, name: Any, spmd: tuple[Any, ...], di
 
 
 @shard_map_p.def_batching
-def _batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, mesh: Any, in_specs: Specs,
-           out_specs: Specs, newly_manual_axes: frozenset[Any], check_vma: bool) -> Any:
+def _batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, mesh, in_specs: Specs,
+           out_specs: Specs, newly_manual_axes: frozenset[Any], check_vma: bool):
     spmd = tuple(name for name in axes_of(axis.spmd_name) if name in newly_manual_axes)
     for spec in (*in_specs, *out_specs):
         if not set(spmd).isdisjoint(used_axes(spec)):

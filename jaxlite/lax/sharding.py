@@ -33,7 +33,7 @@ sharding_constraint_p.def_abstract_eval(lambda x, **params: x)
 
 
 @sharding_constraint_p.def_eager
-def _constrain_now(x: Any, *, sharding: Any, **params: Any) -> Any:
+def _constrain_now(x, *, sharding, **params):
     return global_arrays.place(x, settled(concrete(sharding)))
 
 
@@ -41,12 +41,12 @@ reshard_p = Primitive("reshard")
 
 
 @reshard_p.def_abstract_eval
-def _reshard_aval(x: Any, *, dst_sharding: Any, concrete_mesh: Any) -> Any:
+def _reshard_aval(x, *, dst_sharding, concrete_mesh):
     return with_layout(x, layout_of(dst_sharding, x.ndim))
 
 
 @reshard_p.def_eager
-def _reshard_now(x: Any, *, dst_sharding: Any, **params: Any) -> Any:
+def _reshard_now(x, *, dst_sharding, **params):
     return global_arrays.place(x, concrete(dst_sharding))
 
 
@@ -54,7 +54,7 @@ mesh_cast_p = Primitive("mesh_cast")
 
 
 @mesh_cast_p.def_abstract_eval
-def _mesh_cast_aval(x: Any, *, dst_sharding: Any) -> Any:
+def _mesh_cast_aval(x, *, dst_sharding):
     return with_layout(x, layout_of(dst_sharding, x.ndim))
 
 
@@ -63,7 +63,7 @@ shard_alike_p.def_abstract_eval(lambda x, y: [x, y])
 
 
 @shard_alike_p.def_eager
-def _alike_now(x: Any, y: Any) -> list[Any]:
+def _alike_now(x, y) -> list[Any]:
     x = x if hasattr(x, "sharding") else make_array(x)
     return [x, global_arrays.place(y, x.sharding)]
 
@@ -75,12 +75,12 @@ inspect_sharding_p = Primitive("inspect_sharding", multiple_results=True, memois
 
 
 @inspect_sharding_p.def_effectful_abstract_eval
-def _inspect_aval(x: Any, **params: Any) -> Any:
+def _inspect_aval(x, **params):
     return [], frozenset((DEBUG[False],))
 
 
 @inspect_sharding_p.def_eager
-def _inspect_now(x: Any, *, callback: Any) -> list[Any]:
+def _inspect_now(x, *, callback) -> list[Any]:
     callback.callback(x.sharding)
     return []
 
@@ -91,7 +91,7 @@ class _Inspection:
     def __init__(self, callback: Callable[[Any], None], ndim: int):
         self.callback, self.ndim = callback, ndim
 
-    def __call__(self, found: Any, mesh: Any) -> None:
+    def __call__(self, found, mesh) -> None:
         if mesh is None:
             self.callback(single_device_sharding(default_device()))
             return
@@ -110,18 +110,18 @@ def_linear(mesh_cast_p, lambda ct, x, **params: [laid_out_as(ct, dual(x.aval))])
 
 
 @reshard_p.def_batching
-def _reshard_batch(axis: Any, args: Any, dims: Any, *, dst_sharding: Any, concrete_mesh: Any) -> Any:
+def _reshard_batch(axis, args, dims, *, dst_sharding, concrete_mesh):
     (x,), (dim,) = args, dims
     return reshard_p.bind(x, dst_sharding=_with_batch(dst_sharding, axis, dim), concrete_mesh=concrete_mesh), dim
 
 
 @mesh_cast_p.def_batching
-def _mesh_cast_batch(axis: Any, args: Any, dims: Any, *, dst_sharding: Any) -> Any:
+def _mesh_cast_batch(axis, args, dims, *, dst_sharding):
     (x,), (dim,) = args, dims
     return mesh_cast_p.bind(x, dst_sharding=_with_batch(dst_sharding, axis, dim)), dim
 
 
-def _with_batch(sharding: Any, axis: Any, dim: int) -> Any:
+def _with_batch(sharding, axis, dim: int):
     """The sharding of a batch, whose own axis lies as `vmap` was given it."""
     cut = None if axis.cut is None else axis.cut.spec[0]
     if cut is not None and not set(shardings.axes_of(cut)).isdisjoint(shardings.used_axes(sharding.spec)):
@@ -135,14 +135,14 @@ def_linear(layout_constraint_p, lambda ct, x, **params: [layout_constraint_p.bin
 
 
 @layout_constraint_p.def_batching
-def _layout_batch(axis: Any, args: Any, dims: Any, *, layout: Any) -> Any:
+def _layout_batch(axis, args, dims, *, layout):
     (x,), (dim,) = args, dims
     order = tuple(place + (place >= dim) for place in layout.major_to_minor)
     return layout_constraint_p.bind(x, layout=dataclasses.replace(layout, major_to_minor=(dim, *order))), dim
 
 
 @shard_alike_p.def_jvp
-def _alike_jvp(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
+def _alike_jvp(primals, tangents) -> tuple[list[Any], list[Any]]:
     outs = shard_alike_p.bind(*primals)
     if Zero in map(type, tangents):
         return outs, list(tangents)
@@ -150,19 +150,19 @@ def _alike_jvp(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
 
 
 @shard_alike_p.def_transpose
-def _alike_transpose(cotangents: Any, x: Any, y: Any) -> list[Any]:
+def _alike_transpose(cotangents, x, y) -> list[Any]:
     return list(cotangents) if Zero in map(type, cotangents) else shard_alike_p.bind(*cotangents)
 
 
 @shard_alike_p.def_batching
-def _alike_batch(axis: Any, args: Any, dims: Any) -> tuple[list[Any], list[int]]:
+def _alike_batch(axis, args, dims) -> tuple[list[Any], list[int]]:
     found = next(dim for dim in dims if dim is not None)
     moved = [bring(x, dim, axis.size, found) for x, dim in zip(args, dims, strict=True)]
     return shard_alike_p.bind(*moved), [found, found]
 
 
 @sharding_constraint_p.def_batching
-def _constraint_batch(axis: Any, args: Any, dims: Any, *, sharding: Any, unconstrained_dims: Any, **params: Any) -> Any:
+def _constraint_batch(axis, args, dims, *, sharding, unconstrained_dims, **params):
     (x,), (dim,) = args, dims
     spec = sharding.spec
     entries = [*spec, *[None] * (dim - len(spec))]
@@ -176,12 +176,12 @@ def _constraint_batch(axis: Any, args: Any, dims: Any, *, sharding: Any, unconst
 
 
 @inspect_sharding_p.def_jvp
-def _inspect_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[list[Any], list[Any]]:
+def _inspect_jvp(primals, tangents, **params) -> tuple[list[Any], list[Any]]:
     return inspect_sharding_p.bind(*primals, **params), []
 
 
 @inspect_sharding_p.def_batching
-def _inspect_batch(axis: Any, args: Any, dims: Any, *, callback: _Inspection) -> tuple[list[Any], list[Any]]:
+def _inspect_batch(axis, args, dims, *, callback: _Inspection) -> tuple[list[Any], list[Any]]:
     (x,) = args
     return inspect_sharding_p.bind(x, callback=_Inspection(callback.callback, aval_of(x).ndim)), []
 
@@ -189,7 +189,7 @@ def _inspect_batch(axis: Any, args: Any, dims: Any, *, callback: _Inspection) ->
 # --- what users call ---------------------------------------------------------------------------------
 
 
-def settled(sharding: Any) -> Any:
+def settled(sharding):
     """A sharding that leaves nothing open: what may be cut in any way is not cut."""
     if type(sharding) is not shardings.NamedSharding or shardings.UNCONSTRAINED not in sharding.spec:
         return sharding
@@ -197,7 +197,7 @@ def settled(sharding: Any) -> Any:
         partitions=[None if each is shardings.UNCONSTRAINED else each for each in sharding.spec]))
 
 
-def constrain(x: Any, sharding: Any) -> Any:
+def constrain(x, sharding):
     """One array with a sharding; what is on one device stays as it is inside a program."""
     aval = aval_of(x)
     shardings.check_shape(sharding, aval.shape, "One of with_sharding_constraint arguments")
@@ -221,13 +221,13 @@ def constrain(x: Any, sharding: Any) -> Any:
                                       unconstrained_dims=open_axes)
 
 
-def _mesh_around() -> Any:
+def _mesh_around():
     """The mesh of the context as JAX's programs show it: without devices, or else the one that `with mesh:` has entered."""
     found = get_abstract_mesh()
     return entered_context.value or empty_mesh() if found.empty else found
 
 
-def _check_layout(aval: Any, sharding: Any) -> None:
+def _check_layout(aval, sharding) -> None:
     """A constraint over explicit axes only checks the type."""
     if layout_of(sharding, aval.ndim) == aval.layout:
         return
@@ -240,11 +240,11 @@ def _check_layout(aval: Any, sharding: Any) -> None:
         f"{sharding.spec} was provided. Use jax.sharding.reshard.")
 
 
-def _spec_text(layout: Any, ndim: int) -> Any:
+def _spec_text(layout, ndim: int):
     return shardings.P(*[None] * ndim) if layout is None else layout.spec
 
 
-def laid_out(x: Any, out_sharding: Any) -> Any:
+def laid_out(x, out_sharding):
     """One array with what a function got as its argument `out_sharding`."""
     sharding = asked_sharding(out_sharding)
     if type(sharding) is shardings.NamedSharding and sharding.mesh.empty:
@@ -252,7 +252,7 @@ def laid_out(x: Any, out_sharding: Any) -> Any:
     return moved(x, sharding)
 
 
-def asked_sharding(out_sharding: Any) -> Any:
+def asked_sharding(out_sharding):
     """The sharding that a function got as its argument `out_sharding`."""
     if isinstance(out_sharding, shardings.PartitionSpec):
         out_sharding = shardings.named_sharding(out_sharding, _NO_CONTEXT.format(out_sharding), ValueError)
@@ -266,7 +266,7 @@ _NO_CONTEXT = ("Using PartitionSpec when you are not under a mesh context is not
                "or enter into a mesh context via `jax.set_mesh`. Got {}")
 
 
-def moved(x: Any, sharding: Any) -> Any:
+def moved(x, sharding):
     """One array with a sharding; over explicit axes, its type says so."""
     if not shardings.is_explicit(sharding):
         return constrain(x, sharding)
@@ -285,7 +285,7 @@ def moved(x: Any, sharding: Any) -> Any:
     return reshard_p.bind(x, dst_sharding=sharding, concrete_mesh=None)
 
 
-def laid_out_as(x: Any, aval: Any) -> Any:
+def laid_out_as(x, aval):
     """One array that lies on explicit axes as a type says."""
     own = aval_of(x).layout
     if own == aval.layout:
@@ -294,7 +294,7 @@ def laid_out_as(x: Any, aval: Any) -> Any:
     return _among_parts(x, wanted) if wanted.mesh.manual_axes else reshard_p.bind(x, dst_sharding=wanted, concrete_mesh=None)
 
 
-def _among_parts(x: Any, wanted: Any) -> Any:
+def _among_parts(x, wanted):
     """What is the same on all devices, inside of `shard_map`, as what is still to be summed, or will be in its cotangent."""
     from jaxlite.lax import elementwise, parallel, shaping, unreduced
 
@@ -313,7 +313,7 @@ def _among_parts(x: Any, wanted: Any) -> Any:
     return unreduced.preduced_p.bind(x, axes=names) if names else x
 
 
-def concrete(sharding: Any) -> Any:
+def concrete(sharding):
     """A sharding over devices: one over an abstract mesh means the mesh of the context."""
     if isinstance(getattr(sharding, "mesh", None), AbstractMesh):
         found = context_mesh()
@@ -323,7 +323,7 @@ def concrete(sharding: Any) -> Any:
 
 
 @boundary
-def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+def with_sharding_constraint(x, shardings):
     """Values as they are, laid out over a mesh as said.
 
     Args:
@@ -345,7 +345,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
 
 @boundary
-def reshard(xs: Any, out_shardings: Any) -> Any:
+def reshard(xs, out_shardings):
     """Values as they are, with other shardings: the arguments are those of `with_sharding_constraint`.
 
     Over explicit mesh axes, the types of the results say how they lie.
@@ -354,7 +354,7 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
 
 @boundary
-def shard_alike(x: Any, y: Any) -> tuple[Any, Any]:
+def shard_alike(x, y) -> tuple[Any, Any]:
     """Two values as they are, laid out over the mesh in the same way: XLA chooses for both what is best for both.
 
     Args: `x`, `y` pytrees of the same structure, whose arrays have the same shapes.
@@ -379,7 +379,7 @@ def shard_alike(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 @boundary
-def with_layout_constraint(x: Any, layouts: Any) -> Any:
+def with_layout_constraint(x, layouts):
     """Values as they are, whose elements follow each other in memory as said, inside of a program.
 
     Args:
@@ -395,7 +395,7 @@ def with_layout_constraint(x: Any, layouts: Any) -> Any:
     """
     leaves, tree = tree_flatten(x)
 
-    def is_layout(leaf: Any) -> bool:
+    def is_layout(leaf) -> bool:
         return isinstance(leaf, shardings.Layout)
 
     flat = [layouts] * len(leaves) if is_layout(layouts) else broadcast_prefix(layouts, x, is_leaf=is_layout)
@@ -410,7 +410,7 @@ def with_layout_constraint(x: Any, layouts: Any) -> Any:
     return tree.unflatten([layout_constraint_p.bind(leaf, layout=layout) for leaf, layout in zip(leaves, flat, strict=True)])
 
 
-def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> None:
+def inspect_array_sharding(value, *, callback: Callable[[Any], None]) -> None:
     """Call a function with the sharding of an array: at once, or, of a traced one, when the program is compiled.
 
     Args:
@@ -427,8 +427,7 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Any], None]) -> No
         callback(value.sharding)
 
 
-def _on_tree(x: Any, given: Any, what: str, who: str, each_one: Callable[[Any, Any], Any] = constrain,
-             or_entered: bool = False) -> Any:
+def _on_tree(x, given, what: str, who: str, each_one: Callable[[Any, Any], Any] = constrain, or_entered: bool = False):
     leaves, tree = tree_flatten(x)
     flat = [given] * len(leaves) if spread.is_place(given) else flatten_axes(f"{who} {what}", tree, given)
     if each_one is constrain and None in flat:

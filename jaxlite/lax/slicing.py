@@ -30,7 +30,7 @@ from jaxlite.traces.host import eager_jit
 slice_p = Primitive("slice")
 
 
-def _are_ints(name: str, what: str, values: Any) -> Ints:
+def _are_ints(name: str, what: str, values) -> Ints:
     try:
         return tuple(map(as_size, values))
     except TypeError:
@@ -42,8 +42,7 @@ def _are_ints(name: str, what: str, values: Any) -> Ints:
 
 
 @slice_p.def_abstract_eval
-def _slice_aval(x: Any, *, start_indices: Ints, limit_indices: Ints,
-                strides: Ints | None) -> ShapedArray:
+def _slice_aval(x, *, start_indices: Ints, limit_indices: Ints, strides: Ints | None) -> ShapedArray:
     shape = x.shape
     if len(start_indices) != len(shape):
         raise TypeError(f"slice start_indices must have length equal to the number of dimensions of the operand, got "
@@ -71,8 +70,7 @@ def _slice_aval(x: Any, *, start_indices: Ints, limit_indices: Ints,
 
 
 @boundary
-def slice(operand: Any, start_indices: Sequence[int], limit_indices: Sequence[int],
-          strides: Sequence[int] | None = None) -> Any:
+def slice(operand, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None):
     """The box between two corners: `operand[start:limit:stride]` on every axis.
 
     Args:
@@ -92,7 +90,7 @@ def slice(operand: Any, start_indices: Sequence[int], limit_indices: Sequence[in
     return slice_p.bind(operand, start_indices=starts, limit_indices=limits, strides=steps)
 
 
-def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0) -> Any:
+def slice_in_dim(operand, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0):
     """`slice` along one axis, whole on the others. Negative positions count from the end; None is the end itself."""
     shape = aval_of(operand).shape
     axis = shaping.canonical_axis(axis, len(shape))
@@ -107,7 +105,7 @@ def slice_in_dim(operand: Any, start_index: int | None, limit_index: int | None,
     return slice(operand, starts, limits, strides)
 
 
-def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
+def index_in_dim(operand, index: int, axis: int = 0, keepdims: bool = True):
     """One position of an axis. The axis stays, with size 1, unless `keepdims` is False.
 
     Raises: IndexError out of range.
@@ -141,7 +139,7 @@ def _check_indices(name: str, indices: Sequence[Any], rank: int) -> None:
 
 
 @dynamic_slice_p.def_abstract_eval
-def _dynamic_slice_aval(x: Any, *starts: Any, slice_sizes: Ints) -> ShapedArray:
+def _dynamic_slice_aval(x, *starts, slice_sizes: Ints) -> ShapedArray:
     shape = x.shape
     if len(slice_sizes) != len(shape):
         raise TypeError(f"slice slice_sizes must have length equal to the number of dimensions of the operand, got "
@@ -156,7 +154,7 @@ def _dynamic_slice_aval(x: Any, *starts: Any, slice_sizes: Ints) -> ShapedArray:
 
 
 @dynamic_update_slice_p.def_abstract_eval
-def _dynamic_update_slice_aval(x: Any, update: Any, *starts: Any) -> ShapedArray:
+def _dynamic_update_slice_aval(x, update, *starts) -> ShapedArray:
     elementwise.require_equal_dtypes("dynamic_update_slice", (x, update))
     if len(update.shape) != len(x.shape):
         raise TypeError(f"dynamic_update_slice update must have the same rank as operand, got update shape "
@@ -172,13 +170,13 @@ _HOST = (int, np.integer, np.ndarray)
 
 
 @functools.cache
-def integer_limits(dtype: Any) -> tuple[int, int]:
+def integer_limits(dtype) -> tuple[int, int]:
     """The least and the greatest value of an integer type."""
     limits = dtypes.iinfo(dtype)
     return int(limits.min), int(limits.max)
 
 
-def wrap_negative(index: Any, size: int) -> Any:
+def wrap_negative(index, size: int):
     """An index array with the axis' size added where it is negative."""
     aval = aval_of(index)
     dtype = aval.dtype
@@ -190,8 +188,7 @@ def wrap_negative(index: Any, size: int) -> Any:
     return elementwise.select_n(negative, index, from_end)
 
 
-def start_positions(name: str, shape: Ints, indices: Any,
-                    allow_negative_indices: bool | Sequence[bool] = True) -> list[Any]:
+def start_positions(name: str, shape: Ints, indices, allow_negative_indices: bool | Sequence[bool] = True) -> list[Any]:
     """Start indices as scalars of one integer type, with the size added to negative ones where that is allowed.
 
     Positions that are known now are computed now; they take the type of the others.
@@ -219,7 +216,7 @@ def start_positions(name: str, shape: Ints, indices: Any,
     return [_position(index, size, allow, dtype) for index, size, allow in zip(indices, shape, allowed)]
 
 
-def _position(index: Any, size: int, allow_negative: bool, dtype: Any) -> Any:
+def _position(index, size: int, allow_negative: bool, dtype):
     if not isinstance(index, _HOST):
         return wrap_negative(index, size) if allow_negative else index
     value = int(index)
@@ -231,7 +228,7 @@ def _position(index: Any, size: int, allow_negative: bool, dtype: Any) -> Any:
     return dtype.type(max(low, min(value, high)))  # beyond these it is out of bounds in any case
 
 
-def _is_deferred(indices: Any) -> bool:
+def _is_deferred(indices) -> bool:
     """Whether positions are on a device: then counting from the end and slicing become one compiled call."""
     return is_eager() and (type(indices) is ArrayImpl or
                            isinstance(indices, (tuple, list)) and any([type(index) is ArrayImpl for index in indices]))
@@ -241,12 +238,12 @@ def _hashable(flags: bool | Sequence[bool]) -> bool | tuple[bool, ...]:
     return flags if isinstance(flags, bool) else tuple(flags)
 
 
-def _dynamic_slice(operand: Any, indices: Any, sizes: Ints, allow_negative: Any) -> Any:
+def _dynamic_slice(operand, indices, sizes: Ints, allow_negative):
     starts = start_positions("dynamic_slice", aval_of(operand).shape, indices, allow_negative)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=sizes)
 
 
-def _dynamic_update_slice(operand: Any, update: Any, indices: Any, allow_negative: Any) -> Any:
+def _dynamic_update_slice(operand, update, indices, allow_negative):
     starts = start_positions("dynamic_update_slice", aval_of(operand).shape, indices, allow_negative)
     return dynamic_update_slice_p.bind(operand, update, *starts)
 
@@ -256,8 +253,7 @@ _compiled_update = eager_jit(_dynamic_update_slice, static_argnums=3)
 
 
 @boundary
-def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, *,
-                  allow_negative_indices: bool | Sequence[bool] = True) -> Any:
+def dynamic_slice(operand, start_indices, slice_sizes, *, allow_negative_indices: bool | Sequence[bool] = True):
     """A box of static size at a computed position; one that would reach over the end is moved back inside.
 
     Args:
@@ -277,8 +273,7 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Any, *,
     return function(operand, start_indices, sizes, _hashable(allow_negative_indices))
 
 
-def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: int = 0, *,
-                         allow_negative_indices: bool = True) -> Any:
+def dynamic_slice_in_dim(operand, start_index, slice_size: int, axis: int = 0, *, allow_negative_indices: bool = True):
     """`dynamic_slice` along one axis, whole on the others."""
     shape = aval_of(operand).shape
     axis = shaping.canonical_axis(axis, len(shape))
@@ -289,16 +284,14 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
 
 
 @functools.partial(jit, static_argnames=("axis", "keepdims", "allow_negative_indices"))
-def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool = True, *,
-                         allow_negative_indices: bool = True) -> Any:
+def dynamic_index_in_dim(operand, index, axis: int = 0, keepdims: bool = True, *, allow_negative_indices: bool = True):
     """One computed position of an axis. The axis stays, with size 1, unless `keepdims` is False."""
     result = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
     return result if keepdims else shaping.squeeze(result, (axis,))
 
 
 @boundary
-def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *,
-                         allow_negative_indices: bool | Sequence[bool] = True) -> Any:
+def dynamic_update_slice(operand, update, start_indices, *, allow_negative_indices: bool | Sequence[bool] = True):
     """The operand with a box replaced, at a computed position; one that would reach over the end is moved inside.
 
     Args:
@@ -310,8 +303,7 @@ def dynamic_update_slice(operand: Any, update: Any, start_indices: Any, *,
     return function(operand, update, start_indices, _hashable(allow_negative_indices))
 
 
-def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axis: int, *,
-                                allow_negative_indices: bool = True) -> Any:
+def dynamic_update_slice_in_dim(operand, update, start_index, axis: int, *, allow_negative_indices: bool = True):
     """`dynamic_update_slice` at a position of one axis, at 0 on the others."""
     rank = aval_of(operand).ndim
     starts: list[Any] = [0] * rank
@@ -320,8 +312,7 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
 
 
 @functools.partial(jit, static_argnames=("axis", "allow_negative_indices"))
-def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int, *,
-                                allow_negative_indices: bool = True) -> Any:
+def dynamic_update_index_in_dim(operand, update, index, axis: int, *, allow_negative_indices: bool = True):
     """The operand with one position of an axis replaced. The update has size 1 on that axis, or lacks the axis.
 
     Raises: TypeError for an update of another rank.
@@ -336,7 +327,7 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
     return dynamic_update_slice_in_dim(operand, update, index, axis, allow_negative_indices=allow_negative_indices)
 
 
-def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:
+def index_take(src, idxs, axes: Sequence[int]):
     """The elements at pairs of positions: one index array for each of `axes`, all of one length.
 
     Positions are taken modulo the size of their axis.

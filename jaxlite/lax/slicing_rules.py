@@ -24,8 +24,7 @@ from jaxlite.traces.transpose import is_linear
 # --- static positions --------------------------------------------------------------------------------
 
 
-def _slice_transpose(ct: Any, x: Any, *, start_indices: Ints, limit_indices: Ints,
-                     strides: Ints | None) -> list[Any]:
+def _slice_transpose(ct, x, *, start_indices: Ints, limit_indices: Ints, strides: Ints | None) -> list[Any]:
     config = []
     steps = strides or (1,) * len(start_indices)
     for size, cut, start, step in zip(x.aval.shape, aval_of(ct).shape, start_indices, steps, strict=True):
@@ -60,17 +59,17 @@ def _dynamic_slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, slice
 
 
 @slicing.dynamic_slice_p.def_transpose
-def _dynamic_slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: Ints) -> list[Any]:
+def _dynamic_slice_transpose(ct, x, *starts, slice_sizes: Ints) -> list[Any]:
     zeros = shaping.full(x.aval.shape, 0, x.aval.dtype)
     return [slicing.dynamic_update_slice_p.bind(zeros, ct, *starts), *[None] * len(starts)]
 
 
-def _origin(starts: Sequence[Any]) -> Any:
+def _origin(starts: Sequence[Any]):
     """Position 0, in the integer type of the others."""
     return const(0, starts[0]) if starts else np.int32(0)
 
 
-def _vectors(axis: Axis, starts: Sequence[Any], dims: Dims) -> Any:
+def _vectors(axis: Axis, starts: Sequence[Any], dims: Dims):
     """Scalar positions of a batch, as the index array of a gather."""
     columns = [shaping.broadcast_in_dim(start, (axis.size, 1), () if dim is None else (0,))
                for start, dim in zip(starts, dims, strict=True)]
@@ -100,7 +99,7 @@ def _dynamic_update_slice_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -
 
 
 @slicing.dynamic_update_slice_p.def_transpose
-def _dynamic_update_slice_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> list[Any]:
+def _dynamic_update_slice_transpose(ct, x, update, *starts) -> list[Any]:
     shape = (update.aval if is_linear(update) else aval_of(update)).shape
     ct_x = ct_update = None
     if is_linear(x):

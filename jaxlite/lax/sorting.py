@@ -20,7 +20,7 @@ top_k_p = Primitive("top_k", multiple_results=True)
 approx_top_k_p = Primitive("approx_top_k", multiple_results=True)
 
 
-def _axis_of(name: str, axis: Any, rank: int) -> int:
+def _axis_of(name: str, axis, rank: int) -> int:
     """An axis counted from the front. Raises: ValueError if there is none such, TypeError for no integer."""
     axis = operator.index(axis)
     if not -rank <= axis < rank:
@@ -29,7 +29,7 @@ def _axis_of(name: str, axis: Any, rank: int) -> int:
 
 
 @sort_p.def_abstract_eval
-def _sort_avals(*avals: Any, dimension: int, is_stable: bool, num_keys: int) -> list[ShapedArray]:
+def _sort_avals(*avals, dimension: int, is_stable: bool, num_keys: int) -> list[ShapedArray]:
     if not 1 <= num_keys <= len(avals):
         raise ValueError(f"sort: num_keys={num_keys} must be between 1 and len(operand)={len(avals)}")
     if any(aval.shape != avals[0].shape for aval in avals):
@@ -42,7 +42,7 @@ def _sort_avals(*avals: Any, dimension: int, is_stable: bool, num_keys: int) -> 
 
 
 @boundary
-def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+def sort(operand, dimension: int = -1, is_stable: bool = True, num_keys: int = 1):
     """Sort along a dimension, ascending.
 
     NaN comes last, -0.0 and 0.0 are equal, complex numbers are ordered by real, then imaginary part.
@@ -73,14 +73,14 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 
 
 @boundary
-def sort_key_val(keys: Any, values: Any, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
+def sort_key_val(keys, values, dimension: int = -1, is_stable: bool = True) -> tuple[Any, Any]:
     """Sort `keys` along a dimension and permute `values`, of the same shape, alike. As `sort`."""
     keys, values = sort((keys, values), dimension=dimension, is_stable=is_stable, num_keys=1)
     return keys, values
 
 
 @top_k_p.def_abstract_eval
-def _top_k_avals(x: Any, *, k: int, axis: int) -> list[ShapedArray]:
+def _top_k_avals(x, *, k: int, axis: int) -> list[ShapedArray]:
     if dtypes.kind(x.dtype) == "c":
         raise ValueError("top_k is not compatible with complex inputs.")
     require_kind("top_k", x, "biuf")
@@ -96,7 +96,7 @@ def _top_k_avals(x: Any, *, k: int, axis: int) -> list[ShapedArray]:
 
 
 @boundary
-def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
+def top_k(operand, k: int, *, axis: int = -1) -> list[Any]:
     """The k largest elements along an axis, in descending order, and where they are.
 
     Elements are in total order: NaN before infinity, 0.0 before -0.0. Of equal ones the first comes first.
@@ -117,7 +117,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
 
 
 @approx_top_k_p.def_abstract_eval
-def _approx_top_k_avals(x: Any, *, k: int, reduction_dimension: int, recall_target: float, is_max_k: bool,
+def _approx_top_k_avals(x, *, k: int, reduction_dimension: int, recall_target: float, is_max_k: bool,
                         reduction_input_size_override: int, aggregate_to_topk: bool) -> list[ShapedArray]:
     if dtypes.kind(x.dtype) != "f":
         raise ValueError(f"operand must be a floating type, got {x.dtype}")
@@ -139,7 +139,7 @@ def _approx_top_k_avals(x: Any, *, k: int, reduction_dimension: int, recall_targ
 
 
 @boundary
-def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+def approx_max_k(operand, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> list[Any]:
     """k large elements along a dimension, in descending order, and where they are.
 
@@ -167,14 +167,14 @@ def approx_max_k(operand: Any, k: int, reduction_dimension: int = -1, recall_tar
 
 
 @boundary
-def approx_min_k(operand: Any, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
+def approx_min_k(operand, k: int, reduction_dimension: int = -1, recall_target: float = 0.95,
                  reduction_input_size_override: int = -1, aggregate_to_topk: bool = True) -> list[Any]:
     """k small elements along a dimension, in ascending order, and where they are. As `approx_max_k`."""
     return _approx_top_k(operand, k, reduction_dimension, recall_target, False, reduction_input_size_override,
                          aggregate_to_topk)
 
 
-def _approx_top_k(operand: Any, k: int, dimension: int, recall_target: float, is_max_k: bool, override: int,
+def _approx_top_k(operand, k: int, dimension: int, recall_target: float, is_max_k: bool, override: int,
                   aggregate_to_topk: bool) -> list[Any]:
     return approx_top_k_p.bind(
         operand, k=operator.index(k), reduction_dimension=operator.index(dimension),

@@ -17,7 +17,7 @@ from jaxlite.traces.batching import Axis, bring
 from jaxlite.traces.jvp import Zero, zero_for
 
 
-def _taken(x: Any, indices: Any, axis: int) -> Any:
+def _taken(x, indices, axis: int):
     """The elements of x at positions along an axis. No position comes twice on a line."""
     if 0 in aval_of(x).shape:  # no slice fits
         return shaping.full(aval_of(indices).shape[:-1], 0, aval_of(x).dtype)
@@ -28,12 +28,12 @@ def _taken(x: Any, indices: Any, axis: int) -> Any:
     return gather(x, indices, numbers, (1,) * rank, unique_indices=True)
 
 
-def _as_positions(indices: Any) -> Any:
+def _as_positions(indices):
     return shaping.expand_dims(indices, (aval_of(indices).ndim,))
 
 
 @sort_p.def_jvp
-def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int, **params: Any) -> tuple[Any, Any]:
+def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int, **params) -> tuple[Any, Any]:
     if all(type(g) is Zero for g in tangents):
         outs = sort_p.bind(*primals, dimension=dimension, **params)
         return outs, [zero_for(out) for out in outs]
@@ -47,7 +47,7 @@ def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int
 
 @sort_p.def_batching
 def _sort_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, dimension: int,
-                **params: Any) -> tuple[list[Any], list[int]]:
+                **params) -> tuple[list[Any], list[int]]:
     first = next(dim for dim in dims if dim is not None)
     args = [bring(arg, dim, axis.size, first) for arg, dim in zip(args, dims, strict=True)]
     return sort_p.bind(*args, dimension=shifted(dimension, first), **params), [first] * len(args)
@@ -57,7 +57,7 @@ def _def_top(primitive: Primitive, parameter: str) -> None:
     """Set the rules of a primitive that gives values and where they are along an axis."""
 
     @primitive.def_jvp
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
         (x,), (g,) = primals, tangents
         values, indices = primitive.bind(x, **params)
         if type(g) is not Zero:
@@ -65,7 +65,7 @@ def _def_top(primitive: Primitive, parameter: str) -> None:
         return [values, indices], [zero_for(values) if type(g) is Zero else g, zero_for(indices)]
 
     @primitive.def_batching
-    def batch(_: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, Any]:
+    def batch(_: Axis, args: Sequence[Any], dims: Sequence[int | None], **params) -> tuple[Any, Any]:
         (x,), (dim,) = args, dims
         assert dim is not None
         params[parameter] = shifted(params[parameter] % (aval_of(x).ndim - 1), dim)

@@ -6,7 +6,6 @@ Those that are written in terms of other primitives are in `special_series.py`.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -25,47 +24,47 @@ zeta_p = nary("zeta", FLOATS)
 bessel_i1e_p = unary("bessel_i1e", FLOATS)
 
 
-def erf(x: Any) -> Any:
+def erf(x):
     """The error function: 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x. x is floating."""
     return erf_p.bind(x)
 
 
-def erfc(x: Any) -> Any:
+def erfc(x):
     """1 - erf(x), accurate for large x."""
     return erfc_p.bind(x)
 
 
-def erf_inv(x: Any) -> Any:
+def erf_inv(x):
     """The y with erf(y) = x: infinite at x = -1 and 1, NaN beyond."""
     return erf_inv_p.bind(x)
 
 
-def lgamma(x: Any) -> Any:
+def lgamma(x):
     """log |gamma(x)|: infinite at 0 and the negative integers."""
     return lgamma_p.bind(x)
 
 
-def digamma(x: Any) -> Any:
+def digamma(x):
     """The derivative of log gamma(x); NaN at the negative integers, at 0 NaN or infinite by the version of XLA."""
     return digamma_p.bind(x)
 
 
-def polygamma(m: Any, x: Any) -> Any:
+def polygamma(m, x):
     """The m-th derivative of digamma, at x. m is a floating array of whole numbers >= 0; others give NaN."""
     return polygamma_p.bind(m, x)
 
 
-def zeta(x: Any, q: Any) -> Any:
+def zeta(x, q):
     """The Hurwitz zeta function: the sum of (q + k)^-x over k = 0, 1, 2, ..."""
     return zeta_p.bind(x, q)
 
 
-def bessel_i1e(x: Any) -> Any:
+def bessel_i1e(x):
     """exp(-|x|) times the modified Bessel function of the first kind of order 1."""
     return bessel_i1e_p.bind(x)
 
 
-def log2(x: Any, *, accuracy: Any = None) -> Any:
+def log2(x, *, accuracy=None):
     """The logarithm to base 2."""
     result = ew.log(x, accuracy=accuracy)
     dtype = aval_of(result).dtype
@@ -75,7 +74,7 @@ def log2(x: Any, *, accuracy: Any = None) -> Any:
     return ew.div(result, np.asarray(math.log(2), dtype))
 
 
-def one_minus_square(x: Any) -> Any:
+def one_minus_square(x):
     """1 - x^2, accurate near 1 and -1, and so is its derivative near 0."""
     one = shaping.full_like(x, 1)
     plain = ew.sub(one, ew.square(x))  # which has the derivative

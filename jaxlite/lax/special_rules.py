@@ -25,7 +25,7 @@ from jaxlite.traces.jvp import def_jvp
 def _refuse(message: str) -> Callable[..., Any]:
     """The share of an argument that has no derivative."""
 
-    def rule(g: Any, ans: Any, *primals: Any) -> Any:
+    def rule(g, ans, *primals):
         raise ValueError(message)
 
     return rule
@@ -34,7 +34,7 @@ def _refuse(message: str) -> Callable[..., Any]:
 # --- error functions ---------------------------------------------------------------------------------
 
 
-def _gaussian(x: Any, scale: float) -> Any:
+def _gaussian(x, scale: float):
     return e.mul(const(scale, x), e.exp(e.neg(e.square(x))))
 
 
@@ -52,7 +52,7 @@ def_jvp(s.zeta_p, _refuse("zeta gradient with respect to x is not supported"),
         lambda g, ans, x, q: e.mul(stretch(g, ans), e.mul(e.neg(x), s.zeta(e.add(x, const(1, x)), q))))
 
 
-def _gamma_density(a: Any, x: Any) -> Any:
+def _gamma_density(a, x):
     return e.exp(e.sub(e.sub(e.mul(e.sub(a, const(1, a)), e.log(x)), x), s.lgamma(a)))
 
 
@@ -66,7 +66,7 @@ t.random_gamma_grad_p.no_jvp("its derivatives are not among the known functions;
 # --- incomplete beta ---------------------------------------------------------------------------------
 
 
-def _beta_density(a: Any, b: Any, x: Any) -> Any:
+def _beta_density(a, b, x):
     """x^(a-1) (1-x)^(b-1) over the beta function."""
     one = const(1, x)
     power = e.add(e.mul(e.sub(a, one), e.log(x)), e.mul(e.sub(b, one), e.log1p(e.neg(x))))
@@ -82,7 +82,7 @@ def_jvp(t.regularized_incomplete_beta_p, _no_shape, _no_shape,
 def_jvp(t.bessel_i0e_p, lambda g, ans, x: e.mul(g, e.sub(s.bessel_i1e(x), e.mul(e.sign(x), ans))))
 
 
-def _i1e_slope(ans: Any, x: Any) -> Any:
+def _i1e_slope(ans, x):
     """I1'(x) = I0(x) - I1(x) / x, which is 1/2 at 0; times e.exp(-|x|), whose slope counts too."""
     epsilon = const(dtypes.finfo(aval_of(x).dtype).eps, x)
     away = e.gt(e.abs(x), epsilon)

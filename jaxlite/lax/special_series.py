@@ -39,7 +39,7 @@ bessel_i0e_p = unary("bessel_i0e", FLOATS)
 
 
 @boundary
-def igamma(a: Any, x: Any) -> Any:
+def igamma(a, x):
     """The regularized lower incomplete gamma function P(a, x), from 0 at x = 0 to 1 at infinity.
 
     NaN for a < 0, x < 0 and P(0, 0).
@@ -48,19 +48,19 @@ def igamma(a: Any, x: Any) -> Any:
 
 
 @boundary
-def igammac(a: Any, x: Any) -> Any:
+def igammac(a, x):
     """The regularized upper incomplete gamma function Q(a, x) = 1 - P(a, x), accurate where it is small."""
     return igammac_p.bind(a, x)
 
 
 @boundary
-def igamma_grad_a(a: Any, x: Any) -> Any:
+def igamma_grad_a(a, x):
     """The derivative of `igamma(a, x)` with respect to a. NaN unless a > 0 and x >= 0."""
     return igamma_grad_a_p.bind(a, x)
 
 
 @boundary
-def random_gamma_grad(a: Any, x: Any) -> Any:
+def random_gamma_grad(a, x):
     """How a sample x of the gamma distribution moves with its shape parameter a, at a fixed probability.
 
     This is -igamma_grad_a(a, x) over the density at x, computed without dividing small numbers.
@@ -69,7 +69,7 @@ def random_gamma_grad(a: Any, x: Any) -> Any:
 
 
 @boundary
-def betainc(a: Any, b: Any, x: Any) -> Any:
+def betainc(a, b, x):
     """The regularized incomplete beta function I_x(a, b), from 0 at x = 0 to 1 at x = 1.
 
     NaN for x outside of [0, 1], negative a or b, and where both are 0 or both infinite.
@@ -78,7 +78,7 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
 
 
 @boundary
-def bessel_i0e(x: Any) -> Any:
+def bessel_i0e(x):
     """exp(-|x|) times the modified Bessel function of the first kind of order 0."""
     return bessel_i0e_p.bind(x)
 
@@ -91,35 +91,35 @@ class Formula:
 
     __slots__ = ("array",)
 
-    def __init__(self, array: Any):
+    def __init__(self, array):
         self.array = array
 
-    def _with(self, operation: Callable, other: Any, swapped: bool = False) -> Formula:
+    def _with(self, operation: Callable, other, swapped: bool = False) -> Formula:
         y = other.array if isinstance(other, Formula) else np.dtype(aval_of(self.array).dtype).type(other)
         return Formula(operation(y, self.array) if swapped else operation(self.array, y))
 
-    def __add__(self, other: Any) -> Formula:
+    def __add__(self, other) -> Formula:
         return self._with(ew.add, other)
 
-    def __sub__(self, other: Any) -> Formula:
+    def __sub__(self, other) -> Formula:
         return self._with(ew.sub, other)
 
-    def __mul__(self, other: Any) -> Formula:
+    def __mul__(self, other) -> Formula:
         return self._with(ew.mul, other)
 
-    def __truediv__(self, other: Any) -> Formula:
+    def __truediv__(self, other) -> Formula:
         return self._with(ew.div, other)
 
-    def __radd__(self, other: Any) -> Formula:
+    def __radd__(self, other) -> Formula:
         return self._with(ew.add, other)
 
-    def __rsub__(self, other: Any) -> Formula:
+    def __rsub__(self, other) -> Formula:
         return self._with(ew.sub, other, swapped=True)
 
-    def __rmul__(self, other: Any) -> Formula:
+    def __rmul__(self, other) -> Formula:
         return self._with(ew.mul, other)
 
-    def __rtruediv__(self, other: Any) -> Formula:
+    def __rtruediv__(self, other) -> Formula:
         return self._with(ew.div, other, swapped=True)
 
     def __neg__(self) -> Formula:
@@ -128,19 +128,19 @@ class Formula:
     def __abs__(self) -> Formula:
         return Formula(ew.abs(self.array))
 
-    def __lt__(self, other: Any) -> Formula:
+    def __lt__(self, other) -> Formula:
         return self._with(ew.lt, other)
 
-    def __le__(self, other: Any) -> Formula:
+    def __le__(self, other) -> Formula:
         return self._with(ew.le, other)
 
-    def __gt__(self, other: Any) -> Formula:
+    def __gt__(self, other) -> Formula:
         return self._with(ew.gt, other)
 
-    def __ge__(self, other: Any) -> Formula:
+    def __ge__(self, other) -> Formula:
         return self._with(ew.ge, other)
 
-    def equals(self, other: Any) -> Formula:
+    def equals(self, other) -> Formula:
         return self._with(ew.eq, other)
 
     def __and__(self, other: Formula) -> Formula:
@@ -211,7 +211,7 @@ def _iterate(step: Callable[..., tuple[Formula, tuple[Formula, ...]]], active: F
     """Apply `step(n, *state) -> (goes on, new state)` for n = 1, 2, ... to each element until it has converged."""
     axes = range(aval_of(active.array).ndim)
 
-    def condition(carry: tuple[Any, ...]) -> Any:
+    def condition(carry: tuple[Any, ...]):
         n, active, *_ = carry
         return ew.bitwise_and(reduce_or(active, axes), ew.le(n, type(one)(_ITERATION_LIMIT)))
 
@@ -230,7 +230,7 @@ def _in_working_precision(function: Callable[..., Formula]) -> Callable[..., Any
     """From a function of formulas of one shape in float32 or float64 to one of arrays of any floating dtype."""
 
     @functools.wraps(function)
-    def wrapped(*operands: Any) -> Any:
+    def wrapped(*operands):
         avals = [aval_of(operand) for operand in operands]
         dtype = avals[0].dtype
         working = dtype if dtype in (dtypes.float32, dtypes.float64) else dtypes.float32
@@ -298,7 +298,7 @@ class _GammaTerms:
         """The sum S of x^n / ((a+1) ... (a+n)), P = D S / a (DLMF 8.11.4), and dS/da if asked for."""
         a, x, epsilon = self.a, self.x, _epsilon(self.a)
 
-        def step(n: Formula, term: Formula, total: Formula, *slopes: Formula) -> Any:
+        def step(n: Formula, term: Formula, total: Formula, *slopes: Formula):
             ratio = x / (a + n)
             term = term * ratio
             total = total + term
@@ -317,7 +317,7 @@ class _GammaTerms:
         a, x, epsilon = self.a, self.x, _epsilon(self.a)
         start = x + 1.0 - a  # above 0 in the region of use, as are all the denominators below
 
-        def step(n: Formula, upper: Formula, lower: Formula, total: Formula, *slopes: Formula) -> Any:
+        def step(n: Formula, upper: Formula, lower: Formula, total: Formula, *slopes: Formula):
             partial = start + 2.0 * n
             numerator = n * (a - n)
             inverse = 1.0 / (partial + numerator * lower)
@@ -506,7 +506,7 @@ def _beta_fraction(a: Formula, b: Formula, x: Formula, y: Formula, offset: Formu
     """
     epsilon = _epsilon(a)
 
-    def step(n: Formula, upper: Formula, lower: Formula, total: Formula) -> Any:
+    def step(n: Formula, upper: Formula, lower: Formula, total: Formula):
         before, behind = a + (2.0 * n - 1.0), a + (2.0 * n + 1.0)
         weight = n * (b - n) * x / before
         numerator = (a + (n - 1.0)) / before * (a + b + (n - 1.0)) * x * weight

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite.core import dtypes
 from jaxlite.core.aval import AbstractToken, abstract_token, shaped_array
 from jaxlite.core.primitive import Primitive
@@ -18,19 +16,19 @@ def _create_token_aval() -> AbstractToken:
     return abstract_token
 
 
-def create_token(_: Any = None) -> Any:
+def create_token(_=None):
     """A token to start a chain of ordered effects with. Outside of traced functions it is an empty array."""
     return create_token_p.bind()
 
 
 @after_all_p.def_abstract_eval
-def _after_all_aval(*operands: Any) -> AbstractToken:
+def _after_all_aval(*operands) -> AbstractToken:
     for operand in operands:
         if not isinstance(operand, AbstractToken) and operand is not _outside:
             raise TypeError(f"Arguments to after_all must be tokens, got {operand}")
     return abstract_token
 
 
-def after_all(*operands: Any) -> Any:
+def after_all(*operands):
     """A token that is there once all of the given ones are. Raises: TypeError for other operands."""
     return after_all_p.bind(*operands)

@@ -36,7 +36,7 @@ for _p in (unreduced_psum_p, unreduced_reduce_scatter_p, all_gather_reduced_p):
     _p.is_collective = True  # type: ignore[attr-defined]
 
 
-def _typed(primitive: Primitive, x: Any, axes: Sequence[Any], old: str, new: str, shape: tuple[int, ...] | None = None) -> Any:
+def _typed(primitive: Primitive, x, axes: Sequence[Any], old: str, new: str, shape: tuple[int, ...] | None = None):
     """The type of what was in one state along some axes, and is in another one."""
     if axis_states(x, axes) != {old}:
         raise ValueError(f"{primitive.name} only accepts inputs that are {old}. Got {x.str_short()}")
@@ -68,20 +68,20 @@ _def_cast(unreduced_psum_p, "unreduced", "invarying")
 
 
 @unreduced_reduce_scatter_p.def_abstract_eval
-def _reduce_scatter_aval(x: Any, *, axis_name: Any, axis_size: int, scatter_dimension: int, tiled: bool) -> Any:
+def _reduce_scatter_aval(x, *, axis_name, axis_size: int, scatter_dimension: int, tiled: bool):
     return _typed(unreduced_reduce_scatter_p, x, axis_name, "unreduced", "varying",
                   scattered_shape(x, scatter_dimension, axis_size, tiled))
 
 
 @all_gather_reduced_p.def_abstract_eval
-def _all_gather_aval(x: Any, *, all_gather_dimension: int, axis_name: Any, axis_size: int, tiled: bool) -> Any:
+def _all_gather_aval(x, *, all_gather_dimension: int, axis_name, axis_size: int, tiled: bool):
     return _typed(all_gather_reduced_p, x, axis_name, "varying", "reduced",
                   gathered_shape(x, all_gather_dimension, axis_size, tiled))
 
 
 def _batch_at_end(primitive: Primitive) -> None:
     @primitive.def_batching
-    def rule(axis: Axis, args: Sequence[Any], dims: Sequence[int], **params: Any) -> tuple[Any, int]:
+    def rule(axis: Axis, args: Sequence[Any], dims: Sequence[int], **params) -> tuple[Any, int]:
         (x,), (dim,) = args, dims
         out = primitive.bind(move(x, dim, aval_of(x).ndim - 1), **params)
         return out, aval_of(out).ndim - 1

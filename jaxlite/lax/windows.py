@@ -31,7 +31,7 @@ def dilated(size: int, dilation: int) -> int:
 
 @boundary
 def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
-                    padding: Any) -> list[tuple[int, int]]:
+                    padding) -> list[tuple[int, int]]:
     """The (before, after) padding of each dimension that a padding mode stands for.
 
     Args:
@@ -80,8 +80,8 @@ def reduce_window_shape_tuple(operand_shape: Sequence[int], window_dimensions: S
 _SIZE_LIMIT = 1 << 30  # sums and products of two fit an int64
 
 
-def _check_window(name: str, shape: Ints, window_dimensions: Any, window_strides: Any, padding: Any,
-                  base_dilation: Any, window_dilation: Any) -> None:
+def _check_window(name: str, shape: Ints, window_dimensions, window_strides, padding, base_dilation,
+                  window_dilation) -> None:
     """Raises TypeError or ValueError unless the window's arguments go together."""
     if len(window_dimensions) != len(shape):
         raise TypeError(f"{name} got the wrong number of window_dimensions for operand: got operand shape {shape} "
@@ -102,8 +102,8 @@ def _check_window(name: str, shape: Ints, window_dimensions: Any, window_strides
                          f"got {padding}")
 
 
-def _window_params(name: str, shape: Ints, window_dimensions: Any, window_strides: Any, padding: Any,
-                   base_dilation: Any, window_dilation: Any) -> dict[str, Any]:
+def _window_params(name: str, shape: Ints, window_dimensions, window_strides, padding, base_dilation,
+                   window_dilation) -> dict[str, Any]:
     """A window's arguments, normalised and checked: the params of all windowed primitives."""
     ones = (1,) * len(shape)
     sizes = static_ints(name, "window_dimensions", window_dimensions)
@@ -124,7 +124,7 @@ def _window_params(name: str, shape: Ints, window_dimensions: Any, window_stride
             "window_dilation": spread}
 
 
-def _window_shape(name: str, aval: Any, window: dict[str, Any]) -> Ints:
+def _window_shape(name: str, aval, window: dict[str, Any]) -> Ints:
     _check_window(name, aval.shape, **window)
     return reduce_window_shape_tuple(aval.shape, **window)
 
@@ -136,7 +136,7 @@ def _window_reduction(name: str) -> Primitive:
     primitive = Primitive(name)
 
     @primitive.def_abstract_eval
-    def rule(x: Any, **window: Any) -> ShapedArray:
+    def rule(x, **window) -> ShapedArray:
         require_kind(name, x, NUMBERS)
         return shaped_array(_window_shape(name, x, window), x.dtype, x.weak_type)
 
@@ -151,7 +151,7 @@ _BY_MONOID = {"sum": reduce_window_sum_p, "max": reduce_window_max_p, "min": red
 
 
 @reduce_window_p.def_abstract_eval
-def _reduce_window_avals(*avals: Any, jaxpr: ClosedJaxpr, **window: Any) -> list[ShapedArray]:
+def _reduce_window_avals(*avals, jaxpr: ClosedJaxpr, **window) -> list[ShapedArray]:
     count = len(avals) // 2
     for operand, init in zip(avals[:count], avals[count:], strict=True):
         if operand.shape != avals[0].shape:
@@ -168,10 +168,9 @@ def _reduce_window_avals(*avals: Any, jaxpr: ClosedJaxpr, **window: Any) -> list
 
 
 @boundary
-def reduce_window(operand: Any, init_value: Any, computation: Callable, window_dimensions: Sequence[int],
+def reduce_window(operand, init_value, computation: Callable, window_dimensions: Sequence[int],
                   window_strides: Sequence[int] | None = None, padding: str | Sequence[tuple[int, int]] = "VALID",
-                  base_dilation: Sequence[int] | None = None,
-                  window_dilation: Sequence[int] | None = None) -> Any:
+                  base_dilation: Sequence[int] | None = None, window_dilation: Sequence[int] | None = None):
     """Combine the elements of each position of a sliding window.
 
     Args:
@@ -224,7 +223,7 @@ def _undilated(rank: int) -> dict[str, Any]:
     return {"base_dilation": (1,) * rank, "window_dilation": (1,) * rank}
 
 
-def _check_source(name: str, source: Any, operand: Any, window: dict[str, Any]) -> ShapedArray:
+def _check_source(name: str, source, operand, window: dict[str, Any]) -> ShapedArray:
     """The type of a scatter: the operand's; the source has one element for each window."""
     require_equal_dtypes(name, (source, operand))
     expected = _window_shape(name, operand, window | _undilated(len(operand.shape)))
@@ -233,14 +232,14 @@ def _check_source(name: str, source: Any, operand: Any, window: dict[str, Any]) 
     return shaped_array(operand.shape, operand.dtype, False)
 
 
-def _check_select(name: str, select_prim: Any) -> None:
+def _check_select(name: str, select_prim) -> None:
     if select_prim not in (ge_p, le_p):
         raise ValueError(f"{name}: select_prim must be ge_p or le_p, got {select_prim}")
 
 
 @select_and_scatter_p.def_abstract_eval
-def _select_and_scatter_aval(operand: Any, source: Any, init: Any, *, select_jaxpr: ClosedJaxpr,
-                             scatter_jaxpr: ClosedJaxpr, **window: Any) -> ShapedArray:
+def _select_and_scatter_aval(operand, source, init, *, select_jaxpr: ClosedJaxpr, scatter_jaxpr: ClosedJaxpr,
+                             **window) -> ShapedArray:
     require_equal_dtypes("select_and_scatter", (operand, init))
     if init.shape:
         raise TypeError(f"select_and_scatter: init_value must be a scalar, got {init}")
@@ -248,14 +247,14 @@ def _select_and_scatter_aval(operand: Any, source: Any, init: Any, *, select_jax
 
 
 @select_and_scatter_add_p.def_abstract_eval
-def _select_and_scatter_add_aval(source: Any, operand: Any, *, select_prim: Any, **window: Any) -> ShapedArray:
+def _select_and_scatter_add_aval(source, operand, *, select_prim, **window) -> ShapedArray:
     require_kind("select_and_scatter_add", operand, "iuf")
     _check_select("select_and_scatter_add", select_prim)
     return _check_source("select_and_scatter_add", source, operand, window)
 
 
 @select_and_gather_add_p.def_abstract_eval
-def _select_and_gather_add_aval(tangents: Any, operand: Any, *, select_prim: Any, **window: Any) -> ShapedArray:
+def _select_and_gather_add_aval(tangents, operand, *, select_prim, **window) -> ShapedArray:
     require_kind("select_and_gather_add", operand, "iuf")
     _check_select("select_and_gather_add", select_prim)
     require_equal_dtypes("select_and_gather_add", (tangents, operand))
@@ -265,15 +264,13 @@ def _select_and_gather_add_aval(tangents: Any, operand: Any, *, select_prim: Any
     return shaped_array(_window_shape("select_and_gather_add", operand, window), operand.dtype, False)
 
 
-def _scatter_window(name: str, operand: Any, window_dimensions: Any, window_strides: Any,
-                    padding: Any) -> dict[str, Any]:
+def _scatter_window(name: str, operand, window_dimensions, window_strides, padding) -> dict[str, Any]:
     window = _window_params(name, aval_of(operand).shape, window_dimensions, window_strides, padding, None, None)
     return {key: window[key] for key in ("window_dimensions", "window_strides", "padding")}
 
 
-def select_and_scatter(operand: Any, select: Callable, window_dimensions: Sequence[int],
-                       window_strides: Sequence[int], padding: Any, source: Any, init_value: Any,
-                       scatter: Callable) -> Any:
+def select_and_scatter(operand, select: Callable, window_dimensions: Sequence[int], window_strides: Sequence[int],
+                       padding, source, init_value, scatter: Callable):
     """From each window of `operand` select one element, and there combine an element of `source` into the result.
 
     Args:
@@ -296,8 +293,8 @@ def select_and_scatter(operand: Any, select: Callable, window_dimensions: Sequen
         **_scatter_window("select_and_scatter", operand, window_dimensions, window_strides, padding))
 
 
-def select_and_scatter_add(source: Any, operand: Any, select_prim: Any, window_dimensions: Sequence[int],
-                           window_strides: Sequence[int], padding: Any) -> Any:
+def select_and_scatter_add(source, operand, select_prim, window_dimensions: Sequence[int],
+                           window_strides: Sequence[int], padding):
     """Add each element of `source` where its window of `operand` has its extreme: the gradient of pooling.
 
     Args:
@@ -312,9 +309,9 @@ def select_and_scatter_add(source: Any, operand: Any, select_prim: Any, window_d
         **_scatter_window("select_and_scatter_add", operand, window_dimensions, window_strides, padding))
 
 
-def select_and_gather_add(tangents: Any, operand: Any, select_prim: Any, window_dimensions: Sequence[int],
-                          window_strides: Sequence[int], padding: Any, base_dilation: Sequence[int],
-                          window_dilation: Sequence[int]) -> Any:
+def select_and_gather_add(tangents, operand, select_prim, window_dimensions: Sequence[int],
+                          window_strides: Sequence[int], padding, base_dilation: Sequence[int],
+                          window_dilation: Sequence[int]):
     """The elements of `tangents` where the windows of `operand` have their extremes: the derivative of pooling.
 
     `tangents` has the operand's shape and dtype; the other arguments are those of `select_and_scatter_add`.
@@ -332,7 +329,7 @@ def _cumulative(name: str, accepted: str) -> Primitive:
     primitive = Primitive(name)
 
     @primitive.def_abstract_eval
-    def rule(x: Any, *, axis: int, reverse: bool) -> ShapedArray:
+    def rule(x, *, axis: int, reverse: bool) -> ShapedArray:
         require_kind(name, x, accepted)
         if axis < 0:
             raise ValueError(f"{name}: axis {axis} is negative; lax counts axes from 0 (jaxlite.numpy takes "
@@ -352,7 +349,7 @@ cumlogsumexp_p = _cumulative("cumlogsumexp", INEXACT)
 
 
 @boundary
-def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+def cumsum(operand, axis: int = 0, reverse: bool = False):
     """Running sums along an axis; element i is the sum of elements 0..i, or i.. if `reverse`.
 
     Args:
@@ -369,24 +366,24 @@ def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
 
 
 @boundary
-def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+def cumprod(operand, axis: int = 0, reverse: bool = False):
     """Running products along an axis; as `cumsum`."""
     return cumprod_p.bind(operand, axis=int(axis), reverse=bool(reverse))
 
 
 @boundary
-def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+def cummax(operand, axis: int = 0, reverse: bool = False):
     """Running maxima along an axis, NaN from the first one on; as `cumsum`."""
     return cummax_p.bind(operand, axis=int(axis), reverse=bool(reverse))
 
 
 @boundary
-def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+def cummin(operand, axis: int = 0, reverse: bool = False):
     """Running minima along an axis, NaN from the first one on; as `cumsum`."""
     return cummin_p.bind(operand, axis=int(axis), reverse=bool(reverse))
 
 
 @boundary
-def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
+def cumlogsumexp(operand, axis: int = 0, reverse: bool = False):
     """Running log(sum(exp(...))) along an axis without overflow, for floating and complex arrays; as `cumsum`."""
     return cumlogsumexp_p.bind(operand, axis=int(axis), reverse=bool(reverse))

@@ -66,7 +66,7 @@ def _log_add_exp(one: Pair, other: Pair) -> Pair:
     total = e.add(high, e.log1p(e.exp(below)))
     out = e.select_n(e.ne(difference, difference), total, e.add(x, y))  # equal infinities
 
-    def weight(value: Any) -> Any:
+    def weight(value):
         return e.exp(e.select_n(e.eq(value, out), e.sub(value, out), filled(0, value)))
 
     return out, e.add(e.mul(dx, weight(x)), e.mul(dy, weight(y)))
@@ -94,8 +94,8 @@ def _out_shape(shape: Ints, window: dict[str, Any]) -> Ints:
     return w.reduce_window_shape_tuple(shape, **window)
 
 
-def windows_of(x: Any, padding_value: Any, *, window_dimensions: Sequence[int], window_strides: Sequence[int],
-               padding: Any, base_dilation: Sequence[int], window_dilation: Sequence[int]) -> Any:
+def windows_of(x, padding_value, *, window_dimensions: Sequence[int], window_strides: Sequence[int], padding,
+               base_dilation: Sequence[int], window_dilation: Sequence[int]):
     """The elements of each window along a new axis in front: an array (size of the window, *number of windows)."""
     counts = _out_shape(aval_of(x).shape, dict(
         window_dimensions=window_dimensions, window_strides=window_strides, padding=padding,
@@ -133,7 +133,7 @@ def _with_axis(dim: int, params: dict[str, Any]) -> dict[str, Any]:
 
 def _def_window_batching(primitive: Primitive) -> None:
     @primitive.def_batching
-    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, int]:
+    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params) -> tuple[Any, int]:
         first = next(dim for dim in dims if dim is not None)
         args = [batching.bring(arg, dim, axis.size, first) for arg, dim in zip(args, dims, strict=True)]
         return primitive.bind(*args, **_with_axis(first, params)), first
@@ -145,8 +145,8 @@ for _p in (w.reduce_window_sum_p, w.reduce_window_max_p, w.reduce_window_min_p, 
 
 
 @w.reduce_window_sum_p.def_transpose
-def _reduce_window_sum_transpose(ct: Any, x: Any, *, window_dimensions: Any, window_strides: Any, padding: Any,
-                                 base_dilation: Any, window_dilation: Any) -> list[Any]:
+def _reduce_window_sum_transpose(ct, x, *, window_dimensions, window_strides, padding, base_dilation,
+                                 window_dilation) -> list[Any]:
     """Each element gets the sum over the windows that see it: a window over the cotangent, spread by the strides."""
     shape, counts = x.aval.shape, aval_of(ct).shape
     if 0 in counts:
@@ -167,7 +167,7 @@ def _def_window_extreme(primitive: Primitive, select_prim: Primitive) -> None:
     """The tangent of the window's pick."""
 
     @primitive.def_jvp
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **window: Any) -> tuple[Any, Any]:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **window) -> tuple[Any, Any]:
         (x,), (g,) = primals, tangents
         out = primitive.bind(x, **window)
         if type(g) is Zero:
@@ -185,7 +185,7 @@ def _def_pick(primitive: Primitive) -> None:
     """Linear in what is picked from, the first operand; constant around almost every value of the second."""
 
     @primitive.def_jvp
-    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[Any, Any]:
         (values, operand), (g, _) = primals, tangents
         out = primitive.bind(values, operand, **params)
         return out, zero_for(out) if type(g) is Zero else primitive.bind(g, operand, **params)
@@ -200,13 +200,13 @@ def _undilated(rank: int) -> dict[str, Any]:
 
 
 @w.select_and_scatter_add_p.def_transpose
-def _select_and_scatter_add_transpose(ct: Any, source: Any, operand: Any, **params: Any) -> list[Any]:
+def _select_and_scatter_add_transpose(ct, source, operand, **params) -> list[Any]:
     return [w.select_and_gather_add_p.bind(ct, operand, **params, **_undilated(aval_of(ct).ndim)), None]
 
 
 @w.select_and_gather_add_p.def_transpose
-def _select_and_gather_add_transpose(ct: Any, tangents: Any, operand: Any, *, select_prim: Any, base_dilation: Any,
-                                     window_dilation: Any, **window: Any) -> list[Any]:
+def _select_and_gather_add_transpose(ct, tangents, operand, *, select_prim, base_dilation, window_dilation,
+                                     **window) -> list[Any]:
     if any(step != 1 for step in window_dilation):  # select_and_scatter_add has no such windows
         params = dict(window, base_dilation=base_dilation, window_dilation=window_dilation)
         return [_pulled_back(lambda g: _pick(g, operand, select_prim, params), ct, tangents.aval), None]
@@ -221,7 +221,7 @@ def _select_and_gather_add_transpose(ct: Any, tangents: Any, operand: Any, *, se
     return [out, None]
 
 
-def _pick(g: Any, operand: Any, select_prim: Any, window: dict[str, Any]) -> Any:
+def _pick(g, operand, select_prim, window: dict[str, Any]):
     """`select_and_gather_add` by windows laid out: the first of equal elements has the position 1, others 0."""
     find, monoid = (argmax, "max") if select_prim is e.ge_p else (argmin, "min")
     lines = windows_of(operand, identity(monoid, aval_of(operand).dtype), **window)
@@ -233,7 +233,7 @@ def _pick(g: Any, operand: Any, select_prim: Any, window: dict[str, Any]) -> Any
     return reduce_sum(e.mul(found, shaping.convert(picked, aval_of(g).dtype, False)), (0,))
 
 
-def _pulled_back(fun: Callable[[Any], Any], ct: Any, aval: ShapedArray) -> Any:
+def _pulled_back(fun: Callable[[Any], Any], ct, aval: ShapedArray):
     """The cotangent of a linear function's argument."""
     jaxpr, consts = trace_to_jaxpr(lambda g: [fun(g)], [aval])
     return backward(jaxpr, consts, [Linear(aval)], [ct])[0]
@@ -245,7 +245,7 @@ w.select_and_scatter_p.no_jvp("what its function of scalars combines is known to
 
 @w.select_and_scatter_p.def_batching
 def _select_and_scatter_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None],
-                              **params: Any) -> tuple[Any, int | None]:
+                              **params) -> tuple[Any, int | None]:
     operand, source, init = args
     if dims[0] is dims[1] is dims[2] is None:  # asked because the functions might know the axis by name
         return w.select_and_scatter_p.bind(*args, **params), None
@@ -267,7 +267,7 @@ def _reduced_windows(jaxpr: ClosedJaxpr, operands: Sequence[Any], inits: Sequenc
 
 @w.reduce_window_p.def_jvp
 def _reduce_window_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr,
-                       **window: Any) -> tuple[list[Any], list[Any]]:
+                       **window) -> tuple[list[Any], list[Any]]:
     if all(type(g) is Zero for g in tangents):
         outs = w.reduce_window_p.bind(*primals, jaxpr=jaxpr, **window)
         return outs, [zero_for(out) for out in outs]
@@ -277,7 +277,7 @@ def _reduce_window_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr
 
 @w.reduce_window_p.def_batching
 def _reduce_window_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr,
-                         **window: Any) -> tuple[list[Any], list[int | None]]:
+                         **window) -> tuple[list[Any], list[int | None]]:
     count = len(args) // 2
     if all(dim is None for dim in dims):  # asked because the computation might know the axis by name
         return w.reduce_window_p.bind(*args, jaxpr=jaxpr, **window), [None] * count

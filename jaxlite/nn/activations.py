@@ -7,7 +7,6 @@ that need no floating numbers (relu, hard_tanh, identity).
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -20,14 +19,14 @@ from jaxlite.numpy.api import api, as_array, check_arrays, dtype_of, promote_ine
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
-def _floating(name: str, x: Any) -> Any:
+def _floating(name: str, x):
     """The argument as a floating-point array. What were integers is weakly typed, as by an operation with a Python float."""
     check_arrays(name, x)
     aval = aval_of(x)
     return as_array(x) if dtypes.kind(aval.dtype) in "fc" else shaping.convert(x, dtypes.canonicalize_dtype(float), True)
 
 
-def _inexact(name: str, x: Any) -> Any:
+def _inexact(name: str, x):
     """The argument as a floating-point array, as wide as integers need, as by an operation of floating arrays."""
     if dtypes.kind(dtype_of(x)) == "b":
         return _floating(name, x)
@@ -35,58 +34,58 @@ def _inexact(name: str, x: Any) -> Any:
 
 
 @custom_jvp
-def _relu(x: Any) -> Any:
+def _relu(x):
     return jnp.maximum(x, 0)
 
 
 @_relu.defjvp
-def _relu_jvp(primals: Any, tangents: Any) -> Any:
+def _relu_jvp(primals, tangents):
     (x,), (g,) = primals, tangents
     # At 0 the derivative is 0, where that of maximum would be 1/2.
     return _relu(x), lax.select(jnp.greater(x, 0), g, shaping.full_like(g, 0))
 
 
 @api()
-def relu(x: Any) -> Any:
+def relu(x):
     """max(x, 0). The derivative at 0 is 0."""
     check_arrays("relu", x)
     return _relu(as_array(x))
 
 
 @api()
-def identity(x: Any) -> Any:
+def identity(x):
     """x itself, as an array."""
     check_arrays("identity", x)
     return as_array(x)
 
 
 @api()
-def relu6(x: Any) -> Any:
+def relu6(x):
     """min(max(x, 0), 6). The derivative at 0 and 6 is 0."""
     return _relu6(_floating("relu6", x))
 
 
 @custom_jvp
-def _relu6(x: Any) -> Any:
+def _relu6(x):
     return jnp.minimum(jnp.maximum(x, 0), 6)
 
 
 @_relu6.defjvp
-def _relu6_jvp(primals: Any, tangents: Any) -> Any:
+def _relu6_jvp(primals, tangents):
     (x,), (g,) = primals, tangents
     inside = jnp.greater(x, 0) & jnp.less(x, 6)
     return _relu6(x), lax.select(inside, g, shaping.full_like(g, 0))
 
 
 @api()
-def sigmoid(x: Any) -> Any:
+def sigmoid(x):
     """1 / (1 + exp(-x)). Raises: TypeError for integers."""
     check_arrays("sigmoid", x)
     return lax.logistic(as_array(x))
 
 
 @api()
-def softplus(x: Any) -> Any:
+def softplus(x):
     """log(1 + exp(x))."""
     check_arrays("softplus", x)
     if dtype_of(x).kind == "c":
@@ -95,38 +94,38 @@ def softplus(x: Any) -> Any:
 
 
 @custom_jvp
-def _softplus(x: Any) -> Any:
+def _softplus(x):
     return lax.max(x, shaping.full_like(x, 0)) + lax.log1p(lax.exp(-lax.abs(x)))
 
 
 @_softplus.defjvp
-def _softplus_jvp(primals: Any, tangents: Any) -> Any:
+def _softplus_jvp(primals, tangents):
     (x,), (g,) = primals, tangents
     return _softplus(x), g * lax.logistic(x)  # of every order, and without the selections of the formula
 
 
 @api()
-def sparse_plus(x: Any) -> Any:
+def sparse_plus(x):
     """0 below -1, x above 1, and the parabola (x + 1)**2 / 4 between."""
     x = _floating("sparse_plus", x)
     return jnp.where(x <= -1.0, 0.0, jnp.where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
 
 
 @api()
-def sparse_sigmoid(x: Any) -> Any:
+def sparse_sigmoid(x):
     """0 below -1, 1 above 1, and (x + 1) / 2 between."""
     return 0.5 * jnp.clip(_floating("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
 
 
 @api()
-def soft_sign(x: Any) -> Any:
+def soft_sign(x):
     """x / (|x| + 1)."""
     x = _inexact("soft_sign", x)
     return x / (jnp.abs(x) + 1)
 
 
 @api()
-def silu(x: Any) -> Any:
+def silu(x):
     """x * sigmoid(x). Raises: TypeError for integers."""
     check_arrays("silu", x)
     x = as_array(x)
@@ -137,41 +136,41 @@ swish = silu
 
 
 @api()
-def mish(x: Any) -> Any:
+def mish(x):
     """x * tanh(softplus(x))."""
     x = _inexact("mish", x)
     return x * jnp.tanh(softplus(x))
 
 
 @api()
-def log_sigmoid(x: Any) -> Any:
+def log_sigmoid(x):
     """log(sigmoid(x)), accurate for large |x|."""
     x = _inexact("log_sigmoid", x)
     return -softplus(-x)
 
 
 @api()
-def elu(x: Any, alpha: Any = 1.0) -> Any:
+def elu(x, alpha=1.0):
     """x above 0, alpha * (exp(x) - 1) below."""
     x = _floating("elu", x)
     return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
 
 
 @api()
-def celu(x: Any, alpha: Any = 1.0) -> Any:
+def celu(x, alpha=1.0):
     """max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1): continuously differentiable."""
     x = _floating("celu", x)
     return jnp.maximum(x, 0.0) + alpha * jnp.expm1(jnp.minimum(x, 0.0) / alpha)
 
 
 @api()
-def selu(x: Any) -> Any:
+def selu(x):
     """The scaled exponential linear unit, which keeps mean 0 and variance 1 (Klambauer et al. 2017)."""
     return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)
 
 
 @api("approximate")
-def gelu(x: Any, approximate: bool = True) -> Any:
+def gelu(x, approximate: bool = True):
     """x times the normal distribution function of x (Hendrycks & Gimpel 2016); by default its tanh approximation."""
     x = as_array(promote_inexact("gelu", x)[0])
     if approximate:
@@ -183,7 +182,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
 
 
 @api()
-def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
+def leaky_relu(x, negative_slope=1e-2):
     """x above 0, negative_slope * x below."""
     check_arrays("leaky_relu", x)
     x = as_array(x)
@@ -191,7 +190,7 @@ def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
 
 
 @api()
-def hard_tanh(x: Any) -> Any:
+def hard_tanh(x):
     """x limited to [-1, 1]."""
     check_arrays("hard_tanh", x)
     x = as_array(x)
@@ -199,13 +198,13 @@ def hard_tanh(x: Any) -> Any:
 
 
 @api()
-def hard_sigmoid(x: Any) -> Any:
+def hard_sigmoid(x):
     """relu6(x + 3) / 6."""
     return relu6(_floating("hard_sigmoid", x) + 3.0) / 6.0
 
 
 @api()
-def hard_silu(x: Any) -> Any:
+def hard_silu(x):
     """x * hard_sigmoid(x)."""
     x = _floating("hard_silu", x)
     return x * hard_sigmoid(x)
@@ -215,20 +214,20 @@ hard_swish = hard_silu
 
 
 @api()
-def squareplus(x: Any, b: Any = 4) -> Any:
+def squareplus(x, b=4):
     """(x + sqrt(x**2 + b)) / 2."""
     x = as_array(promote_inexact("squareplus", x)[0])
     return (x + jnp.sqrt(jnp.square(x) + b)) / 2
 
 
 @api()
-def tanh(x: Any, /) -> Any:
+def tanh(x, /):
     """The hyperbolic tangent."""
     return jnp.tanh(x)
 
 
 @api()
-def log1mexp(x: Any) -> Any:
+def log1mexp(x):
     """log(1 - exp(-x)) for x > 0, accurate for small and large x (Mächler 2012)."""
     x = as_array(promote_inexact("log1mexp", x)[0])
     small = x < math.log(2)
@@ -236,7 +235,7 @@ def log1mexp(x: Any) -> Any:
 
 
 @api("axis")
-def glu(x: Any, axis: int = -1) -> Any:
+def glu(x, axis: int = -1):
     """The gated linear unit: the first half of an axis times the sigmoid of the second (Dauphin et al. 2016)."""
     check_arrays("glu", x)
     x = as_array(x)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxlite import numpy as jnp
@@ -15,10 +13,10 @@ from jaxlite.numpy.api import as_array, check_arrays
 
 
 @boundary
-def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, *, scale: float | None = None,
-                          is_causal: bool = False, query_seq_lengths: Any = None, key_value_seq_lengths: Any = None,
+def dot_product_attention(query, key, value, bias=None, mask=None, *, scale: float | None = None,
+                          is_causal: bool = False, query_seq_lengths=None, key_value_seq_lengths=None,
                           local_window_size: int | tuple[int, int] | None = None, implementation: str | None = None,
-                          return_residual: bool = False) -> Any:
+                          return_residual: bool = False):
     """softmax(query · key * scale + bias) · value, for each head (Vaswani et al. 2017).
 
     Args:
@@ -82,8 +80,7 @@ def dot_product_attention(query: Any, key: Any, value: Any, bias: Any = None, ma
     return result, residual[0] if single else residual
 
 
-def _allowed(mask: Any, batch: int, length: int, source: int, is_causal: bool, query_lengths: Any, key_lengths: Any,
-             window: Any) -> Any:
+def _allowed(mask, batch: int, length: int, source: int, is_causal: bool, query_lengths, key_lengths, window):
     """Which (query, key) pairs take part, or None if all do."""
     parts = [] if mask is None else [mask]
     row = shaping.broadcasted_iota("int32", (length, source), 0)

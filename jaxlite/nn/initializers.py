@@ -25,7 +25,7 @@ __dir__ = lambda: __all__
 Initializer = Callable[..., Any]
 
 
-def _dtype(dtype: Any, default: Any) -> Any:
+def _dtype(dtype, default):
     chosen = default if dtype is None else dtype
     return dtypes.canonicalize_dtype(float if chosen is None else chosen)
 
@@ -34,7 +34,7 @@ def _laid_out(init: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator: the weights have the sharding that they were asked to have."""
 
     @functools.wraps(init)
-    def initializer(key: Any, shape: Any, *dtype: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
+    def initializer(key, shape, *dtype, out_sharding=None, **kwargs):
         if len(dtype) > 1:
             *dtype, out_sharding = dtype  # type: ignore[assignment]
         return placement.laid_out(init(key, shape, *dtype, **kwargs), out_sharding)
@@ -44,35 +44,35 @@ def _laid_out(init: Callable[..., Any]) -> Callable[..., Any]:
 
 @boundary
 @_laid_out
-def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+def zeros(key, shape, dtype=None, out_sharding=None):
     """All zeros; the key is not used."""
     return jnp.zeros(shape, _dtype(dtype, None))
 
 
 @boundary
 @_laid_out
-def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+def ones(key, shape, dtype=None, out_sharding=None):
     """All ones; the key is not used."""
     return jnp.ones(shape, _dtype(dtype, None))
 
 
 @boundary
-def constant(value: Any, dtype: Any = None) -> Initializer:
+def constant(value, dtype=None) -> Initializer:
     """One value for all weights."""
 
     @_laid_out
-    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+    def init(key, shape, dtype=dtype, out_sharding=None):
         return jnp.full(shape, value, dtype=_dtype(dtype, None))
 
     return init
 
 
 @boundary
-def uniform(scale: float = 1e-2, dtype: Any = None) -> Initializer:
+def uniform(scale: float = 1e-2, dtype=None) -> Initializer:
     """Uniform in [0, scale)."""
 
     @_laid_out
-    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+    def init(key, shape, dtype=dtype, out_sharding=None):
         dtype = _dtype(dtype, None)
         return random.uniform(key, shape, dtype) * jnp.array(scale, dtype)
 
@@ -80,11 +80,11 @@ def uniform(scale: float = 1e-2, dtype: Any = None) -> Initializer:
 
 
 @boundary
-def normal(stddev: float = 1e-2, dtype: Any = None) -> Initializer:
+def normal(stddev: float = 1e-2, dtype=None) -> Initializer:
     """Normal with mean 0."""
 
     @_laid_out
-    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+    def init(key, shape, dtype=dtype, out_sharding=None):
         dtype = _dtype(dtype, None)
         return random.normal(key, shape, dtype) * jnp.array(stddev, dtype)
 
@@ -92,24 +92,24 @@ def normal(stddev: float = 1e-2, dtype: Any = None) -> Initializer:
 
 
 @boundary
-def truncated_normal(stddev: float = 1e-2, dtype: Any = None, lower: float = -2.0, upper: float = 2.0) -> Initializer:
+def truncated_normal(stddev: float = 1e-2, dtype=None, lower: float = -2.0, upper: float = 2.0) -> Initializer:
     """Normal with mean 0, cut at `lower` and `upper` standard deviations."""
 
     @_laid_out
-    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+    def init(key, shape, dtype=dtype, out_sharding=None):
         dtype = _dtype(dtype, None)
         return random.truncated_normal(key, lower, upper, shape, dtype) * jnp.array(stddev, dtype)
 
     return init
 
 
-def _fans(shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any) -> tuple[float, float]:
+def _fans(shape: Sequence[int], in_axis, out_axis, batch_axis) -> tuple[float, float]:
     """How many inputs and outputs each unit has: sizes of the axes, times the receptive field that the rest spans."""
     if len(shape) < 2:
         raise ValueError(f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor. "
                          "Must be at least 2D.")
 
-    def size(axes: Any) -> int:
+    def size(axes) -> int:
         return math.prod(shape[axis] for axis in (axes if isinstance(axes, (tuple, list)) else (axes,)))
 
     inputs, outputs, batch = size(in_axis), size(out_axis), size(batch_axis)
@@ -118,8 +118,8 @@ def _fans(shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any) ->
 
 
 @boundary
-def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (),
-                     dtype: Any = None) -> Initializer:
+def variance_scaling(scale: float, mode: str, distribution: str, in_axis=-2, out_axis=-1, batch_axis=(),
+                     dtype=None) -> Initializer:
     """Draws with variance scale / n, where n is the number of inputs, outputs, or their mean.
 
     Args:
@@ -129,7 +129,7 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Any = 
     """
 
     @_laid_out
-    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+    def init(key, shape, dtype=dtype, out_sharding=None):
         dtype = _dtype(dtype, None)
         fan_in, fan_out = _fans(shape, in_axis, out_axis, batch_axis)
         sizes = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2,
@@ -155,7 +155,7 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis: Any = 
     return init
 
 
-def _truncated_complex_normal(key: Any, bound: float, shape: Any, real: Any) -> Any:
+def _truncated_complex_normal(key, bound: float, shape, real):
     """Standard complex normal numbers of a modulus below a bound, from a uniform square of the modulus and an angle."""
     moduli, angles = random.split(key)
     area = (1 - jnp.exp(jnp.array(-bound ** 2, real))) * random.uniform(moduli, shape, real).astype(real)
@@ -164,8 +164,8 @@ def _truncated_complex_normal(key: Any, bound: float, shape: Any, real: Any) -> 
     return modulus * jnp.exp(1j * angle)
 
 
-def _family(name: str, scale: float, mode: str, distribution: str, doc: str) -> Any:
-    def make(in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = (), dtype: Any = None) -> Initializer:
+def _family(name: str, scale: float, mode: str, distribution: str, doc: str):
+    def make(in_axis=-2, out_axis=-1, batch_axis=(), dtype=None) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
     make.__name__ = make.__qualname__ = name
@@ -187,11 +187,11 @@ he_normal = kaiming_normal = _family("he_normal", 2.0, "fan_in", "truncated_norm
 
 
 @boundary
-def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype=None) -> Initializer:
     """A random orthogonal matrix over `column_axis` and all other axes (Saxe et al. 2013)."""
 
     @_laid_out
-    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+    def init(key, shape, dtype=dtype, out_sharding=None):
         dtype = _dtype(dtype, None)
         if len(shape) < 2:
             raise ValueError("orthogonal initializer requires at least a 2D shape")
@@ -209,11 +209,11 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> 
 
 
 @boundary
-def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype=None) -> Initializer:
     """A convolution kernel that is an orthogonal matrix at its center and 0 elsewhere (Xiao et al. 2018)."""
 
     @_laid_out
-    def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Any:
+    def init(key, shape, dtype=dtype, out_sharding=None):
         dtype = _dtype(dtype, None)
         if len(shape) not in (3, 4, 5):
             raise ValueError("Delta orthogonal initializer requires a 3D, 4D or 5D shape.")

@@ -17,8 +17,7 @@ from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, promo
 
 
 @api("axis", "keepdims", "return_sign")
-def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False,
-              where: Any = None) -> Any:
+def logsumexp(a, axis=None, b=None, keepdims: bool = False, return_sign: bool = False, where=None):
     """log(sum(b * exp(a))) over axes, without overflow.
 
     Args:
@@ -55,7 +54,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
 
 
 @api("axis", "keepdims")
-def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+def logmeanexp(x, axis=None, where=None, keepdims: bool = False):
     """log(mean(exp(x))) over axes, without overflow."""
     check_arrays("logmeanexp", x)
     total = logsumexp(x, axis=axis, where=where, keepdims=keepdims)
@@ -68,7 +67,7 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
 
 
 @api("axis")
-def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+def softmax(x, axis=-1, where=None):
     """exp(x) / sum(exp(x)) over axes. Elements left out by `where` give 0."""
     (x,) = promote_inexact("softmax", x)
     x = as_array(x)
@@ -83,7 +82,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 
 
 @api("axis")
-def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
+def log_softmax(x, axis=-1, where=None):
     """The logarithm of softmax, accurate where softmax is small. Elements left out by `where` give -inf."""
     (x,) = promote_inexact("log_softmax", x)
     x = as_array(x)
@@ -96,8 +95,7 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 
 
 @api("axis", "algorithm")
-def standardize(x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, epsilon: Any = 1e-5, where: Any = None, *,
-                algorithm: str = "fast") -> Any:
+def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm: str = "fast"):
     """(x - mean) / sqrt(variance + epsilon) over axes.
 
     Args:
@@ -119,7 +117,7 @@ def standardize(x: Any, axis: Any = -1, mean: Any = None, variance: Any = None, 
 
 
 @api("num_classes", "dtype", "axis")
-def _one_hot(x: Any, num_classes: int, dtype: Any, axis: int) -> Any:
+def _one_hot(x, num_classes: int, dtype, axis: int):
     x = as_array(x)
     rank = x.ndim
     axis = shaping.canonical_axis(axis, rank + 1)
@@ -128,7 +126,7 @@ def _one_hot(x: Any, num_classes: int, dtype: Any, axis: int) -> Any:
 
 
 @boundary
-def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1) -> Any:
+def one_hot(x, num_classes: int, *, dtype=None, axis: int = -1):
     """Vectors that are 1 at the class that `x` names, and 0 elsewhere (everywhere, for classes out of range)."""
     check_arrays("one_hot", x)
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "one_hot")

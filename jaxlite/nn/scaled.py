@@ -17,7 +17,7 @@ from jaxlite.transforms.custom_derivatives import custom_vjp
 __all__ = ["BlockScaleConfig", "get_scaled_dot_general_config", "scaled_dot_general", "scaled_matmul"]
 
 
-def scaled_matmul(lhs: Any, rhs: Any, lhs_scales: Any, rhs_scales: Any, preferred_element_type: Any = jnp.float32) -> Any:
+def scaled_matmul(lhs, rhs, lhs_scales, rhs_scales, preferred_element_type=jnp.float32):
     """The product of two batches of matrices over their last axes, each entry times the scale of its block.
 
     Args:
@@ -49,7 +49,7 @@ def scaled_matmul(lhs: Any, rhs: Any, lhs_scales: Any, rhs_scales: Any, preferre
     return out.astype(dtypes.check_user_dtype_supported(preferred_element_type, "scaled_matmul"))
 
 
-def _scaled(values: Any, scales: Any) -> Any:
+def _scaled(values, scales):
     rows, blocks = values.shape[:2], scales.shape[2]
     split = values.astype(jnp.float32).reshape(*rows, blocks, -1)
     return (split * scales.astype(jnp.float32)[..., None]).reshape(values.shape)
@@ -74,7 +74,7 @@ class BlockScaleConfig:
     infer_only: bool
 
 
-def get_scaled_dot_general_config(mode: str, global_scale: Any = None) -> BlockScaleConfig:
+def get_scaled_dot_general_config(mode: str, global_scale=None) -> BlockScaleConfig:
     """The configuration of one operand for `scaled_dot_general`.
 
     Args:
@@ -93,7 +93,7 @@ def get_scaled_dot_general_config(mode: str, global_scale: Any = None) -> BlockS
     raise ValueError(f"Unsupported mode: {mode}")
 
 
-def _quantized(values: Any, config: BlockScaleConfig) -> tuple[Any, Any]:
+def _quantized(values, config: BlockScaleConfig) -> tuple[Any, Any]:
     """(B, rows, K) as narrow numbers and the scales of their blocks; K grows to whole blocks."""
     blocks = -(-values.shape[2] // config.block_size)
     wide = jnp.pad(values.astype(jnp.float32), ((0, 0), (0, 0), (0, blocks * config.block_size - values.shape[2])))
@@ -112,7 +112,7 @@ def _quantized(values: Any, config: BlockScaleConfig) -> tuple[Any, Any]:
     return narrow.reshape(wide.shape), scales
 
 
-def _power_of_two(values: Any) -> tuple[Any, Any]:
+def _power_of_two(values) -> tuple[Any, Any]:
     """The next power of two, as float8_e8m0fnu and as float32."""
     bits = lax.bitcast_convert_type(values, np.uint32)
     exponent, rest = bits >> 23, bits & 0x7FFFFF
@@ -122,7 +122,7 @@ def _power_of_two(values: Any) -> tuple[Any, Any]:
     return lax.bitcast_convert_type(exponent.astype(np.uint8), dtypes.float8_e8m0fnu), factors
 
 
-def _scaled_dot(lhs: Any, rhs: Any, lhs_config: BlockScaleConfig, rhs_config: BlockScaleConfig, dtype: Any) -> Any:
+def _scaled_dot(lhs, rhs, lhs_config: BlockScaleConfig, rhs_config: BlockScaleConfig, dtype):
     (a, a_scales), (b, b_scales) = _quantized(lhs, lhs_config), _quantized(rhs, rhs_config)
     out = scaled_matmul(a, b, a_scales, b_scales, dtype)
     for config in (lhs_config, rhs_config):
@@ -131,8 +131,8 @@ def _scaled_dot(lhs: Any, rhs: Any, lhs_config: BlockScaleConfig, rhs_config: Bl
     return out
 
 
-def scaled_dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, preferred_element_type: Any = jnp.float32,
-                       configs: Sequence[BlockScaleConfig] | None = None, implementation: str | None = None) -> Any:
+def scaled_dot_general(lhs, rhs, dimension_numbers, preferred_element_type=jnp.float32,
+                       configs: Sequence[BlockScaleConfig] | None = None, implementation: str | None = None):
     """`lax.dot_general` of operands that are first quantized by blocks; so are those of its derivatives.
 
     Args:
@@ -157,10 +157,10 @@ def scaled_dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, preferred_ele
         _in_rows(each, axes, first) for each, axes, first in zip((lhs, rhs), contracting, batch, strict=True))
 
     @custom_vjp
-    def product(a: Any, b: Any) -> Any:
+    def product(a, b):
         return _scaled_dot(a, b, lhs_config, rhs_config, dtype)
 
-    def backward(kept: Any, ct: Any) -> tuple[Any, Any]:
+    def backward(kept, ct) -> tuple[Any, Any]:
         a, b = kept
         turned = lambda each: jnp.swapaxes(each, 1, 2)
         return (_scaled_dot(ct, turned(b), ct_config, rhs_config, a.dtype),
@@ -170,7 +170,7 @@ def scaled_dot_general(lhs: Any, rhs: Any, dimension_numbers: Any, preferred_ele
     return product(a, b).reshape(*lhs_batch, *lhs_free, *rhs_free)
 
 
-def _in_rows(values: Any, contracting: Sequence[int], batch: Sequence[int]) -> tuple[Any, list[int], list[int]]:
+def _in_rows(values, contracting: Sequence[int], batch: Sequence[int]) -> tuple[Any, list[int], list[int]]:
     """(B, rows, K), and the sizes of the batch axes and of the rows."""
     free = [axis for axis in range(values.ndim) if axis not in (*contracting, *batch)]
     sizes = [[values.shape[axis] for axis in axes] for axes in (batch, free, contracting)]

@@ -35,10 +35,10 @@ def api(*static: str) -> Callable[[F], F]:
         new compile. All others are arrays, scalars or None.
     """
 
-    def decorate(fun: Any) -> Any:
+    def decorate(fun):
         call: Any
 
-        def compile_first(*args: Any, **kwargs: Any) -> Any:
+        def compile_first(*args, **kwargs):
             nonlocal call
             call = eager_jit(fun, static_argnames=static) if static else eager_jit(fun)
             return call(*args, **kwargs)
@@ -51,7 +51,7 @@ def api(*static: str) -> Callable[[F], F]:
                 and positional in (1, 2):  # the operators' way: no packing of arguments
             if positional == 1:
 
-                def wrapper(x: Any, /) -> Any:
+                def wrapper(x, /):
                     try:
                         return call(x) if state.trace is eager_trace else fun(x)
                     except Exception as error:
@@ -59,7 +59,7 @@ def api(*static: str) -> Callable[[F], F]:
                         raise
             else:
 
-                def wrapper(x: Any, y: Any, /) -> Any:
+                def wrapper(x, y, /):
                     try:
                         return call(x, y) if state.trace is eager_trace else fun(x, y)
                     except Exception as error:
@@ -67,7 +67,7 @@ def api(*static: str) -> Callable[[F], F]:
                         raise
         else:
 
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
+            def wrapper(*args, **kwargs):
                 try:
                     trace = state.trace
                     if trace is eager_trace:
@@ -94,7 +94,7 @@ def api(*static: str) -> Callable[[F], F]:
     return decorate
 
 
-def _hashable(arg: Any) -> Any:
+def _hashable(arg):
     """Lists and arrays as tuples, arrays without axes as numbers: `axis=[0, 1]` is static too."""
     if isinstance(arg, (ArrayImpl, np.ndarray)) and (arg.dtype != bool or not arg.ndim):  # a mask names no axes
         arg = np.asarray(arg).tolist()
@@ -113,7 +113,7 @@ def promotes_inside(fun: F) -> F:
 
 def _with_own(fun: F, option: config.Option, usual: str) -> F:
     @functools.wraps(fun)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args, **kwargs):
         if option.value == usual:
             return fun(*args, **kwargs)
         with option(usual):
@@ -125,7 +125,7 @@ def _with_own(fun: F, option: config.Option, usual: str) -> F:
 # --- checking and promoting arguments ----------------------------------------------------------------
 
 
-def is_array_like(x: Any) -> bool:
+def is_array_like(x) -> bool:
     """Whether functions of this API take the object as an array: arrays, tracers, scalars, `__jax_array__`."""
     kind = type(x)
     if kind in AVAL_OF or isinstance(x, Tracer):
@@ -133,7 +133,7 @@ def is_array_like(x: Any) -> bool:
     return isinstance(x, (np.ndarray, np.generic, bool, int, float, complex)) or hasattr(x, "__jax_array__")
 
 
-def check_arrays(name: str, *args: Any) -> None:
+def check_arrays(name: str, *args) -> None:
     """Raises TypeError, naming the function and the position, for arguments that are no arrays or scalars."""
     for position, arg in enumerate(args):
         if not isinstance(arg, Tracer) and type(arg) not in AVAL_OF and not is_array_like(arg):
@@ -141,14 +141,14 @@ def check_arrays(name: str, *args: Any) -> None:
                             "Convert lists and tuples with jnp.array first.")
 
 
-def as_arrays(name: str, *args: Any) -> Any:
+def as_arrays(name: str, *args):
     """The arguments as arrays or tracers: one value for one argument, else a list. No promotion."""
     check_arrays(name, *args)
     arrays = [as_array(arg) for arg in args]
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-def as_array(x: Any) -> Any:
+def as_array(x):
     """An array or tracer for an array-like; scalars keep their weak type."""
     if isinstance(x, (ArrayImpl, Tracer)):
         return x
@@ -160,15 +160,15 @@ def as_array(x: Any) -> Any:
     return shaping.convert_element_type_p.bind(x, new_dtype=aval.dtype, weak_type=aval.weak_type)
 
 
-def _standard(dtype: Any, weak: bool) -> tuple[Any, bool]:
+def _standard(dtype, weak: bool) -> tuple[Any, bool]:
     return dtype, weak
 
 
-def _inexact(dtype: Any, weak: bool) -> tuple[Any, bool]:
+def _inexact(dtype, weak: bool) -> tuple[Any, bool]:
     return dtypes.to_inexact_dtype(dtype), weak
 
 
-def _numeric(dtype: Any, weak: bool) -> tuple[Any, bool]:
+def _numeric(dtype, weak: bool) -> tuple[Any, bool]:
     return dtypes.to_numeric_dtype(dtype), weak
 
 
@@ -180,7 +180,7 @@ def _common(avals: Sequence[Any], adjust: Callable[[Any, bool], tuple[Any, bool]
     return adjust(*dtypes.lattice_join(tuple([(aval.dtype, aval.weak_type) for aval in avals])))
 
 
-def promote_dtypes(*args: Any) -> list[Any]:
+def promote_dtypes(*args) -> list[Any]:
     """The arguments converted to the one dtype that promotion gives them."""
     avals = [aval_of(arg) for arg in args]
     first = avals[0]
@@ -191,13 +191,13 @@ def promote_dtypes(*args: Any) -> list[Any]:
     return [shaping.convert(arg, dtype, weak) for arg in args]
 
 
-def promote_dtypes_inexact(*args: Any) -> list[Any]:
+def promote_dtypes_inexact(*args) -> list[Any]:
     """Like `promote_dtypes`, but integers and booleans become floating."""
     dtype, weak = _common([aval_of(arg) for arg in args], _inexact)
     return [shaping.convert(arg, dtype, weak) for arg in args]
 
 
-def promote_dtypes_complex(*args: Any) -> list[Any]:
+def promote_dtypes_complex(*args) -> list[Any]:
     """Like `promote_dtypes`, but real numbers become complex."""
     dtype, weak = _common([aval_of(arg) for arg in args], lambda dtype, weak: (dtypes.to_complex_dtype(dtype), weak))
     return [shaping.convert(arg, dtype, weak) for arg in args]
@@ -239,7 +239,7 @@ def _make_plan(name: str, adjust: Callable, avals: tuple[Any, ...]) -> list[Any]
 
 
 def _promoter(adjust: Callable[[Any, bool], tuple[Any, bool]], doc: str) -> Callable[..., Any]:
-    def promote(name: str, *args: Any) -> Any:
+    def promote(name: str, *args):
         avals = []
         for arg in args:
             kind = type(arg)
@@ -272,7 +272,7 @@ def _promoter(adjust: Callable[[Any, bool], tuple[Any, bool]], doc: str) -> Call
     return promote
 
 
-def _apply(arg: Any, dtype: Any, weak: bool, shape: Any, dimensions: Ints) -> Any:
+def _apply(arg, dtype, weak: bool, shape, dimensions: Ints):
     if type(arg) in _SCALARS and not weak and state.trace is not eager_trace:
         return scalar(arg, dtype)
     arg = shaping.convert(arg, dtype, weak)
@@ -284,7 +284,7 @@ def _apply(arg: Any, dtype: Any, weak: bool, shape: Any, dimensions: Ints) -> An
 _SCALARS = frozenset((bool, int, float, complex))
 
 
-def scalar(value: Any, dtype: Any) -> Any:
+def scalar(value, dtype):
     """A Python scalar in a dtype, as a constant of the program; integers wrap, floats overflow to infinity. A symbolic
     dimension is its value at run time.
     """
@@ -301,7 +301,7 @@ promote_inexact = _promoter(_inexact, "Like `promote`, but integers and booleans
 promote_numeric = _promoter(_numeric, "Like `promote`, but booleans become integers.")
 
 
-def promote_ranks(name: str, *args: Any) -> list[Any]:
+def promote_ranks(name: str, *args) -> list[Any]:
     """Leading axes of size 1 for arguments of lower rank; scalars stay as they are, lax stretches them."""
     shapes = [aval_of(arg).shape for arg in args]
     ranks = {len(shape) for shape in shapes if shape}
@@ -323,7 +323,7 @@ def _report_rank_promotion(name: str, shapes: list[Ints]) -> None:
                 "numpy_rank_promotion config option to 'allow' to silence this; reshape the operands to equal ranks.")
 
 
-def dtype_of(x: Any) -> Any:
+def dtype_of(x):
     """The dtype of an array, tracer or scalar."""
     try:
         return x.aval.dtype
@@ -331,13 +331,13 @@ def dtype_of(x: Any) -> Any:
         return aval_of(x).dtype
 
 
-def unwrapped(args: Any) -> list[Any]:
+def unwrapped(args) -> list[Any]:
     """Arguments of classes that stand for arrays, as arrays or scalars."""
     return [arg if type(arg) in AVAL_OF or isinstance(arg, Tracer) else
             arg.__jax_array__() if hasattr(arg, "__jax_array__") else _plain_scalar(arg) for arg in args]
 
 
-def _plain_scalar(x: Any) -> Any:
+def _plain_scalar(x):
     kind: Any
     for kind in (bool, int, float, complex):  # subclasses, such as members of an IntEnum
         if isinstance(x, kind) and not isinstance(x, np.generic):
@@ -346,7 +346,7 @@ def _plain_scalar(x: Any) -> Any:
     return np.asarray(x)
 
 
-def canonical_axes(axis: Any, rank: int) -> Ints:
+def canonical_axes(axis, rank: int) -> Ints:
     """An axis argument (None for all, an int, or a tuple of ints) as a tuple of axes in [0, rank).
 
     Raises: ValueError for axes out of range or named twice.
@@ -356,7 +356,7 @@ def canonical_axes(axis: Any, rank: int) -> Ints:
     return _make_axes(each_axis(axis), rank)
 
 
-def each_axis(axis: Any) -> Any:
+def each_axis(axis):
     """The axes that an axis argument names: an axis, or several of them in a tuple, a list, a range or an array."""
     several = hasattr(axis, "__len__") and not isinstance(axis, str) and getattr(axis, "ndim", True)
     return axis if isinstance(axis, (tuple, list)) else tuple(axis) if several else (axis,)
@@ -365,7 +365,7 @@ def each_axis(axis: Any) -> Any:
 _INT = frozenset((int,))
 
 
-def are_plain_axes(axis: Any) -> bool:
+def are_plain_axes(axis) -> bool:
     """Whether an axis argument is None, an int or a tuple of ints, and no True, NumPy integer or name."""
     return type(axis) is int or axis is None or (type(axis) is tuple and _INT.issuperset(map(type, axis)))
 
@@ -375,14 +375,14 @@ def _remembered_axes(axis: int | Ints | None, rank: int) -> Ints:
     return tuple(range(rank)) if axis is None else _make_axes(axis if isinstance(axis, tuple) else (axis,), rank)
 
 
-def _make_axes(axes: Any, rank: int) -> Ints:
+def _make_axes(axes, rank: int) -> Ints:
     result = tuple(shaping.canonical_axis(each, rank) for each in axes)
     if len(set(result)) != len(result):
         raise ValueError(f"duplicate value in 'axis': {axes}")
     return result
 
 
-def unsupported(name: str, **arguments: Any) -> None:
+def unsupported(name: str, **arguments) -> None:
     """Refuse arguments that NumPy has and this API has no use for, such as `out`."""
     for argument, value in arguments.items():
         if value is not None:
@@ -390,6 +390,6 @@ def unsupported(name: str, **arguments: Any) -> None:
                                       "immutable. Use the function's result.")
 
 
-def is_complex(x: Any) -> bool:
+def is_complex(x) -> bool:
     """Whether an array has a complex dtype."""
     return dtypes.kind(aval_of(x).dtype) == "c"

@@ -31,20 +31,20 @@ from jaxlite.numpy.ufunc_object import Folds, ufunc
 # --- makers ------------------------------------------------------------------------------------------
 
 
-def unary(name: str, operation: Callable, doc: str, prepare: Callable = promote_inexact) -> Any:
+def unary(name: str, operation: Callable, doc: str, prepare: Callable = promote_inexact):
     """The function that applies an operation of lax to one prepared argument."""
 
-    def fun(x: Any, /) -> Any:
+    def fun(x, /):
         (x,) = prepare(name, x)
         return operation(x)
 
     return named(fun, name, doc)
 
 
-def binary(name: str, operation: Callable, doc: str, prepare: Callable = promote) -> Any:
+def binary(name: str, operation: Callable, doc: str, prepare: Callable = promote):
     """The function that applies an operation of lax to two prepared arguments, called x1 and x2."""
 
-    def fun(x1: Any, x2: Any, /) -> Any:
+    def fun(x1, x2, /):
         x1, x2 = prepare(name, x1, x2)
         return operation(x1, x2)
 
@@ -56,41 +56,41 @@ def unaries(names: str, operation: Callable, doc: str, prepare: Callable = promo
     return [unary(name, operation, doc, prepare) for name in names.split()]
 
 
-def with_methods(fun: Callable, identity: Any = None, folds: Folds = Folds()) -> ufunc:  # noqa: B008
+def with_methods(fun: Callable, identity=None, folds: Folds = Folds()) -> ufunc:  # noqa: B008
     """A function of x and y made into a ufunc: with `reduce`, `accumulate`, `at`, `reduceat` and `outer`."""
     result = ufunc(fun, 2, 1, identity=identity, call=fun)
     result.folds = folds
     return result
 
 
-def binary_xy(name: str, operation: Callable, doc: str, prepare: Callable = promote) -> Any:
+def binary_xy(name: str, operation: Callable, doc: str, prepare: Callable = promote):
     """`binary` with arguments called x and y."""
 
-    def fun(x: Any, y: Any, /) -> Any:
+    def fun(x, y, /):
         x, y = prepare(name, x, y)
         return operation(x, y)
 
     return named(fun, name, doc)
 
 
-def named(fun: Any, name: str, doc: str | None, *static: str) -> Any:
+def named(fun, name: str, doc: str | None, *static: str):
     """The function under its public name, one compiled call when eager."""
     fun.__name__ = fun.__qualname__ = name
     fun.__doc__ = doc
     return api(*static)(fun)
 
 
-def shape_of(x: Any) -> Ints:
+def shape_of(x) -> Ints:
     """The shape of an array, tracer or scalar."""
     return getattr(x, "shape", ())
 
 
-def kind_of(x: Any) -> str:
+def kind_of(x) -> str:
     """The kind of a value's dtype: b, i, u, f or c."""
     return dtypes.kind(dtype_of(x))
 
 
-def constant(value: Any, like: Any) -> Any:
+def constant(value, like):
     """A scalar in the dtype of an array or scalar, weakly typed if that is."""
     aval = aval_of(like)
     if aval.weak_type:
@@ -100,11 +100,11 @@ def constant(value: Any, like: Any) -> Any:
     return aval.dtype.type(value)
 
 
-def _scalar_type(aval: Any) -> Any:
+def _scalar_type(aval):
     return aval if not aval.shape else aval.update(shape=())
 
 
-def full_of(value: Any, like: Any) -> Any:
+def full_of(value, like):
     """An array of one value, with the shape, dtype and weak type of another."""
     return stretch(constant(value, like), shape_of(like))
 
@@ -140,7 +140,7 @@ negative = ufunc(_negative, 1, 1, call=_negative)
 positive = unary("positive", lambda x: x, "x itself, element by element.", promote)
 
 
-def _absolute(x: Any) -> Any:
+def _absolute(x):
     return x if kind_of(x) in "bu" else lax.abs(x)
 
 
@@ -148,7 +148,7 @@ _ABSOLUTE = "The absolute value, element by element; real for complex x."
 absolute, abs = unaries("absolute abs", _absolute, _ABSOLUTE, promote)
 
 
-def _float_floor(x: Any, y: Any) -> tuple[Any, Any, Any]:
+def _float_floor(x, y) -> tuple[Any, Any, Any]:
     """For floats: x / y before it is rounded down, the remainder with the sign of x, and where signs differ."""
     zero = constant(0, y)
     rest = lax.rem(x, y)
@@ -157,11 +157,11 @@ def _float_floor(x: Any, y: Any) -> tuple[Any, Any, Any]:
     return quotient, rest, lax.bitwise_and(lax.ne(rest, zero), lax.ne(lax.sign(y), lax.sign(rest)))
 
 
-def _round_down(quotient: Any, below: Any) -> Any:
+def _round_down(quotient, below):
     return lax.round(where_same(below, lax.sub(quotient, constant(1, quotient)), quotient))
 
 
-def where_same(condition: Any, x: Any, y: Any) -> Any:
+def where_same(condition, x, y):
     """`where` for values of one dtype, each either a scalar or of one common shape."""
     shapes = [shape_of(value) for value in (condition, x, y)]
     if not shapes[1] == shapes[2] or shapes[0] and shapes[0] != shapes[1]:
@@ -171,7 +171,7 @@ def where_same(condition: Any, x: Any, y: Any) -> Any:
     return lax.select_n(condition, y, x)
 
 
-def stretch(x: Any, shape: Ints) -> Any:
+def stretch(x, shape: Ints):
     """A value broadcast to a shape."""
     own = shape_of(x)
     if own == shape:
@@ -180,7 +180,7 @@ def stretch(x: Any, shape: Ints) -> Any:
                                            broadcast_dimensions=tuple(range(len(shape) - len(own), len(shape))))
 
 
-def floor_quotient(x: Any, y: Any) -> Any:
+def floor_quotient(x, y):
     """x / y rounded down, for promoted x and y."""
     kind = kind_of(x)
     if kind == "u":
@@ -195,7 +195,7 @@ def floor_quotient(x: Any, y: Any) -> Any:
     return _round_down(quotient, below)
 
 
-def remainder_of(x: Any, y: Any) -> Any:
+def remainder_of(x, y):
     """The remainder of x / y with the sign of y, for promoted x and y."""
     zero = constant(0, y)
     if kind_of(x) in "iu":
@@ -206,7 +206,7 @@ def remainder_of(x: Any, y: Any) -> Any:
     return where_same(other_side, lax.add(rest, y), rest)
 
 
-def _divmod(x: Any, y: Any) -> tuple[Any, Any]:
+def _divmod(x, y) -> tuple[Any, Any]:
     if kind_of(x) == "f":
         quotient, rest, below = _float_floor(x, y)
         remainder = where_same(below, lax.add(rest, y), rest)
@@ -214,7 +214,7 @@ def _divmod(x: Any, y: Any) -> tuple[Any, Any]:
     return floor_quotient(x, y), remainder_of(x, y)
 
 
-def _fmod(x: Any, y: Any) -> Any:
+def _fmod(x, y):
     if kind_of(x) in "iu":
         y = where_same(lax.eq(y, constant(0, y)), constant(1, y), y)
     return lax.rem(x, y)
@@ -231,12 +231,12 @@ divmod = binary("divmod", _divmod, "(x1 // x2, x1 % x2), element by element.", p
 # --- powers ------------------------------------------------------------------------------------------
 
 
-def _static_power(x: Any, exponent: int) -> Any:
+def _static_power(x, exponent: int):
     (x,) = promote_numeric("power", x)
     return lax.integer_pow(x, exponent)
 
 
-def _integer_power(x: Any, y: Any) -> Any:
+def _integer_power(x, y):
     """x ** y of integers by squaring, for exponents below 64."""
     zero, one = dtype_of(x).type(0), dtype_of(x).type(1)
     shape = shaping.broadcast_shapes(aval_of(x).shape, aval_of(y).shape)
@@ -250,7 +250,7 @@ def _integer_power(x: Any, y: Any) -> Any:
     return result
 
 
-def _power(x1: Any, x2: Any, /) -> Any:
+def _power(x1, x2, /):
     base, exponent = aval_of(x1).dtype, aval_of(x2).dtype
     x, y = promote_numeric("power", x1, x2)
     if dtypes.kind(aval_of(x).dtype) in "iu":
@@ -264,7 +264,7 @@ _static_power = named(_static_power, "power", None, "exponent")
 _power = named(_power, "power", None)
 
 
-def _concrete_integer(x: Any) -> int | None:
+def _concrete_integer(x) -> int | None:
     """The value of a concrete integer scalar of any kind, else None."""
     kind = type(x)
     if kind is int or kind is bool:
@@ -276,7 +276,7 @@ def _concrete_integer(x: Any) -> int | None:
     return None
 
 
-def power(x1: Any, x2: Any, /) -> Any:
+def power(x1, x2, /):
     """x1 to the power x2, element by element.
 
     A concrete integer scalar as exponent is part of the program: the power becomes a few multiplications.
@@ -293,7 +293,7 @@ def power(x1: Any, x2: Any, /) -> Any:
     return _power(x1, x2)
 
 
-def pow(x1: Any, x2: Any, /) -> Any:
+def pow(x1, x2, /):
     """x1 to the power x2: `power`."""
     return power(x1, x2)
 
@@ -307,7 +307,7 @@ float_power = binary_xy("float_power", lax.pow, "x to the power y in floating po
 def ordered(operation: Callable) -> Callable:
     """An order extended to complex numbers: by real part, then by imaginary part."""
 
-    def compare(x: Any, y: Any) -> Any:
+    def compare(x, y):
         if kind_of(x) != "c":
             return operation(x, y)
         same = lax.eq(lax.real(x), lax.real(y))
@@ -328,12 +328,12 @@ greater_equal = binary_xy("greater_equal", ordered(lax.ge), "x >= y, element by 
 # --- logic -------------------------------------------------------------------------------------------
 
 
-def as_bool(x: Any) -> Any:
+def as_bool(x):
     """Whether each element is not zero."""
     return x if dtype_of(x) == _bool else lax.ne(x, constant(0, x))
 
 
-def _truth(name: str, *args: Any) -> list[Any]:
+def _truth(name: str, *args) -> list[Any]:
     """The arguments as booleans, brought to one rank."""
     check_arrays(name, *args)
     return promote_ranks(name, *map(as_bool, unwrapped(args)))
@@ -354,7 +354,7 @@ logical_not = unary("logical_not", lax.bitwise_not, "Whether x is false, element
 # --- bits --------------------------------------------------------------------------------------------
 
 
-def _right_shift(x: Any, y: Any) -> Any:
+def _right_shift(x, y):
     return (lax.shift_right_logical if kind_of(x) == "u" else lax.shift_right_arithmetic)(x, y)
 
 

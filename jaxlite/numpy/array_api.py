@@ -30,12 +30,12 @@ class ArrayNamespaceInfo:
         """None, for no choice, and the devices there are."""
         return [None, *api.devices()]
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+    def default_dtypes(self, *, device=None) -> dict[str, Any]:
         """The dtypes that creation functions use for each kind."""
         return {"real floating": dtypes.default_dtype(float), "complex floating": dtypes.default_dtype(complex),
                 "integral": dtypes.default_dtype(int), "indexing": dtypes.default_dtype(int)}
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+    def dtypes(self, *, device=None, kind=None) -> dict[str, Any]:
         """The dtypes of a kind, or of all, by name; 64-bit ones where they are enabled."""
         found = {name: getattr(dtypes, "bool_" if name == "bool" else name) for name in _DTYPES
                  if config.enable_x64.value or name not in _WIDE}

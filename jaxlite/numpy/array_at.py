@@ -32,10 +32,10 @@ class _IndexUpdateHelper:
 
     __slots__ = ("array",)
 
-    def __init__(self, array: Any):
+    def __init__(self, array):
         self.array = array
 
-    def __getitem__(self, index: Any) -> _IndexUpdateRef:
+    def __getitem__(self, index) -> _IndexUpdateRef:
         return _IndexUpdateRef(self.array, index)
 
     def __repr__(self) -> str:
@@ -57,15 +57,15 @@ class _IndexUpdateRef:
 
     __slots__ = ("array", "index")
 
-    def __init__(self, array: Any, index: Any):
+    def __init__(self, array, index):
         self.array, self.index = array, index
 
     def __repr__(self) -> str:
         return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
 
     @boundary
-    def get(self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Mode = None,
-            fill_value: Any = None, out_sharding: Any = None, wrap_negative_indices: bool = True) -> Any:
+    def get(self, *, indices_are_sorted: bool = False, unique_indices: bool = False, mode: Mode = None, fill_value=None,
+            out_sharding=None, wrap_negative_indices: bool = True):
         """The selected elements, as `x[index]` gives them, with a choice of what is read out of bounds.
 
         Args:
@@ -82,7 +82,7 @@ class _IndexUpdateRef:
 
     @boundary
     def apply(self, func: Callable[[Any], Any], *, indices_are_sorted: bool = False, unique_indices: bool = False,
-              mode: Mode = None, wrap_negative_indices: bool = True) -> Any:
+              mode: Mode = None, wrap_negative_indices: bool = True):
         """A copy with a function of one scalar applied to each selected element, once for each time it is selected.
 
         >>> import jaxlite.numpy as jnp
@@ -95,8 +95,8 @@ class _IndexUpdateRef:
 
 def _updating(name: str, op: str, doc: str) -> Callable[..., Any]:
     @boundary
-    def method(self: _IndexUpdateRef, values: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False,
-               mode: Mode = None, out_sharding: Any = None, wrap_negative_indices: bool = True) -> Any:
+    def method(self: _IndexUpdateRef, values, *, indices_are_sorted: bool = False, unique_indices: bool = False,
+               mode: Mode = None, out_sharding=None, wrap_negative_indices: bool = True):
         return placement.laid_out_by(
             out_sharding, scatter_at, self.array, self.index, values, op, indices_are_sorted=indices_are_sorted,
             unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices)
@@ -125,7 +125,7 @@ for _name, _op, _what in (
     setattr(_IndexUpdateRef, _name, _updating(_name, _op, _what))
 
 
-def at_property(self: Any) -> _IndexUpdateHelper:
+def at_property(self) -> _IndexUpdateHelper:
     """Updated copies of the array, and reads with a mode: `x.at[index].set(value)`, `.add(value)`, `.get(...)`."""
     if type(self.aval) is AbstractRef:
         return ref_methods.at(self)

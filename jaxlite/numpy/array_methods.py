@@ -37,7 +37,7 @@ _SYMBOLS = {
 }  # fmt: skip
 
 
-def _operand(other: Any, name: str) -> Any:
+def _operand(other, name: str):
     """An operand of a type that is not ours: as an array or scalar, or NotImplemented to give it its own chance.
 
     Lists and tuples are not operands, but subclasses of them may have the reflected operator.
@@ -72,7 +72,7 @@ def _operator(name: str, function: Callable, reflected: bool = False) -> Callabl
 
     if reflected:
 
-        def method(self: Any, other: Any) -> Any:
+        def method(self, other):
             if not isinstance(other, Tracer) and type(other) not in accepted:
                 other = _operand(other, name)
                 if other is NotImplemented:
@@ -84,7 +84,7 @@ def _operator(name: str, function: Callable, reflected: bool = False) -> Callabl
                 raise
     else:
 
-        def method(self: Any, other: Any) -> Any:
+        def method(self, other):
             if not isinstance(other, Tracer) and type(other) not in accepted:
                 other = _operand(other, name)
                 if other is NotImplemented:
@@ -116,13 +116,13 @@ _UNARY = {"neg": arithmetic.negative, "pos": arithmetic.positive, "abs": arithme
 
 
 @boundary
-def _reshape(self: Any, *shape: Any, order: str = "C", copy: bool | None = None, out_sharding: Any = None) -> Any:
+def _reshape(self, *shape, order: str = "C", copy: bool | None = None, out_sharding=None):
     """The same elements under another shape; one size may be -1."""
     return manipulation.reshape(self, shape[0] if len(shape) == 1 else shape, order=order, copy=copy,
                                out_sharding=out_sharding)
 
 
-def _transpose(self: Any, *axes: Any) -> Any:
+def _transpose(self, *axes):
     """Reorder the axes; reverse them without arguments."""
     if not axes:
         return manipulation.transpose(self)
@@ -130,40 +130,39 @@ def _transpose(self: Any, *axes: Any) -> Any:
 
 
 @boundary
-def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
+def _astype(self, dtype, copy: bool = False, device=None):
     """The values in another dtype."""
     return creation.astype(self, dtype, copy=copy, device=device)
 
 
-def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+def _flatten(self, order: str = "C", *, out_sharding=None):
     """All elements in one axis."""
     return manipulation.ravel(self, order, out_sharding=out_sharding)
 
 
-def _compress(self: Any, condition: Any, axis: int | None = None, *, out: None = None, size: int | None = None,
-              fill_value: Any = 0) -> Any:
+def _compress(self, condition, axis: int | None = None, *, out: None = None, size: int | None = None, fill_value=0):
     """The slices of an axis at which a condition holds."""
     return manipulation.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
 
 
 @boundary
-def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:
+def _view(self, dtype=None, type=None):
     """The same bits under another dtype."""
     return creation.view(self, dtype, type)
 
 
-def _copy(self: Any, order: Any = None) -> Any:
+def _copy(self, order=None):
     """A new array of the same values."""
     return creation.copy(self)
 
 
-def _item_not_for_tracers(self: Any, *args: Any) -> Any:
+def _item_not_for_tracers(self, *args):
     return self._scalar("Python")
 
 
 def _function(function: Callable) -> Callable:
     @boundary
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self, *args, **kwargs):
         return function(self, *args, **kwargs)
 
     method.__name__ = method.__qualname__ = function.__name__
@@ -187,7 +186,7 @@ _METHODS: dict[str, Callable] = {
 
 
 @boundary
-def _iterate(self: Any) -> Any:
+def _iterate(self):
     if not self.shape:
         raise TypeError("iteration over a 0-d array")
     if state.trace is eager_trace:
@@ -195,7 +194,7 @@ def _iterate(self: Any) -> Any:
     return iter(shaping.unstack(self))
 
 
-def _contains(self: Any, item: Any) -> Any:
+def _contains(self, item):
     if len(self.shape) != 1:
         raise ValueError(f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.shape}.")
     if np.shape(item):
@@ -203,13 +202,13 @@ def _contains(self: Any, item: Any) -> Any:
     return bool(ufuncs.equal(self, item).any())
 
 
-def _array_module(self: Any, types: Any) -> Any:
+def _array_module(self, types):
     import jaxlite.numpy
 
     return jaxlite.numpy
 
 
-def _namespace(self: Any, *, api_version: str | None = None) -> Any:
+def _namespace(self, *, api_version: str | None = None):
     from jaxlite.numpy import array_api
 
     newest = array_api.__array_api_version__
@@ -218,17 +217,17 @@ def _namespace(self: Any, *, api_version: str | None = None) -> Any:
     return _array_module(self, ())
 
 
-def _numpy_round(self: Any, ndigits: int | None = None) -> Any:
+def _numpy_round(self, ndigits: int | None = None):
     result = ufuncs.round(self, ndigits or 0)
     return creation.astype(result, int) if ndigits is None else result  # Python's round gives an int then
 
 
-def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
+def _to_device(self, device, *, stream=None):
     """A copy on another device."""
     return creation.device_put(self, device)
 
 
-def attach(cls: Any) -> None:
+def attach(cls) -> None:
     """Give a class of arrays its operators and methods."""
     for name, function in _BINARY.items():
         setattr(cls, f"__{name}__", _operator(name, function))
@@ -255,11 +254,11 @@ def attach(cls: Any) -> None:
     cls.flat = property(_no_flat)
 
 
-def _no_flat(self: Any) -> Any:
+def _no_flat(self):
     raise NotImplementedError("JAX Arrays do not implement the arr.flat property: consider arr.flatten() instead.")
 
 
-def _byteswap(self: Any) -> Any:
+def _byteswap(self):
     """The bytes of each element in reverse order."""
     itemsize = self.dtype.itemsize
     if itemsize == 1:

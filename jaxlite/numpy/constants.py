@@ -32,23 +32,23 @@ class ScalarType(type):
 
     dtype: np.dtype
 
-    def __call__(cls, x: Any) -> Any:
+    def __call__(cls, x):
         return asarray(x, dtype=cls.dtype)
 
     def __hash__(cls) -> int:
         return hash(cls.dtype.type)
 
-    def __eq__(cls, other: object) -> Any:
+    def __eq__(cls, other: object):
         return cls is other or cls.dtype.type == other
 
-    def __ne__(cls, other: object) -> Any:
+    def __ne__(cls, other: object):
         return not cls == other
 
-    def __instancecheck__(cls, instance: Any) -> Any:
+    def __instancecheck__(cls, instance):
         return isinstance(instance, cls.dtype.type)
 
 
-def _scalar_type(dtype: np.dtype) -> Any:
+def _scalar_type(dtype: np.dtype):
     doc = f"The dtype {dtype.name}; called with a number, a list or an array, makes an array of it."
     return ScalarType(dtype.name, (), {"__module__": "jaxlite.numpy", "__doc__": doc, "dtype": dtype})
 
@@ -118,7 +118,7 @@ promote_types = dtypes.promote_types
 isdtype = dtypes.isdtype
 
 
-def issubdtype(arg1: Any, arg2: Any) -> Any:
+def issubdtype(arg1, arg2):
     """Whether a dtype is, or lies below, another dtype or abstract type. bfloat16 is `floating`, int4 `signedinteger`.
 
     >>> from jaxlite import numpy as jnp
@@ -134,7 +134,7 @@ def issubdtype(arg1: Any, arg2: Any) -> Any:
     return dtypes.issubdtype(arg1, arg2)
 
 
-def result_type(*args: Any) -> Any:
+def result_type(*args):
     """The dtype in which an operation on these arrays, scalars and dtypes is done.
 
     >>> from jaxlite import numpy as jnp

@@ -27,8 +27,8 @@ from lowering import xla
 
 
 @boundary
-def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None = "K", ndmin: int = 0, *,
-          device: Any = None, out_sharding: Any = None) -> Any:
+def array(object, dtype=None, copy: bool = True, order: str | None = "K", ndmin: int = 0, *, device=None,
+          out_sharding=None):
     """An array from data: a scalar, a NumPy array, an array or tracer, or nested lists and tuples of those.
 
     Args:
@@ -59,8 +59,7 @@ def array(object: Any, dtype: Any = None, copy: bool = True, order: str | None =
     return placement.laid_out(result, out_sharding)
 
 
-def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool | None = None, device: Any = None,
-            out_sharding: Any = None) -> Any:
+def asarray(a, dtype=None, order: str | None = None, *, copy: bool | None = None, device=None, out_sharding=None):
     """`array`, without a copy where none is needed. NumPy arrays are always copied."""
     if type(a) is ArrayImpl and dtype is None and not copy and device is out_sharding is None and order in (None, "K", "C"):
         return a
@@ -71,7 +70,7 @@ def asarray(a: Any, dtype: Any = None, order: str | None = None, *, copy: bool |
         raise
 
 
-def _from_other(object: Any, dtype: Any) -> Any:
+def _from_other(object, dtype):
     """A NumPy array, or an array joined from parts, for lists and for objects of other kinds."""
     if isinstance(object, (list, tuple, range)):
         return _from_sequence(object, dtype)
@@ -97,7 +96,7 @@ def _from_other(object: Any, dtype: Any) -> Any:
     return found
 
 
-def _from_sequence(object: Any, dtype: Any) -> Any:
+def _from_sequence(object, dtype):
     leaves = tree_leaves(object, is_leaf=lambda leaf: leaf is None)
     if not leaves:
         return np.array(object, dtypes.default_dtype(float) if dtype is None else dtype)
@@ -128,23 +127,23 @@ def _from_sequence(object: Any, dtype: Any) -> Any:
 _NUMBERS = frozenset((bool, int, float, complex))
 
 
-def _has_interface(leaf: Any) -> bool:
+def _has_interface(leaf) -> bool:
     """Whether it is no array, but says where its data is, as images of Pillow do."""
     return hasattr(leaf, "__array_interface__") and not hasattr(leaf, "dtype")
 
 
-def _as_numpy(leaf: Any) -> Any:
+def _as_numpy(leaf):
     return np.asarray(leaf) if _has_interface(leaf) else leaf
 
 
-def _type_of_element(leaf: Any) -> tuple[Any, bool]:
+def _type_of_element(leaf) -> tuple[Any, bool]:
     if isinstance(leaf, range):
         leaf = 0 if len(leaf) else 0.0
     aval = aval_of(0 if type(leaf) is int else leaf)  # an int out of range may fit the dtype that comes out
     return aval.dtype, aval.weak_type
 
 
-def _flat_parts(object: Any, dtype: Any) -> tuple[list[Any], Ints]:
+def _flat_parts(object, dtype) -> tuple[list[Any], Ints]:
     """The elements of nested sequences, and the shape that the nesting has."""
     if not isinstance(object, (list, tuple, range)):
         return [object.__jax_array__() if hasattr(object, "__jax_array__") else object], ()
@@ -157,7 +156,7 @@ def _flat_parts(object: Any, dtype: Any) -> tuple[list[Any], Ints]:
 
 
 @api("outer", "dtype")
-def _joined(*parts: Any, outer: Ints, dtype: Any) -> Any:
+def _joined(*parts, outer: Ints, dtype):
     """Arrays of one shape laid out on the axes `outer`."""
     parts = tuple(shaping.convert(part, dtype, False) for part in parts)
     shapes = {aval_of(part).shape for part in parts}
@@ -167,7 +166,7 @@ def _joined(*parts: Any, outer: Ints, dtype: Any) -> Any:
     return shaping.reshape(result, outer + shapes.pop())
 
 
-def _place(object: Any, dtype: Any, copy: bool, device: Any) -> Any:
+def _place(object, dtype, copy: bool, device):
     aval = aval_of(0 if dtype is not None and type(object) is int else object)
     weak = dtype is None and aval.weak_type
     target = aval.update(dtype=aval.dtype if dtype is None else dtype, weak_type=weak)
@@ -189,19 +188,19 @@ def _place(object: Any, dtype: Any, copy: bool, device: Any) -> Any:
     return placement.put(object, device, copy=True, aval=target)
 
 
-def copy(a: Any, order: Any = None) -> Any:
+def copy(a, order=None):
     """A new array of the same values."""
     check_arrays("copy", a)
     return array(a, copy=True, order=order)
 
 
-def copy_array(x: Any) -> Any:
+def copy_array(x):
     """A copy in fresh memory on the same device."""
     return arrays._copy_of(x) if type(x) is ArrayImpl else x
 
 
 @boundary
-def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+def astype(x, dtype, /, *, copy: bool = False, device=None):
     """The values in another dtype. Complex to real takes the real part; float to int truncates.
 
     None stands for the default floating dtype.
@@ -221,12 +220,12 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
 
 
 @api("dtype")
-def _convert(x: Any, dtype: Any) -> Any:
+def _convert(x, dtype):
     return shaping.convert(as_array(x), dtype, False)
 
 
 @api("dtype")
-def _bitcast(x: Any, dtype: Any) -> Any:
+def _bitcast(x, dtype):
     old, new = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(dtype)
     if x.dtype == dtypes.bool_:
         x = shaping.convert(x, np.uint8)
@@ -255,7 +254,7 @@ def _bitcast(x: Any, dtype: Any) -> Any:
 
 
 @boundary
-def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
+def view(a, dtype=None, type=None):
     """The same bits under another dtype; the last axis shrinks or grows with the element size."""
     if type is not None:
         raise NotImplementedError("`type` argument of array.view() is not supported.")
@@ -278,7 +277,7 @@ def view(a: Any, dtype: Any = None, type: Any = None) -> Any:
     return _bitcast(a, target)
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(x, /, *, device=None, copy: bool | None = None):
     """An array over the memory of another library's array; copied where the memory is not aligned."""
     if not hasattr(x, "__dlpack__"):
         raise TypeError("The array passed to from_dlpack must have __dlpack__ and __dlpack_device__ methods.")
@@ -296,32 +295,32 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     return contiguous
 
 
-def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
+def frombuffer(buffer, dtype=float, count: int = -1, offset: int = 0):
     """A one-dimensional array from an object's bytes."""
     return asarray(np.frombuffer(buffer, dtype=dtypes.check_user_dtype_supported(dtype, "frombuffer"), count=count,
                                  offset=offset))
 
 
-def fromfile(file: Any, dtype: Any = float, count: int = -1, sep: str = "", offset: int = 0) -> Any:
+def fromfile(file, dtype=float, count: int = -1, sep: str = "", offset: int = 0):
     """An array from a binary or text file, read by NumPy."""
     return asarray(np.fromfile(file, dtype=dtypes.check_user_dtype_supported(dtype, "fromfile"), count=count, sep=sep,
                                offset=offset))
 
 
-def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
+def fromstring(string: str, dtype=float, count: int = -1, *, sep: str):
     """An array from numbers in a text."""
     return asarray(np.fromstring(string, dtype=dtypes.check_user_dtype_supported(dtype, "fromstring"), count=count,
                                  sep=sep))
 
 
-def fromiter(iterable: Any, dtype: Any, count: int = -1) -> Any:
+def fromiter(iterable, dtype, count: int = -1):
     """Not available: the number of elements is not known while tracing. Use `array(list(iterable))`."""
     raise NotImplementedError("jnp.fromiter() is not implemented because it may be non-pure and thus unsafe for use "
                               "with JIT and other JAX transformations. Use jnp.asarray(np.fromiter(...)) instead.")
 
 
 @boundary
-def load(file: Any, *args: Any, **kwargs: Any) -> Any:
+def load(file, *args, **kwargs):
     """Arrays from a `.npy` or `.npz` file, read by NumPy."""
     found = np.load(file, *args, **kwargs)
     if isinstance(found, np.ndarray) and found.dtype == np.dtype("V2"):  # NumPy's files have no word for bfloat16
@@ -332,7 +331,7 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
 # --- devices -----------------------------------------------------------------------------------------
 
 
-def device_put(x: Any, device: Any) -> Any:
+def device_put(x, device):
     """An array on a device, committed to it; under a trace, the array itself."""
     if isinstance(x, Tracer) or not is_eager():
         return placement.laid_out(as_array(x), device) if type(device) is xla.NamedSharding else as_array(x)
@@ -342,7 +341,7 @@ def device_put(x: Any, device: Any) -> Any:
 # --- from nothing ------------------------------------------------------------------------------------
 
 
-def shape_of(shape: Any, name: str = "shape") -> Ints:
+def shape_of(shape, name: str = "shape") -> Ints:
     """A shape argument, an int or a sequence of them, as a tuple of ints.
 
     Raises: TypeError for sizes that are negative, not integers or traced; ValueError for more elements than can be
@@ -353,16 +352,16 @@ def shape_of(shape: Any, name: str = "shape") -> Ints:
     return shaping.canonical_shape(shape, name)
 
 
-def _on(result: Any, device: Any, out_sharding: Any = None) -> Any:
+def _on(result, device, out_sharding=None):
     return placement.laid_out(result if device is None else device_put(result, device), out_sharding)
 
 
-def _dtype_of(dtype: Any, name: str) -> Any:
+def _dtype_of(dtype, name: str):
     return dtypes.check_user_dtype_supported(float if dtype is None else dtype, name)
 
 
 @api("value", "shape", "dtype", "weak")
-def _constant(value: int, shape: Ints, dtype: Any, weak: bool) -> Any:
+def _constant(value: int, shape: Ints, dtype, weak: bool):
     if isinstance(dtype, dtypes.ExtendedDType):
         if value:
             raise TypeError(f"arrays of dtype {dtype} can be made of zeros alone")
@@ -375,24 +374,24 @@ def _constant(value: int, shape: Ints, dtype: Any, weak: bool) -> Any:
 
 
 @boundary
-def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def zeros(shape, dtype=None, *, device=None, out_sharding=None):
     """An array of zeros; floating by default."""
     return _on(_constant(0, shape_of(shape), _dtype_of(dtype, "zeros"), False), device, out_sharding)
 
 
 @boundary
-def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def ones(shape, dtype=None, *, device=None, out_sharding=None):
     """An array of ones; floating by default."""
     return _on(_constant(1, shape_of(shape), _dtype_of(dtype, "ones"), False), device, out_sharding)
 
 
-def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def empty(shape, dtype=None, *, device=None, out_sharding=None):
     """An array whose values do not matter (zeros)."""
     return zeros(shape, dtype, device=device, out_sharding=out_sharding)
 
 
 @api("shape", "dtype", "weak")
-def _full(fill_value: Any, shape: Ints, dtype: Any, weak: bool) -> Any:
+def _full(fill_value, shape: Ints, dtype, weak: bool):
     own = aval_of(fill_value).shape
     if own and shaping.broadcast_shapes(own, shape) != shape:
         raise ValueError(f"Incompatible shapes for broadcasting: fill_value of shape {own} and requested shape {shape}")
@@ -401,7 +400,7 @@ def _full(fill_value: Any, shape: Ints, dtype: Any, weak: bool) -> Any:
 
 
 @boundary
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     """An array of one value; an array as `fill_value` is broadcast."""
     check_arrays("full", fill_value)
     if dtype is None:
@@ -412,7 +411,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
     return _on(_full(fitted(fill_value, dtype), shape_of(shape), dtype, weak), device, out_sharding)
 
 
-def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[Ints, Any, bool]:
+def _like(a, dtype, shape, name: str) -> tuple[Ints, Any, bool]:
     """The shape, dtype and weak type of an array, where the arguments do not say otherwise."""
     if not (hasattr(a, "shape") and hasattr(a, "dtype")):
         check_arrays(name, a)
@@ -426,32 +425,31 @@ def _like(a: Any, dtype: Any, shape: Any, name: str) -> tuple[Ints, Any, bool]:
 
 
 @boundary
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def zeros_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
     """Zeros of the shape and dtype of another array."""
     return _as(a, _constant(0, *_like(a, dtype, shape, "zeros_like")), shape, device, out_sharding)
 
 
 @boundary
-def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+def ones_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
     """Ones of the shape and dtype of another array."""
     return _as(a, _constant(1, *_like(a, dtype, shape, "ones_like")), shape, device, out_sharding)
 
 
-def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+def empty_like(prototype, dtype=None, shape=None, *, device=None):
     """An array of the shape and dtype of another, whose values do not matter (zeros)."""
     return zeros_like(prototype, dtype, shape, device=device)
 
 
 @boundary
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None,
-              out_sharding: Any = None) -> Any:
+def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
     """One value in the shape and dtype of another array."""
     check_arrays("full_like", fill_value)
     full_shape, full_dtype, weak = _like(a, dtype, shape, "full_like")
     return _as(a, _full(fitted(fill_value, full_dtype), full_shape, full_dtype, weak), shape, device, out_sharding)
 
 
-def _as(a: Any, result: Any, shape: Any, device: Any, out_sharding: Any) -> Any:
+def _as(a, result, shape, device, out_sharding):
     """A result of the shape of another array; it lies as that does over explicit mesh axes, and where that was placed."""
     if shape is device is out_sharding is None:
         if type(a) is ArrayImpl and a._committed and type(result) is ArrayImpl and a.sharding != result.sharding:
@@ -464,8 +462,7 @@ def _as(a: Any, result: Any, shape: Any, device: Any, out_sharding: Any) -> Any:
 
 
 @boundary
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None,
-           out_sharding: Any = None) -> Any:
+def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding=None):
     """Evenly spaced values in [start, stop): `arange(stop)`, `arange(start, stop)`, `arange(start, stop, step)`.
 
     The bounds are concrete scalars: they decide the shape. Without a dtype it is what they promote to.
@@ -496,7 +493,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
                device, out_sharding)
 
 
-def _symbolic_range(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
+def _symbolic_range(start, stop, step, dtype):
     low, high = (0, start) if stop is None else (start, stop)
     by = 1 if step is None else step
     target = dtypes.result_type(int) if dtype is None else dtypes.check_user_dtype_supported(dtype, "arange")
@@ -509,7 +506,7 @@ def _symbolic_range(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
     return steps
 
 
-def _bound(value: Any) -> Any:
+def _bound(value):
     if type(value) is int or type(value) is float:
         return value
     if isinstance(value, Tracer) and isinstance(value := value.known(), Tracer):
@@ -525,15 +522,15 @@ def _bound(value: Any) -> Any:
 
 
 @api("dtype", "size")
-def _iota(dtype: Any, size: int) -> Any:
+def _iota(dtype, size: int):
     return shaping.iota(dtype, size)
 
 
 @api("size")
-def _ramp(start: Any, size: int) -> Any:
+def _ramp(start, size: int):
     return start + shaping.iota(start.dtype, size)
 
 
 @api("size")
-def _spaced(start: Any, step: Any, size: int) -> Any:
+def _spaced(start, step, size: int):
     return start + step * shaping.iota(start.dtype, size)

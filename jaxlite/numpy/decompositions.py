@@ -51,7 +51,7 @@ class SVDResult(NamedTuple):
 
 
 @api("upper", "symmetrize_input")
-def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> Any:
+def cholesky(a, *, upper: bool = False, symmetrize_input: bool = True):
     """The lower triangular L with a = L @ L^H, or the upper triangular U with a = U^H @ U.
 
     Args:
@@ -71,7 +71,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
 
 
 @api("mode")
-def qr(a: Any, mode: str = "reduced") -> Any:
+def qr(a, mode: str = "reduced"):
     """Factors a = Q @ R, Q with orthonormal columns and R upper triangular.
 
     Args:
@@ -96,15 +96,15 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     return QRResult(q, r)
 
 
-def _upper_triangle(x: Any) -> Any:
+def _upper_triangle(x):
     shape = x.shape
     row, column = (shaping.broadcasted_iota(dtypes.int32, shape, len(shape) - back) for back in (2, 1))
     return lax.select(lax.le(row, column), x, shaping.full_like(x, 0))
 
 
 @api("full_matrices", "compute_uv", "hermitian", "subset_by_index")
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
-        subset_by_index: tuple[int, int] | None = None) -> Any:
+def svd(a, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
+        subset_by_index: tuple[int, int] | None = None):
     """The singular value decomposition a = (U * S) @ Vh.
 
     Args:
@@ -138,13 +138,13 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
 
 
 @api()
-def svdvals(x: Any, /) -> Any:
+def svdvals(x, /):
     """The singular values of matrices, descending: (..., min(m, n))."""
     return svd(x, compute_uv=False)
 
 
 @api()
-def eig(a: Any) -> EigResult:
+def eig(a) -> EigResult:
     """Eigenvalues and eigenvectors of general matrices: a @ v = v * w. On the CPU alone.
 
     Args:
@@ -156,7 +156,7 @@ def eig(a: Any) -> EigResult:
 
 
 @api()
-def eigvals(a: Any) -> Any:
+def eigvals(a):
     """Eigenvalues of general matrices, complex: (..., n). On the CPU alone."""
     return lax_linalg.eig(parts.inexact("eigvals", a), compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
 
@@ -168,7 +168,7 @@ def _is_lower(UPLO: str | None) -> bool:
 
 
 @api("UPLO", "symmetrize_input")
-def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
+def eigh(a, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """Eigenvalues and eigenvectors of Hermitian matrices: a @ v = v * w.
 
     Args:
@@ -187,6 +187,6 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
 
 
 @api("UPLO", "symmetrize_input")
-def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
+def eigvalsh(a, UPLO: str | None = "L", *, symmetrize_input: bool = True):
     """Eigenvalues of Hermitian matrices, real and ascending: (..., n). Arguments as in `eigh`."""
     return eigh(a, UPLO, symmetrize_input).eigenvalues

@@ -24,12 +24,12 @@ from jaxlite.numpy.selection import where
 # --- differences -------------------------------------------------------------------------------------
 
 
-def _slice(x: Any, start: int, stop: int | None, axis: int) -> Any:
+def _slice(x, start: int, stop: int | None, axis: int):
     return lax.slice_in_dim(x, start, stop, axis=axis)
 
 
 @api("n", "axis")
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(a, n: int = 1, axis: int = -1, prepend=None, append=None):
     """The n-th differences of neighbours along an axis; for booleans, whether they differ.
 
     `prepend` and `append` are joined to the axis first; scalars stand for one element.
@@ -45,7 +45,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
         raise ValueError("diff requires input that is at least one dimensional; got " + repr(a))
     axis = shaping.canonical_axis(axis, len(shape))
 
-    def edge(value: Any) -> Any:
+    def edge(value):
         value = as_array(value)
         if value.shape:
             return value
@@ -64,13 +64,13 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 
 
 @api()
-def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+def ediff1d(ary, to_end=None, to_begin=None):
     """The differences of neighbours of all elements, flattened, with values before and after."""
     ary = as_arrays("ediff1d", ary)
     flat = ary.ravel()
     result = flat[1:] - flat[:-1]
 
-    def extra(value: Any) -> Any:
+    def extra(value):
         return shaping.convert(as_array(value), result.dtype, False).ravel()
 
     parts = [extra(to_begin)] if to_begin is not None else []
@@ -79,7 +79,7 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     return shaping.concatenate(parts, 0)
 
 
-def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edge_order: int | None = None) -> Any:
+def gradient(f, *varargs, axis: int | Sequence[int] | None = None, edge_order: int | None = None):
     """The derivative along axes by central differences, one-sided at the ends.
 
     Args:
@@ -108,11 +108,11 @@ def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None, edg
 
 
 @api("axis")
-def _gradient(f: Any, spacing: Any, axis: int) -> Any:
+def _gradient(f, spacing, axis: int):
     f, spacing = promote_dtypes_inexact(as_array(f), as_array(spacing))
     size, rank = f.shape[axis], f.ndim
 
-    def part(start: int, stop: int) -> Any:
+    def part(start: int, stop: int):
         return _slice(f, start, stop, axis)
 
     if not spacing.shape:
@@ -125,7 +125,7 @@ def _gradient(f: Any, spacing: Any, axis: int) -> Any:
                              f"{aval_of(spacing).shape} for axis {axis} of size {size}")
         steps = spacing[1:] - spacing[:-1]
 
-        def along(values: Any) -> Any:
+        def along(values):
             shape = [aval_of(values).size if each == axis else 1 for each in range(rank)]
             return shaping.broadcast_in_dim(values, shape, (axis,))
 
@@ -139,7 +139,7 @@ def _gradient(f: Any, spacing: Any, axis: int) -> Any:
 
 
 @api("axis")
-def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+def trapezoid(y, x=None, dx=1.0, axis: int = -1):
     """The integral along an axis by the trapezoidal rule, over samples at `x` or at distance `dx`."""
     y = as_arrays("trapezoid", y)
     axis = shaping.canonical_axis(axis, y.ndim)
@@ -158,7 +158,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     return 0.5 * (dx * (y[..., 1:] + y[..., :-1])).sum(-1)
 
 
-def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi) -> Any:
+def unwrap(p, discont=None, axis: int = -1, period=2 * np.pi):
     """Remove jumps of more than half a period (or `discont`) between neighbours by adding periods.
 
     Args:
@@ -174,7 +174,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi)
 
 
 @api("axis", "whole")
-def _unwrap(p: Any, discont: Any, period: Any, axis: int, whole: int | None) -> Any:
+def _unwrap(p, discont, period, axis: int, whole: int | None):
     p = as_array(p)
     if is_complex(p):
         raise ValueError("jnp.unwrap does not support complex inputs.")
@@ -204,7 +204,7 @@ def _unwrap(p: Any, discont: Any, period: Any, axis: int, whole: int | None) -> 
 
 
 @boundary
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+def interp(x, xp, fp, left=None, right=None, period=None):
     """Piecewise linear interpolation.
 
     Args:
@@ -232,7 +232,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 
 @api("extrapolate")
-def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, extrapolate: tuple[bool, bool]) -> Any:
+def _interp(x, xp, fp, left, right, period, extrapolate: tuple[bool, bool]):
     x, xp = promote_dtypes_inexact(as_array(x), as_array(xp))
     (fp,) = promote_dtypes_inexact(as_array(fp))
     if period is not None:
@@ -245,7 +245,7 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, extrap
     index = shaping.convert(searchsorted(xp, x, side="right"), dtypes.int32, False)
     index = lax.clamp(np.int32(1), index, scalar(largest(size - 1, 1), dtypes.int32))
 
-    def at(values: Any, offset: int) -> Any:
+    def at(values, offset: int):
         return values.at[index - offset].get(mode="clip")
 
     df, dx = at(fp, 0) - at(fp, 1), at(xp, 0) - at(xp, 1)
@@ -264,7 +264,7 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, extrap
 # --- convolution -------------------------------------------------------------------------------------
 
 
-def _convolution(name: str, a: Any, v: Any, mode: str, precision: Any, preferred: Any, flip: bool) -> Any:
+def _convolution(name: str, a, v, mode: str, precision, preferred, flip: bool):
     check_arrays(name, a, v)
     left, right = aval_of(a), aval_of(v)
     if left.ndim != 1 or right.ndim != 1:
@@ -307,7 +307,7 @@ def _convolution(name: str, a: Any, v: Any, mode: str, precision: Any, preferred
 
 
 @api("mode", "precision", "preferred_element_type")
-def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def convolve(a, v, mode: str = "full", *, precision=None, preferred_element_type=None):
     """The convolution of two vectors: sums of a[i] * v[n - i].
 
     Args:
@@ -317,6 +317,6 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, prefe
 
 
 @api("mode", "precision", "preferred_element_type")
-def correlate(a: Any, v: Any, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def correlate(a, v, mode: str = "valid", *, precision=None, preferred_element_type=None):
     """The cross-correlation of two vectors: sums of a[i + n] * conj(v[i]). Modes are as in `convolve`."""
     return _convolution("correlate", a, v, mode, precision, preferred_element_type, False)

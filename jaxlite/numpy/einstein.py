@@ -23,9 +23,8 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @boundary
-def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: str | bool | list[Ints] = "auto",
-           precision: Any = None, preferred_element_type: Any = None, _dot_general: Callable[..., Any] = lax.dot_general,
-           out_sharding: Any = None) -> Any:
+def einsum(subscripts, /, *operands, out: None = None, optimize: str | bool | list[Ints] = "auto", precision=None,
+           preferred_element_type=None, _dot_general: Callable[..., Any] = lax.dot_general, out_sharding=None):
     """Sums of products of array elements, named by index letters.
 
     Args:
@@ -58,7 +57,7 @@ def einsum(subscripts: Any, /, *operands: Any, out: None = None, optimize: str |
 
 
 @boundary
-def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[Ints], Any]:
+def einsum_path(subscripts, /, *operands, optimize="auto") -> tuple[list[Ints], Any]:
     """The order in which `einsum` contracts its operands, and a report of its cost, by NumPy."""
     spec, operands = _parse_arguments(subscripts, operands)
     shapes = [aval_of(operand).shape for operand in operands]
@@ -67,7 +66,7 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
     return path[1:], info
 
 
-def _parse_arguments(subscripts: Any, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
+def _parse_arguments(subscripts, operands: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     if isinstance(subscripts, str):
         if not operands:
             raise ValueError("einsum: no operands for the subscripts " + repr(subscripts))
@@ -75,7 +74,7 @@ def _parse_arguments(subscripts: Any, operands: Sequence[Any]) -> tuple[str, tup
     given = (subscripts, *operands)
     arrays, lists = given[0:len(given) // 2 * 2:2], given[1::2]
 
-    def text(axes: Any) -> str:
+    def text(axes) -> str:
         # Capitals sort before small letters: an implicit output keeps the order of the numbers.
         return "".join("..." if axis is Ellipsis else _LETTERS.swapcase()[operator.index(axis)] for axis in axes)
 
@@ -137,7 +136,7 @@ def _parse(spec: str, shapes: list[Ints]) -> tuple[list[str], str]:
     return expanded, output
 
 
-def _path(inputs: tuple[str, ...], output: str, shapes: list[Ints], optimize: Any) -> list[Ints]:
+def _path(inputs: tuple[str, ...], output: str, shapes: list[Ints], optimize) -> list[Ints]:
     if isinstance(optimize, tuple):
         return [step for step in optimize if isinstance(step, tuple)]
     if len(inputs) <= 2 or optimize is False:
@@ -151,18 +150,18 @@ def _path(inputs: tuple[str, ...], output: str, shapes: list[Ints], optimize: An
     return np.einsum_path(spec.translate(table), *dummies, optimize=kind)[0][1:]
 
 
-def _strategy(optimize: Any, count: int) -> Any:
+def _strategy(optimize, count: int):
     """What to ask NumPy for: the best of all orders, where they are few."""
     return ("optimal" if count <= 4 else "greedy") if optimize in ("auto", True) else optimize
 
 
 @api("inputs", "output", "optimize", "precision", "preferred_element_type")
-def _einsum(*operands: Any, **params: Any) -> Any:
+def _einsum(*operands, **params):
     return _contracted(*operands, dot_general=lax.dot_general, **params)
 
 
-def _contracted(*operands: Any, inputs: tuple[str, ...], output: str, optimize: Any, precision: Any,
-                preferred_element_type: Any, dot_general: Callable[..., Any]) -> Any:
+def _contracted(*operands, inputs: tuple[str, ...], output: str, optimize, precision, preferred_element_type,
+                dot_general: Callable[..., Any]):
     values = promote_dtypes(*operands)
     dtype = preferred_element_type
     if dtype is None:
@@ -188,7 +187,7 @@ def _contracted(*operands: Any, inputs: tuple[str, ...], output: str, optimize: 
 
 
 def _multiplied(terms: list[tuple[str, Any]], path: Sequence[Any], output: str, sizes: dict[str, int],
-                dot_general: Callable[..., Any], dtype: Any, precision: Any) -> list[tuple[str, Any]]:
+                dot_general: Callable[..., Any], dtype, precision) -> list[tuple[str, Any]]:
     """The terms after some steps of a path, each of which multiplies terms and puts the product behind the rest."""
     for step in path:
         chosen = [terms[index] for index in sorted(step)]
@@ -203,7 +202,7 @@ def _multiplied(terms: list[tuple[str, Any]], path: Sequence[Any], output: str, 
     return terms
 
 
-def _diagonals(text: str, value: Any) -> tuple[str, Any]:
+def _diagonals(text: str, value) -> tuple[str, Any]:
     """A repeated letter keeps the diagonal of its axes."""
     for letter in sorted(set(text)):
         while text.count(letter) > 1:
@@ -221,7 +220,7 @@ def _diagonals(text: str, value: Any) -> tuple[str, Any]:
     return text, value
 
 
-def _sum_out(text: str, value: Any, keep: set[str]) -> tuple[str, Any]:
+def _sum_out(text: str, value, keep: set[str]) -> tuple[str, Any]:
     axes = tuple(index for index, letter in enumerate(text) if letter not in keep)
     if not axes:
         return text, value
@@ -231,8 +230,8 @@ def _sum_out(text: str, value: Any, keep: set[str]) -> tuple[str, Any]:
     return "".join(letter for letter in text if letter in keep), value
 
 
-def _contract(left: str, a: Any, right: str, b: Any, keep: set[str], output: str, sizes: dict[str, int],
-              dot_general: Callable[..., Any], precision: Any) -> tuple[str, Any]:
+def _contract(left: str, a, right: str, b, keep: set[str], output: str, sizes: dict[str, int],
+              dot_general: Callable[..., Any], precision) -> tuple[str, Any]:
     """The product of two operands, summed over the letters that nobody needs any more."""
     left, a = _drop_ones(left, a, right, sizes)
     right, b = _drop_ones(right, b, left, sizes)
@@ -256,11 +255,11 @@ def _contract(left: str, a: Any, right: str, b: Any, keep: set[str], output: str
     return "".join([*batch, *left_free, *right_free]), out
 
 
-def _swap(precision: Any) -> Any:
+def _swap(precision):
     return precision[::-1] if isinstance(precision, tuple) and len(precision) == 2 else precision
 
 
-def _drop_ones(text: str, value: Any, other: str, sizes: dict[str, int]) -> tuple[str, Any]:
+def _drop_ones(text: str, value, other: str, sizes: dict[str, int]) -> tuple[str, Any]:
     """Remove axes of size 1 that the other operand stretches."""
     axes = [index for index, letter in enumerate(text)
             if aval_of(value).shape[index] == 1 and sizes[letter] != 1 and letter in other]

@@ -32,7 +32,7 @@ _FFT, _IFFT, _RFFT, _IRFFT = FftType
 _OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-def _scale(name: str, kind: Any, norm: str | None, count: int) -> float:
+def _scale(name: str, kind, norm: str | None, count: int) -> float:
     """What to multiply the result of XLA's transform with, which divides in the inverse."""
     if norm not in _OPPOSITE:
         raise ValueError(f"jnp.fft.{name}: norm must be None, 'backward', 'ortho' or 'forward', got {norm!r}")
@@ -44,7 +44,7 @@ def _scale(name: str, kind: Any, norm: str | None, count: int) -> float:
     return 1.0
 
 
-def _transform(name: str, kind: Any, a: Any, s: Any, axes: Any, norm: str | None) -> Any:
+def _transform(name: str, kind, a, s, axes, norm: str | None):
     """Check the static arguments, then one compiled call."""
     check_arrays(f"fft.{name}", a)
     shape = aval_of(a).shape
@@ -71,7 +71,7 @@ def _transform(name: str, kind: Any, a: Any, s: Any, axes: Any, norm: str | None
 
 
 @api("kind", "sizes", "axes", "scale")
-def _compute(a: Any, kind: Any, sizes: Ints, axes: Ints, scale: float) -> Any:
+def _compute(a, kind, sizes: Ints, axes: Ints, scale: float):
     a = as_array(a)
     dtype = dtypes.to_inexact_dtype(a.dtype)
     if kind == _RFFT:
@@ -101,11 +101,11 @@ def _compute(a: Any, kind: Any, sizes: Ints, axes: Ints, scale: float) -> Any:
     return shaping.transpose(a, [order.index(axis) for axis in range(rank)])
 
 
-def _real(dtype: Any) -> Any:
+def _real(dtype):
     return dtypes.float64 if dtype == dtypes.complex128 else dtypes.float32
 
 
-def _others(a: Any, kind: Any, sizes: Ints, behind: int) -> Any:
+def _others(a, kind, sizes: Ints, behind: int):
     """Transform axes that have `behind` others behind them, one at a time."""
     rank = a.ndim
     for position, size in enumerate(reversed(sizes)):
@@ -116,7 +116,7 @@ def _others(a: Any, kind: Any, sizes: Ints, behind: int) -> Any:
     return a
 
 
-def _one(name: str, kind: Any, a: Any, n: Any, axis: Any, norm: str | None) -> Any:
+def _one(name: str, kind, a, n, axis, norm: str | None):
     if isinstance(axis, (tuple, list)):
         raise ValueError(f"jnp.fft.{name} transforms one axis, got {axis}; use the n-dimensional function")
     return _transform(name, kind, a, None if n is None else (n,), (axis,), norm)
@@ -126,7 +126,7 @@ def _one(name: str, kind: Any, a: Any, n: Any, axis: Any, norm: str | None) -> A
 
 
 @boundary
-def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def fft(a, n: int | None = None, axis: int = -1, norm: str | None = None):
     """The Fourier transform along an axis.
 
     Args:
@@ -144,25 +144,25 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
 
 
 @boundary
-def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def ifft(a, n: int | None = None, axis: int = -1, norm: str | None = None):
     """The inverse of `fft`; the arguments are as there."""
     return _one("ifft", _IFFT, a, n, axis, norm)
 
 
 @boundary
-def fft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+def fft2(a, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None):
     """The Fourier transform over two axes; the arguments are as of `fftn`."""
     return _transform("fft2", _FFT, a, s, _pair("fft2", axes), norm)
 
 
 @boundary
-def ifft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+def ifft2(a, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None):
     """The inverse of `fft2`."""
     return _transform("ifft2", _IFFT, a, s, _pair("ifft2", axes), norm)
 
 
 @boundary
-def fftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
+def fftn(a, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None):
     """The Fourier transform over several axes.
 
     Args:
@@ -175,7 +175,7 @@ def fftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = No
 
 
 @boundary
-def ifftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
+def ifftn(a, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None):
     """The inverse of `fftn`."""
     return _transform("ifftn", _IFFT, a, s, axes, norm)
 
@@ -184,55 +184,55 @@ def ifftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = N
 
 
 @boundary
-def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def rfft(a, n: int | None = None, axis: int = -1, norm: str | None = None):
     """The Fourier transform of real numbers: the n // 2 + 1 coefficients that are not redundant."""
     return _one("rfft", _RFFT, a, n, axis, norm)
 
 
 @boundary
-def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def irfft(a, n: int | None = None, axis: int = -1, norm: str | None = None):
     """The inverse of `rfft`: n real numbers, default an even number of them, 2 * (size - 1)."""
     return _one("irfft", _IRFFT, a, n, axis, norm)
 
 
 @boundary
-def rfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+def rfft2(a, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None):
     """The Fourier transform of real numbers over two axes; the last one is cut as by `rfft`."""
     return _transform("rfft2", _RFFT, a, s, _pair("rfft2", axes), norm)
 
 
 @boundary
-def irfft2(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+def irfft2(a, s: Sequence[int] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = None):
     """The inverse of `rfft2`."""
     return _transform("irfft2", _IRFFT, a, s, _pair("irfft2", axes), norm)
 
 
 @boundary
-def rfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
+def rfftn(a, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None):
     """The Fourier transform of real numbers over several axes; the last one is cut as by `rfft`."""
     return _transform("rfftn", _RFFT, a, s, axes, norm)
 
 
 @boundary
-def irfftn(a: Any, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
+def irfftn(a, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None):
     """The inverse of `rfftn`."""
     return _transform("irfftn", _IRFFT, a, s, axes, norm)
 
 
 @boundary
-def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def hfft(a, n: int | None = None, axis: int = -1, norm: str | None = None):
     """The real transform of a signal with Hermitian symmetry, of which `a` is one half."""
     check_arrays("fft.hfft", a)
     return _one("hfft", _IRFFT, _conjugate(as_array(a)), n, axis, _opposite("hfft", norm))
 
 
 @boundary
-def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def ihfft(a, n: int | None = None, axis: int = -1, norm: str | None = None):
     """The inverse of `hfft`."""
     return _conjugate(_one("ihfft", _RFFT, a, n, axis, _opposite("ihfft", norm)))
 
 
-def _conjugate(a: Any) -> Any:
+def _conjugate(a):
     return lax.conj(a) if dtypes.kind(a.dtype) == "c" else a
 
 
@@ -251,7 +251,7 @@ def _pair(name: str, axes: Sequence[int]) -> tuple[int, int]:
 
 
 @boundary
-def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+def fftfreq(n: int, d=1.0, *, dtype=None, device=None):
     """The frequencies of the coefficients of `fft`: 0, the positive ones, then the negative ones, over `n * d`.
 
     Args:
@@ -265,13 +265,13 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
 
 
 @boundary
-def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+def rfftfreq(n: int, d=1.0, *, dtype=None, device=None):
     """The frequencies of the coefficients of `rfft`; the arguments are as of `fftfreq`."""
     n, dtype = _frequency_arguments("rfftfreq", n, d, dtype)
     return _frequencies(d, n=n, count=n // 2 + 1, start=0, dtype=dtype)
 
 
-def _frequency_arguments(name: str, n: Any, d: Any, dtype: Any) -> tuple[int, Any]:
+def _frequency_arguments(name: str, n, d, dtype) -> tuple[int, Any]:
     if isinstance(n, (list, tuple)):
         raise ValueError(f"The n argument of jnp.fft.{name} must be an int, got {n!r}")
     if isinstance(d, (list, tuple)):
@@ -281,7 +281,7 @@ def _frequency_arguments(name: str, n: Any, d: Any, dtype: Any) -> tuple[int, An
 
 
 @api("n", "count", "start", "dtype")
-def _frequencies(d: Any, n: int, count: int, start: int, dtype: Any) -> Any:
+def _frequencies(d, n: int, count: int, start: int, dtype):
     """0, 1, ..., wrapped around to -start where that is positive, over n * d."""
     index = shaping.iota(dtypes.int32, count)
     if start:
@@ -292,18 +292,18 @@ def _frequencies(d: Any, n: int, count: int, start: int, dtype: Any) -> Any:
 
 
 @boundary
-def fftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
+def fftshift(x, axes: int | Sequence[int] | None = None):
     """Move frequency zero to the middle of axes (default: all)."""
     return _shift("fftshift", x, axes, lambda size: size // 2)
 
 
 @boundary
-def ifftshift(x: Any, axes: int | Sequence[int] | None = None) -> Any:
+def ifftshift(x, axes: int | Sequence[int] | None = None):
     """The inverse of `fftshift`."""
     return _shift("ifftshift", x, axes, lambda size: -(size // 2))
 
 
-def _shift(name: str, x: Any, axes: Any, by: Any) -> Any:
+def _shift(name: str, x, axes, by):
     check_arrays(f"fft.{name}", x)
     shape = aval_of(x).shape
     chosen = canonical_axes(axes, len(shape))

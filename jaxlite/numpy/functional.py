@@ -24,13 +24,13 @@ from jaxlite.traces.batching import over_leading_axis
 
 
 @api("equal_nan")
-def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
+def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan: bool = False):
     """Whether all elements are equal within `atol + rtol * |b|`."""
     return reductions.all(isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan))
 
 
 @api("equal_nan")
-def _same_elements(a: Any, b: Any, equal_nan: bool) -> Any:
+def _same_elements(a, b, equal_nan: bool):
     same = equal(a, b)
     if equal_nan:
         same = same | isnan(a) & isnan(b)
@@ -38,7 +38,7 @@ def _same_elements(a: Any, b: Any, equal_nan: bool) -> Any:
 
 
 @boundary
-def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
+def array_equal(a1, a2, equal_nan: bool = False):
     """Whether two arrays have one shape and equal elements."""
     try:
         a1, a2 = (each if hasattr(each, "aval") else np.asarray(each) for each in (a1, a2))
@@ -50,7 +50,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 
 @boundary
-def array_equiv(a1: Any, a2: Any) -> Any:
+def array_equiv(a1, a2):
     """Whether two arrays have equal elements after broadcasting."""
     try:
         a1, a2 = (each if hasattr(each, "aval") else np.asarray(each) for each in (a1, a2))
@@ -64,7 +64,7 @@ def array_equiv(a1: Any, a2: Any) -> Any:
 # --- functions of functions --------------------------------------------------------------------------
 
 
-def _map_leading(function: Callable, arrays: Sequence[Any], batch: tuple[int, ...]) -> Any:
+def _map_leading(function: Callable, arrays: Sequence[Any], batch: tuple[int, ...]):
     """Apply to each index of the shared leading axes, all at once; stack the results' leaves."""
     size = int(np.prod(batch, dtype=np.int64))
     flat = [shaping.reshape(array, (size, *aval_of(array).shape[len(batch):])) for array in arrays]
@@ -73,7 +73,7 @@ def _map_leading(function: Callable, arrays: Sequence[Any], batch: tuple[int, ..
 
 
 @boundary
-def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+def apply_along_axis(func1d: Callable, axis: int, arr, *args, **kwargs):
     """`func1d(slice, *args, **kwargs)` for each one-dimensional slice along an axis.
 
     The axes of its result take the place of that axis.
@@ -85,7 +85,7 @@ def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs
     arr = shaping.transpose(arr, [each for each in range(rank) if each != axis] + [axis])
     batch = arr.shape[:-1]
 
-    def apply(row: Any) -> Any:
+    def apply(row):
         return as_array(func1d(row, *args, **kwargs))
 
     out = apply(arr) if not batch else _map_leading(apply, [arr], batch)
@@ -95,7 +95,7 @@ def apply_along_axis(func1d: Callable, axis: int, arr: Any, *args: Any, **kwargs
 
 
 @boundary
-def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
+def apply_over_axes(func: Callable[[Any, int], Any], a, axes):
     """`func(array, axis)` for one axis after the other; an axis that it removes is put back with size 1."""
     check_arrays("apply_over_axes", a)
     result = as_array(a)
@@ -124,7 +124,7 @@ def _parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[
 
 
 @boundary
-def vectorize(pyfunc: Callable, *, excluded: Any = frozenset(), signature: str | None = None) -> Callable:
+def vectorize(pyfunc: Callable, *, excluded=frozenset(), signature: str | None = None) -> Callable:
     """A function of scalars, or of arrays of fixed rank, as one that broadcasts over leading axes.
 
     Args:
@@ -139,7 +139,7 @@ def vectorize(pyfunc: Callable, *, excluded: Any = frozenset(), signature: str |
     inputs, outputs = _parse_signature(signature) if signature is not None else (None, None)
 
     @functools.wraps(pyfunc)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args, **kwargs):
         passed = {name: value for name, value in kwargs.items() if name in excluded}
         if len(passed) != len(kwargs):
             bound = inspect.signature(pyfunc).bind(*args, **{k: v for k, v in kwargs.items() if k not in passed})
@@ -170,7 +170,7 @@ def vectorize(pyfunc: Callable, *, excluded: Any = frozenset(), signature: str |
                                            range(len(batch) + len(core) - len(shape), len(batch) + len(core)))
                   for array, shape, core in zip(arrays, shapes, cores, strict=True)]
 
-        def call(*values: Any) -> Any:
+        def call(*values):
             full = list(args)
             for index, value in zip(dynamic, values, strict=True):
                 full[index] = value
@@ -183,7 +183,7 @@ def vectorize(pyfunc: Callable, *, excluded: Any = frozenset(), signature: str |
     return wrapped
 
 
-def _check_outputs(result: Any, outputs: Any, sizes: dict[str, int], signature: str | None) -> None:
+def _check_outputs(result, outputs, sizes: dict[str, int], signature: str | None) -> None:
     if outputs is None:
         return
     leaves = tree_flatten(result)[0]

@@ -34,14 +34,14 @@ from lowering.xla import VERSION
 # --- evenly spaced values ----------------------------------------------------------------------------
 
 
-def _count(name: str, argument: str, value: Any) -> Any:
+def _count(name: str, argument: str, value):
     if isinstance(value, Tracer):
         raise ConcretizationTypeError(value, f"the argument {argument!r} of jnp.{name} decides the shape of its "
                                              "result, so it must be concrete; mark it static")
     return as_size(value)
 
 
-def _spaced(name: str, start: Any, stop: Any, num: Any, dtype: Any) -> tuple[int, Any]:
+def _spaced(name: str, start, stop, num, dtype) -> tuple[int, Any]:
     """The checked `num` and dtype of a function of this family."""
     count = _count(name, "num", num)
     if count < 0:
@@ -50,11 +50,11 @@ def _spaced(name: str, start: Any, stop: Any, num: Any, dtype: Any) -> tuple[int
     return count, None if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
 
 
-def _spacing_dtype(start: Any, stop: Any, dtype: Any) -> Any:
+def _spacing_dtype(start, stop, dtype):
     return dtypes.to_inexact_dtype(dtypes.result_type(start, stop) if dtype is None else dtype)
 
 
-def _linear(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> tuple[Any, Any]:
+def _linear(start, stop, num: int, endpoint: bool, dtype, axis: int) -> tuple[Any, Any]:
     """Evenly spaced values, and their distance, in an inexact dtype."""
     start, stop = (shaping.convert(bound, dtype, False) for bound in (start, stop))
     shape = shaping.broadcast_shapes(aval_of(start).shape, aval_of(stop).shape)
@@ -84,11 +84,11 @@ def _linear(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: i
 
 
 @functools.lru_cache(4096)
-def _linspace(num: int, endpoint: bool, dtype: Any, axis: int, retstep: bool) -> Callable[[Any, Any], Any]:
+def _linspace(num: int, endpoint: bool, dtype, axis: int, retstep: bool) -> Callable[[Any, Any], Any]:
     """`linspace` of two bounds. One function for each choice of static arguments: no keywords on the way in."""
 
     @api()
-    def linspace(start: Any, stop: Any, /) -> Any:
+    def linspace(start, stop, /):
         computed = _spacing_dtype(start, stop, dtype)
         result, distance = _linear(start, stop, num, endpoint, computed, axis)
         if dtype is not None and dtypes.kind(dtype) in "iu":
@@ -100,8 +100,8 @@ def _linspace(num: int, endpoint: bool, dtype: Any, axis: int, retstep: bool) ->
 
 
 @boundary
-def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
-             axis: int = 0, *, device: Any = None) -> Any:
+def linspace(start, stop, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype=None, axis: int = 0, *,
+             device=None):
     """Evenly spaced values from `start` to `stop`.
 
     Args:
@@ -123,22 +123,21 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
 
 
 @api("num", "endpoint", "dtype", "axis")
-def _logspace(start: Any, stop: Any, base: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
+def _logspace(start, stop, base, num: int, endpoint: bool, dtype, axis: int):
     computed = _spacing_dtype(start, stop, dtype)
     result = arithmetic.power(base, _linear(start, stop, num, endpoint, computed, axis)[0])
     return shaping.convert(result, computed if dtype is None else dtype, False)
 
 
 @boundary
-def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
-             axis: int = 0) -> Any:
+def logspace(start, stop, num: int = 50, endpoint: bool = True, base=10.0, dtype=None, axis: int = 0):
     """Powers of `base` with evenly spaced exponents, from `base ** start` to `base ** stop`; else like `linspace`."""
     num, dtype = _spaced("logspace", start, stop, num, dtype)
     return _logspace(start, stop, base, num=num, endpoint=bool(endpoint), dtype=dtype, axis=operator.index(axis))
 
 
 @api("num", "endpoint", "dtype", "axis")
-def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
+def _geomspace(start, stop, num: int, endpoint: bool, dtype, axis: int):
     computed = _spacing_dtype(start, stop, dtype)
     start, stop = (shaping.convert(bound, computed, False) for bound in (start, stop))
     # The sign, or the direction in the complex plane, is taken out, so that logarithms exist.
@@ -152,7 +151,7 @@ def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis
 
 
 @boundary
-def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+def geomspace(start, stop, num: int = 50, endpoint: bool = True, dtype=None, axis: int = 0):
     """Values from `start` to `stop` with one ratio between neighbours; else like `linspace`."""
     num, dtype = _spaced("geomspace", start, stop, num, dtype)
     return _geomspace(start, stop, num=num, endpoint=bool(endpoint), dtype=dtype, axis=operator.index(axis))
@@ -161,7 +160,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
 # --- ones on diagonals, triangles --------------------------------------------------------------------
 
 
-def _eye(k: Any, rows: int, columns: int, dtype: Any) -> Any:
+def _eye(k, rows: int, columns: int, dtype):
     row = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 0)
     column = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 1)
     return shaping.convert(row + shaping.convert(k, dtypes.int32, False) == column, dtype, False)
@@ -172,7 +171,7 @@ _eye_static = api("k", "rows", "columns", "dtype")(_eye)
 
 
 @boundary
-def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
+def eye(N, M=None, k=0, dtype=None, *, device=None):
     """A matrix with ones on its k-th diagonal and zeros elsewhere.
 
     Args:
@@ -200,19 +199,19 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
 
 
 @boundary
-def identity(n: Any, dtype: Any = None) -> Any:
+def identity(n, dtype=None):
     """The square matrix with ones on its diagonal."""
     return eye(n, dtype=dtype)
 
 
-def _clipped(k: Any, rows: int, columns: int) -> Any:
+def _clipped(k, rows: int, columns: int):
     """A diagonal's number, where those that miss the matrix are all one: int32 holds it."""
     if isinstance(k, Tracer):
         return lax.clamp(np.int32(-rows), shaping.convert(k, np.int32, False), np.int32(columns))
     return np.int32(max(-rows, min(k, columns)))
 
 
-def _below(rows: int, columns: int, k: Any) -> Any:
+def _below(rows: int, columns: int, k):
     """Which elements lie on or below the k-th diagonal."""
     row = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 0)
     row = row + _clipped(k, rows, columns)
@@ -220,12 +219,12 @@ def _below(rows: int, columns: int, k: Any) -> Any:
 
 
 @api("rows", "columns", "k", "dtype")
-def _tri(rows: int, columns: int, k: int, dtype: Any) -> Any:
+def _tri(rows: int, columns: int, k: int, dtype):
     return shaping.convert(_below(rows, columns, k), dtype, False)
 
 
 @boundary
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
+def tri(N: int, M: int | None = None, k: int = 0, dtype=None):
     """A matrix with ones on and below its k-th diagonal and zeros above; floating by default."""
     rows, columns = shape_of((N, N if M is None else M))
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "tri")
@@ -234,7 +233,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     return _tri(rows=rows, columns=columns, k=operator.index(k), dtype=dtype)
 
 
-def _triangle(m: Any, k: int, upper: bool) -> Any:
+def _triangle(m, k: int, upper: bool):
     name = "triu" if upper else "tril"
     check_arrays(name, m)
     m, k = as_array(m), operator.index(k)
@@ -248,13 +247,13 @@ def _triangle(m: Any, k: int, upper: bool) -> Any:
 
 
 @api("k")
-def tril(m: Any, k: int = 0) -> Any:
+def tril(m, k: int = 0):
     """Matrices with zeros above their k-th diagonal. Raises: ValueError for fewer than two axes."""
     return _triangle(m, k, False)
 
 
 @api("k")
-def triu(m: Any, k: int = 0) -> Any:
+def triu(m, k: int = 0):
     """Matrices with zeros below their k-th diagonal. Raises: ValueError for fewer than two axes."""
     return _triangle(m, k, True)
 
@@ -262,7 +261,7 @@ def triu(m: Any, k: int = 0) -> Any:
 # --- indices of triangles and diagonals --------------------------------------------------------------
 
 
-def _triangle_indices(n: Any, k: Any, m: Any, upper: bool) -> tuple[Any, Any]:
+def _triangle_indices(n, k, m, upper: bool) -> tuple[Any, Any]:
     rows, columns = shape_of((n, n if m is None else m))
     k = operator.index(k)
     below = np.tri(rows, columns, _clipped(k - upper, rows, columns), bool)
@@ -271,18 +270,18 @@ def _triangle_indices(n: Any, k: Any, m: Any, upper: bool) -> tuple[Any, Any]:
 
 
 @boundary
-def tril_indices(n: Any, k: Any = 0, m: Any = None) -> tuple[Any, Any]:
+def tril_indices(n, k=0, m=None) -> tuple[Any, Any]:
     """The row and column indices of the elements on and below the k-th diagonal of an n by m matrix."""
     return _triangle_indices(n, k, m, False)
 
 
 @boundary
-def triu_indices(n: Any, k: Any = 0, m: Any = None) -> tuple[Any, Any]:
+def triu_indices(n, k=0, m=None) -> tuple[Any, Any]:
     """The row and column indices of the elements on and above the k-th diagonal of an n by m matrix."""
     return _triangle_indices(n, k, m, True)
 
 
-def _matrix_sizes(arr: Any) -> tuple[int, int]:
+def _matrix_sizes(arr) -> tuple[int, int]:
     shape = arr.shape if hasattr(arr, "shape") else aval_of(arr).shape
     if len(shape) != 2:
         raise ValueError(f"Only 2-D inputs are accepted, got shape {tuple(shape)}")
@@ -290,14 +289,14 @@ def _matrix_sizes(arr: Any) -> tuple[int, int]:
 
 
 @boundary
-def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+def tril_indices_from(arr, k: int = 0) -> tuple[Any, Any]:
     """`tril_indices` for a matrix."""
     rows, columns = _matrix_sizes(arr)
     return tril_indices(rows, k, columns)
 
 
 @boundary
-def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+def triu_indices_from(arr, k: int = 0) -> tuple[Any, Any]:
     """`triu_indices` for a matrix."""
     rows, columns = _matrix_sizes(arr)
     return triu_indices(rows, k, columns)
@@ -319,7 +318,7 @@ def _check_equal_sizes(name: str, shape: Ints) -> None:
 
 
 @boundary
-def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+def diag_indices_from(arr) -> tuple[Any, ...]:
     """`diag_indices` for an array, which has at least two axes, all of one size."""
     check_arrays("diag_indices_from", arr)
     shape = aval_of(arr).shape
@@ -341,7 +340,7 @@ def mask_indices(n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, si
 
 
 @api("wrap")
-def _fill_diagonal(a: Any, val: Any, wrap: bool) -> Any:
+def _fill_diagonal(a, val, wrap: bool):
     a, val = as_arrays("fill_diagonal", a, val)
     shape = a.shape
     count = min(shape)
@@ -352,7 +351,7 @@ def _fill_diagonal(a: Any, val: Any, wrap: bool) -> Any:
 
 
 @boundary
-def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
+def fill_diagonal(a, val, wrap: bool = False, *, inplace: bool = True):
     """An array with a value, or the elements of an array in turn, on its diagonal.
 
     Args:
@@ -378,7 +377,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
 
 
 @api("sparse", "indexing")
-def _meshgrid(*xi: Any, sparse: bool, indexing: str) -> list[Any]:
+def _meshgrid(*xi, sparse: bool, indexing: str) -> list[Any]:
     swapped = indexing == "xy" and len(xi) > 1
     axes = [(1 - index if swapped and index < 2 else index) for index in range(len(xi))]
     full = [0] * len(xi)
@@ -390,7 +389,7 @@ def _meshgrid(*xi: Any, sparse: bool, indexing: str) -> list[Any]:
 
 
 @boundary
-def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any] | tuple[Any, ...]:
+def meshgrid(*xi, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any] | tuple[Any, ...]:
     """Coordinates of a grid, one array for each vector: element [i, j, ...] is that point's coordinate.
 
     Args:
@@ -411,7 +410,7 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 
 
 @boundary
-def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
+def indices(dimensions: Sequence[int], dtype=None, sparse: bool = False):
     """The index of each element of an array of this shape: stacked, one array for each axis.
 
     With `sparse`, a tuple of arrays that keep size 1 on the other axes. Integers by default.
@@ -422,7 +421,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
 
 
 @api("sizes", "dtype", "sparse")
-def _indices(sizes: Ints, dtype: Any, sparse: bool) -> Any:
+def _indices(sizes: Ints, dtype, sparse: bool):
     grids = _meshgrid(*(shaping.iota(dtype, size) for size in sizes), sparse=sparse, indexing="ij")
     if sparse:
         return tuple(grids)
@@ -430,7 +429,7 @@ def _indices(sizes: Ints, dtype: Any, sparse: bool) -> Any:
 
 
 @boundary
-def ix_(*args: Any) -> tuple[Any, ...]:
+def ix_(*args) -> tuple[Any, ...]:
     """Vectors of indices, each on its own axis, so that indexing with them picks all combinations."""
     check_arrays("ix_", *args)
     for arg in args:
@@ -444,7 +443,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 
 
 @boundary
-def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
+def fromfunction(function: Callable[..., Any], shape, *, dtype=float, **kwargs):
     """The values of a function of indices at each element of an array of this shape.
 
     Args:
@@ -455,7 +454,7 @@ def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float
     sizes = shape_of(shape)
     target = dtypes.check_user_dtype_supported(dtype, "fromfunction")
 
-    def along(axis: int, *found: Any) -> Any:
+    def along(axis: int, *found):
         if axis == len(sizes):
             return function(*found, **kwargs)
         return lax.map(lambda index: along(axis + 1, *found, index), shaping.iota(target, sizes[axis]))
@@ -473,7 +472,7 @@ class _Grid:
         return f"<jaxlite.numpy.{self._name}>"
 
     @promotes_inside
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key):
         if isinstance(key, slice):
             return _range(key, self._name)
         ranges = promote_dtypes(*[_range(each, self._name) for each in key]) if len(key) else []
@@ -483,7 +482,7 @@ class _Grid:
         return shaping.stack(grids, 0) if grids else arange(0)
 
 
-def _range(key: Any, name: str) -> Any:
+def _range(key, name: str):
     """The values that a slice stands for."""
     if not isinstance(key, slice):
         raise TypeError(f"jnp.{name} is indexed by slices, got {key!r}")
@@ -522,7 +521,7 @@ class _Joiner:
             raise ValueError(f"jnp.{self._name}: could not understand directive {text!r}") from None
         return (*given, *self._defaults[len(given):]), False  # type: ignore[return-value]
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key):
         parts = key if isinstance(key, tuple) else (key,)
         (axis, ndmin, trans1d), matrix = self._defaults, False
         if parts and isinstance(parts[0], str):
@@ -556,7 +555,7 @@ index_exp = np.index_exp
 
 @boundary
 def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str = "raise", order: str = "C", *,
-                      dtype: Any = None) -> Any:
+                      dtype=None):
     """Where elements with these indices lie in an array of shape `dims` laid end to end.
 
     Args:
@@ -591,7 +590,7 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
 
 
 @api("sizes", "mode", "order", "dtype")
-def _ravel_multi_index(*parts: Any, sizes: Ints, mode: str, order: str, dtype: Any) -> Any:
+def _ravel_multi_index(*parts, sizes: Ints, mode: str, order: str, dtype):
     strides = [math.prod(sizes[axis + 1:] if order == "C" else sizes[:axis]) for axis in range(len(sizes))]
     result: Any = np.zeros((), dtype)[()]
     for part, size, stride in zip(parts, sizes, strides, strict=True):
@@ -604,7 +603,7 @@ def _ravel_multi_index(*parts: Any, sizes: Ints, mode: str, order: str, dtype: A
 
 
 @boundary
-def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+def unravel_index(indices, shape) -> tuple[Any, ...]:
     """The indices, one array for each axis, of elements that lie at these positions of an array laid end to end.
 
     Negative positions count from the end; those out of range give the first or last element.
@@ -617,7 +616,7 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
 
 
 @api("sizes")
-def _unravel_index(indices: Any, sizes: Ints) -> tuple[Any, ...]:
+def _unravel_index(indices, sizes: Ints) -> tuple[Any, ...]:
     rest = as_array(indices)
     found = []
     for size in reversed(sizes):
@@ -635,7 +634,7 @@ def _unravel_index(indices: Any, sizes: Ints) -> tuple[Any, ...]:
 
 
 @boundary
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+def vander(x, N: int | None = None, increasing: bool = False):
     """The Vandermonde matrix: the powers N - 1, ..., 0 of each element in a row, or 0, ..., N - 1 if `increasing`."""
     check_arrays("vander", x)
     aval = aval_of(x)
@@ -648,7 +647,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
 
 
 @api("count", "increasing")
-def _vander(x: Any, count: int, increasing: bool) -> Any:
+def _vander(x, count: int, increasing: bool):
     x = as_array(x)
     dtype = x.dtype
     powers = shaping.iota(dtype, count)
@@ -657,7 +656,7 @@ def _vander(x: Any, count: int, increasing: bool) -> Any:
     return shaping.expand_dims(x, (1,)) ** shaping.expand_dims(powers, (0,))
 
 
-def _window(name: str, M: Any, formula: Callable[..., Any], *args: Any) -> Any:
+def _window(name: str, M, formula: Callable[..., Any], *args):
     size = _count(name, "M", int(M) if isinstance(M, (float, np.floating)) else M)
     if size <= 1:
         return ones(size)
@@ -665,65 +664,65 @@ def _window(name: str, M: Any, formula: Callable[..., Any], *args: Any) -> Any:
 
 
 @api("formula", "size")
-def _windowed(*args: Any, formula: Callable[..., Any], size: int) -> Any:
+def _windowed(*args, formula: Callable[..., Any], size: int):
     return formula(shaping.iota(dtypes.default_dtype(float), size), size, *args)
 
 
-def _cosine(n: Any, size: int, factor: float) -> Any:
+def _cosine(n, size: int, factor: float):
     """cos(factor * pi * n / (size - 1))"""
     return ufuncs.cos(arithmetic.divide(arithmetic.multiply(factor * np.pi, n), size - 1))
 
 
 @boundary
-def bartlett(M: int) -> Any:
+def bartlett(M: int):
     """The Bartlett window of M values: a triangle."""
     return _window("bartlett", M, _bartlett)
 
 
-def _bartlett(n: Any, size: int) -> Any:
+def _bartlett(n, size: int):
     centred = arithmetic.multiply(2, n) + 1 - size
     return 1 - arithmetic.divide(ufuncs.absolute(centred), size - 1)
 
 
 @boundary
-def blackman(M: int) -> Any:
+def blackman(M: int):
     """The Blackman window of M values: 0.42 - 0.5 cos + 0.08 cos of twice the angle."""
     return _window("blackman", M, _blackman)
 
 
-def _blackman(n: Any, size: int) -> Any:
+def _blackman(n, size: int):
     first = 0.42 - 0.5 * _cosine(n, size, 2)
     return first + 0.08 * _cosine(n, size, 4)
 
 
 @boundary
-def hamming(M: int) -> Any:
+def hamming(M: int):
     """The Hamming window of M values: 0.54 - 0.46 cos."""
     return _window("hamming", M, _hamming)
 
 
-def _hamming(n: Any, size: int) -> Any:
+def _hamming(n, size: int):
     return 0.54 - 0.46 * _cosine(n, size, 2)
 
 
 @boundary
-def hanning(M: int) -> Any:
+def hanning(M: int):
     """The Hann window of M values: 0.5 - 0.5 cos."""
     return _window("hanning", M, _hanning)
 
 
-def _hanning(n: Any, size: int) -> Any:
+def _hanning(n, size: int):
     return 0.5 * (1 - _cosine(n, size, 2))
 
 
 @boundary
-def kaiser(M: int, beta: Any) -> Any:
+def kaiser(M: int, beta):
     """The Kaiser window of M values, from the Bessel function i0; `beta`, which may be traced, sets its width."""
     check_arrays("kaiser", beta)
     return _window("kaiser", M, _kaiser, beta)
 
 
-def _kaiser(n: Any, size: int, beta: Any) -> Any:
+def _kaiser(n, size: int, beta):
     centre = 0.5 * (size - 1)
     ratio = arithmetic.divide(arithmetic.subtract(n, centre), centre)
     root = ufuncs.sqrt(1 - lax.integer_pow(ratio, 2))

@@ -41,7 +41,7 @@ class Span(NamedTuple):
     step: int
 
 
-def canonical_index(index: Any, shape: Ints) -> tuple[Any, ...]:
+def canonical_index(index, shape: Ints) -> tuple[Any, ...]:
     """An index as a tuple of ints, slices, spans, None, Ellipsis, integer arrays and bools.
 
     Raises: TypeError and IndexError for what is no index of an array of this shape.
@@ -81,7 +81,7 @@ def canonical_index(index: Any, shape: Ints) -> tuple[Any, ...]:
     return tuple(result)
 
 
-def _span_of_slice(item: Any, axis: int, shape: Ints) -> Span:
+def _span_of_slice(item, axis: int, shape: Ints) -> Span:
     """What `jax.ds` makes, a start that may be traced with a size: it is moved to where the elements are, like an int index."""
     if item.stride != 1 and item.is_dynamic_start:
         raise TypeError(f"a slice whose start is an array has stride 1, got {item}; use x[start:stop:step] where they are ints")
@@ -98,13 +98,13 @@ def _span_of_slice(item: Any, axis: int, shape: Ints) -> Span:
     return Span(as_positions(start, shape[axis], True, index_dtype([start], shape)), item.size, 1)
 
 
-def _axes_used(item: Any) -> int:
+def _axes_used(item) -> int:
     if item is None or item is Ellipsis or type(item) is bool:
         return 0
     return item.ndim if type(item) is np.ndarray and item.dtype == bool else 1
 
 
-def _canonical_item(item: Any, position: int) -> Any:
+def _canonical_item(item, position: int):
     kind = type(item)
     if item is None or item is Ellipsis or kind in (int, bool, Span) or hasattr(item, "is_dynamic_start"):
         return item
@@ -133,11 +133,11 @@ def _canonical_item(item: Any, position: int) -> Any:
                          f"arrays are valid indices. Got {item}") from None
 
 
-def _holds_arrays(item: Any) -> bool:
+def _holds_arrays(item) -> bool:
     return isinstance(item, (Tracer, ArrayImpl)) or isinstance(item, (list, tuple)) and any(map(_holds_arrays, item))
 
 
-def _canonical_array(item: Any) -> Any:
+def _canonical_array(item):
     kind = dtypes.kind(item.dtype) if isinstance(item, (Tracer, ArrayImpl)) else item.dtype.kind
     if kind == "b":
         if isinstance(item, Tracer):
@@ -151,7 +151,7 @@ def _canonical_array(item: Any) -> Any:
     return item
 
 
-def span(item: Any, size: int) -> Span:
+def span(item, size: int) -> Span:
     """A slice of an axis as a span."""
     if type(item) is Span:
         return item
@@ -187,7 +187,7 @@ def _with_axes(items: tuple[Any, ...], rank: int) -> list[tuple[int, Any]]:
     return result
 
 
-def check_ints(index: Any, shape: Ints) -> None:
+def check_ints(index, shape: Ints) -> None:
     """Raises IndexError for a Python int that is out of bounds; other indices may be."""
     for axis, item in _with_axes(canonical_index(index, shape), len(shape)):
         if type(item) is int and not -shape[axis] <= item < shape[axis]:
@@ -199,7 +199,7 @@ def check_nonempty(size: int, axis: int) -> None:
         raise IndexError(f"index is out of bounds for axis {axis} with size 0")
 
 
-def _read_box(x: Any, items: tuple[Any, ...], mode: Any, fill_value: Any, wrap: bool) -> Any:
+def _read_box(x, items: tuple[Any, ...], mode, fill_value, wrap: bool):
     """x at ints (of which some may be traced) and slices: slice, reverse, squeeze, expand, as far as needed."""
     shape = aval_of(x).shape
     starts: list[Any] = [0] * len(shape)
@@ -269,7 +269,7 @@ def _read_box(x: Any, items: tuple[Any, ...], mode: Any, fill_value: Any, wrap: 
     return x
 
 
-def filled(aval: Any, fill_value: Any) -> Any:
+def filled(aval, fill_value):
     value = gather_scatter.default_fill_value(aval.dtype) if fill_value is None else fill_value
     return shaping.broadcast_in_dim(shaping.convert(value, aval.dtype, False), aval.shape, ())
 
@@ -277,14 +277,14 @@ def filled(aval: Any, fill_value: Any) -> Any:
 # --- positions ---------------------------------------------------------------------------------------
 
 
-def index_dtype(indices: list[Any], shape: Ints) -> Any:
+def index_dtype(indices: list[Any], shape: Ints):
     """The integer type in which to count: 32 bits wide unless the index arrays or the sizes are wider."""
     wide = not any([type(size) is Dim for size in shape]) and max(shape, default=0) > _MAX_INT32
     wide |= any([type(each) is not int and aval_of(each).dtype.itemsize == 8 for each in indices])
     return _INT64 if wide else _INT32
 
 
-def _own_dtype(indices: list[Any], shape: Ints) -> Any:
+def _own_dtype(indices: list[Any], shape: Ints):
     """The unsigned type that all of the indices have, if it can hold every position; else None."""
     if type(indices[0]) is int:
         return None
@@ -295,7 +295,7 @@ def _own_dtype(indices: list[Any], shape: Ints) -> Any:
     return dtype if all([type(size) is int and size <= greatest for size in shape]) else None
 
 
-def as_positions(index: Any, size: int, wrap: bool, dtype: Any) -> Any:
+def as_positions(index, size: int, wrap: bool, dtype):
     """An index of an axis in the given type, counted from the start; what is out of bounds stays so."""
     if type(index) is int:
         low, high = slicing.integer_limits(dtype)
@@ -406,11 +406,11 @@ def _plan_boxes(shape: Ints, items: tuple[Any, ...], wrap: bool) -> Boxes:
         tuple([place for place, (role, _) in enumerate(layout) if role == _NEW]), not common, not common and ordered)
 
 
-def _start(start: Any, dtype: Any) -> Any:
+def _start(start, dtype):
     return dtype.type(start) if type(start) is int else shaping.convert(start, dtype, False)
 
 
-def _spread(positions: Any, dims: list[int], batch_shape: Ints) -> Any:
+def _spread(positions, dims: list[int], batch_shape: Ints):
     """One component of all positions: a column of the index array."""
     return shaping.broadcast_in_dim(positions, (*batch_shape, 1), dims)
 
@@ -427,8 +427,8 @@ def _bools_as_arrays(items: tuple[Any, ...], rank: int) -> tuple[tuple[Any, ...]
 # --- reading and writing, in place of a trace or under jit -------------------------------------------
 
 
-def read(x: Any, index: Any, mode: str | GatherScatterMode | None = None, fill_value: Any = None,
-         indices_are_sorted: bool = False, unique_indices: bool = False, wrap: bool = True) -> Any:
+def read(x, index, mode: str | GatherScatterMode | None = None, fill_value=None, indices_are_sorted: bool = False,
+         unique_indices: bool = False, wrap: bool = True):
     """x[index]. Out of bounds: the nearest element, or with mode 'fill' the fill value."""
     parsed = _PROMISE if mode is None else GatherScatterMode.from_any(mode)
     shape = aval_of(x).shape
@@ -462,8 +462,8 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
 _THROUGH_PRODUCTS: dict[str, Callable[..., Any]] = {"divide": ufuncs.true_divide, "power": ufuncs.power}
 
 
-def write(x: Any, index: Any, value: Any, op: Any, mode: str | GatherScatterMode | None = None,
-          indices_are_sorted: bool = False, unique_indices: bool = False, wrap: bool = True) -> Any:
+def write(x, index, value, op, mode: str | GatherScatterMode | None = None, indices_are_sorted: bool = False,
+          unique_indices: bool = False, wrap: bool = True):
     """x with x[index] replaced by its combination with a value.
 
     Args:
@@ -502,7 +502,7 @@ def write(x: Any, index: Any, value: Any, op: Any, mode: str | GatherScatterMode
     return shaping.squeeze(result, expanded) if expanded else result
 
 
-def _as_update(value: Any, aval: Any, boxes: Boxes, op: str) -> tuple[Any, Any]:
+def _as_update(value, aval, boxes: Boxes, op: str) -> tuple[Any, Any]:
     """A value in the shape of the updates, and its dtype, in which the operation is done."""
     value, dtype = _converted(value, aval, op)
     full = list(boxes.shape)
@@ -522,7 +522,7 @@ def _as_update(value: Any, aval: Any, boxes: Boxes, op: str) -> tuple[Any, Any]:
     return shaping.rev(value, boxes.reversed_axes) if boxes.reversed_axes else value, dtype
 
 
-def _converted(value: Any, aval: Any, op: str) -> tuple[Any, Any]:
+def _converted(value, aval, op: str) -> tuple[Any, Any]:
     """A value in the dtype that it and the array promote to; one that takes an element's place, in that of the array."""
     if not isinstance(value, (Tracer, ArrayImpl, bool, int, float, complex, np.ndarray, np.generic)):
         value = creation.asarray(value)

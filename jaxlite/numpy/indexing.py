@@ -53,7 +53,7 @@ _small_ints: dict[int, Any] = {}  # on the device already: passing one saves the
 clear_hooks.append(_calls.clear)
 
 
-def _operand(value: int) -> Any:
+def _operand(value: int):
     """An int as an operand of a compiled call; None if it is too large for one."""
     found = _small_ints.get(value)
     if found is None:
@@ -63,7 +63,7 @@ def _operand(value: int) -> Any:
     return found
 
 
-def _split_index(index: Any, shape: Ints, canonical: bool = False) -> tuple[tuple[Any, ...], list[Any]]:
+def _split_index(index, shape: Ints, canonical: bool = False) -> tuple[tuple[Any, ...], list[Any]]:
     """An index as a hashable form and the operands left out of it.
 
     In the form 'i' stands for an int or an index array, (0, n) for an int that fits no operand, (n,) for a slice of n
@@ -140,14 +140,14 @@ def _joined_index(form: tuple[Any, ...], operands: tuple[Any, ...]) -> tuple[Any
     return tuple(items)
 
 
-def _remember(key: Any, call: Callable[..., Any], name: str) -> Any:
+def _remember(key, call: Callable[..., Any], name: str):
     call.__name__ = call.__qualname__ = name
     if len(_calls) >= _CACHE_LIMIT:
         _calls.clear()
     return _calls.setdefault(key, eager_jit(call))
 
 
-def _getter(key: Any, options: tuple[Any, ...]) -> Any:
+def _getter(key, options: tuple[Any, ...]):
     """The compiled read for a form of index."""
     form = key[0] if options else key
     return _remember(key, lambda x, *operands: read(x, _joined_index(form, operands), *options), "getitem")
@@ -156,7 +156,7 @@ def _getter(key: Any, options: tuple[Any, ...]) -> Any:
 _checks_ints = config.check_static_indices.state
 
 
-def _single_int(x: Any, index: Any) -> Any:
+def _single_int(x, index):
     return read(x, (index,))
 
 
@@ -164,7 +164,7 @@ _single_int.__name__ = _single_int.__qualname__ = "getitem"
 _get_int = eager_jit(_single_int)
 
 
-def getitem(self: Any, index: Any) -> Any:
+def getitem(self, index):
     """The part of an array that an index selects, as in NumPy.
 
     Ints, slices, None, Ellipsis, integer arrays and concrete masks, alone or in a tuple; ints and integer arrays may be
@@ -203,7 +203,7 @@ def getitem(self: Any, index: Any) -> Any:
         raise
 
 
-def _ambiguous_read(x: Any, index: Any) -> ShardingTypeError:
+def _ambiguous_read(x, index) -> ShardingTypeError:
     """The error for a part of an array that is cut along explicit mesh axes, where nobody says how the part lies."""
     count = len(_split_index(index, x.aval.shape)[1])
     return ShardingTypeError(
@@ -212,7 +212,7 @@ def _ambiguous_read(x: Any, index: Any) -> ShardingTypeError:
         f"indices=ShapedArray(int32[{count}])")
 
 
-def _select_on_host(x: Any, mask: Any) -> Any:
+def _select_on_host(x, mask):
     """x[mask] for arrays in the host's memory: the size of the result is new each time, compiling for it costs more
     than the work. None for arrays that are elsewhere."""
     device = arrays.device_of(x)
@@ -227,9 +227,8 @@ def _select_on_host(x: Any, mask: Any) -> Any:
     return arrays.put_array(value, device, x._committed, aval=aval)
 
 
-def gather_at(x: Any, index: Any, *, indices_are_sorted: bool = False, unique_indices: bool = False,
-              mode: str | GatherScatterMode | None = None, fill_value: Any = None,
-              wrap_negative_indices: bool = True) -> Any:
+def gather_at(x, index, *, indices_are_sorted: bool = False, unique_indices: bool = False,
+              mode: str | GatherScatterMode | None = None, fill_value=None, wrap_negative_indices: bool = True):
     """x[index] with a mode; the read of `x.at[index].get()`."""
     if fill_value is not None:
         fill_value = gather_scatter.static_scalar(fill_value)
@@ -244,9 +243,8 @@ def gather_at(x: Any, index: Any, *, indices_are_sorted: bool = False, unique_in
 _DEFAULTS = (None, False, False, True)
 
 
-def scatter_at(x: Any, index: Any, value: Any, op: Any, *, indices_are_sorted: bool = False,
-               unique_indices: bool = False, mode: str | GatherScatterMode | None = None,
-               wrap_negative_indices: bool = True) -> Any:
+def scatter_at(x, index, value, op, *, indices_are_sorted: bool = False, unique_indices: bool = False,
+               mode: str | GatherScatterMode | None = None, wrap_negative_indices: bool = True):
     """x with x[index] replaced or combined with a value; what `x.at[index].set(value)` and the like do.
 
     `op` is as for `write`.
@@ -274,13 +272,13 @@ def scatter_at(x: Any, index: Any, value: Any, op: Any, *, indices_are_sorted: b
     return call(x, value, *operands)
 
 
-def _concrete(value: Any) -> Any:
+def _concrete(value):
     """A value as something that a compiled call takes: sequences become arrays."""
     return value if value is None or isinstance(value, (Tracer, np.ndarray, np.generic, bool, complex)) \
         else creation.asarray(value)
 
 
-def _write_masked(x: Any, mask: Any, value: Any, op: str) -> Any:
+def _write_masked(x, mask, value, op: str):
     """x with its elements under a mask combined with a scalar: no positions, so one program for all masks."""
     aval = aval_of(x)
     updated = write(x, Ellipsis, value, op)
@@ -293,7 +291,7 @@ def _write_masked(x: Any, mask: Any, value: Any, op: str) -> Any:
 # --- take and put ------------------------------------------------------------------------------------
 
 
-def _integer_indices(name: str, indices: Any, size: int, mode: Any) -> tuple[Any, Any, bool]:
+def _integer_indices(name: str, indices, size: int, mode) -> tuple[Any, Any, bool]:
     """Indices as NumPy's `mode` wants them, the mode of the gather or scatter, and whether negative ones wrap."""
     kind = dtypes.kind(aval_of(indices).dtype)
     if kind == "b":
@@ -313,8 +311,8 @@ def _integer_indices(name: str, indices: Any, size: int, mode: Any) -> tuple[Any
 
 
 @api("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value")
-def take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str | None = None,
-         unique_indices: bool = False, indices_are_sorted: bool = False, fill_value: Any = None) -> Any:
+def take(a, indices, axis: int | None = None, out: None = None, mode: str | None = None, unique_indices: bool = False,
+         indices_are_sorted: bool = False, fill_value=None):
     """The elements at given positions of an axis: `a[..., indices, ...]`.
 
     Args:
@@ -342,7 +340,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: None = None, mode: 
     return read(a, index, parsed, fill_value, indices_are_sorted, unique_indices, wrap)
 
 
-def _check_along(name: str, arr: Any, indices: Any) -> None:
+def _check_along(name: str, arr, indices) -> None:
     if dtypes.kind(aval_of(indices).dtype) not in "iu":
         raise TypeError(f"{name} indices must be of integer type, got {aval_of(indices).dtype}")
     if aval_of(indices).ndim != arr.ndim:
@@ -350,13 +348,13 @@ def _check_along(name: str, arr: Any, indices: Any) -> None:
                          f"{arr.ndim}")
 
 
-def _flat(x: Any) -> Any:
+def _flat(x):
     return shaping.reshape(x, (aval_of(x).size,))
 
 
 @api("axis", "mode", "fill_value", "wrap_negative_indices")
-def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str | GatherScatterMode | None = None,
-                    fill_value: Any = None, *, wrap_negative_indices: bool | None = None) -> Any:
+def take_along_axis(arr, indices, axis: int | None = -1, mode: str | GatherScatterMode | None = None, fill_value=None,
+                    *, wrap_negative_indices: bool | None = None):
     """Elements picked along an axis, by one index array for all lines: what `argsort` gives is what this takes.
 
     Args:
@@ -407,7 +405,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1, mode: str | G
         fill_value=fill_value)
 
 
-def _take_by_product(arr: Any, indices: Any, axis: int) -> Any:
+def _take_by_product(arr, indices, axis: int):
     """`take_along_axis` as a product with a matrix of zeros and ones for each line."""
     last = arr.ndim - 1
     order = [k for k in range(arr.ndim) if k != axis]
@@ -433,7 +431,7 @@ def _refuse_in_place(name: str, inplace: bool) -> None:
 
 
 @boundary
-def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
+def put(a, ind, v, mode: str | None = None, *, inplace: bool = True):
     """A copy of an array with elements replaced, at positions in its flattened form.
 
     Args:
@@ -448,7 +446,7 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
 
 
 @api("mode")
-def _put(a: Any, ind: Any, v: Any, mode: str | None) -> Any:
+def _put(a, ind, v, mode: str | None):
     a, ind, v = creation.asarray(a), creation.asarray(ind), creation.asarray(v)
     indices, parsed, wrap = _integer_indices("put", _flat(ind), a.size, mode)
     if not ind.size or not v.size:
@@ -459,8 +457,7 @@ def _put(a: Any, ind: Any, v: Any, mode: str | None) -> Any:
 
 
 @boundary
-def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplace: bool = True, *,
-                   mode: str | None = None) -> Any:
+def put_along_axis(arr, indices, values, axis: int | None, inplace: bool = True, *, mode: str | None = None):
     """A copy of an array with the elements that `take_along_axis` would pick replaced.
 
     Args:
@@ -476,7 +473,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, inplac
 
 
 @api("axis", "mode")
-def _put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None, mode: str | None) -> Any:
+def _put_along_axis(arr, indices, values, axis: int | None, mode: str | None):
     arr = creation.asarray(arr)
     shape = arr.shape
     if axis is None:

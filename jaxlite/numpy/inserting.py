@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, scala
 
 
 @boundary
-def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+def append(arr, values, axis: int | None = None):
     """An array with values joined at the end of an axis; of all elements, flattened, for None."""
     check_arrays("append", arr, values)
     if axis is None:
@@ -27,7 +26,7 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     return joining.concatenate([as_array(arr), as_array(values)], axis)
 
 
-def _positions(name: str, obj: Any, extent: int) -> np.ndarray:
+def _positions(name: str, obj, extent: int) -> np.ndarray:
     """Concrete positions in an axis from an int, a slice, or an array of ints or booleans."""
     if isinstance(obj, slice):
         return np.arange(extent)[obj]
@@ -44,7 +43,7 @@ def _positions(name: str, obj: Any, extent: int) -> np.ndarray:
 
 
 @boundary
-def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
+def delete(arr, obj, axis: int | None = None, *, assume_unique_indices: bool = False):
     """An array without some elements of an axis; of all elements, flattened, for None.
 
     Args:
@@ -69,7 +68,7 @@ def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices
 
 
 @api("axis")
-def _delete_traced(arr: Any, obj: Any, axis: int) -> Any:
+def _delete_traced(arr, obj, axis: int):
     extent, count = arr.shape[axis], aval_of(obj).size
     gone = _wrapped(obj, extent)
     # The k-th kept element comes after as many removed ones as have (position - rank) <= k.
@@ -78,7 +77,7 @@ def _delete_traced(arr: Any, obj: Any, axis: int) -> Any:
     return manipulation.take_slices(arr, shaping.iota(dtypes.int32, extent - count) + shift, axis=axis)
 
 
-def _wrapped(positions: Any, extent: int) -> Any:
+def _wrapped(positions, extent: int):
     """Positions in an axis as a vector, negative ones counted from the end, those out of range at the ends."""
     found = shaping.convert(positions, dtypes.int32, False)
     found = shaping.reshape(found, (aval_of(positions).size,))
@@ -88,7 +87,7 @@ def _wrapped(positions: Any, extent: int) -> Any:
 
 
 @boundary
-def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
+def insert(arr, obj, values, axis: int | None = None):
     """An array with values put in before some elements of an axis; of all elements, flattened, for None.
 
     Args:
@@ -106,7 +105,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
 
 
 @api("axis")
-def _insert(arr: Any, obj: Any, values: Any, axis: int) -> Any:
+def _insert(arr, obj, values, axis: int):
     arr = as_array(arr)
     sizes = list(arr.shape)
     extent = sizes[axis]
@@ -130,7 +129,7 @@ def _insert(arr: Any, obj: Any, values: Any, axis: int) -> Any:
 
 
 @boundary
-def trim_zeros(filt: Any, trim: str = "fb", axis: int | Sequence[int] | None = None) -> Any:
+def trim_zeros(filt, trim: str = "fb", axis: int | Sequence[int] | None = None):
     """Without the zeros at the front ('f'), the back ('b') or both of a concrete array."""
     value = manipulation.concrete("trim_zeros", "filt", filt)
     nonzero = np.argwhere(value)

@@ -13,14 +13,14 @@ from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, promote_dtypes
 
 
-def promoted(parts: Sequence[Any], dtype: Any = None) -> list[Any]:
+def promoted(parts: Sequence[Any], dtype=None) -> list[Any]:
     """All parts in one dtype: the one given, or that of promotion."""
     if dtype is None:
         return promote_dtypes(*map(as_array, parts))
     return [shaping.convert(as_array(part), dtype, False) for part in parts]
 
 
-def _parts(name: str, arrays: Any) -> tuple[Any, ...]:
+def _parts(name: str, arrays) -> tuple[Any, ...]:
     if isinstance(arrays, (ArrayImpl, Tracer)) or hasattr(arrays, "ndim"):
         if not arrays.ndim:
             raise TypeError(f"{name} requires a sequence of arrays, got a scalar")
@@ -33,12 +33,12 @@ def _parts(name: str, arrays: Any) -> tuple[Any, ...]:
     return parts
 
 
-def _checked_dtype(dtype: Any, name: str) -> Any:
+def _checked_dtype(dtype, name: str):
     return None if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
 
 
 @api("axis", "dtype")
-def _concatenate(*parts: Any, axis: int | None, dtype: Any) -> Any:
+def _concatenate(*parts, axis: int | None, dtype):
     values = promoted(parts, dtype)
     if axis is None:
         values = [shaping.reshape(value, (aval_of(value).size,)) for value in values]
@@ -54,7 +54,7 @@ def _concatenate(*parts: Any, axis: int | None, dtype: Any) -> Any:
 
 
 @boundary
-def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
+def concatenate(arrays, axis: int | None = 0, dtype=None):
     """Arrays joined along an existing axis; flattened and joined for None.
 
     Args:
@@ -66,13 +66,13 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
 
 
 @boundary
-def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
+def concat(arrays, /, *, axis: int | None = 0):
     """`concatenate` under the array API's name."""
     return concatenate(arrays, axis)
 
 
 @api("axis", "dtype")
-def _stack(*parts: Any, axis: int, dtype: Any) -> Any:
+def _stack(*parts, axis: int, dtype):
     values = promoted(parts, dtype)
     first = aval_of(values[0]).shape
     if any(aval_of(value).shape != first for value in values):
@@ -83,7 +83,7 @@ def _stack(*parts: Any, axis: int, dtype: Any) -> Any:
 
 
 @boundary
-def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
+def stack(arrays, axis: int = 0, out: None = None, dtype=None):
     """Arrays of one shape joined along a new axis."""
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.stack is not supported.")
@@ -91,7 +91,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
 
 
 @api("least", "axis", "dtype")
-def _stack_along(*parts: Any, least: int, axis: int, dtype: Any) -> Any:
+def _stack_along(*parts, least: int, axis: int, dtype):
     """Join along an axis after raising each part to at least so many axes."""
     values = []
     for part in promoted(parts, dtype):
@@ -109,25 +109,25 @@ def _stack_along(*parts: Any, least: int, axis: int, dtype: Any) -> Any:
 
 
 @boundary
-def vstack(tup: Any, dtype: Any = None) -> Any:
+def vstack(tup, dtype=None):
     """Rows on top of each other: joined along axis 0; vectors are rows."""
     return _stack_along(*_parts("vstack", tup), least=2, axis=0, dtype=_checked_dtype(dtype, "vstack"))
 
 
 @boundary
-def hstack(tup: Any, dtype: Any = None) -> Any:
+def hstack(tup, dtype=None):
     """Side by side: joined along axis 1; vectors along their only axis."""
     return _stack_along(*_parts("hstack", tup), least=1, axis=1, dtype=_checked_dtype(dtype, "hstack"))
 
 
 @boundary
-def dstack(tup: Any, dtype: Any = None) -> Any:
+def dstack(tup, dtype=None):
     """In depth: joined along axis 2."""
     return _stack_along(*_parts("dstack", tup), least=3, axis=2, dtype=_checked_dtype(dtype, "dstack"))
 
 
 @api()
-def _column_stack(*parts: Any) -> Any:
+def _column_stack(*parts):
     values = []
     for value in promoted(parts):
         rank = aval_of(value).ndim
@@ -138,16 +138,16 @@ def _column_stack(*parts: Any) -> Any:
 
 
 @boundary
-def column_stack(tup: Any) -> Any:
+def column_stack(tup):
     """Vectors as the columns of a matrix; matrices are joined as they are."""
     return _column_stack(*_parts("column_stack", tup))
 
 
 @boundary
-def block(arrays: Any) -> Any:
+def block(arrays):
     """An array put together from nested lists of blocks: innermost lists are joined along the last axis, and so on."""
 
-    def depth(item: Any) -> int:
+    def depth(item) -> int:
         if not isinstance(item, list):
             if isinstance(item, tuple):
                 raise ValueError("jnp.block takes lists, not tuples")
@@ -161,12 +161,12 @@ def block(arrays: Any) -> Any:
 
     levels = depth(arrays)
 
-    def rank_of(item: Any) -> int:
+    def rank_of(item) -> int:
         return max(map(rank_of, item)) if isinstance(item, list) else aval_of(item).ndim
 
     rank = max(levels, rank_of(arrays))
 
-    def join(item: Any, level: int) -> Any:
+    def join(item, level: int):
         if not isinstance(item, list):
             check_arrays("block", item)
             return shaping.broadcast_to_rank(as_array(item), rank)

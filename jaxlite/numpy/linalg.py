@@ -61,7 +61,7 @@ __dir__ = lambda: __all__
 # --- determinants ------------------------------------------------------------------------------------
 
 
-def _swaps_sign(pivots: Any, like: Any) -> Any:
+def _swaps_sign(pivots, like):
     """-1 for an odd number of row swaps, else 1; in the type of a matrix."""
     rows = shaping.broadcasted_iota(dtypes.int32, aval_of(pivots).shape, aval_of(pivots).ndim - 1)
     swaps = reductions.sum(shaping.convert(pivots != rows, dtypes.int32), axis=-1)
@@ -70,7 +70,7 @@ def _swaps_sign(pivots: Any, like: Any) -> Any:
 
 
 @api()
-def det(a: Any) -> Any:
+def det(a):
     """Determinants of matrices: (...) for a of shape (..., n, n).
 
     >>> import jaxlite.numpy as jnp
@@ -80,10 +80,10 @@ def det(a: Any) -> Any:
     a = parts.square("det", a)
     size = a.shape[-1]
 
-    def entry(i: int, j: int) -> Any:
+    def entry(i: int, j: int):
         return parts.element(a, i, j)
 
-    def minor(first: int, second: int) -> Any:
+    def minor(first: int, second: int):
         """Of the last two rows, these columns."""
         top, bottom = size - 2, size - 1
         return entry(top, first) * entry(bottom, second) - entry(top, second) * entry(bottom, first)
@@ -100,13 +100,13 @@ def det(a: Any) -> Any:
     return _det_by_lu(a)
 
 
-def _lu_and_det(a: Any) -> tuple[Any, Any]:
+def _lu_and_det(a) -> tuple[Any, Any]:
     factors, pivots, _ = lax_linalg.lu(a)
     return factors, reductions.prod(parts.diagonal_of(factors), axis=-1) * _swaps_sign(pivots, a)
 
 
 @custom_jvp
-def _det_by_lu(a: Any) -> Any:
+def _det_by_lu(a):
     return _lu_and_det(a)[1]
 
 
@@ -120,11 +120,11 @@ def _det_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     return determinant, reductions.sum(lax.mul(cofactors, g), axis=(-2, -1))
 
 
-def _cofactors(a: Any, determinant: Any) -> Any:
+def _cofactors(a, determinant):
     return parts.expand(determinant, -2, -1) * manipulation.matrix_transpose(inv(a))
 
 
-def _cofactors_of_singular(a: Any, determinant: Any) -> Any:
+def _cofactors_of_singular(a, determinant):
     """From a = u s v: the adjugate of a product is that of its factors in reverse, and for a unitary matrix it is its
     determinant times its adjoint. That of s has on its diagonal the products of the other singular values."""
     u, values, v = lax_linalg.svd(a)
@@ -135,7 +135,7 @@ def _cofactors_of_singular(a: Any, determinant: Any) -> Any:
 
 
 @api("method")
-def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
+def slogdet(a, *, method: str | None = None) -> SlogdetResult:
     """Sign and logarithm of the absolute value of determinants: det(a) = sign * exp(logabsdet), without overflow.
 
     Args:
@@ -154,7 +154,7 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     return SlogdetResult(*_slogdet_by_lu(a, *lax_linalg.lu(shaping.stop_gradient(a))))
 
 
-def _sign_and_log(sign: Any, triangles: Any) -> tuple[Any, Any]:
+def _sign_and_log(sign, triangles) -> tuple[Any, Any]:
     """Of the determinants of triangular matrices, with a sign besides."""
     diagonal = parts.diagonal_of(triangles)
     sign = sign * reductions.prod(lax.sign(diagonal), axis=-1)
@@ -162,7 +162,7 @@ def _sign_and_log(sign: Any, triangles: Any) -> tuple[Any, Any]:
 
 
 @custom_jvp
-def _slogdet_by_qr(a: Any) -> tuple[Any, Any]:
+def _slogdet_by_qr(a) -> tuple[Any, Any]:
     factors, taus = lax_linalg.geqrf(a)
     # A reflector has determinant -1, one with tau = 0 is the identity.
     signs = selection.where(arithmetic.not_equal(taus, 0), -1, 1)
@@ -178,7 +178,7 @@ def _slogdet_by_qr_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> t
 
 
 @custom_jvp
-def _slogdet_by_lu(a: Any, factors: Any, pivots: Any, permutation: Any) -> tuple[Any, Any]:
+def _slogdet_by_lu(a, factors, pivots, permutation) -> tuple[Any, Any]:
     """Given what `lu(a)` is: a function of a alone to derivatives, which use the factors again."""
     return _sign_and_log(_swaps_sign(pivots, a), factors)
 
@@ -196,7 +196,7 @@ def _slogdet_jvp(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[A
     return outs, (sign * turn, lax.real(change))
 
 
-def _identities(a: Any) -> Any:
+def _identities(a):
     shape, dtype = aval_of(a).shape, aval_of(a).dtype
     return manipulation.broadcast_to(parts.eye(shape[-1], dtype), shape)
 
@@ -205,7 +205,7 @@ def _identities(a: Any) -> Any:
 
 
 @api()
-def solve(a: Any, b: Any) -> Any:
+def solve(a, b):
     """The x with a @ x = b.
 
     Args:
@@ -234,7 +234,7 @@ def solve(a: Any, b: Any) -> Any:
     return manipulation.squeeze(x, -1) if is_vector else x
 
 
-def _solve(a: Any, b: Any) -> Any:
+def _solve(a, b):
     """The same for matrices that fit."""
     factors, _, permutation = lax_linalg.lu(shaping.stop_gradient(a))
     left, right = aval_of(a).shape, aval_of(b).shape
@@ -253,7 +253,7 @@ def _solve(a: Any, b: Any) -> Any:
 
 
 @api()
-def inv(a: Any) -> Any:
+def inv(a):
     """Inverses of matrices (..., n, n). Not finite where a matrix is singular.
 
     >>> import jaxlite.numpy as jnp
@@ -266,7 +266,7 @@ def inv(a: Any) -> Any:
 
 
 @api()
-def _least_squares(a: Any, b: Any, rcond: Any) -> tuple[Any, Any, Any, Any]:
+def _least_squares(a, b, rcond) -> tuple[Any, Any, Any, Any]:
     a, b = map(parts.strong, promote_dtypes_inexact(a, b))
     is_vector = aval_of(b).ndim == 1
     if is_vector:
@@ -293,7 +293,7 @@ def _least_squares(a: Any, b: Any, rcond: Any) -> tuple[Any, Any, Any, Any]:
 
 
 @boundary
-def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = False) -> tuple[Any, Any, Any, Any]:
+def lstsq(a, b, rcond: float | None = None, *, numpy_resid: bool = False) -> tuple[Any, Any, Any, Any]:
     """The shortest x that makes |a @ x - b| least.
 
     Args:
@@ -319,7 +319,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None, *, numpy_resid: bool = Fal
 
 
 @api("hermitian")
-def _pinv(a: Any, rtol: Any, hermitian: bool) -> Any:
+def _pinv(a, rtol, hermitian: bool):
     a = parts.matrices("pinv", a)
     *batch, rows, columns = aval_of(a).shape
     dtype = aval_of(a).dtype
@@ -337,7 +337,7 @@ def _pinv(a: Any, rtol: Any, hermitian: bool) -> Any:
 
 
 @boundary
-def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:
+def pinv(a, rtol=None, hermitian: bool = False, *, rcond=None):
     """Moore-Penrose inverses of matrices.
 
     Args:
@@ -354,7 +354,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
 
 
 @api("ind")
-def tensorinv(a: Any, ind: int = 2) -> Any:
+def tensorinv(a, ind: int = 2):
     """The inverse of `a` under `tensordot` over its first `ind` axes: tensordot(tensorinv(a, ind), a, ind) is one.
 
     Args:
@@ -374,7 +374,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 
 @api("axes")
-def _tensorsolve(a: Any, b: Any, axes: Ints | None) -> Any:
+def _tensorsolve(a, b, axes: Ints | None):
     a, b = parts.inexact("tensorsolve", a, b)
     rank = aval_of(a).ndim
     if axes is not None:
@@ -392,7 +392,7 @@ def _tensorsolve(a: Any, b: Any, axes: Ints | None) -> Any:
 
 
 @boundary
-def tensorsolve(a: Any, b: Any, axes: Ints | None = None) -> Any:
+def tensorsolve(a, b, axes: Ints | None = None):
     """The x with tensordot(a, x, x.ndim) = b.
 
     Args:
@@ -405,7 +405,7 @@ def tensorsolve(a: Any, b: Any, axes: Ints | None = None) -> Any:
 
 
 @api("p")
-def cond(x: Any, p: Ord = None) -> Any:
+def cond(x, p: Ord = None):
     """Condition numbers of matrices: norm(x, p) * norm(inv(x), p).
 
     Args:
@@ -430,7 +430,7 @@ def cond(x: Any, p: Ord = None) -> Any:
 
 
 @api("hermitian")
-def _matrix_rank(M: Any, rtol: Any, tol: Any, hermitian: bool) -> Any:
+def _matrix_rank(M, rtol, tol, hermitian: bool):
     M = parts.inexact("matrix_rank", M)
     if aval_of(M).ndim < 2:
         return shaping.convert(reductions.any(arithmetic.not_equal(M, 0)), dtypes.int32)
@@ -446,7 +446,7 @@ def _matrix_rank(M: Any, rtol: Any, tol: Any, hermitian: bool) -> Any:
 
 
 @boundary
-def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Any:
+def matrix_rank(M, rtol=None, *, hermitian: bool = False, tol=None):
     """How many singular values of matrices are not negligible.
 
     Args:
@@ -466,7 +466,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
 
 
 @api("n")
-def _matrix_power(a: Any, n: int) -> Any:
+def _matrix_power(a, n: int):
     a = as_arrays("jnp.linalg.matrix_power", a)
     shape, dtype = a.shape, a.dtype
     if len(shape) < 2:
@@ -488,7 +488,7 @@ def _matrix_power(a: Any, n: int) -> Any:
 
 
 @boundary
-def matrix_power(a: Any, n: int) -> Any:
+def matrix_power(a, n: int):
     """Matrices (..., n, n) to a whole power, by repeated squaring; negative powers are those of the inverse.
 
     Raises: TypeError if n is no int or the matrices are not square.
@@ -501,7 +501,7 @@ def matrix_power(a: Any, n: int) -> Any:
 
 
 @boundary
-def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
+def multi_dot(arrays: Sequence[Any], *, precision=None):
     """The product of several matrices, in the order of least work.
 
     Args:
@@ -517,7 +517,7 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
 
 
 @api("precision")
-def _multi_dot(*arrays: Any, precision: Any) -> Any:
+def _multi_dot(*arrays, precision):
     arrays = tuple(promote_dtypes(*arrays))
     shapes = [aval_of(array).shape for array in arrays]
     ends = shapes[0], shapes[-1]
@@ -537,7 +537,7 @@ def _multi_dot(*arrays: Any, precision: Any) -> Any:
             best[i, j] = min((best[i, cut][0] + best[cut + 1, j][0] + sizes[i] * sizes[cut + 1] * sizes[j + 1], cut)
                              for cut in range(i, j))
 
-    def product(i: int, j: int) -> Any:
+    def product(i: int, j: int):
         if i == j:
             return arrays[i]
         cut = best[i, j][1]
@@ -547,27 +547,27 @@ def _multi_dot(*arrays: Any, precision: Any) -> Any:
 
 
 @boundary
-def matmul(x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def matmul(x1, x2, /, *, precision=None, preferred_element_type=None):
     """Matrix products over broadcast leading axes, as `jaxlite.numpy.matmul`."""
     return linear.matmul(x1, x2, precision=precision, preferred_element_type=preferred_element_type)
 
 
 @boundary
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vecdot(x1, x2, /, *, axis: int = -1, precision=None, preferred_element_type=None):
     """Products conj(x1) . x2 of vectors along an axis, as `jaxlite.numpy.vecdot`."""
     return linear.vecdot(x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type)
 
 
 @boundary
-def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2, precision: Any = None,
-              preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+def tensordot(x1, x2, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2, precision=None,
+              preferred_element_type=None, out_sharding=None):
     """The product over several axes, as `jaxlite.numpy.tensordot`."""
     return linear.tensordot(x1, x2, axes, precision=precision, preferred_element_type=preferred_element_type,
                             out_sharding=out_sharding)
 
 
 @boundary
-def outer(x1: Any, x2: Any, /) -> Any:
+def outer(x1, x2, /):
     """The products of every element of a vector with every element of another: (m, n).
 
     Raises: ValueError for arrays that are no vectors.
@@ -580,7 +580,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
 
 
 @boundary
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def cross(x1, x2, /, *, axis: int = -1):
     """The cross product of vectors of 3 components along an axis.
 
     Raises: ValueError for another number of components.
@@ -594,18 +594,18 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 
 @boundary
-def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+def diagonal(x, /, *, offset: int = 0):
     """The diagonals of matrices (..., m, n): the one `offset` places to the right."""
     return manipulation.diagonal(x, offset, -2, -1)
 
 
 @boundary
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+def trace(x, /, *, offset: int = 0, dtype=None):
     """The sums of diagonals of matrices (..., m, n)."""
     return linear.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)
 
 
 @boundary
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x, /):
     """Matrices (..., m, n) transposed: (..., n, m)."""
     return manipulation.matrix_transpose(x)

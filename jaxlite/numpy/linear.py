@@ -24,7 +24,7 @@ from jaxlite.numpy import reductions
 from jaxlite.numpy.api import api, as_arrays, canonical_axes, check_arrays, is_complex, promote_dtypes
 
 
-def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any]:
+def _operands(name: str, a, b, preferred) -> tuple[Any, Any, Any]:
     """Both operands in one dtype, and the dtype to accumulate in."""
     if preferred is None and isinstance(a, Tracer) and isinstance(b, Tracer):
         left, right = a.aval, b.aval
@@ -37,7 +37,7 @@ def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any]
     return a, b, a.dtype
 
 
-def _product(a: Any, b: Any, contract: Any, batch: Any, precision: Any, dtype: Any) -> Any:
+def _product(a, b, contract, batch, precision, dtype):
     weak = aval_of(a).weak_type and aval_of(b).weak_type
     out = dot_general_p.bind(a, b, dimension_numbers=(contract, batch), precision=canonicalize_precision(precision),
                              preferred_element_type=dtype, out_sharding=placement.product_sharding())
@@ -45,7 +45,7 @@ def _product(a: Any, b: Any, contract: Any, batch: Any, precision: Any, dtype: A
 
 
 @api("precision", "preferred_element_type", "out_sharding")
-def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
     """The product of two arrays: the last axis of `a` with the last but one of `b` (its only one for a vector).
 
     A scalar operand multiplies. `precision` and `preferred_element_type` are as in `lax.dot_general`.
@@ -63,7 +63,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
 
 
 @api("precision", "preferred_element_type", "out_sharding")
-def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
     """Matrix products over broadcast leading axes; vectors count as a row on the left, a column on the right.
 
     Args:
@@ -85,8 +85,8 @@ def matmul(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any
                                  preferred_element_type, TypeError)
 
 
-def _core_product(name: str, a: Any, b: Any, left_core: int, right_core: int, precision: Any = None,
-                  preferred: Any = None, error: type[Exception] = ValueError) -> Any:
+def _core_product(name: str, a, b, left_core: int, right_core: int, precision=None, preferred=None,
+                  error: type[Exception] = ValueError):
     """The product of the last one or two axes of each operand, its core, over broadcast leading axes.
 
     Contracted are the last axis of `a` and the first core axis of `b`.
@@ -145,7 +145,7 @@ def _core_plan(name: str, left: Ints, right: Ints, left_core: int, right_core: i
 
 
 @api("precision", "preferred_element_type")
-def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vdot(a, b, *, precision=None, preferred_element_type=None):
     """The sum of conj(a) * b over all elements of both, flattened."""
     a, b = as_arrays("vdot", a, b)
     if is_complex(a):
@@ -155,7 +155,7 @@ def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any =
 
 
 @api("axis", "precision", "preferred_element_type")
-def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def vecdot(x1, x2, /, *, axis: int = -1, precision=None, preferred_element_type=None):
     """The sum of conj(x1) * x2 along an axis; the other axes are broadcast."""
     x1, x2 = as_arrays("vecdot", x1, x2)
     left, right = aval_of(x1), aval_of(x2)
@@ -167,13 +167,13 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1, precision: Any = None, prefer
                          preferred_element_type)
 
 
-def _axis_last(x: Any, axis: int) -> Any:
+def _axis_last(x, axis: int):
     rank = aval_of(x).ndim
     return shaping.transpose(x, [each for each in range(rank) if each != axis] + [axis])
 
 
 @api()
-def matvec(x1: Any, x2: Any, /) -> Any:
+def matvec(x1, x2, /):
     """Matrices times vectors: (..., m, k) and (..., k) give (..., m), over broadcast leading axes.
 
     Raises: ValueError for shapes that do not fit.
@@ -182,7 +182,7 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 
 
 @api()
-def vecmat(x1: Any, x2: Any, /) -> Any:
+def vecmat(x1, x2, /):
     """Conjugated vectors times matrices: (..., k) and (..., k, n) give (..., n), over broadcast leading axes.
 
     Raises: ValueError for shapes that do not fit.
@@ -192,7 +192,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
 
 
 @api("precision", "preferred_element_type")
-def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+def inner(a, b, *, precision=None, preferred_element_type=None):
     """The product over the last axes of both arrays."""
     a, b, dtype = _operands("inner", a, b, preferred_element_type)
     left, right = aval_of(a).shape, aval_of(b).shape
@@ -204,7 +204,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
 
 
 @api()
-def outer(a: Any, b: Any, out: None = None) -> Any:
+def outer(a, b, out: None = None):
     """The products of every element of `a` with every element of `b`: (size of a, size of b)."""
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.outer is not supported.")
@@ -217,7 +217,7 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
 
 
 @api("axes", "precision", "preferred_element_type", "out_sharding")
-def _tensordot(a: Any, b: Any, axes: Any, precision: Any, preferred_element_type: Any, out_sharding: Any = None) -> Any:
+def _tensordot(a, b, axes, precision, preferred_element_type, out_sharding=None):
     a, b, dtype = _operands("tensordot", a, b, preferred_element_type)
     left, right = aval_of(a), aval_of(b)
     if isinstance(axes, int):
@@ -237,8 +237,8 @@ def _tensordot(a: Any, b: Any, axes: Any, precision: Any, preferred_element_type
     return placement.laid_out_by(out_sharding, _product, a, b, (left_axes, right_axes), ((), ()), precision, dtype)
 
 
-def tensordot(a: Any, b: Any, axes: int | Sequence[int] | Sequence[Sequence[int]] = 2, *, precision: Any = None,
-              preferred_element_type: Any = None, out_sharding: Any = None) -> Any:
+def tensordot(a, b, axes: int | Sequence[int] | Sequence[Sequence[int]] = 2, *, precision=None,
+              preferred_element_type=None, out_sharding=None):
     """The product over several axes: the last n of `a` with the first n of `b`, or two lists of axes."""
     given: Any = axes
     if isinstance(given, (int, np.integer)):
@@ -255,7 +255,7 @@ def tensordot(a: Any, b: Any, axes: int | Sequence[int] | Sequence[Sequence[int]
 
 
 @api()
-def kron(a: Any, b: Any) -> Any:
+def kron(a, b):
     """The Kronecker product: blocks of `b`, each scaled by an element of `a`."""
     a, b = promote_dtypes(*as_arrays("kron", a, b))
     left, right = a.shape, b.shape
@@ -268,7 +268,7 @@ def kron(a: Any, b: Any) -> Any:
 
 
 @api("axisa", "axisb", "axisc", "axis")
-def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
+def cross(a, b, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None):
     """The cross product of vectors of 2 or 3 components; of two plane vectors, the component out of the plane."""
     if axis is not None:
         axisa = axisb = axisc = axis
@@ -280,10 +280,10 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
         raise ValueError("cross: vectors must have 2 or 3 components, got shapes "
                          f"{a.shape} and {b.shape}")
 
-    def component(x: Any, index: int) -> Any:
+    def component(x, index: int):
         return x[..., index] if index < x.shape[-1] else shaping.full(x.shape[:-1], 0, x.dtype)
 
-    def minor(i: int, j: int) -> Any:
+    def minor(i: int, j: int):
         return component(a, i) * component(b, j) - component(a, j) * component(b, i)
 
     if sizes == (2, 2):
@@ -293,7 +293,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
 
 
 @api("offset", "axis1", "axis2", "dtype")
-def trace(a: Any, offset: int | Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Any:
+def trace(a, offset: int | Any = 0, axis1: int = 0, axis2: int = 1, dtype=None, out: None = None):
     """The sum along a diagonal of two axes."""
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.trace is not supported.")

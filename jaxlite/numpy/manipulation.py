@@ -32,12 +32,12 @@ from jaxlite.numpy.index_plan import write
 from lowering.xla import VERSION
 
 
-def _checked(name: str, a: Any) -> Any:
+def _checked(name: str, a):
     check_arrays(name, a)
     return as_array(a)
 
 
-def concrete(name: str, argument: str, value: Any) -> np.ndarray:
+def concrete(name: str, argument: str, value) -> np.ndarray:
     """The host value of an argument that decides shapes. Raises: ConcretizationTypeError for a traced one."""
     if isinstance(value, Tracer) and isinstance(value := value.known(), Tracer):
         raise ConcretizationTypeError(value, f"the argument {argument!r} of jnp.{name} decides the shape of its "
@@ -45,17 +45,17 @@ def concrete(name: str, argument: str, value: Any) -> np.ndarray:
     return np.asarray(value)
 
 
-def shape(a: Any) -> Ints:
+def shape(a) -> Ints:
     """The sizes of an array's axes; also of NumPy arrays that jaxlite has no dtype for."""
     return a.aval.shape if type(a) is ArrayImpl else _shape_of("shape", a)
 
 
-def ndim(a: Any) -> int:
+def ndim(a) -> int:
     """How many axes an array has; also of NumPy arrays that jaxlite has no dtype for."""
     return len(a.aval.shape if type(a) is ArrayImpl else _shape_of("ndim", a))
 
 
-def _shape_of(name: str, a: Any) -> Ints:
+def _shape_of(name: str, a) -> Ints:
     """The shape of an argument; of what only describes an array, too, and, with a warning, of lists and None."""
     if a is None or isinstance(a, (list, tuple)):
         source.warn(f"jnp.{name}: got {type(a).__name__}; arguments other than arrays and scalars are deprecated. "
@@ -66,7 +66,7 @@ def _shape_of(name: str, a: Any) -> Ints:
     return aval_of(a).shape if is_array_like(a) else np.shape(a)  # anything else is one object
 
 
-def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
+def size(a, axis: int | Sequence[int] | None = None) -> int:
     """How many elements an array has, in all or along axes."""
     if axis is None and type(a) is ArrayImpl:
         return math.prod(a.aval.shape)
@@ -74,7 +74,7 @@ def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     return math.prod(sizes[each] for each in canonical_axes(axis, len(sizes)))
 
 
-def iterable(y: Any) -> bool:
+def iterable(y) -> bool:
     """Whether `iter(y)` works."""
     try:
         iter(y)
@@ -86,7 +86,7 @@ def iterable(y: Any) -> bool:
 # --- shape -------------------------------------------------------------------------------------------
 
 
-def _new_shape(shape: Any, total: int, old: Ints) -> Ints:
+def _new_shape(shape, total: int, old: Ints) -> Ints:
     """A shape with its one -1 filled in."""
     if type(shape) is not tuple or builtins.any(type(each) is not int for each in shape):
         try:
@@ -115,7 +115,7 @@ def _new_shape(shape: Any, total: int, old: Ints) -> Ints:
 
 
 @api("new_sizes", "order")
-def _reshape(a: Any, new_sizes: Ints, order: str) -> Any:
+def _reshape(a, new_sizes: Ints, order: str):
     if order == "C":
         return shaping.reshape(as_array(a), new_sizes)
     backwards = shaping.transpose(as_array(a), range(aval_of(a).ndim)[::-1])
@@ -123,7 +123,7 @@ def _reshape(a: Any, new_sizes: Ints, order: str) -> Any:
 
 
 @boundary
-def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None) -> Any:
+def reshape(a, shape, order: str = "C", *, copy: bool | None = None, out_sharding=None):
     """The same elements under another shape; one size may be -1.
 
     Args:
@@ -147,7 +147,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
     return placement.laid_out_by(out_sharding, _reshape, a, new_sizes=new, order=order)
 
 
-def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+def ravel(a, order: str = "C", *, out_sharding=None):
     """All elements in one axis."""
     if order == "C":
         return placement.laid_out_by(out_sharding, _ravel, a)
@@ -158,12 +158,12 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
 
 
 @api()
-def _ravel(a: Any, /) -> Any:
+def _ravel(a, /):
     a = _checked("ravel", a)
     return shaping.reshape(a, (a.size,))
 
 
-def _static_axes(axis: Any) -> Any:
+def _static_axes(axis):
     """An axis argument that can be a key: None, an int, or a tuple of ints."""
     if axis is None or type(axis) is int:
         return axis
@@ -173,32 +173,32 @@ def _static_axes(axis: Any) -> Any:
     return tuple(map(operator.index, each)) if len(each) != 1 or each[0] is not axis else operator.index(axis)
 
 
-def squeeze(a: Any, axis: int | Sequence[int] | None = None) -> Any:
+def squeeze(a, axis: int | Sequence[int] | None = None):
     """Without axes of size 1: all of them, or the given ones. Raises: ValueError for axes of other sizes."""
     check_arrays("squeeze", a)
     return _squeeze(a, axis=_static_axes(axis))
 
 
 @api("axis")
-def _squeeze(a: Any, axis: Any) -> Any:
+def _squeeze(a, axis):
     sizes = aval_of(a).shape
     axes = [each for each, size in enumerate(sizes) if size == 1] if axis is None else canonical_axes(axis, len(sizes))
     return shaping.squeeze(as_array(a), axes)
 
 
-def expand_dims(a: Any, axis: int | Sequence[int]) -> Any:
+def expand_dims(a, axis: int | Sequence[int]):
     """With new axes of size 1 at these positions of the result."""
     check_arrays("expand_dims", a)
     return _expand_dims(a, axis=_static_axes(axis))
 
 
 @api("axis")
-def _expand_dims(a: Any, axis: Any) -> Any:
+def _expand_dims(a, axis):
     return shaping.expand_dims(as_array(a), axis if isinstance(axis, tuple) else (axis,))
 
 
 @api("shape", "out_sharding")
-def _broadcast_to(array: Any, shape: Ints, out_sharding: Any = None) -> Any:
+def _broadcast_to(array, shape: Ints, out_sharding=None):
     array = _checked("broadcast_to", array)
     old = array.shape
     if len(old) > len(shape) or builtins.any(x not in (1, y) for x, y in zip(old[::-1], shape[::-1], strict=False)):
@@ -206,7 +206,7 @@ def _broadcast_to(array: Any, shape: Ints, out_sharding: Any = None) -> Any:
     return shaping.broadcast_in_dim(array, shape, range(len(shape) - len(old), len(shape)))
 
 
-def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
+def broadcast_to(array, shape, *, out_sharding=None):
     """An array stretched to a shape by NumPy's rules.
 
     Raises: ValueError if it does not fit.
@@ -214,18 +214,18 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     return placement.laid_out(_broadcast_to(array, shape=shape_of(shape)), out_sharding)
 
 
-def broadcast_shapes(*shapes: Any) -> Ints:
+def broadcast_shapes(*shapes) -> Ints:
     """The shape that operands of these shapes are broadcast to. Raises: ValueError if they do not fit."""
     return shaping.broadcast_shapes(*[each if hasattr(each, "__iter__") else (each,) for each in shapes])
 
 
 @api()
-def _broadcast_arrays(*args: Any) -> list[Any]:
+def _broadcast_arrays(*args) -> list[Any]:
     target = shaping.broadcast_shapes(*[aval_of(each).shape for each in args])
     return [_broadcast_to(as_array(each), shape=target) for each in args]
 
 
-def broadcast_arrays(*args: Any) -> list[Any] | tuple[Any, ...]:
+def broadcast_arrays(*args) -> list[Any] | tuple[Any, ...]:
     """All arrays stretched to their common shape."""
     check_arrays("broadcast_arrays", *args)
     results = _broadcast_arrays(*args)
@@ -234,7 +234,7 @@ def broadcast_arrays(*args: Any) -> list[Any] | tuple[Any, ...]:
 
 def _atleast(name: str, rank: int) -> Callable:
     @api()
-    def raise_rank(a: Any) -> Any:
+    def raise_rank(a):
         a = as_array(a)
         old = a.ndim
         if old >= rank:
@@ -245,7 +245,7 @@ def _atleast(name: str, rank: int) -> Callable:
             return shaping.expand_dims(a, (0, 2))
         return shaping.expand_dims(a, range(rank - old))
 
-    def function(*arys: Any) -> Any:
+    def function(*arys):
         check_arrays(name, *arys)
         results = [raise_rank(each) for each in arys]
         return results[0] if len(results) == 1 else tuple(results) if VERSION >= (0, 12) else results
@@ -259,7 +259,7 @@ atleast_1d, atleast_2d, atleast_3d = _atleast("atleast_1d", 1), _atleast("atleas
 
 
 @api("new_shape")
-def _resize(a: Any, new_shape: Ints) -> Any:
+def _resize(a, new_shape: Ints):
     flat = _checked("resize", a)
     total = math.prod(flat.shape)
     flat = shaping.reshape(flat, (total,))
@@ -270,7 +270,7 @@ def _resize(a: Any, new_shape: Ints) -> Any:
     return shaping.reshape(lax.slice_in_dim(shaping.tile(flat, (repeats,)), 0, wanted), new_shape)
 
 
-def resize(a: Any, new_shape: Any) -> Any:
+def resize(a, new_shape):
     """The elements, repeated as often as it takes or cut off, under a new shape."""
     sizes = (new_shape,) if not hasattr(new_shape, "__iter__") else new_shape
     if builtins.any(each < 0 for each in sizes):
@@ -281,14 +281,14 @@ def resize(a: Any, new_shape: Any) -> Any:
 # --- order of axes -----------------------------------------------------------------------------------
 
 
-def transpose(a: Any, axes: Sequence[int] | None = None) -> Any:
+def transpose(a, axes: Sequence[int] | None = None):
     """With axes in another order; reversed for None. Raises: TypeError if `axes` does not name each axis once."""
     check_arrays("transpose", a)
     return _transpose(a, axes=None if axes is None else _static_axes(tuple(axes)))
 
 
 @api("axes")
-def _transpose(a: Any, axes: Any) -> Any:
+def _transpose(a, axes):
     a = as_array(a)
     rank = a.ndim
     order = range(rank)[::-1] if axes is None else [shaping.canonical_axis(axis, rank) for axis in axes]
@@ -297,13 +297,13 @@ def _transpose(a: Any, axes: Any) -> Any:
     return shaping.transpose(a, order)
 
 
-def permute_dims(a: Any, /, axes: Ints) -> Any:
+def permute_dims(a, /, axes: Ints):
     """With axes in another order."""
     return transpose(a, tuple(axes))
 
 
 @api()
-def matrix_transpose(x: Any, /) -> Any:
+def matrix_transpose(x, /):
     """With the last two axes exchanged."""
     x = _checked("matrix_transpose", x)
     rank = x.ndim
@@ -313,7 +313,7 @@ def matrix_transpose(x: Any, /) -> Any:
 
 
 @api("axis1", "axis2")
-def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+def swapaxes(a, axis1: int, axis2: int):
     """With two axes exchanged."""
     a = _checked("swapaxes", a)
     order = list(range(a.ndim))
@@ -323,7 +323,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 
 @api("source", "destination")
-def _moveaxis(a: Any, source: Ints, destination: Ints) -> Any:
+def _moveaxis(a, source: Ints, destination: Ints):
     a = _checked("moveaxis", a)
     rank = a.ndim
     sources, targets = canonical_axes(source, rank), canonical_axes(destination, rank)
@@ -335,14 +335,14 @@ def _moveaxis(a: Any, source: Ints, destination: Ints) -> Any:
     return shaping.transpose(a, order)
 
 
-def moveaxis(a: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Any:
+def moveaxis(a, source: int | Sequence[int], destination: int | Sequence[int]):
     """With axes moved to other positions; the rest keep their order."""
     as_tuple = [tuple(each) if hasattr(each, "__iter__") else (operator.index(each),) for each in (source, destination)]
     return _moveaxis(a, source=as_tuple[0], destination=as_tuple[1])
 
 
 @api("axis", "start")
-def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+def rollaxis(a, axis: int, start: int = 0):
     """With one axis moved in front of the one at `start`."""
     a = _checked("rollaxis", a)
     rank = a.ndim
@@ -359,7 +359,7 @@ def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 # --- splitting ---------------------------------------------------------------------------------------
 
 
-def _cut(name: str, ary: Any, indices_or_sections: Any, axis: int, even: bool) -> list[Any]:
+def _cut(name: str, ary, indices_or_sections, axis: int, even: bool) -> list[Any]:
     check_arrays(name, ary)
     extent = aval_of(ary).shape[shaping.canonical_axis(axis, aval_of(ary).ndim)]
     if np.ndim(indices_or_sections) == 0 and not isinstance(indices_or_sections, (list, tuple)):
@@ -379,7 +379,7 @@ def _cut(name: str, ary: Any, indices_or_sections: Any, axis: int, even: bool) -
 
 
 @api("bounds", "axis")
-def _slices(a: Any, bounds: Ints, axis: int) -> list[Any]:
+def _slices(a, bounds: Ints, axis: int) -> list[Any]:
     a = as_array(a)
     axis = shaping.canonical_axis(axis, a.ndim)
     sizes = [high - low for low, high in zip(bounds, bounds[1:], strict=False)]
@@ -391,7 +391,7 @@ def _slices(a: Any, bounds: Ints, axis: int) -> list[Any]:
 
 
 @boundary
-def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def split(ary, indices_or_sections, axis: int = 0) -> list[Any]:
     """Pieces along an axis: so many equal ones, or cut at these indices.
 
     Raises: ValueError if the axis cannot be divided evenly.
@@ -399,29 +399,29 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     return _cut("split", ary, indices_or_sections, axis, True)
 
 
-def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def array_split(ary, indices_or_sections, axis: int = 0) -> list[Any]:
     """Like `split`; the first pieces are one longer if it does not come out even."""
     return _cut("array_split", ary, indices_or_sections, axis, False)
 
 
-def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def vsplit(ary, indices_or_sections) -> list[Any]:
     """`split` along axis 0."""
     return split(ary, indices_or_sections, 0)
 
 
-def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def hsplit(ary, indices_or_sections) -> list[Any]:
     """`split` along axis 1, or 0 for a one-dimensional array."""
     check_arrays("hsplit", ary)
     return split(ary, indices_or_sections, 1 if aval_of(ary).ndim > 1 else 0)
 
 
-def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
+def dsplit(ary, indices_or_sections) -> list[Any]:
     """`split` along axis 2."""
     return split(ary, indices_or_sections, 2)
 
 
 @api("axis")
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices of an array along an axis, without that axis."""
     x = as_arrays("unstack", x)
     if not aval_of(x).ndim:
@@ -433,21 +433,20 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 @api("reps")
-def _tile(A: Any, reps: Ints) -> Any:
+def _tile(A, reps: Ints):
     A = as_array(A)
     rank = builtins.max(A.ndim, len(reps))
     A = shaping.broadcast_to_rank(A, rank)
     return shaping.tile(A, (1,) * (rank - len(reps)) + reps)
 
 
-def tile(A: Any, reps: Any) -> Any:
+def tile(A, reps):
     """Copies of an array side by side, `reps[i]` times along each axis."""
     check_arrays("tile", A)
     return _tile(A, reps=shape_of(reps if hasattr(reps, "__iter__") else (reps,), "reps"))
 
 
-def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None,
-           out_sharding: Any = None) -> Any:
+def repeat(a, repeats, axis: int | None = None, *, total_repeat_length: int | None = None, out_sharding=None):
     """Each element of an axis several times in a row.
 
     Args:
@@ -480,7 +479,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length
 
 
 @api("count", "axis")
-def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
+def _repeat_evenly(a, count: int, axis: int):
     a = as_array(a)
     sizes = a.shape
     spread = (*sizes[:axis + 1], count, *sizes[axis + 1:])
@@ -489,7 +488,7 @@ def _repeat_evenly(a: Any, count: int, axis: int) -> Any:
 
 
 @api("axis")
-def take_slices(a: Any, positions: Any, axis: int) -> Any:
+def take_slices(a, positions, axis: int):
     """The slices at some positions of an axis; those out of range are the nearest."""
     size = aval_of(positions).size
     if not is_symbolic(size) and not size:
@@ -499,18 +498,18 @@ def take_slices(a: Any, positions: Any, axis: int) -> Any:
                       mode="clip")
 
 
-def _take_numbers(rank: int, axis: int) -> Any:
+def _take_numbers(rank: int, axis: int):
     return lax.GatherDimensionNumbers(offset_dims=tuple(each for each in range(rank) if each != axis),
                                       collapsed_slice_dims=(axis,), start_index_map=(axis,))
 
 
-def counts_of(positions: Any, total: int) -> Any:
+def counts_of(positions, total: int):
     """How often each of 0, ..., total - 1 is among the positions."""
     return write(shaping.full((total,), 0, dtypes.int32), positions, np.int32(1), "add", mode="drop", wrap=False)
 
 
 @api("axis", "total")
-def _repeat_traced(a: Any, repeats: Any, axis: int, total: int) -> Any:
+def _repeat_traced(a, repeats, axis: int, total: int):
     a = as_array(a)
     extent = a.shape[axis]
     if not extent or not total:
@@ -523,7 +522,7 @@ def _repeat_traced(a: Any, repeats: Any, axis: int, total: int) -> Any:
 
 
 @api("axis")
-def _roll(a: Any, shift: Any, axis: Ints) -> Any:
+def _roll(a, shift, axis: Ints):
     a = as_array(a)
     for each, amount in zip(axis, shift, strict=True):
         extent = a.shape[each]
@@ -542,11 +541,11 @@ def _roll(a: Any, shift: Any, axis: Ints) -> Any:
 
 
 @api("shift", "axis")
-def _roll_static(a: Any, shift: Ints, axis: Ints) -> Any:
+def _roll_static(a, shift: Ints, axis: Ints):
     return _roll(as_array(a), shift, axis)
 
 
-def roll(a: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
+def roll(a, shift, axis: int | Sequence[int] | None = None):
     """Elements moved along axes; what leaves at one end comes back at the other.
 
     Args:
@@ -575,7 +574,7 @@ def roll(a: Any, shift: Any, axis: int | Sequence[int] | None = None) -> Any:
 
 
 @api("k", "axes")
-def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+def rot90(m, k: int = 1, axes: tuple[int, int] = (0, 1)):
     """Turned by k quarter turns in the plane of two axes, from the first towards the second."""
     m = _checked("rot90", m)
     first, second = (shaping.canonical_axis(axis, m.ndim) for axis in axes)
@@ -593,23 +592,23 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     return shaping.rev(shaping.transpose(m, order), (second,))
 
 
-def flip(m: Any, axis: int | Sequence[int] | None = None) -> Any:
+def flip(m, axis: int | Sequence[int] | None = None):
     """With the order of elements reversed along axes; all for None."""
     check_arrays("flip", m)
     return _flip(m, axis=_static_axes(axis))
 
 
 @api("axis")
-def _flip(m: Any, axis: Any) -> Any:
+def _flip(m, axis):
     return shaping.rev(as_array(m), canonical_axes(axis, aval_of(m).ndim))
 
 
-def flipud(m: Any) -> Any:
+def flipud(m):
     """Reversed along axis 0."""
     return flip(m, 0)
 
 
-def fliplr(m: Any) -> Any:
+def fliplr(m):
     """Reversed along axis 1."""
     return flip(m, 1)
 
@@ -618,7 +617,7 @@ def fliplr(m: Any) -> Any:
 
 
 @api("offset", "axis1", "axis2")
-def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(a, offset: int = 0, axis1: int = 0, axis2: int = 1):
     """The diagonal of two axes, as the last axis."""
     a = _checked("diagonal", a)
     rank = a.ndim
@@ -639,7 +638,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 @api("k")
-def diag(v: Any, k: int = 0) -> Any:
+def diag(v, k: int = 0):
     """A matrix with a vector on its k-th diagonal, or the k-th diagonal of a matrix."""
     v = _checked("diag", v)
     aval = aval_of(v)
@@ -658,7 +657,7 @@ def diag(v: Any, k: int = 0) -> Any:
     return lax.select(mask, wide, shaping.full_like(wide, 0))
 
 
-def diagflat(v: Any, k: int = 0) -> Any:
+def diagflat(v, k: int = 0):
     """A matrix with all elements of an array on its k-th diagonal."""
     return diag(shaping.convert(ravel(v), weak_type=False), k)
 
@@ -666,8 +665,7 @@ def diagflat(v: Any, k: int = 0) -> Any:
 # --- choosing slices ---------------------------------------------------------------------------------
 
 
-def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0,
-             out: None = None) -> Any:
+def compress(condition, a, axis: int | None = None, *, size: int | None = None, fill_value=0, out: None = None):
     """The slices of an axis at which a condition holds; of all elements, flattened, for None.
 
     `size` fixes how many, filling up with `fill_value`; without it the condition must be concrete.
@@ -691,7 +689,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, *, size: int | Non
 
 
 @api("axis", "size")
-def _compress(condition: Any, a: Any, fill_value: Any, axis: int, size: int) -> Any:
+def _compress(condition, a, fill_value, axis: int, size: int):
     extent = builtins.min(a.shape[axis], aval_of(condition).shape[0])
     mask = shaping.convert(lax.slice_in_dim(condition, 0, extent), bool, False)
     keys = shaping.convert(~mask, dtypes.int32, False)
@@ -706,7 +704,7 @@ def _compress(condition: Any, a: Any, fill_value: Any, axis: int, size: int) -> 
     return lax.select(mask, result, shaping.full_like(result, fill_value))
 
 
-def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
+def choose(a, choices, out: None = None, mode: str = "raise"):
     """Each element from the array of `choices` that `a` names there.
 
     Args:
@@ -731,7 +729,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
 
 
 @api("mode")
-def _choose(a: Any, *options: Any, mode: str) -> Any:
+def _choose(a, *options, mode: str):
     a = shaping.convert(as_array(a), dtypes.int32, False)
     count = len(options)
     a = a % count if mode == "wrap" else lax.clamp(np.int32(0), a, np.int32(count - 1))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
@@ -12,19 +10,19 @@ from jaxlite.numpy import manipulation, ufuncs
 from jaxlite.numpy.api import check_arrays, is_complex, promote_dtypes_inexact
 
 
-def inexact(name: str, *args: Any) -> Any:
+def inexact(name: str, *args):
     """The arguments as arrays of one floating or complex dtype."""
     check_arrays(f"jnp.linalg.{name}", *args)
     arrays = promote_dtypes_inexact(*args)
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-def strong(x: Any) -> Any:
+def strong(x):
     """The array without weak type."""
     return shaping.convert(x, None, False)
 
 
-def matrices(name: str, a: Any) -> Any:
+def matrices(name: str, a):
     """An argument of at least two axes, floating or complex."""
     a = inexact(name, a)
     shape = aval_of(a).shape
@@ -33,7 +31,7 @@ def matrices(name: str, a: Any) -> Any:
     return a
 
 
-def square(name: str, a: Any) -> Any:
+def square(name: str, a):
     """An argument (..., n, n), floating or complex."""
     a = inexact(name, a)
     shape = aval_of(a).shape
@@ -42,38 +40,38 @@ def square(name: str, a: Any) -> Any:
     return a
 
 
-def eye(size: int, dtype: Any) -> Any:
+def eye(size: int, dtype):
     """The identity matrix."""
     row, column = (shaping.broadcasted_iota(dtypes.int32, (size, size), axis) for axis in (0, 1))
     return shaping.convert(lax.eq(row, column), dtype)
 
 
-def adjoint(x: Any) -> Any:
+def adjoint(x):
     """Each matrix transposed and conjugated."""
     x = manipulation.matrix_transpose(x)
     return ufuncs.conj(x) if is_complex(x) else x
 
 
-def expand(x: Any, *axes: int) -> Any:
+def expand(x, *axes: int):
     """Axes of size 1 put in."""
     return manipulation.expand_dims(x, axes)
 
 
-def columns_scaled(x: Any, factors: Any) -> Any:
+def columns_scaled(x, factors):
     """Column i of each matrix times factors[..., i]."""
     return x * expand(factors, -2)
 
 
-def epsilon(x: Any) -> float:
+def epsilon(x) -> float:
     """The machine epsilon of an array's dtype."""
     return float(dtypes.finfo(aval_of(x).dtype).eps)
 
 
-def element(x: Any, i: int, j: int) -> Any:
+def element(x, i: int, j: int):
     """Entry (i, j) of each matrix."""
     return x[..., i, j]
 
 
-def diagonal_of(x: Any) -> Any:
+def diagonal_of(x):
     """The diagonal of each matrix, (..., n)."""
     return manipulation.diagonal(x, 0, -2, -1)

@@ -18,14 +18,14 @@ from jaxlite.numpy.api import api, canonical_axes, is_complex
 Ord = None | int | float | str
 
 
-def squared_size(x: Any) -> Any:
+def squared_size(x):
     """|x|^2, element by element."""
     if is_complex(x):
         return lax.square(lax.real(x)) + lax.square(lax.imag(x))
     return lax.square(x)
 
 
-def _vector_norm(x: Any, axes: Ints, keepdims: bool, ord: Ord) -> Any:
+def _vector_norm(x, axes: Ints, keepdims: bool, ord: Ord):
     if ord is None or ord == 2:
         return lax.sqrt(reductions.sum(squared_size(x), axis=axes, keepdims=keepdims))
     if isinstance(ord, str):
@@ -47,7 +47,7 @@ def _vector_norm(x: Any, axes: Ints, keepdims: bool, ord: Ord) -> Any:
     return total ** (1 / ord)
 
 
-def _matrix_norm(x: Any, axes: tuple[int, int], keepdims: bool, ord: Ord) -> Any:
+def _matrix_norm(x, axes: tuple[int, int], keepdims: bool, ord: Ord):
     if ord is None or ord == "fro":
         return _vector_norm(x, axes, keepdims, 2)
     picks: dict[Any, tuple[Callable, int]] = {
@@ -70,7 +70,7 @@ def _matrix_norm(x: Any, axes: tuple[int, int], keepdims: bool, ord: Ord) -> Any
 
 
 @api("ord", "axis", "keepdims")
-def _norm(x: Any, ord: Ord, axis: Ints | None, keepdims: bool) -> Any:
+def _norm(x, ord: Ord, axis: Ints | None, keepdims: bool):
     x = parts.strong(parts.inexact("norm", x))
     rank = x.ndim
     axes = canonical_axes(axis, rank)
@@ -84,13 +84,13 @@ def _norm(x: Any, ord: Ord, axis: Ints | None, keepdims: bool) -> Any:
                      "axes to compute a matrix-norm.")
 
 
-def _static_axes(axis: Any) -> Ints | None:
+def _static_axes(axis) -> Ints | None:
     if axis is None:
         return None
     return tuple(map(operator.index, axis)) if isinstance(axis, (tuple, list)) else (operator.index(axis),)
 
 
-def norm(x: Any, ord: Ord = None, axis: None | Ints | int = None, keepdims: bool = False) -> Any:
+def norm(x, ord: Ord = None, axis: None | Ints | int = None, keepdims: bool = False):
     """The norm of a matrix or a vector.
 
     Args:
@@ -110,18 +110,18 @@ def norm(x: Any, ord: Ord = None, axis: None | Ints | int = None, keepdims: bool
 
 
 @api("keepdims", "ord")
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Ord = "fro") -> Any:
+def matrix_norm(x, /, *, keepdims: bool = False, ord: Ord = "fro"):
     """The norms of matrices (..., m, n); orders as in `norm`."""
     x = parts.strong(parts.inexact("matrix_norm", x))
     return _matrix_norm(x, canonical_axes((-2, -1), x.ndim), keepdims, ord)  # type: ignore[arg-type]
 
 
 @api("axis", "keepdims", "ord")
-def _vector_norm_call(x: Any, axis: Ints | None, keepdims: bool, ord: Ord) -> Any:
+def _vector_norm_call(x, axis: Ints | None, keepdims: bool, ord: Ord):
     x = parts.strong(parts.inexact("vector_norm", x))
     return _vector_norm(x, canonical_axes(axis, x.ndim), keepdims, ord)
 
 
-def vector_norm(x: Any, /, *, axis: int | Ints | None = None, keepdims: bool = False, ord: Ord = 2) -> Any:
+def vector_norm(x, /, *, axis: int | Ints | None = None, keepdims: bool = False, ord: Ord = 2):
     """The norms of vectors that lie along one or several axes (None for all); orders as in `norm`."""
     return _vector_norm_call(x, axis=_static_axes(axis), keepdims=keepdims, ord=ord)

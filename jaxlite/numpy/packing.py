@@ -14,14 +14,14 @@ from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays
 
 
-def _places(bitorder: str) -> Any:
+def _places(bitorder: str):
     """By how much each of the eight bits of a byte is shifted, in the order in which they are listed."""
     if bitorder not in ("big", "little"):
         raise ValueError("'order' must be either 'little' or 'big'")
     return np.arange(8, dtype=np.uint8)[:: -1 if bitorder == "big" else 1]
 
 
-def _one_axis(a: Any, axis: int | None) -> tuple[Any, int, int]:
+def _one_axis(a, axis: int | None) -> tuple[Any, int, int]:
     """The array with an axis in [0, rank), and its rank; flattened for None."""
     if axis is None:
         return shaping.reshape(a, (math.prod(a.shape),)), 0, 1
@@ -30,7 +30,7 @@ def _one_axis(a: Any, axis: int | None) -> tuple[Any, int, int]:
 
 
 @api("axis", "bitorder")
-def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
+def packbits(a, axis: int | None = None, bitorder: str = "big"):
     """Eight booleans to a byte along an axis, filled up with zeros; over all elements, flattened, for None."""
     check_arrays("packbits", a)
     a = as_array(a)
@@ -49,7 +49,7 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
 
 
 @api("axis", "count", "bitorder")
-def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Any:
+def unpackbits(a, axis: int | None = None, count: int | None = None, bitorder: str = "big"):
     """The bits of bytes along an axis; `count` cuts off or fills up with zeros."""
     check_arrays("unpackbits", a)
     a = as_array(a)

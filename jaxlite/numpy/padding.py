@@ -32,7 +32,7 @@ _OPTIONS = {
 }  # fmt: skip
 
 
-def _as_pairs(name: str, value: Any, rank: int) -> Any:
+def _as_pairs(name: str, value, rank: int):
     """A (before, after) pair for each axis, from one number, one pair, or a pair for each axis."""
     shape = value.shape
     if shape not in ((), (1,), (2,), (1, 2), (rank, 2)):
@@ -41,7 +41,7 @@ def _as_pairs(name: str, value: Any, rank: int) -> Any:
     return np.broadcast_to(value, (rank, 2)) if isinstance(value, np.ndarray) else broadcast_to(value, (rank, 2))
 
 
-def _static_pairs(name: str, value: Any, rank: int) -> tuple[tuple[int, int], ...]:
+def _static_pairs(name: str, value, rank: int) -> tuple[tuple[int, int], ...]:
     if type(value) in (int, tuple):
         try:
             return _remembered_pairs(name, value, rank)
@@ -51,7 +51,7 @@ def _static_pairs(name: str, value: Any, rank: int) -> tuple[tuple[int, int], ..
     return _make_pairs(name, value, rank)
 
 
-def _make_pairs(name: str, value: Any, rank: int) -> tuple[tuple[int, int], ...]:
+def _make_pairs(name: str, value, rank: int) -> tuple[tuple[int, int], ...]:
     for leaf in tree_leaves(value):
         if isinstance(leaf, Tracer):
             raise ConcretizationTypeError(leaf, f"the argument {name!r} of jnp.pad decides the shape of its result, so "
@@ -75,7 +75,7 @@ _remembered_pairs = functools.lru_cache(1024)(_make_pairs)
 
 
 @boundary
-def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant", **kwargs: Any) -> Any:
+def pad(array, pad_width, mode: str | Callable[..., Any] = "constant", **kwargs):
     """An array with values added before and after along each axis.
 
     Args:
@@ -129,7 +129,7 @@ def pad(array: Any, pad_width: Any, mode: str | Callable[..., Any] = "constant",
 
 
 @api("widths")
-def _pad_constant(x: Any, values: Any, widths: tuple[tuple[int, int], ...]) -> Any:
+def _pad_constant(x, values, widths: tuple[tuple[int, int], ...]):
     x = as_array(x)
     aval = aval_of(x)
     values = shaping.convert(values, aval.dtype, aval.weak_type)
@@ -145,12 +145,12 @@ def _pad_constant(x: Any, values: Any, widths: tuple[tuple[int, int], ...]) -> A
     return x
 
 
-def _element(values: Any, row: int, column: int) -> Any:
+def _element(values, row: int, column: int):
     return shaping.squeeze(lax.slice(values, (row, column), (row + 1, column + 1)), (0, 1))
 
 
 @api("widths")
-def _pad_ramp(x: Any, ends: Any, widths: tuple[tuple[int, int], ...]) -> Any:
+def _pad_ramp(x, ends, widths: tuple[tuple[int, int], ...]):
     x = as_array(x)
     aval = aval_of(x)
     ends = shaping.convert(ends, aval.dtype, aval.weak_type)
@@ -169,7 +169,7 @@ def _pad_ramp(x: Any, ends: Any, widths: tuple[tuple[int, int], ...]) -> Any:
 
 
 @api("widths", "mode", "odd")
-def _pad_from_array(x: Any, widths: tuple[tuple[int, int], ...], mode: str, odd: bool) -> Any:
+def _pad_from_array(x, widths: tuple[tuple[int, int], ...], mode: str, odd: bool):
     """The modes that take elements of the array."""
     x = as_array(x)
     for axis, (low, high) in enumerate(widths):
@@ -200,11 +200,11 @@ def _pad_from_array(x: Any, widths: tuple[tuple[int, int], ...], mode: str, odd:
     return x
 
 
-def _repeated(x: Any, count: int, axis: int) -> Any:
+def _repeated(x, count: int, axis: int):
     return broadcast_to(x, [count if each == axis else size for each, size in enumerate(x.shape)])
 
 
-def _mirrored(x: Any, axis: int, width: int, after: bool, skip_edge: bool, odd: bool) -> Any:
+def _mirrored(x, axis: int, width: int, after: bool, skip_edge: bool, odd: bool):
     """Mirrored values on one side. The result is symmetric about its new edge too, so wide ones grow by doubling."""
     while width:
         size = x.shape[axis]
@@ -220,7 +220,7 @@ def _mirrored(x: Any, axis: int, width: int, after: bool, skip_edge: bool, odd: 
 
 
 @api("widths", "mode", "lengths")
-def _pad_statistic(x: Any, widths: tuple[tuple[int, int], ...], mode: str, lengths: Any) -> Any:
+def _pad_statistic(x, widths: tuple[tuple[int, int], ...], mode: str, lengths):
     x = as_array(x)
     aval = aval_of(x)
     statistic = _STATISTICS[mode]
@@ -243,7 +243,7 @@ def _pad_statistic(x: Any, widths: tuple[tuple[int, int], ...], mode: str, lengt
     return x
 
 
-def _median(x: Any, axis: int) -> Any:
+def _median(x, axis: int):
     """The middle value along an axis, which stays with size 1; NaN if one is among the values."""
     size = aval_of(x).shape[axis]
     if dtypes.kind(aval_of(x).dtype) != "f":
@@ -257,8 +257,8 @@ def _median(x: Any, axis: int) -> Any:
     return lax.select(last != last, last, middle)
 
 
-def _pad_with_function(array: Any, widths: tuple[tuple[int, int], ...], function: Callable[..., Any],
-                       kwargs: dict[str, Any]) -> Any:
+def _pad_with_function(array, widths: tuple[tuple[int, int], ...], function: Callable[..., Any],
+                       kwargs: dict[str, Any]):
     x = _pad_constant(array, 0, widths=widths)
     for axis, width in enumerate(widths):
         x = functional.apply_along_axis(function, axis, x, width, axis, kwargs)

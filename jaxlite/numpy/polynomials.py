@@ -20,24 +20,24 @@ from jaxlite.numpy.api import api, broadcasts_inside, check_arrays, promote_dtyp
 from jaxlite.numpy.selection import where
 
 
-def _coefficients(name: str, *args: Any) -> list[Any]:
+def _coefficients(name: str, *args) -> list[Any]:
     """The arguments as floating or complex arrays of one dtype, scalars as vectors of one element."""
     check_arrays(name, *args)
     return [manipulation.atleast_1d(arg) for arg in promote_dtypes_inexact(*args)]
 
 
-def _linalg() -> Any:
+def _linalg():
     """Loaded when a polynomial needs it: most programs have no use for it."""
     from jaxlite.numpy import linalg
 
     return linalg
 
 
-def _length(p: Any) -> int:
+def _length(p) -> int:
     return aval_of(p).shape[0]
 
 
-def _without_leading_zeros(name: str, argument: str, value: Any, instead: str) -> tuple[Any, int]:
+def _without_leading_zeros(name: str, argument: str, value, instead: str) -> tuple[Any, int]:
     """The vector from its first nonzero element on, and how many of its last elements are zero.
 
     Raises: ConcretizationTypeError where its values, which decide the result's shape, are not known.
@@ -59,7 +59,7 @@ def _without_leading_zeros(name: str, argument: str, value: Any, instead: str) -
 
 
 @api()
-def polyadd(a1: Any, a2: Any) -> Any:
+def polyadd(a1, a2):
     """The sum of two polynomials; the shorter one gets leading zeros.
 
     >>> import jaxlite.numpy as jnp
@@ -70,17 +70,17 @@ def polyadd(a1: Any, a2: Any) -> Any:
 
 
 @api()
-def polysub(a1: Any, a2: Any) -> Any:
+def polysub(a1, a2):
     """The difference of two polynomials; the shorter one gets leading zeros."""
     return arithmetic.subtract(*_aligned("polysub", a1, a2))
 
 
-def _aligned(name: str, a1: Any, a2: Any) -> list[Any]:
+def _aligned(name: str, a1, a2) -> list[Any]:
     check_arrays(name, a1, a2)
     arrays = [manipulation.atleast_1d(each) for each in promote_dtypes(a1, a2)]
     longest = max(map(_length, arrays))
 
-    def lengthened(p: Any) -> Any:
+    def lengthened(p):
         aval = aval_of(p)
         missing = longest - aval.shape[0]
         if not missing:
@@ -92,7 +92,7 @@ def _aligned(name: str, a1: Any, a2: Any) -> list[Any]:
 
 
 @boundary
-def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
+def polymul(a1, a2, *, trim_leading_zeros: bool = False):
     """The product of two polynomials, floating or complex.
 
     Args:
@@ -110,7 +110,7 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
 
 
 @api()
-def _polymul(a1: Any, a2: Any) -> Any:
+def _polymul(a1, a2):
     factors = _coefficients("polymul", a1, a2)
     # No coefficients at all are the polynomial zero.
     return differences.convolve(*(p if _length(p) else shaping.full_like(p, 0, shape=(1,)) for p in factors),
@@ -118,7 +118,7 @@ def _polymul(a1: Any, a2: Any) -> Any:
 
 
 @boundary
-def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
+def polydiv(u, v, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
     """Quotient and remainder of two polynomials, floating or complex: u = q * v + r.
 
     Args:
@@ -138,7 +138,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
 
 
 @api()
-def _polydiv(u: Any, v: Any) -> tuple[Any, Any]:
+def _polydiv(u, v) -> tuple[Any, Any]:
     u, v = _coefficients("polydiv", u, v)
     if aval_of(u).ndim != 1 or aval_of(v).ndim != 1 or not _length(v):
         raise ValueError(f"polydiv: u and v must be vectors, v not empty; got shapes {aval_of(u).shape} and "
@@ -148,7 +148,7 @@ def _polydiv(u: Any, v: Any) -> tuple[Any, Any]:
         return shaping.full_like(u, 0, shape=(1,)), u
     scale = lax.div(shaping.full_like(v, 1, shape=()), v[0])
 
-    def subtract_once(k: Any, carry: Any) -> Any:
+    def subtract_once(k, carry):
         quotient, rest = carry
         factor = scale * lax.dynamic_index_in_dim(rest, k, 0, keepdims=False)
         here = lax.dynamic_slice_in_dim(rest, k, width, 0) - factor * v
@@ -163,7 +163,7 @@ def _polydiv(u: Any, v: Any) -> tuple[Any, Any]:
 
 
 @boundary
-def polyder(p: Any, m: int = 1) -> Any:
+def polyder(p, m: int = 1):
     """The m-th derivative of a polynomial, floating or complex. Raises: ValueError for m < 0.
 
     >>> import jaxlite.numpy as jnp
@@ -177,7 +177,7 @@ def polyder(p: Any, m: int = 1) -> Any:
 
 
 @api("m")
-def _polyder(p: Any, m: int) -> Any:
+def _polyder(p, m: int):
     (p,) = _coefficients("polyder", p)
     if m == 0:
         return p
@@ -190,7 +190,7 @@ def _falling(powers: np.ndarray, m: int) -> np.ndarray:
     return np.prod(powers[:, None] - np.arange(m, dtype=np.float64), axis=1)
 
 
-def _times_rows(p: Any, factors: np.ndarray) -> Any:
+def _times_rows(p, factors: np.ndarray):
     aval = aval_of(p)
     with np.errstate(over="ignore"):  # a factor may be too great for the dtype: then so is the product
         column = factors.astype(aval.dtype).reshape(-1, *[1] * (aval.ndim - 1))
@@ -198,7 +198,7 @@ def _times_rows(p: Any, factors: np.ndarray) -> Any:
 
 
 @boundary
-def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+def polyint(p, m: int = 1, k=None):
     """The m-th integral of a polynomial, floating or complex.
 
     Args:
@@ -216,7 +216,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 
 @api("m")
-def _polyint(p: Any, k: Any, m: int) -> Any:
+def _polyint(p, k, m: int):
     p, k = _coefficients("polyint", p, k)
     if m == 0:
         return p
@@ -233,7 +233,7 @@ def _polyint(p: Any, k: Any, m: int) -> Any:
 
 
 @api("unroll")
-def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
+def polyval(p, x, *, unroll: int = 16):
     """A polynomial's values at x, by Horner's rule.
 
     Args:
@@ -250,14 +250,14 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     shape = shaping.broadcast_shapes(p.shape[1:], x.shape)
     x = shaping.convert(manipulation.broadcast_to(x, shape), None, False)
 
-    def horner(y: Any, coefficient: Any) -> Any:
+    def horner(y, coefficient):
         return y * x + manipulation.broadcast_to(coefficient, shape), None
 
     return lax.scan(horner, shaping.full_like(x, 0), shaping.convert(p, None, False), unroll=unroll)[0]
 
 
 @api()
-def poly(seq_of_zeros: Any) -> Any:
+def poly(seq_of_zeros):
     """The polynomial with given zeros and leading coefficient one, floating or complex.
 
     Args:
@@ -284,7 +284,7 @@ def poly(seq_of_zeros: Any) -> Any:
     start = shaping.convert(index == 0, zeros.dtype)
     none = shaping.full_like(zeros, 0, shape=(1,))
 
-    def times_factor(k: Any, p: Any) -> Any:
+    def times_factor(k, p):
         shifted = shaping.concatenate([none, lax.slice_in_dim(p, 0, count)], 0)
         zero = lax.dynamic_index_in_dim(zeros, k, 0, keepdims=False)
         # Elements that are not there yet stay out of it: 0 * inf would be NaN.
@@ -295,7 +295,7 @@ def poly(seq_of_zeros: Any) -> Any:
 
 
 @boundary
-def roots(p: Any, *, strip_zeros: bool = True) -> Any:
+def roots(p, *, strip_zeros: bool = True):
     """The zeros of a polynomial, as the eigenvalues of its companion matrix. On the CPU alone.
 
     Args:
@@ -319,13 +319,13 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
 
 
 @api("at_zero")
-def _roots(p: Any, at_zero: int) -> Any:
+def _roots(p, at_zero: int):
     (p,) = _coefficients("roots", p)
     found = _companion_eigenvalues(p)
     return shaping.concatenate([found, shaping.full_like(found, 0, shape=(at_zero,))], 0)
 
 
-def _companion_eigenvalues(p: Any) -> Any:
+def _companion_eigenvalues(p):
     count = max(_length(p) - 1, 0)
     dtype = aval_of(p).dtype
     if not count:
@@ -337,7 +337,7 @@ def _companion_eigenvalues(p: Any) -> Any:
 
 
 @api()
-def _padded_roots(p: Any) -> Any:
+def _padded_roots(p):
     (p,) = _coefficients("roots", p)
     size = _length(p)
     if size < 2:
@@ -357,8 +357,7 @@ def _padded_roots(p: Any) -> Any:
 
 @boundary
 @broadcasts_inside
-def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = False, w: Any = None,
-            cov: bool = False) -> Any:
+def polyfit(x, y, deg: int, rcond: float | None = None, full: bool = False, w=None, cov: bool = False):
     """The polynomial that fits points best, in the sense of least squares.
 
     Args:
@@ -403,7 +402,7 @@ def polyfit(x: Any, y: Any, deg: int, rcond: float | None = None, full: bool = F
 
 
 @api("deg", "full", "cov")
-def _polyfit(x: Any, y: Any, rcond: Any, w: Any, deg: int, full: bool, cov: Any) -> Any:
+def _polyfit(x, y, rcond, w, deg: int, full: bool, cov):
     if w is None:
         x, y = promote_dtypes_inexact(x, y)
     else:

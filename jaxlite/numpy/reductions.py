@@ -27,12 +27,12 @@ Axis = Any  # None, an int, the name of an axis that vmap binds, or a tuple of t
 _COLLECTIVES = {lax.reduce_sum: "psum", lax.reduce_max: "pmax", lax.reduce_min: "pmin"}
 
 
-def _refuse_out(name: str, out: Any) -> None:
+def _refuse_out(name: str, out) -> None:
     if out is not None:
         raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported.")
 
 
-def _keep(result: Any, shape: Ints, axes: Ints, keepdims: bool) -> Any:
+def _keep(result, shape: Ints, axes: Ints, keepdims: bool):
     """Put reduced axes back with size 1."""
     if not keepdims:
         return result
@@ -46,7 +46,7 @@ def _kept(shape: Ints, axes: Ints) -> tuple[Ints, Ints]:
             tuple(axis for axis in range(len(shape)) if axis not in axes))
 
 
-def _lowest(dtype: Any) -> Any:
+def _lowest(dtype):
     kind = dtypes.kind(dtype)
     if kind == "b":
         return False
@@ -55,7 +55,7 @@ def _lowest(dtype: Any) -> Any:
     return -np.inf
 
 
-def _highest(dtype: Any) -> Any:
+def _highest(dtype):
     kind = dtypes.kind(dtype)
     if kind == "b":
         return True
@@ -64,7 +64,7 @@ def _highest(dtype: Any) -> Any:
     return np.inf
 
 
-def _mask_shape(name: str, x: Any, where: Any) -> Ints:
+def _mask_shape(name: str, x, where) -> Ints:
     """The shape of an array and its mask, broadcast together, after checking them."""
     mask, own = aval_of(where), aval_of(x).shape
     if mask.dtype != dtypes.bool_:
@@ -79,7 +79,7 @@ def _mask_shape(name: str, x: Any, where: Any) -> Ints:
                          f"shape {own}.") from None
 
 
-def _masked(name: str, x: Any, where: Any, fill: Any) -> Any:
+def _masked(name: str, x, where, fill):
     """x where the mask holds, else a constant."""
     if where is None:
         return x
@@ -88,16 +88,16 @@ def _masked(name: str, x: Any, where: Any, fill: Any) -> Any:
     return lax.select(_broadcast_to(where, shape), x, shaping.full_like(x, fill))
 
 
-def _broadcast_to(x: Any, shape: Ints) -> Any:
+def _broadcast_to(x, shape: Ints):
     rank = aval_of(x).ndim
     return shaping.broadcast_in_dim(x, shape, range(len(shape) - rank, len(shape)))
 
 
-def _is_name(axis: Any) -> bool:
+def _is_name(axis) -> bool:
     return type(axis) is str or (not hasattr(axis, "__index__") and isinstance(axis, Hashable) and axis in state.axis_sizes)
 
 
-def _split_axes(axis: Any, rank: int) -> tuple[Ints, tuple[Any, ...]]:
+def _split_axes(axis, rank: int) -> tuple[Ints, tuple[Any, ...]]:
     """The axes of the array, and the named axes, that an axis argument says."""
     if are_plain_axes(axis):
         return canonical_axes(axis, rank), ()
@@ -106,7 +106,7 @@ def _split_axes(axis: Any, rank: int) -> tuple[Ints, tuple[Any, ...]]:
     return canonical_axes([one for one in each if one not in names] if names else each, rank), names
 
 
-def _reduce(name: str, a: Any, axis: Any, keepdims: bool, reducer: Callable, identity: Any, where: Any = None) -> Any:
+def _reduce(name: str, a, axis, keepdims: bool, reducer: Callable, identity, where=None):
     """Mask, reduce, restore axes. `identity` maps a dtype to what masked elements become."""
     if where is not None:
         a = _masked(name, a, where, identity(aval_of(a).dtype) if callable(identity) else identity)
@@ -120,7 +120,7 @@ def _reduce(name: str, a: Any, axis: Any, keepdims: bool, reducer: Callable, ide
     return getattr(lax, _COLLECTIVES[reducer])(result, names)
 
 
-def _accumulator_dtype(aval: Any, dtype: Any, promote_integers: bool, name: str) -> Any:
+def _accumulator_dtype(aval, dtype, promote_integers: bool, name: str):
     """The result dtype of a sum or product."""
     if dtype is not None:
         return dtypes.check_user_dtype_supported(dtype, name)
@@ -133,13 +133,13 @@ def _accumulator_dtype(aval: Any, dtype: Any, promote_integers: bool, name: str)
     return least if dtypes.itemsize_bits(aval.dtype) < dtypes.itemsize_bits(least) else aval.dtype
 
 
-def _check_initial(initial: Any) -> None:
+def _check_initial(initial) -> None:
     if initial is not None and aval_of(initial).shape:
         raise ValueError(f"initial value must be a scalar. Got array of shape {aval_of(initial).shape}")
 
 
-def _total(name: str, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any, promote_integers: bool,
-           reducer: Callable, combine: Callable, identity: int) -> Any:
+def _total(name: str, a, axis, dtype, keepdims: bool, initial, where, promote_integers: bool, reducer: Callable,
+           combine: Callable, identity: int):
     check_arrays(name, a)
     _check_initial(initial)
     a = as_array(a)
@@ -155,8 +155,8 @@ def _total(name: str, a: Any, axis: Any, dtype: Any, keepdims: bool, initial: An
 
 
 @api("axis", "dtype", "keepdims", "promote_integers")
-def sum(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-        where: Any = None, promote_integers: bool = True) -> Any:
+def sum(a, axis: Axis = None, dtype=None, out: None = None, keepdims: bool = False, initial=None, where=None,
+        promote_integers: bool = True):
     """The sum over axes; 0 for none. Integers narrower than the default are widened to it; half floats are added up
     in 32 bits.
 
@@ -168,22 +168,21 @@ def sum(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims
     return _sum(a, axis, dtype, keepdims, initial, where, promote_integers)
 
 
-def _sum(a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, where: Any, promote_integers: bool) -> Any:
+def _sum(a, axis, dtype, keepdims: bool, initial, where, promote_integers: bool):
     return _total("sum", a, axis, dtype, keepdims, initial, where, promote_integers, lax.reduce_sum, ufuncs.add, 0)
 
 
 @api("axis", "dtype", "keepdims", "promote_integers")
-def prod(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-         where: Any = None, promote_integers: bool = True) -> Any:
+def prod(a, axis: Axis = None, dtype=None, out: None = None, keepdims: bool = False, initial=None, where=None,
+         promote_integers: bool = True):
     """The product over axes; 1 for none. Dtypes are as in `sum`."""
     _refuse_out("prod", out)
     return _total("prod", a, axis, dtype, keepdims, initial, where, promote_integers, lax.reduce_prod,
                   ufuncs.multiply, 1)
 
 
-def _extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any, reducer: Callable,
-             combine: Callable,
-             identity: Callable) -> Any:
+def _extreme(name: str, a, axis, keepdims: bool, initial, where, reducer: Callable, combine: Callable,
+             identity: Callable):
     check_arrays(name, a)
     _check_initial(initial)
     a = shaping.convert(as_array(a), None, False)
@@ -204,8 +203,7 @@ def _extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, where: 
     return result if initial is None else combine(shaping.convert(initial, aval.dtype, False), result)
 
 
-def _complex_extreme(name: str, a: Any, axes: Ints, keepdims: bool, where: Any, reducer: Callable,
-                     identity: Callable) -> Any:
+def _complex_extreme(name: str, a, axes: Ints, keepdims: bool, where, reducer: Callable, identity: Callable):
     """Lexicographic: the extreme real part, then the extreme imaginary part among those that have it."""
     fill = identity(lax.real(a).dtype)
     a = _masked(name, a, where, complex(fill, fill))
@@ -221,24 +219,21 @@ def _complex_extreme(name: str, a: Any, axes: Ints, keepdims: bool, where: Any, 
 
 
 @api("axis", "keepdims")
-def max(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
-        where: Any = None) -> Any:
+def max(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The greatest element over axes; NaN if there is one. An empty reduction needs `initial`."""
     _refuse_out("max", out)
     return _extreme("max", a, axis, keepdims, initial, where, lax.reduce_max, ufuncs.maximum, _lowest)
 
 
 @api("axis", "keepdims")
-def min(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
-        where: Any = None) -> Any:
+def min(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The least element over axes; NaN if there is one. An empty reduction needs `initial`."""
     _refuse_out("min", out)
     return _extreme("min", a, axis, keepdims, initial, where, lax.reduce_min, ufuncs.minimum, _highest)
 
 
 @api("axis", "keepdims")
-def minmax(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
-           where: Any = None) -> tuple[Any, Any]:
+def minmax(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None) -> tuple[Any, Any]:
     """The least and the greatest element over axes.
 
     Args:
@@ -250,20 +245,18 @@ def minmax(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, 
             max(a, axis=axis, keepdims=keepdims, initial=high, where=where))
 
 
-def amax(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
-         where: Any = None) -> Any:
+def amax(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """Another name of `max`."""
     return max(a, axis=axis, out=out, keepdims=keepdims, initial=initial, where=where)
 
 
-def amin(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
-         where: Any = None) -> Any:
+def amin(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """Another name of `min`."""
     return min(a, axis=axis, out=out, keepdims=keepdims, initial=initial, where=where)
 
 
 @api("axis", "keepdims")
-def all(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def all(a, axis: Axis = None, out: None = None, keepdims: bool = False, *, where=None):
     """Whether every element over axes is nonzero; True for none."""
     _refuse_out("all", out)
     check_arrays("all", a)
@@ -271,7 +264,7 @@ def all(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, 
 
 
 @api("axis", "keepdims")
-def any(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, where: Any = None) -> Any:
+def any(a, axis: Axis = None, out: None = None, keepdims: bool = False, *, where=None):
     """Whether some element over axes is nonzero; False for none."""
     _refuse_out("any", out)
     check_arrays("any", a)
@@ -279,14 +272,14 @@ def any(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, *, 
 
 
 @api("axis", "keepdims")
-def ptp(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False) -> Any:
+def ptp(a, axis: Axis = None, out: None = None, keepdims: bool = False):
     """The range over axes: the greatest element less the least."""
     _refuse_out("ptp", out)
     return max(a, axis=axis, keepdims=keepdims) - min(a, axis=axis, keepdims=keepdims)
 
 
 @api("axis", "keepdims")
-def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
+def count_nonzero(a, axis: Axis = None, keepdims: bool = False):
     """How many elements over axes are nonzero."""
     check_arrays("count_nonzero", a)
     a = as_array(a)
@@ -296,7 +289,7 @@ def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 # --- moments -----------------------------------------------------------------------------------------
 
 
-def _count(a: Any, axes: tuple[Any, ...], where: Any, keepdims: bool, dtype: Any) -> Any:
+def _count(a, axes: tuple[Any, ...], where, keepdims: bool, dtype):
     """How many elements are averaged: a Python number, or an array if a mask decides. Named axes count, too."""
     shape = aval_of(a).shape
     if where is None:
@@ -305,7 +298,7 @@ def _count(a: Any, axes: tuple[Any, ...], where: Any, keepdims: bool, dtype: Any
     return sum(_broadcast_to(where, _mask_shape("mean", a, where)), axis=axes, dtype=dtype, keepdims=keepdims)
 
 
-def _mean_dtypes(name: str, a: Any, dtype: Any) -> tuple[Any, Any]:
+def _mean_dtypes(name: str, a, dtype) -> tuple[Any, Any]:
     """The dtype to compute in and that of the result."""
     if dtype is not None:
         result = dtypes.check_user_dtype_supported(dtype, name)
@@ -317,21 +310,20 @@ def _mean_dtypes(name: str, a: Any, dtype: Any) -> tuple[Any, Any]:
 
 
 @functools.lru_cache(1024)
-def _number(count: int, dtype: Any) -> Any:
+def _number(count: int, dtype):
     """A count as a scalar of a dtype."""
     part = {dtypes.complex64: np.float32, dtypes.complex128: np.float64}.get(dtype, dtype)
     return np.asarray(count).astype(part).astype(dtype)[()]
 
 
-def _divide(total: Any, count: Any) -> Any:
+def _divide(total, count):
     if isinstance(count, int):
         return lax.div(total, _number(count, total.dtype))
     return total / shaping.convert(count, total.dtype)
 
 
 @api("axis", "dtype", "keepdims")
-def mean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, *,
-         where: Any = None) -> Any:
+def mean(a, axis: Axis = None, dtype=None, out: None = None, keepdims: bool = False, *, where=None):
     """The arithmetic mean over axes, in floating point; NaN for none.
 
     Half floats are averaged in 32 bits unless `dtype` is given.
@@ -340,7 +332,7 @@ def mean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdim
     return _mean(a, axis, dtype, keepdims, where)
 
 
-def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any, name: str = "mean") -> Any:
+def _mean(a, axis, dtype, keepdims: bool, where, name: str = "mean"):
     check_arrays(name, a)
     a = as_array(a)
     computation, result_dtype = _mean_dtypes(name, a, dtype)
@@ -352,7 +344,7 @@ def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any, name: str =
 
 
 @api("axis", "dtype", "keepdims")
-def _variance(a: Any, ddof: Any, mean: Any, where: Any, axis: Any, dtype: Any, keepdims: bool, out: Any = None) -> Any:
+def _variance(a, ddof, mean, where, axis, dtype, keepdims: bool, out=None):
     check_arrays("var", a)
     a = as_array(a)
     computation, result_dtype = _variance_dtypes(a, dtype)
@@ -376,12 +368,12 @@ def _variance(a: Any, ddof: Any, mean: Any, where: Any, axis: Any, dtype: Any, k
     return shaping.convert(result, result_dtype, False)
 
 
-def _where(condition: Any, x: Any, fill: float) -> Any:
+def _where(condition, x, fill: float):
     """x where the condition (a scalar, or of x's shape) holds, else a constant."""
     return lax.select_n(condition, shaping.full_like(x, fill), x)
 
 
-def _variance_dtypes(a: Any, dtype: Any) -> tuple[Any, Any]:
+def _variance_dtypes(a, dtype) -> tuple[Any, Any]:
     source = a.dtype
     if dtype is not None:
         result = dtypes.check_user_dtype_supported(dtype, "var")
@@ -398,8 +390,8 @@ def _variance_dtypes(a: Any, dtype: Any) -> tuple[Any, Any]:
     return computation, result
 
 
-def var(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False, *,
-        where: Any = None, mean: Any = None, correction: int | float | None = None) -> Any:
+def var(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, keepdims: bool = False, *, where=None,
+        mean=None, correction: int | float | None = None):
     """The variance over axes: the mean squared distance from the mean.
 
     Args:
@@ -414,8 +406,8 @@ def var(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: in
     return _variance(a, ddof, mean, where, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
-def std(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False, *,
-        where: Any = None, mean: Any = None, correction: int | float | None = None) -> Any:
+def std(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, keepdims: bool = False, *, where=None,
+        mean=None, correction: int | float | None = None):
     """The standard deviation over axes: the square root of `var`, with its arguments."""
     _refuse_out("std", out)
     if correction is not None:
@@ -428,27 +420,26 @@ def std(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: in
 
 
 @api("axis", "dtype", "keepdims")
-def _deviation(a: Any, ddof: Any, mean: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
+def _deviation(a, ddof, mean, where, axis, dtype, keepdims: bool):
     return lax.sqrt(_variance(a, ddof, mean, where, axis=axis, dtype=dtype, keepdims=keepdims))
 
 
 # --- skipping NaN ------------------------------------------------------------------------------------
 
 
-def _is_nan(a: Any) -> Any:
+def _is_nan(a):
     return a != a
 
 
-def _has_nan(a: Any) -> bool:
+def _has_nan(a) -> bool:
     return dtypes.kind(a.dtype) in "fc"
 
 
-def _without_nan(a: Any, fill: Any) -> Any:
+def _without_nan(a, fill):
     return lax.select(_is_nan(a), shaping.full_like(a, fill), a) if _has_nan(a) else a
 
 
-def _nan_extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, where: Any, function: Callable,
-                 identity: Callable) -> Any:
+def _nan_extreme(name: str, a, axis, keepdims: bool, initial, where, function: Callable, identity: Callable):
     check_arrays(name, a)
     a = as_array(a)
     if not _has_nan(a):
@@ -462,24 +453,21 @@ def _nan_extreme(name: str, a: Any, axis: Any, keepdims: bool, initial: Any, whe
 
 
 @api("axis", "keepdims")
-def nanmax(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
-           where: Any = None) -> Any:
+def nanmax(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The greatest element that is not NaN; NaN if all are."""
     _refuse_out("nanmax", out)
     return _nan_extreme("nanmax", a, axis, keepdims, initial, where, max, _lowest)
 
 
 @api("axis", "keepdims")
-def nanmin(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False, initial: Any = None,
-           where: Any = None) -> Any:
+def nanmin(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The least element that is not NaN; NaN if all are."""
     _refuse_out("nanmin", out)
     return _nan_extreme("nanmin", a, axis, keepdims, initial, where, min, _highest)
 
 
 @api("axis", "dtype", "keepdims")
-def nansum(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-           where: Any = None) -> Any:
+def nansum(a, axis: Axis = None, dtype=None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The sum of the elements that are not NaN."""
     _refuse_out("nansum", out)
     check_arrays("nansum", a)
@@ -487,8 +475,7 @@ def nansum(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepd
 
 
 @api("axis", "dtype", "keepdims")
-def nanprod(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None,
-            where: Any = None) -> Any:
+def nanprod(a, axis: Axis = None, dtype=None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The product of the elements that are not NaN."""
     _refuse_out("nanprod", out)
     check_arrays("nanprod", a)
@@ -496,8 +483,7 @@ def nanprod(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keep
 
 
 @api("axis", "dtype", "keepdims")
-def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False,
-            where: Any = None) -> Any:
+def nanmean(a, axis: Axis = None, dtype=None, out: None = None, keepdims: bool = False, where=None):
     """The mean of the elements that are not NaN."""
     _refuse_out("nanmean", out)
     check_arrays("nanmean", a)
@@ -511,8 +497,8 @@ def nanmean(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, keep
 
 
 @api("axis", "dtype", "keepdims")
-def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False,
-           where: Any = None, mean: Any = None) -> Any:
+def nanvar(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, keepdims: bool = False, where=None,
+           mean=None):
     """The variance of the elements that are not NaN; NaN where fewer than `ddof` + 1 are left."""
     _refuse_out("nanvar", out)
     check_arrays("nanvar", a)
@@ -528,8 +514,8 @@ def nanvar(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof:
 
 
 @api("axis", "dtype", "keepdims")
-def nanstd(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False,
-           where: Any = None, mean: Any = None) -> Any:
+def nanstd(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, keepdims: bool = False, where=None,
+           mean=None):
     """The standard deviation of the elements that are not NaN."""
     _refuse_out("nanstd", out)
     return lax.sqrt(nanvar(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean))
@@ -538,7 +524,7 @@ def nanstd(a: Any, axis: Axis = None, dtype: Any = None, out: None = None, ddof:
 # --- running totals ----------------------------------------------------------------------------------
 
 
-def _running(name: str, a: Any, axis: Any, dtype: Any, operation: Callable, fill_nan: Any = None) -> Any:
+def _running(name: str, a, axis, dtype, operation: Callable, fill_nan=None):
     check_arrays(name, a)
     a = as_array(a)
     if fill_nan is not None:
@@ -561,34 +547,34 @@ def _running(name: str, a: Any, axis: Any, dtype: Any, operation: Callable, fill
 
 
 @api("axis", "dtype")
-def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def cumsum(a, axis: int | None = None, dtype=None, out: None = None):
     """Running sums along an axis; over all elements, flattened, for None."""
     _refuse_out("cumsum", out)
     return _running("cumsum", a, axis, dtype, lax.cumsum)
 
 
 @api("axis", "dtype")
-def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def cumprod(a, axis: int | None = None, dtype=None, out: None = None):
     """Running products along an axis; over all elements, flattened, for None."""
     _refuse_out("cumprod", out)
     return _running("cumprod", a, axis, dtype, lax.cumprod)
 
 
 @api("axis", "dtype")
-def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def nancumsum(a, axis: int | None = None, dtype=None, out: None = None):
     """Running sums with NaN as 0."""
     _refuse_out("nancumsum", out)
     return _running("nancumsum", a, axis, dtype, lax.cumsum, 0)
 
 
 @api("axis", "dtype")
-def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+def nancumprod(a, axis: int | None = None, dtype=None, out: None = None):
     """Running products with NaN as 1."""
     _refuse_out("nancumprod", out)
     return _running("nancumprod", a, axis, dtype, lax.cumprod, 1)
 
 
-def _cumulative(name: str, x: Any, axis: Any, dtype: Any, include_initial: bool, function: Callable, first: int) -> Any:
+def _cumulative(name: str, x, axis, dtype, include_initial: bool, function: Callable, first: int):
     check_arrays(name, x)
     x = as_array(x)
     rank = x.ndim
@@ -613,12 +599,12 @@ def _cumulative(name: str, x: Any, axis: Any, dtype: Any, include_initial: bool,
 
 
 @api("axis", "dtype", "include_initial")
-def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_sum(x, /, *, axis: int | None = None, dtype=None, include_initial: bool = False):
     """Running sums along an axis, led by 0 if `include_initial`."""
     return _cumulative("cumulative_sum", x, axis, dtype, include_initial, cumsum, 0)
 
 
 @api("axis", "dtype", "include_initial")
-def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_prod(x, /, *, axis: int | None = None, dtype=None, include_initial: bool = False):
     """Running products along an axis, led by 1 if `include_initial`."""
     return _cumulative("cumulative_prod", x, axis, dtype, include_initial, cumprod, 1)

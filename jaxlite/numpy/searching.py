@@ -24,7 +24,7 @@ from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_dt
 # --- positions of extremes ---------------------------------------------------------------------------
 
 
-def _position(name: str, a: Any, axis: Any, out: Any, keepdims: Any, search: Callable) -> Any:
+def _position(name: str, a, axis, out, keepdims, search: Callable):
     if out is not None:
         raise NotImplementedError(f"The 'out' argument to jnp.{name} is not supported.")
     a = as_arrays(name, a)
@@ -46,7 +46,7 @@ def _position(name: str, a: Any, axis: Any, out: Any, keepdims: Any, search: Cal
 
 
 @api("axis", "keepdims")
-def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def argmax(a, axis: int | None = None, out: None = None, keepdims: bool | None = None):
     """The position of the greatest element along an axis (the first of equals; NaN counts as greatest).
 
     Args:
@@ -62,18 +62,18 @@ def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
 
 
 @api("axis", "keepdims")
-def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def argmin(a, axis: int | None = None, out: None = None, keepdims: bool | None = None):
     """The position of the least element along an axis (the first of equals; NaN counts as least). As `argmax`."""
     return _position("argmin", a, axis, out, keepdims, lax.argmin)
 
 
-def _position_without_nan(name: str, a: Any, axis: Any, out: Any, keepdims: Any, search: Callable, fill: float) -> Any:
+def _position_without_nan(name: str, a, axis, out, keepdims, search: Callable, fill: float):
     a = as_arrays(name, a)
     if dtypes.kind(a.dtype) not in "fc":
         return _position(name, a, axis, out, keepdims, search)
     nan = a != a
 
-    def search_numbers(line: Any, axis: int, dtype: Any) -> Any:
+    def search_numbers(line, axis: int, dtype):
         gone = shaping.reshape(nan, aval_of(line).shape)
         position = search(lax.select(gone, shaping.full_like(line, fill), line), axis, dtype)
         return lax.select(lax.reduce_and(gone, (axis,)), shaping.full_like(position, -1), position)
@@ -82,13 +82,13 @@ def _position_without_nan(name: str, a: Any, axis: Any, out: Any, keepdims: Any,
 
 
 @api("axis", "keepdims")
-def nanargmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def nanargmax(a, axis: int | None = None, out: None = None, keepdims: bool | None = None):
     """The position of the greatest element that is not NaN; -1 where all are. As `argmax`."""
     return _position_without_nan("nanargmax", a, axis, out, keepdims, lax.argmax, -np.inf)
 
 
 @api("axis", "keepdims")
-def nanargmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
+def nanargmin(a, axis: int | None = None, out: None = None, keepdims: bool | None = None):
     """The position of the least element that is not NaN; -1 where all are. As `argmax`."""
     return _position_without_nan("nanargmin", a, axis, out, keepdims, lax.argmin, np.inf)
 
@@ -96,7 +96,7 @@ def nanargmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool 
 # --- positions of nonzero elements -------------------------------------------------------------------
 
 
-def host_value(name: str, a: Any) -> np.ndarray:
+def host_value(name: str, a) -> np.ndarray:
     """The host's value of an array whose elements decide the size of a result.
 
     Raises: ConcretizationTypeError for a traced one.
@@ -108,7 +108,7 @@ def host_value(name: str, a: Any) -> np.ndarray:
         a, "__jax_array__") else a)
 
 
-def put_beside(value: np.ndarray, like: Any, weak_type: bool = False) -> Any:
+def put_beside(value: np.ndarray, like, weak_type: bool = False):
     """A host value as an array on the device of another."""
     if type(like) is not ArrayImpl:
         made = arrays.make_array(value)
@@ -121,7 +121,7 @@ def put_beside(value: np.ndarray, like: Any, weak_type: bool = False) -> Any:
 
 
 @boundary
-def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
+def nonzero(a, *, size: int | None = None, fill_value=None) -> tuple[Any, ...]:
     """The positions of the elements that are not zero: for each axis an array of indices.
 
     Args:
@@ -154,7 +154,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
 
 
 @api("size")
-def _nonzero(a: Any, fill_value: Any, size: int) -> tuple[Any, ...]:
+def _nonzero(a, fill_value, size: int) -> tuple[Any, ...]:
     shape = aval_of(a).shape
     flat, found = true_positions(shaping.convert(shaping.reshape(a, (aval_of(a).size,)), bool, False), size)
     result = []
@@ -169,7 +169,7 @@ def _nonzero(a: Any, fill_value: Any, size: int) -> tuple[Any, ...]:
     return tuple(result)
 
 
-def true_positions(mask: Any, size: int, fill: int = 0) -> tuple[Any, Any]:
+def true_positions(mask, size: int, fill: int = 0) -> tuple[Any, Any]:
     """The positions of the first `size` true elements of a flat mask, filled up, and how many are true in all."""
     count = aval_of(mask).size
     dtype = dtypes.default_dtype(int)
@@ -187,14 +187,14 @@ def true_positions(mask: Any, size: int, fill: int = 0) -> tuple[Any, Any]:
 
 
 @boundary
-def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def flatnonzero(a, *, size: int | None = None, fill_value=None):
     """The positions of the elements of the flattened array that are not zero. Arguments are as in `nonzero`."""
     check_arrays("flatnonzero", a)
     return nonzero(manipulation.ravel(a), size=size, fill_value=fill_value)[0]
 
 
 @boundary
-def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def argwhere(a, *, size: int | None = None, fill_value=None):
     """The positions of the elements that are not zero, a row each: (count, rank). Arguments are as in `nonzero`."""
     check_arrays("argwhere", a)
     if not aval_of(a).ndim:
@@ -206,12 +206,12 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
 
 
 @api()
-def _columns(*parts: Any) -> Any:
+def _columns(*parts):
     return shaping.stack(promote_dtypes(*parts), 1)
 
 
 @boundary
-def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+def extract(condition, arr, *, size: int | None = None, fill_value=0):
     """The elements at which a condition holds, flattened.
 
     `size` fixes how many, filling up with `fill_value`; without it the condition must be concrete.
@@ -222,7 +222,7 @@ def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: An
 
 
 @boundary
-def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
+def place(arr, mask, vals, *, inplace: bool = True):
     """A copy of the array whose elements under the mask are taken, one after the other, from `vals`, repeated.
 
     Args:
@@ -243,7 +243,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
 
 
 @api()
-def _place(arr: Any, mask: Any, vals: Any) -> Any:
+def _place(arr, mask, vals):
     arr = as_array(arr)
     aval = aval_of(arr)
     if not aval.size:
@@ -262,7 +262,7 @@ def _place(arr: Any, mask: Any, vals: Any) -> Any:
 # --- binary search -----------------------------------------------------------------------------------
 
 
-def _before(x: Any, y: Any, or_equal: bool) -> Any:
+def _before(x, y, or_equal: bool):
     """Whether x comes before y in the order of `sort`: NaN after all, and equal to itself."""
     kind = dtypes.kind(aval_of(x).dtype)
     if kind == "c":
@@ -280,7 +280,7 @@ def _before(x: Any, y: Any, or_equal: bool) -> Any:
 _MOST_BITS = 31  # of a size that is not known yet
 
 
-def _search_halving(a: Any, v: Any, side: str, unroll: bool) -> Any:
+def _search_halving(a, v, side: str, unroll: bool):
     size = aval_of(a).size
     steps = _MOST_BITS if is_symbolic(size) else size.bit_length()
     shape = aval_of(v).shape
@@ -289,7 +289,7 @@ def _search_halving(a: Any, v: Any, side: str, unroll: bool) -> Any:
     # To the right of everything is where NaN belongs: that can be said once, behind the loop.
     is_nan = lax.ne(v, v) if side == "right" and dtypes.kind(aval_of(v).dtype) == "f" else None
 
-    def halve(bounds: tuple[Any, Any], _: None) -> Any:
+    def halve(bounds: tuple[Any, Any], _: None):
         low, high = bounds
         middle = low + lax.div(lax.sub(high, low), np.asarray(2, dtype)[()])
         found = indexing.gather_at(a, middle, mode="clip", wrap_negative_indices=False)
@@ -301,7 +301,7 @@ def _search_halving(a: Any, v: Any, side: str, unroll: bool) -> Any:
     return result if is_nan is None else lax.select(is_nan, end, result)
 
 
-def _ranks(x: Any) -> Any:
+def _ranks(x):
     """Where each element goes when the array is sorted, equals in order."""
     positions = shaping.iota(dtypes.int32, x.size)
     order = lax.sort((x, positions), num_keys=1)[1]
@@ -309,7 +309,7 @@ def _ranks(x: Any) -> Any:
                                unique_indices=True, wrap_negative_indices=False)
 
 
-def _search_sorting(a: Any, v: Any, side: str) -> Any:
+def _search_sorting(a, v, side: str):
     flat = shaping.reshape(v, (aval_of(v).size,))
     count = flat.size
     both = [flat, a] if side == "left" else [a, flat]  # equals stay in this order
@@ -319,7 +319,7 @@ def _search_sorting(a: Any, v: Any, side: str) -> Any:
     return shaping.reshape(result, aval_of(v).shape)
 
 
-def _search_comparing(a: Any, v: Any, side: str) -> Any:
+def _search_comparing(a, v, side: str):
     rank = aval_of(v).ndim
     shape = (aval_of(a).size, *aval_of(v).shape)
     later = _before(shaping.broadcast_in_dim(a, shape, (0,)), shaping.broadcast_in_dim(v, shape, range(1, rank + 1)),
@@ -336,7 +336,7 @@ _METHODS: dict[str, Callable] = {
 
 
 @api("side", "method")
-def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan") -> Any:
+def searchsorted(a, v, side: str = "left", sorter=None, *, method: str = "scan"):
     """Where elements would have to be inserted to keep an array sorted.
 
     Args:
@@ -370,7 +370,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
 
 
 @api("right", "method")
-def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+def digitize(x, bins, right: bool = False, *, method: str | None = None):
     """The bin that each element is in: how many edges are not above it.
 
     Args:
@@ -396,7 +396,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
 
 
 @boundary
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default=0):
     """Each element from the first choice whose condition holds there, else the default.
 
     Args:
@@ -418,7 +418,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 
 
 @api()
-def _select(conditions: list[Any], choices: list[Any], default: Any) -> Any:
+def _select(conditions: list[Any], choices: list[Any], default):
     *choices, result = promote_dtypes(*choices, default)
     for condition, choice in zip(conditions[::-1], choices[::-1], strict=True):
         result = selection.where(condition, choice, result)
@@ -426,7 +426,7 @@ def _select(conditions: list[Any], choices: list[Any], default: Any) -> Any:
 
 
 @boundary
-def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
+def piecewise(x, condlist, funclist: Sequence[Any], *args, **kw):
     """A function given by pieces: where several conditions hold, the last one decides.
 
     Args:
@@ -475,7 +475,7 @@ def _active(conditions: list[Any]) -> list[Any]:
 
 
 @api()
-def _pieces(x: Any, conditions: list[Any], values: list[Any]) -> Any:
+def _pieces(x, conditions: list[Any], values: list[Any]):
     shape, dtype = x.shape, x.dtype
     *pieces, result = (shaping.convert(value, dtype, False) for value in values)
     for condition, piece in zip(conditions, pieces, strict=True):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite.numpy.api import as_array, check_arrays, promote_dtypes, unwrapped
 from jaxlite.numpy.arithmetic import as_bool, named, where_same
 
 
-def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None = None,
-          fill_value: Any = None) -> Any:
+def where(condition, x=None, y=None, /, *, size: int | None = None, fill_value=None):
     """Elements of `x` where `condition` holds, of `y` elsewhere.
 
     Args:
@@ -33,7 +30,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
     return _select(condition, x, y)
 
 
-def _select(condition: Any, x: Any, y: Any, /) -> Any:
+def _select(condition, x, y, /):
     check_arrays("where", condition, x, y)
     condition, x, y = unwrapped((condition, x, y))
     return where_same(as_bool(condition), *promote_dtypes(x, y))

@@ -24,7 +24,7 @@ from jaxlite.numpy.api import api, as_array, as_arrays, broadcasts_inside, check
 from jaxlite.traces.eager import eager_trace
 
 
-def _sized(name: str, size: Any, longest: int, call: Callable[[int], tuple[Any, ...]], *arrays: Any,
+def _sized(name: str, size, longest: int, call: Callable[[int], tuple[Any, ...]], *arrays,
            whole: tuple[int, ...] = ()) -> list[Any]:
     """The results of `call(size)`, which gives the number of elements found and then arrays of `size` elements.
 
@@ -46,7 +46,7 @@ def _sized(name: str, size: Any, longest: int, call: Callable[[int], tuple[Any, 
         return [each if number in whole else _cut(each, count) for number, each in enumerate(results)]
 
 
-def _cut(x: Any, count: int) -> Any:
+def _cut(x, count: int):
     """The first elements, by the host: another size would be another program."""
     aval = aval_of(x)
     if count == aval.shape[0]:
@@ -57,24 +57,24 @@ def _cut(x: Any, count: int) -> Any:
     return searching.put_beside(searching.host_value("unique", x)[:count], x, aval.weak_type)
 
 
-def _flat(x: Any) -> Any:
+def _flat(x):
     return shaping.reshape(x, (aval_of(x).size,))
 
 
-def _is_nan(x: Any) -> Any:
+def _is_nan(x):
     return lax.ne(x, x)
 
 
-def _has_nan(x: Any) -> bool:
+def _has_nan(x) -> bool:
     return dtypes.kind(aval_of(x).dtype) in "fc"
 
 
-def _neighbours(x: Any) -> tuple[Any, Any]:
+def _neighbours(x) -> tuple[Any, Any]:
     """All but the first, and all but the last elements."""
     return x[1:], x[:-1]
 
 
-def _with_first(rest: Any, first: bool = True) -> Any:
+def _with_first(rest, first: bool = True):
     return shaping.concatenate([shaping.full((1,), first, dtypes.bool_), rest], 0)
 
 
@@ -82,9 +82,9 @@ def _with_first(rest: Any, first: bool = True) -> Any:
 
 
 @boundary
-def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
-           axis: int | None = None, *, equal_nan: bool = True, size: int | None = None, fill_value: Any = None,
-           sorted: bool = True) -> Any:
+def unique(ar, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False,
+           axis: int | None = None, *, equal_nan: bool = True, size: int | None = None, fill_value=None,
+           sorted: bool = True):
     """The distinct elements of an array, or slices along an axis, in ascending order.
 
     Args:
@@ -107,8 +107,7 @@ def unique(ar: Any, return_index: bool = False, return_inverse: bool = False, re
                      bool(equal_nan), size, fill_value)
 
 
-def _distinct(name: str, ar: Any, index: bool, inverse: bool, counts: bool, axis: Any, equal_nan: bool, size: Any,
-              fill_value: Any) -> Any:
+def _distinct(name: str, ar, index: bool, inverse: bool, counts: bool, axis, equal_nan: bool, size, fill_value):
     check_arrays(name, ar)
     if fill_value is not None:
         check_arrays(name, fill_value)
@@ -129,7 +128,7 @@ def _distinct(name: str, ar: Any, index: bool, inverse: bool, counts: bool, axis
 
 
 @api("axis", "equal_nan", "size", "index", "inverse", "counts")
-def _unique(ar: Any, fill_value: Any, axis: int | None, equal_nan: bool, size: int, index: bool, inverse: bool,
+def _unique(ar, fill_value, axis: int | None, equal_nan: bool, size: int, index: bool, inverse: bool,
             counts: bool) -> tuple[Any, ...]:
     """How many are distinct, and the results of `unique`; the axis comes first."""
     ar = as_array(ar)
@@ -204,25 +203,25 @@ class _UniqueInverseResult(NamedTuple):
 
 
 @boundary
-def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueAllResult:
+def unique_all(x, /, *, size: int | None = None, fill_value=None) -> _UniqueAllResult:
     """The distinct elements, where each is first, which one each element is, and counts. Each NaN is its own."""
     return _UniqueAllResult(*_distinct("unique_all", x, True, True, True, None, False, size, fill_value))
 
 
 @boundary
-def unique_counts(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueCountsResult:
+def unique_counts(x, /, *, size: int | None = None, fill_value=None) -> _UniqueCountsResult:
     """The distinct elements, and how often each occurs. Each NaN is its own."""
     return _UniqueCountsResult(*_distinct("unique_counts", x, False, False, True, None, False, size, fill_value))
 
 
 @boundary
-def unique_inverse(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueInverseResult:
+def unique_inverse(x, /, *, size: int | None = None, fill_value=None) -> _UniqueInverseResult:
     """The distinct elements, and which one each element is. Each NaN is its own."""
     return _UniqueInverseResult(*_distinct("unique_inverse", x, False, True, False, None, False, size, fill_value))
 
 
 @boundary
-def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+def unique_values(x, /, *, size: int | None = None, fill_value=None):
     """The distinct elements. Each NaN is its own."""
     return _distinct("unique_values", x, False, False, False, None, False, size, fill_value)
 
@@ -230,14 +229,14 @@ def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None)
 # --- two sets ----------------------------------------------------------------------------------------
 
 
-def _pair(name: str, ar1: Any, ar2: Any) -> tuple[int, int]:
+def _pair(name: str, ar1, ar2) -> tuple[int, int]:
     """The sizes of the two arrays, checked."""
     check_arrays(name, ar1, ar2)
     return aval_of(ar1).size, aval_of(ar2).size
 
 
 @boundary
-def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+def union1d(ar1, ar2, *, size: int | None = None, fill_value=None):
     """The elements of one array or the other, distinct and sorted. `size` and `fill_value` are as in `unique`."""
     _pair("union1d", ar1, ar2)
     if isinstance(ar1, Tracer) or isinstance(ar2, Tracer):
@@ -249,25 +248,25 @@ def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = No
 
 
 @api()
-def _both(ar1: Any, ar2: Any) -> Any:
+def _both(ar1, ar2):
     return shaping.concatenate([_flat(each) for each in promote_dtypes(ar1, ar2)], 0)
 
 
-def _sorted_together(ar1: Any, ar2: Any) -> tuple[Any, Any]:
+def _sorted_together(ar1, ar2) -> tuple[Any, Any]:
     """The elements of two flat arrays in one order, equals from the first before those from the second; and the
     position of each in their concatenation."""
     both = shaping.concatenate([ar1, ar2], 0)
     return lax.sort((both, shaping.iota(dtypes.default_dtype(int), both.size)), num_keys=1)
 
 
-def _first_of_equals(new: Any) -> Any:
+def _first_of_equals(new):
     """For each element of a sorted array where its run of equals starts, from a mask of those that start one."""
     dtype = dtypes.default_dtype(int)
     positions = shaping.iota(dtype, new.size)
     return lax.cummax(lax.select(new, positions, shaping.full_like(positions, 0)), 0)
 
 
-def _filled(values: Any, found: Any, fill_value: Any) -> Any:
+def _filled(values, found, fill_value):
     """Values with what is beyond the found ones replaced: by the first one if there is one, else by 0."""
     size = values.shape[0]
     if not size:
@@ -283,8 +282,8 @@ def _filled(values: Any, found: Any, fill_value: Any) -> Any:
 
 
 @boundary
-def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False, *,
-                size: int | None = None, fill_value: Any = None) -> Any:
+def intersect1d(ar1, ar2, assume_unique: bool = False, return_indices: bool = False, *, size: int | None = None,
+                fill_value=None):
     """The elements of both arrays, distinct and sorted.
 
     Args:
@@ -299,7 +298,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
 
 
 @api("size", "indices", "unique")
-def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int, indices: bool, unique: bool) -> tuple[Any, ...]:
+def _intersection(ar1, ar2, fill_value, size: int, indices: bool, unique: bool) -> tuple[Any, ...]:
     ar1, ar2 = map(_flat, promote_dtypes(ar1, ar2))
     count = aval_of(ar1).size
     dtype = dtypes.default_dtype(int)
@@ -331,8 +330,7 @@ def _intersection(ar1: Any, ar2: Any, fill_value: Any, size: int, indices: bool,
 
 @boundary
 @broadcasts_inside
-def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
-              fill_value: Any = None) -> Any:
+def setdiff1d(ar1, ar2, assume_unique: bool = False, *, size: int | None = None, fill_value=None):
     """The elements of `ar1` that are not in `ar2`, distinct and sorted; as they come if `assume_unique`.
 
     `size` is as in `unique`; `fill_value` is 0 by default.
@@ -343,7 +341,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | No
 
 
 @api("size", "unique")
-def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int, unique: bool) -> tuple[Any, ...]:
+def _difference(ar1, ar2, fill_value, size: int, unique: bool) -> tuple[Any, ...]:
     ar1, ar2 = map(_flat, as_arrays("setdiff1d", ar1, ar2))
     count = aval_of(ar1).size
     weak = aval_of(ar1).weak_type
@@ -365,8 +363,7 @@ def _difference(ar1: Any, ar2: Any, fill_value: Any, size: int, unique: bool) ->
 
 
 @boundary
-def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | None = None,
-             fill_value: Any = None) -> Any:
+def setxor1d(ar1, ar2, assume_unique: bool = False, *, size: int | None = None, fill_value=None):
     """The elements of one array but not the other, distinct and sorted. `size` and `fill_value` are as in `unique`.
 
     NaN of the two arrays are not equal.
@@ -377,7 +374,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False, *, size: int | Non
 
 
 @api("size")
-def _exclusive(ar1: Any, ar2: Any, fill_value: Any, size: int) -> tuple[Any, ...]:
+def _exclusive(ar1, ar2, fill_value, size: int) -> tuple[Any, ...]:
     ar1, ar2 = map(_flat, promote_dtypes(ar1, ar2))
     dtype = dtypes.default_dtype(int)
     if not aval_of(ar1).size + aval_of(ar2).size:
@@ -405,8 +402,7 @@ def _exclusive(ar1: Any, ar2: Any, fill_value: Any, size: int) -> tuple[Any, ...
 @boundary
 @broadcasts_inside
 @api("assume_unique", "invert", "method")
-def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *,
-         method: str = "auto") -> Any:
+def isin(element, test_elements, assume_unique: bool = False, invert: bool = False, *, method: str = "auto"):
     """Whether each element is in another array. NaN is not.
 
     Args:
@@ -445,7 +441,7 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
     return ~result if invert else result
 
 
-def _member_by_sorting(element: Any, other: Any) -> Any:
+def _member_by_sorting(element, other):
     dtype = dtypes.default_dtype(int)
     count = scalar(other.size, dtype)
     ordered, order = _sorted_together(other, element)

@@ -20,7 +20,7 @@ from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays
 
 
-def _refuse(name: str, kind: Any, order: Any) -> None:
+def _refuse(name: str, kind, order) -> None:
     if kind is not None:
         raise TypeError(f"'kind' argument to {name} is not supported. Use stable=True or stable=False to specify sort "
                         "stability.")
@@ -28,7 +28,7 @@ def _refuse(name: str, kind: Any, order: Any) -> None:
         raise TypeError(f"'order' argument to {name} is not supported.")
 
 
-def _line(name: str, a: Any, axis: Any) -> tuple[Any, int]:
+def _line(name: str, a, axis) -> tuple[Any, int]:
     """The array and the axis to sort: the flattened array and 0 for None."""
     check_arrays(name, a)
     a = as_array(a)
@@ -38,8 +38,8 @@ def _line(name: str, a: Any, axis: Any) -> tuple[Any, int]:
 
 
 @api("axis", "kind", "order", "stable", "descending")
-def sort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
-         descending: bool = False) -> Any:
+def sort(a, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+         descending: bool = False):
     """The elements of each line along an axis in ascending order.
 
     Args:
@@ -60,8 +60,8 @@ def sort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None
 
 
 @api("axis", "kind", "order", "stable", "descending", "dtype")
-def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
-            descending: bool = False, dtype: Any = None) -> Any:
+def argsort(a, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+            descending: bool = False, dtype=None):
     """The positions that sort an axis: `take_along_axis(a, argsort(a), -1)` is `sort(a)`.
 
     Args: as in `sort`; with `stable`, equal elements keep their order in both directions.
@@ -83,7 +83,7 @@ def argsort(a: Any, axis: int | None = -1, *, kind: None = None, order: None = N
 
 
 @boundary
-def lexsort(keys: Any, axis: int = -1) -> Any:
+def lexsort(keys, axis: int = -1):
     """The positions that sort an axis by several keys, the last of them first in importance.
 
     Args:
@@ -105,7 +105,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
 
 
 @api("axis")
-def _lexsort(*keys: Any, axis: int) -> Any:
+def _lexsort(*keys, axis: int):
     arrays = [as_array(key) for key in keys]
     shape = aval_of(arrays[0]).shape
     if any(aval_of(key).shape != shape for key in arrays):
@@ -123,7 +123,7 @@ def _lexsort(*keys: Any, axis: int) -> Any:
 # By sorting: XLA has nothing faster, its top_k sorts too.
 
 
-def _partition_line(name: str, a: Any, kth: Any, axis: Any) -> tuple[Any, int, int]:
+def _partition_line(name: str, a, kth, axis) -> tuple[Any, int, int]:
     """The array, its axis and kth, both counted from the front."""
     a = as_arrays(name, a)
     axis = shaping.canonical_axis(axis, a.ndim)
@@ -136,7 +136,7 @@ def _partition_line(name: str, a: Any, kth: Any, axis: Any) -> tuple[Any, int, i
 
 
 @api("kth", "axis")
-def partition(a: Any, kth: int, axis: int = -1) -> Any:
+def partition(a, kth: int, axis: int = -1):
     """Each line with the element that sorting would put at `kth` there, none greater before, none less after.
 
     Raises: ValueError for `kth` or `axis` out of range.
@@ -153,7 +153,7 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
 
 
 @boundary
-def top_k(a: Any, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: bool = True) -> tuple[Any, Any]:
+def top_k(a, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: bool = True) -> tuple[Any, Any]:
     """The k largest or smallest elements along an axis, in order, and their positions (int32); of equal ones the first.
 
     Args:
@@ -173,7 +173,7 @@ def top_k(a: Any, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: b
 
 
 @api("k", "axis", "largest")
-def _top_k(a: Any, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
+def _top_k(a, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
     if largest:
         values, positions = lax.top_k(a, k, axis=axis)
         return values, positions
@@ -186,7 +186,7 @@ def _top_k(a: Any, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
 
 
 @api("kth", "axis")
-def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+def argpartition(a, kth: int, axis: int = -1):
     """The positions that partition an axis, as `partition` does; those after `kth` in ascending order."""
     a, axis, kth = _partition_line("argpartition", a, kth, axis)
     positions = shaping.broadcasted_iota(dtypes.int32, aval_of(a).shape, axis)
@@ -197,7 +197,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
 
 
 @api()
-def sort_complex(a: Any) -> Any:
+def sort_complex(a):
     """The last axis sorted, as complex numbers."""
     a = as_arrays("sort_complex", a)
     return shaping.convert(lax.sort(a, dimension=shaping.canonical_axis(-1, a.ndim)),

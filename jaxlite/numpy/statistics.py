@@ -43,7 +43,7 @@ Axis = None | int | Ints
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
-def _quantile_arguments(name: str, a: Any, q: Any, weights: Any, out: Any, overwrite_input: Any, method: str) -> None:
+def _quantile_arguments(name: str, a, q, weights, out, overwrite_input, method: str) -> None:
     check_arrays(name, a, q, *(() if weights is None else (weights,)))
     if out is not None or overwrite_input:
         raise ValueError(f"jax.numpy.{name} does not support overwrite_input=True or out != None")
@@ -59,8 +59,8 @@ def _quantile_arguments(name: str, a: Any, q: Any, weights: Any, out: Any, overw
 
 
 @boundary
-def quantile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
-             method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+def quantile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+             keepdims: bool = False, *, weights=None):
     """The values below which given fractions of the elements along axes lie; NaN where an element is.
 
     Args:
@@ -82,16 +82,16 @@ def quantile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_inpu
 
 
 @boundary
-def nanquantile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
-                method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+def nanquantile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+                keepdims: bool = False, *, weights=None):
     """The quantiles of the elements that are not NaN; NaN for none. As `quantile`."""
     _quantile_arguments("nanquantile", a, q, weights, out, overwrite_input, method)
     return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=True)
 
 
 @boundary
-def percentile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
-               method: str = "linear", keepdims: bool = False, *, weights: Any = None, out_sharding: Any = None) -> Any:
+def percentile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+               keepdims: bool = False, *, weights=None, out_sharding=None):
     """The values below which given percentages, in [0, 100], of the elements lie. As `quantile`."""
     _quantile_arguments("percentile", a, q, weights, out, overwrite_input, method)
     return placement.laid_out(_quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=False,
@@ -99,15 +99,15 @@ def percentile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_in
 
 
 @boundary
-def nanpercentile(a: Any, q: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
-                  method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:
+def nanpercentile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+                  keepdims: bool = False, *, weights=None):
     """The percentiles of the elements that are not NaN; NaN for none. As `percentile`."""
     _quantile_arguments("nanpercentile", a, q, weights, out, overwrite_input, method)
     return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=True, whole=100)
 
 
 @boundary
-def median(a: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+def median(a, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False):
     """The middle element along axes, the mean of the middle two for an even number; NaN where an element is.
 
     >>> import jaxlite.numpy as jnp
@@ -119,14 +119,13 @@ def median(a: Any, axis: Axis = None, out: None = None, overwrite_input: bool = 
 
 
 @boundary
-def nanmedian(a: Any, axis: Axis = None, out: None = None, overwrite_input: bool = False,
-              keepdims: bool = False) -> Any:
+def nanmedian(a, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False):
     """The median of the elements that are not NaN; NaN for none. As `median`."""
     _quantile_arguments("nanmedian", a, 0.5, None, out, overwrite_input, "midpoint")
     return _quantile(a, 0.5, None, axis=axis, method="midpoint", keepdims=bool(keepdims), skip_nan=True)
 
 
-def _one_line(a: Any, axes: Ints) -> tuple[Any, int]:
+def _one_line(a, axes: Ints) -> tuple[Any, int]:
     """The array with several axes made one, and that axis."""
     shape = a.shape
     if len(axes) == 1:
@@ -139,23 +138,23 @@ def _one_line(a: Any, axes: Ints) -> tuple[Any, int]:
     return shaping.reshape(a, [*(shape[axis] for axis in rest), size]), len(rest)
 
 
-def _ends(ordered: Any, axis: int, index: int) -> Any:
+def _ends(ordered, axis: int, index: int):
     return lax.slice_in_dim(ordered, index, index + 1, axis=axis)
 
 
-def _spread_nan(result: Any, ordered: Any, axis: int) -> Any:
+def _spread_nan(result, ordered, axis: int):
     """NaN where a line has one: it is sorted to the end."""
     last = _ends(ordered, axis, aval_of(ordered).shape[axis] - 1)
     nan = shaping.broadcast_in_dim(last != last, result.shape, range(result.ndim))
     return lax.select(nan, shaping.full_like(result, np.nan), result)
 
 
-def _inexact(a: Any) -> Any:
+def _inexact(a):
     return shaping.convert(a, dtypes.to_inexact_dtype(a.dtype), False)
 
 
 @api("axis", "keepdims")
-def _median(a: Any, axis: Axis, keepdims: bool) -> Any:
+def _median(a, axis: Axis, keepdims: bool):
     a = _inexact(as_array(a))
     axes = canonical_axes(axis, a.ndim)
     kept = [1 if each in axes else size for each, size in enumerate(a.shape)] or [1]
@@ -176,8 +175,7 @@ def _median(a: Any, axis: Axis, keepdims: bool) -> Any:
 
 
 @api("axis", "method", "keepdims", "skip_nan", "whole")
-def _quantile(a: Any, q: Any, weights: Any, axis: Axis, method: str, keepdims: bool, skip_nan: bool,
-              whole: int = 1) -> Any:
+def _quantile(a, q, weights, axis: Axis, method: str, keepdims: bool, skip_nan: bool, whole: int = 1):
     a = _inexact(as_array(a))
     dtype = a.dtype
     q = _inexact(as_array(q))
@@ -223,10 +221,10 @@ def _quantile(a: Any, q: Any, weights: Any, axis: Axis, method: str, keepdims: b
     return shaping.reshape(result, [count, *kept]) if keepdims else result
 
 
-def _pick(ordered: Any, q: Any, size: Any, last: Any, axis: int, method: str, wide: Any) -> Any:
+def _pick(ordered, q, size, last, axis: int, method: str, wide):
     """Elements of sorted lines at fractions of their length, where `last` is the position of the last element."""
 
-    def at(position: Any) -> Any:
+    def at(position):
         position = lax.clamp(scalar(0, wide), position, scalar(aval_of(ordered).shape[axis] - 1, wide))
         position = shaping.convert(position, dtypes.int32, False)
         if position.size == position.shape[axis]:  # the same for all lines
@@ -253,7 +251,7 @@ def _pick(ordered: Any, q: Any, size: Any, last: Any, axis: int, method: str, wi
     return low * (1 - above) + high * above
 
 
-def _weights_like(a: Any, weights: Any, axis: Axis, axes: Ints) -> Any:
+def _weights_like(a, weights, axis: Axis, axes: Ints):
     """Weights stretched to the shape of the array."""
     shape, own = a.shape, aval_of(weights).shape
     if own == shape:
@@ -263,7 +261,7 @@ def _weights_like(a: Any, weights: Any, axis: Axis, axes: Ints) -> Any:
     return _stretched(shape, weights, axis, axes)
 
 
-def _stretched(shape: Ints, weights: Any, axis: Any, axes: Ints) -> Any:
+def _stretched(shape: Ints, weights, axis, axes: Ints):
     """Weights for some axes, in the order in which these were given, stretched to a shape."""
     if aval_of(weights).shape != tuple(shape[each] for each in axes):
         raise ValueError(f"Shape of weights must be consistent with shape of a along specified axis: got weights "
@@ -272,7 +270,7 @@ def _stretched(shape: Ints, weights: Any, axis: Any, axes: Ints) -> Any:
     return shaping.broadcast_in_dim(shaping.transpose(weights, order), shape, sorted(axes))
 
 
-def _weighted_quantile(line: Any, q: Any, weights: Any, axis: int, skip_nan: bool) -> Any:
+def _weighted_quantile(line, q, weights, axis: int, skip_nan: bool):
     """For each fraction the first element up to which the weights add up to that fraction of all weights."""
     nan = lax.ne(line, line)
     bad = ~(weights >= shaping.full_like(weights, 0))  # negative or NaN
@@ -301,7 +299,7 @@ def _weighted_quantile(line: Any, q: Any, weights: Any, axis: int, skip_nan: boo
 
 
 @api("axis", "returned", "keepdims")
-def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
+def average(a, axis: Axis = None, weights=None, returned: bool = False, keepdims: bool = False):
     """The weighted mean over axes; the plain mean without weights.
 
     Args:
@@ -334,7 +332,7 @@ def average(a: Any, axis: Axis = None, weights: Any = None, returned: bool = Fal
     return (result, total) if returned else result
 
 
-def _sample_weights(name: str, weights: Any, samples: int) -> Any:
+def _sample_weights(name: str, weights, samples: int):
     if aval_of(weights).ndim != 1:
         raise RuntimeError(f"cannot handle multidimensional {name}, got shape {aval_of(weights).shape}")
     if aval_of(weights).size != samples:
@@ -343,8 +341,8 @@ def _sample_weights(name: str, weights: Any, samples: int) -> Any:
 
 
 @api("rowvar", "bias", "ddof", "dtype")
-def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights: Any = None,
-        aweights: Any = None, dtype: Any = None) -> Any:
+def cov(m, y=None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights=None, aweights=None,
+        dtype=None):
     """The covariances of variables: (variables, variables), a scalar for one.
 
     Args:
@@ -412,7 +410,7 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
     return shaping.squeeze(result, (0, 1)) if result.shape == (1, 1) else result
 
 
-def _variables(x: Any, rowvar: bool) -> Any:
+def _variables(x, rowvar: bool):
     """One variable a row."""
     rank = aval_of(x).ndim
     if rank < 2:
@@ -423,7 +421,7 @@ def _variables(x: Any, rowvar: bool) -> Any:
 @boundary
 @broadcasts_inside
 @api("rowvar", "dtype")
-def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
+def corrcoef(x, y=None, rowvar: bool = True, dtype=None):
     """The correlations of variables: covariances divided by both standard deviations. Arguments are as in `cov`."""
     check_arrays("corrcoef", x, *(() if y is None else (y,)))
     c = cov(x, y, rowvar, dtype=dtype)
@@ -441,8 +439,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
 
 
 @boundary
-def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | None = None,
-             out_sharding: Any = None) -> Any:
+def bincount(x, weights=None, minlength: int = 0, *, length: int | None = None, out_sharding=None):
     """How often each of 0, 1, 2, ... occurs; negative ones count as 0.
 
     Args:
@@ -481,7 +478,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, *, length: int | N
 
 
 @api("length")
-def _bincount(x: Any, weights: Any, length: int) -> Any:
+def _bincount(x, weights, length: int):
     x = as_array(x)
     dtype = x.dtype
     if dtypes.kind(dtype) == "b" or dtypes.itemsize_bits(dtype) < 32:
@@ -497,7 +494,7 @@ def _bincount(x: Any, weights: Any, length: int) -> Any:
                                wrap_negative_indices=False)
 
 
-def _split_bins(name: str, bins: Any) -> tuple[int | None, Any]:
+def _split_bins(name: str, bins) -> tuple[int | None, Any]:
     """A number of bins and None, or None and the edges."""
     if isinstance(bins, str):
         raise NotImplementedError("string values for `bins` not implemented.")
@@ -512,7 +509,7 @@ def _split_bins(name: str, bins: Any) -> tuple[int | None, Any]:
     return None, bins
 
 
-def _range(name: str, range: Any) -> Any:
+def _range(name: str, range):
     """The ends of a range, checked: None, or a pair of scalars."""
     if range is None:
         return None
@@ -524,7 +521,7 @@ def _range(name: str, range: Any) -> Any:
 
 
 @boundary
-def histogram_bin_edges(a: Any, bins: Any = 10, range: Sequence[Any] | None = None, weights: Any = None) -> Any:
+def histogram_bin_edges(a, bins=10, range: Sequence[Any] | None = None, weights=None):
     """The edges of a histogram's bins: `bins` equal parts of the range, or `bins` itself if it is an array.
 
     Args:
@@ -539,7 +536,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Sequence[Any] | None = No
 
 
 @api("count", "dtype")
-def _edges(a: Any, edges: Any, range: Any, count: int | None, dtype: Any = None) -> Any:
+def _edges(a, edges, range, count: int | None, dtype=None):
     a = as_array(a)
     dtype = dtypes.to_inexact_dtype(a.dtype) if dtype is None else dtype
     if count is None:
@@ -555,7 +552,7 @@ def _edges(a: Any, edges: Any, range: Any, count: int | None, dtype: Any = None)
     return shaping.concatenate([inner, shaping.reshape(high, (1,))], 0)
 
 
-def _bin(a: Any, edges: Any) -> Any:
+def _bin(a, edges):
     """The bin of each element, counted from 1: 0 below the first edge, the number of edges above the last, which
     belongs to the last bin."""
     count = edges.size
@@ -566,7 +563,7 @@ def _bin(a: Any, edges: Any) -> Any:
 
 
 @boundary
-def histogram(a: Any, bins: Any = 10, range: Sequence[Any] | None = None, weights: Any = None,
+def histogram(a, bins=10, range: Sequence[Any] | None = None, weights=None,
               density: bool | None = None) -> tuple[Any, Any]:
     """How many elements are in each bin, and the edges of the bins.
 
@@ -592,7 +589,7 @@ def histogram(a: Any, bins: Any = 10, range: Sequence[Any] | None = None, weight
 
 
 @api("count", "density")
-def _histogram(a: Any, edges: Any, range: Any, weights: Any, count: int | None, density: bool) -> tuple[Any, Any]:
+def _histogram(a, edges, range, weights, count: int | None, density: bool) -> tuple[Any, Any]:
     a = as_array(a)
     avals = [aval_of(a)] if weights is None or is_complex(weights) else [aval_of(a), aval_of(weights)]
     dtype = dtypes.to_inexact_dtype(dtypes.lattice_join(tuple((aval.dtype, aval.weak_type) for aval in avals))[0])
@@ -610,13 +607,12 @@ def _histogram(a: Any, edges: Any, range: Any, weights: Any, count: int | None, 
     return shaping.convert(counts, counted, False), edges
 
 
-def _widths(edges: Any) -> Any:
+def _widths(edges):
     return edges[1:] - edges[:-1]
 
 
 @boundary
-def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, weights: Any = None,
-                density: bool | None = None) -> tuple[Any, Any, Any]:
+def histogram2d(x, y, bins=10, range=None, weights=None, density: bool | None = None) -> tuple[Any, Any, Any]:
     """How many points (x, y) are in each cell of a grid, and the edges along x and along y.
 
     Args:
@@ -639,13 +635,12 @@ def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, weights: Any 
 
 
 @api()
-def _points(*coordinates: Any) -> Any:
+def _points(*coordinates):
     return shaping.stack(promote_dtypes_inexact(*coordinates), 1)
 
 
 @boundary
-def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = None,
-                density: bool | None = None) -> tuple[Any, list[Any]]:
+def histogramdd(sample, bins=10, range=None, weights=None, density: bool | None = None) -> tuple[Any, list[Any]]:
     """How many points are in each cell of a grid of D dimensions, and the edges along each of them.
 
     Args:
@@ -680,7 +675,7 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, weights: Any = N
 
 
 @api("counts", "density")
-def _histogramdd(sample: Any, given: list[Any], ranges: list[Any], weights: Any, counts: tuple[Any, ...],
+def _histogramdd(sample, given: list[Any], ranges: list[Any], weights, counts: tuple[Any, ...],
                  density: bool) -> tuple[Any, list[Any]]:
     sample = _inexact(as_array(sample))
     all_edges, places, sizes = [], [], []

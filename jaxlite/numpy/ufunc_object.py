@@ -54,7 +54,7 @@ class ufunc:
     """
 
     def __init__(self, func: Callable[..., Any], /, nin: int, nout: int, *, name: str | None = None,
-                 nargs: int | None = None, identity: Any = None, call: Callable[..., Any] | None = None,
+                 nargs: int | None = None, identity=None, call: Callable[..., Any] | None = None,
                  reduce: Callable[..., Any] | None = None, accumulate: Callable[..., Any] | None = None,
                  at: Callable[..., Any] | None = None, reduceat: Callable[..., Any] | None = None):
         self.__name__ = name or func.__name__
@@ -84,7 +84,7 @@ class ufunc:
     def __repr__(self) -> str:
         return f"<jnp.ufunc '{self.__name__}'>"
 
-    def __call__(self, *args: Any, out: None = None, where: None = None) -> Any:
+    def __call__(self, *args, out: None = None, where: None = None):
         if out is not None or where is not None:
             unsupported(self.__name__, out=out, where=where)
         try:
@@ -93,17 +93,16 @@ class ufunc:
             hide_own_frames(error)
             raise
 
-    def _elementwise(self, *args: Any) -> Any:
+    def _elementwise(self, *args):
         check_arrays(self.__name__, *args)
         return _apply_to_elements(*args, op=self)
 
-    def _check_binary(self, method: str, out: Any = None) -> None:
+    def _check_binary(self, method: str, out=None) -> None:
         if self._nin != 2 or self._nout != 1:
             raise ValueError(f"{method} only supported for binary ufuncs")
         unsupported(f"{self.__name__}.{method}", out=out)
 
-    def reduce(self, a: Any, axis: Any = 0, dtype: Any = None, out: None = None, keepdims: bool = False,
-               initial: Any = None, where: Any = None) -> Any:
+    def reduce(self, a, axis=0, dtype=None, out: None = None, keepdims: bool = False, initial=None, where=None):
         """Combine the elements along an axis, first to last.
 
         Args:
@@ -123,13 +122,13 @@ class ufunc:
         call = self._reduce or _reduce
         return call(a, initial, where, op=self, axis=axis, dtype=dtype, keepdims=keepdims)
 
-    def accumulate(self, a: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
+    def accumulate(self, a, axis: int = 0, dtype=None, out: None = None):
         """The results of combining the elements along an axis up to each; None takes all elements in order."""
         self._check_binary("accumulate", out)
         check_arrays(f"{self.__name__}.accumulate", a)
         return (self._accumulate or _accumulate)(a, op=self, axis=axis, dtype=dtype)
 
-    def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True) -> Any:
+    def at(self, a, indices, b=None, /, *, inplace: bool = True):
         """`a` with the function applied at some indices, as often as an index is there.
 
         Args:
@@ -147,7 +146,7 @@ class ufunc:
                             f"got {1 if b is None else 2}")
         return (self._at or _at)(a, indices, b, op=self)
 
-    def reduceat(self, a: Any, indices: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
+    def reduceat(self, a, indices, axis: int = 0, dtype=None, out: None = None):
         """For each i combine a[indices[i]:indices[i + 1]] along an axis; a[indices[i]] where that is empty."""
         self._check_binary("reduceat", out)
         check_arrays(f"{self.__name__}.reduceat", a, indices)
@@ -156,14 +155,14 @@ class ufunc:
         return _reduceat(a, indices, op=self, axis=axis, dtype=dtype, longest=_longest(a, indices, axis))
 
     @broadcasts_inside
-    def outer(self, A: Any, B: Any, /) -> Any:
+    def outer(self, A, B, /):
         """The function of all pairs of an element of A and one of B; shape A.shape + B.shape."""
         self._check_binary("outer")
         check_arrays(f"{self.__name__}.outer", A, B)
         return _outer(A, B, op=self)
 
 
-def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity=None) -> ufunc:
     """A ufunc from a function of `nin` scalars that gives `nout` scalars.
 
     >>> import jaxlite.numpy as jnp
@@ -175,7 +174,7 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
 
 
 @api("op")
-def _apply_to_elements(*args: Any, op: ufunc) -> Any:
+def _apply_to_elements(*args, op: ufunc):
     arrays = [as_array(arg) for arg in args]
     shape = lax.broadcast_shapes(*(array.shape for array in arrays))
     if not shape:
@@ -185,11 +184,11 @@ def _apply_to_elements(*args: Any, op: ufunc) -> Any:
     return tuple(lax.reshape(out, shape) for out in outs) if op.nout > 1 else lax.reshape(outs, shape)
 
 
-def _spread(x: Any, shape: tuple[int, ...]) -> Any:
+def _spread(x, shape: tuple[int, ...]):
     return lax.broadcast_in_dim(x, shape, range(len(shape) - x.ndim, len(shape)))
 
 
-def _operand(op: ufunc, a: Any, dtype: Any) -> Any:
+def _operand(op: ufunc, a, dtype):
     """The array in the dtype that folding it by the function gives."""
     a = as_array(a)
     if dtype is not None and not op.folds.logical:
@@ -204,7 +203,7 @@ def _operand(op: ufunc, a: Any, dtype: Any) -> Any:
     return a
 
 
-def _widened(dtype: Any) -> Any:
+def _widened(dtype):
     """The dtype of a sum: at least 32 bits for integers."""
     kind, default = dtypes.kind(dtype), dtypes.canonicalize_dtype(int)
     if kind == "b":
@@ -214,7 +213,7 @@ def _widened(dtype: Any) -> Any:
     return dtype
 
 
-def _to_front(a: Any, axis: Any) -> Any:
+def _to_front(a, axis):
     """The axes merged into one, in front."""
     axes = canonical_axes(axis, a.ndim)
     rest = [each for each in range(a.ndim) if each not in axes]
@@ -223,7 +222,7 @@ def _to_front(a: Any, axis: Any) -> Any:
 
 
 @api("op", "axis", "dtype", "keepdims")
-def _reduce(a: Any, initial: Any, where: Any, *, op: ufunc, axis: Any, dtype: Any, keepdims: bool) -> Any:
+def _reduce(a, initial, where, *, op: ufunc, axis, dtype, keepdims: bool):
     a = as_array(a)
     if dtype is None and op.folds.widen:
         dtype = _widened(a.dtype)
@@ -254,11 +253,11 @@ def _reduce(a: Any, initial: Any, where: Any, *, op: ufunc, axis: Any, dtype: An
     return lax.expand_dims(result, axes) if keepdims else result
 
 
-def _fold(op: ufunc, items: Any, initial: Any, identity: Any, where: Any) -> Any:
+def _fold(op: ufunc, items, initial, identity, where):
     """Combine the items along axis 0 in order."""
     shape = items.shape[1:]
 
-    def step(state: Any, item: Any) -> Any:
+    def step(state, item):
         item, take = item
         new = lax.convert_element_type(op.call(state, item), items.dtype)
         return (new if take is None else lax.select(take, new, state)), None
@@ -271,7 +270,7 @@ def _fold(op: ufunc, items: Any, initial: Any, identity: Any, where: Any) -> Any
 
 
 @api("op", "axis", "dtype")
-def _accumulate(a: Any, *, op: ufunc, axis: Any, dtype: Any) -> Any:
+def _accumulate(a, *, op: ufunc, axis, dtype):
     a = as_array(a)
     if axis is None or not a.shape:
         a, axis = lax.reshape(a, (a.size,)), 0
@@ -285,7 +284,7 @@ def _accumulate(a: Any, *, op: ufunc, axis: Any, dtype: Any) -> Any:
         return a
     items = _to_front(a, axis)
 
-    def step(state: Any, item: Any) -> Any:
+    def step(state, item):
         new = lax.convert_element_type(op.call(state, item), items.dtype)
         return new, new
 
@@ -296,7 +295,7 @@ def _accumulate(a: Any, *, op: ufunc, axis: Any, dtype: Any) -> Any:
 
 
 @api("op")
-def _at(a: Any, indices: Any, b: Any, *, op: ufunc) -> Any:
+def _at(a, indices, b, *, op: ufunc):
     a = as_array(a)
     if op.folds.scatter:
         return getattr(a.at[indices], op.folds.scatter)(b)
@@ -311,7 +310,7 @@ def _at(a: Any, indices: Any, b: Any, *, op: ufunc) -> Any:
         b = as_array(b)
         b = lax.reshape(_spread(b, (*shape, *rest)), (count, *rest))
 
-    def step(state: Any, item: Any) -> Any:
+    def step(state, item):
         place, operand = item
         old = state[place]
         new = op.call(old) if operand is None else op.call(old, operand)
@@ -320,7 +319,7 @@ def _at(a: Any, indices: Any, b: Any, *, op: ufunc) -> Any:
     return lax.scan(step, a, (places, b))[0]
 
 
-def _longest(a: Any, indices: Any, axis: int) -> int | None:
+def _longest(a, indices, axis: int) -> int | None:
     """At least as many elements as any slice between the indices has, if those are known: a power of two, since each
     other number would be another program."""
     (axis,) = canonical_axes(axis, aval_of(a).ndim)
@@ -331,7 +330,7 @@ def _longest(a: Any, indices: Any, axis: int) -> int | None:
 
 
 @api("op", "axis", "dtype", "longest")
-def _reduceat(a: Any, indices: Any, *, op: ufunc, axis: int, dtype: Any, longest: int | None) -> Any:
+def _reduceat(a, indices, *, op: ufunc, axis: int, dtype, longest: int | None):
     a, starts = _operand(op, a, dtype), as_array(indices)
     if starts.ndim != 1 or dtypes.kind(starts.dtype) not in "iu":
         raise ValueError(f"reduceat indices must be an array of integers with one axis, got {aval_of(starts)}")
@@ -343,13 +342,13 @@ def _reduceat(a: Any, indices: Any, *, op: ufunc, axis: int, dtype: Any, longest
     ends = lax.concatenate([starts[1:], last], 0)
     column = (len(starts), *[1] * (items.ndim - 1))
 
-    def combine(result: Any, offset: Any) -> Any:
+    def combine(result, offset):
         place = starts + offset
         new = op.call(result, items[lax.min(place, lax.full_like(place, size - 1))])
         take = _spread(lax.reshape(place < ends, column), result.shape)
         return lax.select(take, lax.convert_element_type(new, result.dtype), result)
 
-    def step(result: Any, offset: Any) -> Any:
+    def step(result, offset):
         if longest is not None:
             return combine(result, offset), None
         # As many steps as the longest slice could have, so that there is a reverse; those beyond it cost nothing.
@@ -361,7 +360,7 @@ def _reduceat(a: Any, indices: Any, *, op: ufunc, axis: int, dtype: Any, longest
 
 
 @api("op")
-def _outer(a: Any, b: Any, *, op: ufunc) -> Any:
+def _outer(a, b, *, op: ufunc):
     a, b = as_array(a), as_array(b)
     if a.dtype == b.dtype and not a.ndim and not b.ndim:
         return op.call(a, b)

@@ -97,22 +97,22 @@ square = unary("square", lax.square, "x * x, element by element.", promote_numer
 reciprocal = unary("reciprocal", lax.reciprocal, "1 / x, element by element, in floating point.")
 
 
-def _by_parts(operation: Callable, x: Any) -> Any:
+def _by_parts(operation: Callable, x):
     """An operation of real numbers applied to the real and the imaginary part of complex ones."""
     if kind_of(x) != "c":
         return operation(x)
     return lax.complex(operation(lax.real(x)), operation(lax.imag(x)))
 
 
-def _strong(value: Any, like: Any) -> Any:
+def _strong(value, like):
     return dtype_of(like).type(value)
 
 
-def _log2(x: Any) -> Any:
+def _log2(x):
     return _by_parts(lambda part: lax.div(part, lax.log(_strong(2, part))), lax.log(x))
 
 
-def _log10(x: Any) -> Any:
+def _log10(x):
     return _by_parts(lambda part: lax.mul(part, _strong(1 / math.log(10), part)), lax.log(x))
 
 
@@ -123,10 +123,10 @@ log10 = unary("log10", _log10, "The logarithm to base 10, element by element.")
 def _log_add(exponential: Callable, base: float) -> Callable:
     """log(b^x + b^y) to base b, which neither overflows nor underflows."""
 
-    def scaled(x: Any) -> Any:
+    def scaled(x):
         return x if base == math.e else lax.mul(constant(1 / math.log(base), x), x)
 
-    def operation(x: Any, y: Any) -> Any:
+    def operation(x, y):
         # Not by max and abs: these formulas have the derivatives of the sum, of every order, also where x = y.
         if kind_of(x) == "c":
             swap = lax.real(x) < lax.real(y)
@@ -176,7 +176,7 @@ arctan2 = binary("arctan2", lax.atan2, _ANGLE, promote_inexact)
 atan2 = binary("atan2", lax.atan2, _ANGLE, promote_inexact)
 
 
-def _hypot(x: Any, y: Any) -> Any:
+def _hypot(x, y):
     if kind_of(x) == "c":
         raise ValueError("jnp.hypot is not well defined for complex-valued inputs. Convert them to real numbers first, "
                          "for instance with abs(x).")
@@ -193,7 +193,7 @@ def _hypot(x: Any, y: Any) -> Any:
 hypot = binary("hypot", _hypot, "sqrt(x1 ** 2 + x2 ** 2), element by element, without overflow.", promote_inexact)
 
 
-def _sinc(x: Any) -> Any:
+def _sinc(x):
     zero, one = constant(0, x), constant(1, x)
     at_zero = lax.eq(x, zero)
     angle = lax.mul(constant(math.pi, x), x)
@@ -210,7 +210,7 @@ sinc = unary("sinc", _sinc, "sin(pi x) / (pi x), element by element; 1 at 0.")
 
 
 @api()
-def i0(x: Any) -> Any:
+def i0(x):
     """The modified Bessel function of the first kind of order 0, element by element. ValueError for complex x."""
     (x,) = promote_inexact("i0", x)
     if kind_of(x) == "c":
@@ -224,18 +224,18 @@ def i0(x: Any) -> Any:
 sign = unary("sign", lax.sign, "-1, 0 or 1 by the sign of x, element by element; x / |x| for complex x.", promote)
 
 
-def _bits(x: Any) -> Any:
+def _bits(x):
     """The bits of floats as signed integers."""
     return lax.bitcast_convert_type(x, f"int{dtypes.itemsize_bits(dtype_of(x))}")
 
 
-def _float_layout(dtype: Any) -> tuple[int, int, int]:
+def _float_layout(dtype) -> tuple[int, int, int]:
     """How many bits of a float are exponent and mantissa, and the exponent's bias."""
     info = dtypes.finfo(dtype)
     return info.bits - 1 - info.nmant, info.nmant, (1 << (info.bits - 2 - info.nmant)) - 1
 
 
-def _signbit(x: Any) -> Any:
+def _signbit(x):
     kind = kind_of(x)
     if kind in "bu":
         return lax.full_like(x, False, dtype=bool)
@@ -248,14 +248,14 @@ def _signbit(x: Any) -> Any:
     return lax.convert_element_type(fill, bool)
 
 
-def _copysign(x: Any, y: Any) -> Any:
+def _copysign(x, y):
     if kind_of(x) == "c":
         raise TypeError("copysign does not support complex-valued inputs")
     size = lax.abs(x)
     return where_same(_signbit(y), -size, size)
 
 
-def _spacing(x: Any) -> Any:
+def _spacing(x):
     if kind_of(x) == "c":
         raise ValueError("jnp.spacing is not defined for complex inputs.")
     gap = lax.nextafter(x, _copysign(constant(math.inf, x), x)) - x
@@ -263,19 +263,19 @@ def _spacing(x: Any) -> Any:
     return where_same(gap == 0, _copysign(least, x), gap)
 
 
-def _fabs(x: Any) -> Any:
+def _fabs(x):
     if kind_of(x) == "c":
         raise TypeError("ufunc 'fabs' does not support complex dtypes")
     return lax.abs(x)
 
 
-def _promote_by_first(name: str, x: Any, y: Any) -> list[Any]:
+def _promote_by_first(name: str, x, y) -> list[Any]:
     """As floats, strongly typed where the first is."""
     promoted = promote_inexact(name, x, y)
     return [shaping.convert(promoted[0], None, aval_of(promoted[0]).weak_type and aval_of(x).weak_type), promoted[1]]
 
 
-def _heaviside(x: Any, y: Any) -> Any:
+def _heaviside(x, y):
     zero, one = constant(0, x), constant(1, x)
     below, above = lax.lt(x, zero), lax.gt(x, zero)
     return where_same(below, zero, where_same(above, one, where_same(lax.ne(x, x), x, y)))
@@ -290,7 +290,7 @@ heaviside = binary("heaviside", _heaviside, "0 where x1 < 0, 1 where x1 > 0, x2 
 
 
 @api()
-def frexp(x: Any, /) -> tuple[Any, Any]:
+def frexp(x, /) -> tuple[Any, Any]:
     """Mantissa and exponent: x = m * 2 ** e with 0.5 <= |m| < 1 and int32 e, element by element.
 
     0, infinities and NaN are their own mantissa, with exponent 0. Raises: TypeError for complex x.
@@ -324,7 +324,7 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
 
 
 @api()
-def ldexp(x1: Any, x2: Any, /) -> Any:
+def ldexp(x1, x2, /):
     """x1 * 2 ** x2, element by element, for integers x2. ValueError for other x2 and for complex x1."""
     check_arrays("ldexp", x1, x2)
     kinds = kind_of(x1), kind_of(x2)
@@ -340,7 +340,7 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     return _scaled(x, shift - (third + third), third, third)
 
 
-def _scaled(x: Any, *exponents: Any) -> Any:
+def _scaled(x, *exponents):
     """x times powers of two, which are made from their bits: normal floats, by their int32 exponents."""
     dtype = dtype_of(x)
     _, mantissa_bits, bias = _float_layout(dtype)
@@ -359,15 +359,15 @@ def _or_whole(operation: Callable) -> Callable:
     return lambda x: x if kind_of(x) in "biu" else operation(x)
 
 
-def _trunc(x: Any) -> Any:
+def _trunc(x):
     return where_same(lax.lt(x, constant(0, x)), lax.ceil(x), lax.floor(x))
 
 
-def _round_even(x: Any) -> Any:
+def _round_even(x):
     return _by_parts(lambda part: lax.round(part, lax.RoundingMethod.TO_NEAREST_EVEN), x)
 
 
-def _rint(x: Any) -> Any:
+def _rint(x):
     if kind_of(x) in "biu":
         return lax.convert_element_type(x, dtypes.to_inexact_dtype(dtype_of(x)))
     return _round_even(x)
@@ -379,14 +379,14 @@ rint = unary("rint", _rint, "The whole number nearest to x, as a float; the even
 
 
 @api()
-def trunc(x: Any) -> Any:
+def trunc(x):
     """The whole number next to x towards 0, element by element. Integers stay as they are."""
     (x,) = promote("trunc", x)
     return _or_whole(_trunc)(x)
 
 
 @api()
-def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
+def modf(x, /, out: None = None) -> tuple[Any, Any]:
     """Fractional and whole part, both with the sign of x, element by element."""
     unsupported("modf", out=out)
     (x,) = promote_inexact("modf", x)
@@ -395,7 +395,7 @@ def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
     return where_same(infinite, constant(0, x), x - whole), whole
 
 
-def _round_integers(x: Any, decimals: int) -> Any:
+def _round_integers(x, decimals: int):
     """Integers rounded to a multiple of a power of ten, half to even."""
     if decimals >= 0:
         return x
@@ -412,7 +412,7 @@ def _round_integers(x: Any, decimals: int) -> Any:
 
 
 @api("decimals")
-def round(a: Any, decimals: int = 0, out: None = None) -> Any:
+def round(a, decimals: int = 0, out: None = None):
     """Round to a number of decimal places, element by element; ties go to the even digit.
 
     Args:
@@ -437,7 +437,7 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
 
 
 @api("decimals")
-def around(a: Any, decimals: int = 0, out: None = None) -> Any:
+def around(a, decimals: int = 0, out: None = None):
     """Round to a number of decimal places: `round`."""
     return round(a, decimals, out)
 
@@ -445,14 +445,14 @@ def around(a: Any, decimals: int = 0, out: None = None) -> Any:
 # --- what kind of number -----------------------------------------------------------------------------
 
 
-def _is_finite(x: Any) -> Any:
+def _is_finite(x):
     kind = kind_of(x)
     if kind == "c":
         return lax.is_finite(lax.real(x)) & lax.is_finite(lax.imag(x))
     return lax.is_finite(x) if kind == "f" else lax.full_like(x, True, dtype=bool)
 
 
-def _is_inf(x: Any) -> Any:
+def _is_inf(x):
     if kind_of(x) == "c":
         return _is_inf(lax.real(x)) | _is_inf(lax.imag(x))
     if kind_of(x) != "f":
@@ -465,7 +465,7 @@ isinf = unary("isinf", _is_inf, "Whether x is infinite, element by element.", pr
 isnan = unary("isnan", lambda x: lax.ne(x, x), "Whether x is NaN, element by element.", promote)
 
 
-def _is_infinity(name: str, infinity: float, x: Any, out: Any) -> Any:
+def _is_infinity(name: str, infinity: float, x, out):
     unsupported(name, out=out)
     (x,) = promote(name, x)
     kind = kind_of(x)
@@ -475,23 +475,23 @@ def _is_infinity(name: str, infinity: float, x: Any, out: Any) -> Any:
 
 
 @api()
-def isposinf(x: Any, /, out: None = None) -> Any:
+def isposinf(x, /, out: None = None):
     """Whether x is positive infinity, element by element. ValueError for complex x."""
     return _is_infinity("isposinf", math.inf, x, out)
 
 
 @api()
-def isneginf(x: Any, /, out: None = None) -> Any:
+def isneginf(x, /, out: None = None):
     """Whether x is negative infinity, element by element. ValueError for complex x."""
     return _is_infinity("isneginf", -math.inf, x, out)
 
 
-def _imag(x: Any) -> Any:
+def _imag(x):
     return lax.imag(x) if kind_of(x) == "c" else full_of(0, x)
 
 
 @api()
-def iscomplex(x: Any) -> Any:
+def iscomplex(x):
     """Whether the imaginary part is not 0, element by element."""
     (x,) = promote("iscomplex", x)
     imag = _imag(x)
@@ -499,14 +499,14 @@ def iscomplex(x: Any) -> Any:
 
 
 @api()
-def isreal(x: Any) -> Any:
+def isreal(x):
     """Whether the imaginary part is 0, element by element."""
     (x,) = promote("isreal", x)
     imag = _imag(x)
     return lax.eq(imag, constant(0, imag))
 
 
-def iscomplexobj(x: Any) -> builtins.bool:
+def iscomplexobj(x) -> builtins.bool:
     """Whether the dtype of an array, scalar or nested list is complex."""
     if x is None:
         return False
@@ -521,18 +521,18 @@ def iscomplexobj(x: Any) -> builtins.bool:
         return dtypes.kind(np.asarray(x).dtype) == "c"
 
 
-def isrealobj(x: Any) -> builtins.bool:
+def isrealobj(x) -> builtins.bool:
     """Whether the dtype of an array, scalar or nested list is not complex."""
     return not iscomplexobj(x)
 
 
-def isscalar(element: Any) -> builtins.bool:
+def isscalar(element) -> builtins.bool:
     """Whether an object is a Python or NumPy scalar, a string, or an array without axes."""
     return np.isscalar(element) or (hasattr(element, "shape") and np.ndim(element) == 0)
 
 
 @api("equal_nan")
-def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: builtins.bool = False) -> Any:
+def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan: builtins.bool = False):
     """Whether |a - b| <= atol + rtol * |b|, element by element.
 
     Infinities are close to themselves alone; NaN is close to NaN if `equal_nan`, which is static.
@@ -554,20 +554,20 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bui
 
 
 @api()
-def real(val: Any, /) -> Any:
+def real(val, /):
     """The real part, element by element."""
     (x,) = promote("real", val)
     return lax.real(x) if kind_of(x) == "c" else as_array(x)
 
 
 @api()
-def imag(val: Any, /) -> Any:
+def imag(val, /):
     """The imaginary part, element by element: 0 for real numbers."""
     (x,) = promote("imag", val)
     return _imag(x)
 
 
-def _conj(x: Any) -> Any:
+def _conj(x):
     return lax.conj(x) if kind_of(x) == "c" else x
 
 
@@ -575,7 +575,7 @@ conjugate, conj = unaries("conjugate conj", _conj, "The complex conjugate, eleme
 
 
 @api("deg")
-def angle(z: Any, deg: builtins.bool = False) -> Any:
+def angle(z, deg: builtins.bool = False):
     """The angle of complex numbers in the plane, in [-pi, pi]; in degrees if `deg`, which is static."""
     (z,) = promote("angle", z)
     if kind_of(z) != "c":
@@ -590,7 +590,7 @@ def angle(z: Any, deg: builtins.bool = False) -> Any:
 # --- integers ----------------------------------------------------------------------------------------
 
 
-def _bitwise_count(x: Any) -> Any:
+def _bitwise_count(x):
     size = lax.abs(x) if kind_of(x) not in "u" else x
     return lax.convert_element_type(lax.population_count(size), np.uint8)
 
@@ -599,7 +599,7 @@ bitwise_count = unary("bitwise_count", _bitwise_count, "How many bits of |x| are
                       promote_numeric)
 
 
-def _two_integers(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
+def _two_integers(name: str, x1, x2) -> tuple[Any, Any]:
     x, y = promote(name, x1, x2)
     if kind_of(x) not in "iu":
         raise ValueError(f"Arguments to jax.numpy.{name} must be integers.")
@@ -608,7 +608,7 @@ def _two_integers(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
     return (lax.abs(x), lax.abs(y)) if kind_of(x) == "i" else (x, y)
 
 
-def _euclid(x: Any, y: Any) -> Any:
+def _euclid(x, y):
     zero = full_of(0, x)
 
     def step(pair: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -616,20 +616,20 @@ def _euclid(x: Any, y: Any) -> Any:
         more = lax.ne(b, zero)
         return lax.select(more, b, a), lax.select(more, lax.rem(a, b), zero)
 
-    def unfinished(pair: tuple[Any, Any]) -> Any:
+    def unfinished(pair: tuple[Any, Any]):
         return lax.reduce_or(lax.ne(pair[1], zero), range(np.ndim(zero)))
 
     return lax.while_loop(unfinished, step, (x, y))[0]
 
 
 @api()
-def gcd(x1: Any, x2: Any) -> Any:
+def gcd(x1, x2):
     """The greatest common divisor of integers, element by element. ValueError for others."""
     return _euclid(*_two_integers("gcd", x1, x2))
 
 
 @api()
-def lcm(x1: Any, x2: Any) -> Any:
+def lcm(x1, x2):
     """The least common multiple of integers, element by element; 0 where one is 0. ValueError for others."""
     x, y = _two_integers("lcm", x1, x2)
     divisor = _euclid(x, y)
@@ -641,21 +641,21 @@ def lcm(x1: Any, x2: Any) -> Any:
 
 
 @api()
-def fmax(x1: Any, x2: Any) -> Any:
+def fmax(x1, x2):
     """The greater of x1 and x2, element by element; the other one if one is NaN."""
     x, y = promote("fmax", x1, x2)
     return where_same(ordered(lax.gt)(x, y) | lax.ne(y, y), x, y)
 
 
 @api()
-def fmin(x1: Any, x2: Any) -> Any:
+def fmin(x1, x2):
     """The lesser of x1 and x2, element by element; the other one if one is NaN."""
     x, y = promote("fmin", x1, x2)
     return where_same(ordered(lax.lt)(x, y) | lax.ne(y, y), x, y)
 
 
 @api()
-def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
+def clip(arr=None, /, min=None, max=None):
     """Limit values to [min, max], element by element; a bound that is None is no limit.
 
     Where min > max the result is max. Raises: ValueError for complex numbers, and without an array.
@@ -678,7 +678,7 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
 
 
 @api("copy")
-def nan_to_num(x: Any, copy: builtins.bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+def nan_to_num(x, copy: builtins.bool = True, nan=0.0, posinf=None, neginf=None):
     """Replace NaN and infinities, element by element.
 
     Args:
@@ -694,7 +694,7 @@ def nan_to_num(x: Any, copy: builtins.bool = True, nan: Any = 0.0, posinf: Any =
     return _replaced(x, nan, posinf, neginf)
 
 
-def _replaced(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+def _replaced(x, nan, posinf, neginf):
     dtype = dtype_of(x)
     x, info = as_array(x), dtypes.finfo(dtype)
     for test, value in (

@@ -13,8 +13,8 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.numpy.reductions import _highest, _lowest
 
 
-def _segments(name: str, data: Any, segment_ids: Any, num_segments: Any, options: dict[str, Any], bucket_size: Any,
-              identity: Any, update: str, combine: Any) -> Any:
+def _segments(name: str, data, segment_ids, num_segments, options: dict[str, Any], bucket_size, identity, update: str,
+              combine):
     data, segment_ids = jnp.asarray(data), jnp.asarray(segment_ids)
     if dtypes.kind(segment_ids.dtype) not in "iu":
         raise TypeError(f"{name}: segment_ids must be integers, got {segment_ids.dtype}")
@@ -31,7 +31,7 @@ def _segments(name: str, data: Any, segment_ids: Any, num_segments: Any, options
         raise ValueError(f"{name}: bucket_size must be positive, got {bucket_size}")
     empty = jnp.full((num_segments, *data.shape[segment_ids.ndim:]), identity(data.dtype), data.dtype)
 
-    def scattered(part: slice) -> Any:
+    def scattered(part: slice):
         return getattr(empty.at[segment_ids[part]], update)(data[part], wrap_negative_indices=False, **options)
 
     if size >= count:
@@ -40,9 +40,8 @@ def _segments(name: str, data: Any, segment_ids: Any, num_segments: Any, options
 
 
 @boundary
-def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
-                unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
-                out_sharding: Any = None) -> Any:
+def segment_sum(data, segment_ids, num_segments: int | None = None, indices_are_sorted: bool = False,
+                unique_indices: bool = False, bucket_size: int | None = None, mode=None, out_sharding=None):
     """The sum of the elements of each segment; 0 for empty ones.
 
     Args:
@@ -63,9 +62,8 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None, in
 
 
 @boundary
-def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
-                 unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
-                 out_sharding: Any = None) -> Any:
+def segment_prod(data, segment_ids, num_segments: int | None = None, indices_are_sorted: bool = False,
+                 unique_indices: bool = False, bucket_size: int | None = None, mode=None, out_sharding=None):
     """The product of the elements of each segment, 1 for empty ones; arguments as in `segment_sum`."""
     options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
                "out_sharding": out_sharding}
@@ -74,9 +72,8 @@ def segment_prod(data: Any, segment_ids: Any, num_segments: int | None = None, i
 
 
 @boundary
-def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
-                unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
-                out_sharding: Any = None) -> Any:
+def segment_max(data, segment_ids, num_segments: int | None = None, indices_are_sorted: bool = False,
+                unique_indices: bool = False, bucket_size: int | None = None, mode=None, out_sharding=None):
     """The greatest element of each segment, the least value of the dtype for empty ones; arguments as in `segment_sum`."""
     options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
                "out_sharding": out_sharding}
@@ -84,9 +81,8 @@ def segment_max(data: Any, segment_ids: Any, num_segments: int | None = None, in
 
 
 @boundary
-def segment_min(data: Any, segment_ids: Any, num_segments: int | None = None, indices_are_sorted: bool = False,
-                unique_indices: bool = False, bucket_size: int | None = None, mode: Any = None,
-                out_sharding: Any = None) -> Any:
+def segment_min(data, segment_ids, num_segments: int | None = None, indices_are_sorted: bool = False,
+                unique_indices: bool = False, bucket_size: int | None = None, mode=None, out_sharding=None):
     """The least element of each segment, the greatest value of the dtype for empty ones; arguments as in `segment_sum`."""
     options = {"indices_are_sorted": indices_are_sorted, "unique_indices": unique_indices, "mode": mode,
                "out_sharding": out_sharding}

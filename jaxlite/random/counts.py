@@ -21,7 +21,7 @@ from jaxlite.random.uniforms import _uniform, float_dtype, full_shape, int_dtype
 _i32 = np.dtype(np.int32)
 
 
-def _two_uniforms(key: Any, shape: Sequence[int], dtype: Any) -> tuple[Any, Any, Any]:
+def _two_uniforms(key, shape: Sequence[int], dtype) -> tuple[Any, Any, Any]:
     """The next key, and uniform numbers by two more.
 
     The loop keeps the hash, which XLA vectorises, in a kernel of its own, apart from logarithms and divisions.
@@ -35,18 +35,18 @@ def _two_uniforms(key: Any, shape: Sequence[int], dtype: Any) -> tuple[Any, Any,
 # --- Poisson -----------------------------------------------------------------------------------------
 
 
-def _poisson_by_sums(key: Any, rate: Any, dtype: Any, limit: Any) -> Any:
+def _poisson_by_sums(key, rate, dtype, limit):
     """Knuth: count uniform numbers until their product is below exp(-rate)."""
     shape, float_type = rate.shape, rate.dtype
 
-    def going(log_product: Any) -> Any:
+    def going(log_product):
         return log_product > -rate
 
-    def test(state: Any) -> Any:
+    def test(state):
         rounds, _, _, log_product = state
         return jnp.logical_and(jnp.any(going(log_product)), rounds < limit)
 
-    def step(state: Any) -> Any:
+    def step(state):
         rounds, count, key, log_product = state
         key, drawn = split_key(key)
         count = jnp.where(going(log_product), count + dtype.type(1), count)
@@ -57,7 +57,7 @@ def _poisson_by_sums(key: Any, rate: Any, dtype: Any, limit: Any) -> Any:
     return lax.while_loop(test, step, start)[1] - dtype.type(1)
 
 
-def _poisson_by_rejection(key: Any, rate: Any, dtype: Any, limit: Any) -> Any:
+def _poisson_by_rejection(key, rate, dtype, limit):
     """Hörmann's PTRS, for rates of 10 and more."""
     shape, float_type = rate.shape, rate.dtype
     log_rate = lax.log(rate)
@@ -66,11 +66,11 @@ def _poisson_by_rejection(key: Any, rate: Any, dtype: Any, limit: Any) -> Any:
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
     v_r = 0.9277 - 3.6224 / (b - 2.0)
 
-    def test(state: Any) -> Any:
+    def test(state):
         rounds, _, accepted, _ = state
         return jnp.logical_and(jnp.any(jnp.logical_not(accepted)), rounds < limit)
 
-    def step(state: Any) -> Any:
+    def step(state):
         rounds, out, accepted, key = state
         key, u, v = _two_uniforms(key, shape, float_type)
         u = u - 0.5
@@ -88,7 +88,7 @@ def _poisson_by_rejection(key: Any, rate: Any, dtype: Any, limit: Any) -> Any:
 
 
 @sampler("shape", "dtype")
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def poisson(key, lam, shape=None, dtype=None, *, out_sharding=None):
     """Poisson numbers with mean `lam`.
 
     Args:
@@ -121,7 +121,7 @@ _STIRLING_ERRORS = (
 )  # fmt: skip
 
 
-def _stirling_error(k: Any, dtype: Any) -> Any:
+def _stirling_error(k, dtype):
     small = k <= 9
     k = lax.clamp(dtype.type(0), k, dtype.type(9))
     square = (k + 1) * (k + 1)
@@ -130,14 +130,14 @@ def _stirling_error(k: Any, dtype: Any) -> Any:
     return jnp.where(small, exact, series)
 
 
-def _binomial_by_sums(key: Any, count: Any, log_failure: Any) -> Any:
+def _binomial_by_sums(key, count, log_failure):
     """Add up geometric waiting times until they exceed the number of trials."""
     shape, dtype = count.shape, count.dtype
 
-    def test(state: Any) -> Any:
+    def test(state):
         return jnp.any(state[1] <= count)
 
-    def step(state: Any) -> Any:
+    def step(state):
         successes, waited, key = state
         drawn, key = split_key(key)
         successes = jnp.where(waited <= count, successes + 1, successes)
@@ -148,7 +148,7 @@ def _binomial_by_sums(key: Any, count: Any, log_failure: Any) -> Any:
     return lax.while_loop(test, step, (zero, zero, key))[0] - 1
 
 
-def _binomial_by_rejection(key: Any, n: Any, p: Any) -> Any:
+def _binomial_by_rejection(key, n, p):
     """Hörmann's BTRS, for n p of 10 and more."""
     shape, dtype = n.shape, n.dtype
     deviation = lax.sqrt(n * p * (1 - p))
@@ -160,10 +160,10 @@ def _binomial_by_rejection(key: Any, n: Any, p: Any) -> Any:
     alpha = (2.83 + 5.1 / b) * deviation
     mode = lax.floor((n + 1) * p)
 
-    def test(state: Any) -> Any:
+    def test(state):
         return jnp.any(jnp.logical_not(state[1]))
 
-    def step(state: Any) -> Any:
+    def step(state):
         out, accepted, key = state
         key, u, v = _two_uniforms(key, shape, dtype)
         u = u - 0.5
@@ -184,7 +184,7 @@ def _binomial_by_rejection(key: Any, n: Any, p: Any) -> Any:
     return lax.while_loop(test, step, start)[0]
 
 
-def _binomial(key: Any, n: Any, p: Any) -> Any:
+def _binomial(key, n, p):
     """Arrays of one shape and floating dtype."""
     rare = p < 0.5
     q = jnp.where(rare, p, 1 - p)  # the rarer outcome is counted
@@ -204,7 +204,7 @@ def _binomial(key: Any, n: Any, p: Any) -> Any:
 
 
 @sampler("shape", "dtype")
-def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
+def binomial(key, n, p, shape=None, dtype=None):
     """Binomial numbers: the successes in `n` trials of probability `p`, in a floating dtype.
 
     Args:
@@ -219,7 +219,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
 
 
 @sampler("shape", "dtype", "unroll")
-def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = None, unroll: int | bool = 1) -> Any:
+def multinomial(key, n, p, *, shape=None, dtype=None, unroll: int | bool = 1):
     """Multinomial counts: how `n` draws fall into categories with probabilities `p`, along the last axis.
 
     Args:
@@ -241,7 +241,7 @@ def multinomial(key: Any, n: Any, p: Any, *, shape: Any = None, dtype: Any = Non
     ratios = lax.div(p, jnp.where(remaining == 0, 1, remaining))
     keys = jnp.stack(split_key(key, size)) if size else None
 
-    def step(left: Any, x: Any) -> tuple[Any, Any]:
+    def step(left, x) -> tuple[Any, Any]:
         ratio, key = x
         count = _binomial(key, left, jnp.clip(ratio, 0, 1))
         return left - count, count

@@ -33,13 +33,13 @@ random_gamma_p = Primitive("random_gamma")
 
 
 @random_gamma_p.def_abstract_eval
-def _random_gamma_aval(keys: Any, alpha: Any, *, log_space: bool) -> ShapedArray:
+def _random_gamma_aval(keys, alpha, *, log_space: bool) -> ShapedArray:
     if alpha.shape[:len(keys.shape)] != keys.shape:
         raise TypeError(f"random_gamma: alpha must have the shape of the keys in front, got {keys} and {alpha}")
     return shaped_array(alpha.shape, alpha.dtype, False)
 
 
-def _split_each(keys: Any, count: int) -> list[Any]:
+def _split_each(keys, count: int) -> list[Any]:
     """`split_key` of each of an array of keys."""
     axis = len(aval_of(keys).shape)
     split = split_keys(keys, (count,))
@@ -47,13 +47,13 @@ def _split_each(keys: Any, count: int) -> list[Any]:
 
 
 @decomposes(random_gamma_p)
-def _random_gamma(keys: Any, alpha: Any, *, log_space: bool) -> Any:
+def _random_gamma(keys, alpha, *, log_space: bool):
     """One key for each element; each runs its own rejection loop, until all are done."""
     shape, dtype = alpha.shape, alpha.dtype
     rest = math.prod(shape[len(keys.shape):])
     keys = lax.reshape(split_keys(keys, (rest,)), shape)
 
-    def constant(value: float) -> Any:
+    def constant(value: float):
         return lax.full(shape, np.array(value, dtype)[()])
 
     one = constant(1)
@@ -63,15 +63,15 @@ def _random_gamma(keys: Any, alpha: Any, *, log_space: bool) -> Any:
     c = lax.div(constant(1 / 3), lax.sqrt(d))
     keys, boost_keys = _split_each(keys, 2)
 
-    def rejected(x2: Any, v: Any, u: Any) -> Any:
+    def rejected(x2, v, u):
         quick = u >= one - 0.0331 * lax.mul(x2, x2)
         bound = x2 * constant(0.5) + d * (one - v + lax.log(v))
         return quick & (lax.log(u) >= bound)
 
-    def not_positive(v: Any) -> Any:
+    def not_positive(v):
         return v <= constant(0)
 
-    def draw_normal(state: Any) -> Any:
+    def draw_normal(state):
         keys, x, v = state
         active = not_positive(v)
         next_keys, drawn = _split_each(keys, 2)
@@ -79,7 +79,7 @@ def _random_gamma(keys: Any, alpha: Any, *, log_space: bool) -> Any:
         v_new = one + x_new * c
         return tuple(lax.select(active, *pair) for pair in ((next_keys, keys), (x_new, x), (v_new, v)))
 
-    def step(state: Any) -> Any:
+    def step(state):
         keys, x2, v, u = state
         active = rejected(x2, v, u)
         next_keys, normal_keys, uniform_keys = _split_each(keys, 3)
@@ -119,7 +119,7 @@ random_gamma_p.no_transpose("samples are not linear in alpha")
 
 
 @random_gamma_p.def_batching
-def _random_gamma_batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], *, log_space: bool) -> Any:
+def _random_gamma_batch(axis, args: Sequence[Any], dims: Sequence[int | None], *, log_space: bool):
     keys, alpha = args
     key_dim, alpha_dim = dims
     if key_dim is None:
@@ -138,13 +138,13 @@ def _random_gamma_batch(axis: Any, args: Sequence[Any], dims: Sequence[int | Non
 # --- samplers ----------------------------------------------------------------------------------------
 
 
-def _gamma(key: Any, alpha: Any, shape: Sequence[int], dtype: Any, log_space: bool = False) -> Any:
+def _gamma(key, alpha, shape: Sequence[int], dtype, log_space: bool = False):
     alpha = jnp.broadcast_to(lax.convert_element_type(alpha, dtype), shape)
     return random_gamma_p.bind(key, alpha, log_space=log_space)
 
 
 @sampler("shape", "dtype")
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def gamma(key, a, shape=None, dtype=None, *, out_sharding=None):
     """Gamma numbers: density x**(a - 1) exp(-x) / Gamma(a) for x >= 0.
 
     Args:
@@ -158,14 +158,14 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_shardin
 
 
 @sampler("shape", "dtype")
-def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def loggamma(key, a, shape=None, dtype=None, *, out_sharding=None):
     """Logarithms of gamma numbers, exact where these would be too small to represent."""
     dtype = float_dtype("loggamma", dtype)
     return _gamma(key, a, full_shape(shape, a), dtype, True)
 
 
 @sampler("shape", "dtype")
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def beta(key, a, b, shape=None, dtype=None, *, out_sharding=None):
     """Beta numbers: density proportional to x**(a - 1) (1 - x)**(b - 1) on [0, 1]."""
     dtype = float_dtype("beta", dtype)
     shape = full_shape(shape, a, b)
@@ -176,7 +176,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_
 
 
 @sampler("shape", "dtype")
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def dirichlet(key, alpha, shape=None, dtype=None, *, out_sharding=None):
     """Dirichlet vectors: non-negative numbers that sum to 1 along a last axis, as long as that of `alpha`.
 
     Args:
@@ -195,20 +195,20 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out
     return jnp.divide(unscaled, jnp.sum(unscaled, axis=-1, keepdims=True))
 
 
-def _chisquare(key: Any, df: Any, shape: Sequence[int], dtype: Any) -> Any:
+def _chisquare(key, df, shape: Sequence[int], dtype):
     two = dtype.type(2)
     return lax.exp(_gamma(key, lax.div(df, two), shape, dtype, True)) * two
 
 
 @sampler("shape", "dtype")
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def chisquare(key, df, shape=None, dtype=None, *, out_sharding=None):
     """Chi-square numbers with `df` degrees of freedom."""
     dtype = float_dtype("chisquare", dtype)
     return _chisquare(key, lax.convert_element_type(df, dtype), full_shape(shape, df), dtype)
 
 
 @sampler("shape", "dtype")
-def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def f(key, dfnum, dfden, shape=None, dtype=None, *, out_sharding=None):
     """F numbers: the ratio of two chi-square numbers, each over its degrees of freedom."""
     dtype = float_dtype("f", dtype)
     shape = full_shape(shape, dfnum, dfden)
@@ -220,7 +220,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = None, *,
 
 
 @sampler("shape", "dtype")
-def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def t(key, df, shape=None, dtype=None, *, out_sharding=None):
     """Student's t numbers with `df` degrees of freedom."""
     dtype = float_dtype("t", dtype)
     shape = full_shape(shape, df)
@@ -230,7 +230,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: 
     return normals * lax.sqrt(jnp.divide(half, _gamma(second, half, shape, dtype)))
 
 
-def _generalized_normal(key: Any, p: Any, shape: Sequence[int], dtype: Any) -> Any:
+def _generalized_normal(key, p, shape: Sequence[int], dtype):
     first, second = split_key(key)
     inverse = jnp.divide(1, p)
     sizes = _gamma(first, inverse, shape, dtype)
@@ -239,15 +239,13 @@ def _generalized_normal(key: Any, p: Any, shape: Sequence[int], dtype: Any) -> A
 
 
 @sampler("shape", "dtype")
-def generalized_normal(key: Any, p: Any, shape: Sequence[int] = (), dtype: Any = None, *,
-                       out_sharding: Any = None) -> Any:
+def generalized_normal(key, p, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
     """Numbers with density proportional to exp(-|x|**p)."""
     return _generalized_normal(key, p, shape, float_dtype("generalized_normal", dtype))
 
 
 @sampler("d", "shape", "dtype")
-def ball(key: Any, d: int, p: Any = 2, shape: Sequence[int] = (), dtype: Any = None, *,
-         out_sharding: Any = None) -> Any:
+def ball(key, d: int, p=2, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
     """Uniform points of the unit ball of the p-norm in `d` dimensions, along a new last axis."""
     dtype = float_dtype("ball", dtype)
     first, second = split_key(key)

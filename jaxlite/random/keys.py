@@ -48,11 +48,11 @@ key_reuse = loader("jaxlite.compilation.key_reuse")
 # --- checks ------------------------------------------------------------------------------------------
 
 
-def _is_typed(key: Any) -> bool:
+def _is_typed(key) -> bool:
     return type(key) is KeyArray or isinstance(key, Tracer) and isinstance(key.aval.dtype, KeyDType)
 
 
-def check_key(name: str, key: Any) -> tuple[Any, Implementation, bool]:
+def check_key(name: str, key) -> tuple[Any, Implementation, bool]:
     """A key that a function got: the value, its generator, whether it is typed. One key, no array of them.
 
     Raises: TypeError if it is no key, ValueError if it is several.
@@ -72,19 +72,19 @@ def check_key(name: str, key: Any) -> tuple[Any, Implementation, bool]:
     return key, impl, False
 
 
-def _words_of(key: Any, typed: bool) -> Any:
+def _words_of(key, typed: bool):
     """The words of a concrete key."""
     return key._base_array if typed else key
 
 
-def _as_typed(key: Any, impl: Implementation, typed: bool) -> Any:
+def _as_typed(key, impl: Implementation, typed: bool):
     return key if typed else random_wrap_p.bind(key, impl=impl)
 
 
 # --- making keys -------------------------------------------------------------------------------------
 
 
-def _seeded(name: str, seed: Any, impl: Implementation) -> Any:
+def _seeded(name: str, seed, impl: Implementation):
     """A typed key from a seed."""
     if isinstance(seed, int):
         seed = np.int64(seed) if config.enable_x64.value else np.int64(seed).astype(np.int32)
@@ -111,7 +111,7 @@ def _seeded(name: str, seed: Any, impl: Implementation) -> Any:
     return random_seed_p.bind(seed, impl=impl)
 
 
-def _chosen(impl: Any, dtype: Any) -> Implementation:
+def _chosen(impl, dtype) -> Implementation:
     if dtype is not None:
         if impl is not None:
             raise ValueError("dtype and impl cannot both be specified")
@@ -121,7 +121,7 @@ def _chosen(impl: Any, dtype: Any) -> Implementation:
 
 
 @boundary
-def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+def key(seed, *, impl=None, dtype=None):
     """A typed PRNG key from an integer seed.
 
     Args:
@@ -139,7 +139,7 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
 
 
 @boundary
-def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
+def PRNGKey(seed, *, impl=None):
     """A legacy PRNG key from an integer seed: the words of `key(seed)` in an array of uint32.
 
     >>> from jaxlite import random
@@ -151,12 +151,12 @@ def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
 
 
 @boundary
-def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+def wrap_key_data(key_bits_array, *, impl=None, dtype=None):
     """Typed keys from their words: uint32[..., 2] for threefry, uint32[..., 4] for rbg."""
     return random_wrap_p.bind(key_bits_array, impl=_chosen(impl, dtype))
 
 
-def key_data(keys: Any) -> Any:
+def key_data(keys):
     """The words of keys, typed or legacy, as an array of uint32."""
     if _is_typed(keys):
         return random_unwrap_p.bind(keys)
@@ -164,7 +164,7 @@ def key_data(keys: Any) -> Any:
     return keys if isinstance(keys, (arrays.ArrayImpl, Tracer)) else arrays.make_array(keys)
 
 
-def key_impl(keys: Any) -> Any:
+def key_impl(keys):
     """The name of the generator of keys, or one of a user's itself; legacy keys are of the default one."""
     if _is_typed(keys):
         impl = keys.aval.dtype.impl
@@ -174,7 +174,7 @@ def key_impl(keys: Any) -> Any:
     return impl.name
 
 
-def clone(key: Any) -> Any:
+def clone(key):
     """The same key, for use once more on purpose."""
     if not _is_typed(key):
         check_legacy(key, implementation())
@@ -185,11 +185,11 @@ def clone(key: Any) -> Any:
 # --- from keys to keys -------------------------------------------------------------------------------
 
 
-def _split_words(words: Any, *, impl: Implementation, shape: Ints) -> Any:
+def _split_words(words, *, impl: Implementation, shape: Ints):
     return random_unwrap_p.bind(split_keys(random_wrap_p.bind(words, impl=impl), shape))
 
 
-def _fold_in_words(words: Any, data: Any, *, impl: Implementation) -> Any:
+def _fold_in_words(words, data, *, impl: Implementation):
     return random_unwrap_p.bind(random_fold_in_p.bind(random_wrap_p.bind(words, impl=impl), data))
 
 
@@ -198,7 +198,7 @@ _fold_in_compiled = jit(_fold_in_words, static_argnames=("impl",))
 
 
 @boundary
-def split(key: Any, num: int | Ints = 2) -> Any:
+def split(key, num: int | Ints = 2):
     """New independent keys from one.
 
     Args:
@@ -224,7 +224,7 @@ def split(key: Any, num: int | Ints = 2) -> Any:
 
 
 @boundary
-def fold_in(key: Any, data: Any) -> Any:
+def fold_in(key, data):
     """A new key from a key and an integer.
 
     Args:
@@ -265,19 +265,19 @@ def sampler(*static: str) -> Callable[[F], F]:
     """
     static = (*static, "out_sharding")
 
-    def decorate(fun: Any) -> Any:
+    def decorate(fun):
         name = fun.__name__
         parameters = list(inspect.signature(fun).parameters)
         first, positional = parameters[0], fun.__code__.co_argcount
 
-        def body(words: Any, kwargs: dict[str, Any], impl: Implementation, **options: Any) -> Any:
+        def body(words, kwargs: dict[str, Any], impl: Implementation, **options):
             return fun(random_wrap_p.bind(words, impl=impl), **kwargs, **options)
 
         body.__name__ = name
         compiled = jit(body, static_argnames=("impl", *(each for each in static if each in parameters)))
 
         @functools.wraps(fun)
-        def sample(*args: Any, **kwargs: Any) -> Any:
+        def sample(*args, **kwargs):
             try:
                 if len(args) > positional:
                     raise TypeError(f"{name}() takes {positional} positional arguments but {len(args)} were given")
@@ -309,7 +309,7 @@ def sampler(*static: str) -> Callable[[F], F]:
     return decorate
 
 
-def key_of_arrays(cls: Any) -> None:
+def key_of_arrays(cls) -> None:
     """Give arrays of keys the operators and methods of arrays; those that are arithmetic refuse them."""
     names = set(vars(cls))
     donor = type("donor", (), {})

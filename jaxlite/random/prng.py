@@ -49,7 +49,7 @@ class Implementation:
     def __repr__(self) -> str:
         return self.tag
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return implementation, (self.name,)
 
 
@@ -67,11 +67,11 @@ class KeyDType(dtypes.ExtendedDType):
         """The type of the words behind one key."""
         return self._element
 
-    def wrap(self, words: Any) -> KeyArray:
+    def wrap(self, words) -> KeyArray:
         """Keys from a concrete array of words."""
         return KeyArray(self, words)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return key_dtype, (self.impl.name,)
 
 
@@ -82,7 +82,7 @@ IMPLEMENTATIONS = {each.name: each for each in (
 )}
 
 
-def implementation(spec: Any = None) -> Implementation:
+def implementation(spec=None) -> Implementation:
     """The generator of a name, of a key dtype, or the default one. Raises: ValueError for unknown names."""
     if spec is None:
         spec = config.default_prng_impl.value
@@ -98,7 +98,7 @@ def implementation(spec: Any = None) -> Implementation:
     raise TypeError(f"unrecognized type {type(spec)} for specifying PRNG implementation; give its name")
 
 
-def key_dtype(impl_spec: Any = None) -> KeyDType:
+def key_dtype(impl_spec=None) -> KeyDType:
     """The dtype of the keys of a generator, given by name; of the default one without a name."""
     return implementation(impl_spec).dtype
 
@@ -117,7 +117,7 @@ class KeyArray(arrays.Array):
     __array_priority__ = 100
     weak_type = False
 
-    def __init__(self, dtype: KeyDType, words: Any):
+    def __init__(self, dtype: KeyDType, words):
         self._base_array, self.dtype = words, dtype
         self._consumed: Any = False  # what of it was used, with the option `debug_key_reuse`
         self.aval = shaped_array(words.shape[:-1], dtype, False)
@@ -173,10 +173,10 @@ class KeyArray(arrays.Array):
 
     __copy__ = copy
 
-    def __deepcopy__(self, memo: Any) -> KeyArray:
+    def __deepcopy__(self, memo) -> KeyArray:
         return self.copy()
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self):
         return _rebuild, (self.dtype, np.asarray(self._base_array))
 
     def __len__(self) -> int:
@@ -187,11 +187,11 @@ class KeyArray(arrays.Array):
     def __bool__(self) -> bool:
         raise TypeError("key array cannot be converted to boolean.")
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+    def __array__(self, *args, **kwargs):
         raise TypeError("JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use "
                         "jaxlite.random.key_data(arr) if you wish to extract the underlying integer array.")
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index, value) -> None:
         raise TypeError("JAX arrays are immutable and do not support in-place item assignment. Instead of "
                         "x[idx] = y, use x = x.at[idx].set(y).")
 
@@ -220,7 +220,7 @@ def words_aval(aval: ShapedArray) -> ShapedArray:
 # --- primitives --------------------------------------------------------------------------------------
 
 
-def _require_keys(name: str, aval: Any) -> None:
+def _require_keys(name: str, aval) -> None:
     if not isinstance(aval.dtype, KeyDType):
         raise TypeError(f"{name} requires an array of PRNG keys, got {aval}")
 
@@ -231,12 +231,12 @@ random_fold_in_p = Primitive("random_fold_in")
 random_bits_p = Primitive("random_bits")
 
 
-def split_keys(keys: Any, shape: Sequence[int]) -> Any:
+def split_keys(keys, shape: Sequence[int]):
     """New keys from each key: the shape `(*keys.shape, *shape)`."""
     return random_split_p.bind(keys, shape=shape, **_counting())
 
 
-def draw_bits(keys: Any, width: int, shape: Sequence[int]) -> Any:
+def draw_bits(keys, width: int, shape: Sequence[int]):
     """Unsigned integers from each key: the shape `(*keys.shape, *shape)`."""
     return random_bits_p.bind(keys, bit_width=width, shape=shape, **_counting())
 
@@ -253,18 +253,18 @@ random_unwrap_p = Primitive("random_unwrap")
 
 
 @random_seed_p.def_abstract_eval
-def _random_seed_aval(seeds: Any, *, impl: Implementation) -> ShapedArray:
+def _random_seed_aval(seeds, *, impl: Implementation) -> ShapedArray:
     return shaped_array(seeds.shape, impl.dtype, False)
 
 
 @random_split_p.def_abstract_eval
-def _random_split_aval(keys: Any, *, shape: Ints, partitionable: bool = True) -> ShapedArray:
+def _random_split_aval(keys, *, shape: Ints, partitionable: bool = True) -> ShapedArray:
     _require_keys("random_split", keys)
     return shaped_array(keys.shape + shape, keys.dtype, False)
 
 
 @random_fold_in_p.def_abstract_eval
-def _random_fold_in_aval(keys: Any, data: Any) -> ShapedArray:
+def _random_fold_in_aval(keys, data) -> ShapedArray:
     _require_keys("random_fold_in", keys)
     if data.dtype != _u32 or data.shape and keys.shape and data.shape != keys.shape:
         raise TypeError(f"random_fold_in requires uint32 numbers, one for each key; got {data} for {keys}")
@@ -272,24 +272,24 @@ def _random_fold_in_aval(keys: Any, data: Any) -> ShapedArray:
 
 
 @random_bits_p.def_abstract_eval
-def _random_bits_aval(keys: Any, *, bit_width: int, shape: Ints, partitionable: bool = True) -> ShapedArray:
+def _random_bits_aval(keys, *, bit_width: int, shape: Ints, partitionable: bool = True) -> ShapedArray:
     _require_keys("random_bits", keys)
     return shaped_array(keys.shape + shape, np.dtype(f"uint{bit_width}"), False)
 
 
 @random_wrap_p.def_abstract_eval
-def _random_wrap_aval(words: Any, *, impl: Implementation) -> ShapedArray:
+def _random_wrap_aval(words, *, impl: Implementation) -> ShapedArray:
     check_words(words, impl)
     return shaped_array(words.shape[:-1], impl.dtype, False)
 
 
 @random_unwrap_p.def_abstract_eval
-def _random_unwrap_aval(keys: Any) -> ShapedArray:
+def _random_unwrap_aval(keys) -> ShapedArray:
     _require_keys("random_unwrap", keys)
     return words_aval(keys)
 
 
-def check_words(words: Any, impl: Implementation) -> None:
+def check_words(words, impl: Implementation) -> None:
     """Raises TypeError unless a value is an array of words for keys of a generator."""
     if not all(hasattr(words, name) for name in ("ndim", "shape", "dtype")):
         raise TypeError("JAX encountered invalid PRNG key data: expected key_data to have ndim, shape, and dtype "
@@ -302,7 +302,7 @@ def check_words(words: Any, impl: Implementation) -> None:
                         f"dtype={words.dtype}")
 
 
-def check_legacy(words: Any, impl: Implementation) -> None:
+def check_legacy(words, impl: Implementation) -> None:
     """As `check_words`, for a legacy key: the option `legacy_prng_key` may refuse it, or warn."""
     check_words(words, impl)
     if config.legacy_prng_key.value != "allow":
@@ -314,24 +314,24 @@ def check_legacy(words: Any, impl: Implementation) -> None:
 
 
 @random_clone_p.def_abstract_eval
-def _random_clone_aval(keys: Any) -> ShapedArray:
+def _random_clone_aval(keys) -> ShapedArray:
     _require_keys("random_clone", keys)
     return keys
 
 
 @random_clone_p.def_eager
-def _random_clone_eager(keys: Any) -> KeyArray:
+def _random_clone_eager(keys) -> KeyArray:
     return keys.dtype.wrap(keys._base_array)
 
 
 @random_wrap_p.def_eager
-def _random_wrap_eager(words: Any, *, impl: Implementation) -> KeyArray:
+def _random_wrap_eager(words, *, impl: Implementation) -> KeyArray:
     check_words(words, impl)
     return impl.dtype.wrap(words if type(words) is arrays.ArrayImpl else arrays.make_array(words))
 
 
 @random_unwrap_p.def_eager
-def _random_unwrap_eager(keys: Any) -> Any:
+def _random_unwrap_eager(keys):
     _require_keys("random_unwrap", aval_of(keys))
     return keys._base_array
 
@@ -356,7 +356,7 @@ def lowers_on_words(register: Callable, name: str, rule: Callable[..., Any]) -> 
 
     @functools.lru_cache(_PROGRAM_LIMIT)
     def program(avals: tuple[Any, ...], params: tuple[tuple[str, Any], ...], by_kernel: bool) -> ClosedJaxpr:
-        def flat(*words: Any) -> Sequence[Any]:
+        def flat(*words) -> Sequence[Any]:
             out = rule(avals, *words, **dict(params))
             return out if isinstance(out, list) else [out]
 
@@ -374,7 +374,7 @@ def lowers_on_words(register: Callable, name: str, rule: Callable[..., Any]) -> 
         tuple(avals), tuple(params.items()), config.threefry_gpu_kernel_lowering.value))
 
 
-def _as_asked(partitionable: bool, rule: Callable, *args: Any) -> Any:
+def _as_asked(partitionable: bool, rule: Callable, *args):
     with config.threefry_partitionable(partitionable):
         return rule(*args)
 
@@ -393,7 +393,7 @@ for _name, _rule in _RULES.items():
     lowers_on_words(register_decomposition, _name, _rule)
 
 
-def _fold_in_words(avals: Sequence[Any], keys: Any, data: Any) -> Any:
+def _fold_in_words(avals: Sequence[Any], keys, data):
     impl, shape = avals[0].dtype.impl, avals[0].shape or avals[1].shape
     if avals[0].shape != shape:
         keys = lax.broadcast_in_dim(keys, (*shape, impl.words), (len(shape),))
@@ -408,7 +408,7 @@ lowers_on_words(register_decomposition, "random_fold_in", _fold_in_words)
 # --- batching ----------------------------------------------------------------------------------------
 
 
-def _to_front(value: Any, dim: int | None) -> Any:
+def _to_front(value, dim: int | None):
     if not dim:
         return value
     rank = len(aval_of(value).shape)
@@ -417,7 +417,7 @@ def _to_front(value: Any, dim: int | None) -> Any:
 
 def _batch_unary(primitive: Primitive) -> None:
     @primitive.def_batching
-    def batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, int]:
+    def batch(axis, args: Sequence[Any], dims: Sequence[int | None], **params) -> tuple[Any, int]:
         return primitive.bind(_to_front(args[0], dims[0]), **params), 0
 
 
@@ -426,7 +426,7 @@ for _primitive in (random_seed_p, random_split_p, random_bits_p, random_clone_p,
 
 
 @random_fold_in_p.def_batching
-def _random_fold_in_batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, int]:
+def _random_fold_in_batch(axis, args: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, int]:
     shapes = [aval_of(arg).shape for arg in args]
     inner = max((shape if dim is None else shape[:dim] + shape[dim + 1:]
                  for shape, dim in zip(shapes, dims, strict=True)), key=len)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -37,12 +36,12 @@ from jaxlite.random.uniforms import (
 _MANY = (1, 1625, 2642245)
 
 
-def _shuffle(key: Any, x: Any, axis: int) -> Any:
+def _shuffle(key, x, axis: int):
     """Sort by random numbers, as often as it takes to make equal ones irrelevant."""
     shape = x.shape
     size = math.prod(shape)
 
-    def once(_: Any, carry: Any) -> Any:
+    def once(_, carry):
         key, drawn = split_key(carry[0])
         return key, lax.sort((_bits(drawn, 32, shape), carry[1]), dimension=axis, num_keys=1)[1]
 
@@ -53,11 +52,11 @@ def _shuffle(key: Any, x: Any, axis: int) -> Any:
     return x
 
 
-def _permuted_range(key: Any, size: int) -> Any:
+def _permuted_range(key, size: int):
     return _shuffle(key, lax.iota(dtypes.default_dtype(int), size), 0)
 
 
-def _count(x: Any) -> int | None:
+def _count(x) -> int | None:
     """The number that stands for range(x): a Python or NumPy integer, a concrete scalar array of one, a symbolic dimension."""
     if is_symbolic(x):
         return x
@@ -68,12 +67,12 @@ def _count(x: Any) -> int | None:
 
 
 @sampler("size")
-def _permutation_of_range(key: Any, size: int) -> Any:
+def _permutation_of_range(key, size: int):
     return _permuted_range(key, size)
 
 
 @sampler("axis", "independent")
-def _permutation_of_array(key: Any, x: Any, axis: int, independent: bool) -> Any:
+def _permutation_of_array(key, x, axis: int, independent: bool):
     shape = aval_of(x).shape
     if independent or len(shape) == 1:
         return _shuffle(key, jnp.asarray(x), axis)
@@ -81,7 +80,7 @@ def _permutation_of_array(key: Any, x: Any, axis: int, independent: bool) -> Any
 
 
 @boundary
-def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None) -> Any:
+def permutation(key, x, axis: int = 0, independent: bool = False, *, out_sharding=None):
     """The elements of an array, or the numbers 0 ... x - 1, in random order.
 
     Args:
@@ -116,8 +115,7 @@ def _axis(axis: int, rank: int) -> int:
 
 
 @sampler("size", "shape", "replace", "mode", "take_axis")
-def _choice(key: Any, a: Any, p: Any, size: int, shape: Sequence[int], replace: bool, mode: str | None,
-            take_axis: int) -> Any:
+def _choice(key, a, p, size: int, shape: Sequence[int], replace: bool, mode: str | None, take_axis: int):
     draws = math.prod(shape)
     if p is None and replace:
         index = _randint(key, shape, 0, size, dtypes.default_dtype(int))
@@ -137,8 +135,7 @@ def _choice(key: Any, a: Any, p: Any, size: int, shape: Sequence[int], replace: 
 
 
 @boundary
-def choice(key: Any, a: Any, shape: Sequence[int] = (), replace: bool = True, p: Any = None, axis: int = 0,
-           mode: str | None = None) -> Any:
+def choice(key, a, shape: Sequence[int] = (), replace: bool = True, p=None, axis: int = 0, mode: str | None = None):
     """Random elements of an array, or random integers below a number.
 
     Args:
@@ -177,15 +174,15 @@ def choice(key: Any, a: Any, shape: Sequence[int] = (), replace: bool = True, p:
     return _renamed("choice", _choice, key, values, p, largest(size, 0), shape, bool(replace), mode, axis)
 
 
-def _renamed(name: str, function: Any, key: Any, *args: Any) -> Any:
+def _renamed(name: str, function, key, *args):
     """Call a helper that checks its key, under the name that the user knows."""
     check_key(name, key)
     return function(key, *args)
 
 
 @sampler("axis", "shape", "replace", "mode")
-def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True,
-                mode: str | None = None, *, out_sharding: Any = None) -> Any:
+def categorical(key, logits, axis: int = -1, shape=None, replace: bool = True, mode: str | None = None, *,
+                out_sharding=None):
     """Random categories, with probabilities softmax(logits).
 
     Args:
@@ -228,8 +225,7 @@ def categorical(key: Any, logits: Any, axis: int = -1, shape: Any = None, replac
 
 
 @sampler("shape", "dtype", "method")
-def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype: Any = None,
-                        method: str = "cholesky", *, out_sharding: Any = None) -> Any:
+def multivariate_normal(key, mean, cov, shape=None, dtype=None, method: str = "cholesky", *, out_sharding=None):
     """Normal vectors with this mean and covariance, along the last axis.
 
     Args:
@@ -267,8 +263,7 @@ def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = None, dtype:
 
 
 @sampler("n", "shape", "dtype", "m")
-def orthogonal(key: Any, n: int, shape: Sequence[int] = (), dtype: Any = None, m: int | None = None, *,
-               out_sharding: Any = None) -> Any:
+def orthogonal(key, n: int, shape: Sequence[int] = (), dtype=None, m: int | None = None, *, out_sharding=None):
     """Orthogonal (for complex dtypes unitary) matrices [n, m], uniformly distributed.
 
     Args:

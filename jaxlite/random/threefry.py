@@ -34,11 +34,11 @@ threefry2x32_p.no_transpose("it is a function of integers")
 
 
 @threefry2x32_p.def_batching
-def _batch(axis: Any, args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+def _batch(axis, args: Sequence[Any], dims: Sequence[int | None]):
     return threefry2x32_p.bind(*(bring_to_front(arg, dim, axis.size) for arg, dim in zip(args, dims, strict=True))), [0, 0]
 
 
-def threefry2x32(key0: Any, key1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
+def threefry2x32(key0, key1, x0, x1) -> tuple[Any, Any]:
     """Hash counters (x0, x1) with keys (key0, key1), element by element. All are uint32 of one shape."""
     if config.threefry_gpu_kernel_lowering.value:
         first, second = threefry2x32_p.bind(key0, key1, x0, x1)
@@ -47,7 +47,7 @@ def threefry2x32(key0: Any, key1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
 
 
 @decomposes(threefry2x32_p)
-def _rounds(key0: Any, key1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
+def _rounds(key0, key1, x0, x1) -> tuple[Any, Any]:
     keys = (key0, key1, lax.bitwise_xor(lax.bitwise_xor(key0, key1), _PARITY))
     x0, x1 = lax.add(x0, key0), lax.add(x1, key1)
     for block in range(5):
@@ -61,7 +61,7 @@ def _rounds(key0: Any, key1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
     return x0, x1
 
 
-def _hash(key: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
+def _hash(key, x0, x1) -> tuple[Any, Any]:
     """Hash counters of one shape under each key of uint32[..., 2]; the results have the shape (..., *counters)."""
     batch, inner = aval_of(key).shape[:-1], aval_of(x1).shape
     shape = batch + inner
@@ -82,14 +82,14 @@ def _counters(shape: Sequence[int]) -> tuple[Any, Any]:
     return lax.convert_element_type(high, _u32), lax.convert_element_type(count, _u32)
 
 
-def _pairs(first: Any, second: Any) -> Any:
+def _pairs(first, second):
     """[..., n] and [..., n] as [..., n, 2]."""
     shape = aval_of(first).shape
     halves = [lax.broadcast_in_dim(x, (*shape, 1), range(len(shape))) for x in (first, second)]
     return lax.concatenate(halves, len(shape))
 
 
-def seed(value: Any) -> Any:
+def seed(value):
     """Raw keys from integers: their high and low 32 bits."""
     dtype = aval_of(value).dtype
     low = lax.convert_element_type(value, _u32)
@@ -99,13 +99,13 @@ def seed(value: Any) -> Any:
     return _pairs(high, low)
 
 
-def fold_in(key: Any, data: Any) -> Any:
+def fold_in(key, data):
     """New keys from keys uint32[..., 2] and numbers uint32[...]."""
     words = [lax.index_in_dim(key, word, -1, False) for word in (0, 1)]
     return _pairs(*threefry2x32(words[0], words[1], lax.full(aval_of(data).shape, np.uint32(0)), data))
 
 
-def split(key: Any, shape: Ints) -> Any:
+def split(key, shape: Ints):
     """uint32[..., 2] -> uint32[..., *shape, 2]."""
     if config.threefry_partitionable.value:
         # The barrier keeps the hash from being computed again wherever one of the keys is used.
@@ -113,7 +113,7 @@ def split(key: Any, shape: Ints) -> Any:
     return lax.reshape(_hash_counts(key, 2 * math.prod(shape)), (*aval_of(key).shape[:-1], *shape, 2))
 
 
-def random_bits(key: Any, width: int, shape: Ints) -> Any:
+def random_bits(key, width: int, shape: Ints):
     """uint32[..., 2] -> unsigned integers of 8, 16, 32 or 64 bits, [..., *shape]."""
     dtype = np.dtype(f"uint{width}")
     if not config.threefry_partitionable.value:
@@ -124,12 +124,12 @@ def random_bits(key: Any, width: int, shape: Ints) -> Any:
     return lax.convert_element_type(lax.bitwise_xor(high, low), dtype)
 
 
-def _join(high: Any, low: Any) -> Any:
+def _join(high, low):
     high, low = (lax.convert_element_type(x, _u64) for x in (high, low))
     return lax.bitwise_or(lax.shift_left(high, np.uint64(32)), low)
 
 
-def _hash_counts(key: Any, count: int) -> Any:
+def _hash_counts(key, count: int):
     """The older way: the counters 0 ... count - 1, the first half paired with the second."""
     half = -(-count // 2)
     second = lax.iota(_u32, half)
@@ -143,7 +143,7 @@ def _hash_counts(key: Any, count: int) -> Any:
     return lax.slice_in_dim(lax.concatenate([first, second], axis), 0, count, axis=axis)
 
 
-def _bits_by_pairs(key: Any, dtype: Any, shape: Ints) -> Any:
+def _bits_by_pairs(key, dtype, shape: Ints):
     batch, size, width = aval_of(key).shape[:-1], math.prod(shape), 8 * dtype.itemsize
     axis = len(batch)
     words = _hash_counts(key, -(-size * width // 32))

@@ -23,7 +23,7 @@ _ONE = np.float32(1.0)
 # --- checks ------------------------------------------------------------------------------------------
 
 
-def float_dtype(name: str, dtype: Any, accepted: str = "f") -> Any:
+def float_dtype(name: str, dtype, accepted: str = "f"):
     """The dtype that a sampler was asked for; the default float if None. Raises: ValueError for other kinds."""
     found = dtypes.check_user_dtype_supported(float if dtype is None else dtype, name)
     if dtypes.kind(found) not in accepted:
@@ -32,12 +32,12 @@ def float_dtype(name: str, dtype: Any, accepted: str = "f") -> Any:
     return found
 
 
-def int_dtype(name: str, dtype: Any) -> Any:
+def int_dtype(name: str, dtype):
     """The dtype that a sampler of integers was asked for; the default int if None."""
     return dtypes.check_user_dtype_supported(int if dtype is None else dtype, name)
 
 
-def full_shape(shape: Any, *params: Any) -> Ints:
+def full_shape(shape, *params) -> Ints:
     """The shape that parameters and result broadcast to: `shape` itself if it is given.
 
     Raises: ValueError if the parameters do not broadcast to it, or are complex.
@@ -50,7 +50,7 @@ def full_shape(shape: Any, *params: Any) -> Ints:
     return shape_over(shape, [aval.shape for aval in avals])
 
 
-def shape_over(shape: Any, shapes: Sequence[Any]) -> Ints:
+def shape_over(shape, shapes: Sequence[Any]) -> Ints:
     """`full_shape` of parameters of these shapes."""
     if shape is None:
         return lax.broadcast_shapes(*shapes)
@@ -64,13 +64,13 @@ def shape_over(shape: Any, shapes: Sequence[Any]) -> Ints:
     return found  # of Python ints, whatever `shape` is made of
 
 
-def arrays_of(dtype: Any, *params: Any) -> Any:
+def arrays_of(dtype, *params):
     """Parameters as arrays of a dtype."""
     found = [jnp.asarray(param).astype(dtype) for param in params]
     return found[0] if len(found) == 1 else found
 
 
-def split_key(key: Any, count: int = 2) -> list[Any]:
+def split_key(key, count: int = 2) -> list[Any]:
     """Independent keys from a typed key."""
     keys = split_keys(key, (count,))
     return [lax.index_in_dim(keys, index, 0, False) for index in range(count)]
@@ -79,12 +79,12 @@ def split_key(key: Any, count: int = 2) -> list[Any]:
 # --- bits and uniform numbers ------------------------------------------------------------------------
 
 
-def _bits(key: Any, width: int, shape: Sequence[int]) -> Any:
+def _bits(key, width: int, shape: Sequence[int]):
     return draw_bits(key, width, shape)
 
 
 @sampler("shape", "dtype")
-def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def bits(key, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
     """Uniform random bits as unsigned integers.
 
     Args:
@@ -101,14 +101,14 @@ def bits(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding
     return _bits(key, 8 * dtype.itemsize, shape)
 
 
-def _ranked(x: Any, rank: int) -> Any:
+def _ranked(x, rank: int):
     """Leading axes of size 1 up to a rank."""
     shape = x.shape
     missing = rank - len(shape)
     return x if missing <= 0 else lax.broadcast_in_dim(x, (1,) * missing + shape, range(missing, rank))
 
 
-def _uniform(key: Any, shape: Sequence[int], dtype: Any, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
+def _uniform(key, shape: Sequence[int], dtype, minval=0.0, maxval=1.0):
     """Bits make a mantissa: a number in [1, 2), then scaled. Several keys give results along leading axes."""
     rank = len(aval_of(key).shape) + len(shape)
     minval, maxval = (_ranked(lax.convert_element_type(x, dtype), rank) for x in (minval, maxval))
@@ -127,8 +127,7 @@ def _uniform(key: Any, shape: Sequence[int], dtype: Any, minval: Any = 0.0, maxv
 
 
 @sampler("shape", "dtype")
-def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any = 0.0, maxval: Any = 1.0, *,
-            out_sharding: Any = None) -> Any:
+def uniform(key, shape: Sequence[int] = (), dtype=None, minval=0.0, maxval=1.0, *, out_sharding=None):
     """Uniform numbers in [minval, maxval).
 
     Args:
@@ -151,7 +150,7 @@ def uniform(key: Any, shape: Sequence[int] = (), dtype: Any = None, minval: Any 
 # --- integers ----------------------------------------------------------------------------------------
 
 
-def _clip_to(x: Any, dtype: Any) -> Any:
+def _clip_to(x, dtype):
     """Integers to a dtype; those that do not fit become its nearest value."""
     found = aval_of(x).dtype
     if dtypes.kind(found) not in ("i", "u"):
@@ -162,8 +161,7 @@ def _clip_to(x: Any, dtype: Any) -> Any:
 
 
 @sampler("shape", "dtype")
-def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any = None, *,
-            out_sharding: Any = None) -> Any:
+def randint(key, shape: Sequence[int], minval, maxval, dtype=None, *, out_sharding=None):
     """Uniform integers in [minval, maxval).
 
     Args:
@@ -184,7 +182,7 @@ def randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any
     return _randint(key, shape, minval, maxval, dtype)
 
 
-def _randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: Any) -> Any:
+def _randint(key, shape: Sequence[int], minval, maxval, dtype):
     info = dtypes.iinfo(dtype)
     if info.bits < 32:  # so that maxval, one beyond the largest value, has a place
         wide = [lax.convert_element_type(x, np.int32) for x in (minval, maxval)]
@@ -212,7 +210,7 @@ def _randint(key: Any, shape: Sequence[int], minval: Any, maxval: Any, dtype: An
     return low + lax.convert_element_type(_rem(offset, span), dtype)
 
 
-def _rem(x: Any, y: Any) -> Any:
+def _rem(x, y):
     """lax.rem of an array and one that is broadcast against it."""
     return lax.rem(x, lax.broadcast_in_dim(y, aval_of(x).shape, range(len(y.shape))))
 
@@ -220,7 +218,7 @@ def _rem(x: Any, y: Any) -> Any:
 # --- normal numbers ----------------------------------------------------------------------------------
 
 
-def _normal(key: Any, shape: Sequence[int], dtype: Any) -> Any:
+def _normal(key, shape: Sequence[int], dtype):
     if dtypes.kind(dtype) == "c":
         real = dtypes.to_floating_dtype(dtype)
         first, second = (lax.convert_element_type(_normal(each, shape, real), dtype) for each in split_key(key))
@@ -229,12 +227,12 @@ def _normal(key: Any, shape: Sequence[int], dtype: Any) -> Any:
     return lax.erf_inv(_uniform(key, shape, dtype, low, dtype.type(1))) * _sqrt2(dtype)
 
 
-def _sqrt2(dtype: Any) -> Any:
+def _sqrt2(dtype):
     return np.array(np.sqrt(2), dtype)[()]
 
 
 @sampler("shape", "dtype")
-def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def normal(key, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
     """Standard normal numbers; complex ones have independent parts of variance 1/2.
 
     Args:
@@ -251,8 +249,7 @@ def normal(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_shardi
 
 
 @sampler("shape", "dtype")
-def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = None, *,
-                     out_sharding: Any = None) -> Any:
+def truncated_normal(key, lower, upper, shape=None, dtype=None, *, out_sharding=None):
     """Standard normal numbers given that they lie in (lower, upper).
 
     Args:
@@ -272,8 +269,7 @@ def truncated_normal(key: Any, lower: Any, upper: Any, shape: Any = None, dtype:
 
 
 @sampler("shape", "dtype")
-def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None, *,
-              out_sharding: Any = None) -> Any:
+def lognormal(key, sigma=_ONE, shape=None, dtype=None, *, out_sharding=None):
     """Exponentials of normal numbers with mean 0 and standard deviation `sigma`."""
     dtype = float_dtype("lognormal", dtype)
     shape = full_shape(shape, sigma)
@@ -291,13 +287,13 @@ def _check_mode(mode: str | None) -> bool:
     return mode == "high"
 
 
-def _two_uniforms(key: Any, shape: Sequence[int], dtype: Any, *limits: Any) -> tuple[Any, Any]:
+def _two_uniforms(key, shape: Sequence[int], dtype, *limits) -> tuple[Any, Any]:
     """Numbers whose second one refines the first, for precision beyond one mantissa."""
     both = _uniform(key, (2, *shape), dtype, *limits)
     return lax.index_in_dim(both, 0, 0, False), lax.index_in_dim(both, 1, 0, False)
 
 
-def _bernoulli(key: Any, p: Any, shape: Sequence[int], high: bool = False) -> Any:
+def _bernoulli(key, p, shape: Sequence[int], high: bool = False):
     dtype = aval_of(p).dtype
     if not high:
         return jnp.less(_uniform(key, shape, dtype), p)
@@ -307,7 +303,7 @@ def _bernoulli(key: Any, p: Any, shape: Sequence[int], high: bool = False) -> An
 
 
 @sampler("shape", "mode")
-def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None) -> Any:
+def bernoulli(key, p=0.5, shape=None, mode: str = "low", *, out_sharding=None):
     """Booleans that are True with probability `p`.
 
     Args:
@@ -323,13 +319,13 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
     return _bernoulli(key, lax.convert_element_type(p, dtype), full_shape(shape, p), high)
 
 
-def _rademacher(key: Any, shape: Sequence[int], dtype: Any) -> Any:
+def _rademacher(key, shape: Sequence[int], dtype):
     signs = _bernoulli(key, dtypes.default_dtype(float).type(0.5), shape).astype(dtype)
     return 2 * signs - 1
 
 
 @sampler("shape", "dtype")
-def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def rademacher(key, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
     """1 and -1 with equal probability, in an integer dtype or any other of numbers."""
     return _rademacher(key, shape, int_dtype("rademacher", dtype))
 
@@ -337,17 +333,17 @@ def rademacher(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sh
 # --- one formula from uniform numbers ------------------------------------------------------------------
 
 
-def _exponential(key: Any, shape: Sequence[int], dtype: Any) -> Any:
+def _exponential(key, shape: Sequence[int], dtype):
     return -lax.log1p(lax.neg(_uniform(key, shape, dtype)))
 
 
 @sampler("shape", "dtype")
-def exponential(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def exponential(key, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
     """Exponential numbers: density exp(-x) for x >= 0."""
     return _exponential(key, shape, float_dtype("exponential", dtype))
 
 
-def _gumbel(key: Any, shape: Sequence[int], dtype: Any, high: bool = False) -> Any:
+def _gumbel(key, shape: Sequence[int], dtype, high: bool = False):
     tiny = dtypes.finfo(dtype).tiny
     if not high:
         return -lax.log(-lax.log(_uniform(key, shape, dtype, tiny, 1.0)))
@@ -358,8 +354,7 @@ def _gumbel(key: Any, shape: Sequence[int], dtype: Any, high: bool = False) -> A
 
 
 @sampler("shape", "dtype", "mode")
-def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | None = None, *,
-           out_sharding: Any = None) -> Any:
+def gumbel(key, shape: Sequence[int] = (), dtype=None, mode: str | None = None, *, out_sharding=None):
     """Standard Gumbel numbers: density exp(-(x + exp(-x))).
 
     Args:
@@ -369,7 +364,7 @@ def gumbel(key: Any, shape: Sequence[int] = (), dtype: Any = None, mode: str | N
 
 
 @sampler("shape", "dtype")
-def laplace(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def laplace(key, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
     """Laplace numbers: density exp(-|x|) / 2."""
     dtype = float_dtype("laplace", dtype)
     u = _uniform(key, shape, dtype, dtype.type(-1 + dtypes.finfo(dtype).epsneg), 1.0)
@@ -377,7 +372,7 @@ def laplace(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_shard
 
 
 @sampler("shape", "dtype")
-def logistic(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def logistic(key, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
     """Logistic numbers: the distribution function is 1 / (1 + exp(-x))."""
     dtype = float_dtype("logistic", dtype)
     u = _uniform(key, shape, dtype, dtypes.finfo(dtype).tiny, 1.0)
@@ -385,7 +380,7 @@ def logistic(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_shar
 
 
 @sampler("shape", "dtype")
-def cauchy(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def cauchy(key, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
     """Cauchy numbers: density 1 / (pi (1 + x**2))."""
     dtype = float_dtype("cauchy", dtype)
     u = _uniform(key, shape, dtype, dtypes.finfo(dtype).eps, 1.0)
@@ -393,7 +388,7 @@ def cauchy(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_shardi
 
 
 @sampler("shape", "dtype")
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def pareto(key, b, shape=None, dtype=None, *, out_sharding=None):
     """Pareto numbers: density b / x**(b + 1) for x >= 1."""
     dtype = float_dtype("pareto", dtype)
     shape = full_shape(shape, b)
@@ -401,7 +396,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_shardi
 
 
 @sampler("shape", "dtype")
-def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def rayleigh(key, scale, shape=None, dtype=None, *, out_sharding=None):
     """Rayleigh numbers: density x / scale**2 exp(-x**2 / (2 scale**2)) for x >= 0."""
     dtype = float_dtype("rayleigh", dtype)
     shape = full_shape(shape, scale)
@@ -410,7 +405,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_
 
 
 @sampler("shape", "dtype")
-def weibull_min(key: Any, scale: Any, concentration: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
+def weibull_min(key, scale, concentration, shape: Sequence[int] = (), dtype=None):
     """Weibull numbers: the distribution function is 1 - exp(-(x / scale)**concentration)."""
     dtype = float_dtype("weibull_min", dtype)
     power = lax.convert_element_type(jnp.divide(1.0, concentration), dtype)
@@ -418,8 +413,7 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Sequence[int] =
 
 
 @sampler("shape", "dtype")
-def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None, *,
-               out_sharding: Any = None) -> Any:
+def triangular(key, left, mode, right, shape=None, dtype=None, *, out_sharding=None):
     """Numbers with a triangular density over [left, right] that is highest at `mode`."""
     dtype = float_dtype("triangular", dtype)
     shape = full_shape(shape, left, mode, right)
@@ -432,7 +426,7 @@ def triangular(key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dt
 
 
 @sampler("shape", "dtype")
-def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def wald(key, mean, shape=None, dtype=None, *, out_sharding=None):
     """Wald (inverse Gaussian) numbers with scale 1 and this mean."""
     dtype = float_dtype("wald", dtype)
     shape = full_shape(shape, mean)
@@ -447,7 +441,7 @@ def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_shard
 
 
 @sampler("shape", "dtype")
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def geometric(key, p, shape=None, dtype=None, *, out_sharding=None):
     """How many trials of probability `p` it takes to the first success: integers from 1."""
     dtype = int_dtype("geometric", dtype)
     if dtypes.kind(dtype) not in ("i", "u"):
@@ -460,19 +454,19 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sha
     return lax.convert_element_type(lax.floor(lax.div(lax.log(u), log_failure)) + 1, dtype)
 
 
-def _maxwell(key: Any, shape: Sequence[int], dtype: Any) -> Any:
+def _maxwell(key, shape: Sequence[int], dtype):
     points = _normal(key, (*shape, 3), dtype)
     return lax.sqrt(jnp.sum(lax.mul(points, points), axis=-1))
 
 
 @sampler("shape", "dtype")
-def maxwell(key: Any, shape: Sequence[int] = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+def maxwell(key, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
     """Maxwell numbers: the lengths of normal vectors in three dimensions."""
     return _maxwell(key, shape, float_dtype("maxwell", dtype))
 
 
 @sampler("shape", "dtype")
-def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Sequence[int] = (), dtype: Any = None) -> Any:
+def double_sided_maxwell(key, loc, scale, shape: Sequence[int] = (), dtype=None):
     """Maxwell numbers times a random sign and `scale`, plus `loc`."""
     dtype = float_dtype("double_sided_maxwell", dtype)
     full_shape(None, np.empty(shape, bool), loc, scale)

@@ -15,8 +15,8 @@ from lowering.rules import register_extended
 _EXTENDED: dict[str, Callable[..., Any]] = {}
 
 
-def _on_words(*names: str) -> Any:
-    def register(rule: Any) -> Any:
+def _on_words(*names: str):
+    def register(rule):
         for name in names:
             _EXTENDED[name] = rule
         return rule
@@ -30,62 +30,59 @@ def _words(avals: Sequence[Any]) -> int:
 
 
 @_on_words("concatenate", "rev", "squeeze", "copy", "copy_p", "stop_gradient", "expand_dims", "stack")
-def _same(name: str, avals: Sequence[Any], *words: Any, **params: Any) -> Any:
+def _same(name: str, avals: Sequence[Any], *words, **params):
     return PRIMITIVES[name].bind(*words, **params)
 
 
 @_on_words("optimization_barrier", "split", "unstack")
-def _same_several(name: str, avals: Sequence[Any], *words: Any, **params: Any) -> Any:
+def _same_several(name: str, avals: Sequence[Any], *words, **params):
     return list(PRIMITIVES[name].bind(*words, **params))
 
 
 @_on_words("slice")
-def _slice(name: str, avals: Sequence[Any], x: Any, *, start_indices: Ints, limit_indices: Ints,
-           strides: Ints | None) -> Any:
+def _slice(name: str, avals: Sequence[Any], x, *, start_indices: Ints, limit_indices: Ints, strides: Ints | None):
     count = _words(avals)
     return lax.slice(x, (*start_indices, 0), (*limit_indices, count), strides and (*strides, 1))
 
 
 @_on_words("dynamic_slice")
-def _dynamic_slice(name: str, avals: Sequence[Any], x: Any, *starts: Any, slice_sizes: Ints) -> Any:
+def _dynamic_slice(name: str, avals: Sequence[Any], x, *starts, slice_sizes: Ints):
     return lax.dynamic_slice(x, (*starts, _zero_like(starts)), (*slice_sizes, _words(avals)))
 
 
 @_on_words("dynamic_update_slice")
-def _dynamic_update_slice(name: str, avals: Sequence[Any], x: Any, update: Any, *starts: Any) -> Any:
+def _dynamic_update_slice(name: str, avals: Sequence[Any], x, update, *starts):
     return lax.dynamic_update_slice(x, update, (*starts, _zero_like(starts)))
 
 
-def _zero_like(starts: Sequence[Any]) -> Any:
+def _zero_like(starts: Sequence[Any]):
     return aval_of(starts[0]).dtype.type(0)
 
 
 @_on_words("reshape")
-def _reshape(name: str, avals: Sequence[Any], x: Any, *, new_sizes: Ints, dimensions: Any,
-             **params: Any) -> Any:
+def _reshape(name: str, avals: Sequence[Any], x, *, new_sizes: Ints, dimensions, **params):
     if dimensions is not None:
         x = lax.transpose(x, (*dimensions, len(dimensions)))
     return lax.reshape(x, (*new_sizes, _words(avals)))
 
 
 @_on_words("broadcast_in_dim")
-def _broadcast_in_dim(name: str, avals: Sequence[Any], x: Any, *, shape: Ints,
-                      broadcast_dimensions: Ints, **params: Any) -> Any:
+def _broadcast_in_dim(name: str, avals: Sequence[Any], x, *, shape: Ints, broadcast_dimensions: Ints, **params):
     return lax.broadcast_in_dim(x, (*shape, _words(avals)), (*broadcast_dimensions, len(shape)))
 
 
 @_on_words("tile")
-def _tile(name: str, avals: Sequence[Any], x: Any, *, reps: Ints) -> Any:
+def _tile(name: str, avals: Sequence[Any], x, *, reps: Ints):
     return lax.tile(x, (*reps, 1))
 
 
 @_on_words("transpose")
-def _transpose(name: str, avals: Sequence[Any], x: Any, *, permutation: Ints) -> Any:
+def _transpose(name: str, avals: Sequence[Any], x, *, permutation: Ints):
     return lax.transpose(x, (*permutation, len(permutation)))
 
 
 @_on_words("select_n")
-def _select_n(name: str, avals: Sequence[Any], which: Any, *cases: Any) -> Any:
+def _select_n(name: str, avals: Sequence[Any], which, *cases):
     shape = aval_of(which).shape
     if shape:
         which = lax.broadcast_in_dim(which, (*shape, _words(avals)), range(len(shape)))
@@ -93,8 +90,7 @@ def _select_n(name: str, avals: Sequence[Any], which: Any, *cases: Any) -> Any:
 
 
 @_on_words("gather")
-def _gather(name: str, avals: Sequence[Any], x: Any, indices: Any, *, dimension_numbers: Any,
-            slice_sizes: Ints, **params: Any) -> Any:
+def _gather(name: str, avals: Sequence[Any], x, indices, *, dimension_numbers, slice_sizes: Ints, **params):
     rank = len(dimension_numbers.offset_dims) + len(avals[1].shape) - 1
     numbers = dimension_numbers._replace(offset_dims=(*dimension_numbers.offset_dims, rank))
     params["fill_value"] = 0xFFFFFFFF  # the words of keys that are not there
@@ -103,8 +99,7 @@ def _gather(name: str, avals: Sequence[Any], x: Any, indices: Any, *, dimension_
 
 
 @_on_words("scatter")
-def _scatter(name: str, avals: Sequence[Any], x: Any, indices: Any, updates: Any, *, dimension_numbers: Any,
-             update_jaxpr: Any = None, **params: Any) -> Any:
+def _scatter(name: str, avals: Sequence[Any], x, indices, updates, *, dimension_numbers, update_jaxpr=None, **params):
     rank = len(avals[2].shape)
     numbers = dimension_numbers._replace(update_window_dims=(*dimension_numbers.update_window_dims, rank))
     return lax.scatter(x, indices, updates, numbers, **{key: value for key, value in params.items() if key in (
@@ -112,7 +107,7 @@ def _scatter(name: str, avals: Sequence[Any], x: Any, indices: Any, updates: Any
 
 
 @_on_words("eq")
-def _eq(name: str, avals: Sequence[Any], x: Any, y: Any) -> Any:
+def _eq(name: str, avals: Sequence[Any], x, y):
     shape = next((aval.shape for aval in avals if aval.shape), ())
     x, y = (value if aval.shape == shape else lax.broadcast_in_dim(value, (*shape, _words(avals)), (len(shape),))
             for value, aval in zip((x, y), avals, strict=True))
@@ -120,7 +115,7 @@ def _eq(name: str, avals: Sequence[Any], x: Any, y: Any) -> Any:
 
 
 @_on_words("ne")
-def _ne(name: str, avals: Sequence[Any], x: Any, y: Any) -> Any:
+def _ne(name: str, avals: Sequence[Any], x, y):
     return lax.bitwise_not(_eq(name, avals, x, y))
 
 

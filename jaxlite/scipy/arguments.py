@@ -11,7 +11,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import as_array, check_arrays, promote_dtypes_inexact
 
 
-def floats(name: str, *args: Any, complex: bool = False) -> Any:
+def floats(name: str, *args, complex: bool = False):
     """The arguments promoted to one floating dtype: one array for one argument, else a list.
 
     Raises: TypeError for arguments that are no arrays or scalars, and for complex ones unless `complex` allows them.
@@ -30,7 +30,7 @@ def in_working_precision(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args, **kwargs):
         if not args and not kwargs:
             function()  # says what is missing
         arrays = floats(function.__name__, *args, *kwargs.values())
@@ -47,7 +47,7 @@ def in_working_precision(function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def polynomial(coefficients: Any, x: Any) -> Any:
+def polynomial(coefficients, x):
     """c0 + c1 x + c2 x^2 + ..., by Horner's rule."""
     result = coefficients[-1]
     for coefficient in coefficients[-2::-1]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -36,12 +35,12 @@ __dir__ = lambda: __all__
 _INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}
 
 
-def _turned(x: Any, turns: np.ndarray) -> Any:
+def _turned(x, turns: np.ndarray):
     """Times exp(-2 pi i turns), along the last axis."""
     return x * jnp.asarray(np.exp(-2j * np.pi * turns), dtypes.to_complex_dtype(aval_of(x).dtype))
 
 
-def _unscaled(x: Any, type: int) -> Any:
+def _unscaled(x, type: int):
     """2 sums of x[n] cos(...) along the last axis, real."""
     size = x.shape[-1]
     count = np.arange(size)
@@ -57,7 +56,7 @@ def _unscaled(x: Any, type: int) -> Any:
     return 2 * _turned(jnp.fft.fft(_turned(x, count / (4 * size)), 2 * size)[..., :size], (2 * count + 1) / (8 * size)).real
 
 
-def _unfolded(x: Any) -> Any:
+def _unfolded(x):
     """The first half in the even places, the second one back to front in the odd ones."""
     size = aval_of(x).shape[-1]
     order = np.empty(size, int)
@@ -66,7 +65,7 @@ def _unfolded(x: Any) -> Any:
     return x[..., order]
 
 
-def _along_last(x: Any, type: int, norm: str | None, inverse: bool) -> Any:
+def _along_last(x, type: int, norm: str | None, inverse: bool):
     if is_complex(x):
         return lax.complex(_along_last(x.real, type, norm, inverse), _along_last(x.imag, type, norm, inverse))
     size = x.shape[-1]
@@ -83,7 +82,7 @@ def _along_last(x: Any, type: int, norm: str | None, inverse: bool) -> Any:
     return x / both if inverse == (norm != "forward") else x
 
 
-def _transform(name: str, x: Any, type: int, sizes: Any, axes: Any, norm: str | None, inverse: bool) -> Any:
+def _transform(name: str, x, type: int, sizes, axes, norm: str | None, inverse: bool):
     check_arrays(name, x)
     if type not in _INVERSE:
         raise ValueError(f"{name}: type must be 1, 2, 3 or 4, got {type!r}")
@@ -109,7 +108,7 @@ def _transform(name: str, x: Any, type: int, sizes: Any, axes: Any, norm: str | 
 
 @broadcasts_inside
 @api("type", "n", "axis", "norm")
-def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def dct(x, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None):
     """The cosine transform along an axis.
 
     Args:
@@ -130,15 +129,14 @@ def dct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str |
 @broadcasts_inside
 @promotes_inside
 @api("type", "n", "axis", "norm")
-def idct(x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+def idct(x, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None):
     """The inverse of `dct`, along an axis."""
     return _transform("idct", x, type, None if n is None else (n,), (axis,), norm, True)
 
 
 @broadcasts_inside
 @api("type", "s", "axes", "norm")
-def dctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
-         norm: str | None = None) -> Any:
+def dctn(x, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None):
     """The cosine transform along several axes, by default all; `s` are their lengths. Arguments as in `dct`."""
     return _transform("dctn", x, type, s, axes, norm, False)
 
@@ -146,7 +144,6 @@ def dctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[i
 @broadcasts_inside
 @promotes_inside
 @api("type", "s", "axes", "norm")
-def idctn(x: Any, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None,
-          norm: str | None = None) -> Any:
+def idctn(x, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None):
     """The inverse of `dctn`."""
     return _transform("idctn", x, type, s, axes, norm, True)

@@ -36,8 +36,8 @@ class RegularGridInterpolator:
     [ 5. 15. nan]
     """
 
-    def __init__(self, points: Sequence[Any], values: Any, method: str = "linear", bounds_error: bool = False,
-                 fill_value: Any = np.nan):
+    def __init__(self, points: Sequence[Any], values, method: str = "linear", bounds_error: bool = False,
+                 fill_value=np.nan):
         self.method = _checked_method(method)
         if bounds_error:
             raise NotImplementedError("RegularGridInterpolator: bounds_error cannot be True: a compiled program cannot raise")
@@ -63,7 +63,7 @@ class RegularGridInterpolator:
             if dtypes.kind(aval_of(as_array(fill_value)).dtype) == "c" and dtypes.kind(aval_of(self.values).dtype) != "c":
                 raise ValueError("fill_value must be either None or of a type compatible with values")
 
-    def __call__(self, xi: Any, method: str | None = None) -> Any:
+    def __call__(self, xi, method: str | None = None):
         """The values at points (..., n), or at the coordinates of a tuple of n arrays, which are broadcast.
 
         Args:
@@ -85,7 +85,7 @@ class RegularGridInterpolator:
 
 
 @api("method")
-def _interpolated(grid: tuple[Any, ...], values: Any, xi: Any, fill_value: Any, method: str) -> Any:
+def _interpolated(grid: tuple[Any, ...], values, xi, fill_value, method: str):
     cells, parts, outside = [], [], jnp.zeros(aval_of(xi).shape[:-1], bool)
     for axis, line in enumerate(grid):
         x = xi[..., axis]
@@ -95,7 +95,7 @@ def _interpolated(grid: tuple[Any, ...], values: Any, xi: Any, fill_value: Any, 
         outside |= (x < line[0]) | (x > line[-1])
     trailing = aval_of(values).ndim - len(grid)
 
-    def spread(x: Any) -> Any:
+    def spread(x):
         return x.reshape(aval_of(x).shape + (1,) * trailing)
 
     if method == "nearest":

@@ -18,7 +18,7 @@ __all__ = ["map_coordinates"]
 __dir__ = lambda: __all__
 
 
-def _mirrored(index: Any, size: int) -> Any:
+def _mirrored(index, size: int):
     """The index of an array that goes on as its mirror image around its first and its last element."""
     last = size - 1
     return abs((index + last) % (2 * last) - last) if last else index * 0
@@ -34,12 +34,12 @@ _CONTINUED: dict[str, Callable[[Any, int], Any]] = {
 }
 
 
-def _rounded(x: Any) -> Any:
+def _rounded(x):
     """To the nearest integer, halves away from zero."""
     return lax.round(x) if dtypes.kind(aval_of(x).dtype) == "f" else x
 
 
-def _neighbors(coordinate: Any, order: int) -> list[tuple[Any, Any]]:
+def _neighbors(coordinate, order: int) -> list[tuple[Any, Any]]:
     """The elements around a coordinate, and their weights."""
     if order == 0:
         return [(_rounded(coordinate).astype(dtypes.int32), 1)]
@@ -50,7 +50,7 @@ def _neighbors(coordinate: Any, order: int) -> list[tuple[Any, Any]]:
 
 
 @api("order", "mode")
-def map_coordinates(input: Any, coordinates: Sequence[Any], order: int, mode: str = "constant", cval: Any = 0.0) -> Any:
+def map_coordinates(input, coordinates: Sequence[Any], order: int, mode: str = "constant", cval=0.0):
     """The values of an array at coordinates between its elements.
 
     Args:

@@ -50,24 +50,24 @@ class _Point(NamedTuple):
     gradient: Any
 
 
-def _choose(condition: Any, one: _Point, other: _Point) -> _Point:
+def _choose(condition, one: _Point, other: _Point) -> _Point:
     return _Point(*(jnp.where(condition, a, b) for a, b in zip(one, other, strict=True)))
 
 
 _DECREASE, _CURVATURE = 1e-4, 0.9  # what the strong Wolfe conditions ask of a step
 
 
-def _line_search(measure: Callable[[Any], _Point], start: _Point, first: Any, limit: int) -> tuple[_Point, Any, Any]:
+def _line_search(measure: Callable[[Any], _Point], start: _Point, first, limit: int) -> tuple[_Point, Any, Any]:
     """A step with the strong Wolfe conditions. Gives it, whether it was found, and how many points were measured.
 
     The step starts at `first` and grows until an interval is known to hold such a step; then the interval shrinks.
     """
 
-    def unfinished(state: Any) -> Any:
+    def unfinished(state):
         *_, is_done, count = state
         return ~is_done & (count < limit)
 
-    def advance(state: Any) -> Any:
+    def advance(state):
         low, high, trial, is_bracketed, _, count = state
         point = measure(trial)
         # Comparisons with what is not a number count as too high.
@@ -92,7 +92,7 @@ def _line_search(measure: Callable[[Any], _Point], start: _Point, first: Any, li
     return low, is_done | (low.value < start.value), count
 
 
-def _bfgs(fun: Callable[[Any], Any], x0: Any, *, gtol: float = 1e-5, maxiter: int | None = None, norm: float = np.inf,
+def _bfgs(fun: Callable[[Any], Any], x0, *, gtol: float = 1e-5, maxiter: int | None = None, norm: float = np.inf,
           line_search_maxiter: int = 20) -> OptimizeResults:
     size = x0.size
     limit = 200 * size if maxiter is None else maxiter
@@ -103,7 +103,7 @@ def _bfgs(fun: Callable[[Any], Any], x0: Any, *, gtol: float = 1e-5, maxiter: in
         gtol, limit, norm, line_search_maxiter)
 
 
-def _bfgs_update(inverse: Any, s: Any, y: Any, rho: Any, is_first: Any) -> Any:
+def _bfgs_update(inverse, s, y, rho, is_first):
     # (6.20): the identity on the scale of the function where that is far from 1: what the step learns is lost beside it.
     curvature = jnp.where(rho > 0, rho * (y @ y), 1)
     is_far = (curvature > 1e4) | (curvature < 1e-4)
@@ -120,10 +120,10 @@ class _History(NamedTuple):
     rhos: Any
 
 
-def _recent_product(history: _History, gradient: Any) -> Any:
+def _recent_product(history: _History, gradient):
     """The approximate inverse Hessian of the last steps times a vector: algorithm 7.4."""
 
-    def back(q: Any, row: Any) -> Any:
+    def back(q, row):
         s, y, rho = row
         alpha = rho * (s @ q)
         return q - alpha * y, alpha
@@ -132,18 +132,18 @@ def _recent_product(history: _History, gradient: Any) -> Any:
     s, y, rho = history.steps[-1], history.changes[-1], history.rhos[-1]
     scale = jnp.where(rho > 0, (s @ y) / jnp.where(rho > 0, y @ y, 1), 1)
 
-    def forth(r: Any, row: Any) -> Any:
+    def forth(r, row):
         (s, y, rho), alpha = row
         return r + s * (alpha - rho * (y @ r)), None
 
     return lax.scan(forth, scale * q, (history, alphas))[0]
 
 
-def _remember(history: _History, s: Any, y: Any, rho: Any, is_first: Any) -> _History:
+def _remember(history: _History, s, y, rho, is_first) -> _History:
     return _History(*(jnp.concatenate([old[1:], new[None]]) for old, new in zip(history, (s, y, rho), strict=True)))
 
 
-def _lbfgs(fun: Callable[[Any], Any], x0: Any, *, gtol: float = 1e-5, maxiter: int | None = None, norm: float = np.inf,
+def _lbfgs(fun: Callable[[Any], Any], x0, *, gtol: float = 1e-5, maxiter: int | None = None, norm: float = np.inf,
            maxcor: int = 10, maxls: int = 20) -> OptimizeResults:
     size = x0.size
     pairs = jnp.zeros((maxcor, size), x0.dtype)
@@ -152,23 +152,22 @@ def _lbfgs(fun: Callable[[Any], Any], x0: Any, *, gtol: float = 1e-5, maxiter: i
                     200 * size if maxiter is None else maxiter, norm, maxls)
 
 
-def _descend(evaluate: Callable[[Any], Any], x0: Any, inverse: Any, apply: Callable[[Any, Any], Any],
-             update: Callable[..., Any], hessian: Callable[[Any], Any], gtol: Any, limit: Any, norm: Any,
-             line_search_maxiter: int) -> OptimizeResults:
+def _descend(evaluate: Callable[[Any], Any], x0, inverse, apply: Callable[[Any, Any], Any], update: Callable[..., Any],
+             hessian: Callable[[Any], Any], gtol, limit, norm, line_search_maxiter: int) -> OptimizeResults:
     """Steps along -(inverse Hessian) @ gradient, in whatever form the inverse Hessian is kept."""
 
-    def is_flat(gradient: Any) -> Any:
+    def is_flat(gradient):
         return jnp.linalg.norm(gradient, ord=norm) < gtol
 
-    def unfinished(state: Any) -> Any:
+    def unfinished(state):
         _, _, _, gradient, _, has_failed, _, iterations = state
         return ~is_flat(gradient) & ~has_failed & (iterations < limit)
 
-    def improve(state: Any) -> Any:
+    def improve(state):
         x, value, previous, gradient, inverse, _, count, iterations = state
         direction = -apply(inverse, gradient)
 
-        def measure(step: Any) -> _Point:
+        def measure(step) -> _Point:
             value, gradient = evaluate(x + step * direction)
             return _Point(step, value, gradient @ direction, gradient)
 
@@ -197,7 +196,7 @@ _METHODS: dict[str, Callable[..., OptimizeResults]] = {"bfgs": _bfgs, "l-bfgs-ex
 
 
 @boundary
-def minimize(fun: Callable[..., Any], x0: Any, args: tuple[Any, ...] = (), *, method: str, tol: float | None = None,
+def minimize(fun: Callable[..., Any], x0, args: tuple[Any, ...] = (), *, method: str, tol: float | None = None,
              options: Mapping[str, Any] | None = None) -> OptimizeResults:
     """Find a minimum of a function of a vector.
 

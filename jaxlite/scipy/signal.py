@@ -26,7 +26,7 @@ __dir__ = lambda: __all__
 _PADDING = {"fill": "constant", "wrap": "wrap", "symm": "symmetric"}
 
 
-def _inputs(name: str, in1: Any, in2: Any, mode: str, rank: int | None = None) -> tuple[Any, Any]:
+def _inputs(name: str, in1, in2, mode: str, rank: int | None = None) -> tuple[Any, Any]:
     """Both inputs in one dtype; those of the mode 'valid' in the order of their sizes is the caller's work."""
     check_arrays(name, in1, in2)
     if mode not in ("full", "same", "valid"):
@@ -40,7 +40,7 @@ def _inputs(name: str, in1: Any, in2: Any, mode: str, rank: int | None = None) -
     return a, b
 
 
-def _is_swapped(name: str, a: Any, b: Any, axes: Sequence[int]) -> bool:
+def _is_swapped(name: str, a, b, axes: Sequence[int]) -> bool:
     """Whether the second of two inputs is the larger one, for the mode 'valid'."""
     sizes = [(aval_of(a).shape[axis], aval_of(b).shape[axis]) for axis in axes]
     if all(first >= second for first, second in sizes):
@@ -51,7 +51,7 @@ def _is_swapped(name: str, a: Any, b: Any, axes: Sequence[int]) -> bool:
                      f"dimension, got shapes {aval_of(a).shape} and {aval_of(b).shape}")
 
 
-def _window(image: Any, kernel: Any, pads: Sequence[tuple[int, int]], precision: Any) -> Any:
+def _window(image, kernel, pads: Sequence[tuple[int, int]], precision):
     """Sums of image[i + n] * kernel[i], where the image is padded with zeros."""
     rank = aval_of(image).ndim
     result = lax.conv_general_dilated(shaping.expand_dims(image, (0, 1)), shaping.expand_dims(kernel, (0, 1)), (1,) * rank,
@@ -59,7 +59,7 @@ def _window(image: Any, kernel: Any, pads: Sequence[tuple[int, int]], precision:
     return shaping.squeeze(result, (0, 1))
 
 
-def _convolve(name: str, a: Any, b: Any, mode: str, precision: Any) -> Any:
+def _convolve(name: str, a, b, mode: str, precision):
     rank = aval_of(a).ndim
     if not rank:
         return lax.mul(a, b)
@@ -72,7 +72,7 @@ def _convolve(name: str, a: Any, b: Any, mode: str, precision: Any) -> Any:
     return _window(a, shaping.rev(b, tuple(range(rank))), pads, precision)
 
 
-def _reversed(x: Any) -> Any:
+def _reversed(x):
     """Back to front along all axes, and conjugated."""
     x = shaping.rev(x, tuple(range(aval_of(x).ndim)))
     return lax.conj(x) if is_complex(x) else x
@@ -84,7 +84,7 @@ def _check_method(name: str, method: str) -> None:
 
 
 @api("mode", "method", "precision")
-def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Any:
+def convolve(in1, in2, mode: str = "full", method: str = "auto", precision=None):
     """The convolution of two arrays of any rank: sums of in1[i] * in2[n - i].
 
     Args:
@@ -105,7 +105,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto", preci
 
 
 @api("mode", "method", "precision")
-def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", precision: Any = None) -> Any:
+def correlate(in1, in2, mode: str = "full", method: str = "auto", precision=None):
     """The cross-correlation of two arrays of any rank: sums of in1[i + n] * conj(in2[i]). Arguments as in `convolve`."""
     _check_method("correlate", method)
     a, b = _inputs("correlate", in1, in2, mode)
@@ -113,8 +113,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto", prec
     return _by_fft("correlate", a, b, mode, None) if method == "fft" else _convolve("correlate", a, b, mode, precision)
 
 
-def _in_two_dimensions(name: str, a: Any, b: Any, mode: str, boundary: str, fillvalue: Any, precision: Any,
-                       before: Sequence[int]) -> Any:
+def _in_two_dimensions(name: str, a, b, mode: str, boundary: str, fillvalue, precision, before: Sequence[int]):
     """The convolution of an image that goes on beyond its edges; `before` is what 'same' cuts off at the front."""
     if boundary not in _PADDING:
         raise ValueError(f"{name}: boundary must be one of {sorted(_PADDING)}, got {boundary!r}")
@@ -129,8 +128,7 @@ def _in_two_dimensions(name: str, a: Any, b: Any, mode: str, boundary: str, fill
 
 
 @api("mode", "boundary", "precision")
-def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0,
-               precision: Any = None) -> Any:
+def convolve2d(in1, in2, mode: str = "full", boundary: str = "fill", fillvalue=0, precision=None):
     """The convolution of two matrices.
 
     Args:
@@ -146,8 +144,7 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
 
 
 @api("mode", "boundary", "precision")
-def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0,
-                precision: Any = None) -> Any:
+def correlate2d(in1, in2, mode: str = "full", boundary: str = "fill", fillvalue=0, precision=None):
     """The cross-correlation of two matrices; the second is conjugated. Arguments as in `convolve2d`."""
     a, b = _inputs("correlate2d", in1, in2, mode, 2)
     if mode == "valid":
@@ -158,7 +155,7 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", 
     return _in_two_dimensions("correlate2d", a, _reversed(b), mode, boundary, fillvalue, precision, before)
 
 
-def _by_fft(name: str, a: Any, b: Any, mode: str, axes: Any) -> Any:
+def _by_fft(name: str, a, b, mode: str, axes):
     shapes = aval_of(a).shape, aval_of(b).shape
     rank = len(shapes[0])
     if not rank:
@@ -191,7 +188,7 @@ def _by_fft(name: str, a: Any, b: Any, mode: str, axes: Any) -> Any:
 
 
 @api("mode", "axes")
-def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | int | None = None) -> Any:
+def fftconvolve(in1, in2, mode: str = "full", axes: Sequence[int] | int | None = None):
     """The convolution of two arrays by their Fourier transforms: faster than `convolve` for large arrays, less exact.
 
     Args:

@@ -23,7 +23,7 @@ from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, 
 @boundary
 @broadcasts_inside
 @api("axis", "type", "bp", "overwrite_data")
-def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None) -> Any:
+def detrend(data, axis: int = -1, type: str = "linear", bp=0, overwrite_data: None = None):
     """Samples along an axis without their trend.
 
     Args:
@@ -73,7 +73,7 @@ class _Segments(NamedTuple):
         return self.nperseg - self.noverlap
 
 
-def _segments(window: Any, nperseg: int | None, noverlap: int | None, nfft: int | None, length: int | None) -> _Segments:
+def _segments(window, nperseg: int | None, noverlap: int | None, nfft: int | None, length: int | None) -> _Segments:
     if nperseg is not None and nperseg < 1:
         raise ValueError("nperseg must be a positive integer")
     if isinstance(window, (str, tuple)):
@@ -104,7 +104,7 @@ def _segments(window: Any, nperseg: int | None, noverlap: int | None, nfft: int 
     return _Segments(win, nperseg, noverlap, nfft)
 
 
-def _transformed(x: Any, cut: _Segments, detrend: Any, one_sided: bool) -> Any:
+def _transformed(x, cut: _Segments, detrend, one_sided: bool):
     """[..., n] -> [..., segments, frequencies]."""
     count = max(0, (aval_of(x).shape[-1] - cut.noverlap) // cut.step)
     frames = x[..., np.arange(count)[:, None] * cut.step + np.arange(cut.nperseg)]
@@ -116,9 +116,9 @@ def _transformed(x: Any, cut: _Segments, detrend: Any, one_sided: bool) -> Any:
     return jnp.fft.rfft(frames, n=cut.nfft) if one_sided else jnp.fft.fft(frames, n=cut.nfft)
 
 
-def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: int | None, noverlap: int | None, nfft: int | None,
-             detrend: Any, return_onesided: bool, scaling: str, axis: int, boundary: str | None, padded: bool, is_density: bool,
-             ) -> tuple[Any, Any, Any]:
+def _spectra(name: str, x, y, fs, window, nperseg: int | None, noverlap: int | None, nfft: int | None, detrend,
+             return_onesided: bool, scaling: str, axis: int, boundary: str | None, padded: bool,
+             is_density: bool) -> tuple[Any, Any, Any]:
     """Frequencies, times and the transforms of segments, or for densities products of two signals' transforms."""
     if boundary is not None and boundary not in _EXTENSIONS:
         raise ValueError(f"Unknown boundary option '{boundary}', must be one of: {[*_EXTENSIONS, None]}")
@@ -141,7 +141,7 @@ def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: int | Non
         return empty, empty, empty
     cut = _segments(window, nperseg, noverlap, nfft, aval_of(x).shape[-1])
 
-    def prepared(each: Any) -> Any:
+    def prepared(each):
         none = [(0, 0)] * (aval_of(each).ndim - 1)
         if boundary is not None:
             half = cut.nperseg // 2
@@ -172,9 +172,9 @@ def _spectra(name: str, x: Any, y: Any, fs: Any, window: Any, nperseg: int | Non
 
 
 @boundary
-def stft(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int = 256, noverlap: int | None = None,
-         nfft: int | None = None, detrend: Any = False, return_onesided: bool = True, boundary: str | None = "zeros",
-         padded: bool = True, axis: int = -1) -> tuple[Any, Any, Any]:
+def stft(x, fs=1.0, window="hann", nperseg: int = 256, noverlap: int | None = None, nfft: int | None = None,
+         detrend=False, return_onesided: bool = True, boundary: str | None = "zeros", padded: bool = True,
+         axis: int = -1) -> tuple[Any, Any, Any]:
     """The short-time Fourier transform: the spectra of windowed segments.
 
     Args:
@@ -206,9 +206,9 @@ def _bias_of_median(count: int) -> float:
 
 
 @boundary
-def csd(x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
-        nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density",
-        axis: int = -1, average: str = "mean") -> tuple[Any, Any]:
+def csd(x, y, fs=1.0, window="hann", nperseg: int | None = None, noverlap: int | None = None, nfft: int | None = None,
+        detrend="constant", return_onesided: bool = True, scaling: str = "density", axis: int = -1,
+        average: str = "mean") -> tuple[Any, Any]:
     """The cross spectral density of two signals by Welch's method: an average over segments.
 
     Args: as `stft`; `y` None for that of `x` with itself; `scaling` 'density' (per frequency) or 'spectrum'; `average`
@@ -232,9 +232,9 @@ def csd(x: Any, y: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None
 
 
 @boundary
-def welch(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
-          nfft: int | None = None, detrend: Any = "constant", return_onesided: bool = True, scaling: str = "density",
-          axis: int = -1, average: str = "mean") -> tuple[Any, Any]:
+def welch(x, fs=1.0, window="hann", nperseg: int | None = None, noverlap: int | None = None, nfft: int | None = None,
+          detrend="constant", return_onesided: bool = True, scaling: str = "density", axis: int = -1,
+          average: str = "mean") -> tuple[Any, Any]:
     """The power spectral density by Welch's method. Args and results: as `csd` of a signal with itself; real.
 
     >>> import jaxlite.numpy as jnp
@@ -247,9 +247,9 @@ def welch(x: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = Non
 
 
 @boundary
-def istft(Zxx: Any, fs: Any = 1.0, window: Any = "hann", nperseg: int | None = None, noverlap: int | None = None,
-          nfft: int | None = None, input_onesided: bool = True, boundary: bool = True, time_axis: int = -1, freq_axis: int = -2,
-          ) -> tuple[Any, Any]:
+def istft(Zxx, fs=1.0, window="hann", nperseg: int | None = None, noverlap: int | None = None, nfft: int | None = None,
+          input_onesided: bool = True, boundary: bool = True, time_axis: int = -1,
+          freq_axis: int = -2) -> tuple[Any, Any]:
     """The signal of a short-time Fourier transform: segments are transformed back, windowed and added.
 
     Args: as `stft`; `boundary` whether the signal was continued at its ends; `time_axis` and `freq_axis` those of segments and

@@ -20,12 +20,12 @@ _FORMATS: dict[str, Any] = {"bcoo": BCOO, "bcsr": BCSR, "coo": COO, "csr": CSR, 
 
 
 @sparse_primitive("todense")
-def todense_p(*parts: Any, tree: Any) -> Any:
+def todense_p(*parts, tree):
     arr = tree_unflatten(tree, parts)
     return arr.todense() if isinstance(arr, JAXSparse) else arr
 
 
-def todense(arr: Any) -> Any:
+def todense(arr):
     """The dense array of a sparse one; a dense one stays as it is."""
     if not isinstance(arr, (JAXSparse, Tracer)):
         return arr
@@ -33,13 +33,13 @@ def todense(arr: Any) -> Any:
     return todense_p.bind(*parts, tree=tree)
 
 
-def _format(name: str) -> Any:
+def _format(name: str):
     if name not in _FORMATS:
         raise ValueError(f"sparse_format={name!r} not recognized; must be one of {[*_FORMATS]}")
     return _FORMATS[name]
 
 
-def empty(shape: Any, dtype: Any = None, index_dtype: Any = "int32", sparse_format: str = "bcoo", **kwds: Any) -> Any:
+def empty(shape, dtype=None, index_dtype="int32", sparse_format: str = "bcoo", **kwds):
     """A sparse array without elements.
 
     Args: `shape`, `dtype`; `sparse_format` 'bcoo', 'bcsr', 'coo', 'csr' or 'csc'; for BCOO also `n_batch`, `n_dense`, `nse`.
@@ -50,8 +50,7 @@ def empty(shape: Any, dtype: Any = None, index_dtype: Any = "int32", sparse_form
     return kind.fromdense(jnp.zeros(shape, dtype), index_dtype=np.dtype(index_dtype), **kwds)
 
 
-def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = None, index_dtype: Any = "int32", sparse_format: str = "bcoo",
-        **kwds: Any) -> Any:
+def eye(N: int, M: int | None = None, k: int = 0, dtype=None, index_dtype="int32", sparse_format: str = "bcoo", **kwds):
     """Ones on the k-th diagonal of an (N, M) matrix."""
     dense = jnp.eye(N, N if M is None else M, k, dtype=dtype)
     return _format(sparse_format).fromdense(dense, index_dtype=np.dtype(index_dtype), **kwds)

@@ -43,7 +43,7 @@ class JAXSparse:
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 2000  # above arrays, so that x @ sparse comes here
 
-    def __init__(self, args: tuple[Any, ...], *, shape: Any):
+    def __init__(self, args: tuple[Any, ...], *, shape):
         self.shape = tuple(int(size) for size in shape)
 
     size = property(lambda self: math.prod(self.shape))
@@ -61,55 +61,55 @@ class JAXSparse:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def todense(self) -> Any:
+    def todense(self):
         """The array with zeros where nothing is specified."""
         raise TypeError(f"{type(self).__name__} has no todense")
 
-    def transpose(self, axes: Any = None) -> Any:
+    def transpose(self, axes=None):
         """The array with its axes in another order."""
         raise TypeError(f"{type(self).__name__} has no transpose")
 
-    def block_until_ready(self) -> Any:
+    def block_until_ready(self):
         """Wait until the elements are computed."""
         for leaf in self.tree_flatten()[0]:  # type: ignore[attr-defined]
             leaf.block_until_ready()
         return self
 
-    def _refuse(self, name: str) -> Any:
+    def _refuse(self, name: str):
         raise TypeError(f"{name} of {type(self).__name__} with a dense array gives a dense array: use todense() first")
 
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+    def __array__(self, *args, **kwargs) -> np.ndarray:
         raise TypeError(f"a {type(self).__name__} does not become a NumPy array by itself: use todense()")
 
-    def __neg__(self) -> Any:
+    def __neg__(self):
         return self._with_data(-self.data)
 
-    def __pos__(self) -> Any:
+    def __pos__(self):
         return self
 
-    def __abs__(self) -> Any:
+    def __abs__(self):
         return self.sum_duplicates()._with_data(abs(self.sum_duplicates().data))
 
-    def astype(self, dtype: Any) -> Any:
+    def astype(self, dtype):
         """The array with elements of another dtype."""
         return self._with_data(self.data.astype(dtype))
 
-    def _with_data(self, data: Any) -> Any:
+    def _with_data(self, data):
         raise TypeError(f"{type(self).__name__} is read only")
 
-    def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> Any:
+    def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True):
         """Each place once."""
         return self
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self, other):
         return self * (1 / other)
 
 
-def is_dense(value: Any) -> bool:
+def is_dense(value) -> bool:
     """Whether a value is an array or a scalar, and no sparse array."""
     return isinstance(value, (Array, np.ndarray, np.generic, bool, int, float, complex))
 
 
-def is_sparse(value: Any) -> bool:
+def is_sparse(value) -> bool:
     """Whether a value is a sparse array."""
     return isinstance(value, JAXSparse)

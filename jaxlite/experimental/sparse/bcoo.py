@@ -59,13 +59,13 @@ class BCOO(JAXSparse):
     nse = property(lambda self: self.indices.shape[-2])
 
     @classmethod
-    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32, n_dense: int = 0,
+    def fromdense(cls, mat, *, nse: int | None = None, index_dtype=np.int32, n_dense: int = 0,
                   n_batch: int = 0) -> BCOO:
         """The elements of a dense array that are not zero; see `bcoo_fromdense`."""
         return bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch)
 
     @classmethod
-    def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCOO:
+    def from_scipy_sparse(cls, mat, *, index_dtype=None, n_dense: int = 0, n_batch: int = 0) -> BCOO:
         """From a matrix of scipy.sparse."""
         if n_dense or n_batch:
             raise ValueError("BCOO.from_scipy_sparse with nonzero n_dense/n_batch is not supported")
@@ -74,8 +74,8 @@ class BCOO(JAXSparse):
         return cls((jnp.asarray(mat.data), indices), shape=mat.shape)
 
     @classmethod
-    def _empty(cls, shape: Sequence[int], *, dtype: Any = None, index_dtype: Any = np.int32, n_dense: int = 0,
-               n_batch: int = 0, nse: int = 0) -> BCOO:
+    def _empty(cls, shape: Sequence[int], *, dtype=None, index_dtype=np.int32, n_dense: int = 0, n_batch: int = 0,
+               nse: int = 0) -> BCOO:
         shape = tuple(shape)
         n_sparse = len(shape) - n_dense - n_batch
         if n_sparse < 0 or n_dense < 0 or n_batch < 0 or nse < 0:
@@ -85,7 +85,7 @@ class BCOO(JAXSparse):
         return cls((jnp.zeros((*batch, nse, *dense), dtype), indices), shape=shape, indices_sorted=True, unique_indices=True)
 
     @classmethod
-    def _eye(cls, N: int, M: int, k: int, *, dtype: Any = None, index_dtype: Any = np.int32, n_batch: int = 0,
+    def _eye(cls, N: int, M: int, k: int, *, dtype=None, index_dtype=np.int32, n_batch: int = 0,
              n_dense: int = 0) -> BCOO:
         dense = jnp.eye(N, M, k, dtype=dtype)
         return cls.fromdense(dense, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
@@ -96,7 +96,7 @@ class BCOO(JAXSparse):
         return (self.data, self.indices), (self.shape, self.indices_sorted, self.unique_indices)
 
     @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> BCOO:
+    def tree_unflatten(cls, aux, children) -> BCOO:
         new = object.__new__(cls)
         new.data, new.indices = children
         shape, new.indices_sorted, new.unique_indices = aux
@@ -108,11 +108,11 @@ class BCOO(JAXSparse):
 
     # --- methods
 
-    def _with_data(self, data: Any) -> BCOO:
+    def _with_data(self, data) -> BCOO:
         return BCOO((data, self.indices), shape=self.shape, indices_sorted=self.indices_sorted,
                     unique_indices=self.unique_indices)
 
-    def todense(self) -> Any:
+    def todense(self):
         """The dense array."""
         return bcoo_todense(self)
 
@@ -135,7 +135,7 @@ class BCOO(JAXSparse):
         """The same array with other numbers of batch and dense axes; see `bcoo_update_layout`."""
         return bcoo_update_layout(self, n_batch=n_batch, n_dense=n_dense, on_inefficient=on_inefficient)
 
-    def sum(self, axis: Any = None, dtype: Any = None, out: None = None, keepdims: bool = False) -> BCOO:
+    def sum(self, axis=None, dtype=None, out: None = None, keepdims: bool = False) -> BCOO:
         """Sums along axes, all of them by default."""
         axes = range(self.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
         result = bcoo_reduce_sum(self, axes=[each % self.ndim for each in axes])
@@ -145,7 +145,7 @@ class BCOO(JAXSparse):
                                                           for index in range(self.ndim)], broadcast_dimensions=kept)
         return result if dtype is None else result.astype(dtype)
 
-    def reshape(self, *shape: Any) -> BCOO:
+    def reshape(self, *shape) -> BCOO:
         """Another shape for the same elements."""
         new = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
         missing = [index for index, size in enumerate(new) if size == -1]
@@ -154,19 +154,19 @@ class BCOO(JAXSparse):
             new = [self.size // known if size == -1 else size for size in new]
         return bcoo_reshape(self, new_sizes=tuple(new))
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index):
         return _indexed(self, index)
 
-    def __iter__(self) -> Any:
+    def __iter__(self):
         return (self[row] for row in range(self.shape[0]))
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other):
         return _matmul(self, other)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other):
         return _matmul(other, self)
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other):
         if isinstance(other, BCOO):
             return bcoo_multiply_sparse(self, other)
         if is_dense(other):
@@ -176,7 +176,7 @@ class BCOO(JAXSparse):
 
     __rmul__ = __mul__
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other):
         if isinstance(other, BCOO):
             return _add(self, other)
         if not is_dense(other):
@@ -185,10 +185,10 @@ class BCOO(JAXSparse):
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Any:
+    def __sub__(self, other):
         return self + (-other)
 
-    def __rsub__(self, other: Any) -> Any:
+    def __rsub__(self, other):
         return (-self) + other
 
 
@@ -232,15 +232,15 @@ def _over_batch(function: Callable, count: int) -> Callable:
     return function
 
 
-def _columns(indices: Any) -> tuple[Any, ...]:
+def _columns(indices) -> tuple[Any, ...]:
     return tuple(indices[..., axis] for axis in range(indices.shape[-1]))
 
 
-def _bcoo(data: Any, indices: Any, info: SparseInfo) -> BCOO:
+def _bcoo(data, indices, info: SparseInfo) -> BCOO:
     return BCOO((data, indices), shape=info.shape, indices_sorted=info.indices_sorted, unique_indices=info.unique_indices)
 
 
-def _ends(sizes: Sequence[int], dtype: Any, lead: tuple[int, ...] = ()) -> Any:
+def _ends(sizes: Sequence[int], dtype, lead: tuple[int, ...] = ()):
     """The place past the end of each axis, which no element has: dtype[*lead, len(sizes)]."""
     return jnp.stack([jnp.full(lead, size, dtype) for size in sizes], -1) if sizes else jnp.zeros((*lead, 0), dtype)
 
@@ -248,18 +248,18 @@ def _ends(sizes: Sequence[int], dtype: Any, lead: tuple[int, ...] = ()) -> Any:
 # --- to and from dense arrays ------------------------------------------------------------------------
 
 
-def bcoo_todense(mat: BCOO) -> Any:
+def bcoo_todense(mat: BCOO):
     """The dense array of a sparse one; elements at one place are summed."""
     return bcoo_todense_p.bind(mat.data, mat.indices, spinfo=mat._info)
 
 
 @sparse_primitive("bcoo_todense")
-def bcoo_todense_p(data: Any, indices: Any, *, spinfo: SparseInfo) -> Any:
+def bcoo_todense_p(data, indices, *, spinfo: SparseInfo):
     mat = _bcoo(data, indices, spinfo)
     batch, sparse, dense = _parts(mat)
     data, indices = _full(mat)
 
-    def one(data: Any, indices: Any) -> Any:
+    def one(data, indices):
         if not sparse:
             return data.sum(0, dtype=data.dtype)
         if 0 in sparse:
@@ -270,8 +270,7 @@ def bcoo_todense_p(data: Any, indices: Any, *, spinfo: SparseInfo) -> Any:
     return _over_batch(one, len(batch))(data, indices)
 
 
-def bcoo_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0,
-                   index_dtype: Any = np.int32) -> BCOO:
+def bcoo_fromdense(mat, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype=np.int32) -> BCOO:
     """A sparse array of the elements of a dense one that are not zero.
 
     Args:
@@ -295,16 +294,16 @@ def bcoo_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dens
     return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
 
 
-def _is_set(mat: Any, n_dense: int) -> Any:
+def _is_set(mat, n_dense: int):
     mask = mat != 0
     return mask.any(tuple(range(-n_dense, 0))) if n_dense else mask
 
 
 @sparse_primitive("bcoo_fromdense", multiple_results=True)
-def bcoo_fromdense_p(mat: Any, *, nse: int, n_batch: int, n_dense: int, index_dtype: Any) -> list[Any]:
+def bcoo_fromdense_p(mat, *, nse: int, n_batch: int, n_dense: int, index_dtype) -> list[Any]:
     sparse = mat.shape[n_batch:mat.ndim - n_dense]
 
-    def one(array: Any, mask: Any) -> tuple[Any, Any]:
+    def one(array, mask) -> tuple[Any, Any]:
         if not sparse:
             return array[None][:nse], jnp.zeros((min(1, nse), 0), index_dtype)
         places = jnp.nonzero(mask, size=nse, fill_value=sparse)
@@ -313,7 +312,7 @@ def bcoo_fromdense_p(mat: Any, *, nse: int, n_batch: int, n_dense: int, index_dt
     return list(_over_batch(one, n_batch)(mat, _is_set(mat, n_dense)))
 
 
-def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) -> BCOO:
+def bcoo_extract(sparr: BCOO, arr, *, assume_unique: bool | None = None) -> BCOO:
     """The elements of a dense array at the places of a sparse one. Of a place that occurs again, the first has all."""
     unique = sparr.unique_indices if assume_unique is None else assume_unique
     if sparr.shape != arr.shape:
@@ -323,18 +322,18 @@ def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) ->
     return sparr._with_data(_taken(sparr, arr))
 
 
-def _taken(mat: BCOO, dense: Any) -> Any:
+def _taken(mat: BCOO, dense):
     """The elements of a dense array of the same shape at the places of `mat`; 0 for places out of bounds."""
     _, indices = _full(mat)
     return bcoo_extract_p.bind(indices, jnp.asarray(dense), assume_unique=mat.unique_indices)
 
 
 @sparse_primitive("bcoo_extract")
-def bcoo_extract_p(indices: Any, dense: Any, *, assume_unique: bool) -> Any:
+def bcoo_extract_p(indices, dense, *, assume_unique: bool):
     n_batch = indices.ndim - 2
     sparse = dense.shape[n_batch:n_batch + indices.shape[-1]]
 
-    def one(array: Any, indices: Any) -> Any:
+    def one(array, indices):
         if not sparse:
             return jnp.broadcast_to(array, (indices.shape[0], *array.shape))
         if 0 in sparse:
@@ -354,11 +353,11 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
 
 
 @sparse_primitive("bcoo_sort_indices", multiple_results=True)
-def bcoo_sort_indices_p(data: Any, indices: Any, *, spinfo: SparseInfo) -> list[Any]:
+def bcoo_sort_indices_p(data, indices, *, spinfo: SparseInfo) -> list[Any]:
     mat = _bcoo(data, indices, spinfo)
     data, indices = _full(mat)
 
-    def one(data: Any, indices: Any) -> tuple[Any, Any]:
+    def one(data, indices) -> tuple[Any, Any]:
         order = jnp.lexsort(_columns(indices)[::-1]) if indices.shape[-1] else jnp.arange(indices.shape[0])
         return data[order], indices[order]
 
@@ -387,13 +386,13 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = 
 
 
 @sparse_primitive("bcoo_sum_duplicates", multiple_results=True)
-def bcoo_sum_duplicates_p(data: Any, indices: Any, *, spinfo: SparseInfo, nse: int) -> list[Any]:
+def bcoo_sum_duplicates_p(data, indices, *, spinfo: SparseInfo, nse: int) -> list[Any]:
     mat = _bcoo(data, indices, spinfo)
     data, indices = _full(mat)
     sparse = _parts(mat)[1]
     ends = _ends(sparse, indices.dtype)
 
-    def distinct(data: Any, indices: Any) -> tuple[Any, Any]:
+    def distinct(data, indices) -> tuple[Any, Any]:
         """Sums at the first occurrence of each place, and the places; the rest of the lists is empty."""
         if not sparse:
             only = jnp.zeros_like(data).at[:1].set(data.sum(0, keepdims=True)[:len(data)])
@@ -486,7 +485,7 @@ def _sparse_axes_to_dense(mat: BCOO, count: int) -> BCOO:
     data, indices = _full(mat)
     sizes = _parts(mat)[1][mat.n_sparse - count:]
 
-    def one(element: Any, place: Any) -> Any:
+    def one(element, place):
         return jnp.zeros((*sizes, *element.shape), element.dtype).at[tuple(place)].set(element, mode="drop")
 
     rows = _over_batch(one, mat.n_batch + 1)(data, indices[..., mat.n_sparse - count:])
@@ -498,7 +497,7 @@ def _sparse_axes_to_batch(mat: BCOO, count: int) -> BCOO:
     data, indices = _full(mat)
     sizes, outside = _parts(mat)[1][:count], jnp.array(_parts(mat)[1][count:], indices.dtype)
 
-    def one(data: Any, indices: Any) -> tuple[Any, Any]:
+    def one(data, indices) -> tuple[Any, Any]:
         where = jnp.moveaxis(jnp.indices(sizes, indices.dtype), 0, -1)  # (*sizes, count)
         mine = (indices[..., :count] == where[..., None, :]).all(-1)  # (*sizes, nse)
         elements = jnp.where(mine.reshape(*mine.shape, *[1] * (data.ndim - 1)), data, 0)
@@ -534,7 +533,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
 
 
 @sparse_primitive("bcoo_transpose", multiple_results=True)
-def bcoo_transpose_p(data: Any, indices: Any, *, permutation: tuple[int, ...], spinfo: SparseInfo) -> list[Any]:
+def bcoo_transpose_p(data, indices, *, permutation: tuple[int, ...], spinfo: SparseInfo) -> list[Any]:
     mat = _bcoo(data, indices, spinfo)
     first, last = mat.n_batch, mat.n_batch + mat.n_sparse
     batch, sparse, dense = permutation[:first], permutation[first:last], permutation[last:]
@@ -546,7 +545,7 @@ def bcoo_transpose_p(data: Any, indices: Any, *, permutation: tuple[int, ...], s
 
 
 def bcoo_reshape(mat: BCOO, *, new_sizes: Sequence[int], dimensions: Sequence[int] | None = None,
-                 sharding: Any = None) -> BCOO:
+                 sharding=None) -> BCOO:
     """Another shape for the same elements, in row-major order. Batch and dense axes become sparse if they change."""
     shape = tuple(new_sizes)
     if math.prod(shape) != mat.size:
@@ -581,7 +580,7 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
 
 
 def bcoo_broadcast_in_dim(mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
-                          sharding: Any = None) -> BCOO:
+                          sharding=None) -> BCOO:
     """In a larger shape: axis i goes to `broadcast_dimensions[i]`, the others repeat the array. All axes become sparse but
     leading new ones, which are batch axes."""
     shape, places = tuple(shape), tuple(broadcast_dimensions)
@@ -689,7 +688,7 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     return BCOO((data, indices), shape=operand.shape, unique_indices=operand.unique_indices)
 
 
-def _indexed(mat: BCOO, index: Any) -> Any:
+def _indexed(mat: BCOO, index):
     """`mat[index]` with integers, slices, None and Ellipsis."""
     keys = list(index) if isinstance(index, tuple) else [index]
     used = sum(key is not None and key is not Ellipsis for key in keys)
@@ -775,7 +774,7 @@ def _add(a: BCOO, b: BCOO) -> BCOO:
         joined, remove_zeros=False)
 
 
-def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
+def bcoo_multiply_dense(sp_mat: BCOO, v):
     """The data of the product, element by element, with a dense array that is broadcast to the sparse one."""
     v = jnp.asarray(v)
     fits = all(size in (1, full) for size, full in zip(v.shape[::-1], sp_mat.shape[::-1], strict=False))
@@ -796,7 +795,7 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
                 unique_indices=lhs.unique_indices)
 
 
-def _matmul(a: Any, b: Any) -> Any:
+def _matmul(a, b):
     """`a @ b` with at least one sparse operand, by NumPy's rules."""
     if not all(isinstance(each, BCOO) or is_dense(each) for each in (a, b)):
         return NotImplemented
@@ -813,8 +812,7 @@ def _matmul(a: Any, b: Any) -> Any:
     return product
 
 
-def bcoo_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None,
-                     out_sharding: Any = None) -> Any:
+def bcoo_dot_general(lhs, rhs, *, dimension_numbers, precision=None, preferred_element_type=None, out_sharding=None):
     """The products of `lax.dot_general`, with one or two sparse operands.
 
     Args: `dimension_numbers` ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch)).
@@ -831,7 +829,7 @@ def bcoo_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: A
     if isinstance(lhs, BCOO) and isinstance(rhs, BCOO):
         return _sparse_times_sparse(lhs, rhs, numbers, dtype)
 
-    def times(mat: BCOO, dense: Any, numbers: Any) -> Any:
+    def times(mat: BCOO, dense, numbers):
         return bcoo_dot_general_p.bind(mat.data, mat.indices, jnp.asarray(dense), dimension_numbers=numbers,
                                        preferred_element_type=dtype, lhs_spinfo=mat._info)
 
@@ -844,21 +842,20 @@ def bcoo_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: A
 
 
 @sparse_primitive("bcoo_dot_general")
-def bcoo_dot_general_p(data: Any, indices: Any, dense: Any, *, dimension_numbers: Any, preferred_element_type: Any,
-                       lhs_spinfo: SparseInfo) -> Any:
+def bcoo_dot_general_p(data, indices, dense, *, dimension_numbers, preferred_element_type, lhs_spinfo: SparseInfo):
     (contract, dense_contract), (batch, dense_batch) = dimension_numbers
     return _sparse_times_dense(_bcoo(data, indices, lhs_spinfo), dense, contract, dense_contract, batch, dense_batch,
                                preferred_element_type)
 
 
-def _sparse_times_dense(mat: BCOO, dense: Any, contract: tuple[int, ...], dense_contract: tuple[int, ...],
-                        batch: tuple[int, ...], dense_batch: tuple[int, ...], dtype: Any) -> Any:
+def _sparse_times_dense(mat: BCOO, dense, contract: tuple[int, ...], dense_contract: tuple[int, ...],
+                        batch: tuple[int, ...], dense_batch: tuple[int, ...], dtype):
     """Each element meets the row of the dense operand at its coordinates; rows are added up where they belong."""
     aligned = batch == tuple(range(len(batch))) and mat.n_batch == len(batch) and mat.n_dense == 0
     dense_free = [axis for axis in range(jnp.ndim(dense)) if axis not in dense_contract + dense_batch]
     dense = jnp.asarray(dense).transpose(*dense_batch, *dense_contract, *dense_free)
     if aligned and batch:
-        def one(data: Any, indices: Any, dense: Any) -> Any:
+        def one(data, indices, dense):
             part = BCOO((data, indices), shape=mat.shape[mat.n_batch:])
             own = tuple(axis - mat.n_batch for axis in contract)
             return _sparse_times_dense(part, dense, own, tuple(range(len(own))), (), (), dtype)
@@ -879,7 +876,7 @@ def _sparse_times_dense(mat: BCOO, dense: Any, contract: tuple[int, ...], dense_
     return jnp.zeros((*shape, *rows.shape[1:]), dtype).at[target].add(rows, mode="drop")
 
 
-def _sparse_times_sparse(lhs: BCOO, rhs: BCOO, numbers: Any, dtype: Any) -> BCOO:
+def _sparse_times_sparse(lhs: BCOO, rhs: BCOO, numbers, dtype) -> BCOO:
     """The sums of the products of all pairs of elements whose coordinates meet."""
     lhs, rhs = _flat(lhs), _flat(rhs)
     data, indices = bcoo_spdot_general_p.bind(lhs.data, lhs.indices, rhs.data, rhs.indices, lhs_spinfo=lhs._info,
@@ -889,7 +886,7 @@ def _sparse_times_sparse(lhs: BCOO, rhs: BCOO, numbers: Any, dtype: Any) -> BCOO
     return bcoo_sum_duplicates(BCOO((data, indices), shape=shape), nse=most if isinstance(data, Tracer) else None)
 
 
-def _product_shape(lhs: Sequence[int], rhs: Sequence[int], numbers: Any) -> list[int]:
+def _product_shape(lhs: Sequence[int], rhs: Sequence[int], numbers) -> list[int]:
     (left_contract, right_contract), (left_batch, right_batch) = numbers
     left = [size for axis, size in enumerate(lhs) if axis not in left_contract + left_batch]
     right = [size for axis, size in enumerate(rhs) if axis not in right_contract + right_batch]
@@ -897,8 +894,8 @@ def _product_shape(lhs: Sequence[int], rhs: Sequence[int], numbers: Any) -> list
 
 
 @sparse_primitive("bcoo_spdot_general", multiple_results=True)
-def bcoo_spdot_general_p(lhs_data: Any, lhs_indices: Any, rhs_data: Any, rhs_indices: Any, *, lhs_spinfo: SparseInfo,
-                         rhs_spinfo: SparseInfo, dimension_numbers: Any, preferred_element_type: Any) -> list[Any]:
+def bcoo_spdot_general_p(lhs_data, lhs_indices, rhs_data, rhs_indices, *, lhs_spinfo: SparseInfo,
+                         rhs_spinfo: SparseInfo, dimension_numbers, preferred_element_type) -> list[Any]:
     lhs, rhs = _flat(_bcoo(lhs_data, lhs_indices, lhs_spinfo)), _flat(_bcoo(rhs_data, rhs_indices, rhs_spinfo))
     (left_contract, right_contract), (left_batch, right_batch) = dimension_numbers
     left, right = ([column[:, None] for column in _columns(lhs.indices)], [column[None] for column in _columns(rhs.indices)])
@@ -920,27 +917,27 @@ def bcoo_spdot_general_p(lhs_data: Any, lhs_indices: Any, rhs_data: Any, rhs_ind
     return [jnp.where(meet, data, 0).reshape(-1), places]
 
 
-def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
+def bcoo_dot_general_sampled(A, B, indices, *, dimension_numbers):
     """The elements of a dense product at some places alone: `indices` (nse, rank of the product)."""
     numbers = tuple(tuple(map(tuple, pair)) for pair in dimension_numbers)
     return bcoo_dot_general_sampled_p.bind(A, B, indices, dimension_numbers=numbers)
 
 
 @sparse_primitive("bcoo_dot_general_sampled")
-def bcoo_dot_general_sampled_p(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
+def bcoo_dot_general_sampled_p(A, B, indices, *, dimension_numbers):
     product = lax.dot_general(A, B, dimension_numbers)
     return product.at[_columns(indices)].get(mode="fill", fill_value=0)
 
 
-def bcoo_gather(operand: BCOO, start_indices: Any, dimension_numbers: Any, slice_sizes: Sequence[int], **options: Any) -> BCOO:
+def bcoo_gather(operand: BCOO, start_indices, dimension_numbers, slice_sizes: Sequence[int], **options) -> BCOO:
     """`lax.gather` of a sparse array; the result has the layout of its dense counterpart, made sparse again."""
     dense = lax.gather(bcoo_todense(operand), start_indices, dimension_numbers, slice_sizes, **options)
     return bcoo_fromdense(dense, nse=min(operand.nse * max(1, math.prod(np.shape(start_indices)[:-1])), dense.size))
 
 
-def bcoo_conv_general_dilated(lhs: BCOO, rhs: Any, *, window_strides: Any, padding: Any, lhs_dilation: Any = None,
-                              rhs_dilation: Any = None, dimension_numbers: Any = None, feature_group_count: int = 1,
-                              batch_group_count: int = 1, precision: Any = None, preferred_element_type: Any = None) -> BCOO:
+def bcoo_conv_general_dilated(lhs: BCOO, rhs, *, window_strides, padding, lhs_dilation=None, rhs_dilation=None,
+                              dimension_numbers=None, feature_group_count: int = 1, batch_group_count: int = 1,
+                              precision=None, preferred_element_type=None) -> BCOO:
     """A convolution of a sparse array."""
     kernel = rhs.todense() if isinstance(rhs, JAXSparse) else rhs
     dense = lax.conv_general_dilated(

@@ -27,25 +27,25 @@ class _Converted(JAXSparse):
         """The same matrix as BCOO, with the same elements in the same order."""
         raise TypeError(f"{type(self).__name__} has no to_bcoo")
 
-    def todense(self) -> Any:
+    def todense(self):
         """The dense array."""
         return self.to_bcoo().todense()
 
-    def _times(self, other: Any) -> Any:
+    def _times(self, other):
         """The product with a dense array."""
         return self.to_bcoo() @ other
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other):
         if is_dense(other) and np.ndim(other) in (1, 2) and self.shape[-1] == np.shape(other)[0]:
             return self._times(jnp.asarray(other))
         other = other.to_bcoo() if isinstance(other, _Converted) else other
         result = self.to_bcoo() @ other
         return type(self).fromdense(result.todense()) if isinstance(result, BCOO) else result  # type: ignore[attr-defined]
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other):
         return other @ self.to_bcoo() if is_dense(other) else NotImplemented
 
-    def __mul__(self, other: Any) -> Any:
+    def __mul__(self, other):
         if is_dense(other) and np.ndim(other) == 0:
             return self._with_data(self.data * other)
         if is_dense(other):
@@ -82,46 +82,46 @@ class COO(_Converted):
     _info = property(lambda self: COOInfo(self.shape, self._rows_sorted, self._cols_sorted))
 
     @classmethod
-    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
+    def fromdense(cls, mat, *, nse: int | None = None, index_dtype=np.int32) -> COO:
         """The elements of a dense matrix that are not zero."""
         return coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
 
     def to_bcoo(self) -> BCOO:
         return _coo(self.data, self.row, self.col, self._info)
 
-    def todense(self) -> Any:
+    def todense(self):
         return coo_todense(self)
 
-    def _times(self, other: Any) -> Any:
+    def _times(self, other):
         return (coo_matvec if other.ndim == 1 else coo_matmat)(self, other)
 
-    def transpose(self, axes: Any = None) -> COO:
+    def transpose(self, axes=None) -> COO:
         """The transposed matrix."""
         if axes is not None:
             raise NotImplementedError("axes argument to transpose()")
         return COO((self.data, self.col, self.row), shape=self.shape[::-1], rows_sorted=self._cols_sorted,
                    cols_sorted=self._rows_sorted)
 
-    def _with_data(self, data: Any) -> COO:
+    def _with_data(self, data) -> COO:
         return COO((data, self.row, self.col), shape=self.shape, rows_sorted=self._rows_sorted, cols_sorted=self._cols_sorted)
 
-    def tree_flatten(self) -> Any:
+    def tree_flatten(self):
         return (self.data, self.row, self.col), (self.shape, self._rows_sorted, self._cols_sorted)
 
     @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> COO:
+    def tree_unflatten(cls, aux, children) -> COO:
         new = object.__new__(cls)
         new.data, new.row, new.col = children
         new.shape, new._rows_sorted, new._cols_sorted = aux
         return new
 
 
-def _starts(rows: Any, count: int) -> Any:
+def _starts(rows, count: int):
     """Where each row begins among sorted rows, and where the last one ends."""
     return jnp.searchsorted(rows, jnp.arange(count + 1, dtype=rows.dtype)).astype(rows.dtype)
 
 
-def _rows(starts: Any, nse: int) -> Any:
+def _rows(starts, nse: int):
     """The row of each element; the number of rows for those past the end."""
     return jnp.searchsorted(starts[1:], jnp.arange(nse, dtype=starts.dtype), side="right").astype(starts.dtype)
 
@@ -135,33 +135,33 @@ class CSR(_Converted):
         super().__init__(args, shape=shape)
 
     @classmethod
-    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
+    def fromdense(cls, mat, *, nse: int | None = None, index_dtype=np.int32) -> CSR:
         """The elements of a dense matrix that are not zero."""
         return csr_fromdense(mat, nse=nse, index_dtype=index_dtype)
 
     def to_bcoo(self) -> BCOO:
         return _csr(self.data, self.indices, self.indptr, self.shape)
 
-    def todense(self) -> Any:
+    def todense(self):
         return csr_todense(self)
 
-    def _times(self, other: Any) -> Any:
+    def _times(self, other):
         return (csr_matvec if other.ndim == 1 else csr_matmat)(self, other)
 
-    def transpose(self, axes: Any = None) -> CSC:
+    def transpose(self, axes=None) -> CSC:
         """The transposed matrix, in compressed columns."""
         if axes is not None:
             raise NotImplementedError("axes argument to transpose()")
         return CSC((self.data, self.indices, self.indptr), shape=self.shape[::-1])
 
-    def _with_data(self, data: Any) -> Any:
+    def _with_data(self, data):
         return type(self)((data, self.indices, self.indptr), shape=self.shape)
 
-    def tree_flatten(self) -> Any:
+    def tree_flatten(self):
         return (self.data, self.indices, self.indptr), (self.shape,)
 
     @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+    def tree_unflatten(cls, aux, children):
         new = object.__new__(cls)
         new.data, new.indices, new.indptr = children
         (new.shape,) = aux
@@ -173,7 +173,7 @@ class CSC(CSR):
     """A matrix in compressed columns: `CSC((data, indices, indptr), shape=)`, rows and the start of each column."""
 
     @classmethod
-    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSC:
+    def fromdense(cls, mat, *, nse: int | None = None, index_dtype=np.int32) -> CSC:
         """The elements of a dense matrix that are not zero."""
         turned = CSR.fromdense(jnp.asarray(mat).T, nse=nse, index_dtype=index_dtype)
         return cls((turned.data, turned.indices, turned.indptr), shape=turned.shape[::-1])
@@ -181,13 +181,13 @@ class CSC(CSR):
     def to_bcoo(self) -> BCOO:
         return BCOO((self.data, jnp.stack([self.indices, _rows(self.indptr, self.nse)], -1)), shape=self.shape)
 
-    def todense(self) -> Any:
+    def todense(self):
         return csr_todense(self.transpose()).T
 
-    def _times(self, other: Any) -> Any:
+    def _times(self, other):
         return (csr_matvec if other.ndim == 1 else csr_matmat)(self.transpose(), other, transpose=True)
 
-    def transpose(self, axes: Any = None) -> CSR:  # type: ignore[override]
+    def transpose(self, axes=None) -> CSR:  # type: ignore[override]
         """The transposed matrix, in compressed rows."""
         if axes is not None:
             raise NotImplementedError("axes argument to transpose()")
@@ -224,13 +224,13 @@ class BCSR(_Converted):
     nse = property(lambda self: self.indices.shape[-1])
 
     @classmethod
-    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32, n_dense: int = 0,
+    def fromdense(cls, mat, *, nse: int | None = None, index_dtype=np.int32, n_dense: int = 0,
                   n_batch: int = 0) -> BCSR:
         """The elements of a dense array that are not zero."""
         return bcsr_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch)
 
     @classmethod
-    def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
+    def from_scipy_sparse(cls, mat, *, index_dtype=None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
         """From a matrix of scipy.sparse."""
         if n_dense or n_batch:
             raise ValueError("BCSR from_scipy_sparse with nonzero n_dense/n_batch is not supported.")
@@ -259,10 +259,10 @@ class BCSR(_Converted):
         return BCOO((self.data, jnp.stack([rows(self.indptr), self.indices], -1)), shape=self.shape,
                     unique_indices=self.unique_indices)
 
-    def todense(self) -> Any:
+    def todense(self):
         return bcsr_todense(self)
 
-    def _times(self, other: Any) -> Any:
+    def _times(self, other):
         if self.ndim == 2 and other.ndim <= 2:
             return bcsr_dot_general(self, other, dimension_numbers=(((1,), (0,)), ((), ())))
         return self.to_bcoo() @ other
@@ -271,18 +271,18 @@ class BCSR(_Converted):
         """Each place once, in order."""
         return BCSR.from_bcoo(self.to_bcoo().sum_duplicates(nse, remove_zeros))
 
-    def __getitem__(self, index: Any) -> Any:
+    def __getitem__(self, index):
         return self.to_bcoo()[index]
 
-    def _with_data(self, data: Any) -> BCSR:
+    def _with_data(self, data) -> BCSR:
         return BCSR((data, self.indices, self.indptr), shape=self.shape, indices_sorted=self.indices_sorted,
                     unique_indices=self.unique_indices)
 
-    def tree_flatten(self) -> Any:
+    def tree_flatten(self):
         return (self.data, self.indices, self.indptr), (self.shape, self.indices_sorted, self.unique_indices)
 
     @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> BCSR:
+    def tree_unflatten(cls, aux, children) -> BCSR:
         new = object.__new__(cls)
         new.data, new.indices, new.indptr = children
         new.shape, new.indices_sorted, new.unique_indices = aux
@@ -292,11 +292,11 @@ class BCSR(_Converted):
 # --- as functions ------------------------------------------------------------------------------------
 
 
-def _count(mat: Any) -> int:
+def _count(mat) -> int:
     return int((mat != 0).sum())
 
 
-def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
+def coo_fromdense(mat, *, nse: int | None = None, index_dtype=np.int32) -> COO:
     """A COO matrix of the elements that are not zero."""
     mat = jnp.asarray(mat)
     parts = coo_fromdense_p.bind(mat, nse=_count(mat) if nse is None else nse, index_dtype=np.dtype(index_dtype))
@@ -304,50 +304,50 @@ def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int
 
 
 @sparse_primitive("coo_fromdense", multiple_results=True)
-def coo_fromdense_p(mat: Any, *, nse: int, index_dtype: Any) -> list[Any]:
+def coo_fromdense_p(mat, *, nse: int, index_dtype) -> list[Any]:
     found = bcoo.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype)
     return [found.data, found.indices[:, 0], found.indices[:, 1]]
 
 
-def _coo(data: Any, row: Any, col: Any, info: COOInfo) -> BCOO:
+def _coo(data, row, col, info: COOInfo) -> BCOO:
     return BCOO((data, jnp.stack([row, col], -1)), shape=info.shape, indices_sorted=info.rows_sorted)
 
 
-def coo_todense(mat: COO) -> Any:
+def coo_todense(mat: COO):
     """The dense matrix."""
     return coo_todense_p.bind(mat.data, mat.row, mat.col, spinfo=mat._info)
 
 
 @sparse_primitive("coo_todense")
-def coo_todense_p(data: Any, row: Any, col: Any, *, spinfo: COOInfo) -> Any:
+def coo_todense_p(data, row, col, *, spinfo: COOInfo):
     return _coo(data, row, col, spinfo).todense()
 
 
-def _product(mat: BCOO, other: Any, transpose: bool) -> Any:
+def _product(mat: BCOO, other, transpose: bool):
     return (mat.T if transpose else mat) @ other
 
 
-def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
+def coo_matvec(mat: COO, v, transpose: bool = False):
     """mat @ v, or mat.T @ v."""
     return coo_matvec_p.bind(mat.data, mat.row, mat.col, jnp.asarray(v), spinfo=mat._info, transpose=transpose)
 
 
 @sparse_primitive("coo_matvec")
-def coo_matvec_p(data: Any, row: Any, col: Any, v: Any, *, spinfo: COOInfo, transpose: bool) -> Any:
+def coo_matvec_p(data, row, col, v, *, spinfo: COOInfo, transpose: bool):
     return _product(_coo(data, row, col, spinfo), v, transpose)
 
 
-def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
+def coo_matmat(mat: COO, B, *, transpose: bool = False):
     """mat @ B, or mat.T @ B."""
     return coo_matmat_p.bind(mat.data, mat.row, mat.col, jnp.asarray(B), spinfo=mat._info, transpose=transpose)
 
 
 @sparse_primitive("coo_matmat")
-def coo_matmat_p(data: Any, row: Any, col: Any, B: Any, *, spinfo: COOInfo, transpose: bool) -> Any:
+def coo_matmat_p(data, row, col, B, *, spinfo: COOInfo, transpose: bool):
     return _product(_coo(data, row, col, spinfo), B, transpose)
 
 
-def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> CSR:
+def csr_fromdense(mat, *, nse: int | None = None, index_dtype=np.int32) -> CSR:
     """A CSR matrix of the elements that are not zero."""
     mat = jnp.asarray(mat)
     parts = csr_fromdense_p.bind(mat, nse=_count(mat) if nse is None else nse, index_dtype=np.dtype(index_dtype))
@@ -355,47 +355,46 @@ def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = np.int
 
 
 @sparse_primitive("csr_fromdense", multiple_results=True)
-def csr_fromdense_p(mat: Any, *, nse: int, index_dtype: Any) -> list[Any]:
+def csr_fromdense_p(mat, *, nse: int, index_dtype) -> list[Any]:
     found = bcoo.bcoo_fromdense(mat, nse=nse, index_dtype=index_dtype)
     return [found.data, found.indices[:, 1], _starts(found.indices[:, 0], found.shape[0])]
 
 
-def _csr(data: Any, indices: Any, indptr: Any, shape: Shape) -> BCOO:
+def _csr(data, indices, indptr, shape: Shape) -> BCOO:
     return BCOO((data, jnp.stack([_rows(indptr, len(indices)), indices], -1)), shape=shape)
 
 
-def csr_todense(mat: CSR) -> Any:
+def csr_todense(mat: CSR):
     """The dense matrix."""
     return csr_todense_p.bind(mat.data, mat.indices, mat.indptr, shape=mat.shape)
 
 
 @sparse_primitive("csr_todense")
-def csr_todense_p(data: Any, indices: Any, indptr: Any, *, shape: Shape) -> Any:
+def csr_todense_p(data, indices, indptr, *, shape: Shape):
     return _csr(data, indices, indptr, shape).todense()
 
 
-def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Any:
+def csr_matvec(mat: CSR, v, transpose: bool = False):
     """mat @ v, or mat.T @ v."""
     return csr_matvec_p.bind(mat.data, mat.indices, mat.indptr, jnp.asarray(v), shape=mat.shape, transpose=transpose)
 
 
 @sparse_primitive("csr_matvec")
-def csr_matvec_p(data: Any, indices: Any, indptr: Any, v: Any, *, shape: Shape, transpose: bool) -> Any:
+def csr_matvec_p(data, indices, indptr, v, *, shape: Shape, transpose: bool):
     return _product(_csr(data, indices, indptr, shape), v, transpose)
 
 
-def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
+def csr_matmat(mat: CSR, B, *, transpose: bool = False):
     """mat @ B, or mat.T @ B."""
     return csr_matmat_p.bind(mat.data, mat.indices, mat.indptr, jnp.asarray(B), shape=mat.shape, transpose=transpose)
 
 
 @sparse_primitive("csr_matmat")
-def csr_matmat_p(data: Any, indices: Any, indptr: Any, B: Any, *, shape: Shape, transpose: bool) -> Any:
+def csr_matmat_p(data, indices, indptr, B, *, shape: Shape, transpose: bool):
     return _product(_csr(data, indices, indptr, shape), B, transpose)
 
 
-def bcsr_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0,
-                   index_dtype: Any = np.int32) -> BCSR:
+def bcsr_fromdense(mat, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype=np.int32) -> BCSR:
     """A BCSR array of the elements that are not zero."""
     if nse is None:  # as many as there are, which the other format counts
         return BCSR.from_bcoo(bcoo.bcoo_fromdense(mat, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype))
@@ -405,33 +404,33 @@ def bcsr_fromdense(mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dens
 
 
 @sparse_primitive("bcsr_fromdense", multiple_results=True)
-def bcsr_fromdense_p(mat: Any, *, nse: int, n_batch: int, n_dense: int, index_dtype: Any) -> list[Any]:
+def bcsr_fromdense_p(mat, *, nse: int, n_batch: int, n_dense: int, index_dtype) -> list[Any]:
     found = BCSR.from_bcoo(bcoo.bcoo_fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype))
     return [found.data, found.indices, found.indptr]
 
 
-def _bcsr(data: Any, indices: Any, indptr: Any, info: SparseInfo) -> BCOO:
+def _bcsr(data, indices, indptr, info: SparseInfo) -> BCOO:
     return BCSR((data, indices, indptr), shape=info.shape, indices_sorted=info.indices_sorted,
                 unique_indices=info.unique_indices).to_bcoo()
 
 
-def bcsr_todense(mat: BCSR) -> Any:
+def bcsr_todense(mat: BCSR):
     """The dense array."""
     return bcsr_todense_p.bind(mat.data, mat.indices, mat.indptr, spinfo=mat._info)
 
 
 @sparse_primitive("bcsr_todense")
-def bcsr_todense_p(data: Any, indices: Any, indptr: Any, *, spinfo: SparseInfo) -> Any:
+def bcsr_todense_p(data, indices, indptr, *, spinfo: SparseInfo):
     return _bcsr(data, indices, indptr, spinfo).todense()
 
 
-def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
+def bcsr_extract(indices, indptr, mat):
     """The elements of a dense array at the places that a BCSR array's `indices` and `indptr` give: its `data`."""
     return bcsr_extract_p.bind(*map(jnp.asarray, (indices, indptr, mat)))
 
 
 @sparse_primitive("bcsr_extract")
-def bcsr_extract_p(indices: Any, indptr: Any, mat: Any) -> Any:
+def bcsr_extract_p(indices, indptr, mat):
     zeros = jnp.zeros((*indices.shape, *mat.shape[indices.ndim + 1:]), mat.dtype)
     return bcoo._taken(BCSR((zeros, indices, indptr), shape=mat.shape).to_bcoo(), mat)
 
@@ -446,8 +445,7 @@ def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
     return BCSR.from_bcoo(bcoo.bcoo_eliminate_zeros(mat.to_bcoo(), nse))
 
 
-def bcsr_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None,
-                     out_sharding: Any = None) -> Any:
+def bcsr_dot_general(lhs, rhs, *, dimension_numbers, precision=None, preferred_element_type=None, out_sharding=None):
     """The products of `lax.dot_general` with a BCSR operand."""
     if isinstance(lhs, BCSR) and is_dense(rhs):
         numbers = tuple(tuple(tuple(map(operator.index, axes)) for axes in pair) for pair in dimension_numbers)
@@ -460,8 +458,8 @@ def bcsr_dot_general(lhs: Any, rhs: Any, *, dimension_numbers: Any, precision: A
 
 
 @sparse_primitive("bcsr_dot_general")
-def bcsr_dot_general_p(data: Any, indices: Any, indptr: Any, dense: Any, *, dimension_numbers: Any,
-                       preferred_element_type: Any, lhs_spinfo: SparseInfo) -> Any:
+def bcsr_dot_general_p(data, indices, indptr, dense, *, dimension_numbers, preferred_element_type,
+                       lhs_spinfo: SparseInfo):
     return bcoo.bcoo_dot_general(_bcsr(data, indices, indptr, lhs_spinfo), dense, dimension_numbers=dimension_numbers,
                                  preferred_element_type=preferred_element_type)
 
@@ -472,7 +470,7 @@ def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
 
 
 def bcsr_broadcast_in_dim(mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int],
-                          sharding: Any = None) -> BCSR:
+                          sharding=None) -> BCSR:
     """In a larger shape; the result must have two sparse axes."""
     wide = bcoo.bcoo_broadcast_in_dim(mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions)
     extra = wide.n_sparse - 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from jaxlite import numpy as jnp
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
@@ -13,17 +12,17 @@ from jaxlite.transforms import derivatives, jacobians
 
 
 def _of_elements(transform: Callable, fun: Callable, argnums: int | Sequence[int], with_value: bool,
-                 **options: Any) -> Callable:
+                 **options) -> Callable:
     """The transformation of `fun` as a function of the elements of its sparse arguments."""
 
     @functools.wraps(fun)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args, **kwargs):
         chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
         chosen = tuple(number % len(args) for number in chosen)
         flat = {number: tree_flatten(args[number], is_leaf=is_sparse) for number in chosen}
         elements = [[leaf.data if is_sparse(leaf) else leaf for leaf in flat[number][0]] for number in chosen]
 
-        def on_elements(elements: Any) -> Any:
+        def on_elements(elements):
             full = list(args)
             for number, own in zip(chosen, elements, strict=True):
                 leaves, tree = flat[number]
@@ -31,7 +30,7 @@ def _of_elements(transform: Callable, fun: Callable, argnums: int | Sequence[int
                                                      for leaf, data in zip(leaves, own, strict=True)])
             return fun(*full, **kwargs)
 
-        def restored(derivative: Any) -> Any:
+        def restored(derivative):
             results = []
             for number, own in zip(chosen, derivative, strict=True):
                 leaves, tree = flat[number]
@@ -49,7 +48,7 @@ def _of_elements(transform: Callable, fun: Callable, argnums: int | Sequence[int
     return wrapped
 
 
-def _like(mat: Any, data: Any) -> Any:
+def _like(mat, data):
     """Derivatives by the elements of `mat`, at its places; of an array of results, a tree of them."""
     extra = data.ndim - mat.data.ndim
     if not extra:
@@ -60,7 +59,7 @@ def _like(mat: Any, data: Any) -> Any:
     return type(mat).tree_unflatten(((*lead, *shape), *rest), (data, *places))
 
 
-def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
+def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs) -> Callable:
     """`jax.grad` for functions of sparse arrays.
 
     >>> import jaxlite.numpy as jnp
@@ -72,17 +71,17 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
     return _of_elements(derivatives.grad, fun, argnums, False, has_aux=has_aux, **kwargs)
 
 
-def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
+def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs) -> Callable:
     """`jax.value_and_grad` for functions of sparse arrays."""
     return _of_elements(derivatives.value_and_grad, fun, argnums, True, has_aux=has_aux, **kwargs)
 
 
-def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
+def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs) -> Callable:
     """`jax.jacfwd` for functions of sparse arrays."""
     return _of_elements(jacobians.jacfwd, _dense_results(fun), argnums, False, has_aux=has_aux, **kwargs)
 
 
-def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs: Any) -> Callable:
+def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, **kwargs) -> Callable:
     """`jax.jacrev` for functions of sparse arrays."""
     return _of_elements(jacobians.jacrev, _dense_results(fun), argnums, False, has_aux=has_aux, **kwargs)
 
@@ -92,7 +91,7 @@ jacobian = jacrev
 
 def _dense_results(fun: Callable) -> Callable:
     @functools.wraps(fun)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args, **kwargs):
         return tree_map(lambda leaf: leaf.todense() if is_sparse(leaf) else leaf, fun(*args, **kwargs), is_leaf=is_sparse)
 
     return wrapped

@@ -19,7 +19,7 @@ __all__ = ["lobpcg_standard", "spsolve", "spsolve_p"]
 __dir__ = lambda: __all__
 
 
-def lobpcg_standard(A: Any, X: Any, m: int = 100, tol: float | None = None) -> tuple[Any, Any, Any]:
+def lobpcg_standard(A, X, m: int = 100, tol: float | None = None) -> tuple[Any, Any, Any]:
     """The largest eigenvalues of a symmetric matrix, by the locally optimal block preconditioned conjugate gradient method.
 
     Args:
@@ -42,27 +42,27 @@ def lobpcg_standard(A: Any, X: Any, m: int = 100, tol: float | None = None) -> t
     precision = float(jnp.finfo(X.dtype).eps) if tol is None else tol
     high = lax.Precision.HIGHEST
 
-    def dot(a: Any, b: Any) -> Any:
+    def dot(a, b):
         return jnp.matmul(a, b, precision=high)
 
-    def orthonormal(x: Any) -> Any:
+    def orthonormal(x):
         return jnp.linalg.qr(jnp.linalg.qr(x)[0])[0]
 
-    def outside(x: Any, basis: Any) -> Any:
+    def outside(x, basis):
         """The part of x that is orthogonal to a basis; twice is enough."""
         for _ in range(2):
             x = x - dot(basis, dot(basis.T, x))
         return x
 
-    def scaled(x: Any) -> Any:
+    def scaled(x):
         size = jnp.linalg.norm(x, axis=0, keepdims=True)
         return x / jnp.where(size == 0, 1, size)
 
-    def unfinished(state: Any) -> Any:
+    def unfinished(state):
         count, _, _, _, _, converged = state
         return (count < m) & (converged < k)
 
-    def iterate(state: Any) -> Any:
+    def iterate(state):
         count, x, p, values, residual, _ = state
         directions = orthonormal(jnp.concatenate([x, scaled(outside(scaled(residual), x)), p], 1))
         small = dot(directions.T, product(directions))
@@ -87,7 +87,7 @@ def lobpcg_standard(A: Any, X: Any, m: int = 100, tol: float | None = None) -> t
     return values[order], x[:, order], count
 
 
-def spsolve(data: Any, indices: Any, indptr: Any, b: Any, tol: float = 1e-6, reorder: int = 1) -> Any:
+def spsolve(data, indices, indptr, b, tol: float = 1e-6, reorder: int = 1):
     """Solve A x = b for a matrix in compressed rows, by a direct method on the host.
 
     Args: `data`, `indices`, `indptr` of the (n, n) matrix; `b` (n,); `tol` and `reorder` are for GPUs.
@@ -97,8 +97,8 @@ def spsolve(data: Any, indices: Any, indptr: Any, b: Any, tol: float = 1e-6, reo
 
 
 @sparse_primitive("spsolve")
-def spsolve_p(data: Any, indices: Any, indptr: Any, b: Any, *, tol: float, reorder: int) -> Any:
-    def on_host(data: Any, indices: Any, indptr: Any, b: Any) -> np.ndarray:
+def spsolve_p(data, indices, indptr, b, *, tol: float, reorder: int):
+    def on_host(data, indices, indptr, b) -> np.ndarray:
         from scipy.sparse import csr_matrix  # jaxlib brings it
         from scipy.sparse.linalg import spsolve as solve
 
@@ -108,13 +108,13 @@ def spsolve_p(data: Any, indices: Any, indptr: Any, b: Any, *, tol: float, reord
     arguments = (data, indices, indptr)
     shape = ShapeDtypeStruct(b.shape, b.dtype)
 
-    def matvec(x: Any) -> Any:
+    def matvec(x):
         return BCSR(arguments, shape=(b.size, b.size)) @ x
 
-    def solve(_: Any, rhs: Any) -> Any:
+    def solve(_, rhs):
         return pure_callback(on_host, shape, *arguments, rhs)
 
-    def transpose_solve(_: Any, rhs: Any) -> Any:
+    def transpose_solve(_, rhs):
         dense = BCSR(arguments, shape=(b.size, b.size)).todense()
         return jnp.linalg.solve(dense.T, rhs)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -14,9 +13,9 @@ from jaxlite.experimental.sparse.bcoo import BCOO
 __all__ = ["random_bcoo"]
 
 
-def random_bcoo(key: Any, shape: Any, *, dtype: Any = np.float32, indices_dtype: Any = None, nse: float = 0.2,
-                n_batch: int = 0, n_dense: int = 0, unique_indices: bool = True, sorted_indices: bool = False,
-                generator: Any = None, **kwds: Any) -> BCOO:
+def random_bcoo(key, shape, *, dtype=np.float32, indices_dtype=None, nse: float = 0.2, n_batch: int = 0,
+                n_dense: int = 0, unique_indices: bool = True, sorted_indices: bool = False, generator=None,
+                **kwds) -> BCOO:
     """A BCOO of random elements at random places.
 
     Args:

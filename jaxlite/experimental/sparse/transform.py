@@ -43,13 +43,13 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
         return _on_tracers(f)
 
     @functools.wraps(f)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args, **kwargs):
         leaves, tree = tree_flatten((args, kwargs), is_leaf=is_sparse)
         leaves = [leaf.to_bcoo() if isinstance(leaf, _Converted) else leaf for leaf in leaves]
         stand_ins = [ShapeDtypeStruct(leaf.shape, leaf.dtype) if is_sparse(leaf) else leaf for leaf in leaves]
         out_tree: Any = None
 
-        def flat(*values: Any) -> list[Any]:
+        def flat(*values) -> list[Any]:
             nonlocal out_tree
             args, kwargs = tree_unflatten(tree, values)
             outs, out_tree = tree_flatten(f(*args, **kwargs))
@@ -70,7 +70,7 @@ class SparseTrace(Trace):
         super().__init__()
         self.parent = parent
 
-    def process(self, primitive: Any, args: Any, params: dict[str, Any]) -> Any:
+    def process(self, primitive, args, params: dict[str, Any]):
         values = [arg.value if type(arg) is SparseTracer and arg._trace is self else arg for arg in args]
         with set_trace(self.parent):
             if not any(map(is_sparse, values)):
@@ -80,7 +80,7 @@ class SparseTrace(Trace):
             out = _apply(_Operation(primitive, params, outvars), values)
         return [self.box(each) for each in out] if primitive.multiple_results else self.box(out)
 
-    def box(self, value: Any) -> Any:
+    def box(self, value):
         """A tracer of a sparse array; other values stay."""
         return SparseTracer(self, value) if is_sparse(value) else value
 
@@ -90,7 +90,7 @@ class SparseTracer(Tracer):
 
     __slots__ = ("value",)
 
-    def __init__(self, trace: SparseTrace, value: Any):
+    def __init__(self, trace: SparseTrace, value):
         self._trace, self.value = trace, value
         self.aval = ShapedArray(value.shape, value.dtype)
 
@@ -108,7 +108,7 @@ class _Operation(NamedTuple):
 
 def _on_tracers(f: Callable) -> Callable:
     @functools.wraps(f)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args, **kwargs):
         leaves, tree = tree_flatten((args, kwargs), is_leaf=is_sparse)
         trace = SparseTrace(state.trace)
         boxed = [trace.box(leaf.to_bcoo() if isinstance(leaf, _Converted) else leaf) for leaf in leaves]
@@ -123,7 +123,7 @@ def _on_tracers(f: Callable) -> Callable:
     return wrapped
 
 
-def _evaluate(jaxpr: Jaxpr, consts: Any, args: Any) -> list[Any]:
+def _evaluate(jaxpr: Jaxpr, consts, args) -> list[Any]:
     env: dict[Any, Any] = {}
     read = lambda atom: atom.val if type(atom) is Literal else env[atom]
     env.update(zip(jaxpr.constvars, consts, strict=True))
@@ -138,7 +138,7 @@ def _evaluate(jaxpr: Jaxpr, consts: Any, args: Any) -> list[Any]:
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _apply(eqn: Any, values: list[Any]) -> Any:
+def _apply(eqn, values: list[Any]):
     name, params = eqn.primitive.name, eqn.params
     inner = params.get("jaxpr", params.get("call_jaxpr"))
     if name in _CALLS and inner is not None:
@@ -154,43 +154,43 @@ def _apply(eqn: Any, values: list[Any]) -> Any:
     return rule(eqn, *values)
 
 
-def _mul(eqn: Any, a: Any, b: Any) -> Any:
+def _mul(eqn, a, b):
     if is_sparse(a) and is_sparse(b):
         return bcoo.bcoo_multiply_sparse(a, b)
     mat, other = (a, b) if is_sparse(a) else (b, a)
     return mat * other if aval_of(other).shape == () else mat._with_data(bcoo.bcoo_multiply_dense(mat, other))
 
 
-def _div(eqn: Any, a: Any, b: Any) -> Any:
+def _div(eqn, a, b):
     if is_sparse(b):
         raise NotImplementedError("sparse rule for div: division by a sparse array divides by zero")
     return _mul(eqn, a, 1 / b)
 
 
-def _add(eqn: Any, a: Any, b: Any) -> Any:
+def _add(eqn, a, b):
     if is_sparse(a) and is_sparse(b):
         return a + b
     raise NotImplementedError("Addition between a sparse array X and a dense array Y is not implemented because it would "
                               "result in dense output. If this is your intent, use sparse.todense(X) + Y.")
 
 
-def _concatenate(eqn: Any, *operands: Any) -> Any:
+def _concatenate(eqn, *operands):
     if not all(map(is_sparse, operands)):
         raise NotImplementedError("concatenate: all of the arrays must be sparse")
     return bcoo.bcoo_concatenate(operands, dimension=eqn.params["dimension"])
 
 
-def _cond(eqn: Any, index: Any, *operands: Any) -> list[Any]:
+def _cond(eqn, index, *operands) -> list[Any]:
     """Branches must give sparse arrays of one kind, with as many elements."""
     branches = [functools.partial(_evaluate_flat, branch) for branch in eqn.params["branches"]]
     return lax.switch(index, branches, *operands)
 
 
-def _evaluate_flat(closed: ClosedJaxpr, *values: Any) -> list[Any]:
+def _evaluate_flat(closed: ClosedJaxpr, *values) -> list[Any]:
     return _evaluate(closed.jaxpr, closed.consts, values)
 
 
-def _while(eqn: Any, *operands: Any) -> list[Any]:
+def _while(eqn, *operands) -> list[Any]:
     params = eqn.params
     first, second = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
     of_cond, of_body, carry = operands[:first], operands[first:second], list(operands[second:])
@@ -198,7 +198,7 @@ def _while(eqn: Any, *operands: Any) -> list[Any]:
                           lambda values: _evaluate_flat(params["body_jaxpr"], *of_body, *values), carry)
 
 
-def _scan(eqn: Any, *operands: Any) -> list[Any]:
+def _scan(eqn, *operands) -> list[Any]:
     params = eqn.params
     first, second = params["num_consts"], params["num_consts"] + params["num_carry"]
     consts, carry, rows = operands[:first], list(operands[first:second]), list(operands[second:])
@@ -213,14 +213,14 @@ def _scan(eqn: Any, *operands: Any) -> list[Any]:
     return [*last, *stacked]
 
 
-def _integer_pow(eqn: Any, mat: BCOO) -> BCOO:
+def _integer_pow(eqn, mat: BCOO) -> BCOO:
     if eqn.params["y"] <= 0:
         raise NotImplementedError("sparse rule for integer_pow with non-positive exponent: it would result in dense output")
     mat = mat.sum_duplicates(nse=mat.nse)
     return mat._with_data(lax.integer_pow(mat.data, eqn.params["y"]))
 
 
-def _dynamic_slice(eqn: Any, mat: BCOO, *starts: Any) -> BCOO:
+def _dynamic_slice(eqn, mat: BCOO, *starts) -> BCOO:
     return bcoo.bcoo_dynamic_slice(mat, starts, eqn.params["slice_sizes"])
 
 
@@ -229,7 +229,7 @@ _LINEAR = frozenset("neg real imag convert_element_type copy reduce_precision".s
 # Functions of one element that are 0 at 0; those that are not linear see the sum of a place's elements.
 _ON_ELEMENTS = _LINEAR | frozenset("abs asin asinh atan atanh cbrt ceil expm1 floor log1p round sign sin sinh sqrt square tan "
                                    "tanh erf erf_inv bessel_i1e".split())
-def _as_number(mat: Any) -> Any:
+def _as_number(mat):
     return mat if mat.ndim else mat.data.sum(dtype=mat.dtype)
 
 

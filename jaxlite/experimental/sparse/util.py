@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from jaxlite.core.tree import tree_leaves, tree_map
 from jaxlite.core.values import aval_of
@@ -20,7 +19,7 @@ __all__ = ["CuSparseEfficiencyWarning", "Shape", "SparseEfficiencyError", "Spars
            "broadcasting_vmap", "nfold_vmap"]
 
 
-def broadcasting_vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
+def broadcasting_vmap(fun: Callable, in_axes=0, out_axes=0) -> Callable:
     """`vmap` where arguments of batch size 1 go with any batch.
 
     >>> import jaxlite.numpy as jnp
@@ -28,7 +27,7 @@ def broadcasting_vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Cal
     [1. 2. 3.]
     """
 
-    def batched(*args: Any) -> Any:
+    def batched(*args):
         axes = list(in_axes) if isinstance(in_axes, (tuple, list)) else [in_axes] * len(args)
         sizes = [None if axis is None else max(aval_of(leaf).shape[axis] for leaf in tree_leaves(arg))
                  for arg, axis in zip(args, axes, strict=True)]
@@ -41,7 +40,7 @@ def broadcasting_vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0) -> Cal
     return batched
 
 
-def nfold_vmap(fun: Callable, N: int, *, broadcasted: bool = True, in_axes: Any = 0, out_axes: Any = 0) -> Callable:
+def nfold_vmap(fun: Callable, N: int, *, broadcasted: bool = True, in_axes=0, out_axes=0) -> Callable:
     """A function batched `N` times, by `broadcasting_vmap` or by `vmap`."""
     for _ in range(N):
         fun = broadcasting_vmap(fun, in_axes, out_axes) if broadcasted else vmap(fun, in_axes, out_axes)

@@ -20,7 +20,7 @@ from jaxlite.lax.slicing import slice_in_dim
 
 
 @boundary
-def associative_scan(fn: Callable, elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
     """All partial results of combining elements with an associative function: x0, x0∘x1, x0∘x1∘x2, ...
 
     About 2 n applications of `fn`, in 2 log2(n) calls on whole slices.
@@ -94,7 +94,7 @@ def _scan_in_order(combine: Callable, first: list[Any], rest: list[Any], axis: i
         total = combine(total, [expand_dims(value, (axis,)) for value in element])
         return total, [squeeze(value, (axis,)) for value in total]
 
-    def order(value: Any) -> list[int]:
+    def order(value) -> list[int]:
         return [axis, *(each for each in range(value.ndim) if each != axis)]
 
     results = scan(step, first, [transpose(value, order(value)) for value in rest])[1]
@@ -102,13 +102,13 @@ def _scan_in_order(combine: Callable, first: list[Any], rest: list[Any], axis: i
             for one, value in zip(first, results, strict=True)]
 
 
-def _interleave(a: Any, b: Any, axis: int) -> Any:
+def _interleave(a, b, axis: int):
     """a0, b0, a1, b1, ...; `a` is as long as `b` or longer by one."""
     a_size, b_size = a.shape[axis], b.shape[axis]
     rank, dtype = len(a.shape), aval_of(a).dtype
     zero = np.zeros((), dtype)[()]
 
-    def spread(value: Any, low: int, high: int) -> Any:
+    def spread(value, low: int, high: int):
         return pad(value, zero, [(low, high, 1) if at == axis else (0, 0, 0) for at in range(rank)])
 
     join = bitwise_or if dtype == np.dtype(bool) else add

@@ -39,7 +39,7 @@ class Body:
 
     __slots__ = ("jaxpr", "consts", "out_tree", "_derived")
 
-    def __init__(self, jaxpr: Jaxpr, consts: list[Any], out_tree: Any):
+    def __init__(self, jaxpr: Jaxpr, consts: list[Any], out_tree):
         self.jaxpr, self.consts, self.out_tree = jaxpr, consts, out_tree
         self._derived: dict[Any, Any] = {}
 
@@ -53,7 +53,7 @@ class Body:
     def out_avals(self) -> list[Any]:
         return self.jaxpr.out_avals
 
-    def derive(self, make: Callable[..., Any], *args: Any) -> Any:
+    def derive(self, make: Callable[..., Any], *args):
         """`make(self, *args)`, remembered."""
         key = (make, *args)
         found = self._derived.get(key)
@@ -70,7 +70,7 @@ _DERIVED_LIMIT = 16
 _bodies: PerFunction[Body] = PerFunction()  # by what it was traced for, and its signature
 
 
-def trace_body(fun: Callable, in_tree: Any, avals: Sequence[Any], traced_for: str,
+def trace_body(fun: Callable, in_tree, avals: Sequence[Any], traced_for: str,
                call: Callable[..., Any] | None = None) -> Body:
     """Trace a function, or find the trace that was made before.
 
@@ -88,12 +88,12 @@ def trace_body(fun: Callable, in_tree: Any, avals: Sequence[Any], traced_for: st
     return body
 
 
-def _trace(fun: Callable, in_tree: Any, avals: Sequence[Any], traced_for: str, call: Callable | None) -> Body:
+def _trace(fun: Callable, in_tree, avals: Sequence[Any], traced_for: str, call: Callable | None) -> Body:
     debug = DebugInfo(traced_for, source.function_name(fun), argument_names(fun, in_tree, None),
                       source.function_location(fun))
     out_tree: Any = None
 
-    def flat(*tracers: Any) -> list[Any]:
+    def flat(*tracers) -> list[Any]:
         nonlocal out_tree
         args, _ = in_tree.unflatten(tracers)
         outs, out_tree = flatten_outputs(call(fun, *args) if call else fun(*args), debug)
@@ -108,7 +108,7 @@ def runs_in_python() -> bool:
     return config.disable_jit.value
 
 
-def without_numpy(carry: Any) -> Any:
+def without_numpy(carry):
     """A carry of Python's own loops: NumPy arrays become arrays, which a body cannot change in place."""
     return tree_map(lambda leaf: as_result(leaf) if isinstance(leaf, np.ndarray) else leaf, carry)
 
@@ -116,7 +116,7 @@ def without_numpy(carry: Any) -> Any:
 # --- values ------------------------------------------------------------------------------------------
 
 
-def flatten_values(what: str, value: Any) -> tuple[list[Any], Any, list[Any]]:
+def flatten_values(what: str, value) -> tuple[list[Any], Any, list[Any]]:
     """Leaves, tree and avals of a pytree of values.
 
     Raises: TypeError that names the leaf which is no array or scalar; `what` stands for the whole.
@@ -134,7 +134,7 @@ def flatten_values(what: str, value: Any) -> tuple[list[Any], Any, list[Any]]:
     return leaves, tree, avals
 
 
-def as_result(value: Any) -> Any:
+def as_result(value):
     """An operand that is returned as it came: an array, also where it was a Python or NumPy value. Scalars stay what
     they are inside a trace, where they are literals."""
     if isinstance(value, Tracer) or type(value) is ArrayImpl or high_types.exist and high().is_high_value(value):
@@ -166,15 +166,15 @@ def shared(closed: ClosedJaxpr) -> ClosedJaxpr:
         return closed
 
 
-def _structure(jaxpr: Jaxpr) -> Any:
+def _structure(jaxpr: Jaxpr):
     """A key that two jaxprs have in common exactly when they say the same."""
     numbers: dict[Any, int] = {}
 
-    def bind(var: Any) -> Any:
+    def bind(var):
         numbers[var] = len(numbers)
         return var.aval
 
-    def read(atom: Any) -> Any:
+    def read(atom):
         if type(atom) is Literal:
             value = np.asarray(atom.val)
             return value.tobytes(), value.dtype, atom.aval
@@ -188,7 +188,7 @@ def _structure(jaxpr: Jaxpr) -> Any:
     return inputs, eqns, tuple(map(read, jaxpr.outvars))
 
 
-def _param_key(value: Any) -> Any:
+def _param_key(value):
     kind = type(value)
     if kind is tuple:
         return tuple(map(_param_key, value))
@@ -265,12 +265,11 @@ class Carry:
 
     __slots__ = ("what", "fun", "place", "num_args", "tree", "avals")
 
-    def __init__(self, what: str, fun: Callable, place: int | Ints, num_args: int, tree: Any,
-                 avals: list[Any]):
+    def __init__(self, what: str, fun: Callable, place: int | Ints, num_args: int, tree, avals: list[Any]):
         self.what, self.fun, self.place, self.num_args = what, fun, place, num_args
         self.tree, self.avals = tree, avals
 
-    def _component(self, path: Any) -> str:
+    def _component(self, path) -> str:
         place = self.place
         if isinstance(place, tuple):
             place, path = place[path[0].idx], path[1:]
@@ -292,7 +291,7 @@ class Carry:
                 self.check_types(out_avals)
                 return body
 
-    def check_tree(self, out_tree: Any) -> None:
+    def check_tree(self, out_tree) -> None:
         """Raises: TypeError that shows where the tree that came out differs from the one that went in."""
         if out_tree == self.tree:
             return
@@ -331,14 +330,14 @@ class Carry:
         return [_converted(leaf, aval) for leaf, aval in zip(leaves, self.avals, strict=True)]
 
 
-def _promoted(aval: Any, out: Any) -> Any:
+def _promoted(aval, out):
     if typematch(aval, out) or not aval.weak_type or not isinstance(out, ShapedArray):
         return aval
     dtype, _ = dtypes.lattice_result(aval.dtype, True, out.dtype, out.weak_type)
     return aval if dtype == aval.dtype else shaped_array(aval.shape, dtype, False)
 
 
-def _converted(leaf: Any, aval: Any) -> Any:
+def _converted(leaf, aval):
     if aval.is_high or aval_of(leaf).dtype == aval.dtype:
         return leaf
     if isinstance(leaf, Tracer) or type(leaf) is ArrayImpl:
@@ -346,20 +345,20 @@ def _converted(leaf: Any, aval: Any) -> Any:
     return np.asarray(leaf).astype(aval.dtype)[()]
 
 
-def type_text(aval: Any) -> str:
+def type_text(aval) -> str:
     """`float32[3]`; `weak float32[]` for a weakly typed value."""
     if not isinstance(aval, ShapedArray):
         return f"{aval}"
     return f"{'weak ' if aval.weak_type else ''}{aval.str_short(short_dtypes=False)}"
 
 
-def cast_text(one: Any, other: Any, place: str) -> str:
+def cast_text(one, other, place: str) -> str:
     """What to do if the first type varies along fewer axes of a mesh than the second."""
     missing = tuple(sorted(other.vma - one.vma, key=str))
     return f".\n\nThis might be fixed by applying `jax.lax.pcast(..., {missing}, to='varying')`{place}." if missing else ""
 
 
-def difference_text(one: Any, other: Any) -> str:
+def difference_text(one, other) -> str:
     """In words, in what two types differ."""
     if not (isinstance(one, ShapedArray) and isinstance(other, ShapedArray)):
         return "the types do not match"

@@ -46,7 +46,7 @@ _absent: Any = type("absent", (), {"__repr__": lambda self: "<absent>"})()
 
 
 @cond_p.def_effectful_abstract_eval
-def _cond_aval(index: Any, *avals: Any, branches: tuple[ClosedJaxpr, ...], branches_platforms: Any = None) -> Any:
+def _cond_aval(index, *avals, branches: tuple[ClosedJaxpr, ...], branches_platforms=None):
     effects = no_effects
     for branch in branches:
         check_operands("cond", avals, branch.in_avals)
@@ -60,7 +60,7 @@ def _cond_aval(index: Any, *avals: Any, branches: tuple[ClosedJaxpr, ...], branc
 
 
 @cond_p.def_stage
-def _stage(trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+def _stage(trace, args: Sequence[Any], params: dict[str, Any]):
     """Inside `shard_map`: what devices choose for themselves differs between them, and so do results of branches of which one's
     does."""
     if config.check_vma.value:
@@ -81,12 +81,12 @@ def _stage(trace: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     return trace.record(cond_p, args, params)
 
 
-def _varies(aval: Any, vma: frozenset[Any]) -> bool:
+def _varies(aval, vma: frozenset[Any]) -> bool:
     return aval.vma >= vma
 
 
 @boundary
-def cond(pred: Any, true_fun: Callable, false_fun: Callable, *operands: Any, operand: Any = _absent) -> Any:
+def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand=_absent):
     """Run one of two functions: `true_fun(*operands) if pred else false_fun(*operands)`.
 
     Both are traced; the compiled program runs one.
@@ -133,7 +133,7 @@ def _takes(fun: Callable, position: int) -> Callable:
     return lambda *operands: fun(operands[position])
 
 
-def _one_operand(operand: Any, operands: tuple) -> tuple:
+def _one_operand(operand, operands: tuple) -> tuple:
     if operand is _absent:
         return operands
     if operands:
@@ -142,7 +142,7 @@ def _one_operand(operand: Any, operands: tuple) -> tuple:
     return (operand,)
 
 
-def _scalar_aval(value: Any, what: str) -> ShapedArray:
+def _scalar_aval(value, what: str) -> ShapedArray:
     if not is_array_like(value) and not hasattr(value, "__jax_array__"):
         raise TypeError(f"{what} must be a scalar, got {value!r} of type {type(value)}")
     aval = aval_of(value)
@@ -152,7 +152,7 @@ def _scalar_aval(value: Any, what: str) -> ShapedArray:
 
 
 @boundary
-def switch(index: Any, branches: Sequence[Callable], *operands: Any, operand: Any = _absent) -> Any:
+def switch(index, branches: Sequence[Callable], *operands, operand=_absent):
     """Run one of several functions: `branches[clip(index, 0, len(branches) - 1)](*operands)`.
 
     Args:
@@ -196,8 +196,7 @@ def switch(index: Any, branches: Sequence[Callable], *operands: Any, operand: An
 # --- tracing the branches ----------------------------------------------------------------------------
 
 
-def _choose(what: str, index: Any, funs: Sequence[Callable], names: Sequence[str], operands: tuple,
-            **params: Any) -> Any:
+def _choose(what: str, index, funs: Sequence[Callable], names: Sequence[str], operands: tuple, **params):
     leaves, _, avals = flatten_values(f"the operands of {what}", operands)
     _, in_tree = tree_flatten((operands, {}))
     bodies = [trace_body(fun, in_tree, avals, what) for fun in funs]
@@ -271,7 +270,7 @@ def _check_same(what: str, one: tuple[str, Callable, Body], other: tuple[str, Ca
                     f"Revise {name1} and/or {name2} so that {remedy}.")
 
 
-def _at(path: Any) -> str:
+def _at(path) -> str:
     return f" at path {keystr(path)}" if path else ""
 
 
@@ -279,14 +278,14 @@ def _at(path: Any) -> str:
 
 
 @platform_index_p.def_abstract_eval
-def _platform_index_aval(*, platforms: Any) -> ShapedArray:
+def _platform_index_aval(*, platforms) -> ShapedArray:
     return shaped_array((), _i32, False)
 
 
 _PLATFORMS = {"cpu": ("cpu",), "tpu": ("tpu",), "cuda": ("cuda",), "rocm": ("rocm",), "gpu": ("cuda", "rocm")}
 
 
-def platform_dependent(*args: Any, default: Callable | None = None, **per_platform: Callable) -> Any:
+def platform_dependent(*args, default: Callable | None = None, **per_platform: Callable):
     """Run the function given for the platform that the program is compiled for.
 
     Args:

@@ -47,7 +47,7 @@ def _union(flags: Sequence[Sequence[bool]]) -> list[bool]:
 
 
 @cond_p.def_jvp
-def _cond_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...], **params: Any) -> Any:
+def _cond_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...], **params):
     index, *operands = primals
     nonzero = [type(tangent) is not Zero for tangent in tangents[1:]]
     flags = _union([jvp_jaxpr(branch, nonzero, False)[2] for branch in branches])
@@ -59,8 +59,7 @@ def _cond_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tupl
     return outs[:count], spread_tangents(outs[count:], flags, branches[0].out_avals)
 
 
-def _cond_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...],
-                    **params: Any) -> Any:
+def _cond_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...], **params):
     index, *operands = primals
     nonzero = [type(tangent) is not Zero for tangent in tangents[1:]]
     flags = _union([linearize_jaxpr(branch, nonzero).nonzero_out for branch in branches])
@@ -107,7 +106,7 @@ def _slots(wanted: Sequence[Sequence[Any]]) -> tuple[list[Any], list[list[int]]]
 def _filled(branch: ClosedJaxpr, num_outs: int, slots: Sequence[Any], own: Sequence[int]) -> ClosedJaxpr:
     """A branch whose outputs after the first go into their slots, with zeros in the others."""
 
-    def fill(*values: Any) -> list[Any]:
+    def fill(*values) -> list[Any]:
         outs = eval_jaxpr(branch.jaxpr, [], *values)
         filled = dict(zip(own, outs[num_outs:], strict=True))
         return outs[:num_outs] + [filled[slot] if slot in filled else zeros_of(aval) for slot, aval in enumerate(slots)]
@@ -145,7 +144,7 @@ def _share_residuals(splits: Sequence[Any], num_operands: int,
     return primal_programs, tuple(tangent_programs), len(slots), used
 
 
-def _renamed(eqn: Any, old: Any, new: Any) -> Any:
+def _renamed(eqn, old, new):
     return eqn.replace(invars=[new if atom is old else atom for atom in eqn.invars])
 
 
@@ -186,8 +185,7 @@ keeping[cond_p], narrowing[cond_p] = _keep_in_cond, _narrow_cond
 
 
 @cond_p.def_transpose
-def _cond_transpose(cotangents: Sequence[Any], index: Any, *operands: Any, branches: tuple[ClosedJaxpr, ...],
-                    **params: Any) -> Any:
+def _cond_transpose(cotangents: Sequence[Any], index, *operands, branches: tuple[ClosedJaxpr, ...], **params):
     linear = [is_linear(operand) for operand in operands]
     nonzero = [type(cotangent) is not Zero for cotangent in cotangents]
     reached = _union([backward_jaxpr(branch, linear, nonzero)[2] for branch in branches])
@@ -203,7 +201,7 @@ def _cond_transpose(cotangents: Sequence[Any], index: Any, *operands: Any, branc
 
 @cond_p.def_batching
 def _cond_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, branches: tuple[ClosedJaxpr, ...],
-                **params: Any) -> tuple[list[Any], list[int | None]]:
+                **params) -> tuple[list[Any], list[int | None]]:
     index, *operands = args
     index_dim, *operand_dims = dims
     if index_dim is None:
@@ -236,11 +234,11 @@ def _cond_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, 
     return outs, [0] * len(outs)
 
 
-def _is_discrete(operand: Any) -> bool:
+def _is_discrete(operand) -> bool:
     return dtypes.kind(aval_of(operand).dtype) not in "fc"
 
 
-def _held(taken: Any, operand: Any) -> Any:
+def _held(taken, operand):
     """A branch's operand: where another branch is taken, one that has the same value and no derivative.
 
     There the branch's derivative may be infinite, and no zero cotangent would stay zero if it were multiplied by that. Without

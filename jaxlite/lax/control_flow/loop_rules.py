@@ -57,7 +57,7 @@ _derived: dict[Any, Any] = {}
 _LIMIT = 2048
 
 
-def _remember(key: Any, keep: Any, make: Callable[[], Any]) -> Any:
+def _remember(key, keep, make: Callable[[], Any]):
     found = _derived.get(key)
     if found is None:
         if len(_derived) >= _LIMIT:
@@ -71,13 +71,13 @@ def _remember(key: Any, keep: Any, make: Callable[[], Any]) -> Any:
 
 @scan_p.def_jvp
 def _scan_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
-              **params: Any) -> tuple[list[Any], list[Any]]:
+              **params) -> tuple[list[Any], list[Any]]:
     split = num_consts + num_carry
     nonzero = _nonzero(tangents)
     const_flags, xs_flags = nonzero[:num_consts], nonzero[split:]
     num_ys = len(jaxpr.out_avals) - num_carry
 
-    def step(carry: list[bool]) -> Any:
+    def step(carry: list[bool]):
         result = jvp_jaxpr(jaxpr, [*const_flags, *carry, *xs_flags], [*carry, *[False] * num_ys])
         return result, result[2][:num_carry]
 
@@ -180,14 +180,14 @@ def _split_scan(split: SplitJaxpr, num_consts: int, num_carry: int, num_ys: int,
     return result
 
 
-def _scan_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
-                    **params: Any) -> tuple[list[Any], list[Any]]:
+def _scan_linearize(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr, num_consts: int,
+                    num_carry: int, **params) -> tuple[list[Any], list[Any]]:
     at = num_consts + num_carry
     nonzero = _nonzero(tangents)
     const_flags, xs_flags = nonzero[:num_consts], nonzero[at:]
     num_ys = len(jaxpr.out_avals) - num_carry
 
-    def step(carry: list[bool]) -> Any:
+    def step(carry: list[bool]):
         result = linearize_jaxpr(jaxpr, [*const_flags, *carry, *xs_flags], [*carry, *[False] * num_ys])
         return result, result.nonzero_out[:num_carry]
 
@@ -229,7 +229,7 @@ def _narrow_scan(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
     num_consts, num_carry = params["num_consts"], params["num_carry"]
     at = num_consts + num_carry
 
-    def step(carry: list[bool]) -> Any:
+    def step(carry: list[bool]):
         body = narrowed(jaxpr.replace(outvars=[*pick(jaxpr.outvars[:num_carry], carry),
                                                *pick(jaxpr.outvars[num_carry:], used[num_carry:])]))
         return body, read_inputs(body)[num_consts:at]
@@ -247,8 +247,8 @@ keeping[scan_p], narrowing[scan_p] = _keep_in_scan, _narrow_scan
 
 
 @scan_p.def_transpose
-def _scan_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
-                    reverse: bool, **params: Any) -> list[Any]:
+def _scan_transpose(cotangents: Sequence[Any], *operands, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int,
+                    reverse: bool, **params) -> list[Any]:
     at = num_consts + num_carry
     linear = [is_linear(operand) for operand in operands]
     carried = linear[num_consts:at]
@@ -265,7 +265,7 @@ def _scan_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxp
     linear_xs = [index for index in range(at, len(operands)) if linear[index]]
 
     def make() -> tuple[ClosedJaxpr, list[Any]]:
-        def body(*values: Any) -> list[Any]:
+        def body(*values) -> list[Any]:
             rest = iter(values)
             take = lambda indices: {index: next(rest) for index in indices}
             fixed = take(known_consts)
@@ -303,7 +303,7 @@ def _scan_transpose(cotangents: Sequence[Any], *operands: Any, jaxpr: ClosedJaxp
 def _linear_carry(jaxpr: Jaxpr, linear: Sequence[bool], num_consts: int, num_carry: int) -> list[bool]:
     """For each leaf of the carry whether it depends on linear operands; others are a counter, say, known beforehand."""
 
-    def step(carry: list[bool]) -> Any:
+    def step(carry: list[bool]):
         flags = [*linear[:num_consts], *carry, *linear[num_consts + num_carry:]]
         reached = {var for var, flag in zip(jaxpr.invars, flags, strict=True) if flag}
         for eqn in jaxpr.eqns:
@@ -315,7 +315,7 @@ def _linear_carry(jaxpr: Jaxpr, linear: Sequence[bool], num_consts: int, num_car
 
 
 def _transpose_beside_known(cotangents: Sequence[Any], operands: Sequence[Any], jaxpr: ClosedJaxpr, num_consts: int,
-                            moving: Sequence[bool], **params: Any) -> list[Any]:
+                            moving: Sequence[bool], **params) -> list[Any]:
     """The transposition where some leaves of the carry are known: a scan of these alone gives what each step reads of them,
     and the rest is a scan over that."""
     at = num_consts + len(moving)
@@ -351,12 +351,12 @@ def _transpose_beside_known(cotangents: Sequence[Any], operands: Sequence[Any], 
 
 @scan_p.def_batching
 def _scan_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr, num_consts: int,
-                num_carry: int, **params: Any) -> tuple[list[Any], list[int | None]]:
+                num_carry: int, **params) -> tuple[list[Any], list[int | None]]:
     at = num_consts + num_carry
     num_ys = len(jaxpr.out_avals) - num_carry
     element_dims = [None if dim is None else 0 for dim in dims[at:]]
 
-    def step(carry: list[bool]) -> Any:
+    def step(carry: list[bool]):
         carry_dims = [0 if flag else None for flag in carry]
         result = batch_jaxpr(jaxpr, axis, [*dims[:num_consts], *carry_dims, *element_dims], [*carry, *[False] * num_ys])
         return result, result[2][:num_carry]
@@ -386,7 +386,7 @@ def _while_with_tangents(primals: Sequence[Any], tangents: Sequence[Any], cond_j
     nonzero = _nonzero(tangents)
     const_flags = nonzero[cond_nconsts:at]
 
-    def step(carry: list[bool]) -> Any:
+    def step(carry: list[bool]):
         result = jvp_jaxpr(body_jaxpr, [*const_flags, *carry], carry)
         return result, result[2]
 
@@ -410,11 +410,11 @@ def _while_with_tangents(primals: Sequence[Any], tangents: Sequence[Any], cond_j
 
 
 @while_p.def_jvp
-def _while_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+def _while_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[list[Any], list[Any]]:
     return _while_with_tangents(primals, tangents, **params)
 
 
-def _while_linearize(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[list[Any], list[Any]]:
+def _while_linearize(primals: Sequence[Any], tangents: Sequence[Any], **params) -> tuple[list[Any], list[Any]]:
     # The number of steps is not known, so no residuals can be saved: the loop of tangents computes the primals again.
     check_harmless(params["cond_jaxpr"].effects | params["body_jaxpr"].effects, "linearization of a while_loop")
     outs = while_p.bind(*primals, **params)
@@ -433,7 +433,7 @@ def _while_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *,
     cond_dims, const_dims = list(dims[:cond_nconsts]), list(dims[cond_nconsts:at])
     num_carry = len(args) - at
 
-    def step(carry: list[bool]) -> Any:
+    def step(carry: list[bool]):
         carry_dims = [0 if flag else None for flag in carry]
         batched_condition = batch_jaxpr(cond_jaxpr, axis, [*cond_dims, *carry_dims])
         if batched_condition[2][0]:  # examples stop at different times: all of the carry is batched
@@ -455,7 +455,7 @@ def _while_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *,
     return outs, [0 if flag else None for flag in carry_flags]
 
 
-def _kept_back(value: Any) -> Any:
+def _kept_back(value):
     """What an example that has stopped carries on. Of a key: not used by the step, whose results are dropped for it."""
     is_key = dtypes.issubdtype(aval_of(value).dtype, dtypes.prng_key)
     return PRIMITIVES["random_clone"].bind(value) if is_key else value
@@ -466,11 +466,11 @@ def _until_all_stop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_operands: li
     """A loop that goes on while one example does, and leaves the others as they are."""
     count = len(cond_operands)
 
-    def any_goes_on(*values: Any) -> list[Any]:
+    def any_goes_on(*values) -> list[Any]:
         (going,) = eval_jaxpr(condition.jaxpr, [], *values)
         return [reduce_or(going, (0,))]
 
-    def masked(*values: Any) -> list[Any]:
+    def masked(*values) -> list[Any]:
         cond_values, rest = values[:count], values[count:]
         carry = rest[len(rest) - num_carry:]
         (going,) = eval_jaxpr(condition.jaxpr, [], *cond_values, *carry)
@@ -488,7 +488,7 @@ def _until_all_stop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_operands: li
     return new_condition, new_body, [*cond_operands, *body_operands]
 
 
-def _stretch(flags: Any, shape: tuple[int, ...]) -> Any:
+def _stretch(flags, shape: tuple[int, ...]):
     return shaping.broadcast_in_dim(flags, shape, (0,))
 
 

@@ -11,7 +11,7 @@ from jaxlite.lax import shaping
 from jaxlite.lax.control_flow.scan import scan
 
 
-def polynomial(x: Any, coeffs: Sequence[Any], *, unroll: int | None = None) -> Any:
+def polynomial(x, coeffs: Sequence[Any], *, unroll: int | None = None):
     """c0 + c1 x + c2 x^2 + ... by Horner's rule, in x's dtype.
 
     Args:

@@ -49,7 +49,7 @@ scan_p.widen = _widen
 
 
 @scan_p.def_effectful_abstract_eval
-def _scan_aval(*avals: Any, jaxpr: ClosedJaxpr, length: int, num_carry: int, num_consts: int, **params: Any) -> Any:
+def _scan_aval(*avals, jaxpr: ClosedJaxpr, length: int, num_carry: int, num_consts: int, **params):
     fixed = num_consts + num_carry
     elements = [without_axis(aval, 0, length) for aval in avals[fixed:]]
     check_operands("scan", (*avals[:fixed], *elements), jaxpr.in_avals)
@@ -57,15 +57,15 @@ def _scan_aval(*avals: Any, jaxpr: ClosedJaxpr, length: int, num_carry: int, num
     return [*carry, *(with_axis(aval, 0, length) for aval in ys)], jaxpr.effects
 
 
-def _leading_size(aval: Any) -> Any:
+def _leading_size(aval):
     """The size of the leading axis; of a high type, that of the arrays that its values are made of."""
     shapes = [aval.shape] if not aval.is_high else [each.shape for each in aval.lo_ty()]
     return shapes[0][0] if shapes and shapes[0] else None
 
 
 @boundary
-def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reverse: bool = False,
-         unroll: int | bool = 1, _split_transpose: bool = False) -> tuple[Any, Any]:
+def scan(f: Callable, init, xs=None, length: int | None = None, reverse: bool = False, unroll: int | bool = 1,
+         _split_transpose: bool = False) -> tuple[Any, Any]:
     """Run a function over the leading axis of arrays, with a carry from step to step.
 
     What it computes, in Python::
@@ -107,10 +107,10 @@ def scan(f: Callable, init: Any, xs: Any = None, length: int | None = None, reve
     return scan_steps("scan", f, _pair, (init, xs), init, 0, xs_leaves, steps, bool(reverse), count)
 
 
-def _parts_of_refs(f: Callable, leaves: Sequence[Any], tree: Any, steps: int) -> tuple[Callable, Any]:
+def _parts_of_refs(f: Callable, leaves: Sequence[Any], tree, steps: int) -> tuple[Callable, Any]:
     """The body and the xs of a scan over mutable arrays: each step has their part at its index, to read and to write."""
 
-    def body(carry: Any, x: Any) -> Any:
+    def body(carry, x):
         index, elements = x
         parts = [ref.at[index] if isinstance(ref, Ref) else element for ref, element in zip(leaves, elements, strict=True)]
         return f(carry, tree_unflatten(tree, parts))
@@ -118,14 +118,14 @@ def _parts_of_refs(f: Callable, leaves: Sequence[Any], tree: Any, steps: int) ->
     return body, (np.arange(steps, dtype=np.int32), [None if isinstance(leaf, Ref) else leaf for leaf in leaves])
 
 
-def _pair(f: Callable, carry: Any, x: Any) -> tuple[Any, Any]:
+def _pair(f: Callable, carry, x) -> tuple[Any, Any]:
     result = f(carry, x)
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise TypeError(f"scan body output must be a pair, got {result!r} from {source.function_location(f)}.")
     return result[0], result[1]
 
 
-def checked_unroll(unroll: Any, length: int) -> int:
+def checked_unroll(unroll, length: int) -> int:
     """The param `unroll` from what the user asked for. Raises: ValueError if it is negative, TypeError for no int."""
     if isinstance(unroll, bool):
         return max(length, 1) if unroll else 1
@@ -138,7 +138,7 @@ def checked_unroll(unroll: Any, length: int) -> int:
     return count
 
 
-def _length(what: str, xs: Any, avals: list[Any], length: Any) -> int:
+def _length(what: str, xs, avals: list[Any], length) -> int:
     sizes: dict[int, int] = {}
     for index, aval in enumerate(avals):
         size = _leading_size(aval)
@@ -166,12 +166,12 @@ def _length(what: str, xs: Any, avals: list[Any], length: Any) -> int:
     return next(iter(sizes))
 
 
-def _leaf_name(xs: Any, index: int) -> str:
+def _leaf_name(xs, index: int) -> str:
     return "xs" + keystr(tree_flatten_with_path(xs)[0][index][0])
 
 
-def scan_steps(what: str, fun: Callable, call: Callable, args: tuple, init: Any, place: int | Ints,
-               xs_leaves: Sequence[Any], length: int, reverse: bool, unroll: int) -> tuple[Any, Any]:
+def scan_steps(what: str, fun: Callable, call: Callable, args: tuple, init, place: int | Ints, xs_leaves: Sequence[Any],
+               length: int, reverse: bool, unroll: int) -> tuple[Any, Any]:
     """Trace a body and bind `scan`.
 
     Args:
@@ -231,7 +231,7 @@ def _loop_jaxpr(body: Body, num_carry: int) -> tuple[ClosedJaxpr, Ints, tuple[in
     return shared(closed), moved, forwarded
 
 
-def _python_scan(step: Callable, carry: Any, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:
+def _python_scan(step: Callable, carry, xs, length: int, reverse: bool) -> tuple[Any, Any]:
     """The same in Python, for `disable_jit`."""
     if not length:
         raise ValueError("zero-length scan is not supported in disable_jit() mode because the output type is unknown.")
@@ -242,12 +242,12 @@ def _python_scan(step: Callable, carry: Any, xs: Any, length: int, reverse: bool
     return carry, tree_map(lambda *ys: _stack(ys), *steps)
 
 
-def _element_at(x: Any, index: int) -> Any:
+def _element_at(x, index: int):
     # Eagerly, one compiled operation for all indices.
     return (index_in_dim if isinstance(x, Tracer) else dynamic_index_in_dim)(x, index, 0, keepdims=False)
 
 
-def _stack(values: Sequence[Any]) -> Any:
+def _stack(values: Sequence[Any]):
     rows = []
     for value in values:
         shape = aval_of(value).shape
@@ -259,7 +259,7 @@ def _stack(values: Sequence[Any]) -> Any:
 
 
 @boundary
-def map(f: Callable, xs: Any, *, batch_size: int | None = None) -> Any:
+def map(f: Callable, xs, *, batch_size: int | None = None):
     """Apply a function to each element along the leading axis, one after the other, and stack the results.
 
     Args:
@@ -287,7 +287,7 @@ def map(f: Callable, xs: Any, *, batch_size: int | None = None) -> Any:
     return scan_steps("map", f, _element, (xs,), (), 0, xs_leaves, length, False, 1)[1]
 
 
-def _map_in_batches(f: Callable, xs: Any, length: int, size: int) -> Any:
+def _map_in_batches(f: Callable, xs, length: int, size: int):
     """`map` over batches of `size` elements, and over what is left at the end at once."""
     count, rest = divmod(length, size)
     parts = []
@@ -300,5 +300,5 @@ def _map_in_batches(f: Callable, xs: Any, length: int, size: int) -> Any:
     return parts[0] if len(parts) == 1 else tree_map(lambda *ys: concatenate(ys, 0), *parts)
 
 
-def _element(f: Callable, x: Any) -> tuple[Any, Any]:
+def _element(f: Callable, x) -> tuple[Any, Any]:
     return (), f(x)

@@ -39,7 +39,7 @@ _SOLVE = 1  # the position of the solver among the jaxprs of both
 for _p in (linear_solve_p, root_p):
 
     @_p.def_effectful_abstract_eval
-    def _solver_avals(*avals: Any, jaxprs: tuple[ClosedJaxpr, ...], const_lengths: tuple[int, ...]) -> Any:
+    def _solver_avals(*avals, jaxprs: tuple[ClosedJaxpr, ...], const_lengths: tuple[int, ...]):
         return jaxprs[_SOLVE].out_avals, frozenset().union(no_effects, *(jaxpr.effects for jaxpr in jaxprs))
 
 
@@ -76,9 +76,9 @@ def _check_shapes(name: str, avals: Sequence[Any], expected: Sequence[Any]) -> N
 
 
 @boundary
-def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[[Callable[[Any], Any], Any], Any],
-                        transpose_solve: Callable[[Callable[[Any], Any], Any], Any] | None = None, symmetric: bool = False,
-                        has_aux: bool = False) -> Any:
+def custom_linear_solve(matvec: Callable[[Any], Any], b, solve: Callable[[Callable[[Any], Any], Any], Any],
+                        transpose_solve: Callable[[Callable[[Any], Any], Any], Any] | None = None,
+                        symmetric: bool = False, has_aux: bool = False):
     """The x with matvec(x) = b that a solver finds, differentiated by that equation and not through the solver.
 
     Args:
@@ -106,7 +106,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[[C
     if transpose_solve is not None and not symmetric:
         transposed = _transposed(functions[0], tree, avals)
 
-    def solver(name: str, solve: Callable, function: Any) -> tuple[_Function, Any, Any]:
+    def solver(name: str, solve: Callable, function) -> tuple[_Function, Any, Any]:
         traced = _Function(name, lambda b: solve(function, b), (tree, avals))
         x_tree, x_avals, aux_tree = traced.without_aux(name, has_aux)
         if x_tree != tree:
@@ -120,7 +120,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[[C
         functions += functions
     elif transpose_solve is not None:
 
-        def vecmat(x: Any) -> Any:
+        def vecmat(x):
             values, _, _ = flatten_values("the argument of vecmat", x)
             return tree_unflatten(tree, eval_jaxpr(transposed.jaxpr.jaxpr, [], *transposed.consts, *values))
 
@@ -132,7 +132,7 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b: Any, solve: Callable[[C
     return (x, tree_unflatten(aux_tree, outs[len(leaves):])) if has_aux else x
 
 
-def _transposed(function: _Function, tree: Any, avals: Sequence[Any]) -> _Function:
+def _transposed(function: _Function, tree, avals: Sequence[Any]) -> _Function:
     """The transpose of a linear function."""
     count = len(avals)
     known = len(function.consts)
@@ -146,8 +146,8 @@ def _transposed(function: _Function, tree: Any, avals: Sequence[Any]) -> _Functi
 
 
 @boundary
-def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[[Callable[[Any], Any], Any], Any],
-                tangent_solve: Callable[[Callable[[Any], Any], Any], Any], has_aux: bool = False) -> Any:
+def custom_root(f: Callable[[Any], Any], initial_guess, solve: Callable[[Callable[[Any], Any], Any], Any],
+                tangent_solve: Callable[[Callable[[Any], Any], Any], Any], has_aux: bool = False):
     """The x with f(x) = 0 that a solver finds, differentiated by that equation and not through the solver.
 
     Args:
@@ -178,14 +178,14 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[[Ca
     residual = _Function("f", f, (tree, x_avals))
     tangents = [tangent_aval(aval) for aval in x_avals]
 
-    def solve_tangent(x: Any, y: Any) -> Any:
+    def solve_tangent(x, y):
         values, known = tree_flatten(x)[0], residual.consts
         split = linearize_jaxpr(residual.jaxpr, [False] * len(known) + [True] * len(values), True)
         outs = eval_jaxpr(split.primal.jaxpr, split.primal.consts, *split.consts, *known, *values)
         computed, inputs = iter(outs[split.num_outs:]), [*known, *values]
         residuals = [next(computed) if index is None else inputs[index] for index in split.forwarded]
 
-        def linear(y: Any) -> Any:
+        def linear(y):
             dots = [convert(dot, aval.dtype) if aval_of(dot).dtype != aval.dtype else dot
                     for dot, aval in zip(tree_flatten(y)[0], tangents, strict=True)]
             return tree_unflatten(tree, eval_jaxpr(split.tangent.jaxpr, split.tangent.consts, *residuals, *dots))
@@ -203,6 +203,6 @@ def custom_root(f: Callable[[Any], Any], initial_guess: Any, solve: Callable[[Ca
     return (x, tree_unflatten(aux_tree, outs[len(leaves):])) if has_aux else x
 
 
-def _check_tree(name: str, given: Any, wanted: Any, what: str) -> None:
+def _check_tree(name: str, given, wanted, what: str) -> None:
     if given != wanted:
         raise TypeError(f"{name}() output pytree structure must match {what}, got {given} and {wanted}.")

@@ -48,8 +48,8 @@ def _at(function: ClosedJaxpr, consts: Sequence[Any], dconsts: Sequence[Any], x:
 # --- linear systems ----------------------------------------------------------------------------------
 
 
-def _linear_solve_tangents(slope: Callable, primals: Sequence[Any], tangents: Sequence[Any], *, jaxprs: Any,
-                           const_lengths: Any) -> tuple[list[Any], list[Any]]:
+def _linear_solve_tangents(slope: Callable, primals: Sequence[Any], tangents: Sequence[Any], *, jaxprs,
+                           const_lengths) -> tuple[list[Any], list[Any]]:
     """A x = b: A dx = db - dA x."""
     outs = linear_solve_p.bind(*primals, jaxprs=jaxprs, const_lengths=const_lengths)
     *consts, b = parts(primals, const_lengths)
@@ -68,7 +68,7 @@ linear_solve_p.linearize = partial(_linear_solve_tangents, _split)
 
 
 @linear_solve_p.def_transpose
-def _linear_solve_transpose(cotangents: Sequence[Any], *operands: Any, jaxprs: Any, const_lengths: Any) -> list[Any]:
+def _linear_solve_transpose(cotangents: Sequence[Any], *operands, jaxprs, const_lengths) -> list[Any]:
     if len(jaxprs) < 4:
         raise TypeError("transpose_solve required for backwards mode automatic differentiation of custom_linear_solve")
     *consts, b = parts(operands, const_lengths)
@@ -85,8 +85,8 @@ def _linear_solve_transpose(cotangents: Sequence[Any], *operands: Any, jaxprs: A
 # --- roots -------------------------------------------------------------------------------------------
 
 
-def _root_tangents(slope: Callable, primals: Sequence[Any], tangents: Sequence[Any], *, jaxprs: Any,
-                   const_lengths: Any) -> tuple[list[Any], list[Any]]:
+def _root_tangents(slope: Callable, primals: Sequence[Any], tangents: Sequence[Any], *, jaxprs,
+                   const_lengths) -> tuple[list[Any], list[Any]]:
     """f(x, p) = 0: (df/dx) dx = -(df/dp) dp. The guess does not matter."""
     outs = root_p.bind(*primals, jaxprs=jaxprs, const_lengths=const_lengths)
     *consts, guess = parts(primals, const_lengths)
@@ -111,8 +111,8 @@ def _batch_whole(primitive: Primitive) -> None:
     """All examples are solved together: what is solved for is a batch, and so are all results."""
 
     @primitive.def_batching
-    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxprs: Any,
-              const_lengths: Any) -> tuple[list[Any], list[int]]:
+    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxprs,
+              const_lengths) -> tuple[list[Any], list[int]]:
         *consts, given = parts(args, const_lengths)
         const_dims = parts(dims, const_lengths)
         given_dims = const_dims.pop()

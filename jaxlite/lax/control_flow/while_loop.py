@@ -63,8 +63,7 @@ while_p.widen = _widen
 
 
 @while_p.def_effectful_abstract_eval
-def _while_aval(*avals: Any, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, cond_nconsts: int,
-                body_nconsts: int) -> Any:
+def _while_aval(*avals, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, cond_nconsts: int, body_nconsts: int):
     check_operands("while", avals[cond_nconsts:], body_jaxpr.in_avals)
     carry = avals[cond_nconsts + body_nconsts:]
     check_operands("while", (*avals[:cond_nconsts], *carry), cond_jaxpr.in_avals)
@@ -72,7 +71,7 @@ def _while_aval(*avals: Any, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, c
 
 
 @boundary
-def while_loop(cond_fun: Callable, body_fun: Callable, init_val: Any) -> Any:
+def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
     """Repeat `body_fun` while `cond_fun` holds: `val = init_val; while cond_fun(val): val = body_fun(val)`.
 
     Args:
@@ -171,7 +170,7 @@ def _loop_jaxprs(body: Body, condition: Body) -> tuple[ClosedJaxpr, ClosedJaxpr,
 
 
 @boundary
-def fori_loop(lower: Any, upper: Any, body_fun: Callable, init_val: Any, *, unroll: int | bool | None = None) -> Any:
+def fori_loop(lower, upper, body_fun: Callable, init_val, *, unroll: int | bool | None = None):
     """Repeat `body_fun` for each integer in a range: `for i in range(lower, upper): val = body_fun(i, val)`.
 
     With bounds that are known while tracing it becomes a `scan`, which can be differentiated in reverse; with traced
@@ -238,15 +237,15 @@ def _common_bounds(bounds: list[Any]) -> list[Any]:
     return bounds
 
 
-def _count_and_step(body_fun: Callable, index: Any, value: Any) -> Any:
+def _count_and_step(body_fun: Callable, index, value):
     return (add(index, index.dtype.type(1)), body_fun(index, value)), None
 
 
-def _below(index: Any, upper: Any, value: Any) -> Any:
+def _below(index, upper, value):
     return lt(index, upper)
 
 
-def _fori_while(lower: Any, upper: Any, body_fun: Callable, init_val: Any) -> Any:
+def _fori_while(lower, upper, body_fun: Callable, init_val):
     leaves, tree, avals = flatten_values("the initial carry of fori_loop", (lower, init_val))
     _, in_tree = tree_flatten(((lower, init_val), {}))
     carry = Carry("fori_loop", body_fun, (0, 1), 2, tree, avals)
@@ -259,7 +258,7 @@ def _fori_while(lower: Any, upper: Any, body_fun: Callable, init_val: Any) -> An
     return tree_unflatten(tree.children()[1], results)
 
 
-def _with_upper_bound(step: Body, upper: Any, in_tree: Any) -> tuple[Body, Body]:
+def _with_upper_bound(step: Body, upper, in_tree) -> tuple[Body, Body]:
     """Condition and body of the loop, in which the upper bound goes along beside the index."""
     bound, jaxpr = Var(upper), step.jaxpr
     index, *rest = jaxpr.invars

@@ -15,7 +15,7 @@ __dir__ = lambda: __all__
 
 @broadcasts_inside
 @api("check_finite")
-def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
+def vq(obs, code_book, check_finite: bool = True) -> tuple[Any, Any]:
     """The nearest code of each observation.
 
     Args:

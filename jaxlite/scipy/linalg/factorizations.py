@@ -20,7 +20,7 @@ from jaxlite.lax import linalg as lax_linalg
 from jaxlite.numpy.api import api, is_complex, promote_dtypes_inexact
 
 
-def matrices(name: str, *args: Any) -> Any:
+def matrices(name: str, *args):
     """The arguments as arrays of one floating or complex dtype: one array for one argument, else a list.
 
     Raises: ValueError for arguments with fewer than two axes.
@@ -32,13 +32,13 @@ def matrices(name: str, *args: Any) -> Any:
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-def adjoint(x: Any) -> Any:
+def adjoint(x):
     """Matrices transposed and conjugated."""
     x = jnp.matrix_transpose(x)
     return jnp.conj(x) if is_complex(x) else x
 
 
-def as_complex(x: Any) -> Any:
+def as_complex(x):
     """An array in the complex dtype of its precision."""
     return lax.convert_element_type(x, np.result_type(aval_of(x).dtype, np.complex64))
 
@@ -47,14 +47,14 @@ def as_complex(x: Any) -> Any:
 
 
 @api("lower")
-def _cholesky(a: Any, lower: bool) -> Any:
+def _cholesky(a, lower: bool):
     a = matrices("cholesky", a)
     factor = lax_linalg.cholesky(a if lower else adjoint(a), symmetrize_input=False)
     return factor if lower else adjoint(factor)
 
 
 @boundary
-def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def cholesky(a, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True):
     """The triangular factor of Hermitian positive definite matrices.
 
     Args:
@@ -71,7 +71,7 @@ def cholesky(a: Any, lower: bool = False, overwrite_a: bool = False, check_finit
 
 
 @boundary
-def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, bool]:
+def cho_factor(a, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, bool]:
     """The factor that `cho_solve` takes: (`cholesky(a, lower)`, lower)."""
     return cholesky(a, lower), lower
 
@@ -80,13 +80,13 @@ def cho_factor(a: Any, lower: bool = False, overwrite_a: bool = False, check_fin
 
 
 @api()
-def _lu_factor(a: Any) -> tuple[Any, Any]:
+def _lu_factor(a) -> tuple[Any, Any]:
     factors, pivots, _ = lax_linalg.lu(matrices("lu_factor", a))
     return factors, pivots
 
 
 @boundary
-def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
+def lu_factor(a, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
     """The factors that `lu_solve` takes.
 
     Args:
@@ -98,7 +98,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
 
 
 @api("permute_l")
-def _lu(a: Any, permute_l: bool) -> Any:
+def _lu(a, permute_l: bool):
     a = matrices("lu", a)
     factors, _, permutation = lax_linalg.lu(a)
     rows, columns = aval_of(a).shape[-2:]
@@ -114,7 +114,7 @@ def _lu(a: Any, permute_l: bool) -> Any:
 
 
 @boundary
-def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def lu(a, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True):
     """Gaussian elimination with partial pivoting: a = P @ L @ U.
 
     Args:
@@ -138,7 +138,7 @@ def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite:
 
 
 @api("mode", "pivoting")
-def _qr(a: Any, mode: str, pivoting: bool) -> Any:
+def _qr(a, mode: str, pivoting: bool):
     if mode not in ("full", "r", "economic"):
         raise ValueError(f"Unsupported QR decomposition mode '{mode}'; there are 'full', 'r' and 'economic'.")
     q, r, *order = lax_linalg.qr(matrices("qr", a), pivoting=pivoting, full_matrices=mode != "economic")
@@ -146,7 +146,7 @@ def _qr(a: Any, mode: str, pivoting: bool) -> Any:
 
 
 @boundary
-def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full", pivoting: bool = False,
+def qr(a, overwrite_a: bool = False, lwork=None, mode: str = "full", pivoting: bool = False,
        check_finite: bool = True) -> tuple[Any, ...]:
     """Factors a = Q @ R, Q with orthonormal columns and R upper triangular.
 
@@ -161,7 +161,7 @@ def qr(a: Any, overwrite_a: bool = False, lwork: Any = None, mode: str = "full",
 
 
 @api("mode", "pivoting", "conjugate")
-def _qr_multiply(a: Any, c: Any, mode: str, pivoting: bool, conjugate: bool) -> Any:
+def _qr_multiply(a, c, mode: str, pivoting: bool, conjugate: bool):
     if mode not in ("right", "left"):
         raise ValueError(f"mode must be 'right' or 'left', got {mode!r}")
     a, c = promote_dtypes_inexact(jnp.asarray(a), jnp.asarray(c))
@@ -187,8 +187,8 @@ def _qr_multiply(a: Any, c: Any, mode: str, pivoting: bool, conjugate: bool) -> 
 
 
 @boundary
-def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False, conjugate: bool = False,
-                overwrite_a: bool = False, overwrite_c: bool = False) -> tuple[Any, ...]:
+def qr_multiply(a, c, mode: str = "right", pivoting: bool = False, conjugate: bool = False, overwrite_a: bool = False,
+                overwrite_c: bool = False) -> tuple[Any, ...]:
     """The product of a matrix with the orthonormal factor of another: (c @ Q, R) for a = Q @ R.
 
     Args:
@@ -206,13 +206,13 @@ def qr_multiply(a: Any, c: Any, mode: str = "right", pivoting: bool = False, con
 
 
 @api("full_matrices", "compute_uv")
-def _svd(a: Any, full_matrices: bool, compute_uv: bool) -> Any:
+def _svd(a, full_matrices: bool, compute_uv: bool):
     return lax_linalg.svd(matrices("svd", a), full_matrices=full_matrices, compute_uv=compute_uv)
 
 
 @boundary
-def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
-        lapack_driver: str = "gesdd") -> Any:
+def svd(a, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
+        lapack_driver: str = "gesdd"):
     """The singular value decomposition a = (U * s) @ Vh.
 
     Args:
@@ -226,25 +226,25 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a
 
 
 @boundary
-def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def det(a, overwrite_a: bool = False, check_finite: bool = True):
     """Determinants of matrices (..., n, n)."""
     return jnp.linalg.det(jnp.asarray(a))
 
 
 @boundary
-def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def inv(a, overwrite_a: bool = False, check_finite: bool = True):
     """Inverses of matrices (..., n, n); not finite where a matrix is singular."""
     return jnp.linalg.inv(jnp.asarray(a))
 
 
 @api("lower", "eigvals_only")
-def _eigh(a: Any, lower: bool, eigvals_only: bool) -> Any:
+def _eigh(a, lower: bool, eigvals_only: bool):
     vectors, values = lax_linalg.eigh(matrices("eigh", a), lower=lower)
     return values if eigvals_only else (values, vectors)
 
 
 @api("lower", "eigvals_only", "type")
-def _generalized_eigh(a: Any, b: Any, lower: bool, eigvals_only: bool, type: int) -> Any:
+def _generalized_eigh(a, b, lower: bool, eigvals_only: bool, type: int):
     """With b = L L^H: of L^-1 a L^-H for type 1, of L^H a L else; its vectors are L^H v, for type 3 L^-1 v."""
     a, b = promote_dtypes_inexact(matrices("eigh", a), matrices("eigh", b))
     shape = jnp.broadcast_shapes(aval_of(a).shape, aval_of(b).shape)
@@ -263,8 +263,8 @@ def _generalized_eigh(a: Any, b: Any, lower: bool, eigvals_only: bool, type: int
 
 
 @boundary
-def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
-         overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1, check_finite: bool = True) -> Any:
+def eigh(a, b=None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
+         overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1, check_finite: bool = True):
     """Eigenvalues and eigenvectors of Hermitian matrices: a @ v = v * w.
 
     Args:
@@ -285,7 +285,7 @@ def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, 
 
 
 @api("first", "last", "tol")
-def _tridiagonal_values(d: Any, e: Any, first: int, last: int, tol: float | None) -> Any:
+def _tridiagonal_values(d, e, first: int, last: int, tol: float | None):
     """Eigenvalues `first` to `last` by bisection: the number of negative pivots of A - x counts those below x."""
     size, dtype = d.shape[0], d.dtype
     info = np.finfo(dtype)
@@ -297,8 +297,8 @@ def _tridiagonal_values(d: Any, e: Any, first: int, last: int, tol: float | None
     margin = 2 * size * info.eps * size_of_all + info.tiny
     tiny = jnp.maximum(jnp.max(squares), 1) * info.tiny
 
-    def count_below(x: Any) -> Any:
-        def step(carry: Any, row: Any) -> Any:
+    def count_below(x):
+        def step(carry, row):
             pivot, count = carry
             diagonal, square = row
             pivot = diagonal - x - square / pivot
@@ -314,11 +314,11 @@ def _tridiagonal_values(d: Any, e: Any, first: int, last: int, tol: float | None
     # Each step halves an interval: this many reach neighbouring numbers.
     limit = info.nmant + 4 + int(np.ceil(np.log2(size + 1)))
 
-    def unfinished(carry: Any) -> Any:
+    def unfinished(carry):
         step, below, above = carry
         return (step < limit) & jnp.any(above - below > width)
 
-    def halve(carry: Any) -> Any:
+    def halve(carry):
         step, below, above = carry
         middle = (below + above) / 2
         is_above = count_below(middle) > wanted
@@ -329,15 +329,15 @@ def _tridiagonal_values(d: Any, e: Any, first: int, last: int, tol: float | None
 
 
 @api("first", "last")
-def _tridiagonal_vectors(d: Any, e: Any, first: int, last: int) -> Any:
+def _tridiagonal_vectors(d, e, first: int, last: int):
     matrix = jnp.diag(d.astype(e.dtype)) + jnp.diag(e, -1)
     vectors, values = lax_linalg.eigh(matrix, lower=True, symmetrize_input=False)
     return values[first:last + 1], vectors[:, first:last + 1]
 
 
 @boundary
-def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str = "a",
-                     select_range: tuple[float, float] | None = None, tol: float | None = None, key: Any = None) -> Any:
+def eigh_tridiagonal(d, e, *, eigvals_only: bool = False, select: str = "a",
+                     select_range: tuple[float, float] | None = None, tol: float | None = None, key=None):
     """Eigenvalues, and eigenvectors, of a Hermitian tridiagonal matrix.
 
     Args:
@@ -381,14 +381,14 @@ def eigh_tridiagonal(d: Any, e: Any, *, eigvals_only: bool = False, select: str 
 
 
 @api("output")
-def _schur(a: Any, output: str) -> tuple[Any, Any]:
+def _schur(a, output: str) -> tuple[Any, Any]:
     a = matrices("schur", a)
     form, vectors = lax_linalg.schur(as_complex(a) if output == "complex" else a)
     return form, vectors
 
 
 @boundary
-def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
+def schur(a, output: str = "real") -> tuple[Any, Any]:
     """The Schur form a = Z @ T @ Z^H, Z unitary. On the CPU alone.
 
     Args:
@@ -402,12 +402,12 @@ def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
     return _schur(a, output)
 
 
-def _triangularize(form: Any, vectors: Any) -> tuple[Any, Any]:
+def _triangularize(form, vectors) -> tuple[Any, Any]:
     size = aval_of(form).shape[0]
     if size < 2:
         return form, vectors
 
-    def turn(step: Any, carry: Any) -> Any:
+    def turn(step, carry):
         form, vectors = carry
         row = size - 1 - step  # a rotation of rows row - 1 and row clears what stands left of the diagonal
         block = lax.dynamic_slice(form, (row - 1, row - 1), (2, 2))
@@ -433,12 +433,12 @@ def _triangularize(form: Any, vectors: Any) -> tuple[Any, Any]:
     return jnp.triu(form), vectors
 
 
-def _product(x: Any, y: Any) -> Any:
+def _product(x, y):
     return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
 
 
 @api()
-def _rsf2csf(T: Any, Z: Any) -> tuple[Any, Any]:
+def _rsf2csf(T, Z) -> tuple[Any, Any]:
     T, Z = map(as_complex, matrices("rsf2csf", T, Z))
     for name, x in (("T", T), ("Z", Z)):
         if aval_of(x).shape[-1] != aval_of(x).shape[-2]:
@@ -449,7 +449,7 @@ def _rsf2csf(T: Any, Z: Any) -> tuple[Any, Any]:
 
 
 @boundary
-def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
+def rsf2csf(T, Z, check_finite: bool = True) -> tuple[Any, Any]:
     """A real Schur form made complex: T upper triangular, with Z @ T @ Z^H as before.
 
     Args:
@@ -460,7 +460,7 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
 
 
 @api("calc_q")
-def _hessenberg(a: Any, calc_q: bool) -> Any:
+def _hessenberg(a, calc_q: bool):
     a = matrices("hessenberg", a)
     reduced, taus = lax_linalg.hessenberg(a)
     form = jnp.triu(reduced, -1)
@@ -476,7 +476,7 @@ def _hessenberg(a: Any, calc_q: bool) -> Any:
 
 
 @boundary
-def hessenberg(a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True) -> Any:
+def hessenberg(a, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True):
     """The Hessenberg form a = Q @ H @ Q^H: H has zeros below its first subdiagonal. On the CPU alone.
 
     Args:

@@ -20,11 +20,11 @@ from jaxlite.transforms.derivatives import jvp
 from jaxlite.transforms.vmap import vmap
 
 
-def _product(x: Any, y: Any) -> Any:
+def _product(x, y):
     return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
 
 
-def _square_matrices(name: str, a: Any) -> Any:
+def _square_matrices(name: str, a):
     a = matrices(name, a)
     shape = aval_of(a).shape
     if shape[-1] != shape[-2]:
@@ -40,7 +40,7 @@ def _square_matrices(name: str, a: Any) -> Any:
 _PADE = {np.dtype(np.float32): (7, 3.925724783138660), np.dtype(np.float64): (13, 5.371920351148152)}
 
 
-def _pade_parts(a: Any, degree: int) -> tuple[Any, Any]:
+def _pade_parts(a, degree: int) -> tuple[Any, Any]:
     """U odd and V even in a, with exp(a) = (V - U)^-1 (V + U)."""
     weights = [math.comb(degree, k) * math.factorial(2 * degree - k) / math.factorial(degree) for k in range(degree + 1)]
     eye = jnp.eye(a.shape[-1], dtype=a.dtype)
@@ -48,7 +48,7 @@ def _pade_parts(a: Any, degree: int) -> tuple[Any, Any]:
     fourth = _product(square, square)
     powers = [eye, square, fourth, _product(fourth, square)]
 
-    def total(coefficients: list[float]) -> Any:
+    def total(coefficients: list[float]):
         return sum(coefficient * power for coefficient, power in zip(coefficients, powers, strict=False))
 
     odd, even = weights[1::2], weights[0::2]
@@ -61,7 +61,7 @@ def _pade_parts(a: Any, degree: int) -> tuple[Any, Any]:
 
 
 @api("upper_triangular", "max_squarings")
-def _expm(a: Any, upper_triangular: bool, max_squarings: int) -> Any:
+def _expm(a, upper_triangular: bool, max_squarings: int):
     dtype = aval_of(a).dtype
     real = np.dtype(dtype.type(0).real.dtype)
     if real not in _PADE:
@@ -76,7 +76,7 @@ def _expm(a: Any, upper_triangular: bool, max_squarings: int) -> Any:
     result = solve_triangular(lower, upper) if upper_triangular else jnp.linalg.solve(lower, upper)
     squarings = count[..., None, None]
 
-    def square(step: Any, result: Any) -> Any:
+    def square(step, result):
         goes_on = step < squarings
         return lax.cond(jnp.any(goes_on), lambda: jnp.where(goes_on, _product(result, result), result), lambda: result)
 
@@ -85,7 +85,7 @@ def _expm(a: Any, upper_triangular: bool, max_squarings: int) -> Any:
 
 
 @boundary
-def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> Any:
+def expm(A, *, upper_triangular: bool = False, max_squarings: int = 16):
     """The exponential of matrices, by scaling and squaring of a Pade approximant.
 
     Args:
@@ -102,7 +102,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
 
 
 @boundary
-def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: bool = True) -> Any:
+def expm_frechet(A, E, *, method: str | None = None, compute_expm: bool = True):
     """The derivative of `expm` at A in the direction E.
 
     Args:
@@ -121,7 +121,7 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
 
 
 @api()
-def _sqrtm(a: Any) -> Any:
+def _sqrtm(a):
     if not aval_of(a).size:
         return as_complex(a)
     form, vectors = lax_linalg.schur(as_complex(a))
@@ -129,7 +129,7 @@ def _sqrtm(a: Any) -> Any:
     roots = jnp.sqrt(jnp.diagonal(form))
 
     # A. Bjorck and S. Hammarling, A Schur method for the square root of a matrix (1983): R R = T, column by column.
-    def column(j: Any, root: Any) -> Any:
+    def column(j, root):
         above = solve_shifted(root, roots[j], form[:, j], j)
         failed = jnp.any((roots + roots[j] == 0) & (above != 0))  # coupled eigenvalues of zero: there is no root
         return root.at[:, j].add(jnp.where(failed, jnp.nan, above))
@@ -140,7 +140,7 @@ def _sqrtm(a: Any) -> Any:
 
 
 @boundary
-def sqrtm(A: Any, blocksize: int = 1) -> Any:
+def sqrtm(A, blocksize: int = 1):
     """The principal square root of a matrix: R @ R = A. On the CPU alone.
 
     Args:
@@ -154,7 +154,7 @@ def sqrtm(A: Any, blocksize: int = 1) -> Any:
     return _sqrtm(_one_matrix("sqrtm", A))
 
 
-def _one_matrix(name: str, a: Any) -> Any:
+def _one_matrix(name: str, a):
     a = jnp.asarray(a)
     shape = a.shape
     if len(shape) != 2 or shape[0] != shape[1]:
@@ -163,7 +163,7 @@ def _one_matrix(name: str, a: Any) -> Any:
 
 
 @boundary
-def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
+def funm(A, func: Callable[[Any], Any], disp: bool = True):
     """A function of a matrix: that which has the same eigenvectors, and `func` of the eigenvalues. On the CPU alone.
 
     Args:
@@ -177,7 +177,7 @@ def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
     return result if disp else (result, error)
 
 
-def _parlett(a: Any, func: Callable[[Any], Any]) -> tuple[Any, Any]:
+def _parlett(a, func: Callable[[Any], Any]) -> tuple[Any, Any]:
     """B. Parlett's recurrence for functions of triangular matrices (1976): F T = T F, column by column."""
     size = aval_of(a).shape[0]
     if not size:
@@ -186,7 +186,7 @@ def _parlett(a: Any, func: Callable[[Any], Any]) -> tuple[Any, Any]:
     values = jnp.diagonal(form)
     results = as_complex(vmap(func)(values))
 
-    def column(j: Any, f: Any) -> Any:
+    def column(j, f):
         side = _product(f, jnp.where(jnp.arange(size) < j, form[:, j], 0)) - results[j] * form[:, j]
         return f.at[:, j].add(solve_shifted(form, -values[j], side, j))
 
@@ -204,7 +204,7 @@ def _parlett(a: Any, func: Callable[[Any], Any]) -> tuple[Any, Any]:
 
 
 @api("side", "method", "eps", "max_iterations")
-def _polar(a: Any, side: str, method: str, eps: float | None, max_iterations: int | None) -> tuple[Any, Any]:
+def _polar(a, side: str, method: str, eps: float | None, max_iterations: int | None) -> tuple[Any, Any]:
     rows, columns = aval_of(a).shape[-2:]
     if method == "svd":
         u, values, vh = lax_linalg.svd(a, full_matrices=False)
@@ -217,7 +217,7 @@ def _polar(a: Any, side: str, method: str, eps: float | None, max_iterations: in
         raise NotImplementedError(f"polar: method='qdwh' needs m >= n with side='right' and m <= n with side='left', got "
                                   f"shape {(rows, columns)} with side='{side}'; use method='svd'")
 
-    def factor(a: Any) -> tuple[Any, Any]:
+    def factor(a) -> tuple[Any, Any]:
         unitary, definite, *_ = lax_linalg.qdwh(a, is_hermitian=False, max_iterations=max_iterations, eps=eps)
         return unitary, definite
 
@@ -228,7 +228,7 @@ def _polar(a: Any, side: str, method: str, eps: float | None, max_iterations: in
 
 
 @boundary
-def polar(a: Any, side: str = "right", *, method: str = "qdwh", eps: float | None = None,
+def polar(a, side: str = "right", *, method: str = "qdwh", eps: float | None = None,
           max_iterations: int | None = None) -> tuple[Any, Any]:
     """The polar decomposition a = u @ p, or a = p @ u: u with orthonormal columns or rows, p positive semidefinite.
 

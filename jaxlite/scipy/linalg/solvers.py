@@ -18,7 +18,7 @@ from jaxlite.numpy.api import api, is_complex, promote_dtypes_inexact
 from jaxlite.scipy.linalg.factorizations import adjoint, as_complex, cholesky, matrices
 
 
-def _solve_by(name: str, solve: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+def _solve_by(name: str, solve: Callable[[Any, Any], Any], a, b):
     """`solve(a, b)` for matrices, of a right side that may hold vectors, with leading axes broadcast.
 
     b holds vectors if it is one, or has one for each matrix of a.
@@ -42,17 +42,17 @@ def _solve_by(name: str, solve: Callable[[Any, Any], Any], a: Any, b: Any) -> An
 
 
 @api("lower")
-def _cho_solve(c: Any, b: Any, lower: bool) -> Any:
+def _cho_solve(c, b, lower: bool):
     return _solve_by("cho_solve", lambda c, b: _by_cholesky(c, b, lower), c, b)
 
 
-def _by_cholesky(c: Any, b: Any, lower: bool) -> Any:
+def _by_cholesky(c, b, lower: bool):
     b = lax_linalg.triangular_solve(c, b, left_side=True, lower=lower, transpose_a=not lower, conjugate_a=not lower)
     return lax_linalg.triangular_solve(c, b, left_side=True, lower=lower, transpose_a=lower, conjugate_a=lower)
 
 
 @boundary
-def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True) -> Any:
+def cho_solve(c_and_lower: tuple[Any, bool], b, overwrite_b: bool = False, check_finite: bool = True):
     """The x with a @ x = b, from `cho_factor(a)`.
 
     Args:
@@ -69,14 +69,14 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, 
 
 
 @api("trans")
-def _lu_solve(lu: Any, pivots: Any, b: Any, trans: int) -> Any:
+def _lu_solve(lu, pivots, b, trans: int):
     shape, batch = aval_of(lu).shape, aval_of(pivots).shape
     if len(shape) < 2 or shape[-1] != shape[-2] or batch[-1:] != shape[-1:]:
         raise ValueError(f"lu_solve: the factors must have shape (..., n, n) and the pivots (..., n), got {shape} and {batch}")
     size = shape[-1]
     permutation = lax_linalg.lu_pivots_to_permutation(jnp.asarray(pivots), size)
 
-    def solve(lu: Any, b: Any) -> Any:
+    def solve(lu, b):
         order = jnp.broadcast_to(permutation, (*aval_of(lu).shape[:-2], size))[..., None]
         if trans == 0:
             b = jnp.take_along_axis(b, order, axis=-2)
@@ -92,8 +92,7 @@ def _lu_solve(lu: Any, pivots: Any, b: Any, trans: int) -> Any:
 
 
 @boundary
-def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0, overwrite_b: bool = False,
-             check_finite: bool = True) -> Any:
+def lu_solve(lu_and_piv: tuple[Any, Any], b, trans: int = 0, overwrite_b: bool = False, check_finite: bool = True):
     """The x with a @ x = b, from `lu_factor(a)`.
 
     Args:
@@ -112,8 +111,8 @@ _KINDS = ["gen", "sym", "her", "pos"]
 
 
 @boundary
-def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, debug: bool = False,
-          check_finite: bool = True, assume_a: str = "gen") -> Any:
+def solve(a, b, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, debug: bool = False,
+          check_finite: bool = True, assume_a: str = "gen"):
     """The x with a @ x = b.
 
     Args:
@@ -133,7 +132,7 @@ def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwr
 
 
 @api("lower")
-def _solve_definite(a: Any, b: Any, lower: bool) -> Any:
+def _solve_definite(a, b, lower: bool):
     left, right = jnp.asarray(a).shape, jnp.asarray(b).shape
     if len(right) not in (len(left), len(left) - 1):
         raise ValueError("The arguments to solve must have shapes a=[..., m, m] and b=[..., m, k] or b=[..., m]; got "
@@ -141,10 +140,10 @@ def _solve_definite(a: Any, b: Any, lower: bool) -> Any:
     a, b = promote_dtypes_inexact(jnp.asarray(a), jnp.asarray(b))
     factor = cholesky(lax.stop_gradient(a), lower)
 
-    def by_factor(a: Any, b: Any) -> Any:
+    def by_factor(a, b):
         c = jnp.broadcast_to(factor, aval_of(a).shape)
 
-        def solve(_: Any, b: Any) -> Any:
+        def solve(_, b):
             return _by_cholesky(c, b, lower)
 
         # x is a function of a and b: its derivatives are solves with the same factor.
@@ -157,8 +156,8 @@ _TRANSPOSITIONS = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
 
 
 @api("trans", "lower", "unit_diagonal")
-def _solve_triangular(a: Any, b: Any, trans: int, lower: bool, unit_diagonal: bool) -> Any:
-    def solve(a: Any, b: Any) -> Any:
+def _solve_triangular(a, b, trans: int, lower: bool, unit_diagonal: bool):
+    def solve(a, b):
         return lax_linalg.triangular_solve(a, b, left_side=True, lower=lower, transpose_a=trans > 0, conjugate_a=trans == 2,
                                            unit_diagonal=unit_diagonal)
 
@@ -166,8 +165,8 @@ def _solve_triangular(a: Any, b: Any, trans: int, lower: bool, unit_diagonal: bo
 
 
 @boundary
-def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
-                     overwrite_b: bool = False, debug: Any = None, check_finite: bool = True) -> Any:
+def solve_triangular(a, b, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
+                     overwrite_b: bool = False, debug=None, check_finite: bool = True):
     """The x with a @ x = b, for triangular a.
 
     Args:
@@ -189,11 +188,11 @@ def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False, 
 # --- Sylvester's equation ----------------------------------------------------------------------------
 
 
-def _product(x: Any, y: Any) -> Any:
+def _product(x, y):
     return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
 
 
-def solve_shifted(triangle: Any, shift: Any, side: Any, count: Any = None) -> Any:
+def solve_shifted(triangle, shift, side, count=None):
     """The vector x with (triangle + shift) @ x = side, for an upper triangular matrix.
 
     Args:
@@ -209,20 +208,20 @@ def solve_shifted(triangle: Any, shift: Any, side: Any, count: Any = None) -> An
     return lax_linalg.triangular_solve(matrix, side, left_side=True)
 
 
-def _sylvester_by_schur(A: Any, B: Any, C: Any) -> tuple[Any, Any, Any]:
+def _sylvester_by_schur(A, B, C) -> tuple[Any, Any, Any]:
     R, U = lax_linalg.schur(as_complex(A))
     S, V = lax_linalg.schur(as_complex(B))
     F = _product(_product(adjoint(U), as_complex(C)), V)
     shifts = jnp.diagonal(S)
 
-    def column(j: Any, Y: Any) -> Any:  # R y_j + Y S_j = f_j, with zeros in Y for columns that are not done yet
+    def column(j, Y):  # R y_j + Y S_j = f_j, with zeros in Y for columns that are not done yet
         return Y.at[:, j].set(solve_shifted(R, shifts[j], F[:, j] - _product(Y, S[:, j])))
 
     Y = lax.fori_loop(0, aval_of(F).shape[1], column, jnp.zeros_like(F))
     return _product(_product(U, Y), adjoint(V)), jnp.diagonal(R), shifts
 
 
-def _sylvester_by_eigenvectors(A: Any, B: Any, C: Any) -> tuple[Any, Any, Any]:
+def _sylvester_by_eigenvectors(A, B, C) -> tuple[Any, Any, Any]:
     a, U = jnp.linalg.eig(A)
     b, V = jnp.linalg.eig(B)
     F = _product(jnp.linalg.solve(U, as_complex(C)), V)
@@ -234,13 +233,13 @@ _METHODS = {"schur": _sylvester_by_schur, "eigen": _sylvester_by_eigenvectors}
 
 
 @api("method")
-def _solve_sylvester(A: Any, B: Any, C: Any, tol: Any, method: str) -> Any:
+def _solve_sylvester(A, B, C, tol, method: str):
     A, B, C = matrices("solve_sylvester", A, B, C)
     if not aval_of(C).size:
         batch = jnp.broadcast_shapes(*(aval_of(x).shape[:-2] for x in (A, B, C)))
         return jnp.zeros((*batch, *aval_of(C).shape[-2:]), aval_of(C).dtype)
 
-    def solve(A: Any, B: Any, C: Any) -> Any:
+    def solve(A, B, C):
         X, a, b = _METHODS[method](A, B, C)
         X = X if is_complex(A) else jnp.real(X)
         # The equation has one solution unless eigenvalues of A and -B meet, which rounding lets us see so sharply only.
@@ -253,7 +252,7 @@ def _solve_sylvester(A: Any, B: Any, C: Any, tol: Any, method: str) -> Any:
 
 
 @boundary
-def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float = 1e-8) -> Any:
+def solve_sylvester(A, B, C, *, method: str = "schur", tol: float = 1e-8):
     """The X with A @ X + X @ B = C. On the CPU alone.
 
     Args:

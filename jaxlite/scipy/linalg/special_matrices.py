@@ -19,31 +19,31 @@ from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import api, check_arrays, is_complex, promote_dtypes, promote_dtypes_inexact
 
 
-def _vectors(name: str, *args: Any) -> list[Any]:
+def _vectors(name: str, *args) -> list[Any]:
     """The arguments as arrays of one dtype with at least one axis."""
     check_arrays(name, *args)
     return [jnp.atleast_1d(x) for x in promote_dtypes(*args)]
 
 
-def _float_matrix(values: np.ndarray) -> Any:
+def _float_matrix(values: np.ndarray):
     return jnp.asarray(values, dtype=dtypes.canonicalize_dtype(np.float64))
 
 
 # --- constant along diagonals ------------------------------------------------------------------------
 
 
-def _lookup(sequence: Any, index: np.ndarray) -> Any:
+def _lookup(sequence, index: np.ndarray):
     """sequence[..., index] for a constant matrix of indices."""
     return jnp.take(sequence, index, axis=-1)
 
 
-def _joined(first: Any, second: Any) -> Any:
+def _joined(first, second):
     batch = jnp.broadcast_shapes(aval_of(first).shape[:-1], aval_of(second).shape[:-1])
     return jnp.concatenate([jnp.broadcast_to(x, (*batch, aval_of(x).shape[-1])) for x in (first, second)], axis=-1)
 
 
 @api()
-def toeplitz(c: Any, r: Any = None) -> Any:
+def toeplitz(c, r=None):
     """The matrix that is constant along its diagonals, from its first column and row.
 
     Args:
@@ -66,7 +66,7 @@ def toeplitz(c: Any, r: Any = None) -> Any:
 
 
 @api()
-def hankel(c: Any, r: Any = None) -> Any:
+def hankel(c, r=None):
     """The matrix that is constant along its antidiagonals, from its first column and last row.
 
     Args:
@@ -81,7 +81,7 @@ def hankel(c: Any, r: Any = None) -> Any:
 
 
 @api()
-def circulant(c: Any) -> Any:
+def circulant(c):
     """The square matrix whose columns are the first one, c (..., n), rotated: element (i, j) is c[(i - j) % n]."""
     (c,) = _vectors("circulant", c)
     index = np.arange(aval_of(c).shape[-1])
@@ -89,7 +89,7 @@ def circulant(c: Any) -> Any:
 
 
 @api("n", "mode")
-def _convolution_matrix(a: Any, n: int, mode: str) -> Any:
+def _convolution_matrix(a, n: int, mode: str):
     (a,) = _vectors("convolution_matrix", a)
     size = aval_of(a).shape[-1]
     if size == 0:
@@ -102,7 +102,7 @@ def _convolution_matrix(a: Any, n: int, mode: str) -> Any:
 
 
 @boundary
-def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
+def convolution_matrix(a, n: int, mode: str = "full"):
     """The Toeplitz matrix M with M @ v = convolve(a, v, mode), for v of length n.
 
     Args:
@@ -121,7 +121,7 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
 
 
 @api()
-def block_diag(*arrs: Any) -> Any:
+def block_diag(*arrs):
     """The matrix with the given ones along its diagonal, zeros elsewhere.
 
     Args:
@@ -150,7 +150,7 @@ def block_diag(*arrs: Any) -> Any:
     return jnp.concatenate(rows, axis=0)
 
 
-def _with_subdiagonal(first_row: Any, below: Any) -> Any:
+def _with_subdiagonal(first_row, below):
     """A first row (..., n), and what stands below the diagonal (..., n - 1); zeros elsewhere."""
     size = aval_of(first_row).shape[-1]
     batch = jnp.broadcast_shapes(aval_of(first_row).shape[:-1], aval_of(below).shape[:-1])
@@ -159,7 +159,7 @@ def _with_subdiagonal(first_row: Any, below: Any) -> Any:
 
 
 @api()
-def companion(a: Any) -> Any:
+def companion(a):
     """The companion matrix of polynomials: its eigenvalues are their roots.
 
     Args:
@@ -174,7 +174,7 @@ def companion(a: Any) -> Any:
 
 
 @api()
-def fiedler_companion(a: Any) -> Any:
+def fiedler_companion(a):
     """The pentadiagonal companion matrix of polynomials [M. Fiedler, A note on companion matrices, 2003].
 
     Args:
@@ -204,14 +204,14 @@ def fiedler_companion(a: Any) -> Any:
 
 
 @api()
-def fiedler(a: Any) -> Any:
+def fiedler(a):
     """The matrix of distances |a[j] - a[i]|, for a of shape (..., n)."""
     (a,) = _vectors("fiedler", a)
     return jnp.abs(a[..., None, :] - a[..., :, None])
 
 
 @api()
-def leslie(f: Any, s: Any) -> Any:
+def leslie(f, s):
     """The Leslie matrix of a population: fecundities f (..., n) in the first row, survival rates s (..., n - 1) below the
     diagonal."""
     f, s = _vectors("leslie", f, s)
@@ -228,19 +228,19 @@ def leslie(f: Any, s: Any) -> Any:
 
 
 @boundary
-def hilbert(n: int) -> Any:
+def hilbert(n: int):
     """The Hilbert matrix (n, n), with elements 1 / (i + j + 1): symmetric, and famously ill-conditioned."""
     index = np.arange(n)
     return _float_matrix(1.0 / (index[:, None] + index + 1))
 
 
-def _integer_matrix(n: int, element: Callable[[int, int], int]) -> Any:
+def _integer_matrix(n: int, element: Callable[[int, int], int]):
     """A matrix of exact integers, as floating numbers."""
     return _float_matrix(np.array([[float(element(i, j)) for j in range(n)] for i in range(n)]).reshape(n, n))
 
 
 @boundary
-def invhilbert(n: int) -> Any:
+def invhilbert(n: int):
     """The inverse of the Hilbert matrix (n, n); its elements are integers."""
 
     def element(i: int, j: int) -> int:
@@ -251,7 +251,7 @@ def invhilbert(n: int) -> Any:
 
 
 @boundary
-def hadamard(n: int, dtype: Any = int) -> Any:
+def hadamard(n: int, dtype=int):
     """Sylvester's Hadamard matrix (n, n), of ones and minus ones with orthogonal columns; n is a power of two.
 
     Raises: ValueError for other sizes.
@@ -266,7 +266,7 @@ def hadamard(n: int, dtype: Any = int) -> Any:
 _TRIANGLES = ("symmetric", "lower", "upper")
 
 
-def _pascal(n: int, kind: str | None, symmetric: Callable[[int, int], int], lower: Callable[[int, int], int]) -> Any:
+def _pascal(n: int, kind: str | None, symmetric: Callable[[int, int], int], lower: Callable[[int, int], int]):
     kind = kind or "symmetric"
     if kind not in _TRIANGLES:
         raise ValueError(f"Expected kind to be one of: {list(_TRIANGLES)}; got {kind}")
@@ -276,7 +276,7 @@ def _pascal(n: int, kind: str | None, symmetric: Callable[[int, int], int], lowe
 
 
 @boundary
-def pascal(n: int, kind: str | None = None) -> Any:
+def pascal(n: int, kind: str | None = None):
     """Pascal's triangle as a matrix (n, n).
 
     Args:
@@ -286,7 +286,7 @@ def pascal(n: int, kind: str | None = None) -> Any:
 
 
 @boundary
-def invpascal(n: int, kind: str | None = None) -> Any:
+def invpascal(n: int, kind: str | None = None):
     """The inverse of `pascal(n, kind)`; its elements are integers."""
 
     def lower(i: int, j: int) -> int:
@@ -296,7 +296,7 @@ def invpascal(n: int, kind: str | None = None) -> Any:
 
 
 @boundary
-def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
+def dft(n: int, scale: str | None = None, *, dtype=None):
     """The matrix of the discrete Fourier transform (n, n): element (i, j) is exp(-2 pi i j sqrt(-1) / n).
 
     Args:
@@ -315,7 +315,7 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
 
 
 @boundary
-def helmert(n: int, full: bool = False) -> Any:
+def helmert(n: int, full: bool = False):
     """The Helmert matrix of orthonormal contrasts (n - 1, n): row k - 1 is k ones and -k, over sqrt(k (k + 1)).
 
     Args:

@@ -25,7 +25,7 @@ __dir__ = lambda: __all__
 Operator = Callable[[Any], Any]
 
 
-def _operator(A: Any) -> Operator:
+def _operator(A) -> Operator:
     if callable(A):
         return A
     if hasattr(A, "shape"):
@@ -35,46 +35,45 @@ def _operator(A: Any) -> Operator:
     raise TypeError(f"linear operator must be either a function or ndarray: {A}")
 
 
-def _product(x: Any, y: Any) -> Any:
+def _product(x, y):
     if hasattr(x, "dtype") and hasattr(y, "dtype"):
         return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
     return x @ y
 
 
-def _identity(x: Any) -> Any:
+def _identity(x):
     return x
 
 
 # --- trees as vectors --------------------------------------------------------------------------------
 
 
-def _add(x: Any, y: Any) -> Any:
+def _add(x, y):
     return tree_map(lambda a, b: a + b, x, y)
 
 
-def _subtract(x: Any, y: Any) -> Any:
+def _subtract(x, y):
     return tree_map(lambda a, b: a - b, x, y)
 
 
-def _scaled(factor: Any, x: Any) -> Any:
+def _scaled(factor, x):
     return tree_map(lambda a: factor * a, x)
 
 
-def _dot(x: Any, y: Any) -> Any:
+def _dot(x, y):
     """The inner product <x, y>, conjugate in x."""
     pairs = zip(tree_leaves(x), tree_leaves(y), strict=True)
     return sum(jnp.vdot(a, b, precision=lax.Precision.HIGHEST) for a, b in pairs)
 
 
-def _squared_norm(x: Any) -> Any:
+def _squared_norm(x):
     return sum(jnp.sum(jnp.real(a) ** 2 + jnp.imag(a) ** 2 if is_complex(a) else a * a) for a in tree_leaves(x))
 
 
 # --- what the solvers share --------------------------------------------------------------------------
 
 
-def _solved(method: Callable[..., Any], A: Any, b: Any, x0: Any, M: Any, maxiter: int | None, symmetric: bool,
-            **options: Any) -> Any:
+def _solved(method: Callable[..., Any], A, b, x0, M, maxiter: int | None, symmetric: bool, **options):
     """Check arguments, and solve with derivatives of the solution.
 
     Args: `method(A, b, x0, M, maxiter, **options)` solves.
@@ -94,7 +93,7 @@ def _solved(method: Callable[..., Any], A: Any, b: Any, x0: Any, M: Any, maxiter
     return lax.custom_linear_solve(_operator(A), b, solve, transpose_solve=solve, symmetric=symmetric)
 
 
-def _threshold(b: Any, tol: Any, atol: Any) -> Any:
+def _threshold(b, tol, atol):
     """The squared norm that a residual has to come down to."""
     total = _squared_norm(b)
     return jnp.maximum(jnp.square(jnp.asarray(tol, total.dtype)) * total, jnp.square(jnp.asarray(atol, total.dtype)))
@@ -103,15 +102,15 @@ def _threshold(b: Any, tol: Any, atol: Any) -> Any:
 # --- conjugate gradients -----------------------------------------------------------------------------
 
 
-def _cg(A: Operator, b: Any, *, x0: Any, M: Operator, maxiter: int, tol: Any, atol: Any) -> Any:
+def _cg(A: Operator, b, *, x0, M: Operator, maxiter: int, tol, atol):
     threshold = _threshold(b, tol, atol)
 
-    def unfinished(carry: Any) -> Any:
+    def unfinished(carry):
         _, r, gamma, _, step = carry
         norm = jnp.real(gamma) if M is _identity else _squared_norm(r)
         return (norm > threshold) & (step < maxiter)
 
-    def improve(carry: Any) -> Any:
+    def improve(carry):
         x, r, gamma, p, step = carry
         q = A(p)
         alpha = gamma / _dot(p, q)
@@ -125,8 +124,7 @@ def _cg(A: Operator, b: Any, *, x0: Any, M: Operator, maxiter: int, tol: Any, at
     return lax.while_loop(unfinished, improve, (x0, r, _dot(r, z), z, 0))[0]
 
 
-def cg(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
-       M: Any = None) -> tuple[Any, None]:
+def cg(A, b, x0=None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None, M=None) -> tuple[Any, None]:
     """Solve A x = b by conjugate gradients, for Hermitian positive definite A.
 
     Args:
@@ -149,14 +147,14 @@ def cg(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, 
 # --- biconjugate gradients, stabilized ---------------------------------------------------------------
 
 
-def _bicgstab(A: Operator, b: Any, *, x0: Any, M: Operator, maxiter: int, tol: Any, atol: Any) -> Any:
+def _bicgstab(A: Operator, b, *, x0, M: Operator, maxiter: int, tol, atol):
     threshold = _threshold(b, tol, atol)
 
-    def unfinished(carry: Any) -> Any:
+    def unfinished(carry):
         r, step = carry[1], carry[-1]
         return (_squared_norm(r) > threshold) & (step < maxiter) & (step >= 0)
 
-    def improve(carry: Any) -> Any:  # H. van der Vorst (1992), with the preconditioner applied on the right
+    def improve(carry):  # H. van der Vorst (1992), with the preconditioner applied on the right
         x, r, shadow, alpha, omega, rho, p, q, step = carry
         new_rho = _dot(shadow, r)
         beta = new_rho / rho * alpha / omega
@@ -181,8 +179,8 @@ def _bicgstab(A: Operator, b: Any, *, x0: Any, M: Operator, maxiter: int, tol: A
     return lax.while_loop(unfinished, improve, (x0, r, r, one, one, one, nothing, nothing, jnp.zeros((), np.int32)))[0]
 
 
-def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
-             M: Any = None) -> tuple[Any, None]:
+def bicgstab(A, b, x0=None, *, tol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
+             M=None) -> tuple[Any, None]:
     """Solve A x = b by the stabilized biconjugate gradient method, for general A. Arguments and results as for `cg`."""
     return _solved(_bicgstab, A, b, x0, M, maxiter, False, tol=tol, atol=atol), None
 
@@ -190,14 +188,14 @@ def bicgstab(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float =
 # --- generalized minimal residuals -------------------------------------------------------------------
 
 
-def _normalized(x: Any, least: Any) -> tuple[Any, Any]:
+def _normalized(x, least) -> tuple[Any, Any]:
     """x over its norm, and the norm; zeros where the norm is not above `least`."""
     norm = jnp.sqrt(_squared_norm(x))
     counts = norm > least
     return jnp.where(counts, x / jnp.where(counts, norm, 1), 0), jnp.where(counts, norm, 0)
 
 
-def _arnoldi_step(A: Operator, basis: Any, step: Any) -> tuple[Any, Any]:
+def _arnoldi_step(A: Operator, basis, step) -> tuple[Any, Any]:
     """The next vector of the basis, by Gram-Schmidt done twice, and the column of A in that basis."""
     w = A(basis[step])
     least = float(np.finfo(w.dtype).eps) * jnp.sqrt(_squared_norm(w))
@@ -209,15 +207,15 @@ def _arnoldi_step(A: Operator, basis: Any, step: Any) -> tuple[Any, Any]:
     return basis.at[step + 1].set(w), overlap.at[step + 1].set(norm.astype(w.dtype))
 
 
-def _start_basis(residual: Any, norm: Any, restart: int) -> Any:
+def _start_basis(residual, norm, restart: int):
     first = residual / jnp.where(norm == 0, 1, norm)
     return jnp.zeros((restart + 1, residual.size), residual.dtype).at[0].set(first)
 
 
-def _gmres_batched(A: Operator, residual: Any, norm: Any, restart: int, target: Any) -> Any:
+def _gmres_batched(A: Operator, residual, norm, restart: int, target):
     """The correction of one restart: all of the basis, then one least squares problem."""
 
-    def extend(step: Any, carry: Any) -> Any:
+    def extend(step, carry):
         basis, columns = carry
         basis, column = _arnoldi_step(A, basis, step)
         return basis, columns.at[step].set(column)
@@ -228,19 +226,19 @@ def _gmres_batched(A: Operator, residual: Any, norm: Any, restart: int, target: 
     return _product(jnp.linalg.lstsq(columns.T, right)[0], basis[:-1])
 
 
-def _gmres_incremental(A: Operator, residual: Any, norm: Any, restart: int, target: Any) -> Any:
+def _gmres_incremental(A: Operator, residual, norm, restart: int, target):
     """The same, with the least squares problem kept triangular by rotations: it ends when the residual is small."""
     dtype = residual.dtype
 
-    def unfinished(carry: Any) -> Any:
+    def unfinished(carry):
         *_, left, step = carry
         return (step < restart) & (left > target)
 
-    def extend(carry: Any) -> Any:
+    def extend(carry):
         basis, triangle, rotations, right, _, step = carry
         basis, column = _arnoldi_step(A, basis, step)
 
-        def turn(k: Any, column: Any) -> Any:
+        def turn(k, column):
             c, s = rotations[k, 0], rotations[k, 1]
             x, y = column[k], column[k + 1]
             return column.at[k].set(jnp.conj(c) * x + jnp.conj(s) * y).at[k + 1].set(c * y - s * x)
@@ -268,17 +266,16 @@ def _gmres_incremental(A: Operator, residual: Any, norm: Any, restart: int, targ
 _GMRES = {"batched": _gmres_batched, "incremental": _gmres_incremental}
 
 
-def _gmres(A: Operator, b: Any, *, x0: Any, M: Operator, maxiter: int, tol: Any, atol: Any, restart: int,
-           solve_method: str) -> Any:
+def _gmres(A: Operator, b, *, x0, M: Operator, maxiter: int, tol, atol, restart: int, solve_method: str):
     flat, unravel = ravel_pytree(b)
     if not flat.size:
         return b
     restart = min(restart, flat.size)
 
-    def preconditioned(x: Any) -> Any:
+    def preconditioned(x):
         return ravel_pytree(M(unravel(x)))[0]
 
-    def product(x: Any) -> Any:
+    def product(x):
         return preconditioned(ravel_pytree(A(unravel(x)))[0])
 
     right = preconditioned(flat)
@@ -287,15 +284,15 @@ def _gmres(A: Operator, b: Any, *, x0: Any, M: Operator, maxiter: int, tol: Any,
     share = jnp.minimum(1, jnp.sqrt(_threshold(flat, tol, atol)) / jnp.where(size == 0, 1, size))
     target = jnp.sqrt(_squared_norm(right)) * share
 
-    def measured(x: Any) -> tuple[Any, Any]:
+    def measured(x) -> tuple[Any, Any]:
         residual = right - product(x)
         return residual, jnp.sqrt(_squared_norm(residual))
 
-    def unfinished(carry: Any) -> Any:
+    def unfinished(carry):
         _, _, norm, step = carry
         return (norm > target) & (step < maxiter)
 
-    def improve(carry: Any) -> Any:
+    def improve(carry):
         x, residual, norm, step = carry
         x = x + _GMRES[solve_method](product, residual, norm, restart, target)
         return x, *measured(x), step + 1
@@ -304,8 +301,8 @@ def _gmres(A: Operator, b: Any, *, x0: Any, M: Operator, maxiter: int, tol: Any,
     return unravel(lax.while_loop(unfinished, improve, (start, *measured(start), 0))[0])
 
 
-def gmres(A: Any, b: Any, x0: Any = None, *, tol: float = 1e-5, atol: float = 0.0, restart: int = 20,
-          maxiter: int | None = None, M: Any = None, solve_method: str = "batched") -> tuple[Any, Any]:
+def gmres(A, b, x0=None, *, tol: float = 1e-5, atol: float = 0.0, restart: int = 20, maxiter: int | None = None, M=None,
+          solve_method: str = "batched") -> tuple[Any, Any]:
     """Solve A x = b by minimal residuals in Krylov spaces, for general A.
 
     Args: as for `cg`, and

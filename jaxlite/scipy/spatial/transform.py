@@ -22,16 +22,16 @@ __all__ = ["Rotation", "Slerp"]
 __dir__ = lambda: __all__
 
 
-def _inexact(x: Any) -> Any:
+def _inexact(x):
     x = jnp.asarray(x)
     return x if jnp.issubdtype(x.dtype, jnp.inexact) else x.astype(float)
 
 
-def _normalized(quat: Any) -> Any:
+def _normalized(quat):
     return quat / linalg.norm(quat, axis=-1, keepdims=True)
 
 
-def _product(p: Any, q: Any) -> Any:
+def _product(p, q):
     """Hamilton's product: the rotation `q`, then `p`."""
     u, v, a, b = p[..., :3], q[..., :3], p[..., 3:], q[..., 3:]
     return jnp.concatenate([a * v + b * u + jnp.cross(u, v), a * b - (u * v).sum(-1, keepdims=True)], -1)
@@ -64,12 +64,12 @@ class Rotation(NamedTuple):
     # --- making them
 
     @classmethod
-    def from_quat(cls, quat: Any) -> Rotation:
+    def from_quat(cls, quat) -> Rotation:
         """From quaternions [..., 4], scalar last; they are normalized."""
         return cls(_normalized(_inexact(quat)))
 
     @classmethod
-    def from_matrix(cls, matrix: Any) -> Rotation:
+    def from_matrix(cls, matrix) -> Rotation:
         """From orthogonal matrices [..., 3, 3]."""
         m = _inexact(matrix)
         diagonal = jnp.diagonal(m, axis1=-2, axis2=-1)
@@ -88,7 +88,7 @@ class Rotation(NamedTuple):
         return cls(_normalized(quat))
 
     @classmethod
-    def from_rotvec(cls, rotvec: Any, degrees: bool = False) -> Rotation:
+    def from_rotvec(cls, rotvec, degrees: bool = False) -> Rotation:
         """From vectors [..., 3] along the axes, whose lengths are the angles."""
         rotvec = _inexact(rotvec)
         rotvec = jnp.deg2rad(rotvec) if degrees else rotvec
@@ -100,14 +100,14 @@ class Rotation(NamedTuple):
         return cls(_normalized(jnp.concatenate([scale * rotvec, cosine], -1)))
 
     @classmethod
-    def from_mrp(cls, mrp: Any) -> Rotation:
+    def from_mrp(cls, mrp) -> Rotation:
         """From modified Rodrigues parameters [..., 3]: along the axes, as long as the tangent of a quarter of the angles."""
         mrp = _inexact(mrp)
         square = (mrp * mrp).sum(-1, keepdims=True)
         return cls(jnp.concatenate([2 * mrp, 1 - square], -1) / (1 + square))
 
     @classmethod
-    def from_euler(cls, seq: str, angles: Any, degrees: bool = False) -> Rotation:
+    def from_euler(cls, seq: str, angles, degrees: bool = False) -> Rotation:
         """From angles about axes: 'xyz' of the fixed frame, 'XYZ' of the turning one.
 
         Args: `angles` [..., len(seq)]; about a single axis also a scalar.
@@ -128,13 +128,13 @@ class Rotation(NamedTuple):
         return cls(_normalized(total))
 
     @classmethod
-    def identity(cls, num: int | None = None, dtype: Any = float) -> Rotation:
+    def identity(cls, num: int | None = None, dtype=float) -> Rotation:
         """The rotation that moves nothing, or `num` of them."""
         quat = jnp.array([0, 0, 0, 1], dtype=dtype)
         return cls(quat if num is None else jnp.tile(quat, (num, 1)))
 
     @classmethod
-    def random(cls, random_key: Any, num: int | None = None) -> Rotation:
+    def random(cls, random_key, num: int | None = None) -> Rotation:
         """A rotation drawn uniformly, or `num` of them."""
         return cls(_normalized(random.normal(random_key, (4,) if num is None else (num, 4))))
 
@@ -158,12 +158,12 @@ class Rotation(NamedTuple):
     def __bool__(self) -> bool:
         return True
 
-    def __getitem__(self, indexer: Any) -> Any:
+    def __getitem__(self, indexer):
         if self.single:
             raise TypeError("Single rotation is not subscriptable.")
         return Rotation(self.quat[indexer])
 
-    def as_quat(self, canonical: bool = False, scalar_first: bool = False) -> Any:
+    def as_quat(self, canonical: bool = False, scalar_first: bool = False):
         """Quaternions [..., 4]. With `canonical` the one of each pair whose first component that is not zero, from the scalar
         on, is positive; with `scalar_first` as [w, x, y, z]."""
         quat = self.quat
@@ -173,7 +173,7 @@ class Rotation(NamedTuple):
             quat = jnp.where(negative, -quat, quat)
         return jnp.roll(quat, 1, -1) if scalar_first else quat
 
-    def as_matrix(self) -> Any:
+    def as_matrix(self):
         """Matrices [..., 3, 3]."""
         x, y, z, w = (self.quat[..., place] for place in range(4))
         rows = [[x * x - y * y - z * z + w * w, 2 * (x * y - z * w), 2 * (x * z + y * w)],
@@ -181,7 +181,7 @@ class Rotation(NamedTuple):
                 [2 * (x * z - y * w), 2 * (y * z + x * w), z * z - x * x - y * y + w * w]]
         return jnp.stack([jnp.stack(row, -1) for row in rows], -2)
 
-    def as_rotvec(self, degrees: bool = False) -> Any:
+    def as_rotvec(self, degrees: bool = False):
         """Vectors [..., 3] along the axes, of the length of the angles, which are at most half a turn."""
         quat = jnp.where(self.quat[..., 3:] < 0, -self.quat, self.quat)
         vector, scalar = quat[..., :3], quat[..., 3:]
@@ -193,12 +193,12 @@ class Rotation(NamedTuple):
         rotvec = scale * vector
         return jnp.rad2deg(rotvec) if degrees else rotvec
 
-    def as_mrp(self) -> Any:
+    def as_mrp(self):
         """Modified Rodrigues parameters [..., 3], of at most length 1."""
         quat = jnp.where(self.quat[..., 3:] < 0, -self.quat, self.quat)
         return quat[..., :3] / (1 + quat[..., 3:])
 
-    def as_euler(self, seq: str, degrees: bool = False) -> Any:
+    def as_euler(self, seq: str, degrees: bool = False):
         """Angles [..., 3] about three axes, as in `from_euler`. In gimbal lock the third one is 0."""
         if len(seq) != 3:
             raise ValueError(f"Expected 3 axes, got {seq}.")
@@ -232,7 +232,7 @@ class Rotation(NamedTuple):
 
     # --- what they do
 
-    def apply(self, vectors: Any, inverse: bool = False) -> Any:
+    def apply(self, vectors, inverse: bool = False):
         """Vectors [..., 3], turned; with `inverse` turned back."""
         matrix = self.as_matrix()
         return jnp.einsum("...kj,...k->...j" if inverse else "...jk,...k->...j", matrix, _inexact(vectors))
@@ -241,11 +241,11 @@ class Rotation(NamedTuple):
         """The inverse rotations."""
         return Rotation(self.quat * np.array([-1, -1, -1, 1], self.quat.dtype))
 
-    def magnitude(self) -> Any:
+    def magnitude(self):
         """The angles, from 0 to pi."""
         return 2 * jnp.arctan2(linalg.norm(self.quat[..., :3], axis=-1), abs(self.quat[..., 3]))
 
-    def mean(self, weights: Any = None) -> Rotation:
+    def mean(self, weights=None) -> Rotation:
         """The rotation that is nearest to all of them, in the mean of squares of the distances of matrices."""
         quat = jnp.atleast_2d(self.quat)
         weights = jnp.ones(quat.shape[0], quat.dtype) if weights is None else jnp.asarray(weights)
@@ -254,7 +254,7 @@ class Rotation(NamedTuple):
                              f"{quat.shape[0]} rotations, got shape {weights.shape}.")
         return Rotation(linalg.eigh((weights * quat.T) @ quat)[1][:, -1])
 
-    def __mul__(self, other: Any) -> Any:  # type: ignore[override]
+    def __mul__(self, other):  # type: ignore[override]
         """The rotation `other`, then this one."""
         if not isinstance(other, Rotation):
             return NotImplemented
@@ -277,7 +277,7 @@ class Slerp(NamedTuple):
     rotvecs: Any
 
     @classmethod
-    def init(cls, times: Any, rotations: Rotation) -> Slerp:
+    def init(cls, times, rotations: Rotation) -> Slerp:
         """From increasing times [n] and as many rotations, at least two.
 
         Raises: ValueError for a single rotation and for times that are not one for each.
@@ -295,7 +295,7 @@ class Slerp(NamedTuple):
         start, end = Rotation(rotations.quat[:-1]), Rotation(rotations.quat[1:])
         return cls(times, jnp.diff(times), start, (start.inv() * end).as_rotvec())
 
-    def __call__(self, times: Any) -> Rotation:
+    def __call__(self, times) -> Rotation:
         """The rotations at times, a scalar or a vector, within the given ones."""
         times = _inexact(times)
         if times.ndim > 1:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from jaxlite import lax
@@ -14,7 +12,7 @@ from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
 @custom_jvp
-def _xlogy(x: Any, y: Any) -> Any:
+def _xlogy(x, y):
     is_zero = x == 0
     return jnp.where(is_zero & ~jnp.isnan(y), 0, x * jnp.log(jnp.where(is_zero, 1, y)) + jnp.where(is_zero, y, 0))
 
@@ -23,7 +21,7 @@ _xlogy.defjvps(lambda t, out, x, y: t * jnp.log(y), lambda t, out, x, y: t * (x 
 
 
 @api()
-def xlogy(x: Any, y: Any) -> Any:
+def xlogy(x, y):
     """x log(y), and 0 for x = 0.
 
     >>> from jaxlite.scipy.special import xlogy
@@ -35,7 +33,7 @@ def xlogy(x: Any, y: Any) -> Any:
 
 
 @custom_jvp
-def _xlog1py(x: Any, y: Any) -> Any:
+def _xlog1py(x, y):
     is_zero = x == 0
     return jnp.where(is_zero & ~jnp.isnan(y), 0, x * jnp.log1p(jnp.where(is_zero, 0, y)) + jnp.where(is_zero, y, 0))
 
@@ -44,25 +42,25 @@ _xlog1py.defjvps(lambda t, out, x, y: t * jnp.log1p(y), lambda t, out, x, y: t *
 
 
 @api()
-def xlog1py(x: Any, y: Any) -> Any:
+def xlog1py(x, y):
     """x log(1 + y), and 0 for x = 0."""
     check_arrays("xlog1py", x, y)
     return _xlog1py(*promote_inexact("xlog1py", x, y))
 
 
 @custom_jvp
-def _entr(x: Any) -> Any:
+def _entr(x):
     return -xlogy(x, x)
 
 
 @_entr.defjvp
-def _entr_jvp(primals: Any, tangents: Any) -> Any:
+def _entr_jvp(primals, tangents):
     (x,), (dx,) = primals, tangents
     return _entr(x), dx * -(jnp.log(x) + 1)  # infinite at 0, as the function's slope is
 
 
 @api()
-def entr(x: Any) -> Any:
+def entr(x):
     """-x log(x), 0 at 0 and -inf below."""
     x = floats("entr", x)
     is_negative = x < 0
@@ -70,7 +68,7 @@ def entr(x: Any) -> Any:
 
 
 @api()
-def rel_entr(p: Any, q: Any) -> Any:
+def rel_entr(p, q):
     """p log(p / q), 0 for p = 0 and q >= 0, and inf where it is not defined."""
     p, q = floats("rel_entr", p, q)
     is_positive = (p > 0) & (q > 0)
@@ -80,20 +78,20 @@ def rel_entr(p: Any, q: Any) -> Any:
 
 
 @api()
-def kl_div(p: Any, q: Any) -> Any:
+def kl_div(p, q):
     """p log(p / q) - p + q, q for p = 0, and inf where it is not defined."""
     p, q = floats("kl_div", p, q)
     return rel_entr(p, q) - p + q
 
 
 @api()
-def expit(x: Any) -> Any:
+def expit(x):
     """The logistic function, 1 / (1 + exp(-x))."""
     return lax.logistic(floats("expit", x, complex=True))
 
 
 @api()
-def logit(x: Any) -> Any:
+def logit(x):
     """The inverse of the logistic function, log(x / (1 - x)), for x in [0, 1]."""
     x = floats("logit", x, complex=True)
     # Near 1/2, where the quotient is near 1, its distance from there is exact: 2 atanh(2x - 1), DLMF 4.38.5.
@@ -104,21 +102,21 @@ def logit(x: Any) -> Any:
     return jnp.where(is_near, safe * polynomial(terms, safe * safe), jnp.log(x / (1 - x)))
 
 
-def _power_transformed(log: Any, power: Any) -> Any:
+def _power_transformed(log, power):
     is_zero = power == 0
     safe = jnp.where(is_zero, 1, power)
     return jnp.where(is_zero, log, jnp.expm1(safe * log) / safe)
 
 
 @api()
-def boxcox(x: Any, lmbda: Any) -> Any:
+def boxcox(x, lmbda):
     """(x^lmbda - 1) / lmbda, and log(x) for lmbda = 0; x >= 0."""
     x, lmbda = floats("boxcox", x, lmbda)
     return _power_transformed(jnp.log(x), lmbda)
 
 
 @api()
-def boxcox1p(x: Any, lmbda: Any) -> Any:
+def boxcox1p(x, lmbda):
     """`boxcox(1 + x, lmbda)`, accurate for small x."""
     x, lmbda = floats("boxcox1p", x, lmbda)
     return _power_transformed(jnp.log1p(x), lmbda)

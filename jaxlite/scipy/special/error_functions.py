@@ -24,19 +24,19 @@ from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
 @api()
-def erf(x: Any) -> Any:
+def erf(x):
     """The error function."""
     return lax.erf(floats("erf", x))
 
 
 @api()
-def erfc(x: Any) -> Any:
+def erfc(x):
     """1 - erf(x), accurate where it is small."""
     return lax.erfc(floats("erfc", x))
 
 
 @api()
-def erfinv(x: Any) -> Any:
+def erfinv(x):
     """The inverse of the error function, for x in [-1, 1]."""
     return lax.erf_inv(floats("erfinv", x))
 
@@ -54,12 +54,12 @@ _FAR = ([6.58749161529837803e-4, 1.60837851487422766e-2, 1.25781726111229246e-1,
          1.0])
 
 
-def _quotient(parts: tuple[list[float], list[float]], x: Any) -> Any:
+def _quotient(parts: tuple[list[float], list[float]], x):
     return polynomial(parts[0], x) / polynomial(parts[1], x)
 
 
 @custom_jvp
-def _erfcx(x: Any) -> Any:
+def _erfcx(x):
     size = jnp.abs(x)
     near = jnp.minimum(size, 0.5)
     middle, far = jnp.clip(size, 0.46875, 4), jnp.maximum(size, 4)
@@ -74,12 +74,12 @@ _erfcx.defjvps(lambda t, out, x: t * (2 * x * out - 2 / math.sqrt(math.pi)))
 
 
 @in_working_precision
-def _real_erfcx(x: Any) -> Any:
+def _real_erfcx(x):
     return _erfcx(x)
 
 
 @api()
-def erfcx(x: Any) -> Any:
+def erfcx(x):
     """exp(x^2) erfc(x), which does not underflow for large x; of complex numbers, too."""
     check_arrays("erfcx", x)
     return wofz(x * 1j) if dtypes.kind(aval_of(x).dtype) == "c" else _real_erfcx(x)
@@ -101,7 +101,7 @@ def _expansion(count: int) -> tuple[float, np.ndarray]:
 
 
 @custom_jvp
-def _wofz(z: Any) -> Any:
+def _wofz(z):
     is_below = jnp.imag(z) < 0
     upper = jnp.where(is_below, -z, z)
     is_double = aval_of(z).dtype == np.complex128
@@ -125,7 +125,7 @@ _wofz.defjvps(lambda t, out, z: t * (2j / math.sqrt(math.pi) - 2 * z * out))
 
 
 @api()
-def wofz(z: Any) -> Any:
+def wofz(z):
     """The Faddeeva function exp(-z^2) erfc(-i z), complex."""
     check_arrays("wofz", z)
     (z,) = promote_dtypes_inexact(z)
@@ -137,7 +137,7 @@ def wofz(z: Any) -> Any:
 
 
 @custom_jvp
-def _dawsn(x: Any) -> Any:
+def _dawsn(x):
     is_small = jnp.abs(x) < 0.5
     small = jnp.where(is_small, x, 0)
     # The sum of (-2)^k x^(2k + 1) / (2k + 1)!!, DLMF 7.6.
@@ -154,13 +154,13 @@ _dawsn.defjvps(lambda t, out, x: t * (1 - 2 * x * out))
 
 @api()
 @in_working_precision
-def dawsn(x: Any) -> Any:
+def dawsn(x):
     """Dawson's integral: exp(-x^2) times the integral of exp(t^2) from 0 to x."""
     return jnp.where(jnp.isinf(x), 0 * jnp.sign(x), _dawsn(jnp.where(jnp.isinf(x), 1, x)))
 
 
 @custom_jvp
-def _fresnel(x: Any) -> tuple[Any, Any]:
+def _fresnel(x) -> tuple[Any, Any]:
     size = jnp.abs(x)
     is_small, is_infinite = size < 1.2, jnp.isinf(x)
     small = jnp.where(is_small, size, 0)
@@ -181,7 +181,7 @@ def _fresnel(x: Any) -> tuple[Any, Any]:
 
 
 @_fresnel.defjvp
-def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
+def _fresnel_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
     angle = jnp.mod(x * x, 4) * (math.pi / 2)
     return _fresnel(x), (t * jnp.sin(angle), t * jnp.cos(angle))
@@ -189,7 +189,7 @@ def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
 
 @api()
 @in_working_precision
-def fresnel(x: Any) -> tuple[Any, Any]:
+def fresnel(x) -> tuple[Any, Any]:
     """Fresnel's integrals (S, C): those of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x."""
     return _fresnel(x)
 
@@ -197,7 +197,7 @@ def fresnel(x: Any) -> tuple[Any, Any]:
 # --- normal distribution -----------------------------------------------------------------------------
 
 
-def _strict(name: str, x: Any) -> Any:
+def _strict(name: str, x):
     """As it stands: integers are refused."""
     check_arrays(name, x)
     dtype = aval_of(x).dtype
@@ -207,7 +207,7 @@ def _strict(name: str, x: Any) -> Any:
 
 
 @api()
-def ndtr(x: Any) -> Any:
+def ndtr(x):
     """The distribution function of the standard normal distribution.
 
     Raises: TypeError for other dtypes than float32 and float64.
@@ -230,7 +230,7 @@ _END = ([6.65790464350110377720e0, 5.46378491116411436990e0, 1.78482653991729133
 
 
 @custom_jvp
-def _ndtri(p: Any) -> Any:
+def _ndtri(p):
     centred = p - 0.5
     is_centre = jnp.abs(centred) <= 0.425
     inner = jnp.where(is_centre, centred, 0)
@@ -247,18 +247,18 @@ _ndtri.defjvps(lambda t, out, p: t * (math.sqrt(2 * math.pi) * jnp.exp(out * out
 
 
 @in_working_precision
-def _erfcinv(y: Any) -> Any:
+def _erfcinv(y):
     return (0 - _ndtri(y / 2)) * math.sqrt(0.5)
 
 
 @api()
-def erfcinv(y: Any) -> Any:
+def erfcinv(y):
     """The inverse of erfc, for y in [0, 2]; as accurate near 0, where `erfinv(1 - y)` loses all digits."""
     return _erfcinv(floats("erfcinv", y))
 
 
 @api()
-def ndtri(p: Any) -> Any:
+def ndtri(p):
     """The quantile function of the standard normal distribution, for p in [0, 1].
 
     Raises: TypeError for other dtypes than float32 and float64.
@@ -267,7 +267,7 @@ def ndtri(p: Any) -> Any:
 
 
 @custom_jvp
-def _log_ndtr(x: Any) -> Any:
+def _log_ndtr(x):
     is_low = x < -1
     low, high = jnp.where(is_low, x, -1), jnp.where(is_low, 0, x)
     below = jnp.log(_erfcx(low * -math.sqrt(0.5)) / 2) - low * low / 2
@@ -275,7 +275,7 @@ def _log_ndtr(x: Any) -> Any:
 
 
 @_log_ndtr.defjvp
-def _log_ndtr_jvp(primals: Any, tangents: Any) -> Any:
+def _log_ndtr_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
     # The density over the distribution function; both underflow together on the left, where the quotient is simple.
     low, high = jnp.minimum(x, 0), jnp.maximum(x, 0)
@@ -285,7 +285,7 @@ def _log_ndtr_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @api("series_order")
-def log_ndtr(x: Any, series_order: int = 3) -> Any:
+def log_ndtr(x, series_order: int = 3):
     """The logarithm of `ndtr`, accurate in both tails.
 
     Args:
@@ -303,7 +303,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
 # --- Owen's T ----------------------------------------------------------------------------------------
 
 
-def _owens_integral(h: Any, a: Any) -> Any:
+def _owens_integral(h, a):
     """The integral for 0 <= a <= 1, by Gauss and Legendre."""
     count = 48 if h.dtype == np.float64 else 20
     nodes, weights = (jnp.asarray(each, h.dtype) for each in np.polynomial.legendre.leggauss(count))
@@ -314,7 +314,7 @@ def _owens_integral(h: Any, a: Any) -> Any:
 
 
 @custom_jvp
-def _owens_t(h: Any, a: Any) -> Any:
+def _owens_t(h, a):
     sign, h, a = jnp.sign(a), jnp.abs(h), jnp.abs(a)
     is_steep = a > 1
     slope = jnp.where(is_steep, 1 / jnp.where(is_steep, a, 1), a)
@@ -325,7 +325,7 @@ def _owens_t(h: Any, a: Any) -> Any:
 
 
 @_owens_t.defjvp
-def _owens_t_jvp(primals: Any, tangents: Any) -> Any:
+def _owens_t_jvp(primals, tangents):
     (h, a), (dh, da) = primals, tangents
     along_h = -jnp.exp(-h * h / 2) * lax.erf(a * h * math.sqrt(0.5)) / (2 * math.sqrt(2 * math.pi))
     along_a = jnp.exp(-h * h * (1 + a * a) / 2) / (2 * math.pi * (1 + a * a))
@@ -334,6 +334,6 @@ def _owens_t_jvp(primals: Any, tangents: Any) -> Any:
 
 @api()
 @in_working_precision
-def owens_t(h: Any, a: Any) -> Any:
+def owens_t(h, a):
     """Owen's T function: the integral of exp(-h^2 (1 + x^2) / 2) / (1 + x^2) from 0 to a, over 2 pi."""
     return _owens_t(*jnp.broadcast_arrays(h, a))

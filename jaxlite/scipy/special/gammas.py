@@ -6,7 +6,6 @@ import math
 import operator
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -22,20 +21,20 @@ from jaxlite.transforms.derivatives import jvp
 
 
 @api()
-def gammaln(x: Any) -> Any:
+def gammaln(x):
     """The logarithm of the absolute value of the gamma function."""
     return lax.lgamma(floats("gammaln", x))
 
 
 @api()
-def loggamma(x: Any) -> Any:
+def loggamma(x):
     """The logarithm of the gamma function; NaN for negative numbers, where it is complex."""
     x = floats("loggamma", x)
     return jnp.where(x < 0, jnp.nan, lax.lgamma(x))
 
 
 @api()
-def gammasgn(x: Any) -> Any:
+def gammasgn(x):
     """The sign of the gamma function: 1 or -1; NaN at its poles other than zero, which has a sign."""
     if is_complex(as_array(x)):
         raise ValueError("gammasgn does not support complex-valued inputs.")
@@ -47,7 +46,7 @@ def gammasgn(x: Any) -> Any:
 
 
 @api()
-def gamma(x: Any) -> Any:
+def gamma(x):
     """The gamma function, of real and of complex numbers.
 
     >>> from jaxlite.scipy.special import gamma
@@ -69,7 +68,7 @@ _LANCZOS = (0.99999999999980993, 676.5203681218851, -1259.1392167224028, 771.323
             12.507343278686905, -0.13857109526572012, 9.9843695780195716e-6, 1.5056327351493116e-7)
 
 
-def _complex_gamma(z: Any) -> Any:
+def _complex_gamma(z):
     is_left = jnp.real(z) < 0.5  # reflected: gamma(z) gamma(1 - z) = pi / sin(pi z)
     right = jnp.where(is_left, 1 - z, z) - 1
     series = _LANCZOS[0] + sum(factor / (right + place) for place, factor in enumerate(_LANCZOS[1:], 1))
@@ -79,7 +78,7 @@ def _complex_gamma(z: Any) -> Any:
     return jnp.where(is_left, math.pi / (sine * value), value).astype(z.dtype)
 
 
-def _small_factorial(x: Any) -> Any:
+def _small_factorial(x):
     """The gamma function at whole numbers from 1 to 20, NaN elsewhere."""
     table = np.array([math.factorial(n) for n in range(20)], np.float64)
     is_small = (x >= 1) & (x <= len(table)) & (x == jnp.floor(x))
@@ -93,13 +92,13 @@ def _small_factorial(x: Any) -> Any:
 _STIRLING = [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400]
 
 
-def _stirling_rest(z: Any) -> Any:
+def _stirling_rest(z):
     return polynomial(_STIRLING, 1 / (z * z)) / z
 
 
 @api()
 @in_working_precision
-def betaln(a: Any, b: Any) -> Any:
+def betaln(a, b):
     """The logarithm of the absolute value of the beta function, gamma(a) gamma(b) / gamma(a + b)."""
     a, b = jnp.minimum(a, b), jnp.maximum(a, b)
     plain = lax.lgamma(a) + (lax.lgamma(b) - lax.lgamma(a + b))
@@ -116,14 +115,14 @@ def betaln(a: Any, b: Any) -> Any:
 
 
 @api()
-def beta(a: Any, b: Any) -> Any:
+def beta(a, b):
     """The beta function, gamma(a) gamma(b) / gamma(a + b)."""
     a, b = floats("beta", a, b)
     return gammasgn(a) * gammasgn(b) * gammasgn(a + b) * jnp.exp(betaln(a, b))
 
 
 @api()
-def betainc(a: Any, b: Any, x: Any) -> Any:
+def betainc(a, b, x):
     """The regularized incomplete beta function, from 0 at x = 0 to 1 at x = 1."""
     return lax.betainc(*jnp.broadcast_arrays(*floats("betainc", a, b, x)))
 
@@ -132,13 +131,13 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
 
 
 @api()
-def gammainc(a: Any, x: Any) -> Any:
+def gammainc(a, x):
     """The regularized lower incomplete gamma function, from 0 at x = 0 to 1 at infinity."""
     return lax.igamma(*jnp.broadcast_arrays(*floats("gammainc", a, x)))
 
 
 @api()
-def gammaincc(a: Any, x: Any) -> Any:
+def gammaincc(a, x):
     """The regularized upper incomplete gamma function: 1 - gammainc(a, x), accurate where it is small."""
     return lax.igammac(*jnp.broadcast_arrays(*floats("gammaincc", a, x)))
 
@@ -147,18 +146,18 @@ def gammaincc(a: Any, x: Any) -> Any:
 
 
 @api()
-def digamma(x: Any) -> Any:
+def digamma(x):
     """The derivative of the logarithm of the gamma function."""
     return lax.digamma(floats("digamma", x))
 
 
 @api()
-def _polygamma(n: Any, x: Any) -> Any:
+def _polygamma(n, x):
     return lax.polygamma(*jnp.broadcast_arrays(*floats("polygamma", n, x)))
 
 
 @boundary
-def polygamma(n: Any, x: Any) -> Any:
+def polygamma(n, x):
     """The derivative of order n of `digamma`; n is an integer, or an array of integers.
 
     Raises: ValueError for n of another kind.
@@ -173,7 +172,7 @@ def polygamma(n: Any, x: Any) -> Any:
 _BERNOULLI = [1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600]
 
 
-def _zeta_sum(x: Any, q: Any) -> Any:
+def _zeta_sum(x, q):
     """By the first terms and Euler and Maclaurin's formula for the others (DLMF 2.10.1): to differentiate."""
     count = 10
     end = q + count
@@ -186,11 +185,11 @@ def _zeta_sum(x: Any, q: Any) -> Any:
 
 
 @custom_jvp
-def _hurwitz(x: Any, q: Any) -> Any:
+def _hurwitz(x, q):
     return lax.zeta(x, q)
 
 
-def _hurwitz_jvp(primals: Any, tangents: Any) -> Any:
+def _hurwitz_jvp(primals, tangents):
     (x, q), (dx, dq) = primals, tangents
     out = _hurwitz(x, q)
     change = jnp.zeros_like(out)
@@ -205,12 +204,12 @@ _hurwitz.defjvp(_hurwitz_jvp, symbolic_zeros=True)
 
 
 @api()
-def _zeta(x: Any, q: Any) -> Any:
+def _zeta(x, q):
     return _hurwitz(*jnp.broadcast_arrays(*floats("zeta", x, q)))
 
 
 @boundary
-def zeta(x: Any, q: Any = None) -> Any:
+def zeta(x, q=None):
     """The Hurwitz zeta function: the sum of 1 / (k + q)^x for k = 0, 1, ...
 
     Raises: NotImplementedError without q; `zeta(x, 1)` is Riemann's function for x > 1.
@@ -222,7 +221,7 @@ def zeta(x: Any, q: Any = None) -> Any:
 
 
 @api("d")
-def _multigammaln(a: Any, d: int) -> Any:
+def _multigammaln(a, d: int):
     a = floats("multigammaln", a)
     steps = jnp.arange(d, dtype=a.dtype) / 2
     return jnp.sum(lax.lgamma(a[..., None] - steps), axis=-1) + d * (d - 1) / 4 * math.log(math.pi)
@@ -230,7 +229,7 @@ def _multigammaln(a: Any, d: int) -> Any:
 
 @boundary
 @broadcasts_inside
-def multigammaln(a: Any, d: Any) -> Any:
+def multigammaln(a, d):
     """The logarithm of the gamma function of dimension d, an integer.
 
     Its arguments a need to exceed (d - 1) / 2.
@@ -242,13 +241,13 @@ def multigammaln(a: Any, d: Any) -> Any:
 
 
 @api()
-def _factorial(n: Any) -> Any:
+def _factorial(n):
     n = floats("factorial", n)
     return jnp.where(n < 0, 0, gamma(n + 1))
 
 
 @boundary
-def factorial(n: Any, exact: bool = False) -> Any:
+def factorial(n, exact: bool = False):
     """n!, as a floating number; 0 for negative numbers.
 
     Raises: NotImplementedError for exact=True: integers of arrays are too small for it.
@@ -259,7 +258,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
 
 
 @api("repetition")
-def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
+def comb(N, k, *, repetition: bool = False):
     """How many ways there are to choose k of N things, as a floating number; 0 for k outside of [0, N].
 
     Args:
@@ -278,7 +277,7 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
 
 @api()
 @in_working_precision
-def poch(z: Any, m: Any) -> Any:
+def poch(z, m):
     """The rising factorial gamma(z + m) / gamma(z)."""
     z, m = jnp.broadcast_arrays(z, m)
     total = z + m
@@ -294,7 +293,7 @@ def poch(z: Any, m: Any) -> Any:
 
 
 @boundary
-def bernoulli(n: int) -> Any:
+def bernoulli(n: int):
     """The Bernoulli numbers B_0 to B_n, with B_1 = -1/2.
 
     >>> from jaxlite.scipy.special import bernoulli

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -18,26 +17,26 @@ from jaxlite.scipy.arguments import floats
 
 
 @api()
-def i0e(x: Any) -> Any:
+def i0e(x):
     """exp(-|x|) times the modified Bessel function of the first kind of order 0."""
     return lax.bessel_i0e(floats("i0e", x))
 
 
 @api()
-def i0(x: Any) -> Any:
+def i0(x):
     """The modified Bessel function of the first kind of order 0."""
     x = floats("i0", x)
     return jnp.exp(jnp.abs(x)) * lax.bessel_i0e(x)
 
 
 @api()
-def i1e(x: Any) -> Any:
+def i1e(x):
     """exp(-|x|) times the modified Bessel function of the first kind of order 1."""
     return lax.bessel_i1e(floats("i1e", x))
 
 
 @api()
-def i1(x: Any) -> Any:
+def i1(x):
     """The modified Bessel function of the first kind of order 1."""
     x = floats("i1", x)
     return jnp.exp(jnp.abs(x)) * lax.bessel_i1e(x)
@@ -47,7 +46,7 @@ def i1(x: Any) -> Any:
 
 
 @api("v", "n_iter")
-def _bessel_jn(z: Any, v: int, n_iter: int) -> Any:
+def _bessel_jn(z, v: int, n_iter: int):
     z = floats("bessel_jn", z)
     is_zero = z == 0
     safe = jnp.where(is_zero, 1, z)
@@ -55,7 +54,7 @@ def _bessel_jn(z: Any, v: int, n_iter: int) -> Any:
 
     # J. Miller's algorithm (DLMF 3.6): backwards from an order where it is as good as zero, the recurrence is stable.
     # What is known is scaled down as it grows; in the end J_0 + 2 J_2 + 2 J_4 + ... = 1.
-    def step(index: Any, state: Any) -> Any:
+    def step(index, state):
         upper, current, total, found = state
         order = n_iter - index
         below = 2 * order.astype(z.dtype) / safe * current - upper
@@ -73,7 +72,7 @@ def _bessel_jn(z: Any, v: int, n_iter: int) -> Any:
 
 @boundary
 @broadcasts_inside
-def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
+def bessel_jn(z, *, v: int, n_iter: int = 50):
     """Bessel functions of the first kind of orders 0 to v.
 
     Args:
@@ -89,7 +88,7 @@ def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
 
 
 @api("n_max")
-def _sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, n_max: int) -> Any:
+def _sph_harm_y(n, m, theta, phi, n_max: int):
     theta, phi = promote_dtypes_inexact(theta, phi, np.float32(0))[:2]  # there are no narrower complex numbers
     n, m, theta, phi = jnp.broadcast_arrays(n, m, theta, phi)
     n = jnp.clip(n, 0, n_max)
@@ -98,7 +97,7 @@ def _sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, n_max: int) -> Any:
     dtype = aval_of(theta).dtype
 
     # Normalized Legendre functions: the one of degree m first, then by the recurrence in degree (DLMF 14.10.3).
-    def step(index: Any, state: Any) -> Any:
+    def step(index, state):
         before, current = state
         degree = index + 1
         down, up = degree.astype(dtype), order.astype(dtype)
@@ -122,7 +121,7 @@ def _sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, n_max: int) -> Any:
 
 
 @boundary
-def sph_harm_y(n: Any, m: Any, theta: Any, phi: Any, diff_n: int | None = None, n_max: int | None = None) -> Any:
+def sph_harm_y(n, m, theta, phi, diff_n: int | None = None, n_max: int | None = None):
     """Spherical harmonics, orthonormal, with the phase of Condon and Shortley.
 
     Args:

@@ -22,7 +22,7 @@ from jaxlite.transforms.custom_derivatives import custom_jvp
 _LIMIT = 20000
 
 
-def _sum(upper: Sequence[Any], lower: Sequence[Any], x: Any, slopes: bool = False) -> list[Any]:
+def _sum(upper: Sequence[Any], lower: Sequence[Any], x, slopes: bool = False) -> list[Any]:
     """The sum of x^k / k! times rising factorials of `upper` over those of `lower`; with its slopes along these."""
     parameters = [*upper, *lower]
     epsilon = float(np.finfo(aval_of(x).dtype).eps)
@@ -30,11 +30,11 @@ def _sum(upper: Sequence[Any], lower: Sequence[Any], x: Any, slopes: bool = Fals
     # Of each parameter: the derivative of the term's logarithm, unless a factor of zero ends the series.
     moved = parameters if slopes else []
 
-    def unfinished(state: Any) -> Any:
+    def unfinished(state):
         k, active, *_ = state
         return jnp.any(active) & (k < _LIMIT)
 
-    def step(state: Any) -> Any:
+    def step(state):
         k, active, term, result, term_slopes, result_slopes = state
         factor = x / (k + 1)
         for a in upper:
@@ -76,7 +76,7 @@ def _sum(upper: Sequence[Any], lower: Sequence[Any], x: Any, slopes: bool = Fals
 
 
 @custom_jvp
-def _hyp1f1(a: Any, b: Any, x: Any) -> Any:
+def _hyp1f1(a, b, x):
     is_negative = x < 0  # DLMF 13.2.39: then terms alternate, unless they are few
     ends = (a <= 0) & (a == jnp.floor(a))
     turns = is_negative & ~ends
@@ -85,7 +85,7 @@ def _hyp1f1(a: Any, b: Any, x: Any) -> Any:
 
 
 @_hyp1f1.defjvp
-def _hyp1f1_jvp(primals: Any, tangents: Any) -> Any:
+def _hyp1f1_jvp(primals, tangents):
     (a, b, x), (da, db, dx) = primals, tangents
     turns = x < 0
     scale = jnp.where(turns, jnp.exp(jnp.minimum(x, 0)), 1)
@@ -99,7 +99,7 @@ def _hyp1f1_jvp(primals: Any, tangents: Any) -> Any:
 
 @api()
 @in_working_precision
-def hyp1f1(a: Any, b: Any, x: Any) -> Any:
+def hyp1f1(a, b, x):
     """Kummer's confluent hypergeometric function 1F1(a; b; x), of real arguments.
 
     >>> from jaxlite.scipy.special import hyp1f1
@@ -112,7 +112,7 @@ def hyp1f1(a: Any, b: Any, x: Any) -> Any:
 # --- 2F1 ---------------------------------------------------------------------------------------------
 
 
-def _gamma_quotient(upper: Sequence[Any], lower: Sequence[Any]) -> Any:
+def _gamma_quotient(upper: Sequence[Any], lower: Sequence[Any]):
     """A quotient of products of gamma functions; zero where one below has a pole."""
     log = sum(lax.lgamma(x) for x in upper) - sum(lax.lgamma(x) for x in lower)
     sign: Any = 1
@@ -125,7 +125,7 @@ def _gamma_quotient(upper: Sequence[Any], lower: Sequence[Any]) -> Any:
 
 
 @custom_jvp
-def _hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
+def _hyp2f1(a, b, c, x):
     is_one = x == 1
     is_inside = x < 1
     safe = jnp.where(is_inside, x, 0)
@@ -143,13 +143,13 @@ def _hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     return jnp.where(is_one, at_one, jnp.where(is_inside, jnp.where(has_pole & (x != 0), jnp.inf, value), jnp.nan))
 
 
-def _is_pole(x: Any) -> Any:
+def _is_pole(x):
     """Whether the gamma function is infinite: at 0, -1, -2, ..."""
     return (x <= 0) & (x == jnp.floor(x))
 
 
 @_hyp2f1.defjvp
-def _hyp2f1_jvp(primals: Any, tangents: Any) -> Any:
+def _hyp2f1_jvp(primals, tangents):
     (a, b, c, x), (da, db, dc, dx) = primals, tangents
     is_negative = x < 0
     safe = jnp.where(x < 1, x, 0)
@@ -165,7 +165,7 @@ def _hyp2f1_jvp(primals: Any, tangents: Any) -> Any:
 
 @api()
 @in_working_precision
-def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
+def hyp2f1(a, b, c, x):
     """Gauss' hypergeometric function 2F1(a, b; c; x), of real arguments with x <= 1; NaN beyond.
 
     The series takes many terms as x comes near 1, where it loses accuracy.

@@ -24,10 +24,10 @@ from jaxlite.transforms.custom_derivatives import custom_jvp
 _TOGETHER = 8  # terms that are computed in one pass over an array
 
 
-def total(count: int, term: Callable[[Any, Any], tuple[Any, Any]], first: Any) -> Any:
+def total(count: int, term: Callable[[Any, Any], tuple[Any, Any]], first):
     """The sum of `count` terms: `term(k, carry)` gives (term, next carry), for k = 1, 2, ..."""
 
-    def step(k: Any, state: Any) -> Any:
+    def step(k, state):
         carry, result = state
         value, carry = term((k + 1).astype(jnp.real(result).dtype), carry)
         return carry, result + value
@@ -38,11 +38,11 @@ def total(count: int, term: Callable[[Any, Any], tuple[Any, Any]], first: Any) -
 # --- exponential integrals ---------------------------------------------------------------------------
 
 
-def _fraction(n: Any, x: Any) -> Any:
+def _fraction(n, x):
     """exp(x) E_n(x) for x > 1, by the even part of its continued fraction (DLMF 8.19.17), from the end."""
     count = 88
 
-    def step(k: Any, value: Any) -> Any:
+    def step(k, value):
         j = (count - k).astype(jnp.real(x).dtype)
         return x + n + 2 * (j - 1) - j * (n + j - 1) / value
 
@@ -50,7 +50,7 @@ def _fraction(n: Any, x: Any) -> Any:
 
 
 @custom_jvp
-def _exp1(x: Any) -> Any:
+def _exp1(x):
     is_small, is_infinite = x <= 1, jnp.isinf(x)
     small, large = jnp.where(is_small, x, 1), jnp.where(is_small | is_infinite, 2, x)
     # DLMF 6.6.2.
@@ -65,13 +65,13 @@ _exp1.defjvps(lambda t, out, x: -t * jnp.exp(-x) / x)
 
 @api()
 @in_working_precision
-def exp1(x: Any) -> Any:
+def exp1(x):
     """The exponential integral E_1: that of exp(-t) / t from x to infinity; NaN for negative x."""
     return _exp1(x)
 
 
 @custom_jvp
-def _expi(x: Any) -> Any:
+def _expi(x):
     is_positive = x > 0
     is_large = x > 40
     middle = jnp.where(is_positive & ~is_large, x, 1)
@@ -92,13 +92,13 @@ _expi.defjvps(lambda t, out, x: t * jnp.exp(x) / x)
 
 @api()
 @in_working_precision
-def expi(x: Any) -> Any:
+def expi(x):
     """The exponential integral Ei: that of exp(t) / t from minus infinity to x, as a principal value."""
     return _expi(x)
 
 
 @custom_jvp
-def _expn(n: Any, x: Any) -> Any:
+def _expn(n, x):
     is_small, is_infinite = x <= 1, jnp.isinf(x)
     is_zero = x == 0
     order = jnp.maximum(n, 1)
@@ -106,7 +106,7 @@ def _expn(n: Any, x: Any) -> Any:
 
     # DLMF 8.19.8: all but one term of a series are powers, that one has a logarithm. Its factor (-x)^(n - 1) / (n - 1)!
     # is met on the way.
-    def term(k: Any, carry: Any) -> Any:
+    def term(k, carry):
         power = carry  # (-x)^(k - 1) / (k - 1)!
         gap = k - order
         is_special = gap == 0
@@ -124,7 +124,7 @@ def _expn(n: Any, x: Any) -> Any:
 
 
 @_expn.defjvp
-def _expn_jvp(primals: Any, tangents: Any) -> Any:
+def _expn_jvp(primals, tangents):
     (n, x), (_, t) = primals, tangents
     down = jnp.where(n >= 1, _expn(jnp.maximum(n - 1, 0), x), jnp.exp(-x) * (1 + 1 / x) / x)
     return _expn(n, x), -t * down
@@ -132,7 +132,7 @@ def _expn_jvp(primals: Any, tangents: Any) -> Any:
 
 @api()
 @in_working_precision
-def expn(n: Any, x: Any) -> Any:
+def expn(n, x):
     """The exponential integral E_n: that of exp(-x t) / t^n from 1 to infinity.
 
     Args:
@@ -145,7 +145,7 @@ def expn(n: Any, x: Any) -> Any:
 
 
 @custom_jvp
-def _sici(x: Any) -> tuple[Any, Any]:
+def _sici(x) -> tuple[Any, Any]:
     size = jnp.abs(x)
     is_small, is_infinite = size <= 4, jnp.isinf(x)
     small, large = jnp.where(is_small, size, 1), jnp.where(is_small | is_infinite, 5, size)
@@ -163,14 +163,14 @@ def _sici(x: Any) -> tuple[Any, Any]:
 
 
 @_sici.defjvp
-def _sici_jvp(primals: Any, tangents: Any) -> Any:
+def _sici_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
     return _sici(x), (t * jnp.sinc(x / math.pi), t * jnp.cos(x) / x)
 
 
 @api()
 @in_working_precision
-def sici(x: Any) -> tuple[Any, Any]:
+def sici(x) -> tuple[Any, Any]:
     """The sine and cosine integrals (Si, Ci): that of sin(t) / t from 0 to x, and of cos(t) / t from infinity to |x|."""
     return _sici(x)
 
@@ -182,7 +182,7 @@ _DEBYE = [1 / 36, -1 / 3600, 1 / 211680, -1 / 10886400, 1 / 526901760, -691 / 16
           -3617 / 181400588328960000, 43867 / 97072790126247936000]
 
 
-def _spence_near(x: Any) -> Any:
+def _spence_near(x):
     """For x in [1/2, 2]."""
     u = -jnp.log(x)
     square = u * u
@@ -190,7 +190,7 @@ def _spence_near(x: Any) -> Any:
 
 
 @custom_jvp
-def _spence(x: Any) -> Any:
+def _spence(x):
     is_large, is_zero, is_infinite = x > 2, x == 0, jnp.isinf(x)
     safe = jnp.where((x > 0) & ~is_infinite, x, 1)
     inside = jnp.where(is_large, 1 / safe, safe)  # in (0, 2]
@@ -204,14 +204,14 @@ def _spence(x: Any) -> Any:
 
 
 @_spence.defjvp
-def _spence_jvp(primals: Any, tangents: Any) -> Any:
+def _spence_jvp(primals, tangents):
     (x,), (t,) = primals, tangents
     is_one = x == 1
     return _spence(x), t * jnp.where(is_one, -1, jnp.log(x) / jnp.where(is_one, 1, 1 - x))
 
 
 @api()
-def spence(x: Any) -> Any:
+def spence(x):
     """Spence's function, the dilogarithm of 1 - x: the integral of log(t) / (1 - t) from 1 to x.
 
     Raises: TypeError for other dtypes than float32 and float64.

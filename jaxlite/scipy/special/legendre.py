@@ -12,7 +12,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core.values import aval_of
 
 
-def _check(m: int, n: int, z: Any, name: str) -> None:
+def _check(m: int, n: int, z, name: str) -> None:
     aval = aval_of(z)
     if aval.dtype not in (np.float32, np.float64):
         raise TypeError(f"{name} takes float32 or float64, got z of type {aval}")
@@ -22,7 +22,7 @@ def _check(m: int, n: int, z: Any, name: str) -> None:
         raise NotImplementedError(f"Computations for m!=n are not yet supported; got m={m}, n={n}")
 
 
-def _table(count: int, z: Any, normalized: bool) -> Any:
+def _table(count: int, z, normalized: bool):
     """(order, degree, point) -> the value without the factor (1 - z^2)^(order / 2): a polynomial."""
     orders = np.arange(count)
     column = np.zeros((count, 1))
@@ -45,12 +45,12 @@ def _table(count: int, z: Any, normalized: bool) -> Any:
     return jnp.stack(rows[2:], axis=1)
 
 
-def _powers(count: int, z: Any) -> Any:
+def _powers(count: int, z):
     """(order, 1, point) -> (1 - z^2)^(order / 2)."""
     return jnp.stack([lax.integer_pow(jnp.sqrt(1 - z * z), order) for order in range(count)])[:, None]
 
 
-def lpmn_values(m: int, n: int, z: Any, is_normalized: bool) -> Any:
+def lpmn_values(m: int, n: int, z, is_normalized: bool):
     """Associated Legendre functions with the phase of Condon and Shortley.
 
     Args:
@@ -70,7 +70,7 @@ def lpmn_values(m: int, n: int, z: Any, is_normalized: bool) -> Any:
     return _table(n + 1, z, is_normalized) * _powers(n + 1, z)
 
 
-def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
+def lpmn(m: int, n: int, z) -> tuple[Any, Any]:
     """Associated Legendre functions and their derivatives by z; arguments and shapes as of `lpmn_values`."""
     _check(m, n, z, "lpmn")
     z = jnp.asarray(z)

@@ -12,16 +12,16 @@ from jaxlite.scipy.arguments import floats
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
 
-def softmax(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
+def softmax(x, /, *, axis: int | tuple[int, ...] | None = None):
     """exp(x) over its sum along axes; along all of them by default."""
     return normalization.softmax(*_over("softmax", x, axis))
 
 
-def log_softmax(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Any:
+def log_softmax(x, /, *, axis: int | tuple[int, ...] | None = None):
     """The logarithm of `softmax`."""
     return normalization.log_softmax(*_over("log_softmax", x, axis))
 
 
-def _over(name: str, x: Any, axis: Any) -> tuple[Any, Any]:
+def _over(name: str, x, axis) -> tuple[Any, Any]:
     x = floats(name, x)
     return x, tuple(range(aval_of(x).ndim)) if axis is None else axis

@@ -8,20 +8,20 @@ from jaxlite import numpy as jnp
 from jaxlite.scipy.arguments import floats
 
 
-def standardized(name: str, x: Any, loc: Any, scale: Any, *shapes: Any, complex: bool = False) -> list[Any]:
+def standardized(name: str, x, loc, scale, *shapes, complex: bool = False) -> list[Any]:
     """(x - loc) / scale, the scale, and the parameters of shape, of one floating dtype, or complex if that is allowed."""
     x, loc, scale, *shapes = floats(name, x, loc, scale, *shapes, complex=complex)
     return [(x - loc) / scale, scale, *shapes]
 
 
-def counted(name: str, k: Any, loc: Any, *shapes: Any) -> list[Any]:
+def counted(name: str, k, loc, *shapes) -> list[Any]:
     """k - loc, whether that is a whole number that is not negative, and the parameters of shape."""
     k, loc, *shapes = floats(name, k, loc, *shapes)
     k = k - loc
     return [k, (k >= 0) & (k == jnp.floor(k)), *shapes]
 
 
-def log_of(probability: Any) -> Any:
+def log_of(probability):
     """The logarithm of a probability, with slope 0 where that is 0: outside of the support."""
     is_none = probability == 0
     return jnp.where(is_none, -jnp.inf, jnp.log(jnp.where(is_none, 1, probability)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
@@ -15,20 +13,20 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
+def logpmf(k, p, loc=0):
     """The logarithm of the probability of k."""
     k, is_count, p = counted("bernoulli.logpmf", k, loc, p)
     return jnp.where(is_count & (k <= 1), xlogy(k, p) + xlog1py(1 - k, -p), -jnp.inf)
 
 
 @api()
-def pmf(k: Any, p: Any, loc: Any = 0) -> Any:
+def pmf(k, p, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, p, loc))
 
 
 @api()
-def cdf(k: Any, p: Any) -> Any:
+def cdf(k, p):
     """The probability of at most k."""
     k, p = floats("bernoulli.cdf", k, p)
     value = jnp.where(k < 0, 0, jnp.where(k < 1, 1 - p, 1))
@@ -36,7 +34,7 @@ def cdf(k: Any, p: Any) -> Any:
 
 
 @api()
-def ppf(q: Any, p: Any) -> Any:
+def ppf(q, p):
     """The least k whose `cdf` is at least q."""
     q, p = floats("bernoulli.ppf", q, p)
     value = jnp.where(q <= 1 - p, jnp.zeros_like(q), 1)

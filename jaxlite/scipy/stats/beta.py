@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.special import betainc, betaln, xlog1py, xlogy
@@ -14,7 +12,7 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x, a, b, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, a, b = standardized("beta.logpdf", x, loc, scale, a, b)
     is_inside = (z >= 0) & (z <= 1)
@@ -24,12 +22,12 @@ def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @api()
-def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x, a, b, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, a, b, loc, scale))
 
 
-def _share(a: Any, b: Any, z: Any) -> Any:
+def _share(a, b, z):
     """betainc at z; where z is outside [0, 1], the value at the end, which has no slope."""
     below, above = z < 0, z > 1
     inside = betainc(a, b, jnp.where(below | above, 0.5, z))
@@ -37,26 +35,26 @@ def _share(a: Any, b: Any, z: Any) -> Any:
 
 
 @api()
-def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x, a, b, loc=0, scale=1):
     """The distribution function."""
     z, _, a, b = standardized("beta.cdf", x, loc, scale, a, b)
     return _share(a, b, z)
 
 
 @api()
-def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x, a, b, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _, a, b = standardized("beta.sf", x, loc, scale, a, b)
     return _share(b, a, 1 - z)
 
 
 @api()
-def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x, a, b, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(cdf(x, a, b, loc, scale))
 
 
 @api()
-def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x, a, b, loc=0, scale=1):
     """The logarithm of `sf`."""
     return log_of(sf(x, a, b, loc, scale))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
@@ -15,7 +13,7 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
+def logpmf(k, n, a, b, loc=0):
     """The logarithm of the probability of k."""
     k, n, a, b = floats("betabinom.logpmf", k, n, a, b)
     k, is_count, n, a, b = counted("betabinom.logpmf", jnp.where(k == jnp.floor(k), jnp.floor(k), k), loc, n, a, b)
@@ -26,6 +24,6 @@ def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
 
 
 @api()
-def pmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
+def pmf(k, n, a, b, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, n, a, b, loc))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.special import betaln, xlog1py, xlogy
@@ -14,7 +12,7 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
+def logpmf(k, n, p, loc=0):
     """The logarithm of the probability of k."""
     k, is_count, n, p = counted("binom.logpmf", k, loc, n, p)
     is_inside = is_count & (k <= n)
@@ -24,6 +22,6 @@ def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
 
 
 @api()
-def pmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
+def pmf(k, n, p, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, n, p, loc))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
@@ -16,45 +15,45 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("cauchy.logpdf", x, loc, scale, complex=True)
     return -math.log(math.pi) - jnp.log(scale) - jnp.log1p(z * z)
 
 
 @api()
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
 @api()
-def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x, loc=0, scale=1):
     """The distribution function."""
     z, _ = standardized("cauchy.cdf", x, loc, scale)
     return lax.atan2(jnp.ones_like(z), -z) / math.pi
 
 
 @api()
-def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return jnp.log(cdf(x, loc, scale))
 
 
 @api()
-def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _ = standardized("cauchy.sf", x, loc, scale)
     return lax.atan2(jnp.ones_like(z), z) / math.pi
 
 
 @api()
-def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x, loc=0, scale=1):
     """The logarithm of `sf`."""
     return jnp.log(sf(x, loc, scale))
 
 
-def _cotangent(q: Any) -> Any:
+def _cotangent(q):
     """cot(pi q), infinite at 0 and 1; NaN outside of them."""
     is_low = q <= 0.5
     value = 1 / jnp.tan(math.pi * jnp.where(is_low, q, 1 - q))
@@ -62,14 +61,14 @@ def _cotangent(q: Any) -> Any:
 
 
 @api()
-def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def ppf(q, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     q, loc, scale = floats("cauchy.ppf", q, loc, scale)
     return loc - scale * _cotangent(q)
 
 
 @api()
-def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def isf(q, loc=0, scale=1):
     """The inverse of `sf`."""
     q, loc, scale = floats("cauchy.isf", q, loc, scale)
     return loc + scale * _cotangent(q)

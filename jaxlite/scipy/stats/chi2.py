@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.special import gammainc, gammaincc, gammaln, xlogy
@@ -14,7 +12,7 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x, df, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, df = standardized("chi2.logpdf", x, loc, scale, df)
     z, scale = z / 2, 2 * scale
@@ -24,32 +22,32 @@ def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @api()
-def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x, df, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, df, loc, scale))
 
 
 @api()
-def cdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x, df, loc=0, scale=1):
     """The distribution function."""
     z, _, df = standardized("chi2.cdf", x, loc, scale, df)
     return gammainc(df / 2, jnp.maximum(z, 0) / 2)
 
 
 @api()
-def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x, df, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _, df = standardized("chi2.sf", x, loc, scale, df)
     return gammaincc(df / 2, jnp.maximum(z, 0) / 2)
 
 
 @api()
-def logcdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x, df, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(cdf(x, df, loc, scale))
 
 
 @api()
-def logsf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x, df, loc=0, scale=1):
     """The logarithm of `sf`."""
     return log_of(sf(x, df, loc, scale))

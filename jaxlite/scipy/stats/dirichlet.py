@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
@@ -14,7 +12,7 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, alpha: Any) -> Any:
+def logpdf(x, alpha):
     """The logarithm of the density.
 
     Args:
@@ -39,6 +37,6 @@ def logpdf(x: Any, alpha: Any) -> Any:
 
 
 @api()
-def pdf(x: Any, alpha: Any) -> Any:
+def pdf(x, alpha):
     """The density."""
     return jnp.exp(logpdf(x, alpha))

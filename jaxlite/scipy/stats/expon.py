@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
@@ -14,26 +12,26 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("expon.logpdf", x, loc, scale)
     return jnp.where(z < 0, -jnp.inf, -z - jnp.log(scale))
 
 
 @api()
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
 @api()
-def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x, loc=0, scale=1):
     """The distribution function."""
     return -jnp.expm1(logsf(x, loc, scale))
 
 
 @api()
-def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x, loc=0, scale=1):
     """The logarithm of the distribution function."""
     z, _ = standardized("expon.logcdf", x, loc, scale)
     safe = jnp.where(z > 0, z, 1)
@@ -41,20 +39,20 @@ def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @api()
-def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return jnp.exp(logsf(x, loc, scale))
 
 
 @api()
-def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x, loc=0, scale=1):
     """The logarithm of `sf`."""
     z, _ = standardized("expon.logsf", x, loc, scale)
     return jnp.where(z < 0, 0, -z)
 
 
 @api()
-def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def ppf(q, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     q, loc, scale = floats("expon.ppf", q, loc, scale)
     return jnp.where((q < 0) | (q > 1), jnp.nan, loc - scale * jnp.log1p(-q))

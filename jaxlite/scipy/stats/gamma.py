@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.special import gammainc, gammaincc, gammaln, xlogy
@@ -14,7 +12,7 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x, a, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, a = standardized("gamma.logpdf", x, loc, scale, a)
     is_inside = z >= 0
@@ -23,32 +21,32 @@ def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @api()
-def pdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x, a, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, a, loc, scale))
 
 
 @api()
-def cdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x, a, loc=0, scale=1):
     """The distribution function."""
     z, _, a = standardized("gamma.cdf", x, loc, scale, a)
     return gammainc(a, jnp.maximum(z, 0))
 
 
 @api()
-def sf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x, a, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _, a = standardized("gamma.sf", x, loc, scale, a)
     return gammaincc(a, jnp.maximum(z, 0))
 
 
 @api()
-def logcdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x, a, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(cdf(x, a, loc, scale))
 
 
 @api()
-def logsf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x, a, loc=0, scale=1):
     """The logarithm of `sf`."""
     return log_of(sf(x, a, loc, scale))

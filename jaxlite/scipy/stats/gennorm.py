@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
@@ -14,20 +12,20 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, beta: Any) -> Any:
+def logpdf(x, beta):
     """The logarithm of the density."""
     x, beta = floats("gennorm.logpdf", x, beta)
     return jnp.log(beta / 2) - gammaln(1 / beta) - jnp.abs(x) ** beta
 
 
 @api()
-def pdf(x: Any, beta: Any) -> Any:
+def pdf(x, beta):
     """The density."""
     return jnp.exp(logpdf(x, beta))
 
 
 @api()
-def cdf(x: Any, beta: Any) -> Any:
+def cdf(x, beta):
     """The distribution function."""
     x, beta = floats("gennorm.cdf", x, beta)
     return (1 + jnp.sign(x) * gammainc(1 / beta, jnp.abs(x) ** beta)) / 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.special import xlog1py
@@ -14,13 +12,13 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
+def logpmf(k, p, loc=0):
     """The logarithm of the probability of k."""
     k, is_count, p = counted("geom.logpmf", k, loc, p)
     return jnp.where(is_count & (k >= 1), xlog1py(k - 1, -p) + jnp.log(p), -jnp.inf)
 
 
 @api()
-def pmf(k: Any, p: Any, loc: Any = 0) -> Any:
+def pmf(k, p, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, p, loc))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
@@ -14,44 +12,44 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("gumbel_l.logpdf", x, loc, scale)
     return z - jnp.exp(z) - jnp.log(scale)
 
 
 @api()
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
 @api()
-def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x, loc=0, scale=1):
     """The logarithm of `sf`."""
     return -jnp.exp(standardized("gumbel_l.logsf", x, loc, scale)[0])
 
 
 @api()
-def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return jnp.exp(logsf(x, loc, scale))
 
 
 @api()
-def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x, loc=0, scale=1):
     """The distribution function."""
     return -jnp.expm1(logsf(x, loc, scale))
 
 
 @api()
-def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return jnp.log(cdf(x, loc, scale))
 
 
 @api()
-def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def ppf(p, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     p, loc, scale = floats("gumbel_l.ppf", p, loc, scale)
     return loc + scale * jnp.log(-jnp.log1p(-p))

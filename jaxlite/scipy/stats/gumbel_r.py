@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
@@ -14,7 +12,7 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("gumbel_r.logpdf", x, loc, scale)
     z = -z
@@ -22,37 +20,37 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @api()
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
 @api()
-def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return -jnp.exp(-standardized("gumbel_r.logcdf", x, loc, scale)[0])
 
 
 @api()
-def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x, loc=0, scale=1):
     """The distribution function."""
     return jnp.exp(logcdf(x, loc, scale))
 
 
 @api()
-def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return -jnp.expm1(logcdf(x, loc, scale))
 
 
 @api()
-def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x, loc=0, scale=1):
     """The logarithm of `sf`."""
     return jnp.log(sf(x, loc, scale))
 
 
 @api()
-def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def ppf(p, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     p, loc, scale = floats("gumbel_r.ppf", p, loc, scale)
     return loc - scale * jnp.log(-jnp.log(p))

@@ -40,8 +40,7 @@ class gaussian_kde:
     covariance: Any
     inv_cov: Any
 
-    def __init__(self, dataset: Any, bw_method: str | float | Callable[[gaussian_kde], Any] | None = None,
-                 weights: Any = None):
+    def __init__(self, dataset, bw_method: str | float | Callable[[gaussian_kde], Any] | None = None, weights=None):
         self.dataset = jnp.atleast_2d(floats("gaussian_kde", dataset))
         if self.n < 2:
             raise ValueError("gaussian_kde: dataset must have more than one sample")
@@ -58,7 +57,7 @@ class gaussian_kde:
         self.covariance = covariance * self._factor(bw_method) ** 2
         self.inv_cov = jnp.linalg.inv(self.covariance)
 
-    def _factor(self, bw_method: Any) -> Any:
+    def _factor(self, bw_method):
         if bw_method is None or bw_method == "scott":
             return self.neff ** (-1 / (self.d + 4))
         if bw_method == "silverman":
@@ -88,7 +87,7 @@ class gaussian_kde:
         """How many samples there are."""
         return self.dataset.shape[1]
 
-    def _points(self, points: Any) -> Any:
+    def _points(self, points):
         points = jnp.atleast_2d(floats("gaussian_kde", points)).astype(self.dataset.dtype)
         rows, columns = aval_of(points).shape
         if rows == 1 and columns == self.d != 1:
@@ -97,17 +96,17 @@ class gaussian_kde:
             raise ValueError(f"gaussian_kde: points have dimension {rows}, the dataset has dimension {self.d}")
         return points
 
-    def evaluate(self, points: Any) -> Any:
+    def evaluate(self, points):
         """The density at points (d, m), or (m,) of one number each, or one point (d,). Returns: (m,)."""
         return jnp.exp(self.logpdf(points))
 
     __call__ = pdf = evaluate
 
-    def logpdf(self, x: Any) -> Any:
+    def logpdf(self, x):
         """The logarithm of `evaluate`."""
         return logsumexp(_log_overlaps(self._points(x), self.dataset, self.covariance), axis=1, b=self.weights)
 
-    def integrate_gaussian(self, mean: Any, cov: Any) -> Any:
+    def integrate_gaussian(self, mean, cov):
         """The integral of the density times that of a normal distribution."""
         mean = jnp.atleast_1d(jnp.squeeze(jnp.asarray(mean, self.dataset.dtype)))
         cov = jnp.atleast_2d(jnp.asarray(cov, self.dataset.dtype))
@@ -117,7 +116,7 @@ class gaussian_kde:
             raise ValueError(f"covariance does not have dimension {self.d}")
         return jnp.exp(_log_overlaps(mean[:, None], self.dataset, self.covariance + cov))[0] @ self.weights
 
-    def integrate_box_1d(self, low: Any, high: Any) -> Any:
+    def integrate_box_1d(self, low, high):
         """The probability of an interval, for samples of one number."""
         if self.d != 1:
             raise ValueError("integrate_box_1d() only handles 1D pdfs")
@@ -126,14 +125,14 @@ class gaussian_kde:
         sigma = jnp.sqrt(self.covariance[0, 0])
         return (self.weights * (ndtr((high - self.dataset[0]) / sigma) - ndtr((low - self.dataset[0]) / sigma))).sum()
 
-    def integrate_kde(self, other: gaussian_kde) -> Any:
+    def integrate_kde(self, other: gaussian_kde):
         """The integral of this density times another one."""
         if other.d != self.d:
             raise ValueError("KDEs are not the same dimensionality")
         overlaps = _log_overlaps(self.dataset, other.dataset, self.covariance + other.covariance)
         return self.weights @ jnp.exp(overlaps) @ other.weights
 
-    def resample(self, key: Any, shape: tuple[int, ...] = ()) -> Any:
+    def resample(self, key, shape: tuple[int, ...] = ()):
         """Draws from the density. Returns: (d, *shape)."""
         chosen_key, around_key = random.split(key)
         chosen = random.choice(chosen_key, self.n, shape, p=self.weights)
@@ -141,17 +140,17 @@ class gaussian_kde:
                                             self.dataset.dtype)
         return (self.dataset.T[chosen] + around).T
 
-    def integrate_box(self, low_bounds: Any, high_bounds: Any, maxpts: Any = None) -> Any:
+    def integrate_box(self, low_bounds, high_bounds, maxpts=None):
         """Not there: the distribution function of a normal distribution in several dimensions has no closed form."""
         raise NotImplementedError("only 1D box integrations are supported; use `integrate_box_1d`")
 
-    def set_bandwidth(self, bw_method: Any = None) -> Any:
+    def set_bandwidth(self, bw_method=None):
         """Not there: objects do not change."""
         raise NotImplementedError("dynamically changing the bandwidth method is not supported; make a new gaussian_kde")
 
 
 @api()
-def _log_overlaps(points: Any, centers: Any, covariance: Any) -> Any:
+def _log_overlaps(points, centers, covariance):
     """The logarithm of the normal density of each point (d, m) around each center (d, n). Returns: (m, n)."""
     factor = jnp.linalg.cholesky(covariance)
     offsets = points[:, :, None] - centers[:, None, :]

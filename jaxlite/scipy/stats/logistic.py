@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
@@ -15,7 +13,7 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("logistic.logpdf", x, loc, scale, complex=True)
     size = jnp.abs(z)
@@ -23,32 +21,32 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @api()
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
 @api()
-def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x, loc=0, scale=1):
     """The distribution function."""
     return expit(standardized("logistic.cdf", x, loc, scale, complex=True)[0])
 
 
 @api()
-def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return expit(-standardized("logistic.sf", x, loc, scale, complex=True)[0])
 
 
 @api()
-def ppf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def ppf(x, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     x, loc, scale = floats("logistic.ppf", x, loc, scale, complex=True)
     return loc + scale * logit(x)
 
 
 @api()
-def isf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def isf(x, loc=0, scale=1):
     """The inverse of `sf`."""
     x, loc, scale = floats("logistic.isf", x, loc, scale, complex=True)
     return loc - scale * logit(x)

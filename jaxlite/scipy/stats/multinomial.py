@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api, promotes_inside
 from jaxlite.scipy.arguments import floats
@@ -15,7 +13,7 @@ __dir__ = lambda: __all__
 
 @promotes_inside
 @api()
-def logpmf(x: Any, n: Any, p: Any) -> Any:
+def logpmf(x, n, p):
     """The logarithm of the probability of counts x (..., k), of results with probabilities p (..., k)."""
     x, n, p = floats("multinomial.logpmf", x, n, p)
     value = gammaln(n + 1) + jnp.sum(xlogy(x, p) - gammaln(x + 1), axis=-1)
@@ -24,6 +22,6 @@ def logpmf(x: Any, n: Any, p: Any) -> Any:
 
 @promotes_inside
 @api()
-def pmf(x: Any, n: Any, p: Any) -> Any:
+def pmf(x, n, p):
     """The probability of counts."""
     return jnp.exp(logpmf(x, n, p))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from jaxlite import numpy as jnp
 from jaxlite.lax.linalg import cholesky
@@ -16,7 +15,7 @@ __dir__ = lambda: __all__
 
 
 @api()
-def _logpdf(x: Any, mean: Any, cov: Any) -> Any:
+def _logpdf(x, mean, cov):
     x, mean, cov = floats("multivariate_normal.logpdf", x, mean, cov)
     if not mean.ndim:
         if cov.ndim:
@@ -34,7 +33,7 @@ def _logpdf(x: Any, mean: Any, cov: Any) -> Any:
     return -(jnp.sum(white * white, axis=-1) + size * math.log(2 * math.pi)) / 2 - log_volume
 
 
-def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
+def logpdf(x, mean, cov, allow_singular: None = None):
     """The logarithm of the density.
 
     Args:
@@ -51,6 +50,6 @@ def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
     return _logpdf(x, mean, cov)
 
 
-def pdf(x: Any, mean: Any, cov: Any) -> Any:
+def pdf(x, mean, cov):
     """The density; arguments as for `logpdf`."""
     return jnp.exp(logpdf(x, mean, cov))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
@@ -16,51 +15,51 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("norm.logpdf", x, loc, scale, complex=True)
     return -(z * z + math.log(2 * math.pi)) / 2 - jnp.log(scale)
 
 
 @api()
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
 @api()
-def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x, loc=0, scale=1):
     """The distribution function."""
     return ndtr(standardized("norm.cdf", x, loc, scale)[0])
 
 
 @api()
-def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_ndtr(standardized("norm.logcdf", x, loc, scale)[0])
 
 
 @api()
-def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return ndtr(-standardized("norm.sf", x, loc, scale)[0])
 
 
 @api()
-def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x, loc=0, scale=1):
     """The logarithm of `sf`."""
     return log_ndtr(-standardized("norm.logsf", x, loc, scale)[0])
 
 
 @api()
-def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def ppf(q, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     q, loc, scale = floats("norm.ppf", q, loc, scale)
     return loc + scale * ndtri(q)
 
 
 @api()
-def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def isf(q, loc=0, scale=1):
     """The inverse of `sf`."""
     q, loc, scale = floats("norm.isf", q, loc, scale)
     return loc - scale * ndtri(q)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
@@ -14,7 +12,7 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x, b, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, b = standardized("pareto.logpdf", x, loc, scale, b)
     is_inside = z >= 1
@@ -22,38 +20,38 @@ def logpdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @api()
-def pdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x, b, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, b, loc, scale))
 
 
 @api()
-def logsf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x, b, loc=0, scale=1):
     """The logarithm of `sf`."""
     z, _, b = standardized("pareto.logsf", x, loc, scale, b)
     return -b * jnp.log(jnp.maximum(z, 1))
 
 
 @api()
-def sf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x, b, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return jnp.exp(logsf(x, b, loc, scale))
 
 
 @api()
-def cdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x, b, loc=0, scale=1):
     """The distribution function."""
     return -jnp.expm1(logsf(x, b, loc, scale))
 
 
 @api()
-def logcdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x, b, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(cdf(x, b, loc, scale))
 
 
 @api()
-def ppf(q: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def ppf(q, b, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     q, b, loc, scale = floats("pareto.ppf", q, b, loc, scale)
     return jnp.where((q < 0) | (q > 1), jnp.nan, loc + scale * jnp.exp(-jnp.log1p(-q) / b))

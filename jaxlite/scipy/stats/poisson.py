@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
@@ -16,20 +15,20 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
+def logpmf(k, mu, loc=0):
     """The logarithm of the probability of k."""
     k, is_count, mu = counted("poisson.logpmf", k, loc, mu)
     return jnp.where(is_count, xlogy(k, mu) - gammaln(k + 1) - mu, -jnp.inf)
 
 
 @api()
-def pmf(k: Any, mu: Any, loc: Any = 0) -> Any:
+def pmf(k, mu, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, mu, loc))
 
 
 @api()
-def cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
+def cdf(k, mu, loc=0):
     """The probability of at most k."""
     k, loc, mu = floats("poisson.cdf", k, loc, mu)
     whole = jnp.floor(k - loc)
@@ -37,7 +36,7 @@ def cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
 
 
 @api()
-def entropy(mu: Any, loc: Any = 0) -> Any:
+def entropy(mu, loc=0):
     """The entropy: the mean of -log(pmf)."""
     mu = floats("poisson.entropy", mu)
     # Up to 60 all terms are summed that count; beyond, an asymptotic series is exact: R. Evans and J. Boersma, 1988.

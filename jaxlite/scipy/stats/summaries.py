@@ -28,7 +28,7 @@ def _check_nan_policy(name: str, nan_policy: str) -> None:
 
 
 @api("axis", "nan_policy", "keepdims")
-def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
+def mode(a, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
     """The most frequent values along an axis, the least of them where several are; None stands for all axes.
 
     Returns: ModeResult(mode, count).
@@ -59,7 +59,7 @@ def mode(a: Any, axis: int | None = 0, nan_policy: str = "propagate", keepdims: 
 
 
 @api("method", "axis", "nan_policy")
-def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate") -> Any:
+def rankdata(a, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate"):
     """The ranks of values along an axis, from 1; None stands for all elements in a row.
 
     Args:
@@ -93,7 +93,7 @@ def rankdata(a: Any, method: str = "average", *, axis: int | None = None, nan_po
 
 
 @api("axis", "ddof", "nan_policy", "keepdims")
-def sem(a: Any, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> Any:
+def sem(a, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False):
     """The standard error of the mean along an axis: the standard deviation over sqrt(n); None stands for all axes.
 
     Args:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.special import betaln
@@ -14,13 +12,13 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x, df, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, df = standardized("t.logpdf", x, loc, scale, df)
     return -jnp.log(scale) - jnp.log(df) / 2 - betaln(df / 2, 0.5) - (df + 1) / 2 * jnp.log1p(z * z / df)
 
 
 @api()
-def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x, df, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, df, loc, scale))

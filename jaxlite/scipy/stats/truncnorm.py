@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
@@ -14,7 +13,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 __dir__ = lambda: __all__
 
 
-def _log_mass(a: Any, b: Any) -> Any:
+def _log_mass(a, b):
     """The logarithm of the probability of [a, b], by the tail that holds it."""
     flips = a > 0
     low, high = jnp.where(flips, -b, a), jnp.where(flips, -a, b)
@@ -28,7 +27,7 @@ def _log_mass(a: Any, b: Any) -> Any:
 
 
 @api()
-def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x, a, b, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, a, b = standardized("truncnorm.logpdf", x, loc, scale, a, b)
     value = -(z * z + math.log(2 * math.pi)) / 2 - jnp.log(scale) - _log_mass(a, b)
@@ -36,32 +35,32 @@ def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 @api()
-def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x, a, b, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, a, b, loc, scale))
 
 
 @api()
-def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logcdf(x, a, b, loc=0, scale=1):
     """The logarithm of the distribution function."""
     z, _, a, b = standardized("truncnorm.logcdf", x, loc, scale, a, b)
     return jnp.where(z >= b, 0, _log_mass(a, jnp.clip(z, a, b)) - _log_mass(a, b))
 
 
 @api()
-def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x, a, b, loc=0, scale=1):
     """The distribution function."""
     return jnp.exp(logcdf(x, a, b, loc, scale))
 
 
 @api()
-def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logsf(x, a, b, loc=0, scale=1):
     """The logarithm of `sf`."""
     z, _, a, b = standardized("truncnorm.logsf", x, loc, scale, a, b)
     return jnp.where(z <= a, 0, _log_mass(jnp.clip(z, a, b), b) - _log_mass(a, b))
 
 
 @api()
-def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def sf(x, a, b, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return jnp.exp(logsf(x, a, b, loc, scale))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
@@ -14,27 +12,27 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("uniform.logpdf", x, loc, scale)
     return jnp.where((z < 0) | (z > 1), -jnp.inf, jnp.where(jnp.isnan(z), jnp.nan, -jnp.log(scale)))
 
 
 @api()
-def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
 @api()
-def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def cdf(x, loc=0, scale=1):
     """The distribution function."""
     z, _ = standardized("uniform.cdf", x, loc, scale)
     return jnp.clip(z, 0, 1)
 
 
 @api()
-def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+def ppf(q, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     q, loc, scale = floats("uniform.ppf", q, loc, scale)
     return jnp.where((q < 0) | (q > 1), jnp.nan, loc + scale * q)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
@@ -15,7 +14,7 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, kappa: Any) -> Any:
+def logpdf(x, kappa):
     """The logarithm of the density."""
     x, kappa = floats("vonmises.logpdf", x, kappa)
     value = kappa * (jnp.cos(x) - 1) - jnp.log(2 * math.pi * lax.bessel_i0e(kappa))
@@ -23,6 +22,6 @@ def logpdf(x: Any, kappa: Any) -> Any:
 
 
 @api()
-def pdf(x: Any, kappa: Any) -> Any:
+def pdf(x, kappa):
     """The density."""
     return jnp.exp(logpdf(x, kappa))

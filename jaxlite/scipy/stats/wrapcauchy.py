@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
@@ -14,7 +13,7 @@ __dir__ = lambda: __all__
 
 
 @api()
-def logpdf(x: Any, c: Any) -> Any:
+def logpdf(x, c):
     """The logarithm of the density."""
     x, c = floats("wrapcauchy.logpdf", x, c)
     value = jnp.log(1 - c * c) - math.log(2 * math.pi) - jnp.log(1 + c * c - 2 * c * jnp.cos(x))
@@ -23,6 +22,6 @@ def logpdf(x: Any, c: Any) -> Any:
 
 
 @api()
-def pdf(x: Any, c: Any) -> Any:
+def pdf(x, c):
     """The density."""
     return jnp.exp(logpdf(x, c))

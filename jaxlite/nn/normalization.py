@@ -9,11 +9,10 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
-from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import as_size
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, promote_inexact
+from jaxlite.numpy.api import api, as_array, as_arrays, canonical_axes, check_arrays, promote_inexact
 
 
 @api("axis", "keepdims", "return_sign")
@@ -117,17 +116,11 @@ def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, 
 
 
 @api("num_classes", "dtype", "axis")
-def _one_hot(x, num_classes: int, dtype, axis: int):
-    x = as_array(x)
-    rank = x.ndim
-    axis = shaping.canonical_axis(axis, rank + 1)
-    classes = shaping.broadcasted_iota(x.dtype, [num_classes if each == axis else 1 for each in range(rank + 1)], axis)
-    return (shaping.expand_dims(x, (axis,)) == classes).astype(dtype)
-
-
-@boundary
 def one_hot(x, num_classes: int, *, dtype=None, axis: int = -1):
     """Vectors that are 1 at the class that `x` names, and 0 elsewhere (everywhere, for classes out of range)."""
-    check_arrays("one_hot", x)
+    x = as_arrays("one_hot", x)
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "one_hot")
-    return _one_hot(x, num_classes=as_size(num_classes), dtype=dtype, axis=axis)
+    rank = x.ndim
+    axis = shaping.canonical_axis(axis, rank + 1)
+    classes = shaping.broadcasted_iota(x.dtype, [as_size(num_classes) if each == axis else 1 for each in range(rank + 1)], axis)
+    return (shaping.expand_dims(x, (axis,)) == classes).astype(dtype)

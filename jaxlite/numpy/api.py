@@ -66,16 +66,20 @@ def api(*static: str) -> Callable[[F], F]:
                         hide_own_frames(error)
                         raise
         else:
+            has_lists = False  # a call has had a list where a key is needed: the next may have one, and to fail takes long
 
             def wrapper(*args, **kwargs):
+                nonlocal has_lists
                 try:
                     trace = state.trace
                     if trace is eager_trace:
                         try:
-                            return call(*args, **kwargs)
+                            if not has_lists:
+                                return call(*args, **kwargs)
                         except ValueError as error:
                             if not str(error).startswith("Non-hashable static"):
                                 raise
+                            has_lists = True
                         named = itertools.zip_longest(code.co_varnames[:min(positional, len(args))], args)
                         return call(*(_hashable(arg) if name in static else arg for name, arg in named),
                                     **{name: _hashable(arg) if name in static else arg for name, arg in kwargs.items()})

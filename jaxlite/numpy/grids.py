@@ -123,21 +123,18 @@ def linspace(start, stop, num: int = 50, endpoint: bool = True, retstep: bool = 
 
 
 @api("num", "endpoint", "dtype", "axis")
-def _logspace(start, stop, base, num: int, endpoint: bool, dtype, axis: int):
+def logspace(start, stop, num: int = 50, endpoint: bool = True, base=10.0, dtype=None, axis: int = 0):
+    """Powers of `base` with evenly spaced exponents, from `base ** start` to `base ** stop`; else like `linspace`."""
+    num, dtype = _spaced("logspace", start, stop, num, dtype)
     computed = _spacing_dtype(start, stop, dtype)
     result = arithmetic.power(base, _linear(start, stop, num, endpoint, computed, axis)[0])
     return shaping.convert(result, computed if dtype is None else dtype, False)
 
 
-@boundary
-def logspace(start, stop, num: int = 50, endpoint: bool = True, base=10.0, dtype=None, axis: int = 0):
-    """Powers of `base` with evenly spaced exponents, from `base ** start` to `base ** stop`; else like `linspace`."""
-    num, dtype = _spaced("logspace", start, stop, num, dtype)
-    return _logspace(start, stop, base, num=num, endpoint=bool(endpoint), dtype=dtype, axis=operator.index(axis))
-
-
 @api("num", "endpoint", "dtype", "axis")
-def _geomspace(start, stop, num: int, endpoint: bool, dtype, axis: int):
+def geomspace(start, stop, num: int = 50, endpoint: bool = True, dtype=None, axis: int = 0):
+    """Values from `start` to `stop` with one ratio between neighbours; else like `linspace`."""
+    num, dtype = _spaced("geomspace", start, stop, num, dtype)
     computed = _spacing_dtype(start, stop, dtype)
     start, stop = (shaping.convert(bound, computed, False) for bound in (start, stop))
     # The sign, or the direction in the complex plane, is taken out, so that logarithms exist.
@@ -148,13 +145,6 @@ def _geomspace(start, stop, num: int, endpoint: bool, dtype, axis: int):
     if axis:
         result = moveaxis(result, 0, axis)
     return shaping.convert(result, computed if dtype is None else dtype, False)
-
-
-@boundary
-def geomspace(start, stop, num: int = 50, endpoint: bool = True, dtype=None, axis: int = 0):
-    """Values from `start` to `stop` with one ratio between neighbours; else like `linspace`."""
-    num, dtype = _spaced("geomspace", start, stop, num, dtype)
-    return _geomspace(start, stop, num=num, endpoint=bool(endpoint), dtype=dtype, axis=operator.index(axis))
 
 
 # --- ones on diagonals, triangles --------------------------------------------------------------------
@@ -339,18 +329,7 @@ def mask_indices(n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, si
     return rows, columns
 
 
-@api("wrap")
-def _fill_diagonal(a, val, wrap: bool):
-    a, val = as_arrays("fill_diagonal", a, val)
-    shape = a.shape
-    count = min(shape)
-    if val.shape:
-        val = val.ravel()
-        val = lax.slice_in_dim(shaping.tile(val, (-(-count // val.size),)), 0, count)
-    return indexing.write(a, (np.arange(count, dtype=np.int32),) * len(shape), val, "set")
-
-
-@boundary
+@api("wrap", "inplace")
 def fill_diagonal(a, val, wrap: bool = False, *, inplace: bool = True):
     """An array with a value, or the elements of an array in turn, on its diagonal.
 
@@ -362,33 +341,25 @@ def fill_diagonal(a, val, wrap: bool = False, *, inplace: bool = True):
         raise NotImplementedError("JAX arrays are immutable, must use inplace=False")
     if wrap:
         raise NotImplementedError("wrap=True is not implemented, must use wrap=False")
-    check_arrays("fill_diagonal", a, val)
-    shape = aval_of(a).shape
+    a, val = as_arrays("fill_diagonal", a, val)
+    shape = a.shape
     if len(shape) < 2:
         raise ValueError(f"jnp.fill_diagonal: array must be at least 2-d, got shape {shape}")
     if len(shape) > 2:
         _check_equal_sizes("fill_diagonal", shape)
-    if not aval_of(val).size:
-        raise ZeroDivisionError(f"jnp.fill_diagonal: val of shape {aval_of(val).shape} has no elements")
-    return _fill_diagonal(a, val, wrap=wrap)
+    if not val.size:
+        raise ZeroDivisionError(f"jnp.fill_diagonal: val of shape {val.shape} has no elements")
+    count = min(shape)
+    if val.shape:
+        val = val.ravel()
+        val = lax.slice_in_dim(shaping.tile(val, (-(-count // val.size),)), 0, count)
+    return indexing.write(a, (np.arange(count, dtype=np.int32),) * len(shape), val, "set")
 
 
 # --- index grids -------------------------------------------------------------------------------------
 
 
-@api("sparse", "indexing")
-def _meshgrid(*xi, sparse: bool, indexing: str) -> list[Any]:
-    swapped = indexing == "xy" and len(xi) > 1
-    axes = [(1 - index if swapped and index < 2 else index) for index in range(len(xi))]
-    full = [0] * len(xi)
-    for x, axis in zip(xi, axes, strict=True):
-        full[axis] = aval_of(x).shape[0]
-    return [shaping.broadcast_in_dim(
-        as_array(x), [size if not sparse or each == axis else 1 for each, size in enumerate(full)], (axis,))
-        for x, axis in zip(xi, axes, strict=True)]
-
-
-@boundary
+@api("copy", "sparse", "indexing")
 def meshgrid(*xi, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any] | tuple[Any, ...]:
     """Coordinates of a grid, one array for each vector: element [i, j, ...] is that point's coordinate.
 
@@ -405,11 +376,18 @@ def meshgrid(*xi, copy: bool = True, sparse: bool = False, indexing: str = "xy")
     shapes = [aval_of(x).shape for x in xi]
     if any(len(shape) != 1 for shape in shapes):
         raise ValueError(f"Arguments to jnp.meshgrid must be 1D, got shapes {shapes}")
-    grids = _meshgrid(*xi, sparse=bool(sparse), indexing=indexing)
-    return tuple(grids) if VERSION >= (0, 11) else list(grids)  # as JAX of the same jaxlib
+    swapped = indexing == "xy" and len(xi) > 1
+    axes = [(1 - index if swapped and index < 2 else index) for index in range(len(xi))]
+    full = [0] * len(xi)
+    for x, axis in zip(xi, axes, strict=True):
+        full[axis] = aval_of(x).shape[0]
+    grids = [shaping.broadcast_in_dim(
+        as_array(x), [size if not sparse or each == axis else 1 for each, size in enumerate(full)], (axis,))
+        for x, axis in zip(xi, axes, strict=True)]
+    return tuple(grids) if VERSION >= (0, 11) else grids  # as JAX of the same jaxlib
 
 
-@boundary
+@api("dimensions", "dtype", "sparse")
 def indices(dimensions: Sequence[int], dtype=None, sparse: bool = False):
     """The index of each element of an array of this shape: stacked, one array for each axis.
 
@@ -417,12 +395,7 @@ def indices(dimensions: Sequence[int], dtype=None, sparse: bool = False):
     """
     sizes = shape_of(tuple(dimensions), "dimensions")
     dtype = dtypes.check_user_dtype_supported(int if dtype is None else dtype, "indices")
-    return _indices(sizes=sizes, dtype=dtype, sparse=bool(sparse))
-
-
-@api("sizes", "dtype", "sparse")
-def _indices(sizes: Ints, dtype, sparse: bool):
-    grids = _meshgrid(*(shaping.iota(dtype, size) for size in sizes), sparse=sparse, indexing="ij")
+    grids = meshgrid(*(shaping.iota(dtype, size) for size in sizes), sparse=sparse, indexing="ij")
     if sparse:
         return tuple(grids)
     return shaping.stack(grids, 0) if grids else shaping.full((0,), 0, dtype)
@@ -439,7 +412,7 @@ def ix_(*args) -> tuple[Any, ...]:
         if aval.dtype == dtypes.bool_:
             raise NotImplementedError("Boolean arguments to jnp.ix_ are not implemented")
     args = tuple(arg if aval_of(arg).size else np.zeros(0, np.int32) for arg in args)
-    return tuple(_meshgrid(*args, sparse=True, indexing="ij")) if args else ()
+    return tuple(meshgrid(*args, sparse=True, indexing="ij"))
 
 
 @boundary
@@ -602,7 +575,7 @@ def _ravel_multi_index(*parts, sizes: Ints, mode: str, order: str, dtype):
     return as_array(result)
 
 
-@boundary
+@api("shape")
 def unravel_index(indices, shape) -> tuple[Any, ...]:
     """The indices, one array for each axis, of elements that lie at these positions of an array laid end to end.
 
@@ -612,11 +585,6 @@ def unravel_index(indices, shape) -> tuple[Any, ...]:
     if dtypes.kind(aval_of(indices).dtype) not in "iub":
         raise TypeError(f"jnp.unravel_index: indices must be integers, got dtype {aval_of(indices).dtype}")
     sizes = shape_of(shape if hasattr(shape, "__iter__") else (shape,))
-    return _unravel_index(indices, sizes=sizes)
-
-
-@api("sizes")
-def _unravel_index(indices, sizes: Ints) -> tuple[Any, ...]:
     rest = as_array(indices)
     found = []
     for size in reversed(sizes):
@@ -633,7 +601,7 @@ def _unravel_index(indices, sizes: Ints) -> tuple[Any, ...]:
 # --- polynomials and windows -------------------------------------------------------------------------
 
 
-@boundary
+@api("N", "increasing")
 def vander(x, N: int | None = None, increasing: bool = False):
     """The Vandermonde matrix: the powers N - 1, ..., 0 of each element in a row, or 0, ..., N - 1 if `increasing`."""
     check_arrays("vander", x)
@@ -643,11 +611,6 @@ def vander(x, N: int | None = None, increasing: bool = False):
     count = aval.shape[0] if N is None else _count("vander", "N", N)
     if count < 0:
         raise ValueError(f"jnp.vander: N must be nonnegative, got {count}")
-    return _vander(x, count=count, increasing=bool(increasing))
-
-
-@api("count", "increasing")
-def _vander(x, count: int, increasing: bool):
     x = as_array(x)
     dtype = x.dtype
     powers = shaping.iota(dtype, count)

@@ -18,7 +18,7 @@ from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes
 from jaxlite.core.aval import AbstractRef, Ints
 from jaxlite.core.errors import ShardingTypeError
-from jaxlite.core.filtering import boundary, hide_own_frames
+from jaxlite.core.filtering import hide_own_frames
 from jaxlite.core.tracing import Tracer, ref_methods, state
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
 from jaxlite.devices import placement
@@ -430,7 +430,7 @@ def _refuse_in_place(name: str, inplace: bool) -> None:
                          "inplace=False to instead return an updated array.")
 
 
-@boundary
+@api("mode", "inplace")
 def put(a, ind, v, mode: str | None = None, *, inplace: bool = True):
     """A copy of an array with elements replaced, at positions in its flattened form.
 
@@ -442,11 +442,6 @@ def put(a, ind, v, mode: str | None = None, *, inplace: bool = True):
     """
     _refuse_in_place("put", inplace)
     check_arrays("put", a, ind, v)
-    return _put(a, ind, v, mode)
-
-
-@api("mode")
-def _put(a, ind, v, mode: str | None):
     a, ind, v = creation.asarray(a), creation.asarray(ind), creation.asarray(v)
     indices, parsed, wrap = _integer_indices("put", _flat(ind), a.size, mode)
     if not ind.size or not v.size:
@@ -456,7 +451,7 @@ def _put(a, ind, v, mode: str | None):
     return shaping.reshape(write(_flat(a), indices, values, "set", parsed, wrap=wrap), a.shape)
 
 
-@boundary
+@api("axis", "mode", "inplace")
 def put_along_axis(arr, indices, values, axis: int | None, inplace: bool = True, *, mode: str | None = None):
     """A copy of an array with the elements that `take_along_axis` would pick replaced.
 
@@ -469,11 +464,6 @@ def put_along_axis(arr, indices, values, axis: int | None, inplace: bool = True,
     """
     check_arrays("put_along_axis", arr, indices, values)
     _refuse_in_place("put_along_axis", inplace)
-    return _put_along_axis(arr, indices, values, axis, mode)
-
-
-@api("axis", "mode")
-def _put_along_axis(arr, indices, values, axis: int | None, mode: str | None):
     arr = creation.asarray(arr)
     shape = arr.shape
     if axis is None:

@@ -319,7 +319,20 @@ def lstsq(a, b, rcond: float | None = None, *, numpy_resid: bool = False) -> tup
 
 
 @api("hermitian")
-def _pinv(a, rtol, hermitian: bool):
+def pinv(a, rtol=None, hermitian: bool = False, *, rcond=None):
+    """Moore-Penrose inverses of matrices.
+
+    Args:
+      a: (..., m, n).
+      rtol: (...): singular values up to rtol times the greatest count as zero; by default ten times machine epsilon
+        times max(m, n).
+      hermitian: a is Hermitian: a faster way is taken.
+      rcond: another name of rtol.
+    Returns: (..., n, m).
+    """
+    if rtol is not None and rcond is not None:
+        raise ValueError("pinv: only one of rtol and rcond may be specified.")
+    rtol = rcond if rtol is None else rtol
     a = parts.matrices("pinv", a)
     *batch, rows, columns = aval_of(a).shape
     dtype = aval_of(a).dtype
@@ -334,23 +347,6 @@ def _pinv(a, rtol, hermitian: bool):
     inverse = selection.where(arithmetic.logical_or(kept, ufuncs.isnan(s)), arithmetic.divide(1, s), 0)
     inverse = shaping.convert(inverse, dtype, False)
     return linear.matmul(parts.columns_scaled(parts.adjoint(vh), inverse), parts.adjoint(u), precision="highest")
-
-
-@boundary
-def pinv(a, rtol=None, hermitian: bool = False, *, rcond=None):
-    """Moore-Penrose inverses of matrices.
-
-    Args:
-      a: (..., m, n).
-      rtol: (...): singular values up to rtol times the greatest count as zero; by default ten times machine epsilon
-        times max(m, n).
-      hermitian: a is Hermitian: a faster way is taken.
-      rcond: another name of rtol.
-    Returns: (..., n, m).
-    """
-    if rtol is not None and rcond is not None:
-        raise ValueError("pinv: only one of rtol and rcond may be specified.")
-    return _pinv(a, rcond if rtol is None else rtol, hermitian=hermitian)
 
 
 @api("ind")
@@ -374,7 +370,12 @@ def tensorinv(a, ind: int = 2):
 
 
 @api("axes")
-def _tensorsolve(a, b, axes: Ints | None):
+def tensorsolve(a, b, axes: Ints | None = None):
+    """The x with tensordot(a, x, x.ndim) = b.
+
+    Args:
+      a: shape b.shape + x.shape. axes: axes of `a` to move to its end first.
+    """
     a, b = parts.inexact("tensorsolve", a, b)
     rank = aval_of(a).ndim
     if axes is not None:
@@ -389,16 +390,6 @@ def _tensorsolve(a, b, axes: Ints | None):
         raise ValueError(f"tensorsolve: a of shape {shape} is no square matrix over b of shape {right}")
     x = solve(shaping.reshape(a, (rows, columns)), shaping.reshape(b, (rows,)))
     return shaping.reshape(x, shape[len(right):])
-
-
-@boundary
-def tensorsolve(a, b, axes: Ints | None = None):
-    """The x with tensordot(a, x, x.ndim) = b.
-
-    Args:
-      a: shape b.shape + x.shape. axes: axes of `a` to move to its end first.
-    """
-    return _tensorsolve(a, b, axes=None if axes is None else tuple(map(operator.index, axes)))
 
 
 # --- rank and condition ------------------------------------------------------------------------------
@@ -430,7 +421,19 @@ def cond(x, p: Ord = None):
 
 
 @api("hermitian")
-def _matrix_rank(M, rtol, tol, hermitian: bool):
+def matrix_rank(M, rtol=None, *, hermitian: bool = False, tol=None):
+    """How many singular values of matrices are not negligible.
+
+    Args:
+      M: (..., m, n); a vector has rank one unless it is zero.
+      rtol: (...): singular values up to rtol times the greatest do not count; by default machine epsilon times
+        max(m, n).
+      hermitian: M is Hermitian: a faster way is taken.
+      tol: (...): a bound in place of the relative one.
+    Returns: int32 (...).
+    """
+    if rtol is not None and tol is not None:
+        raise ValueError("matrix_rank: only one of tol or rtol may be specified.")
     M = parts.inexact("matrix_rank", M)
     if aval_of(M).ndim < 2:
         return shaping.convert(reductions.any(arithmetic.not_equal(M, 0)), dtypes.int32)
@@ -445,28 +448,19 @@ def _matrix_rank(M, rtol, tol, hermitian: bool):
     return reductions.sum(shaping.convert(above, dtypes.int32), axis=-1)
 
 
-@boundary
-def matrix_rank(M, rtol=None, *, hermitian: bool = False, tol=None):
-    """How many singular values of matrices are not negligible.
-
-    Args:
-      M: (..., m, n); a vector has rank one unless it is zero.
-      rtol: (...): singular values up to rtol times the greatest do not count; by default machine epsilon times
-        max(m, n).
-      hermitian: M is Hermitian: a faster way is taken.
-      tol: (...): a bound in place of the relative one.
-    Returns: int32 (...).
-    """
-    if rtol is not None and tol is not None:
-        raise ValueError("matrix_rank: only one of tol or rtol may be specified.")
-    return _matrix_rank(M, rtol, tol, hermitian=hermitian)
-
-
 # --- products ----------------------------------------------------------------------------------------
 
 
 @api("n")
-def _matrix_power(a, n: int):
+def matrix_power(a, n: int):
+    """Matrices (..., n, n) to a whole power, by repeated squaring; negative powers are those of the inverse.
+
+    Raises: TypeError if n is no int or the matrices are not square.
+    """
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise TypeError(f"exponent must be an integer, got {n}") from None
     a = as_arrays("jnp.linalg.matrix_power", a)
     shape, dtype = a.shape, a.dtype
     if len(shape) < 2:
@@ -485,19 +479,6 @@ def _matrix_power(a, n: int):
         if n:
             a = linear.matmul(a, a, precision="highest")
     return result
-
-
-@boundary
-def matrix_power(a, n: int):
-    """Matrices (..., n, n) to a whole power, by repeated squaring; negative powers are those of the inverse.
-
-    Raises: TypeError if n is no int or the matrices are not square.
-    """
-    try:
-        exponent = operator.index(n)
-    except TypeError:
-        raise TypeError(f"exponent must be an integer, got {n}") from None
-    return _matrix_power(a, n=exponent)
 
 
 @boundary

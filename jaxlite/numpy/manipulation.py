@@ -32,11 +32,6 @@ from jaxlite.numpy.index_plan import write
 from lowering.xla import VERSION
 
 
-def _checked(name: str, a):
-    check_arrays(name, a)
-    return as_array(a)
-
-
 def concrete(name: str, argument: str, value) -> np.ndarray:
     """The host value of an argument that decides shapes. Raises: ConcretizationTypeError for a traced one."""
     if isinstance(value, Tracer) and isinstance(value := value.known(), Tracer):
@@ -159,7 +154,7 @@ def ravel(a, order: str = "C", *, out_sharding=None):
 
 @api()
 def _ravel(a, /):
-    a = _checked("ravel", a)
+    a = as_arrays("ravel", a)
     return shaping.reshape(a, (a.size,))
 
 
@@ -173,33 +168,25 @@ def _static_axes(axis):
     return tuple(map(operator.index, each)) if len(each) != 1 or each[0] is not axis else operator.index(axis)
 
 
+@api("axis")
 def squeeze(a, axis: int | Sequence[int] | None = None):
     """Without axes of size 1: all of them, or the given ones. Raises: ValueError for axes of other sizes."""
-    check_arrays("squeeze", a)
-    return _squeeze(a, axis=_static_axes(axis))
+    a = as_arrays("squeeze", a)
+    if axis is None:
+        return shaping.squeeze(a, [each for each, size in enumerate(a.shape) if size == 1])
+    return shaping.squeeze(a, canonical_axes(_static_axes(axis), a.ndim))
 
 
 @api("axis")
-def _squeeze(a, axis):
-    sizes = aval_of(a).shape
-    axes = [each for each, size in enumerate(sizes) if size == 1] if axis is None else canonical_axes(axis, len(sizes))
-    return shaping.squeeze(as_array(a), axes)
-
-
 def expand_dims(a, axis: int | Sequence[int]):
     """With new axes of size 1 at these positions of the result."""
-    check_arrays("expand_dims", a)
-    return _expand_dims(a, axis=_static_axes(axis))
-
-
-@api("axis")
-def _expand_dims(a, axis):
-    return shaping.expand_dims(as_array(a), axis if isinstance(axis, tuple) else (axis,))
+    a, axis = as_arrays("expand_dims", a), _static_axes(axis)
+    return shaping.expand_dims(a, axis if isinstance(axis, tuple) else (axis,))
 
 
 @api("shape", "out_sharding")
 def _broadcast_to(array, shape: Ints, out_sharding=None):
-    array = _checked("broadcast_to", array)
+    array = as_arrays("broadcast_to", array)
     old = array.shape
     if len(old) > len(shape) or builtins.any(x not in (1, y) for x, y in zip(old[::-1], shape[::-1], strict=False)):
         raise ValueError(f"Incompatible shapes for broadcasting: {old} and requested shape {shape}")
@@ -220,15 +207,11 @@ def broadcast_shapes(*shapes) -> Ints:
 
 
 @api()
-def _broadcast_arrays(*args) -> list[Any]:
-    target = shaping.broadcast_shapes(*[aval_of(each).shape for each in args])
-    return [_broadcast_to(as_array(each), shape=target) for each in args]
-
-
 def broadcast_arrays(*args) -> list[Any] | tuple[Any, ...]:
     """All arrays stretched to their common shape."""
     check_arrays("broadcast_arrays", *args)
-    results = _broadcast_arrays(*args)
+    target = shaping.broadcast_shapes(*[aval_of(each).shape for each in args])
+    results = [_broadcast_to(as_array(each), shape=target) for each in args]
     return tuple(results) if VERSION >= (0, 11) else results  # as JAX of the same jaxlib
 
 
@@ -259,8 +242,13 @@ atleast_1d, atleast_2d, atleast_3d = _atleast("atleast_1d", 1), _atleast("atleas
 
 
 @api("new_shape")
-def _resize(a, new_shape: Ints):
-    flat = _checked("resize", a)
+def resize(a, new_shape):
+    """The elements, repeated as often as it takes or cut off, under a new shape."""
+    new_shape = new_shape if hasattr(new_shape, "__iter__") else (new_shape,)
+    if builtins.any(each < 0 for each in new_shape):
+        raise ValueError("all elements of `new_shape` must be non-negative")
+    new_shape = shape_of(new_shape)
+    flat = as_arrays("resize", a)
     total = math.prod(flat.shape)
     flat = shaping.reshape(flat, (total,))
     wanted = math.prod(new_shape)
@@ -270,28 +258,15 @@ def _resize(a, new_shape: Ints):
     return shaping.reshape(lax.slice_in_dim(shaping.tile(flat, (repeats,)), 0, wanted), new_shape)
 
 
-def resize(a, new_shape):
-    """The elements, repeated as often as it takes or cut off, under a new shape."""
-    sizes = (new_shape,) if not hasattr(new_shape, "__iter__") else new_shape
-    if builtins.any(each < 0 for each in sizes):
-        raise ValueError("all elements of `new_shape` must be non-negative")
-    return _resize(a, new_shape=shape_of(sizes))
-
-
 # --- order of axes -----------------------------------------------------------------------------------
 
 
+@api("axes")
 def transpose(a, axes: Sequence[int] | None = None):
     """With axes in another order; reversed for None. Raises: TypeError if `axes` does not name each axis once."""
-    check_arrays("transpose", a)
-    return _transpose(a, axes=None if axes is None else _static_axes(tuple(axes)))
-
-
-@api("axes")
-def _transpose(a, axes):
-    a = as_array(a)
+    a = as_arrays("transpose", a)
     rank = a.ndim
-    order = range(rank)[::-1] if axes is None else [shaping.canonical_axis(axis, rank) for axis in axes]
+    order = range(rank)[::-1] if axes is None else [shaping.canonical_axis(axis, rank) for axis in _static_axes(tuple(axes))]
     if axes is not None and sorted(order) != list(range(rank)):
         raise TypeError(f"axes {tuple(axes)} do not match array of shape {aval_of(a).shape}")
     return shaping.transpose(a, order)
@@ -305,7 +280,7 @@ def permute_dims(a, /, axes: Ints):
 @api()
 def matrix_transpose(x, /):
     """With the last two axes exchanged."""
-    x = _checked("matrix_transpose", x)
+    x = as_arrays("matrix_transpose", x)
     rank = x.ndim
     if rank < 2:
         raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={rank}")
@@ -315,7 +290,7 @@ def matrix_transpose(x, /):
 @api("axis1", "axis2")
 def swapaxes(a, axis1: int, axis2: int):
     """With two axes exchanged."""
-    a = _checked("swapaxes", a)
+    a = as_arrays("swapaxes", a)
     order = list(range(a.ndim))
     i, j = (shaping.canonical_axis(axis, len(order)) for axis in (axis1, axis2))
     order[i], order[j] = order[j], order[i]
@@ -323,8 +298,9 @@ def swapaxes(a, axis1: int, axis2: int):
 
 
 @api("source", "destination")
-def _moveaxis(a, source: Ints, destination: Ints):
-    a = _checked("moveaxis", a)
+def moveaxis(a, source: int | Sequence[int], destination: int | Sequence[int]):
+    """With axes moved to other positions; the rest keep their order."""
+    a = as_arrays("moveaxis", a)
     rank = a.ndim
     sources, targets = canonical_axes(source, rank), canonical_axes(destination, rank)
     if len(sources) != len(targets):
@@ -335,16 +311,10 @@ def _moveaxis(a, source: Ints, destination: Ints):
     return shaping.transpose(a, order)
 
 
-def moveaxis(a, source: int | Sequence[int], destination: int | Sequence[int]):
-    """With axes moved to other positions; the rest keep their order."""
-    as_tuple = [tuple(each) if hasattr(each, "__iter__") else (operator.index(each),) for each in (source, destination)]
-    return _moveaxis(a, source=as_tuple[0], destination=as_tuple[1])
-
-
 @api("axis", "start")
 def rollaxis(a, axis: int, start: int = 0):
     """With one axis moved in front of the one at `start`."""
-    a = _checked("rollaxis", a)
+    a = as_arrays("rollaxis", a)
     rank = a.ndim
     start = operator.index(start)
     if not -rank <= start <= rank:
@@ -433,17 +403,13 @@ def unstack(x, /, *, axis: int = 0) -> tuple[Any, ...]:
 
 
 @api("reps")
-def _tile(A, reps: Ints):
-    A = as_array(A)
+def tile(A, reps):
+    """Copies of an array side by side, `reps[i]` times along each axis."""
+    A = as_arrays("tile", A)
+    reps = shape_of(reps if hasattr(reps, "__iter__") else (reps,), "reps")
     rank = builtins.max(A.ndim, len(reps))
     A = shaping.broadcast_to_rank(A, rank)
     return shaping.tile(A, (1,) * (rank - len(reps)) + reps)
-
-
-def tile(A, reps):
-    """Copies of an array side by side, `reps[i]` times along each axis."""
-    check_arrays("tile", A)
-    return _tile(A, reps=shape_of(reps if hasattr(reps, "__iter__") else (reps,), "reps"))
 
 
 def repeat(a, repeats, axis: int | None = None, *, total_repeat_length: int | None = None, out_sharding=None):
@@ -576,7 +542,7 @@ def roll(a, shift, axis: int | Sequence[int] | None = None):
 @api("k", "axes")
 def rot90(m, k: int = 1, axes: tuple[int, int] = (0, 1)):
     """Turned by k quarter turns in the plane of two axes, from the first towards the second."""
-    m = _checked("rot90", m)
+    m = as_arrays("rot90", m)
     first, second = (shaping.canonical_axis(axis, m.ndim) for axis in axes)
     if first == second:
         raise ValueError("Axes must be different")
@@ -592,15 +558,11 @@ def rot90(m, k: int = 1, axes: tuple[int, int] = (0, 1)):
     return shaping.rev(shaping.transpose(m, order), (second,))
 
 
+@api("axis")
 def flip(m, axis: int | Sequence[int] | None = None):
     """With the order of elements reversed along axes; all for None."""
-    check_arrays("flip", m)
-    return _flip(m, axis=_static_axes(axis))
-
-
-@api("axis")
-def _flip(m, axis):
-    return shaping.rev(as_array(m), canonical_axes(axis, aval_of(m).ndim))
+    m = as_arrays("flip", m)
+    return shaping.rev(m, canonical_axes(_static_axes(axis), m.ndim))
 
 
 def flipud(m):
@@ -619,7 +581,7 @@ def fliplr(m):
 @api("offset", "axis1", "axis2")
 def diagonal(a, offset: int = 0, axis1: int = 0, axis2: int = 1):
     """The diagonal of two axes, as the last axis."""
-    a = _checked("diagonal", a)
+    a = as_arrays("diagonal", a)
     rank = a.ndim
     if rank < 2:
         raise ValueError("diagonal requires an array of at least two dimensions.")
@@ -640,7 +602,7 @@ def diagonal(a, offset: int = 0, axis1: int = 0, axis2: int = 1):
 @api("k")
 def diag(v, k: int = 0):
     """A matrix with a vector on its k-th diagonal, or the k-th diagonal of a matrix."""
-    v = _checked("diag", v)
+    v = as_arrays("diag", v)
     aval = aval_of(v)
     if aval.ndim == 2:
         return diagonal(v, k)
@@ -734,4 +696,4 @@ def _choose(a, *options, mode: str):
     count = len(options)
     a = a % count if mode == "wrap" else lax.clamp(np.int32(0), a, np.int32(count - 1))
     parts = [shaping.convert(each, weak_type=False) for each in joining.promoted(options)]
-    return lax.select_n(*_broadcast_arrays(a, *parts))
+    return lax.select_n(*broadcast_arrays(a, *parts))

@@ -69,27 +69,13 @@ def _matrix_norm(x, axes: tuple[int, int], keepdims: bool, ord: Ord):
     return result if keepdims else manipulation.squeeze(result, axes)
 
 
-@api("ord", "axis", "keepdims")
-def _norm(x, ord: Ord, axis: Ints | None, keepdims: bool):
-    x = parts.strong(parts.inexact("norm", x))
-    rank = x.ndim
-    axes = canonical_axes(axis, rank)
-    if axis is None and ord is None:
-        return _vector_norm(x, axes, keepdims, 2)
-    if len(axes) == 1:
-        return _vector_norm(x, axes, keepdims, ord)
-    if len(axes) == 2:
-        return _matrix_norm(x, axes, keepdims, ord)  # type: ignore[arg-type]
-    raise ValueError(f"Improper number of axes for norm: axis={axes}. Pass one axis to compute a vector-norm, or two "
-                     "axes to compute a matrix-norm.")
-
-
 def _static_axes(axis) -> Ints | None:
     if axis is None:
         return None
     return tuple(map(operator.index, axis)) if isinstance(axis, (tuple, list)) else (operator.index(axis),)
 
 
+@api("ord", "axis", "keepdims")
 def norm(x, ord: Ord = None, axis: None | Ints | int = None, keepdims: bool = False):
     """The norm of a matrix or a vector.
 
@@ -106,7 +92,17 @@ def norm(x, ord: Ord = None, axis: None | Ints | int = None, keepdims: bool = Fa
     >>> print(jnp.linalg.norm(jnp.array([3.0, 4.0])))
     5.0
     """
-    return _norm(x, ord, _static_axes(axis), keepdims)
+    x = parts.strong(parts.inexact("norm", x))
+    rank = x.ndim
+    axes = canonical_axes(axis, rank)
+    if axis is None and ord is None:
+        return _vector_norm(x, axes, keepdims, 2)
+    if len(axes) == 1:
+        return _vector_norm(x, axes, keepdims, ord)
+    if len(axes) == 2:
+        return _matrix_norm(x, axes, keepdims, ord)  # type: ignore[arg-type]
+    raise ValueError(f"Improper number of axes for norm: axis={axes}. Pass one axis to compute a vector-norm, or two "
+                     "axes to compute a matrix-norm.")
 
 
 @api("keepdims", "ord")
@@ -117,11 +113,7 @@ def matrix_norm(x, /, *, keepdims: bool = False, ord: Ord = "fro"):
 
 
 @api("axis", "keepdims", "ord")
-def _vector_norm_call(x, axis: Ints | None, keepdims: bool, ord: Ord):
-    x = parts.strong(parts.inexact("vector_norm", x))
-    return _vector_norm(x, canonical_axes(axis, x.ndim), keepdims, ord)
-
-
 def vector_norm(x, /, *, axis: int | Ints | None = None, keepdims: bool = False, ord: Ord = 2):
     """The norms of vectors that lie along one or several axes (None for all); orders as in `norm`."""
-    return _vector_norm_call(x, axis=_static_axes(axis), keepdims=keepdims, ord=ord)
+    x = parts.strong(parts.inexact("vector_norm", x))
+    return _vector_norm(x, canonical_axes(axis, x.ndim), keepdims, ord)

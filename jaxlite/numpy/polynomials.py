@@ -162,7 +162,7 @@ def _polydiv(u, v) -> tuple[Any, Any]:
 # --- calculus ----------------------------------------------------------------------------------------
 
 
-@boundary
+@api("m")
 def polyder(p, m: int = 1):
     """The m-th derivative of a polynomial, floating or complex. Raises: ValueError for m < 0.
 
@@ -173,11 +173,6 @@ def polyder(p, m: int = 1):
     m = operator.index(m)
     if m < 0:
         raise ValueError("Order of derivative must be positive")
-    return _polyder(p, m=m)
-
-
-@api("m")
-def _polyder(p, m: int):
     (p,) = _coefficients("polyder", p)
     if m == 0:
         return p
@@ -197,7 +192,7 @@ def _times_rows(p, factors: np.ndarray):
     return p * shaping.convert(np.broadcast_to(column, aval.shape), aval.dtype, aval.weak_type)
 
 
-@boundary
+@api("m")
 def polyint(p, m: int = 1, k=None):
     """The m-th integral of a polynomial, floating or complex.
 
@@ -212,12 +207,7 @@ def polyint(p, m: int = 1, k=None):
     m = operator.index(m)
     if m < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
-    return _polyint(p, 0 if k is None else k, m=m)
-
-
-@api("m")
-def _polyint(p, k, m: int):
-    p, k = _coefficients("polyint", p, k)
+    p, k = _coefficients("polyint", p, 0 if k is None else k)
     if m == 0:
         return p
     shape = aval_of(k).shape

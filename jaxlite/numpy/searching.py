@@ -221,7 +221,7 @@ def extract(condition, arr, *, size: int | None = None, fill_value=0):
                                  fill_value=fill_value)
 
 
-@boundary
+@api("inplace")
 def place(arr, mask, vals, *, inplace: bool = True):
     """A copy of the array whose elements under the mask are taken, one after the other, from `vals`, repeated.
 
@@ -239,11 +239,6 @@ def place(arr, mask, vals, *, inplace: bool = True):
                          f"{aval_of(mask).shape}")
     if not aval_of(vals).size:
         raise ValueError("Cannot place values from an empty array")
-    return _place(arr, mask, vals)
-
-
-@api()
-def _place(arr, mask, vals):
     arr = as_array(arr)
     aval = aval_of(arr)
     if not aval.size:
@@ -395,7 +390,7 @@ def digitize(x, bins, right: bool = False, *, method: str | None = None):
 # --- choices by conditions ---------------------------------------------------------------------------
 
 
-@boundary
+@api()
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default=0):
     """Each element from the first choice whose condition holds there, else the default.
 
@@ -414,11 +409,6 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default=0):
     if not conditions:
         raise ValueError("condlist must be non-empty")
     check_arrays("select", *conditions, *choices, default)
-    return _select(conditions, choices, default)
-
-
-@api()
-def _select(conditions: list[Any], choices: list[Any], default):
     *choices, result = promote_dtypes(*choices, default)
     for condition, choice in zip(conditions[::-1], choices[::-1], strict=True):
         result = selection.where(condition, choice, result)

@@ -82,7 +82,7 @@ def argsort(a, axis: int | None = -1, *, kind: None = None, order: None = None, 
     return shaping.rev(result, (axis,)) if descending else result
 
 
-@boundary
+@api("axis")
 def lexsort(keys, axis: int = -1):
     """The positions that sort an axis by several keys, the last of them first in importance.
 
@@ -101,11 +101,6 @@ def lexsort(keys, axis: int = -1):
     if not isinstance(keys, Sequence) or not keys:
         raise TypeError("need sequence of keys with len > 0 in lexsort")
     check_arrays("lexsort", *keys)
-    return _lexsort(*keys, axis=operator.index(axis))
-
-
-@api("axis")
-def _lexsort(*keys, axis: int):
     arrays = [as_array(key) for key in keys]
     shape = aval_of(arrays[0]).shape
     if any(aval_of(key).shape != shape for key in arrays):

@@ -43,7 +43,7 @@ Axis = None | int | Ints
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest", "inverted_cdf")
 
 
-def _quantile_arguments(name: str, a, q, weights, out, overwrite_input, method: str) -> None:
+def _check(name: str, a, q, weights, out, overwrite_input, method: str) -> None:
     check_arrays(name, a, q, *(() if weights is None else (weights,)))
     if out is not None or overwrite_input:
         raise ValueError(f"jax.numpy.{name} does not support overwrite_input=True or out != None")
@@ -58,7 +58,7 @@ def _quantile_arguments(name: str, a, q, weights, out, overwrite_input, method: 
         raise ValueError(f"q must be have rank <= 1, got shape {aval_of(q).shape}")
 
 
-@boundary
+@api("axis", "out", "overwrite_input", "method", "keepdims")
 def quantile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
              keepdims: bool = False, *, weights=None):
     """The values below which given fractions of the elements along axes lie; NaN where an element is.
@@ -77,36 +77,32 @@ def quantile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = 
     >>> print(jnp.quantile(jnp.array([1.0, 2.0, 3.0, 4.0]), jnp.array([0.0, 0.5, 1.0])))
     [1.  2.5 4. ]
     """
-    _quantile_arguments("quantile", a, q, weights, out, overwrite_input, method)
-    return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=False)
+    return _quantile("quantile", a, q, weights, out, overwrite_input, axis, method, keepdims)
 
 
-@boundary
+@api("axis", "out", "overwrite_input", "method", "keepdims")
 def nanquantile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
                 keepdims: bool = False, *, weights=None):
     """The quantiles of the elements that are not NaN; NaN for none. As `quantile`."""
-    _quantile_arguments("nanquantile", a, q, weights, out, overwrite_input, method)
-    return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=True)
+    return _quantile("nanquantile", a, q, weights, out, overwrite_input, axis, method, keepdims)
 
 
-@boundary
+@api("axis", "out", "overwrite_input", "method", "keepdims", "out_sharding")
 def percentile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
                keepdims: bool = False, *, weights=None, out_sharding=None):
     """The values below which given percentages, in [0, 100], of the elements lie. As `quantile`."""
-    _quantile_arguments("percentile", a, q, weights, out, overwrite_input, method)
-    return placement.laid_out(_quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=False,
-                                        whole=100), out_sharding)
+    result = _quantile("percentile", a, q, weights, out, overwrite_input, axis, method, keepdims)
+    return placement.laid_out(result, out_sharding)
 
 
-@boundary
+@api("axis", "out", "overwrite_input", "method", "keepdims")
 def nanpercentile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
                   keepdims: bool = False, *, weights=None):
     """The percentiles of the elements that are not NaN; NaN for none. As `percentile`."""
-    _quantile_arguments("nanpercentile", a, q, weights, out, overwrite_input, method)
-    return _quantile(a, q, weights, axis=axis, method=method, keepdims=bool(keepdims), skip_nan=True, whole=100)
+    return _quantile("nanpercentile", a, q, weights, out, overwrite_input, axis, method, keepdims)
 
 
-@boundary
+@api("axis", "out", "overwrite_input", "keepdims")
 def median(a, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False):
     """The middle element along axes, the mean of the middle two for an even number; NaN where an element is.
 
@@ -114,15 +110,30 @@ def median(a, axis: Axis = None, out: None = None, overwrite_input: bool = False
     >>> jnp.median(jnp.array([5.0, 1.0, 3.0, 2.0]))
     Array(2.5, dtype=float32)
     """
-    _quantile_arguments("median", a, 0.5, None, out, overwrite_input, "midpoint")
-    return _median(a, axis=axis, keepdims=bool(keepdims))
+    _check("median", a, 0.5, None, out, overwrite_input, "midpoint")
+    a = _inexact(as_array(a))
+    axes = canonical_axes(axis, a.ndim)
+    kept = [1 if each in axes else size for each, size in enumerate(a.shape)] or [1]
+    line, axis = _one_line(a, axes)
+    shape = list(aval_of(line).shape)
+    size, shape[axis] = shape[axis], 1
+    if not size:
+        result = shaping.full(shape, np.nan, a.dtype)
+    else:
+        ordered = lax.sort(line, dimension=axis)
+        result = _ends(ordered, axis, size // 2)
+        if is_symbolic(size) or size % 2 == 0:
+            wide = dtypes.float32 if dtypes.itemsize_bits(a.dtype) < 32 else a.dtype
+            low, high = (shaping.convert(each, wide, False) for each in (_ends(ordered, axis, (size - 1) // 2), result))
+            result = shaping.convert(lax.add(low, high) * 0.5, a.dtype, False)
+        result = _spread_nan(result, ordered, axis)
+    return shaping.reshape(result, kept) if keepdims else shaping.squeeze(result, (axis,))
 
 
-@boundary
+@api("axis", "out", "overwrite_input", "keepdims")
 def nanmedian(a, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False):
     """The median of the elements that are not NaN; NaN for none. As `median`."""
-    _quantile_arguments("nanmedian", a, 0.5, None, out, overwrite_input, "midpoint")
-    return _quantile(a, 0.5, None, axis=axis, method="midpoint", keepdims=bool(keepdims), skip_nan=True)
+    return _quantile("nanmedian", a, 0.5, None, out, overwrite_input, axis, "midpoint", keepdims)
 
 
 def _one_line(a, axes: Ints) -> tuple[Any, int]:
@@ -153,36 +164,16 @@ def _inexact(a):
     return shaping.convert(a, dtypes.to_inexact_dtype(a.dtype), False)
 
 
-@api("axis", "keepdims")
-def _median(a, axis: Axis, keepdims: bool):
-    a = _inexact(as_array(a))
-    axes = canonical_axes(axis, a.ndim)
-    kept = [1 if each in axes else size for each, size in enumerate(a.shape)] or [1]
-    line, axis = _one_line(a, axes)
-    shape = list(aval_of(line).shape)
-    size, shape[axis] = shape[axis], 1
-    if not size:
-        result = shaping.full(shape, np.nan, a.dtype)
-    else:
-        ordered = lax.sort(line, dimension=axis)
-        result = _ends(ordered, axis, size // 2)
-        if is_symbolic(size) or size % 2 == 0:
-            wide = dtypes.float32 if dtypes.itemsize_bits(a.dtype) < 32 else a.dtype
-            low, high = (shaping.convert(each, wide, False) for each in (_ends(ordered, axis, (size - 1) // 2), result))
-            result = shaping.convert(lax.add(low, high) * 0.5, a.dtype, False)
-        result = _spread_nan(result, ordered, axis)
-    return shaping.reshape(result, kept) if keepdims else shaping.squeeze(result, (axis,))
-
-
-@api("axis", "method", "keepdims", "skip_nan", "whole")
-def _quantile(a, q, weights, axis: Axis, method: str, keepdims: bool, skip_nan: bool, whole: int = 1):
+def _quantile(name: str, a, q, weights, out, overwrite_input, axis: Axis, method: str, keepdims: bool):
+    _check(name, a, q, weights, out, overwrite_input, method)
+    skip_nan = name.startswith("nan")
     a = _inexact(as_array(a))
     dtype = a.dtype
     q = _inexact(as_array(q))
     wide, _ = dtypes.lattice_join(((dtype, False), (q.dtype, False), (dtypes.float32, False)))
     q = shaping.convert(q, wide, False)
-    if whole != 1:
-        q = lax.div(q, scalar(whole, wide))
+    if name.endswith("percentile"):
+        q = lax.div(q, scalar(100, wide))
     several = q.ndim == 1
     count = q.size
     shape = a.shape

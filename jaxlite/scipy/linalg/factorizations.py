@@ -47,13 +47,6 @@ def as_complex(x):
 
 
 @api("lower")
-def _cholesky(a, lower: bool):
-    a = matrices("cholesky", a)
-    factor = lax_linalg.cholesky(a if lower else adjoint(a), symmetrize_input=False)
-    return factor if lower else adjoint(factor)
-
-
-@boundary
 def cholesky(a, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True):
     """The triangular factor of Hermitian positive definite matrices.
 
@@ -67,7 +60,9 @@ def cholesky(a, lower: bool = False, overwrite_a: bool = False, check_finite: bo
     [[2. 1.]
      [0. 2.]]
     """
-    return _cholesky(a, bool(lower))
+    a = matrices("cholesky", a)
+    factor = lax_linalg.cholesky(a if lower else adjoint(a), symmetrize_input=False)
+    return factor if lower else adjoint(factor)
 
 
 @boundary
@@ -80,12 +75,6 @@ def cho_factor(a, lower: bool = False, overwrite_a: bool = False, check_finite: 
 
 
 @api()
-def _lu_factor(a) -> tuple[Any, Any]:
-    factors, pivots, _ = lax_linalg.lu(matrices("lu_factor", a))
-    return factors, pivots
-
-
-@boundary
 def lu_factor(a, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
     """The factors that `lu_solve` takes.
 
@@ -94,26 +83,11 @@ def lu_factor(a, overwrite_a: bool = False, check_finite: bool = True) -> tuple[
     Returns: L below the diagonal and U on and above it (..., m, n), and int32 pivots (..., min(m, n)): row i was swapped
       with row pivots[i], in order.
     """
-    return _lu_factor(a)
+    factors, pivots, _ = lax_linalg.lu(matrices("lu_factor", a))
+    return factors, pivots
 
 
 @api("permute_l")
-def _lu(a, permute_l: bool):
-    a = matrices("lu", a)
-    factors, _, permutation = lax_linalg.lu(a)
-    rows, columns = aval_of(a).shape[-2:]
-    inner = min(rows, columns)
-    real = np.dtype(aval_of(a).dtype.type(0).real.dtype)
-    lower = jnp.tril(factors[..., :, :inner], -1) + jnp.eye(rows, inner, dtype=aval_of(a).dtype)
-    upper = jnp.triu(factors[..., :inner, :])
-    # Row i of a[permutation] is row permutation[i] of a.
-    permuting = (jnp.arange(rows)[:, None] == permutation[..., None, :]).astype(real)
-    if permute_l:
-        return jnp.matmul(permuting.astype(aval_of(a).dtype), lower, precision=lax.Precision.HIGHEST), upper
-    return permuting, lower, upper
-
-
-@boundary
 def lu(a, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True):
     """Gaussian elimination with partial pivoting: a = P @ L @ U.
 
@@ -131,21 +105,24 @@ def lu(a, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool
     [[2. 2.]
      [0. 1.]]
     """
-    return _lu(a, bool(permute_l))
+    a = matrices("lu", a)
+    factors, _, permutation = lax_linalg.lu(a)
+    rows, columns = aval_of(a).shape[-2:]
+    inner = min(rows, columns)
+    real = np.dtype(aval_of(a).dtype.type(0).real.dtype)
+    lower = jnp.tril(factors[..., :, :inner], -1) + jnp.eye(rows, inner, dtype=aval_of(a).dtype)
+    upper = jnp.triu(factors[..., :inner, :])
+    # Row i of a[permutation] is row permutation[i] of a.
+    permuting = (jnp.arange(rows)[:, None] == permutation[..., None, :]).astype(real)
+    if permute_l:
+        return jnp.matmul(permuting.astype(aval_of(a).dtype), lower, precision=lax.Precision.HIGHEST), upper
+    return permuting, lower, upper
 
 
 # --- QR ----------------------------------------------------------------------------------------------
 
 
 @api("mode", "pivoting")
-def _qr(a, mode: str, pivoting: bool):
-    if mode not in ("full", "r", "economic"):
-        raise ValueError(f"Unsupported QR decomposition mode '{mode}'; there are 'full', 'r' and 'economic'.")
-    q, r, *order = lax_linalg.qr(matrices("qr", a), pivoting=pivoting, full_matrices=mode != "economic")
-    return (r, *order) if mode == "r" else (q, r, *order)
-
-
-@boundary
 def qr(a, overwrite_a: bool = False, lwork=None, mode: str = "full", pivoting: bool = False,
        check_finite: bool = True) -> tuple[Any, ...]:
     """Factors a = Q @ R, Q with orthonormal columns and R upper triangular.
@@ -157,11 +134,25 @@ def qr(a, overwrite_a: bool = False, lwork=None, mode: str = "full", pivoting: b
     Returns: (Q, R), (Q, R, P), (R,) or (R, P), P int32 (..., n).
     Raises: ValueError for another mode.
     """
-    return _qr(a, mode, bool(pivoting))
+    if mode not in ("full", "r", "economic"):
+        raise ValueError(f"Unsupported QR decomposition mode '{mode}'; there are 'full', 'r' and 'economic'.")
+    q, r, *order = lax_linalg.qr(matrices("qr", a), pivoting=pivoting, full_matrices=mode != "economic")
+    return (r, *order) if mode == "r" else (q, r, *order)
 
 
 @api("mode", "pivoting", "conjugate")
-def _qr_multiply(a, c, mode: str, pivoting: bool, conjugate: bool):
+def qr_multiply(a, c, mode: str = "right", pivoting: bool = False, conjugate: bool = False, overwrite_a: bool = False,
+                overwrite_c: bool = False) -> tuple[Any, ...]:
+    """The product of a matrix with the orthonormal factor of another: (c @ Q, R) for a = Q @ R.
+
+    Args:
+      a: (..., m, n); k is min(m, n).
+      c: (..., p, m), or a vector (m,). With mode 'left': (..., k, p), or a vector (k,).
+      mode: 'right' for c @ Q, 'left' for Q @ c, with the first k columns of Q.
+      pivoting: reorder columns of a; the order is a third result.
+      conjugate: use the complex conjugate of Q.
+    Raises: ValueError for another mode, or a c that does not fit.
+    """
     if mode not in ("right", "left"):
         raise ValueError(f"mode must be 'right' or 'left', got {mode!r}")
     a, c = promote_dtypes_inexact(jnp.asarray(a), jnp.asarray(c))
@@ -186,31 +177,10 @@ def _qr_multiply(a, c, mode: str, pivoting: bool, conjugate: bool):
     return (result, r, *order)
 
 
-@boundary
-def qr_multiply(a, c, mode: str = "right", pivoting: bool = False, conjugate: bool = False, overwrite_a: bool = False,
-                overwrite_c: bool = False) -> tuple[Any, ...]:
-    """The product of a matrix with the orthonormal factor of another: (c @ Q, R) for a = Q @ R.
-
-    Args:
-      a: (..., m, n); k is min(m, n).
-      c: (..., p, m), or a vector (m,). With mode 'left': (..., k, p), or a vector (k,).
-      mode: 'right' for c @ Q, 'left' for Q @ c, with the first k columns of Q.
-      pivoting: reorder columns of a; the order is a third result.
-      conjugate: use the complex conjugate of Q.
-    Raises: ValueError for another mode, or a c that does not fit.
-    """
-    return _qr_multiply(a, c, mode, bool(pivoting), bool(conjugate))
-
-
 # --- eigenvalues and singular values -----------------------------------------------------------------
 
 
-@api("full_matrices", "compute_uv")
-def _svd(a, full_matrices: bool, compute_uv: bool):
-    return lax_linalg.svd(matrices("svd", a), full_matrices=full_matrices, compute_uv=compute_uv)
-
-
-@boundary
+@api("full_matrices", "compute_uv", "lapack_driver")
 def svd(a, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
         lapack_driver: str = "gesdd"):
     """The singular value decomposition a = (U * s) @ Vh.
@@ -222,7 +192,7 @@ def svd(a, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: boo
       lapack_driver: of no meaning: `lax.linalg.svd` lets choose the algorithm.
     Returns: (U, s, Vh), or s: real, descending, (..., k).
     """
-    return _svd(a, bool(full_matrices), bool(compute_uv))
+    return lax_linalg.svd(matrices("svd", a), full_matrices=full_matrices, compute_uv=compute_uv)
 
 
 @boundary
@@ -235,12 +205,6 @@ def det(a, overwrite_a: bool = False, check_finite: bool = True):
 def inv(a, overwrite_a: bool = False, check_finite: bool = True):
     """Inverses of matrices (..., n, n); not finite where a matrix is singular."""
     return jnp.linalg.inv(jnp.asarray(a))
-
-
-@api("lower", "eigvals_only")
-def _eigh(a, lower: bool, eigvals_only: bool):
-    vectors, values = lax_linalg.eigh(matrices("eigh", a), lower=lower)
-    return values if eigvals_only else (values, vectors)
 
 
 @api("lower", "eigvals_only", "type")
@@ -262,7 +226,7 @@ def _generalized_eigh(a, b, lower: bool, eigvals_only: bool, type: int):
     return values, factor @ vectors if type == 3 else solve(vectors, transpose_a=True, conjugate_a=True)
 
 
-@boundary
+@api("lower", "eigvals_only", "type")
 def eigh(a, b=None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
          overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1, check_finite: bool = True):
     """Eigenvalues and eigenvectors of Hermitian matrices: a @ v = v * w.
@@ -280,8 +244,10 @@ def eigh(a, b=None, lower: bool = True, eigvals_only: bool = False, overwrite_a:
         raise NotImplementedError("Only the eigvals=None case of eigh is implemented")
     if type not in (1, 2, 3):
         raise ValueError(f"eigh: type must be 1, 2 or 3, got {type}")
-    return _eigh(a, bool(lower), bool(eigvals_only)) if b is None else \
-        _generalized_eigh(a, b, bool(lower), bool(eigvals_only), int(type))
+    if b is not None:
+        return _generalized_eigh(a, b, lower, eigvals_only, type)
+    vectors, values = lax_linalg.eigh(matrices("eigh", a), lower=lower)
+    return values if eigvals_only else (values, vectors)
 
 
 @api("first", "last", "tol")
@@ -381,13 +347,6 @@ def eigh_tridiagonal(d, e, *, eigvals_only: bool = False, select: str = "a",
 
 
 @api("output")
-def _schur(a, output: str) -> tuple[Any, Any]:
-    a = matrices("schur", a)
-    form, vectors = lax_linalg.schur(as_complex(a) if output == "complex" else a)
-    return form, vectors
-
-
-@boundary
 def schur(a, output: str = "real") -> tuple[Any, Any]:
     """The Schur form a = Z @ T @ Z^H, Z unitary. On the CPU alone.
 
@@ -399,7 +358,9 @@ def schur(a, output: str = "real") -> tuple[Any, Any]:
     """
     if output not in ("real", "complex"):
         raise ValueError(f"Expected 'output' to be either 'real' or 'complex', got {output=}.")
-    return _schur(a, output)
+    a = matrices("schur", a)
+    form, vectors = lax_linalg.schur(as_complex(a) if output == "complex" else a)
+    return form, vectors
 
 
 def _triangularize(form, vectors) -> tuple[Any, Any]:
@@ -438,7 +399,13 @@ def _product(x, y):
 
 
 @api()
-def _rsf2csf(T, Z) -> tuple[Any, Any]:
+def rsf2csf(T, Z, check_finite: bool = True) -> tuple[Any, Any]:
+    """A real Schur form made complex: T upper triangular, with Z @ T @ Z^H as before.
+
+    Args:
+      T: the form (..., n, n), as `schur` gives it. Z: its vectors (..., n, n).
+    Returns: (T, Z), complex.
+    """
     T, Z = map(as_complex, matrices("rsf2csf", T, Z))
     for name, x in (("T", T), ("Z", Z)):
         if aval_of(x).shape[-1] != aval_of(x).shape[-2]:
@@ -448,19 +415,15 @@ def _rsf2csf(T, Z) -> tuple[Any, Any]:
     return jnp.vectorize(_triangularize, signature="(n,n),(n,n)->(n,n),(n,n)")(T, Z)
 
 
-@boundary
-def rsf2csf(T, Z, check_finite: bool = True) -> tuple[Any, Any]:
-    """A real Schur form made complex: T upper triangular, with Z @ T @ Z^H as before.
+@api("calc_q")
+def hessenberg(a, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True):
+    """The Hessenberg form a = Q @ H @ Q^H: H has zeros below its first subdiagonal. On the CPU alone.
 
     Args:
-      T: the form (..., n, n), as `schur` gives it. Z: its vectors (..., n, n).
-    Returns: (T, Z), complex.
+      a: (..., n, n).
+      calc_q: give the unitary Q too.
+    Returns: H, or (H, Q).
     """
-    return _rsf2csf(T, Z)
-
-
-@api("calc_q")
-def _hessenberg(a, calc_q: bool):
     a = matrices("hessenberg", a)
     reduced, taus = lax_linalg.hessenberg(a)
     form = jnp.triu(reduced, -1)
@@ -473,15 +436,3 @@ def _hessenberg(a, calc_q: bool):
     turned = lax_linalg.householder_product(reduced[..., 1:, :-1], taus)
     corner = jnp.zeros((*batch, size, size), aval_of(a).dtype).at[..., 0, 0].set(1)
     return form, corner.at[..., 1:, 1:].set(turned)
-
-
-@boundary
-def hessenberg(a, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True):
-    """The Hessenberg form a = Q @ H @ Q^H: H has zeros below its first subdiagonal. On the CPU alone.
-
-    Args:
-      a: (..., n, n).
-      calc_q: give the unitary Q too.
-    Returns: H, or (H, Q).
-    """
-    return _hessenberg(a, bool(calc_q))

@@ -61,7 +61,20 @@ def _pade_parts(a, degree: int) -> tuple[Any, Any]:
 
 
 @api("upper_triangular", "max_squarings")
-def _expm(a, upper_triangular: bool, max_squarings: int):
+def expm(A, *, upper_triangular: bool = False, max_squarings: int = 16):
+    """The exponential of matrices, by scaling and squaring of a Pade approximant.
+
+    Args:
+      A: (..., n, n).
+      upper_triangular: A is upper triangular: a faster way is taken.
+      max_squarings: a matrix that needs more of them (its 1-norm exceeds about 4 * 2^max_squarings) gives NaN.
+
+    >>> import jaxlite.numpy as jnp, jaxlite.scipy.linalg
+    >>> print(jaxlite.scipy.linalg.expm(jnp.array([[0.0, 1.0], [0.0, 0.0]])))
+    [[1. 1.]
+     [0. 1.]]
+    """
+    a = _square_matrices("expm", A)
     dtype = aval_of(a).dtype
     real = np.dtype(dtype.type(0).real.dtype)
     if real not in _PADE:
@@ -85,23 +98,6 @@ def _expm(a, upper_triangular: bool, max_squarings: int):
 
 
 @boundary
-def expm(A, *, upper_triangular: bool = False, max_squarings: int = 16):
-    """The exponential of matrices, by scaling and squaring of a Pade approximant.
-
-    Args:
-      A: (..., n, n).
-      upper_triangular: A is upper triangular: a faster way is taken.
-      max_squarings: a matrix that needs more of them (its 1-norm exceeds about 4 * 2^max_squarings) gives NaN.
-
-    >>> import jaxlite.numpy as jnp, jaxlite.scipy.linalg
-    >>> print(jaxlite.scipy.linalg.expm(jnp.array([[0.0, 1.0], [0.0, 0.0]])))
-    [[1. 1.]
-     [0. 1.]]
-    """
-    return _expm(_square_matrices("expm", A), bool(upper_triangular), int(max_squarings))
-
-
-@boundary
 def expm_frechet(A, E, *, method: str | None = None, compute_expm: bool = True):
     """The derivative of `expm` at A in the direction E.
 
@@ -120,8 +116,19 @@ def expm_frechet(A, E, *, method: str | None = None, compute_expm: bool = True):
 # --- by the Schur form -------------------------------------------------------------------------------
 
 
-@api()
-def _sqrtm(a):
+@api("blocksize")
+def sqrtm(A, blocksize: int = 1):
+    """The principal square root of a matrix: R @ R = A. On the CPU alone.
+
+    Args:
+      A: (n, n).
+      blocksize: 1.
+    Returns: (n, n), complex; NaN where there is no root.
+    Raises: NotImplementedError for another blocksize.
+    """
+    if blocksize > 1:
+        raise NotImplementedError("Blocked version is not implemented yet.")
+    a = _one_matrix("sqrtm", A)
     if not aval_of(a).size:
         return as_complex(a)
     form, vectors = lax_linalg.schur(as_complex(a))
@@ -137,21 +144,6 @@ def _sqrtm(a):
     root = lax.fori_loop(0, aval_of(a).shape[0], column, jnp.diag(roots))
     root = jnp.where(jnp.any(jnp.isnan(root)), jnp.nan, root)
     return _product(_product(vectors, root), adjoint(vectors))
-
-
-@boundary
-def sqrtm(A, blocksize: int = 1):
-    """The principal square root of a matrix: R @ R = A. On the CPU alone.
-
-    Args:
-      A: (n, n).
-      blocksize: 1.
-    Returns: (n, n), complex; NaN where there is no root.
-    Raises: NotImplementedError for another blocksize.
-    """
-    if blocksize > 1:
-        raise NotImplementedError("Blocked version is not implemented yet.")
-    return _sqrtm(_one_matrix("sqrtm", A))
 
 
 def _one_matrix(name: str, a):

@@ -156,15 +156,6 @@ _TRANSPOSITIONS = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
 
 
 @api("trans", "lower", "unit_diagonal")
-def _solve_triangular(a, b, trans: int, lower: bool, unit_diagonal: bool):
-    def solve(a, b):
-        return lax_linalg.triangular_solve(a, b, left_side=True, lower=lower, transpose_a=trans > 0, conjugate_a=trans == 2,
-                                           unit_diagonal=unit_diagonal)
-
-    return _solve_by("solve_triangular", solve, a, b)
-
-
-@boundary
 def solve_triangular(a, b, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
                      overwrite_b: bool = False, debug=None, check_finite: bool = True):
     """The x with a @ x = b, for triangular a.
@@ -182,7 +173,12 @@ def solve_triangular(a, b, trans: int | str = 0, lower: bool = False, unit_diago
     """
     if trans not in _TRANSPOSITIONS:
         raise ValueError(f"Invalid 'trans' value {trans}")
-    return _solve_triangular(a, b, _TRANSPOSITIONS[trans], bool(lower), bool(unit_diagonal))
+    trans = _TRANSPOSITIONS[trans]
+    def solve(a, b):
+        return lax_linalg.triangular_solve(a, b, left_side=True, lower=lower, transpose_a=trans > 0, conjugate_a=trans == 2,
+                                           unit_diagonal=unit_diagonal)
+
+    return _solve_by("solve_triangular", solve, a, b)
 
 
 # --- Sylvester's equation ----------------------------------------------------------------------------
@@ -233,25 +229,6 @@ _METHODS = {"schur": _sylvester_by_schur, "eigen": _sylvester_by_eigenvectors}
 
 
 @api("method")
-def _solve_sylvester(A, B, C, tol, method: str):
-    A, B, C = matrices("solve_sylvester", A, B, C)
-    if not aval_of(C).size:
-        batch = jnp.broadcast_shapes(*(aval_of(x).shape[:-2] for x in (A, B, C)))
-        return jnp.zeros((*batch, *aval_of(C).shape[-2:]), aval_of(C).dtype)
-
-    def solve(A, B, C):
-        X, a, b = _METHODS[method](A, B, C)
-        X = X if is_complex(A) else jnp.real(X)
-        # The equation has one solution unless eigenvalues of A and -B meet, which rounding lets us see so sharply only.
-        a, b = a[:, None], b[None, :]
-        sizes = jnp.max(jnp.abs(a), initial=0) + jnp.max(jnp.abs(b), initial=0)
-        blur = sizes * max(aval_of(X).shape) * float(np.finfo(aval_of(X).dtype).eps)
-        return jnp.where(jnp.any(jnp.abs(a + b) < jnp.maximum(tol, blur)), jnp.nan, X)
-
-    return jnp.vectorize(solve, signature="(m,m),(n,n),(m,n)->(m,n)")(A, B, C)
-
-
-@boundary
 def solve_sylvester(A, B, C, *, method: str = "schur", tol: float = 1e-8):
     """The X with A @ X + X @ B = C. On the CPU alone.
 
@@ -269,4 +246,18 @@ def solve_sylvester(A, B, C, *, method: str = "schur", tol: float = 1e-8):
                          f"(..., m, n), got {shapes[0]}, {shapes[1]} and {shapes[2]}.")
     if method not in _METHODS:
         raise ValueError(f"Unrecognized method {method}. The two valid methods are either \"schur\" or \"eigen\".")
-    return _solve_sylvester(A, B, C, tol, method)
+    A, B, C = matrices("solve_sylvester", A, B, C)
+    if not aval_of(C).size:
+        batch = jnp.broadcast_shapes(*(aval_of(x).shape[:-2] for x in (A, B, C)))
+        return jnp.zeros((*batch, *aval_of(C).shape[-2:]), aval_of(C).dtype)
+
+    def solve(A, B, C):
+        X, a, b = _METHODS[method](A, B, C)
+        X = X if is_complex(A) else jnp.real(X)
+        # The equation has one solution unless eigenvalues of A and -B meet, which rounding lets us see so sharply only.
+        a, b = a[:, None], b[None, :]
+        sizes = jnp.max(jnp.abs(a), initial=0) + jnp.max(jnp.abs(b), initial=0)
+        blur = sizes * max(aval_of(X).shape) * float(np.finfo(aval_of(X).dtype).eps)
+        return jnp.where(jnp.any(jnp.abs(a + b) < jnp.maximum(tol, blur)), jnp.nan, X)
+
+    return jnp.vectorize(solve, signature="(m,m),(n,n),(m,n)->(m,n)")(A, B, C)

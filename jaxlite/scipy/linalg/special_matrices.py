@@ -89,19 +89,6 @@ def circulant(c):
 
 
 @api("n", "mode")
-def _convolution_matrix(a, n: int, mode: str):
-    (a,) = _vectors("convolution_matrix", a)
-    size = aval_of(a).shape[-1]
-    if size == 0:
-        raise ValueError(f"len(a) must be at least 1; got shape {aval_of(a).shape}.")
-    total, small, large = size + n - 1, min(size, n), max(size, n)
-    count = {"full": total, "same": large, "valid": large - small + 1}[mode]
-    first = {"full": 0, "same": (small - 1) // 2, "valid": small - 1}[mode]
-    index = np.arange(first, first + count)[:, None] - np.arange(n)
-    return jnp.where((index >= 0) & (index < size), _lookup(a, index.clip(0, size - 1)), 0)
-
-
-@boundary
 def convolution_matrix(a, n: int, mode: str = "full"):
     """The Toeplitz matrix M with M @ v = convolve(a, v, mode), for v of length n.
 
@@ -114,7 +101,15 @@ def convolution_matrix(a, n: int, mode: str = "full"):
         raise ValueError(f"n must be a positive integer; got {n}.")
     if mode not in ("full", "valid", "same"):
         raise ValueError(f"mode must be one of 'full', 'valid', 'same'; got {mode!r}.")
-    return _convolution_matrix(a, int(n), mode)
+    (a,) = _vectors("convolution_matrix", a)
+    size = aval_of(a).shape[-1]
+    if size == 0:
+        raise ValueError(f"len(a) must be at least 1; got shape {aval_of(a).shape}.")
+    total, small, large = size + n - 1, min(size, n), max(size, n)
+    count = {"full": total, "same": large, "valid": large - small + 1}[mode]
+    first = {"full": 0, "same": (small - 1) // 2, "valid": small - 1}[mode]
+    index = np.arange(first, first + count)[:, None] - np.arange(n)
+    return jnp.where((index >= 0) & (index < size), _lookup(a, index.clip(0, size - 1)), 0)
 
 
 # --- made of vectors or matrices ---------------------------------------------------------------------

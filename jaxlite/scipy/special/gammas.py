@@ -152,11 +152,6 @@ def digamma(x):
 
 
 @api()
-def _polygamma(n, x):
-    return lax.polygamma(*jnp.broadcast_arrays(*floats("polygamma", n, x)))
-
-
-@boundary
 def polygamma(n, x):
     """The derivative of order n of `digamma`; n is an integer, or an array of integers.
 
@@ -165,7 +160,7 @@ def polygamma(n, x):
     check_arrays("polygamma", n, x)
     if dtypes.kind(aval_of(n).dtype) not in "iu":
         raise ValueError(f"Argument `n` to polygamma must be of integer type. Got dtype {aval_of(n).dtype}.")
-    return _polygamma(n, x)
+    return lax.polygamma(*jnp.broadcast_arrays(*floats("polygamma", n, x)))
 
 
 # B_2j / (2j)!
@@ -204,11 +199,6 @@ _hurwitz.defjvp(_hurwitz_jvp, symbolic_zeros=True)
 
 
 @api()
-def _zeta(x, q):
-    return _hurwitz(*jnp.broadcast_arrays(*floats("zeta", x, q)))
-
-
-@boundary
 def zeta(x, q=None):
     """The Hurwitz zeta function: the sum of 1 / (k + q)^x for k = 0, 1, ...
 
@@ -217,36 +207,26 @@ def zeta(x, q=None):
     if q is None:
         raise NotImplementedError("Riemann zeta function not implemented; pass q != None to compute the Hurwitz Zeta "
                                   "function: for x > 1, q=1 gives Riemann's.")
-    return _zeta(x, q)
+    return _hurwitz(*jnp.broadcast_arrays(*floats("zeta", x, q)))
 
 
-@api("d")
-def _multigammaln(a, d: int):
-    a = floats("multigammaln", a)
-    steps = jnp.arange(d, dtype=a.dtype) / 2
-    return jnp.sum(lax.lgamma(a[..., None] - steps), axis=-1) + d * (d - 1) / 4 * math.log(math.pi)
-
-
-@boundary
 @broadcasts_inside
+@api("d")
 def multigammaln(a, d):
     """The logarithm of the gamma function of dimension d, an integer.
 
     Its arguments a need to exceed (d - 1) / 2.
     """
-    return _multigammaln(a, int(d))
+    d = int(d)
+    a = floats("multigammaln", a)
+    steps = jnp.arange(d, dtype=a.dtype) / 2
+    return jnp.sum(lax.lgamma(a[..., None] - steps), axis=-1) + d * (d - 1) / 4 * math.log(math.pi)
 
 
 # --- factorials and binomials ------------------------------------------------------------------------
 
 
-@api()
-def _factorial(n):
-    n = floats("factorial", n)
-    return jnp.where(n < 0, 0, gamma(n + 1))
-
-
-@boundary
+@api("exact")
 def factorial(n, exact: bool = False):
     """n!, as a floating number; 0 for negative numbers.
 
@@ -254,7 +234,8 @@ def factorial(n, exact: bool = False):
     """
     if exact:
         raise NotImplementedError("factorial with exact=True")
-    return _factorial(n)
+    n = floats("factorial", n)
+    return jnp.where(n < 0, 0, gamma(n + 1))
 
 
 @api("repetition")

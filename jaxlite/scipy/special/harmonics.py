@@ -45,8 +45,18 @@ def i1(x):
 # --- Bessel functions --------------------------------------------------------------------------------
 
 
+@broadcasts_inside
 @api("v", "n_iter")
-def _bessel_jn(z, v: int, n_iter: int):
+def bessel_jn(z, *, v: int, n_iter: int = 50):
+    """Bessel functions of the first kind of orders 0 to v.
+
+    Args:
+      z: where, real.
+      v: the highest order.
+      n_iter: the order from which to recur downwards: above v and |z|, by more the more digits are wanted.
+    Returns: (v + 1, *z.shape).
+    """
+    n_iter = max(n_iter, v + 1)
     z = floats("bessel_jn", z)
     is_zero = z == 0
     safe = jnp.where(is_zero, 1, z)
@@ -68,20 +78,6 @@ def _bessel_jn(z, v: int, n_iter: int):
     _, _, total, found = lax.fori_loop(0, n_iter, step, start)
     first = (jnp.arange(v + 1) == 0).astype(z.dtype).reshape(-1, *[1] * z.ndim)
     return jnp.where(is_zero, first, found / total)
-
-
-@boundary
-@broadcasts_inside
-def bessel_jn(z, *, v: int, n_iter: int = 50):
-    """Bessel functions of the first kind of orders 0 to v.
-
-    Args:
-      z: where, real.
-      v: the highest order.
-      n_iter: the order from which to recur downwards: above v and |z|, by more the more digits are wanted.
-    Returns: (v + 1, *z.shape).
-    """
-    return _bessel_jn(z, int(v), max(int(n_iter), int(v) + 1))
 
 
 # --- spherical harmonics -----------------------------------------------------------------------------

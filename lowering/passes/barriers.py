@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lowering import xla
-from lowering.passes import tables
+from lowering.passes import products, tables
 
 
 @contextlib.contextmanager
@@ -43,7 +43,7 @@ def _behind(value: Any, why: str) -> list[Any]:
     """The operations, the last of which all users of a value read from memory."""
     ir, owner = xla.ir, value.owner
     location = ir.Location.name(f"fusion barrier: {why}", childLoc=owner.location, context=owner.context)
-    operations = tables.positions(value, location)
+    operations = tables.positions(value, location) or products.turned(value, location)
     if operations:
         value.replace_all_uses_with(operations[-1].result)
     else:

@@ -32,10 +32,11 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any
 
+from lowering.passes import products
 from lowering.rules import DECOMPOSITIONS, RULES
 
 # Name -> what one element costs to run, where it is not 1.
-_RUN_COST = {
+RUN_COST = {
     "tanh": 32, "exp": 14, "exp2": 15, "expm1": 14, "log": 13, "log1p": 42, "logistic": 16, "sin": 38, "cos": 96,
     "tan": 140, "pow": 130, "erf": 25, "erf_inv": 46, "lgamma": 200, "digamma": 200, "erfc": 60, "div": 6, "sqrt": 4,
     "rsqrt": 4, "cbrt": 150, "atan2": 500, "rem": 20, "integer_pow": 2, "gather": 10, "concatenate": 4, "stack": 4, "pad": 3,
@@ -110,7 +111,7 @@ class _Value:
         is_scaling = name == "div" and hasattr(eqn.invars[1], "val")
         self.is_costly = name in _COSTLY and not is_scaling
         self.weight = _WEIGHT.get(name, 1) if operands or name not in _VIEWS else 0
-        self.run = 1 if is_scaling else _RUN_COST.get(name, 1)
+        self.run = 1 if is_scaling else RUN_COST.get(name, 1)
         # XLA fuses what reads more than it writes into all readers or into none.
         rank = len(self.shape)
         large = [each for each in operands if len(each.shape) >= rank and each.name not in ("broadcast_in_dim", "iota")]
@@ -180,6 +181,8 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
             continue
         for body in bodies(eqn):
             _region(body, found, seen)
+        if products.is_better_turned(eqn):
+            found[eqn.outvars[0]] = f"a product that is faster in the other order ({eqn.outvars[0].aval.size} elements)"
         operands: list[_Value] = []
         for atom in eqn.invars:
             value = env.get(atom)

@@ -9,7 +9,9 @@ such loops, and the small ones that the library leaves to XLA count where they a
 where short rows are turned, those before and after a convolution too, and so does what does little but read or write many
 bytes, or elements in another order. An update of one position of a large array is a loop that stores each element where it
 was: LLVM drops that loop where it may unroll. Other code runs as fast without, or faster: what XLA compiles in one piece, such
-as a small scan, outgrows the processor's caches when it is unrolled.
+as a small scan, outgrows the processor's caches when it is unrolled. Costly functions in rows of fewer than sixteen elements
+gain: LLVM does not vectorize so short a loop if it has to ask first whether arrays overlap, but what it becomes when it is
+unrolled. And so does padding of rows, where a turn of the loop has nothing to decide once the first or the last is taken out.
 docs/fusion.md has the measurements.
 """
 
@@ -19,7 +21,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from lowering.passes.fusion import LIBRARY_REDUCTION, bodies, call_body
+from lowering.passes.fusion import LIBRARY_REDUCTION, RUN_COST, bodies, call_body
 
 _IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _OTHERS = frozenset("reduce_prod reduce_and reduce_or reduce_xor argmax argmin reduce".split())
@@ -34,8 +36,13 @@ _WINDOW = 32  # elements that XLA reduces at a time, in a loop of their own, whe
 _FEW, _MANY = 1024, 8192  # elements that are reduced in no time either way, if it happens once; that are not
 _SHARE = 1 / 64  # of what a program computes, from which on reductions of small arrays count
 _LOOP_SHARE = 1 / 4  # of what is computed in loops, from which on short rows count
+_COSTLY, _COSTLY_ROW = 6, 16  # operations for an element that are many, and the elements of a row that a vector loop may have
+_EVEN_ROWS = (2, 4, 8)  # elements that fit a vector register, unless they are read from the midst of longer rows
+_CUTS = frozenset("slice split dynamic_slice".split())
+_COSTLY_SHARE, _COSTLY_WORK = 1 / 4, 50_000  # of all operations, and operations, from which on costly short rows count
 _TURNS = 16  # of a loop, where it is not known
 _PRODUCTS = 8  # multiplications of a matrix product in the time of one element elsewhere
+_PADDED, _PADDED_IN_LOOP = 16384, 1024  # elements of rows that are padded, from which on it counts
 _LARGE = 65536  # elements that take a while to be moved
 _FEW_EQUATIONS = 8  # of a program that may be a single kernel
 
@@ -46,13 +53,23 @@ def gains(jaxpr: Any) -> bool:
         is_of_bytes = any(map(_is_of_bytes, [*jaxpr.invars, *jaxpr.outvars]))
         if is_of_bytes or any(_rearranges(eqn, jaxpr.invars) for eqn in jaxpr.eqns):
             return True
-    in_short_rows = work = in_loops = short_in_loops = 0.0
+    in_short_rows = work = in_loops = short_in_loops = operations = costly = in_odd_rows = 0.0
+    are_cut = False  # rows of a few elements, out of longer ones
     for eqn, in_loop in _equations(jaxpr, False, set()):
         if any(gains_in(eqn, in_loop) for gains_in in (_is_short_reduction, _is_slow_convolution, _turns_short_rows,
-                                                            _updates_one_position)):
+                                                            _updates_one_position, _pads_rows)):
             return True
         done = _work(eqn)
-        work += done * (_TURNS if in_loop else 1)
+        times = _TURNS if in_loop else 1
+        work += done * times
+        cost = RUN_COST.get(eqn.primitive.name, 1)
+        operations += done * cost * times
+        row = _row(eqn.outvars[0].aval) if eqn.outvars else 0
+        if 1 < row < _COSTLY_ROW:
+            are_cut = are_cut or eqn.primitive.name in _CUTS
+            if cost >= _COSTLY:
+                costly += done * cost * times
+                in_odd_rows += done * cost * times if row not in _EVEN_ROWS else 0
         if in_loop and call_body(eqn) is None and eqn.primitive.name not in (*_LOOPS, "cond"):
             in_loops += done
             short_in_loops += done if _is_of_short_rows(eqn) else 0
@@ -60,7 +77,8 @@ def gains(jaxpr: Any) -> bool:
         if not in_loop and eqn.primitive.name in _IN_LIBRARY and eqn.invars[0].aval.size < LIBRARY_REDUCTION and (
                 _has_short_rows(eqn)):
             in_short_rows += eqn.invars[0].aval.size
-    return in_short_rows > max(_FEW, _SHARE * work) or short_in_loops > _LOOP_SHARE * in_loops
+    return (in_short_rows > max(_FEW, _SHARE * work) or short_in_loops > _LOOP_SHARE * in_loops
+            or (costly if are_cut else in_odd_rows) > max(_COSTLY_WORK, _COSTLY_SHARE * operations))
 
 
 def _work(eqn: Any) -> float:
@@ -115,6 +133,23 @@ def _is_of_short_rows(eqn: Any) -> bool:
     if not shape or eqn.primitive.name == "dot_general":
         return False
     return shape[-1] < _SHORT_ROW and shape[-1] != 4 and (len(shape) > 1 or shape[-1] != 2)
+
+
+def _row(aval: Any) -> int:
+    """The elements of a row, if there are several rows."""
+    shape = [extent for extent in getattr(aval, "shape", ()) if extent != 1]
+    return shape[-1] if len(shape) > 1 else 0
+
+
+def _pads_rows(eqn: Any, in_loop: bool) -> bool:
+    """Whether it makes longer rows of short ones; in a loop, of single elements, as the gradient of a column does."""
+    if eqn.primitive.name != "pad" or not eqn.outvars[0].aval.shape:
+        return False
+    low, high, _ = eqn.params["padding_config"][-1]
+    row, out = eqn.invars[0].aval.shape[-1], eqn.outvars[0].aval
+    if out.size < (_PADDED_IN_LOOP if in_loop else _PADDED) or out.size == out.shape[-1]:
+        return False
+    return row == 1 < out.shape[-1] if in_loop else low > 0 or high > 0
 
 
 def _is_slow_convolution(eqn: Any, in_loop: bool) -> bool:

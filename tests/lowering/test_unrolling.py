@@ -65,13 +65,18 @@ def repeat(f):
     (lambda x: x.swapaxes(1, 2), CUBES),
     (repeat(lambda c: jnp.sin(c).swapaxes(1, 2)), CUBES[:2]),
     (repeat(lambda c: c + jnp.max(c, axis=1, keepdims=True)), LARGE[:800].reshape(8, 100)),
+    (jax.grad(lambda x: (jnp.diff(x, axis=1) ** 2).sum()), LARGE.reshape(256, 256)),
+    (repeat(lambda c: c + jnp.pad(c[:, :1], ((0, 0), (31, 0)))), WIDE),
+    (lambda x: jax.nn.sigmoid(x) * jnp.tanh(x), LARGE[:6000].reshape(1000, 6)),
+    (repeat(lambda c: jnp.tile(jax.nn.sigmoid(c[:, :8]) * jnp.tanh(c[:, 8:]), 2)), LARGE[:1024].reshape(64, 16)),
 ], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
         "slices in short rows",
         "argmax of longer rows", "to bytes", "one position",
         "function of a column", "large part", "matrix turned", "other rows", "tiles", "from bytes", "argmin",
         "in a branch",
         "reduce", "window", "cummax", "scan", "dilated", "half", "many", "short rows",
-        "features first", "turned", "turned in a loop", "windows, in a scan"])
+        "features first", "turned", "turned in a loop", "windows, in a scan",
+        "padded rows", "padded columns, in a scan", "costly, in rows of six", "gates of eight"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 
@@ -96,10 +101,15 @@ def test_programs_that_gain_from_unrolling(f, x):
     (lambda x: x.reshape(256, 16, 16) * x[:16, None], LARGE),
     (lambda x: x.at[5].set(1), LARGE),
     (lambda x: x.at[jnp.arange(9)].add(1), LARGE),
+    (jax.grad(lambda x: (jnp.diff(x, axis=0) ** 2).sum()), LARGE.reshape(256, 256)),
+    (jax.grad(lambda x: (jnp.diff(x, axis=1) ** 2).sum()), WIDE),
+    (lambda x: jax.nn.sigmoid(x) * jnp.tanh(x), LARGE[:8000].reshape(1000, 8)),
+    (lambda x: jax.nn.sigmoid(x) * jnp.tanh(x), LARGE[:600].reshape(100, 6)),
 ], ids=["none", "library", "small", "small share",
         "long", "one column", "few", "long, in a scan", "few bytes", "bytes, among others",
         "all of them", "scan", "convolution", "turned once",
-        "rows stay", "turned, long", "an argument in other rows", "one position is set", "some positions"])
+        "rows stay", "turned, long", "an argument in other rows", "one position is set", "some positions",
+        "padded in front", "few padded rows", "costly, in rows of eight", "few costly rows"])
 def test_other_programs_do_not(f, x):
     assert not unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 

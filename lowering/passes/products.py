@@ -1,0 +1,71 @@
+"""Matrix products that XLA:CPU computes faster in the other order of their operands.
+
+The gradient of a layer's weights is a product of two arrays along their first axes, the batch. XLA:CPU hands it to a library
+that multiplies small blocks, and takes up to eight times as long for a tall result, many inputs and few outputs, as for a wide
+one. So the wide one is computed, written, and read as its transpose. The barrier between the two keeps XLA from making one of
+them again.
+
+A first operand that is contracted along its first axes is also one that the fast library of jaxlib 0.12 does not take. If the
+second has to be copied anyway, since it is contracted along an axis in the middle (cotangents of a batch, in a Jacobian), it
+may come first.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lowering import xla
+
+_MANY, _TALL = 128, 2  # elements that are summed up, and rows of the result for each column, from which on turning pays
+_FEWER, _TALLER = 64, 4  # or these
+_WIDEST = 32  # columns of a result up to which blocks are small
+_LARGE = 8192  # elements of a result that are worth another order where nothing else is won
+_NUMBERS = "dot_dimension_numbers"
+
+
+def is_better_turned(eqn: Any) -> bool:
+    """Whether an equation is such a product."""
+    if eqn.primitive.name != "dot_general":
+        return False
+    (contract, of_other), (batch, _) = eqn.params["dimension_numbers"]
+    x, y, out = (atom.aval for atom in (*eqn.invars, *eqn.outvars))
+    if batch or out.dtype not in ("float32", "float64") or not x.dtype == y.dtype == out.dtype or not _is_leading(contract):
+        return False
+    precision = eqn.params.get("precision")
+    if not contract or not (precision is None or isinstance(precision, tuple) and precision[0] == precision[1]):
+        return False
+    if not all(type(extent) is int for extent in (*x.shape, *y.shape)):
+        return False
+    count = math.prod(x.shape[:len(contract)])
+    rows, columns = x.size // max(1, count), y.size // max(1, count)
+    if not _is_leading(of_other):
+        return not xla.BARRIER_DROPPER and max(of_other) < y.ndim - 1 and min(count, rows) > 1 and out.size >= _LARGE
+    return 1 < columns <= _WIDEST and (
+        count >= _MANY and rows >= _TALL * columns or count >= _FEWER and rows >= _TALLER * columns)
+
+
+def _is_leading(axes: Any) -> bool:
+    return tuple(axes) == tuple(range(len(axes)))
+
+
+def turned(value: Any, location: Any) -> list[Any]:
+    """The operations that compute the product of a `stablehlo.dot_general` in the other order; none for another operation."""
+    ir, owner = xla.ir, value.owner
+    if owner.name != "stablehlo.dot_general":
+        return []
+    x, y = owner.operands
+    kind = ir.RankedTensorType(value.type)
+    numbers = str(owner.attributes[_NUMBERS])
+    contracted = numbers[numbers.index("["):numbers.index("]")].count(",") + 1
+    rows = ir.RankedTensorType(x.type).rank - contracted
+    columns = kind.rank - rows
+    swapped = numbers.replace("lhs", "own").replace("rhs", "lhs").replace("own", "rhs")
+    order = ir.DenseI64ArrayAttr.get([*range(columns, kind.rank), *range(columns)], owner.context)
+    with location, ir.InsertionPoint.after(owner):
+        wide = ir.RankedTensorType.get([*kind.shape[rows:], *kind.shape[:rows]], kind.element_type)
+        product = ir.Operation.create("stablehlo.dot_general", [wide], [y, x], {
+            _NUMBERS: ir.Attribute.parse(swapped), "precision_config": owner.attributes["precision_config"]})
+        barrier = ir.Operation.create("stablehlo.optimization_barrier", [wide], product.results)
+        transpose = ir.Operation.create("stablehlo.transpose", [value.type], barrier.results, {"permutation": order})
+    return [product, barrier, transpose]

@@ -16,7 +16,7 @@ import numpy as np
 from lowering import xla
 from lowering.cache import entries, keys
 from lowering.module import ModuleBuilder, is_ordered, physical
-from lowering.partitioning import Meshes, Partitioning, annotate, devices_of
+from lowering.partitioning import Meshes, Partitioning, annotate, annotate_layouts, devices_of
 from lowering.passes import barriers, fusion, tables, unrolling
 from lowering.passes.dce import live_parts
 from lowering.several import emit_choice
@@ -33,15 +33,16 @@ class Lowered:
     `donated` the indices of the parameters whose buffer a result may take, `unusable` the types of those that
     were offered in vain; `seconds` the time it took; `host_functions` the Python functions that the module calls by their
     index, `ordered` whether they are to run in the order of the programs that call them. Of the last compile: `barriers`,
-    why there were fusion barriers, and `is_unrolled`, whether LLVM was to unroll loops.
+    why there were fusion barriers, and `is_unrolled`, whether LLVM was to unroll loops. `sets_layouts` whether a result may lie
+    otherwise in memory though nobody asked for that.
     """
 
-    __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context", "barriers",
+    __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context", "barriers", "sets_layouts",
                  "is_unrolled", "host_functions", "ordered", "_jaxpr", "_scopes", "_overwritten", "_keep_alive", "_lock")
 
     def __init__(self, module: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
                  platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]], overwritten: list[Any],
-                 host_functions: list[Callable[..., Any]], keep_alive: list[Any]):
+                 host_functions: list[Callable[..., Any]], keep_alive: list[Any], sets_layouts: bool):
         self.module, self.kept, self.donated, self.unusable = module, kept, donated, unusable
         self.name, self.platform, self.seconds = name, platform, seconds
         self.context = module.context
@@ -49,7 +50,7 @@ class Lowered:
         self.is_unrolled = True
         self.host_functions, self.ordered = host_functions, is_ordered(jaxpr)
         self._jaxpr, self._scopes, self._overwritten = jaxpr, scopes, overwritten
-        self._keep_alive, self._lock = keep_alive, threading.Lock()
+        self._keep_alive, self._lock, self.sets_layouts = keep_alive, threading.Lock(), sets_layouts
 
     @contextlib.contextmanager
     def tuned(self, wanted: bool) -> Iterator[None]:
@@ -81,7 +82,8 @@ class Lowered:
 def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bool] = lambda file: False,
           donated: Sequence[bool] = (), keep_unused: bool = False, result_names: Sequence[str] = (),
           argument_names: Sequence[str] = (), partitioning: Partitioning | None = None,
-          constants: Sequence[np.ndarray | None] = (), part_of: tuple[Any, tuple[Any, ...]] | None = None) -> Lowered:
+          constants: Sequence[np.ndarray | None] = (), part_of: tuple[Any, tuple[Any, ...]] | None = None,
+          layouts: tuple[Sequence[Any], Sequence[Any]] | None = None) -> Lowered:
     """Lower a jaxpr to a module with the entry function `main`.
 
     Args:
@@ -96,6 +98,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
       partitioning: the devices and shardings of a program over several devices.
       constants: for each constvar its value, if the module is to contain it, or None; of its type.
       part_of: of the program of one partition, the mesh along whose axes it exchanges data, and the devices in order.
+      layouts: for each constvar and invar, and for each result, how it lies in memory (see `annotate_layouts`).
     """
     start = time.perf_counter()
     eqns, used = live_parts(jaxpr)
@@ -119,8 +122,12 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     if part_of is not None:
         builder.meshes = Meshes(builder, part_of[1], part_of[0])
         builder.meshes.manual_mesh, builder.meshes.manual_axes = part_of[0], frozenset(part_of[0].axis_names)
+    modes: Any = None
+    if layouts is not None:
+        modes = [each for each, keep in zip(layouts[0], kept, strict=True) if keep], layouts[1]
+        annotate_layouts(builder, (parameters, modes[0], arg_attributes), (jaxpr.outvars, modes[1], result_attributes))
     for index, output in aliases.items():
-        if partitioning is None:
+        if partitioning is None and (modes is None or _can_alias(modes[0][index], modes[1][output])):
             arg_attributes[index]["tf.aliasing_output"] = ir.IntegerAttr.get(i32, output)
         else:  # whether the parts of both are alike, XLA knows
             arg_attributes[index]["jax.buffer_donor"] = ir.BoolAttr.get(True, builder.context)
@@ -136,7 +143,19 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
                                   list(contained.values()))
     unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
     return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
-                   builder.scopes, builder.overwritten, builder.host_functions, builder.keep_alive)
+                   builder.scopes, builder.overwritten, builder.host_functions, builder.keep_alive, builder.sets_layouts)
+
+
+def _can_alias(given: Any, result: Any) -> bool:
+    """Whether a donated parameter and a result have one layout for certain. Raises: ValueError if XLA chooses one alone."""
+    chosen = [each is not None and each.is_auto for each in (given, result)]
+    if chosen[0] != chosen[1]:
+        one = ("output", "input")[chosen[1]]
+        raise ValueError(
+            f"Input layout being donated was {given} while output layout was {result}. Did you mean to set the "
+            f"**{one} layout** to **Layout.AUTO**? This will allow for the input and output layout to be chosen by XLA and not "
+            f"the layout of the {one} which might not be optimal.")
+    return chosen[0] or given is result is None
 
 
 def _identifier(name: str) -> str:

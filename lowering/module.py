@@ -61,6 +61,7 @@ class ModuleBuilder:
         self.types_by_aval: dict[Any, Any] = {}
         self._functions: dict[Any, str] = {}
         self.keep_alive: list[Any] = []  # as long as the module
+        self.sets_layouts = False  # whether XLA may choose another layout for results than the usual one
         self.context_class: Any = RuleContext  # what rules see
         self.prologue: Callable[[Any, list[Any]], None] | None = None  # emits what comes first in a public function
         self.merged: dict[Any, Any] = {}  # functions of exported modules, by what they were merged for

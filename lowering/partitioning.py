@@ -285,3 +285,16 @@ def annotate(builder: Any, partitioning: Partitioning, parameters: list[Any], re
                 kind = getattr(sharding, "memory_kind", None)
                 if kind is not None and kind != default_kind:
                     entry["mhlo.memory_kind"] = builder.ir.StringAttr.get(kind, builder.context)
+
+
+def annotate_layouts(builder: Any, *groups: tuple[Sequence[Any], Sequence[Any], list[dict[str, Any]]]) -> None:
+    """Say in a module how parameters or results lie in memory.
+
+    Args: groups of variables, their layouts (None for the usual one, otherwise with a method `mode(rank)` that gives XLA's
+    text), and the attributes to which these are added.
+    """
+    for atoms, layouts, attributes in groups:
+        for atom, layout, entry in zip(atoms, layouts, attributes, strict=True):
+            if layout is not None:
+                entry["mhlo.layout_mode"] = builder.ir.StringAttr.get(
+                    layout.mode(len(physical(atom.aval)[0])), builder.context)

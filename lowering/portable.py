@@ -14,7 +14,7 @@ import numpy as np
 
 from lowering import xla
 from lowering.module import ModuleBuilder, physical
-from lowering.partitioning import Partitioning, annotate
+from lowering.partitioning import Partitioning, annotate, annotate_layouts
 from lowering.passes.dce import live_parts
 from lowering.several import emit_choice
 from lowering.symbolic import SymbolicBuilder, bind_variables
@@ -29,12 +29,13 @@ _STABLE_CALLS = ("lapack_", "cu_", "cusolver_", "cublas_", "hipsolver_", "hip_",
 def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, targets: Sequence[str],
                   is_hidden: Callable[[str], bool], argument_names: Sequence[str], result_names: Sequence[str],
                   allowed_calls: Sequence[str] = (), solve: Any = None, partitioning: Partitioning | None = None,
-                  keep_unused: bool = False) -> tuple[Any, list[int]]:
+                  keep_unused: bool = False, layouts: tuple[Sequence[Any], Sequence[Any]] | None = None,
+                  ) -> tuple[Any, list[int]]:
     """A module by JAX's calling convention for exported programs, and which of the invars it takes.
 
     Args: `constants` the values of the constvars, which the module contains; `targets` the platforms, 'cpu', 'cuda', 'rocm',
       'tpu'; `partitioning` the devices and shardings of a program over several devices;
-      `keep_unused` take those invars too that no equation reads.
+      `keep_unused` take those invars too that no equation reads; `layouts` as for `lowering.executable.lower`.
       With `solve(sizes, require)` the program has symbolic dimensions: it gives the values of variables for the sizes of all
       invars.
     Raises: ValueError for custom calls that nobody promises to keep, NotImplementedError for calls of Python functions.
@@ -57,6 +58,9 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
     if partitioning is not None:
         taken = [False] * len(jaxpr.constvars) + used[len(jaxpr.constvars):]  # constants are in the module
         annotate(builder, partitioning, program.invars, program.outvars, taken, of_arguments, of_results)
+    if layouts is not None:
+        inputs = [layouts[0][len(jaxpr.constvars) + index] for index in kept]
+        annotate_layouts(builder, (program.invars, inputs, of_arguments), (program.outvars, layouts[1], of_results))
     with builder.context:
         if len(targets) == 1:
             builder.emit_function(program, "main", "public", of_arguments, of_results, result_names=result_names, names=names,

@@ -365,6 +365,17 @@ else:
             return array._to_np_array_did_copy()[0]
 
 
+def memory_layout(minor_to_major: Sequence[int], tiling: Any, bits: int) -> Any:
+    """An order of elements in memory in XLA's terms."""
+    return _hlo.Layout(tuple(minor_to_major), tuple(tiling or ()), bits)
+
+
+def layout_parts(layout: Any) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...], int]:
+    """What `memory_layout` took, of the layout of an array, or of an executable's parameter or result."""
+    found = layout._xla_layout()
+    return tuple(found.minor_to_major()), tuple(map(tuple, found.tiling())), found.element_size_in_bits()
+
+
 def rewrap(array: Any, aval: Any, sharding: Any) -> Any:
     """The same buffer under another aval (a changed weak type, say); the result is committed."""
     return array._rewrap_with_aval_and_sharding(aval, sharding)

@@ -201,6 +201,7 @@ class Jitted:
         if options.in_shardings is not None or options.out_shardings is not None:
             program.in_shardings = options.flat_in_shardings(in_tree)
             program.out_shardings = spread().flat_shardings(options.out_shardings, out_tree, "out_shardings")
+            program.in_layouts, program.out_layouts = options.flat_layouts(in_tree, out_tree)
         return program
 
     def _static_text(self, static: tuple[Any, ...], named: tuple[Any, ...]) -> str:
@@ -235,6 +236,7 @@ class Jitted:
             note_keys = None
             if config.debug_key_reuse.value:
                 note_keys = key_reuse().check_call("jit-compiled function", program.closed, leaves)
+            traced, program = program, program.laid_out(leaves)
             device, committed = program.place(leaves)
             if self.on_host is not None and note_keys is None:
                 outs = None if program.executables else self.on_host(program, leaves, device, committed)
@@ -251,7 +253,7 @@ class Jitted:
             before = len(program.executables)
             executable = program.executable(device, committed)
             if len(program.executables) > before:
-                self._count_compile(program, executable.compile_seconds)
+                self._count_compile(traced, executable.compile_seconds)
             outs = executable(leaves)
         except BaseException as error:
             # C++ would send this signature here for good.
@@ -280,7 +282,9 @@ class Jitted:
             if key is None:
                 return "the caches were cleared"
             earlier = [each for each, _ in entries if each is not key]
-            *before, last = [*program.executables]
+            *before, last = [*program.executables] or [None]
+            if program.variants:
+                return "its arguments lie otherwise in memory than before"
             if before:
                 return explain.other_executable(last, before, program.debug_info.arg_name)
             if not earlier:
@@ -365,8 +369,10 @@ def make_entry_path(name: str, miss: Callable[..., tuple[Any, Any]], static_argn
 def put_argument(value: Any, sharding: Any, layout: Any) -> Any:
     """What C++ calls to bring an argument to the device of a sharding."""
     if type(sharding) is xla.SingleDeviceSharding:
-        return arrays.put_array(value, sharding._device, False)
-    return placement.global_arrays().place(getattr(value, "_base_array", value), sharding)
+        placed = arrays.put_array(value, sharding._device, False)
+    else:
+        placed = placement.global_arrays().place(getattr(value, "_base_array", value), sharding)
+    return placed if layout is None else placement.layouts_module().relaid(placed, layout)
 
 
 def constrained(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:

@@ -20,6 +20,7 @@ from jaxlite.core.aval import AbstractToken, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
+from jaxlite.devices import placement
 from jaxlite.version import __version__
 from lowering import executable as backend
 from lowering import platforms, report, xla
@@ -43,11 +44,11 @@ class Executable:
     """
 
     __slots__ = ("loaded", "compile_seconds", "cached", "in_avals", "out_avals", "device", "committed", "kept", "const_args",
-                 "donated", "_handlers", "_sharding", "_kept_arguments", "_wrapped", "_has_effects", "_ordered",
-                 "__weakref__")
+                 "donated", "layouts", "_orders", "_handlers", "_sharding", "_kept_arguments", "_wrapped", "_has_effects",
+                 "_ordered", "__weakref__")
 
     def __init__(self, loaded: Any, lowered: backend.Lowered | shortcuts.Found, closed: ClosedJaxpr, device: Any,
-                 committed: bool, compile_seconds: float, cached: str):
+                 committed: bool, compile_seconds: float, cached: str, layouts: Any = None):
         self.loaded, self.device, self.committed = loaded, device, committed
         self.compile_seconds, self.cached = compile_seconds, cached
         self.in_avals, self.out_avals = closed.in_avals, [_result_aval(aval) for aval in closed.out_avals]
@@ -55,6 +56,7 @@ class Executable:
         self._has_effects, self._ordered = bool(lowered.host_functions), lowered.ordered
         self._sharding = arrays.single_device_sharding(device)
         self._wrapped: list[tuple[int, Callable[[Any], Any]]] = []
+        self.layouts, self._orders = layouts, None
         if xla.is_compile_only(device):  # to be looked at, not to be run
             self.const_args, self._handlers, self._kept_arguments = [], None, []
             return
@@ -64,6 +66,9 @@ class Executable:
         with xla.unguarded():  # they are part of the program
             self.const_args = [arrays.put_buffer(value, device, False, copy=type(value) is not ArrayImpl) for value, keep
                                in zip(closed.consts, self.kept, strict=False) if keep]
+        if layouts is not None:
+            self._orders = placement.layouts_module().orders(layouts, self.kept)
+            self.const_args = placement.layouts_module().all_relaid(self.const_args, self._orders)
         self.kept = [True] * len(self.const_args) + self.kept[num_consts:]
         self._kept_arguments = [index for index, keep in enumerate(self.kept[len(self.const_args):]) if keep]
 
@@ -80,6 +85,8 @@ class Executable:
                     arg._sharding is not self._sharding and arrays.device_of(arg) != device):
                 arg = arrays.put_buffer(arg, device, False, aval=avals[index])
             inputs.append(arg)
+        if placement.layouts.exist or self._orders is not None:
+            inputs = placement.layouts_module().all_relaid(inputs, self._orders)
         if self._has_effects:
             outs = effects.execute(self.loaded, inputs, self._handlers, self._ordered)
         else:
@@ -106,7 +113,17 @@ class Executable:
         inputs = sum(self.kept)
         return xla.FastPath(
             self.loaded, out_tree, [sharding] * inputs, [sharding] * len(self.out_avals), self.out_avals,
-            [self.committed] * len(self.out_avals), self.kept, [None] * inputs, self.const_args)
+            [self.committed] * len(self.out_avals), self.kept,
+            orders_for_c(self._orders, len(self.const_args), [self.in_avals[index] for index in self._kept_arguments]),
+            self.const_args)
+
+
+def orders_for_c(orders: list[Any] | None, num_consts: int, avals: list[Any]) -> list[Any]:
+    """How C++ is to have inputs lie in memory: None where it need not look, as all lie as the signature says."""
+    nothing: list[Any] = [None] * num_consts
+    if orders is None and not placement.layouts.exist:
+        return nothing + [None] * len(avals)
+    return placement.layouts_module().explicit(orders, nothing + avals)
 
 
 def _result_aval(aval: Any) -> Any:
@@ -121,15 +138,16 @@ def _buffer_aval(aval: Any) -> Any:
 
 def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Sequence[bool] = (),
                 keep_unused: bool = False, result_names: Sequence[str] = (),
-                argument_names: Sequence[str] = (), place: Any = None, part_of: Any = None) -> backend.Lowered:
+                argument_names: Sequence[str] = (), place: Any = None, part_of: Any = None,
+                layouts: Any = None) -> backend.Lowered:
     """Lower for a platform, or for the devices of a `Partitioning`; equations keep the user's source lines.
 
-    `part_of`: as for `lowering.executable.lower`.
+    `part_of`, `layouts`: as for `lowering.executable.lower`.
     """
     return backend.lower(closed.jaxpr, name, platform=platform, is_hidden=source.is_hidden_file,
                          donated=donated, keep_unused=keep_unused, result_names=result_names,
                          argument_names=argument_names, partitioning=place if type(place) is Partitioning else None,
-                         constants=_small_constants(closed), part_of=part_of)
+                         constants=_small_constants(closed), part_of=part_of, layouts=layouts)
 
 
 def _small_constants(closed: ClosedJaxpr) -> list[np.ndarray | None]:
@@ -152,7 +170,7 @@ def _small_constant(const: Any, aval: Any) -> np.ndarray | None:
 
 
 def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str, Any] | None, donated: Sequence[bool],
-                  keep_unused: bool) -> shortcuts.Shortcut | None:
+                  keep_unused: bool, layouts: Any = None) -> shortcuts.Shortcut | None:
     """The shortcut of a program past lowering, if it may have one and nobody wants to see the module."""
     if config.dump_ir_to.value is not None or xla.is_compile_only(device) or _is_compared(device):
         return None
@@ -161,29 +179,30 @@ def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str
     # Decompositions may ask for options when they are lowered: the trace context has them.
     contained = [value if value is None else (value.dtype.name, value.tobytes()) for value in _small_constants(closed)]
     return shortcuts.shortcut(closed.jaxpr, name, device, options, tuple(donated), keep_unused, fusion_barriers(options),
-                              xla.trace_context(), device.text() if type(device) is Partitioning else "", contained)
+                              xla.trace_context(), device.text() if type(device) is Partitioning else "", contained,
+                              *() if layouts is None else (layouts,))
 
 
 def follow(shortcut: shortcuts.Shortcut, closed: ClosedJaxpr, device: Any, committed: bool,
-           trace_seconds: float) -> Executable | None:
+           trace_seconds: float, layouts: Any = None) -> Executable | None:
     """What an earlier process compiled, if the shortcut leads to it; reports it to the log if that is on."""
     found = shortcut.follow()
     if found is None:
         return None
     report.compiled(found, closed, found.loaded, trace_seconds, found.load_seconds, "hit")
-    return _executable(found.loaded, found, closed, device, committed, found.load_seconds, "hit")
+    return _executable(found.loaded, found, closed, device, committed, found.load_seconds, "hit", layouts)
 
 
 def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
                     options: dict[str, Any] | None = None, trace_seconds: float = 0.0,
-                    shortcut: shortcuts.Shortcut | None = None) -> Executable:
+                    shortcut: shortcuts.Shortcut | None = None, layouts: Any = None) -> Executable:
     """Compile a lowered program for a device; reports the compile to the log and the dump if they are on."""
     if _is_compared(device):
         load_processes().compare_programs(lowered.name, device.devices, lowered.fingerprint())
     with lowered.tuned(fusion_barriers(options)):
         loaded, seconds, cached = backend.compile_lowered(lowered, device, options, shortcut)
         report.compiled(lowered, closed, loaded, trace_seconds, seconds, cached)
-    return _executable(loaded, lowered, closed, device, committed, seconds, cached)
+    return _executable(loaded, lowered, closed, device, committed, seconds, cached, layouts)
 
 
 def _is_compared(device: Any) -> bool:
@@ -192,12 +211,15 @@ def _is_compared(device: Any) -> bool:
 
 
 def _executable(loaded: Any, lowered: Any, closed: ClosedJaxpr, device: Any, committed: bool, seconds: float,
-                cached: str) -> Any:
+                cached: str, layouts: Any = None) -> Any:
+    if layouts is not None or lowered.sets_layouts:
+        layouts = placement.layouts_module().settled(loaded, lowered.kept)
     if type(device) is Partitioning:
         if device.client.process_index() or not all(each.process_index == 0 for each in device.devices):
             load_processes().check_connected(device.devices)
-        return load_spread().SpreadExecutable(loaded, lowered, closed, device, seconds, cached, _result_aval, _buffer_aval)
-    return Executable(loaded, lowered, closed, device, committed, seconds, cached)
+        return load_spread().SpreadExecutable(loaded, lowered, closed, device, seconds, cached, _result_aval, _buffer_aval,
+                                              layouts)
+    return Executable(loaded, lowered, closed, device, committed, seconds, cached, layouts)
 
 
 def fusion_barriers(options: dict[str, Any] | None) -> bool:

@@ -44,6 +44,11 @@ class Options:
             raise ValueError("pjit does not support kwargs when in_shardings is specified.")
         return load_spread().flat_shardings(self.in_shardings, args_tree, "in_shardings")
 
+    def flat_layouts(self, in_tree: Any, out_tree: Any) -> tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]:
+        """The layouts that stand beside the shardings of arguments, and of results; None for none."""
+        return load_spread().flat_layouts(self.in_shardings, in_tree.children()[0], "in_shardings"), load_spread().flat_layouts(
+            self.out_shardings, out_tree, "out_shardings")
+
 
 def check_compiler_options(options: dict[str, Any] | None) -> None:
     """Raises TypeError for a value that no XLA option takes; which options there are, XLA knows."""

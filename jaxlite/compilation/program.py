@@ -40,7 +40,8 @@ class Program:
 
     __slots__ = ("closed", "hoisted", "out_tree", "name", "donated", "options", "executables", "modules", "lock",
                  "in_shardings", "out_shardings", "_mesh", "result_names", "trace_seconds", "debug_info", "in_tree", "static",
-                 "reason", "takes_refs", "is_high", "call_of_values", "host_plan", "ran_on_host")
+                 "reason", "takes_refs", "is_high", "call_of_values", "host_plan", "ran_on_host", "in_layouts", "out_layouts",
+                 "layouts", "variants")
 
     def __init__(self, closed: ClosedJaxpr, in_tree: Any, out_tree: Any, name: str, donated: tuple[bool, ...],
                  options: Options, trace_seconds: float, debug_info: DebugInfo, static: str):
@@ -50,6 +51,10 @@ class Program:
         self.reason = ""  # why it was traced, if that was asked and not told yet
         self.in_shardings: tuple[Any, ...] | None = None  # that jit was given, one or None for each argument and result
         self.out_shardings: tuple[Any, ...] | None = None
+        self.in_layouts: tuple[Any, ...] | None = None  # beside them
+        self.out_layouts: tuple[Any, ...] | None = None
+        self.layouts: Any = None  # of arguments and results, where they do not lie in memory as usual
+        self.variants: dict[Any, Program] | None = None  # for other such layouts
         self._mesh: Any = _unknown
         self.hoisted: ClosedJaxpr | None = None
         self.executables: dict[Any, execution.Executable] = {}
@@ -96,6 +101,29 @@ class Program:
             self._mesh = spread().concrete(self) if "jaxlite.devices.mesh" in sys.modules else None
         return self._mesh
 
+    def laid_out(self, leaves: Sequence[Any]) -> Program:
+        """The program for arguments whose elements lie in memory as those of these; itself where that is as usual."""
+        if self.in_layouts is self.out_layouts is None and not placement.layouts.exist or self.takes_refs or self.is_high:
+            return self
+        found = placement.layouts_module().of_call(self, leaves)
+        if found is None:
+            return self
+        if self.variants is None:
+            self.variants = {}
+        variant = self.variants.get(found)
+        return self.variants.setdefault(found, self._variant(found)) if variant is None else variant
+
+    def _variant(self, layouts: Any) -> Program:
+        made = Program(self.closed, self.in_tree, self.out_tree, self.name, self.donated, self.options, 0.0, self.debug_info,
+                       self.static)
+        made.in_shardings, made.out_shardings = self.in_shardings, self.out_shardings
+        made.in_layouts, made.out_layouts, made.layouts = self.in_layouts, self.out_layouts, layouts
+        return made
+
+    def result_name(self, place: int) -> str:
+        """`result['a']`: one of the flat results."""
+        return "result" + "".join(map(str, leaf_paths(self.out_tree)[place]))
+
     def place(self, leaves: Sequence[Any]) -> tuple[Any, bool]:
         """Where a call runs, a device or a `Partitioning`, and whether its results are bound to it."""
         if self.in_shardings is None and self.out_shardings is None and self.mesh is None:
@@ -127,7 +155,8 @@ class Program:
             names += ["ref"] * (len(runnable.out_avals) - len(names))
             lowered = execution.lower_jaxpr(runnable, self.name, platform, donated=self.donated_arrays,
                                             keep_unused=self.options.keep_unused, result_names=names,
-                                            argument_names=self.of_arrays(self.debug_info.arg_names), place=place)
+                                            argument_names=self.of_arrays(self.debug_info.arg_names), place=place,
+                                            layouts=self.layouts)
         if lowered.unusable:
             _warn("Some donated buffers were not usable: " + ", ".join(aval.str_short() for aval in lowered.unusable)
                   + ". No result has their type; do not donate them.")
@@ -181,9 +210,9 @@ class Program:
         if lowered is None:
             with seldom_collecting:
                 shortcut = execution.find_shortcut(closed, self.name, device, options, self.donated_arrays,
-                                                   self.options.keep_unused)
+                                                   self.options.keep_unused, self.layouts)
             if shortcut is not None:
-                made = execution.follow(shortcut, closed, device, committed, self.trace_seconds)
+                made = execution.follow(shortcut, closed, device, committed, self.trace_seconds, self.layouts)
             if made is None:
                 with progress.Stage(self.name, "lowering", seconds["trace"]):
                     lowered = self.lower(platforms.target_of(device), device)
@@ -192,13 +221,15 @@ class Program:
             seconds["lower"] = lowered.seconds
         if made is None:
             with progress.Stage(self.name, "compiling", sum(seconds.values())):
-                made = execution.compile_lowered(lowered, closed, device, committed, options, self.trace_seconds, shortcut)
+                made = execution.compile_lowered(lowered, closed, device, committed, options, self.trace_seconds, shortcut,
+                                                 self.layouts)
         if self.out_shardings is not None and isinstance(device, xla.Device) and not xla.is_compile_only(device):
             made.move_results(self.out_shardings)
         seconds["compile"] = made.compile_seconds
         location, reason = self.debug_info.location, ""
         if config.explain_cache_misses.value:
-            reason = self.reason or "traced before, compiled now"
+            reason = self.reason or ("traced before, compiled now" if self.layouts is None else
+                                     "arguments or results lie otherwise in memory")
             if not self.reason and self.executables:
                 reason = explain.other_executable(key, list(self.executables), self.debug_info.arg_name)
             explain.tell("compiled", location, {stage: time for stage, time in seconds.items() if time}, reason,

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxlite.compilation import effects
-from jaxlite.compilation.options import leaf_paths
+from jaxlite.compilation.execution import orders_for_c
 from jaxlite.core import array as arrays
 from jaxlite.core.aval import layout_of, with_layout
 from jaxlite.core.jaxpr import Jaxpr, jaxprs_in_params
@@ -48,6 +48,14 @@ def flat_shardings(given: Any, tree: Any, what: str) -> tuple[Any, ...] | None:
 
     Args: `given` the prefix, whose leaves are shardings, specs over the mesh of the context, and None; `what` its name.
     """
+    flat = flat_places(given, tree, what)
+    return None if flat is None else tuple(
+        None if each is None or isinstance(each, shardings.Format) and each.sharding is None else as_sharding(each, what, "jit")
+        for each in flat)
+
+
+def flat_places(given: Any, tree: Any, what: str) -> list[Any] | None:
+    """What `flat_shardings` gives, with the layouts that stand beside shardings."""
     if given is None:
         return None
     full = tree.unflatten(range(tree.num_leaves))
@@ -59,21 +67,13 @@ def flat_shardings(given: Any, tree: Any, what: str) -> tuple[Any, ...] | None:
             f"{len(full)}.")
     if what == "in_shardings" and isinstance(given, list):
         given = tuple(given)
-    flat = [given] * tree.num_leaves if is_place(given) else broadcast_prefix(given, full, is_leaf=is_place)
-    return tuple(None if each is None or _is_open(each, what) else as_sharding(each, what, "jit") for each in flat)
+    return [given] * tree.num_leaves if is_place(given) else broadcast_prefix(given, full, is_leaf=is_place)
 
 
-def _is_open(given: Any, what: str) -> bool:
-    """Whether it is a `Format` without a sharding."""
-    return isinstance(given, shardings.Format) and given.sharding is None and _is_row_major(given, what)
-
-
-def _is_row_major(given: Any, what: str) -> bool:
-    """That the layout of a `Format` is left open, or is that of all arrays. Raises: ValueError if it is another one."""
-    order = getattr(given.layout, "major_to_minor", None)
-    if order is not None and tuple(order) != tuple(range(len(order))):
-        raise ValueError(f"{what}: arrays are kept row-major; the layout {given.layout} is not")
-    return True
+def flat_layouts(given: Any, tree: Any, what: str) -> tuple[Any, ...] | None:
+    """The layouts that stand beside shardings; None if there are none."""
+    found = [each.layout if isinstance(each, shardings.Format) else None for each in flat_places(given, tree, what) or ()]
+    return tuple(found) if any(each is not None for each in found) else None
 
 
 def laid_out(avals: Sequence[Any], given: Sequence[Any] | None) -> tuple[Any, ...]:
@@ -95,7 +95,7 @@ def as_sharding(given: Any, what: str, who: str, or_entered: bool = False) -> An
     Args: `what` and `who` name the argument and the function; `or_entered` as for `named_sharding`.
     Raises: RuntimeError for a spec without a mesh; TypeError for what is no place.
     """
-    if isinstance(given, shardings.Format) and _is_row_major(given, what):
+    if isinstance(given, shardings.Format):
         given = given.sharding
     if isinstance(given, shardings.PartitionSpec):
         return shardings.named_sharding(
@@ -221,8 +221,7 @@ def _check_result(program: Program, place: int, sharding: Any, aval: Any) -> Non
     except ValueError:
         if program.out_shardings is None:
             raise
-        name = "result" + "".join(map(str, leaf_paths(program.out_tree)[place]))
-        shardings.check_shape(sharding, aval.shape, f"One of pjit outputs with pytree key path {name}")
+        shardings.check_shape(sharding, aval.shape, f"One of pjit outputs with pytree key path {program.result_name(place)}")
 
 
 def _typed_result(whole: Any, aval: Any) -> Any:
@@ -281,15 +280,15 @@ class SpreadExecutable:
     """
 
     __slots__ = ("loaded", "compile_seconds", "cached", "in_avals", "out_avals", "device", "committed", "kept", "const_args",
-                 "donated", "in_shardings", "out_shardings", "_handlers", "_kept_arguments", "_wrapped", "_has_effects",
-                 "_ordered", "__weakref__")
+                 "donated", "in_shardings", "out_shardings", "layouts", "_orders", "_handlers", "_kept_arguments",
+                 "_wrapped", "_has_effects", "_ordered", "__weakref__")
 
     def __init__(self, loaded: Any, lowered: Any, closed: Any, place: Partitioning, compile_seconds: float, cached: str,
-                 result_aval: Any, buffer_aval: Any):
+                 result_aval: Any, buffer_aval: Any, layouts: Any = None):
         self.loaded, self.device, self.committed = loaded, place, True
         self.compile_seconds, self.cached = compile_seconds, cached
         self.in_avals, self.out_avals = closed.in_avals, [result_aval(aval) for aval in closed.out_avals]
-        self.donated = lowered.donated
+        self.donated, self.layouts = lowered.donated, layouts
         self._has_effects, self._ordered = bool(lowered.host_functions), lowered.ordered
         num_consts = len(closed.consts)
         kept = lowered.kept
@@ -307,6 +306,10 @@ class SpreadExecutable:
                           for aval, sharding in zip(self.out_avals, outputs, strict=True)]
         self.const_args = [_buffer(value, sharding) for value, sharding, keep in
                            zip(closed.consts, inputs, kept, strict=False) if keep]
+        self._orders = None
+        if layouts is not None:
+            self._orders = placement.layouts_module().orders(layouts, kept)
+            self.const_args = placement.layouts_module().all_relaid(self.const_args, self._orders)
         self.kept = [True] * len(self.const_args) + kept[num_consts:]
         self._kept_arguments = [index for index, keep in enumerate(kept[num_consts:]) if keep]
 
@@ -321,6 +324,8 @@ class SpreadExecutable:
             if type(arg) is not ArrayImpl or arg._sharding is not sharding or arg.is_deleted():
                 arg = _buffer(arg, sharding, self.in_avals[index])
             inputs.append(arg)
+        if placement.layouts.exist or self._orders is not None:
+            inputs = placement.layouts_module().all_relaid(inputs, self._orders)
         if self.donated and len(set(map(id, inputs))) < len(inputs):
             _check_donated_once(inputs, self.donated)
         if self._has_effects:
@@ -344,7 +349,8 @@ class SpreadExecutable:
         consts = [const._sharding for const in self.const_args]
         return xla.FastPath(
             self.loaded, out_tree, [*consts, *wanted], self.out_shardings, self.out_avals, [True] * len(self.out_avals),
-            self.kept, [None] * (len(consts) + len(wanted)), self.const_args)
+            self.kept, orders_for_c(self._orders, len(consts), [self.in_avals[index] for index in self._kept_arguments]),
+            self.const_args)
 
 
 def _check_donated_once(inputs: Sequence[Any], donated: Sequence[int]) -> None:

@@ -26,7 +26,7 @@ from jaxlite.core.symbolic import as_size
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.devices import placement
-from jaxlite.devices.placement import row_major, shardings
+from jaxlite.devices.placement import shardings
 from lowering import platforms, xla
 
 if TYPE_CHECKING:
@@ -116,8 +116,16 @@ class _Stage:
         """A `ShapeDtypeStruct` for each leaf of the result, with the sharding that `jit` was given for it, or its type has."""
         program = self._program
         given = program.out_shardings or (None,) * len(program.closed.out_avals)
-        return self._out_structs([getattr(aval, "layout", None) if wanted is None else wanted
-                                  for wanted, aval in zip(given, program.closed.out_avals, strict=True)])
+        return self._out_structs(self._with_layouts([getattr(aval, "layout", None) if wanted is None else wanted
+                                                     for wanted, aval in zip(given, program.closed.out_avals, strict=True)]))
+
+    def _with_layouts(self, given: list[Any], found: Sequence[Any] | None = None) -> list[Any]:
+        """Shardings together with the layouts that `jit` was given, or that were `found` for them."""
+        asked = self._program.out_layouts
+        if asked is None:
+            return given
+        return [sharding if layout is None or layout.is_auto or sharding is None else shardings().Format(layout, sharding)
+                for sharding, layout in zip(given, found or asked, strict=True)]
 
     def _out_structs(self, shardings: Sequence[Any] | None = None) -> Any:
         avals = self._program.closed.out_avals
@@ -188,7 +196,8 @@ class Lowered(_Stage):
         given = getattr(self._device, "results", None)
         if given is None:
             return super().out_info
-        return self._out_structs([None if each is None or shardings().UNCONSTRAINED in each.spec else each for each in given])
+        return self._out_structs(self._with_layouts(
+            [None if each is None or shardings().UNCONSTRAINED in each.spec else each for each in given]))
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The module as text.
@@ -298,14 +307,19 @@ class Compiled(_Stage):
 
     @property
     def input_formats(self) -> Any:
-        """Layout and sharding of each argument, as `(args, kwargs)`: arrays are row-major."""
-        avals, (args, kwargs) = self._program.closed.in_avals, self.input_shardings
-        return self.in_tree.unflatten(map(row_major, avals, self.in_tree.flatten_up_to((args, kwargs))))
+        """Layout and sharding of each argument, as `(args, kwargs)`; without them for one that the program does not read."""
+        layouts = self._layouts().inputs[-self.in_tree.num_leaves:] if self.in_tree.num_leaves else ()
+        return self.in_tree.unflatten(shardings().Format(layout, None if layout is None else sharding) for layout, sharding in
+                                      zip(layouts, self.in_tree.flatten_up_to(self.input_shardings), strict=True))
 
     @property
     def output_formats(self) -> Any:
-        """Layout and sharding of each result: arrays are row-major."""
-        return self.out_tree.unflatten(map(row_major, self._program.closed.out_avals, self._out_shardings()))
+        """Layout and sharding of each result."""
+        return self.out_tree.unflatten(map(shardings().Format, self._layouts().results, self._out_shardings()))
+
+    def _layouts(self) -> Any:
+        executable = self._executable
+        return executable.layouts or placement.layouts_module().settled(executable.loaded, executable.kept)
 
     @property
     def _sharding(self) -> Any:
@@ -314,7 +328,8 @@ class Compiled(_Stage):
     @property
     def out_info(self) -> Any:
         """A `ShapeDtypeStruct` with its sharding for each leaf of the result."""
-        return self._out_structs(self._out_shardings())
+        return self._out_structs(self._with_layouts(self._out_shardings(), self._layouts().results
+                                                    if self._program.out_layouts else None))
 
 
 
@@ -323,7 +338,7 @@ def _call_path(program: Program, executable: execution.Executable) -> Any:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.tree_flatten((args, kwargs))
-        _check_arguments(program, executable.device, leaves, in_tree)
+        _check_arguments(program, executable, leaves, in_tree)
         if program.takes_refs or program.is_high:
             return program.out_tree.unflatten(dispatch.Jitted.call_with_values(program, leaves))
         outs = executable(leaves)
@@ -346,7 +361,7 @@ def _call_path(program: Program, executable: execution.Executable) -> Any:
     return path
 
 
-def _check_arguments(program: Program, device: Any, leaves: list[Any], in_tree: Any) -> None:
+def _check_arguments(program: Program, executable: Any, leaves: list[Any], in_tree: Any) -> None:
     for leaf in leaves:
         if isinstance(leaf, Tracer):
             raise TypeError("Cannot apply JAX transformations to a function lowered and compiled for a particular "
@@ -377,12 +392,30 @@ def _check_arguments(program: Program, device: Any, leaves: list[Any], in_tree: 
             "Argument types differ from the types for which this computation was compiled. Perhaps you are calling "
             "the compiled executable with a different enable_x64 mode than when it was AOT compiled? The mismatches "
             "are:\n" + "\n".join(wrong))
+    if leaves and (placement.layouts.exist or executable.layouts is not None):
+        _check_layouts(program, executable, leaves)
+    device = executable.device
     if not isinstance(device, xla.Device):
         return _check_shardings(program, device, leaves)
     found, committed = placement.target_device(leaves, None)
     if committed and found != device:
         raise ValueError(f"{program.name} was compiled for {device} and called with arguments on {found}. Move them "
                          "with device_put, or lower with arguments on that device.")
+
+
+def _check_layouts(program: Program, executable: Any, leaves: list[Any]) -> None:
+    """Raises ValueError if an argument that is bound to a place lies in memory otherwise than the program was compiled for."""
+    module, wrong = placement.layouts_module(), []
+    count = len(leaves)
+    wanted = [None] * count if executable.layouts is None else executable.layouts.inputs[-count:]
+    for index, (leaf, layout, read) in enumerate(zip(leaves, wanted, executable.kept[-count:], strict=True)):
+        if read and getattr(leaf, "committed", False) and not module.is_laid_out(leaf, layout):
+            kind = leaf.aval.str_short(short_dtypes=False)
+            wrong.append(f"Argument {program.debug_info.arg_name(index)} with shape {kind}:\n"
+                         f"  Passed layout: {module.of_array(leaf)}\n  Required layout: {layout or module.usual(leaf)}")
+    if wrong:
+        raise ValueError("Computation was compiled for input layouts that disagree with the layouts of arguments passed to it. "
+                         f"Here are the {len(wrong)} mismatches:\n" + "\n".join(wrong))
 
 
 def _check_shardings(program: Program, place: Any, leaves: list[Any]) -> None:
@@ -430,6 +463,7 @@ def trace(self: Any, *args: Any, **kwargs: Any) -> Traced:
     Nothing runs on a device. What was traced is kept: calls of the same signature use it.
     """
     program, leaves = _program(self, args, kwargs)
+    program = program.laid_out(leaves)
     return Traced(program, program.place(leaves))
 
 

@@ -59,7 +59,7 @@ class ShapeDtypeStruct:
     def like(array: Any) -> ShapeDtypeStruct:
         """The type of an array or scalar."""
         aval = aval_of(array)
-        sharding = getattr(array, "sharding", None) if getattr(array, "committed", False) else None
+        sharding = getattr(array, "format", array.sharding) if getattr(array, "committed", False) else None
         return ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding, weak_type=aval.weak_type)
 
     @property

@@ -25,16 +25,18 @@ platforms.configure(platforms=lambda: config.platforms.value, num_cpu_devices=la
 
 
 
-def _reshard(array: Any, sharding: Any) -> Any:
-    return _identity(sharding)(array)
+def _reshard(array: Any, place: Any) -> Any:
+    return _identity(place)(array)
 
 
 @functools.lru_cache(256)
-def _identity(sharding: Any) -> Any:
+def _identity(place: Any) -> Any:
+    sharding = place.sharding if isinstance(place, placement.shardings().Format) else place
+
     def reshard(x: Any) -> Any:
         return _constraints().moved(x, sharding) if placement.shardings().is_explicit(sharding) else x
 
-    return jit(reshard, out_shardings=sharding)
+    return jit(reshard, out_shardings=place)
 
 
 placement.reshard = _reshard
@@ -103,8 +105,9 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     """Put a pytree of arrays and scalars on a device, or spread its arrays over several.
 
     Args:
-      device: a device, a sharding, a `PartitionSpec` over the mesh of the context, or a pytree prefix of those; None keeps
-        arrays where they are and puts the rest on the default device. With a device, the results are committed to it.
+      device: a device, a sharding, a `PartitionSpec` over the mesh of the context, a `Format` (which says too how the elements
+        lie in memory), or a pytree prefix of those; None keeps arrays where they are and puts the rest on the default device.
+        With a device, the results are committed to it.
       donate: whether the memory of the sources may be reused (they are deleted after the copy); or a prefix of flags.
       may_alias: whether a result may share memory with its source; or a prefix of flags.
     Returns: the same tree, of Arrays.
@@ -114,7 +117,7 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
     if device is None or isinstance(device, (xla.Device, xla.Sharding)):
         targets = [device] * len(leaves)
     else:
-        targets = [None if target is None else placement.as_target(target)
+        targets = [target if target is None or isinstance(target, placement.shardings().Format) else placement.as_target(target)
                    for target in flatten_axes("device_put device", tree, device)]
     donates, aliases = ([flag] * len(leaves) if flag is None or isinstance(flag, bool) else
                         broadcast_prefix(flag, x, is_leaf=lambda leaf: leaf is None) for flag in (donate, may_alias))
@@ -130,6 +133,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
 def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
     if donate and may_alias:
         raise ValueError("may_alias and donate cannot be True at the same time.")
+    if target is not None and isinstance(target, placement.shardings().Format):
+        return _put_as(leaf, target, donate, may_alias)
     if isinstance(leaf, Tracer) or not is_eager():
         if target is not None and not isinstance(target, xla.Device):
             _check_memory(target)
@@ -157,6 +162,20 @@ def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
     if target is None:
         return arrays.put_array(leaf, placement.default_device(), False, copy=may_alias is not True)
     return arrays.put_array(leaf, placement.as_device(target), True, copy=may_alias is not True)
+
+
+def _put_as(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
+    """`_put` for a sharding and a layout."""
+    if isinstance(leaf, Tracer) or not is_eager():  # XLA chooses how values lie inside of programs
+        return _put(leaf, target.sharding, donate, may_alias)
+    if target.layout is placement.shardings().AutoLayout.AUTO:
+        raise ValueError(f"sharding and layout in `Layout` instance should be concrete. Got layout: {target} for input "
+                         f"{aval_of(leaf).str_short(short_dtypes=False)}")
+    placed = _put(leaf, target.sharding, donate, may_alias)
+    if not hasattr(placed, "sharding"):  # float0 holds nothing
+        return placed
+    result = placement.layouts_module().relaid(placed, target.layout)
+    return _release(leaf, result, donate and type(leaf) is ArrayImpl and result is not placed and not leaf.is_deleted())
 
 
 def _check_memory(target: Any) -> None:

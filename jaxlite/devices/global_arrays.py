@@ -217,7 +217,8 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
     """
     shape = tuple(int(size) for size in shape)
     if isinstance(sharding, shardings.Format):
-        sharding = sharding.sharding
+        whole = make_array_from_callback(shape, sharding.sharding, data_callback, dtype)
+        return whole if sharding.layout is None else placement.layouts_module().relaid(whole, sharding.layout)
     _check_sharding(sharding)
     made: dict[Any, Any] = {}
     shards, devices = [], []

@@ -21,6 +21,16 @@ shardings = loader("jaxlite.devices.sharding")
 _SEVERAL = object()
 
 
+class _Layouts:
+    """Whether any array lies in memory otherwise than by default yet: what looks at their layouts asks this first."""
+
+    exist = False
+
+
+layouts = _Layouts()
+layouts_module = loader("jaxlite.devices.layouts")
+
+
 def target_device(args: Sequence[Any], asked: Any = None) -> tuple[Any, bool]:
     """Where a call runs: the device asked for, else that of its committed arguments, else the default one.
 
@@ -130,11 +140,6 @@ def as_target(spec: Any, what: str = "device_put") -> Any:
     if isinstance(spec, module.PartitionSpec):
         return module.named_sharding(spec, f"Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to {what}",
                                      ValueError)
-    if isinstance(spec, module.Format):
-        order = getattr(spec.layout, "major_to_minor", ())
-        if tuple(order) != tuple(range(len(order))):
-            raise ValueError(f"{what}: arrays are kept row-major; the layout {spec.layout} is not")
-        return as_target(spec.sharding, what)
     raise ValueError(f"{what} takes None, a device, a sharding, a PartitionSpec, or a pytree of these; got {spec!r}")
 
 
@@ -142,6 +147,9 @@ def _described_place(place: Any, shape: Ints) -> tuple[Any, Any]:
     """Sharding and layout from what a `ShapeDtypeStruct` was given as its place."""
     module, layout = shardings(), None
     if isinstance(place, module.Format):
+        if place.layout is module.AutoLayout.AUTO:
+            raise TypeError("`Layout.AUTO` cannot be used in place of a device-local layout in a `ShapeDtypeStruct`. Got "
+                            f"{place}")
         place, layout = place.sharding, place.layout
     if isinstance(place, module.PartitionSpec):
         place = module.named_sharding(place, "When specifying PartitionSpec to `ShapeDtypeStruct`, the context mesh cannot be "
@@ -242,12 +250,6 @@ class choosing:
 _constraints = loader("jaxlite.lax.sharding")  # what stands higher: a primitive
 
 
-def row_major(aval: Any, sharding: Any) -> Any:
-    """The `Format` of arrays of a type: all are row-major."""
-    module = shardings()
-    return module.Format(module.Layout(tuple(range(len(aval.shape))), (), 0), sharding)
-
-
 def _sharding_of_type(aval: Any) -> Any:
     if aval.layout is not None:
         return aval.layout
@@ -266,7 +268,7 @@ def _install() -> None:
     cls.global_shards = property(lambda self: global_arrays().global_shards(self),
                                  doc="All shards; those of other processes have no data.")
     cls.addressable_data = lambda self, index: global_arrays().addressable_data(self, index)
-    cls.format = property(lambda self: row_major(self.aval, self.sharding), doc="Layout and sharding.")
+    cls.format = property(lambda self: layouts_module().format_of(self), doc="Layout and sharding.")
 
 
 _install()

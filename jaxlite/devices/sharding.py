@@ -14,6 +14,7 @@ import enum
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from types import NoneType
 from typing import Any
@@ -490,24 +491,58 @@ class MemorySpace(enum.Enum):
         return f"MemorySpace.{self.name}"
 
 
-class AutoLayout(enum.Enum):
-    """`Layout.AUTO`: the compiler may choose. It chooses row-major."""
+class AutoLayout:
+    """`Layout.AUTO`, the one object of this class: the compiler may choose."""
 
-    AUTO = 0
+    AUTO: AutoLayout
+    is_auto = True
 
     def __repr__(self) -> str:
-        return "AUTO"
+        return "AUTO" if xla.VERSION < (0, 11) else "AutoLayout"
+
+    def __reduce__(self) -> Any:
+        return getattr, (AutoLayout, "AUTO")
+
+    def mode(self, rank: int) -> str:
+        """What a module says of it."""
+        return "auto"
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """How the elements of an array follow each other in memory: `major_to_minor` lists its axes, the slowest first."""
+    """How the elements of an array follow each other in memory: `major_to_minor` lists its axes, the slowest first.
+
+    `tiling` and bits are what accelerators have beside that; None for the usual one.
+    """
 
     major_to_minor: Ints
     tiling: tuple[Ints, ...] | None = None
     sub_byte_element_size_in_bits: int = 0
+    is_auto = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "major_to_minor", tuple(map(operator.index, self.major_to_minor)))
+
+    def minor_to_major(self, rank: int) -> Ints:
+        """The axes, the fastest first, and before them those of elements that are arrays themselves."""
+        own = len(self.major_to_minor)
+        return (*range(own, rank)[::-1], *self.major_to_minor[::-1])
+
+    def mode(self, rank: int) -> str:
+        """What a module says of it for an array with so many axes."""
+        return xla.memory_layout(self.minor_to_major(rank), self.tiling, self.sub_byte_element_size_in_bits).to_string()
+
+    def _to_xla_layout(self, dtype: Any) -> Any:  # C++ asks
+        return xla.memory_layout(self.major_to_minor[::-1], self.tiling, self.sub_byte_element_size_in_bits)
+
+    def check_rank(self, shape: Ints, what: str) -> None:
+        """Raises ValueError for an array of this shape with another number of axes."""
+        if len(self.major_to_minor) != len(shape):
+            raise ValueError(f"{what} is incompatible with its layout annotation {self}: Length of major_to_minor and the rank "
+                             f"of the value should match. Got major_to_minor={self.major_to_minor} and shape={shape}")
 
 
+AutoLayout.AUTO = AutoLayout()
 Layout.AUTO = AutoLayout.AUTO  # type: ignore[attr-defined]
 
 
@@ -525,9 +560,9 @@ class Format:
         if not isinstance(self.layout, (Layout, AutoLayout, NoneType)):
             raise TypeError("Invalid value received for the layout argument. Expected values are `None`, `Layout.AUTO` or an "
                             f"instance of `Layout`. Got {self.layout} of type {type(self.layout)}")
-        if not isinstance(self.sharding, (Sharding, PartitionSpec, NoneType)):
-            raise TypeError("Invalid value received for the sharding argument. Expected values are `None`, `pjit.AUTO` or an "
-                            f"instance of `jax.Sharding`. Got {self.sharding} of type {type(self.sharding)}")
+        if not isinstance(self.sharding, (Sharding, NoneType)):
+            raise TypeError("Invalid value received for the sharding argument. Expected values are `None` or an instance of "
+                            f"`jax.Sharding`. Got {self.sharding} of type {type(self.sharding)}")
         if isinstance(self.layout, Layout) and self.sharding is None:
             raise ValueError(f"Sharding has to be concrete when layout is of type {type(self.layout)}. Please pass a "
                              "`jax.sharding.NamedSharding` or `jax.sharding.SingleDeviceSharding` to the sharding argument. "

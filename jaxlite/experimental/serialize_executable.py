@@ -132,7 +132,7 @@ def deserialize_and_load(serialized: bytes, in_tree: Any, out_tree: Any, backend
     closed = ClosedJaxpr(shape, consts)
     program = Program(closed, in_tree, out_tree, name, flags, Options((), (), (), (), False, None, False, None), 0.0,
                       DebugInfo("jit", name), "")
-    found = Found(loaded, 0.0, name, kept, donated)
+    found = Found(loaded, 0.0, name, kept, donated, sets_layouts=True)
     executable = execution._executable(loaded, found, closed, device, False, 0.0, "off")
     _codes[executable] = code
     return Compiled(program, executable)

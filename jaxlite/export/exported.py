@@ -363,6 +363,7 @@ def export(fun_jit: Any, *, platforms: Sequence[str] | None = None,
                              f"{maximum_supported_calling_convention_version}]")
         _check_scopes(fun_jit, args, kwargs)
         program, leaves = jitted_of(fun_jit).program(args, kwargs, stages.abstract)
+        program = program.laid_out(leaves)
         closed, place = program.runnable, program.place(leaves)[0]
         spread = place if type(place) is Partitioning else None
         in_named = () if spread is None else spread.arguments[len(spread.arguments) - spread.num_arguments:]
@@ -419,7 +420,7 @@ def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence
             return solve(shapes, sizes, paths, require, OPERATIONS)
 
     module, kept = portable.export_module(jaxpr, constants, f"jit_{program.name}", targets, source.is_own_file, names, results,
-                                          allowed, solver, spread, program.options.keep_unused)
+                                          allowed, solver, spread, program.options.keep_unused, program.layouts)
     return module, kept, solver is not None
 
 

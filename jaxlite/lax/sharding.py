@@ -20,7 +20,7 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import broadcast_prefix, flatten_axes, tree_flatten
 from jaxlite.core.values import aval_of
-from jaxlite.devices import global_arrays
+from jaxlite.devices import global_arrays, layouts
 from jaxlite.devices import sharding as shardings
 from jaxlite.devices.mesh import AbstractMesh, AxisType, context_mesh, empty_mesh, entered_context, get_abstract_mesh
 from jaxlite.devices.placement import default_device
@@ -33,8 +33,13 @@ sharding_constraint_p.def_abstract_eval(lambda x, **params: x)
 
 
 @sharding_constraint_p.def_eager
-def _constrain_now(x, *, sharding, **params):
-    return global_arrays.place(x, settled(concrete(sharding)))
+def _constrain_now(x, *, sharding, layout, **params) -> Any:
+    return _placed(x, sharding, layout)
+
+
+def _placed(x, sharding, layout) -> Any:
+    placed = global_arrays.place(x, settled(concrete(sharding)))
+    return placed if layout is None or layout.is_auto else layouts.relaid(placed, layout)
 
 
 reshard_p = Primitive("reshard")
@@ -70,6 +75,7 @@ def _alike_now(x, y) -> list[Any]:
 
 layout_constraint_p = Primitive("layout_constraint")
 layout_constraint_p.def_abstract_eval(lambda x, **params: x)
+layout_constraint_p.def_eager(lambda x, *, layout: layouts.relaid(x if hasattr(x, "sharding") else make_array(x), layout))
 
 inspect_sharding_p = Primitive("inspect_sharding", multiple_results=True, memoise=False)
 
@@ -137,8 +143,16 @@ def_linear(layout_constraint_p, lambda ct, x, **params: [layout_constraint_p.bin
 @layout_constraint_p.def_batching
 def _layout_batch(axis, args, dims, *, layout):
     (x,), (dim,) = args, dims
-    order = tuple(place + (place >= dim) for place in layout.major_to_minor)
-    return layout_constraint_p.bind(x, layout=dataclasses.replace(layout, major_to_minor=(dim, *order))), dim
+    return layout_constraint_p.bind(x, layout=_batched_layout(layout, dim)), dim
+
+
+def _batched_layout(layout, dim: int) -> Any:
+    """The layout of a batch that has its axis at `dim`: JAX's, which puts the entries for the axes in another order."""
+    if layout is None or layout.is_auto:
+        return layout
+    order = [0, *(place + 1 for place in layout.major_to_minor)]
+    order.insert(dim, order.pop(0))
+    return dataclasses.replace(layout, major_to_minor=tuple(order))
 
 
 @shard_alike_p.def_jvp
@@ -162,8 +176,12 @@ def _alike_batch(axis, args, dims) -> tuple[list[Any], list[int]]:
 
 
 @sharding_constraint_p.def_batching
-def _constraint_batch(axis, args, dims, *, sharding, unconstrained_dims, **params):
+def _constraint_batch(axis, args, dims, *, sharding, layout, unconstrained_dims,
+                      **params) -> Any:
     (x,), (dim,) = args, dims
+    params["layout"] = _batched_layout(layout, dim)
+    if not hasattr(sharding, "spec"):  # of one device
+        return sharding_constraint_p.bind(x, sharding=sharding, unconstrained_dims=unconstrained_dims, **params), dim
     spec = sharding.spec
     entries = [*spec, *[None] * (dim - len(spec))]
     names = shardings.axes_of(axis.spmd_name)
@@ -197,16 +215,19 @@ def settled(sharding):
         partitions=[None if each is shardings.UNCONSTRAINED else each for each in sharding.spec]))
 
 
-def constrain(x, sharding):
-    """One array with a sharding; what is on one device stays as it is inside a program."""
+def constrain(x, sharding, layout=None) -> Any:
+    """One array with a sharding, and a layout in memory; what is on one device stays there inside a program."""
     aval = aval_of(x)
     shardings.check_shape(sharding, aval.shape, "One of with_sharding_constraint arguments")
+    if layout is not None and not layout.is_auto:
+        layout.check_rank(aval.shape, "One of with_sharding_constraint arguments")
     if is_eager() and not isinstance(x, Tracer):
         if shardings.is_explicit(sharding):
             _check_layout(aval, sharding)
-        return global_arrays.place(x, settled(concrete(sharding)))
+        return _placed(x, sharding, layout)
     if type(sharding) is shardings.SingleDeviceSharding:
-        return x
+        return x if layout is None else sharding_constraint_p.bind(
+            x, sharding=sharding, layout=layout, context_mesh=_mesh_around(), unconstrained_dims=frozenset())
     manual = get_abstract_mesh().manual_axes
     for name in shardings.used_axes(sharding.spec) if manual else ():
         if name in manual:
@@ -217,7 +238,7 @@ def constrain(x, sharding):
         if AxisType.Auto not in sharding.mesh.axis_types:
             return x
     open_axes = frozenset(axis for axis, each in enumerate(sharding.spec) if each is shardings.UNCONSTRAINED)
-    return sharding_constraint_p.bind(x, sharding=sharding, layout=None, context_mesh=_mesh_around(),
+    return sharding_constraint_p.bind(x, sharding=sharding, layout=layout, context_mesh=_mesh_around(),
                                       unconstrained_dims=open_axes)
 
 
@@ -256,7 +277,7 @@ def asked_sharding(out_sharding):
     """The sharding that a function got as its argument `out_sharding`."""
     if isinstance(out_sharding, shardings.PartitionSpec):
         out_sharding = shardings.named_sharding(out_sharding, _NO_CONTEXT.format(out_sharding), ValueError)
-    if not isinstance(out_sharding, (shardings.Sharding, shardings.Format)):
+    if not isinstance(out_sharding, shardings.Sharding):
         raise TypeError("`out_sharding` argument only supports instances of `NamedSharding` or `PartitionSpec`. Got "
                         f"{out_sharding} of type: {type(out_sharding)}")
     return spread.as_sharding(out_sharding, "out_sharding", "the function")
@@ -385,7 +406,7 @@ def with_layout_constraint(x, layouts):
     Args:
       x: a pytree of arrays.
       layouts: a `Layout`, or a pytree of them like `x`.
-    Returns: the same tree. Results of programs are row-major all the same.
+    Returns: the same tree. Results of programs lie as they do by default all the same, unless `jit` is given a `Format`.
     Raises: ValueError for what is no `Layout`, or is for another number of axes.
 
     >>> import jaxlite as jax, jaxlite.numpy as jnp
@@ -403,10 +424,9 @@ def with_layout_constraint(x, layouts):
         raise ValueError("layouts passed to `with_layout_constraint` must be of type `Layout`. Got "
                          f"{[type(each) for each in flat]}")
     for leaf, layout in zip(leaves, flat, strict=True):
+        layout.check_rank(aval_of(leaf).shape, "One of with_layout_constraint arguments")
         if sorted(layout.major_to_minor) != list(range(aval_of(leaf).ndim)):
-            raise ValueError(f"One of with_layout_constraint arguments is incompatible with its layout annotation {layout}: "
-                             "Length of major_to_minor and the rank of the value should match. Got major_to_minor="
-                             f"{layout.major_to_minor} and shape={aval_of(leaf).shape}")
+            raise ValueError(f"{layout} does not list each of the axes of an array of shape {aval_of(leaf).shape} once")
     return tree.unflatten([layout_constraint_p.bind(leaf, layout=layout) for leaf, layout in zip(leaves, flat, strict=True)])
 
 
@@ -433,5 +453,14 @@ def _on_tree(x, given, what: str, who: str, each_one: Callable[[Any, Any], Any] 
     if each_one is constrain and None in flat:
         raise ValueError(f"One of {who} arguments got sharding None which is not allowed. Pass a Sharding; P.UNCONSTRAINED for "
                          "each axis leaves it to the compiler")
-    return tree.unflatten([leaf if each is None else each_one(leaf, spread.as_sharding(each, what, who, or_entered))
-                           for leaf, each in zip(leaves, flat, strict=True)])
+
+    def one(leaf, place) -> Any:
+        sharding = spread.as_sharding(place, what, who, or_entered)
+        if not isinstance(place, shardings.Format):
+            return each_one(leaf, sharding)
+        if each_one is not constrain:
+            raise TypeError(f"`out_sharding` argument of {who} only supports instances of `NamedSharding` or `PartitionSpec`. "
+                            f"Got {place} of type: {type(place)}")
+        return constrain(leaf, sharding, place.layout)
+
+    return tree.unflatten([leaf if each is None else one(leaf, each) for leaf, each in zip(leaves, flat, strict=True)])

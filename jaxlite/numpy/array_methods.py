@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxlite.core import array as arrays
 from jaxlite.core.filtering import boundary, hide_own_frames
+from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.values import AVAL_OF, ArrayImpl
 from jaxlite.lax import shaping
@@ -222,9 +223,12 @@ def _numpy_round(self, ndigits: int | None = None):
     return creation.astype(result, int) if ndigits is None else result  # Python's round gives an int then
 
 
-def _to_device(self, device, *, stream=None):
-    """A copy on another device."""
-    return creation.device_put(self, device)
+def _to_device(self, device, *, stream=None) -> Any:
+    """A copy on another device, or with another sharding or format."""
+    return _devices().device_put(self, device)
+
+
+_devices = loader("jaxlite.devices.api")  # which knows of arrays' functions
 
 
 def attach(cls) -> None:

@@ -44,6 +44,7 @@ class Found(NamedTuple):
     seconds: float = 0.0  # spent on lowering
     host_functions: tuple[()] = ()
     ordered: bool = False
+    sets_layouts: bool = False
 
 
 class Shortcut:

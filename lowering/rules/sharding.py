@@ -10,12 +10,12 @@ from lowering.rules import lowers
 
 
 @lowers("sharding_constraint")
-def _constraint(ctx: Any, x: Any, *, sharding: Any, **params: Any) -> Any:
+def _constraint(ctx: Any, x: Any, *, sharding: Any, layout: Any, **params: Any) -> Any:
     meshes = ctx.builder.meshes
-    if meshes is None:  # a program for one device
-        return x
-    attribute = meshes.attribute(sharding, len(physical(ctx.aval_out)[0]))
-    return ctx.op("sdy.sharding_constraint", [x], [x.type], {"sharding": attribute}).result
+    if meshes is not None and hasattr(sharding, "spec"):  # else it is about one device
+        attribute = meshes.attribute(sharding, len(physical(ctx.aval_out)[0]))
+        x = ctx.op("sdy.sharding_constraint", [x], [x.type], {"sharding": attribute}).result
+    return x if layout is None or layout.is_auto else _layout_constraint(ctx, x, layout=layout)
 
 
 @lowers("reshard")
@@ -85,7 +85,8 @@ def _shard_alike(ctx: Any, x: Any, y: Any) -> list[Any]:
 
 @lowers("layout_constraint")
 def _layout_constraint(ctx: Any, x: Any, *, layout: Any) -> Any:
-    order = [*layout.major_to_minor[::-1], *range(len(layout.major_to_minor), len(physical(ctx.aval_out)[0]))]
+    ctx.builder.sets_layouts = True
+    order = layout.minor_to_major(len(physical(ctx.aval_out)[0]))
     layouts = ctx.attribute(f"[dense<{order}> : tensor<{len(order)}xindex>]")
     return ctx.op("stablehlo.custom_call", [x], [x.type], {
         "call_target_name": ctx.string("LayoutConstraint"), "backend_config": ctx.string(""), "operand_layouts": layouts,

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from jaxlite.core import config, source
-from jaxlite.core.tree import equality_errors, keystr
+from jaxlite.core.tree import keystr, tree_differences
 from lowering import report
 
 _SHOWN = 5  # of the differences
@@ -120,7 +120,7 @@ def _argument_differences(name: str, new: _Argument, old: _Argument, names: Name
         if new.box != old.box:
             yield f"static argument `{name}`: {_static_difference(new.box.value, old.box.value)}"
     elif new.tree != old.tree:
-        for path, here, there, _ in islice(equality_errors(new.tree, old.tree), _SHOWN):
+        for path, here, there, _ in islice(tree_differences().equality_errors(new.tree, old.tree), _SHOWN):
             yield f"new pytree structure of `{name}{keystr(path)}`: {here}, was {there}"
     else:
         for index, (here, there) in enumerate(zip(new.avals, old.avals, strict=True), new.start):

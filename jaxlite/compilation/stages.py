@@ -373,7 +373,7 @@ def _check_arguments(program: Program, executable: Any, leaves: list[Any], in_tr
         mismatches = [
             f"    * at {('args', 'kwargs')[path[0].idx]}{tree.keystr(path[1:])}, seen {one} but now given {two}, "
             f"so {why}"
-            for path, one, two, why in tree.equality_errors(seen, given)]
+            for path, one, two, why in tree.tree_differences().equality_errors(seen, given)]
         raise TypeError(
             "Function compiled with input pytree does not match the input pytree it was called with. There are "
             f"{len(mismatches)} mismatches, including:\n" + "\n".join(mismatches))

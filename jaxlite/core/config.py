@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from jaxlite.core.foreign_options import REFUSED, WITHOUT_MEANING
+from jaxlite.core.precision import PRECISION_NAMES, DotAlgorithmPreset
 from lowering import xla
 
 _UNSET = xla.config_unset
@@ -148,11 +149,6 @@ def _option(name: str, default: Any, parse: Callable[..., Any], doc: str, affect
     return option
 
 
-# What `lax.dot` and its kin take, by name.
-_PRECISIONS = ("default", "fastest", "bfloat16", "high", "bfloat16_3x", "tensorfloat32", "highest", "float32", "DEFAULT",
-               "ANY_F8_ANY_F8_F32", "ANY_F8_ANY_F8_F32_FAST_ACCUM", "ANY_F8_ANY_F8_ANY", "ANY_F8_ANY_F8_ANY_FAST_ACCUM",
-               "F16_F16_F16", "F16_F16_F32", "BF16_BF16_BF16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6",
-               "BF16_BF16_F32_X9", "TF32_TF32_F32", "TF32_TF32_F32_X3", "F32_F32_F32", "F64_F64_F64")
 enable_x64 = _option(
     "enable_x64", False, _parse_bool, "Keep 64-bit types; otherwise they become 32-bit.", affects_program=True
 )
@@ -214,7 +210,7 @@ remove_size_one_mesh_axis_from_type = _option(
     "Types do not tell that an array is cut along explicit mesh axes of size 1.", affects_program=True,
 )
 default_matmul_precision = _option(
-    "default_matmul_precision", None, _one_of(None, *_PRECISIONS),
+    "default_matmul_precision", None, _one_of(None, *PRECISION_NAMES, *DotAlgorithmPreset.__members__),
     "Precision of matrix products that ask for none.", affects_program=True,
 )
 default_device = _option(

@@ -1,7 +1,7 @@
 """Pytrees: nested containers as lists of leaves plus a treedef.
 
-Owns what users know as `jaxlite.tree` and `jaxlite.tree_util`, the helpers that transformations need to fit one
-tree onto another (`broadcast_prefix`, `flatten_axes`), and the words for where two trees differ. The flattening
+Owns what users know as `jaxlite.tree` and `jaxlite.tree_util`, and the helpers that transformations need to fit one
+tree onto another (`broadcast_prefix`, `flatten_axes`). Where two trees differ, `tree_differences.py` says how. The flattening
 itself is jaxlib's C++ registry: tuple, list, dict, namedtuple and None (a node without leaves) are built in;
 OrderedDict, defaultdict and `Partial` are added here.
 """
@@ -11,12 +11,13 @@ from __future__ import annotations
 import functools
 import operator
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from jaxlite.core import failed_flattens
 from jaxlite.core.failed_flattens import guarded
 from jaxlite.core.filtering import boundary, hide_own_frames
+from jaxlite.core.lazy import loader
 from lowering.xla import pytree, pytree_registry
 
 PyTreeDef = pytree.PyTreeDef
@@ -35,6 +36,8 @@ default_registry.__module__ = __name__
 default_registry.__name__ = "default_registry"
 
 _UNSPECIFIED: Any = object()
+
+tree_differences = loader("jaxlite.core.tree_differences")  # with the first error
 
 
 # --- taking trees apart and putting them together ----------------------------------------------------
@@ -168,18 +171,14 @@ def tree_transpose(outer_treedef: Any, inner_treedef: Any | None, pytree_to_tran
     """
     leaves, treedef = tree_flatten(pytree_to_transpose)
     if inner_treedef is None:
-        outer = _example(outer_treedef)
+        outer = example(outer_treedef)
         inner_trees = _flatten_up_to(outer_treedef, outer, pytree_to_transpose, "tree_transpose outer_treedef", "tree")
         if not inner_trees:
             raise ValueError("tree_transpose: the outer tree has no leaves, so inner_treedef must be given")
         inner_treedef = tree_structure(inner_trees[0])
     expected = outer_treedef.compose(inner_treedef)
     if treedef != expected:
-        found = list(_differences(_example(expected), _example(treedef)))
-        if treedef.num_leaves != expected.num_leaves or any(_explain(*pair)[2] != _METADATA for _, *pair in found):
-            problems = [_message("tree", path, *pair) for path, *pair in found]
-            raise TypeError(_listed(f"Mismatch\n{treedef}\n != \n{expected}\nThe tree is not outer_treedef of inner_treedef",
-                                    problems))
+        tree_differences().raise_transpose_error(expected, treedef)
     columns = inner_treedef.num_leaves
     return inner_treedef.unflatten([outer_treedef.unflatten(leaves[i::columns]) for i in range(columns)])
 
@@ -359,7 +358,7 @@ def treedef_tuple(treedefs: Iterable[Any]) -> Any:
 
 # --- new kinds of nodes ------------------------------------------------------------------------------
 
-_meta_fields: dict[Any, tuple[str, ...]] = {}  # of classes that came through register_dataclass, for messages
+static_fields: dict[Any, tuple[str, ...]] = {}  # of classes that came through register_dataclass, for messages
 
 
 def register_pytree_node(
@@ -501,7 +500,7 @@ def register_dataclass(
                 f"init=True, less drop_fields; {', '.join(problems)}"
             )
     pytree_registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
-    _meta_fields[nodetype] = tuple(meta_fields)
+    static_fields[nodetype] = tuple(meta_fields)
     return nodetype
 
 
@@ -621,7 +620,22 @@ def flatten_axes(name: str, treedef: Any, axis_tree: Any) -> list[Any]:
     if plain is not None:
         return plain
     headline = f"{name} specification must be a tree prefix of the corresponding value; \n  Mismatches"
-    return _spread(headline, name, axis_tree, _example(treedef), _is_none)
+    return _spread(headline, name, axis_tree, example(treedef), _is_none)
+
+
+class PlaceOfLeaf:
+    """Stands for a leaf of which only the place is known."""
+
+    def __repr__(self) -> str:
+        return "*"
+
+
+LEAF = PlaceOfLeaf()
+
+
+def example(treedef: Any) -> Any:
+    """A tree of this structure."""
+    return treedef.unflatten([LEAF] * treedef.num_leaves)
 
 
 def _of_tuples(treedef: Any, axis_tree: Any) -> list[Any] | None:
@@ -648,10 +662,7 @@ def _spread(headline: str, name: str, prefix: Any, full: Any, is_leaf: IsLeaf | 
     try:
         subtrees = treedef.flatten_up_to(full)
     except Exception as error:
-        problems = prefix_errors(prefix, full, is_leaf, name)
-        if not problems:
-            raise
-        raise ValueError(_listed(headline, problems)) from (None if type(error) is ValueError else error)
+        tree_differences().raise_prefix_error(error, headline, name, prefix, full, is_leaf)
     return [x for x, subtree in zip(leaves, subtrees, strict=True) for _ in tree_leaves(subtree)]
 
 
@@ -671,191 +682,8 @@ def _flatten_up_to(
     except Exception as error:
         if failed_flattens.pending:
             failed_flattens.check()
-        found = list(_differences(tree, other, prefix=True, is_leaf=is_leaf, takes_path=takes_path))
-        problems = [_message(name, path, *pair) for path, *pair in found]
-        if not problems:
-            raise
-        (path, expected, got), *_ = found
-        explanation = _explain(expected, got)[2]
-        what = "types" if explanation in (_TYPES, _NONE) else "pytree metadata"
-        if explanation == _LENGTHS:
-            what = f"lengths of {type(expected.value).__name__}"
-        headline = f"pytree structure error: different {what} at key path\n    {first}{keystr(path)}"
-        raise ValueError(_listed(headline, problems)) from (None if type(error) is ValueError else error)
-
-
-# --- words for where two trees differ ----------------------------------------------------------------
-
-def prefix_errors(prefix: Any, full: Any, is_leaf: IsLeaf | None = None, name: str = "tree") -> list[str]:
-    """In words, each place where `prefix` is not a prefix of `full`; empty if it is one.
-
-    Args:
-      is_leaf: as for `tree_flatten`; asked about `prefix` alone.
-      name: what the user calls `prefix`; messages start with it.
-
-    >>> prefix_errors({"x": [(0, 1)]}, {"x": [[0, 1, 2]]}, name="in_axes")
-    ["in_axes['x'][0]: expected a list of length 3, got a tuple of length 2"]
-    """
-    found = _differences(prefix, full, prefix=True, is_leaf=is_leaf)
-    return [_message(name, path, there, here) for path, here, there in found]
-
-
-def equality_errors(tree1: Any, tree2: Any, is_leaf: IsLeaf | None = None) -> Iterator[tuple[KeyPath, str, str, str]]:
-    """Each place where the structures of two trees differ: `(path, thing1, thing2, explanation)`.
-
-    The texts fit into "`{name}{keystr(path)}` is {thing1} in one and {thing2} in the other, so {explanation}".
-    Two treedefs (or a tree and a treedef) are compared as trees.
-
-    >>> list(equality_errors([1, (2,)], [1, (2, 3)]))
-    [((SequenceKey(idx=1),), 'a tuple of length 1', 'a tuple of length 2', 'the lengths do not match')]
-    """
-    tree1, tree2 = (_example(t) if isinstance(t, PyTreeDef) else t for t in (tree1, tree2))
-    for path, one, two in _differences(tree1, tree2, is_leaf=is_leaf):
-        yield (path, *_explain(one, two))
-
-
-class _Leaf:
-    """Stands for a leaf of which only the place is known."""
-
-    def __repr__(self) -> str:
-        return "*"
-
-
-_LEAF = _Leaf()
-
-
-def _example(treedef: Any) -> Any:
-    """A tree of this structure."""
-    return treedef.unflatten([_LEAF] * treedef.num_leaves)
-
-
-class _Node(NamedTuple):
-    """One level of a tree; a leaf has None for children."""
-
-    value: Any
-    children: list[tuple[Any, Any]] | None
-    metadata: Any
-
-
-def _node(x: Any) -> _Node:
-    if not pytree_registry.is_node(type(x)):
-        return _Node(x, None, None)
-    pairs, metadata = flatten_one_level_with_keys(x)
-    return _Node(x, list(pairs), metadata)
-
-
-def _differences(
-    a: Any, b: Any, path: KeyPath = (), prefix: bool = False, is_leaf: Any = None, takes_path: bool = False
-) -> Iterator[tuple[KeyPath, _Node, _Node]]:
-    """The topmost places where two trees differ; with `prefix`, a leaf of `a` fits anything."""
-    def ends(x: Any) -> bool:
-        return is_leaf is not None and (is_leaf(path, x) if takes_path else is_leaf(x))
-
-    one = _Node(a, None, None) if ends(a) else _node(a)
-    if prefix and one.children is None:
-        return
-    two = _Node(b, None, None) if not prefix and ends(b) else _node(b)
-    if one.children is None and two.children is None:
-        return
-    if (
-        one.children is None
-        or two.children is None
-        or type(a) is not type(b)
-        or len(one.children) != len(two.children)
-        or not _equal(one.metadata, two.metadata)
-    ):
-        yield path, one, two
-        return
-    for (key, x), (_, y) in zip(one.children, two.children, strict=True):
-        yield from _differences(x, y, (*path, key), prefix, is_leaf, takes_path)
-
-
-def _equal(x: Any, y: Any) -> bool:
-    try:
-        return bool(x == y)
-    except Exception:
-        return False
-
-
-_TYPES = "the types do not match"
-_NONE = "None is a container without leaves"
-_LENGTHS = "the lengths do not match"
-_METADATA = "the metadata does not match"
-_DICTS = (dict, OrderedDict, defaultdict)
-
-
-def _explain(one: _Node, two: _Node) -> tuple[str, str, str]:
-    """Words for two different nodes and for the difference, where `one` is what `two` should have been."""
-    if one.children is None or two.children is None or type(one.value) is not type(two.value):
-        texts = [_describe(one), _describe(two)]
-        if texts[0] == texts[1]:  # two classes of one name
-            types = type(one.value), type(two.value)
-            texts = [f"{text} ({t.__module__}.{t.__qualname__})" for text, t in zip(texts, types, strict=True)]
-        if one.value is None or two.value is None:
-            return texts[0], texts[1], _NONE
-        return texts[0], texts[1], _TYPES
-    kind = type(one.value)
-    if kind in _DICTS and list(one.value) != list(two.value):
-        lost = [_short(key) for key in one.value if key not in two.value]
-        new = [_short(key) for key in two.value if key not in one.value]
-        parts = [f"{', '.join(lost)} {_are(lost)} missing"] if lost else []
-        parts += [f"{', '.join(new)} {_are(new)} unexpected"] if new else []
-        if parts or kind is OrderedDict:
-            return _describe(one), _describe(two), " and ".join(parts) or "the order of the keys does not match"
-    if len(one.children) != len(two.children):
-        return _describe(one), _describe(two), _LENGTHS
-    reason = _METADATA
-    try:
-        bool(one.metadata == two.metadata)
-    except Exception as error:
-        reason = f"comparing the metadata raised {type(error).__name__}: {error}"
-    return f"{_describe(one)} with {_static(one)}", f"{_describe(two)} with {_static(two)}", reason
-
-
-def _message(name: str, path: KeyPath, expected: _Node, got: _Node) -> str:
-    one, two, explanation = _explain(expected, got)
-    reason = "" if explanation in (_TYPES, _LENGTHS, _METADATA) else f" ({explanation})"
-    return f"{name}{keystr(path)}: expected {one}, got {two}{reason}"
-
-
-def _describe(node: _Node) -> str:
-    x, children, _ = node
-    if x is None:
-        return "None"
-    if x is _LEAF:
-        return "a leaf"
-    name = type(x).__name__
-    if children is None:
-        return f"a leaf of type {name}"
-    text = f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
-    if type(x) in _DICTS:
-        keys = ", ".join(_short(key) for key in x)
-        return f"{text} with keys {keys}" if 0 < len(keys) <= 80 else f"{text} with {len(x)} keys"
-    return f"{text} of length {len(children)}" if type(x) in (tuple, list) else text
-
-
-def _static(node: _Node) -> str:
-    """The metadata of a node of a class that users made."""
-    names = _meta_fields.get(type(node.value))
-    if names is not None:
-        return ", ".join(f"{name}={_short(x)}" for name, x in zip(names, node.metadata, strict=True)) or "no metadata"
-    if type(node.value) is defaultdict:
-        return f"default_factory {_short(node.metadata[0])}"
-    return f"metadata {_short(node.metadata)}"
-
-
-def _short(x: Any, limit: int = 200) -> str:
-    text = repr(x)
-    return text if len(text) <= limit else f"{text[:limit]}..."
-
-
-def _are(items: list[str]) -> str:
-    return "is" if len(items) == 1 else "are"
-
-
-def _listed(headline: str, problems: list[str], limit: int = 8) -> str:
-    more = [f"and {len(problems) - limit} more"] if len(problems) > limit else []
-    return "\n  ".join([f"{headline}:", *problems[:limit], *more])
+        tree_differences().raise_structure_error(error, tree, other, first, name, is_leaf, takes_path)
+        raise
 
 
 def _explained(error: SystemError) -> Exception:

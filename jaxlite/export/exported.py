@@ -19,7 +19,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import is_symbolic
-from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from jaxlite.core.tree import keystr, tree_differences, tree_flatten, tree_flatten_with_path, tree_unflatten
 from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.devices.api import default_backend
 from jaxlite.export import serialization
@@ -193,7 +193,7 @@ class Exported:
         wanted = tree_unflatten(self.in_tree, [0] * self.in_tree.num_leaves)
         given = tree_unflatten(tree, [0] * tree.num_leaves)
         lines = []
-        for path, one, two, why in equality_errors(wanted, given):
+        for path, one, two, why in tree_differences().equality_errors(wanted, given):
             place = ("args", "kwargs")[path[0].idx] + keystr(path[1:])
             lines.append(f"   - {place} is {two} in the invocation and {one} when exported, so {why}.\n")
         return ("The invocation args and kwargs must have the same pytree structure as when the function "

@@ -17,11 +17,11 @@ _R = TypeVar("_R")
 from jaxlite.lax.accuracy import AccuracyMode as AccuracyMode
 from jaxlite.lax.convolution import ConvDimensionNumbers as ConvDimensionNumbers
 from jaxlite.lax.dot import DotAlgorithm as DotAlgorithm
-from jaxlite.lax.dot import DotAlgorithmPreset as DotAlgorithmPreset
+from jaxlite.core.precision import DotAlgorithmPreset as DotAlgorithmPreset
 from jaxlite.lax.fft import FftType as FftType
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers as GatherDimensionNumbers
 from jaxlite.lax.gather_scatter import GatherScatterMode as GatherScatterMode
-from jaxlite.lax.dot import Precision as Precision
+from jaxlite.core.precision import Precision as Precision
 from jaxlite.lax.ragged import RaggedDotDimensionNumbers as RaggedDotDimensionNumbers
 from jaxlite.lax.rng import RandomAlgorithm as RandomAlgorithm
 from jaxlite.lax.elementwise import RoundingMethod as RoundingMethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ from typing import Any, NamedTuple
 from jaxlite.core import config, dtypes
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
+from jaxlite.core.precision import PRECISION_NAMES, DotAlgorithmPreset, Precision
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
@@ -17,23 +17,6 @@ from jaxlite.devices import placement
 DotDimensionNumbers = tuple[tuple[Sequence[int], Sequence[int]], tuple[Sequence[int], Sequence[int]]]
 
 # --- precision ---------------------------------------------------------------------------------------
-
-
-class Precision(enum.Enum):
-    """How exactly accelerators multiply float32 matrices; the CPU is always exact."""
-
-    DEFAULT = 0
-    HIGH = 1
-    HIGHEST = 2
-
-    @classmethod
-    def _missing_(cls, value):
-        return cls.DEFAULT if value is None else _PRECISION_NAMES.get(value) if isinstance(value, str) else None
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"
-
-    __str__ = __repr__
 
 
 class DotAlgorithm(NamedTuple):
@@ -52,41 +35,6 @@ class DotAlgorithm(NamedTuple):
     allow_imprecise_accumulation: bool = False
 
 
-class DotAlgorithmPreset(enum.Enum):
-    """Named algorithms for matrix products: `<lhs>_<rhs>_<accumulator>`, then how many passes.
-
-    Operands of a dtype that an algorithm does not take are converted to one that it takes, and its result to the
-    result's dtype; those for ANY_F8 take 8-bit floats alone. A backend refuses the ones that it does not have.
-    """
-
-    DEFAULT = enum.auto()
-    ANY_F8_ANY_F8_F32 = enum.auto()
-    ANY_F8_ANY_F8_F32_FAST_ACCUM = enum.auto()
-    ANY_F8_ANY_F8_ANY = enum.auto()
-    ANY_F8_ANY_F8_ANY_FAST_ACCUM = enum.auto()
-    F16_F16_F16 = enum.auto()
-    F16_F16_F32 = enum.auto()
-    BF16_BF16_BF16 = enum.auto()
-    BF16_BF16_F32 = enum.auto()
-    BF16_BF16_F32_X3 = enum.auto()
-    BF16_BF16_F32_X6 = enum.auto()
-    BF16_BF16_F32_X9 = enum.auto()
-    TF32_TF32_F32 = enum.auto()
-    TF32_TF32_F32_X3 = enum.auto()
-    F32_F32_F32 = enum.auto()
-    F64_F64_F64 = enum.auto()
-
-    def __repr__(self) -> str:
-        return self.name
-
-    __str__ = __repr__
-
-
-_PRECISION_NAMES = {
-    "default": Precision.DEFAULT, "fastest": Precision.DEFAULT, "bfloat16": Precision.DEFAULT,
-    "high": Precision.HIGH, "bfloat16_3x": Precision.HIGH, "tensorfloat32": Precision.HIGH,
-    "highest": Precision.HIGHEST, "float32": Precision.HIGHEST,
-}  # fmt: skip
 PrecisionLike = (None | str | Precision | tuple[str, str] | tuple[Precision, Precision] | DotAlgorithm
                  | DotAlgorithmPreset)
 
@@ -103,11 +51,11 @@ def canonicalize_precision(precision):
         return DotAlgorithmPreset[precision]
     pair = tuple(precision) if isinstance(precision, (tuple, list)) else (precision, precision)
     if len(pair) == 2:
-        found = [each if isinstance(each, Precision) else _PRECISION_NAMES.get(each) if isinstance(each, str) else None
+        found = [each if isinstance(each, Precision) else PRECISION_NAMES.get(each) if isinstance(each, str) else None
                  for each in pair]
         if None not in found:
             return tuple(found)
-    raise ValueError(f"Precision argument must be None, a string in {list(_PRECISION_NAMES)}, a lax.Precision value, a "
+    raise ValueError(f"Precision argument must be None, a string in {list(PRECISION_NAMES)}, a lax.Precision value, a "
                      f"pair of those, or a lax.DotAlgorithmPreset or its name; got {precision}")
 
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 import jaxlite as jax
 from jaxlite import tree, tree_util
 from jaxlite.core import tree as core_tree
-from jaxlite.core.tree import broadcast_prefix, equality_errors, flatten_axes, prefix_errors
+from jaxlite.core.tree import broadcast_prefix, flatten_axes
+from jaxlite.core.tree_differences import equality_errors, prefix_errors
 from jaxlite.tree_util import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey, keystr
 
 Point = namedtuple("Point", "x y")

@@ -16,7 +16,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo, Jaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
-from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from jaxlite.core.tree import keystr, tree_differences, tree_flatten, tree_flatten_with_path, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.experimental.pallas import specs
 from jaxlite.experimental.pallas.interpret import concerns_devices, interpreted
@@ -147,7 +147,7 @@ def _spread_specs(given: Any, tree: Any, paths: Sequence[Any], what: str, values
     leaves, own = tree_flatten(given, is_leaf=is_spec)
     if own != tree:
         stand_in = tree_unflatten(tree, [0] * tree.num_leaves)
-        errors = list(equality_errors(tree_unflatten(own, [0] * own.num_leaves), stand_in))
+        errors = list(tree_differences().equality_errors(tree_unflatten(own, [0] * own.num_leaves), stand_in))
         lines = "\n".join(f"    * `{what}{keystr(path)}` is {one} but `{values}{keystr(path)}` is {other}, so {why}"
                           for path, one, other, why in errors)
         raise ValueError(f"Pytree for `{what}` and `{values}` do not match. There are {len(errors)} mismatches, "

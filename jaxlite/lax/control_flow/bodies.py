@@ -21,7 +21,7 @@ from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, subjaxprs
 from jaxlite.core.staging import StagingTrace, high, trace_to_jaxpr, varying_inputs, varying_outputs
 from jaxlite.core.tracing import Tracer, is_eager, state
-from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_map
+from jaxlite.core.tree import keystr, tree_differences, tree_flatten, tree_flatten_with_path, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
 from jaxlite.lax.shaping import convert
@@ -297,7 +297,7 @@ class Carry:
             return
         differences = "\n".join(
             f"  * the input carry {self._component(path)} is {one} but the corresponding component of the carry output "
-            f"is {other}, so {why}" for path, one, other, why in equality_errors(self.tree, out_tree))
+            f"is {other}, so {why}" for path, one, other, why in tree_differences().equality_errors(self.tree, out_tree))
         raise TypeError(
             f"{self.what} body function carry input and carry output must have the same pytree structure, but they "
             f"differ:\n\n{differences}\n\nThe body function is {source.function_location(self.fun)}.\n"

@@ -19,7 +19,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr, Var, no_effects
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import high, varying_inputs, varying_outputs
 from jaxlite.core.tracing import Tracer, is_eager
-from jaxlite.core.tree import equality_errors, keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
+from jaxlite.core.tree import keystr, tree_differences, tree_flatten, tree_flatten_with_path, tree_unflatten
 from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.lax.control_flow.bodies import (
     Body,
@@ -263,7 +263,7 @@ def _check_same(what: str, one: tuple[str, Callable, Body], other: tuple[str, Ca
         problem = f"{what} branch outputs must have the same pytree structure, but they differ"
         remedy = "they have the same pytree structure"
         differences = [f"the output of {name1}{_at(path)} is {a} but that of {name2} is {b}, so {why}"
-                       for path, a, b, why in equality_errors(body1.out_tree, body2.out_tree)]
+                       for path, a, b, why in tree_differences().equality_errors(body1.out_tree, body2.out_tree)]
     listing = "\n".join(f"  * {each}" for each in differences)
     raise TypeError(f"{problem}:\n\n{name1} is {source.function_location(fun1)}\n"
                     f"{name2} is {source.function_location(fun2)}\n\n{listing}\n\n"

@@ -15,6 +15,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "array": [("jaxlite.core.values", "ArrayImpl")],  # lovely_jax
     "ad_util": [("jaxlite.lax.shaping", "stop_gradient_p")],  # lineax
     "api_util": [("jaxlite.compilation.options", "infer_argnums_and_argnames")],  # keras
+    "config": [("jaxlite.core.config", "numpy_rank_promotion")],  # quaxed
     "checkify": [("jaxlite.experimental.checkify", "*")],  # flax
     "core": [
         ("jaxlite.core", "AbstractValue ShapedArray Tracer Trace"),  # equinox, jaxtyping, flax
@@ -41,9 +42,12 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "literals": [("jaxlite.as_jax.literals", "TypedComplex TypedFloat TypedInt TypedNdArray")],  # equinox, quax
     "mesh": [("jaxlite.sharding", "*")],  # flax
     "numpy": [],
+    "numpy.array_methods": [("jaxlite.numpy.array_at", "_IndexUpdateHelper _IndexUpdateRef")],  # unxt
+    "numpy.index_tricks": [("jaxlite.numpy.grids", "CClass RClass")],  # quaxed
     "numpy.lax_numpy": [("jaxlite.numpy", "*")],  # haliax
     "numpy.ufuncs": [("jaxlite.numpy", "ufunc")],  # esquilax
     "numpy.util": [("jaxlite.numpy.api", "promote_dtypes_complex promote_dtypes_inexact")],  # s2fft, orthax
+    "numpy.vectorize": [("jaxlite.as_jax.vectorize", "*")],  # quaxed
     "pjit": [("jaxlite.compilation.jit", "jit_p"), ("jaxlite.sharding", "auto_axes")],  # quax, jaxns
     "scipy": [],
     "scipy.special": [("jaxlite.scipy.special", "*")],  # jaxns

@@ -300,9 +300,9 @@ class Jitted:
     def call_with_values(program: Program, leaves: list[Any]) -> list[Any]:
         """Run a program with Refs or values of high types by one of arrays; gives its flat results."""
         if program.call_of_values is None:
-            def make_call(run: Callable[..., Any], options: Options, donated: tuple[int, ...]) -> Any:
+            def make_call(run: Callable[..., Any], options: Options, donated: tuple[int, ...], ins: Any, outs: Any) -> Any:
                 return make_call_path(run, Options((), (), donated, (), options.keep_unused, options.device, False,
-                                                   options.compiler_options))
+                                                   options.compiler_options, ins, outs))
 
             kind = lowered_types().HighCall if program.is_high else references.RefCall
             program.call_of_values = kind(program, make_call)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jaxlite.core.aval import with_axis
-from jaxlite.core.high import AvalQDD, cur_qdd, is_high_value, raised
+from jaxlite.core.high import AvalQDD, cur_qdd, is_high_value, raised, with_states
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr, jaxprs_in_params
 from jaxlite.core.staging import StagingTrace, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import set_trace
@@ -190,12 +190,21 @@ class HighCall:
 
         run.__name__ = run.__qualname__ = program.name
         flags = spread_over_arrays(low, [False] * num_consts + list(program.donated))
-        return self.make_call(run, program.options, tuple(index for index, flag in enumerate(flags) if flag))
+        ins, outs = program.in_shardings, program.out_shardings
+        return self.make_call(
+            run, program.options, tuple(index for index, flag in enumerate(flags) if flag),
+            ins and tuple(spread_over_arrays(low, [None] * num_consts + list(ins))),
+            outs and [*spread_over_results(low, outs), *[None for now in low.changed.values() for _ in now.lo_ty()]])
 
 
 def spread_over_arrays(low: LowProgram, flags: Sequence[Any]) -> list[Any]:
     """What is said of inputs, of each of their arrays."""
     return [flag for flag, aval in zip(low.own(flags), low.own(low.in_avals), strict=True) for _ in aval.lo_ty()]
+
+
+def spread_over_results(low: LowProgram, parts: Sequence[Any]) -> list[Any]:
+    """What is said of results, of each of their arrays."""
+    return [part for part, out in zip(parts, low.outs, strict=True) if type(out) is not int for _ in out.lo_ty()]
 
 
 def of_signature(program: Any) -> LowProgram:
@@ -209,6 +218,16 @@ def of_arguments(program: Any, parts: Sequence[Any]) -> list[Any]:
     avals = of_signature(program).in_avals[num_consts:]
     parts = parts or [""] * len(avals)
     return [part for part, aval in zip(parts, avals, strict=True) for _ in aval.lo_ty()]
+
+
+def call_of_arrays(program: Any, leaves: Sequence[Any]) -> tuple[ClosedJaxpr, list[Any], Any, Any, Callable[[int], str]]:
+    """A traced program as one of arrays, the arrays of its arguments, and the shardings and names of these and of results."""
+    closed, ins, outs = runnable(program), program.in_shardings, program.out_shardings
+    arrays = [array for leaf in leaves for array in (aval_of(leaf).lower_val(leaf) if is_high_value(leaf) else [leaf])]
+    outs = outs and spread_over_results(of_signature(program), outs)
+    return (closed, arrays, ins and tuple(of_arguments(program, ins)),
+            outs and (*outs, *[None] * (len(closed.out_avals) - len(outs))),
+            of_arguments(program, program.debug_info.arg_names).__getitem__)
 
 
 def runnable(program: Any) -> ClosedJaxpr:
@@ -239,6 +258,18 @@ def _call(trace: LowTrace, primitive: Any, args: list[Any], params: dict[str, An
 
 
 _rules["jit"] = _rules["remat2"] = _call
+
+
+def _constraint(trace: LowTrace, primitive: Any, args: list[Any], params: dict[str, Any]) -> Any:
+    (value,), (aval,) = args, with_states(_types_of(args), args)
+    arrays = [primitive.bind(array, **params) for array in aval.lower_val(value)]
+    if not aval.has_qdd:
+        return aval.raise_val(*arrays)
+    aval.aval.update_from_loval(aval.qdd, value, *arrays)
+    return value
+
+
+_rules["sharding_constraint"] = _constraint
 
 
 class _States:

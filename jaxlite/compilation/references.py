@@ -28,7 +28,10 @@ class RefCall:
             return eval_jaxpr(pure, [], *values)
 
         run.__name__ = run.__qualname__ = program.name
-        self.call = make_call(run, program.options, tuple(sorted({*donated, *self.found.written})))
+        consts, written = [None] * len(self.consts), [None] * len(self.found.written)
+        self.call = make_call(run, program.options, tuple(sorted({*donated, *self.found.written})),
+                              program.in_shardings and (*consts, *program.in_shardings),
+                              program.out_shardings and [*program.out_shardings, *written])
 
     def __call__(self, leaves: Sequence[Any]) -> list[Any]:
         return run_on_values(self.found, self.call, [*self.consts, *leaves])

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from jaxlite.compilation import effects
 from jaxlite.compilation.execution import orders_for_c
 from jaxlite.core import array as arrays
-from jaxlite.core.aval import layout_of, with_layout
+from jaxlite.core.aval import ShapedArray, layout_of, with_layout
 from jaxlite.core.jaxpr import Jaxpr, jaxprs_in_params
+from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import broadcast_prefix, tree_flatten
 from jaxlite.devices import global_arrays, placement
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from jaxlite.compilation.program import Program
 
 ArrayImpl = xla.ArrayImpl
+
+
+_lowered_types = loader("jaxlite.compilation.lowered_types")
 
 
 class Unsettled(Exception):
@@ -80,7 +84,8 @@ def laid_out(avals: Sequence[Any], given: Sequence[Any] | None) -> tuple[Any, ..
     """The types of arguments that `jit` gives shardings: over explicit mesh axes they say how these lie."""
     if given is None:
         return tuple(avals)
-    return tuple(aval if sharding is None else with_layout(aval, layout_of(sharding, len(aval.shape)))
+    return tuple(aval if sharding is None or not isinstance(aval, ShapedArray)
+                 else with_layout(aval, layout_of(sharding, len(aval.shape)))
                  for aval, sharding in zip(avals, given, strict=True))
 
 
@@ -153,10 +158,14 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
     Raises: ValueError if arguments and program are bound to different devices, or if an argument has another sharding than
       `jit` was given; IndivisibleError for an axis that is not cut evenly.
     """
-    values = [*program.closed.consts, *leaves]
-    num_consts = len(program.closed.consts)
-    asked = (None,) * num_consts + (program.in_shardings or (None,) * len(leaves))
-    results = program.out_shardings or (None,) * len(program.closed.out_avals)
+    closed, leaves = program.closed, list(leaves)
+    asked, results, names = program.in_shardings, program.out_shardings, program.debug_info.arg_name
+    if program.is_high:
+        closed, leaves, asked, results, names = _lowered_types().call_of_arrays(program, leaves)
+    values = [*closed.consts, *leaves]
+    num_consts = len(closed.consts)
+    asked = (None,) * num_consts + (asked or (None,) * len(leaves))
+    results = results or (None,) * len(closed.out_avals)
     bound: list[tuple[Any, int | None]] = [(each, None) for each in (*asked, *results) if each is not None]
     own = [_sharding_of(value) for value in values]
     bound += [(each, index) for index, each in enumerate(own) if each is not None]
@@ -188,23 +197,23 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
         return None
     arguments = []
     for index, (value, wanted, has) in enumerate(zip(values, asked, own, strict=True)):
-        shape = program.closed.in_avals[index - num_consts].shape if index >= num_consts else value.shape
+        shape = closed.in_avals[index - num_consts].shape if index >= num_consts else value.shape
         if wanted is None:
             wanted = has
         elif has is not None and not shardings.is_equivalent(has, wanted, len(shape)):
             raise ValueError(f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: "
                              f"{wanted},\narg sharding: {has} for arg type: "
-                             f"{program.closed.in_avals[index - num_consts].str_short(short_dtypes=False)}")
+                             f"{closed.in_avals[index - num_consts].str_short(short_dtypes=False)}")
         if type(wanted) is xla.SingleDeviceSharding or wanted is None and index < num_consts:
             wanted = xla.NamedSharding(named, shardings.P())
         if wanted is not None:
             given = program.in_shardings is not None and index >= num_consts
             shardings.check_shape(wanted, shape, "One of pjit arguments with pytree key path "
-                                  f"{program.debug_info.arg_name(index - num_consts)}" if given else "")
+                                  f"{names(index - num_consts)}" if given else "")
         arguments.append(wanted)
     outs = []
     each_axis = xla.NamedSharding(named, shardings.P())
-    for place, (wanted, aval) in enumerate(zip(results, program.closed.out_avals, strict=True)):
+    for place, (wanted, aval) in enumerate(zip(results, closed.out_avals, strict=True)):
         if type(wanted) is xla.SingleDeviceSharding:
             wanted = xla.NamedSharding(named, shardings.P())
         if wanted is None and (getattr(aval, "layout", None) is not None or shardings.is_explicit(each_axis)):
@@ -219,7 +228,7 @@ def _check_result(program: Program, place: int, sharding: Any, aval: Any) -> Non
     try:
         shardings.check_shape(sharding, aval.shape)
     except ValueError:
-        if program.out_shardings is None:
+        if program.out_shardings is None or program.is_high:
             raise
         shardings.check_shape(sharding, aval.shape, f"One of pjit outputs with pytree key path {program.result_name(place)}")
 

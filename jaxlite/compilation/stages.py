@@ -392,6 +392,8 @@ def _check_arguments(program: Program, executable: Any, leaves: list[Any], in_tr
             "Argument types differ from the types for which this computation was compiled. Perhaps you are calling "
             "the compiled executable with a different enable_x64 mode than when it was AOT compiled? The mismatches "
             "are:\n" + "\n".join(wrong))
+    if program.is_high:
+        return None
     if leaves and (placement.layouts.exist or executable.layouts is not None):
         _check_layouts(program, executable, leaves)
     device = executable.device

@@ -331,8 +331,11 @@ def follow(eqn: JaxprEqn) -> None:
         operand.last = last
 
 
-def record(trace: StagingTrace, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """An equation of a primitive that is written for high types: its typing rule sees, and sets, states."""
+def record(trace: StagingTrace, primitive: Any, args: Sequence[Any], params: dict[str, Any], source: Any = None) -> Any:
+    """An equation of a primitive that is written for high types: its typing rule sees, and sets, states.
+
+    Args: `source` where it stands, if that is not the current line.
+    """
     atoms = [trace.atom(arg) for arg in args]
     avals: list[Any] = []
     for atom in atoms:
@@ -344,7 +347,7 @@ def record(trace: StagingTrace, primitive: Any, args: Sequence[Any], params: dic
             atom.last = aval.mutable_qdd.cur_val
     outs = list(out) if primitive.multiple_results else [out]
     outvars = [new_var(aval) if aval.is_high else Var(aval) for aval in outs]
-    trace.eqns.append(JaxprEqn(primitive, atoms, outvars, params, frozenset(effects), trace.pinned or here()))
+    trace.eqns.append(JaxprEqn(primitive, atoms, outvars, params, frozenset(effects), source or trace.pinned or here()))
     if effects:
         trace.effects |= frozenset(effects)
     tracers = [trace._tracer(var) for var in outvars]

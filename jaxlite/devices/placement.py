@@ -8,6 +8,7 @@ from typing import Any
 from jaxlite.core import array as arrays
 from jaxlite.core import config, shape_dtype
 from jaxlite.core.aval import Ints, ShapedArray
+from jaxlite.core.aval import layouts as typed_layouts
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer, is_eager
 from lowering import platforms, xla
@@ -228,6 +229,17 @@ def laid_out_as(x: Any, like: Any) -> Any:
         return x
     return global_arrays().place(x, like.sharding) if type(like) is ArrayImpl and is_eager() else _constraints().laid_out_as(
         x, aval)
+
+
+def placed_as(x: Any, like: Any) -> Any:
+    """A new value that, if it has the shape of another, lies where that was placed, or where its type says."""
+    if x.shape != getattr(like, "shape", ()):
+        return x
+    if type(x) is ArrayImpl and not isinstance(like, Tracer):
+        where = getattr(like, "sharding", None)
+        if isinstance(where, xla.Sharding) and getattr(like, "_committed", True) and where != x.sharding and is_eager():
+            return put(x, where)
+    return laid_out_as(x, like) if typed_layouts.exist else x
 
 
 class choosing:

@@ -11,16 +11,18 @@ from functools import partial
 from typing import Any
 
 from jaxlite.core import high
-from jaxlite.core.jaxpr import no_effects
+from jaxlite.core.jaxpr import JaxprEqn, no_effects
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.source import function_location, here
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import state
-from jaxlite.core.tree import tree_flatten, tree_unflatten
+from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax.reductions import reduce_sum
 from jaxlite.traces.batching import batch_flat, bring
 from jaxlite.traces.jvp import Zero, add_tangents, instantiate, tangent_aval
 from jaxlite.traces.linearize import with_user_rule
+from jaxlite.traces.saving import narrowing, pick
 from jaxlite.traces.transpose import Linear, backward, is_linear
 
 # Methods of a subclass that are rules: they go to the slots of the primitive.
@@ -135,6 +137,9 @@ class VJPHiPrimitive:
     result and residuals, and `linearized(self, residuals, *tangents)` the tangent. `transpose(self, cotangent, *args)`, with
     accumulators for the arguments in which it is linear, is the rule of linear operations. `batch(self, axis, args, dims)`
     gives the result of a batch and where its axes are; `batch_dim_rule(self, axis, dims)` says only the latter.
+    `dce(self, used)` gives, for flags in the structure of the result, which arguments are needed, which results there still
+    are, and the operation on those, or None if none is needed. `staging(self, trace, source_info, *args)` records it in a
+    program, and gives the results as a list.
 
     >>> import jaxlite
     >>> class Power(VJPHiPrimitive):
@@ -209,6 +214,15 @@ class VJPHiPrimitive:
     def batch_dim_rule(self, axis_data: Any, dims: Any, /) -> Any:
         raise self._undefined("vmap", "batch` or `batch_dim_rule")
 
+    def dce(self, used_outs: Any) -> tuple[Any, Any, VJPHiPrimitive | None]:
+        return (True, True, self) if any(tree_flatten(used_outs)[0]) else (False, False, None)
+
+    def remat(self, _policy: Any, *args: Any) -> tuple[Any, Callable[..., Any]]:
+        return self(*args), self
+
+    def staging(self, trace: Any, source_info: Any, *args: Any) -> list[Any]:
+        return high.record(trace, call_hi_primitive_p, tree_flatten(args)[0], {"_prim": self}, source_info)
+
     def has(self, *methods: str) -> bool:
         """Whether a subclass defines one of these."""
         return any(getattr(type(self), method) is not getattr(VJPHiPrimitive, method) for method in methods)
@@ -267,6 +281,36 @@ class _CallHiPrimitive(HiPrimitive):
 
 
 call_hi_primitive_p = _CallHiPrimitive("call_hi_primitive")
+
+
+def _stage_call(trace: Any, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    prim: VJPHiPrimitive = params["_prim"]
+    outs = prim.staging(trace, trace.pinned or here(), *tree_unflatten(prim.in_tree, args))
+    if not isinstance(outs, (list, tuple)) or len(outs) != len(prim.out_avals_flat):
+        raise TypeError(f"{function_location(prim.staging)} shall return a list of {len(prim.out_avals_flat)} results, but "
+                        f"returned {outs!r}")
+    return list(outs)
+
+
+def _narrow(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn | None:
+    prim: VJPHiPrimitive = eqn.params["_prim"]
+    found = prim.dce(tree_unflatten(prim.out_tree, used))
+    if not isinstance(found, tuple) or len(found) != 3 or not isinstance(found[2], (VJPHiPrimitive, type(None))):
+        raise TypeError(f"{function_location(prim.dce)} shall return flags for arguments, flags for results, and an operation "
+                        f"or None, but returned {found!r}")
+    reads, gives = (broadcast_prefix(flags, tree_unflatten(tree, [0] * tree.num_leaves))
+                    for flags, tree in zip(found, (prim.in_tree, prim.out_tree), strict=False))
+    operands, results = pick(eqn.invars, reads), pick(eqn.outvars, gives)
+    smaller = found[2]
+    if any(flag and not given for flag, given in zip(used, gives, strict=True)) or smaller is not None and (
+            len(operands), len(results)) != (len(smaller.in_avals_flat), len(smaller.out_avals_flat)):
+        raise TypeError(f"{function_location(prim.dce)} gives {smaller} for results {used}: it keeps arguments {reads} and "
+                        f"results {gives}, which are not those of the operation, or not all that are used")
+    return None if smaller is None else eqn.replace(invars=operands, outvars=results, params={"_prim": smaller})
+
+
+call_hi_primitive_p.stage = _stage_call
+narrowing[call_hi_primitive_p] = _narrow
 
 
 def _linearize(primals: Sequence[Any], tangents: Sequence[Any], *, _prim: VJPHiPrimitive) -> Any:

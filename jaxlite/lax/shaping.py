@@ -652,7 +652,7 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     if aval_of(fill_value).shape:
         raise TypeError(f"full_like takes a scalar fill_value, got shape {aval_of(fill_value).shape}.")
     out = broadcast_in_dim(convert(fill_value, full_dtype, weak), full_shape, (), out_sharding=sharding)
-    return placement.laid_out_as(out, x) if layouts.exist and shape is None and sharding is None else out
+    return placement.placed_as(out, x) if sharding is None else out
 
 
 # --- identities --------------------------------------------------------------------------------------

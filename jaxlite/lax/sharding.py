@@ -7,7 +7,7 @@ A constraint is an equation like any other, the identity on values. At once, out
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jaxlite.compilation import spread
@@ -16,6 +16,7 @@ from jaxlite.core.aval import dual, layout_of, with_layout
 from jaxlite.core.effects import DEBUG
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.filtering import boundary
+from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import broadcast_prefix, flatten_axes, tree_flatten
@@ -34,6 +35,9 @@ sharding_constraint_p.def_abstract_eval(lambda x, **params: x)
 
 @sharding_constraint_p.def_eager
 def _constrain_now(x, *, sharding, layout, **params) -> Any:
+    aval = aval_of(x)
+    if aval.is_high:
+        return aval.raise_val(*[_placed(array, sharding, layout) for array in aval.lower_val(x)])
     return _placed(x, sharding, layout)
 
 
@@ -106,7 +110,25 @@ class _Inspection:
                       else shardings.NamedSharding(mesh, spec))
 
 
+# `jaxlite.device_put` as libraries bind it: inside of a program nothing of it is left but constraints.
+_devices = loader("jaxlite.devices.api")
+device_put_p = Primitive("device_put", multiple_results=True)
+device_put_p.def_abstract_eval(lambda *xs, **params: list(xs))
+
+
+def _put(xs: Sequence[Any], devices: Sequence[Any] | None = None, **params: Any) -> list[Any]:
+    return [_devices().device_put(x, device) for x, device in zip(xs, devices or [None] * len(xs), strict=True)]
+
+
+device_put_p.def_eager(lambda *xs, **params: _put(xs, **params))
+device_put_p.def_stage(lambda trace, xs, params: _put(xs, **params))
+
 # --- rules -------------------------------------------------------------------------------------------
+
+device_put_p.def_jvp(lambda primals, tangents, **params: (_put(primals, **params), [
+    dot if type(dot) is Zero else _put([dot], [device])[0]
+    for dot, device in zip(tangents, params.get("devices") or [None] * len(tangents), strict=True)]))
+device_put_p.def_batching(lambda axis, xs, dims, **params: (_put(xs), list(dims)))  # a place of one example is none of a batch
 
 def_linear(sharding_constraint_p, lambda ct, x, **params: [sharding_constraint_p.bind(ct, **params)])
 
@@ -179,6 +201,8 @@ def _alike_batch(axis, args, dims) -> tuple[list[Any], list[int]]:
 def _constraint_batch(axis, args, dims, *, sharding, layout, unconstrained_dims,
                       **params) -> Any:
     (x,), (dim,) = args, dims
+    if aval_of(x).is_high:
+        return x, dim  # where its arrays have the batched axis, its type alone knows
     params["layout"] = _batched_layout(layout, dim)
     if not hasattr(sharding, "spec"):  # of one device
         return sharding_constraint_p.bind(x, sharding=sharding, unconstrained_dims=unconstrained_dims, **params), dim
@@ -218,9 +242,10 @@ def settled(sharding):
 def constrain(x, sharding, layout=None) -> Any:
     """One array with a sharding, and a layout in memory; what is on one device stays there inside a program."""
     aval = aval_of(x)
-    shardings.check_shape(sharding, aval.shape, "One of with_sharding_constraint arguments")
-    if layout is not None and not layout.is_auto:
-        layout.check_rank(aval.shape, "One of with_sharding_constraint arguments")
+    for each in aval.lo_ty() if aval.is_high else [aval]:
+        shardings.check_shape(sharding, each.shape, "One of with_sharding_constraint arguments")
+        if layout is not None and not layout.is_auto:
+            layout.check_rank(each.shape, "One of with_sharding_constraint arguments")
     if is_eager() and not isinstance(x, Tracer):
         if shardings.is_explicit(sharding):
             _check_layout(aval, sharding)
@@ -233,7 +258,7 @@ def constrain(x, sharding, layout=None) -> Any:
         if name in manual:
             raise ValueError(f"Axis: {name} of {sharding.spec} is also found in manual_axes: {manual}. Inside shard_map a "
                              "value is the part that one device has along these axes")
-    if shardings.is_explicit(sharding):
+    if shardings.is_explicit(sharding) and not aval.is_high:
         _check_layout(aval, sharding)
         if AxisType.Auto not in sharding.mesh.axis_types:
             return x
@@ -289,9 +314,9 @@ _NO_CONTEXT = ("Using PartitionSpec when you are not under a mesh context is not
 
 def moved(x, sharding):
     """One array with a sharding; over explicit axes, its type says so."""
-    if not shardings.is_explicit(sharding):
-        return constrain(x, sharding)
     aval = aval_of(x)
+    if aval.is_high or not shardings.is_explicit(sharding):
+        return constrain(x, sharding)
     shardings.check_shape(sharding, aval.shape, "One of reshard arguments")
     sharding = sharding.update(spec=sharding.spec.update(
         partitions=[*sharding.spec, *[None] * (aval.ndim - len(sharding.spec))]))

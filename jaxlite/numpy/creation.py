@@ -11,13 +11,13 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes, source
-from jaxlite.core.aval import Ints, layouts
+from jaxlite.core.aval import Ints
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_leaves, tree_map
-from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, fitted
+from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, fitted, with_arrays
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, scalar, unwrapped
@@ -411,29 +411,32 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
     return _on(_full(fitted(fill_value, dtype), shape_of(shape), dtype, weak), device, out_sharding)
 
 
-def _like(a, dtype, shape, name: str) -> tuple[Ints, Any, bool]:
-    """The shape, dtype and weak type of an array, where the arguments do not say otherwise."""
+def _like(a, dtype, shape, name: str) -> tuple[Any, tuple[Ints, Any, bool]]:
+    """An array as an example; its shape, dtype and weak type, where the arguments do not say otherwise."""
     if not (hasattr(a, "shape") and hasattr(a, "dtype")):
+        a = (with_arrays([a]) or [a])[0]
         check_arrays(name, a)
-        a = aval_of(a)
-    weak = dtype is None and getattr(a, "weak_type", False)
+    example = a if hasattr(a, "dtype") else aval_of(a)
+    weak = dtype is None and getattr(example, "weak_type", False)
     if dtype is None:
-        dtype = dtypes.canonicalize_dtype(a.dtype, allow_extended_dtype=True)
+        dtype = dtypes.canonicalize_dtype(example.dtype, allow_extended_dtype=True)
     else:
         dtype = dtypes.check_user_dtype_supported(dtype, name)
-    return tuple(a.shape) if shape is None else shape_of(shape), dtype, weak
+    return a, (tuple(example.shape) if shape is None else shape_of(shape), dtype, weak)
 
 
 @boundary
 def zeros_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
     """Zeros of the shape and dtype of another array."""
-    return _as(a, _constant(0, *_like(a, dtype, shape, "zeros_like")), shape, device, out_sharding)
+    a, kind = _like(a, dtype, shape, "zeros_like")
+    return _as(a, _constant(0, *kind), device, out_sharding)
 
 
 @boundary
 def ones_like(a, dtype=None, shape=None, *, device=None, out_sharding=None):
     """Ones of the shape and dtype of another array."""
-    return _as(a, _constant(1, *_like(a, dtype, shape, "ones_like")), shape, device, out_sharding)
+    a, kind = _like(a, dtype, shape, "ones_like")
+    return _as(a, _constant(1, *kind), device, out_sharding)
 
 
 def empty_like(prototype, dtype=None, shape=None, *, device=None):
@@ -445,16 +448,14 @@ def empty_like(prototype, dtype=None, shape=None, *, device=None):
 def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_sharding=None):
     """One value in the shape and dtype of another array."""
     check_arrays("full_like", fill_value)
-    full_shape, full_dtype, weak = _like(a, dtype, shape, "full_like")
-    return _as(a, _full(fitted(fill_value, full_dtype), full_shape, full_dtype, weak), shape, device, out_sharding)
+    a, (full_shape, full_dtype, weak) = _like(a, dtype, shape, "full_like")
+    made = _full(fitted(fill_value, full_dtype), full_shape, full_dtype, weak)
+    return _as(a, made, device, out_sharding) if np.ndim(fill_value) == 0 else _on(made, device, out_sharding)
 
 
-def _as(a, result, shape, device, out_sharding):
-    """A result of the shape of another array; it lies as that does over explicit mesh axes, and where that was placed."""
-    if shape is device is out_sharding is None:
-        if type(a) is ArrayImpl and a._committed and type(result) is ArrayImpl and a.sharding != result.sharding:
-            return device_put(result, a.sharding)
-        return placement.laid_out_as(result, a) if layouts.exist else result
+def _as(a, result, device, out_sharding):
+    if device is out_sharding is None:
+        return placement.placed_as(result, a)
     return _on(result, device, out_sharding)
 
 

@@ -115,7 +115,8 @@ _DIMENSIONS = r"\(\s*(?:\w+\s*(?:,\s*\w+\s*)*,?)?\s*\)"
 _SIGNATURE = re.compile(rf"^\s*{_DIMENSIONS}\s*(?:,\s*{_DIMENSIONS}\s*)*->\s*{_DIMENSIONS}\s*(?:,\s*{_DIMENSIONS}\s*)*$")
 
 
-def _parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+def parse_signature(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """The core axes of arguments and of results that a signature like '(m,n),(n)->(m)' names."""
     if not _SIGNATURE.match(signature):
         raise ValueError(f"not a valid gufunc signature: {signature}")
     sides = signature.split("->")
@@ -136,7 +137,7 @@ def vectorize(pyfunc: Callable, *, excluded=frozenset(), signature: str | None =
         raise TypeError(f"jax.numpy.vectorize can only exclude integer or string arguments, but excluded={excluded!r}")
     if any(isinstance(each, int) and each < 0 for each in excluded):
         raise ValueError(f"excluded={excluded!r} contains negative numbers")
-    inputs, outputs = _parse_signature(signature) if signature is not None else (None, None)
+    inputs, outputs = parse_signature(signature) if signature is not None else (None, None)
 
     @functools.wraps(pyfunc)
     def wrapped(*args, **kwargs):
@@ -153,17 +154,8 @@ def vectorize(pyfunc: Callable, *, excluded=frozenset(), signature: str | None =
         check_arrays("vectorize", *[args[index] for index in dynamic])
         cores = inputs if inputs is not None else [()] * len(dynamic)
         arrays = [as_array(args[index]) for index in dynamic]
-        sizes: dict[str, int] = {}
-        for array, core in zip(arrays, cores, strict=True):
-            shape = aval_of(array).shape
-            if len(shape) < len(core):
-                raise ValueError(f"input with shape {shape} does not have enough dimensions for all core dimensions "
-                                 f"{core} of the signature {signature}")
-            for name, extent in zip(core, shape[len(shape) - len(core):], strict=True):
-                if (int(name) if name.isdigit() else sizes.setdefault(name, extent)) != extent:
-                    raise ValueError(f"inconsistent size for core dimension {name!r}: {extent} vs "
-                                     f"{sizes.get(name, name)}")
         shapes = [aval_of(array).shape for array in arrays]
+        sizes = core_sizes(shapes, cores, f"of the signature {signature}")
         batch = shaping.broadcast_shapes(
             *[shape[:len(shape) - len(core)] for shape, core in zip(shapes, cores, strict=True)])
         spread = [shaping.broadcast_in_dim(array, batch + shape[len(shape) - len(core):],
@@ -175,7 +167,7 @@ def vectorize(pyfunc: Callable, *, excluded=frozenset(), signature: str | None =
             for index, value in zip(dynamic, values, strict=True):
                 full[index] = value
             result = pyfunc(*full, **passed)
-            _check_outputs(result, outputs, sizes, signature)
+            check_outputs(result, outputs, sizes, f"of the signature {signature}")
             return result
 
         return _map_leading(call, spread, batch) if batch else call(*spread)
@@ -183,16 +175,30 @@ def vectorize(pyfunc: Callable, *, excluded=frozenset(), signature: str | None =
     return wrapped
 
 
-def _check_outputs(result, outputs, sizes: dict[str, int], signature: str | None) -> None:
+def core_sizes(shapes: Sequence[tuple[int, ...]], cores: Sequence[tuple[str, ...]], context: str) -> dict[str, int]:
+    """The sizes of named core axes. Raises: ValueError if shapes lack one, or differ in it; `context` ends the message."""
+    sizes: dict[str, int] = {}
+    for shape, core in zip(shapes, cores, strict=True):
+        if len(shape) < len(core):
+            raise ValueError(f"input with shape {shape} does not have enough dimensions for all core dimensions {core} "
+                             f"{context}")
+        for name, extent in zip(core, shape[len(shape) - len(core):], strict=True):
+            if (int(name) if name.isdigit() else sizes.setdefault(name, extent)) != extent:
+                raise ValueError(f"inconsistent size for core dimension {name!r}: {extent} vs {sizes.get(name, name)}")
+    return sizes
+
+
+def check_outputs(result, outputs, sizes: dict[str, int], context: str) -> None:
+    """Compare the shapes of results with core axes; `sizes` learns those of axes that are not known yet."""
     if outputs is None:
         return
     leaves = tree_flatten(result)[0]
     if len(leaves) != len(outputs):
         raise TypeError(f"wrong number of output arguments: expected {len(outputs)}, got {len(leaves)}")
     for leaf, core in zip(leaves, outputs, strict=True):
-        shape = aval_of(leaf).shape
+        shape = np.shape(leaf)
         if len(shape) != len(core):
-            raise ValueError(f"output shape {shape} does not match core dimensions {core} of the signature {signature}")
+            raise ValueError(f"output shape {shape} does not match core dimensions {core} {context}")
         for name, extent in zip(core, shape, strict=True):
             if sizes.setdefault(name, extent) != extent:
                 raise ValueError(f"inconsistent size for core dimension {name!r}: {extent} vs {sizes[name]}")

@@ -479,8 +479,8 @@ class _Joiner:
     where the axes of parts that have fewer are put. 'r' and 'c' make a matrix of one row or one column.
     """
 
-    def __init__(self, name: str, axis: int, ndmin: int, trans1d: int):
-        self._name, self._defaults = name, (axis, ndmin, trans1d)
+    _name: str
+    _defaults: tuple[int, int, int]
 
     def __repr__(self) -> str:
         return f"<jaxlite.numpy.{self._name}>"
@@ -518,8 +518,19 @@ class _Joiner:
         return shaping.expand_dims(result, (0,) if parts[0] == "r" else (1,)) if result.ndim == 1 else result
 
 
-r_ = _Joiner("r_", axis=0, ndmin=1, trans1d=-1)
-c_ = _Joiner("c_", axis=-1, ndmin=2, trans1d=0)
+class RClass(_Joiner):
+    """The type of `r_`."""
+
+    _name, _defaults = "r_", (0, 1, -1)
+
+
+class CClass(_Joiner):
+    """The type of `c_`."""
+
+    _name, _defaults = "c_", (-1, 2, 0)
+
+
+r_, c_ = RClass(), CClass()
 s_ = np.s_
 index_exp = np.index_exp
 

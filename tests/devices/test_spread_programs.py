@@ -84,6 +84,11 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     def test_arrays_like_one_that_was_placed():
         for make in (jnp.zeros_like, jnp.ones_like, lambda x: jnp.full_like(x, 2)):
             assert make(SPREAD).sharding == SPREAD.sharding
+            stands_for = type("Parameter", (), {"__jax_array__": lambda self: SPREAD})()
+            described = jax.ShapeDtypeStruct(SPREAD.shape, SPREAD.dtype, sharding=SPREAD.sharding)
+            assert make(stands_for).sharding == make(described).sharding == SPREAD.sharding
+        assert lax.full_like(SPREAD, 2).sharding == jnp.zeros_like(SPREAD, shape=SPREAD.shape).sharding == SPREAD.sharding
+        assert len(jnp.full_like(SPREAD, X).devices()) == len(jnp.zeros_like(SPREAD, shape=(8,)).devices()) == 1
         placed = jax.device_put(X, jax.devices()[1])
         assert jnp.zeros_like(placed).devices() == {jax.devices()[1]}
         nowhere = jax.typeof(jnp.asarray(X)).sharding  # what programs hand on as they find it

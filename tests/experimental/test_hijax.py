@@ -16,6 +16,7 @@ from jaxlite import lax
 from jaxlite.core.high import MappingSpec
 from jaxlite.experimental.hijax import HiPrimitive, HiType, VJPHiPrimitive, instantiate_zeros, register_hitype
 from jaxlite.extend.boxes import Box
+from jaxlite.interpreters import partial_eval as pe
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 
@@ -430,3 +431,63 @@ def test_boxes_of_high_values():
     box = Box(Q)
     assert jax.jit(lambda box: (box.set(quantize(dequantize(box.get()) * 2)), dequantize(box.get()).max())[1])(box) == 3
     np.testing.assert_allclose(dequantize(box.get()), X, atol=0.05)
+
+
+class Both(Bare):
+    """Two results, and rules of its own for what is recorded and for what is left of it."""
+
+    staged = None
+
+    def __init__(self, aval):
+        self.in_avals, self.out_aval, self.params = (aval, aval), {"sin": aval, "product": aval}, {}
+        VJPHiPrimitive.__init__(self)
+
+    def expand(self, x, y):
+        return {"sin": jnp.sin(x), "product": x * y}
+
+    def dce(self, used):
+        return super().dce(used) if self.staged else self.kept(used)
+
+    def staging(self, trace, source_info, *args):
+        return self.staged(*args) if self.staged else super().staging(trace, source_info, *args)
+
+
+def test_dead_code_and_recording_by_rules_of_its_own():
+    aval = jax.typeof(jnp.float32(1))
+    both, half = Both(aval), Bare(aval)
+    program = jax.make_jaxpr(lambda x, y: both(x, y)["sin"])(1.0, 2.0).jaxpr
+    seen = []
+    Both.kept = lambda self, used: seen.append(used) or ((True, False), used, half)
+    narrower, read = pe.dce_jaxpr(program, [True])
+    assert seen == [{"product": False, "sin": True}] and read == [True, False]
+    assert narrower.eqns[0].params["_prim"] is half and len(narrower.eqns[0].outvars) == 1
+    Both.kept = lambda self, used: ((True, True), used, half)
+    with pytest.raises(TypeError, match=r"test_hijax.py.*keeps arguments \[True, True\]"):
+        pe.dce_jaxpr(program, [True])
+    Both.kept = lambda self, used: None
+    with pytest.raises(TypeError, match="flags for arguments, flags for results, and an operation"):
+        pe.dce_jaxpr(program, [True])
+    both.staged = lambda x, y: [y, x]
+    assert pe.dce_jaxpr(program, [True])[1] == [True, True]  # without a rule an operation stays whole
+    assert jax.jit(lambda x, y: both(x, y)["sin"])(3.0, 4.0) == 3
+    both.staged = lambda x, y: [x]
+    with pytest.raises(TypeError, match=r"test_hijax.py.*a list of 2 results"):
+        jax.make_jaxpr(both)(1.0, 2.0)
+
+
+def test_shardings_of_jit_are_those_of_each_array():
+    mesh = jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+    over = jax.NamedSharding(mesh, jax.P("x"))
+    value = Pair((jnp.ones(2), jnp.zeros(2)))
+    places = lambda value: {each.sharding for each in value.parts}
+    identity = lambda value: value
+    assert places(jax.jit(identity, out_shardings=over)(value)) == {over}
+    assert {each.mesh for each in places(jax.jit(identity, in_shardings=over)(value))} == {mesh}
+    assert places(jax.jit(identity, out_shardings=over).lower(value).compile()(value)) == {over}
+    inner = jax.jit(identity, out_shardings=over)
+    assert {each.mesh for each in places(jax.jit(lambda value: inner(value))(value))} == {mesh}
+    x = jnp.array([2.0, 3.0])
+    assert jax.grad(lambda x: part(inner(pair(x, x)), 1)[1] ** 2)(x).tolist() == [0, 6]
+    box = Box(jnp.ones(2))
+    jax.jit(lambda box: box.set(box.get() * 2), in_shardings=over)(box)
+    assert box.get().sharding.mesh == mesh and box.get().tolist() == [2, 2]

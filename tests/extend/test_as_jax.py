@@ -166,3 +166,33 @@ print(merge_lists([True, False], *partition_list([True, False], "ab")))
 """
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.splitlines() == ["AddOp [3, 5] ((1, 3), (2, 4)) [[1], [2], [3]]", "['a', 'b']"]
+
+
+def test_what_libraries_build_their_own_functions_from():
+    """quaxed takes `jnp.vectorize` apart, and unxt extends `device_put` by its primitive."""
+    program = """
+import jaxlite.as_jax, jax, jax.numpy as jnp
+from jax._src.numpy.index_tricks import CClass, RClass
+from jax._src.numpy import vectorize as parts
+class Named(CClass):
+    def __getitem__(self, key):
+        return "mine", super().__getitem__(key).shape
+print(Named()[[1, 2], [3, 4]], RClass()[1, 2].shape)
+ins, outs = parts._parse_gufunc_signature("(n,k),(k)->(n)")
+call, args, kwargs = parts._apply_excluded(lambda a, b, c, d: a @ b + c + d, {1, "d"}, [jnp.ones((4, 2, 3)), jnp.ones(3), 1],
+                                           {"d": 5})
+print(call(*args).shape, len(args), kwargs)
+shape, sizes = parts._parse_input_dimensions([jnp.ones((4, 2, 3)), jnp.ones(3)], ins, "here")
+print(shape, sizes, parts._check_output_dims(lambda x: x, sizes, outs, "here")(jnp.ones(2)).shape)
+for wrong in (lambda: parts._parse_input_dimensions([1], ins, "there"),
+              lambda: parts._check_output_dims(lambda x: x, sizes, outs, "there")(jnp.ones(3))):
+    try:
+        wrong()
+    except (TypeError, ValueError) as error:
+        print(type(error).__name__, "there" in str(error) or "n" in str(error))
+put = lambda x: jax.lax.device_put_p.bind(x, devices=[jax.devices()[0]], srcs=[None])[0]
+print(put(1.0).committed, jax.jit(jax.grad(lambda x: jax.vmap(put)(x).sum()))(jnp.ones(2)))
+"""
+    assert run("-c", program).splitlines() == [
+        "('mine', (2, 2)) (2,)", "(4, 2) 2 {}", "(4,) {'n': 2, 'k': 3} (2,)", "TypeError True", "ValueError True",
+        "True [1. 1.]"]

@@ -79,66 +79,111 @@ def _unknown(name: str, avals: Sequence[Any]) -> NoReturn:
 # --- what is still to be summed, and what its cotangents will be ---------------------------------------
 
 Axes = frozenset[Any]
+Pending = tuple[Axes, Axes]
+Specs = Sequence[Any]  # of operands; None for what lies whole everywhere
 _NONE: Axes = frozenset()
 # Linear operations of one array, or of several that are alike: results are unreduced and reduced as the operands are.
 _LINEAR = frozenset("""broadcast_in_dim concatenate convert_element_type copy dynamic_update_slice optimization_barrier pad
     psum_invariant pvary reduce_precision reduce_sum reshape select_n slice split squeeze stack stop_gradient transpose
     unstack""".split())
-_SUMS = ("add", "add_any")
+_PENDING: dict[str, Callable[[_Case, Specs], Pending]] = {}  # of the primitives that have a say in it
 
 
-def _pending(case: _Case, rule: Rule) -> tuple[Axes, Axes]:
+def _pending(case: _Case, rule: Rule) -> Pending:
     """The mesh axes over which results are still to be summed, and those over which their cotangents will be.
 
     Raises: NotImplementedError where operands are one of these, and the operation has no rule for it; ShardingTypeError where
       operands do not go together.
     """
     specs = [None if getattr(aval, "layout", None) is None else aval.layout.spec for aval in case.avals]
-    unreduced = [_NONE if spec is None else spec.unreduced for spec in specs]
-    reduced = [_NONE if spec is None else spec.reduced for spec in specs]
-    if case.name == "dot_general":
-        return _pending_product(case, unreduced), _NONE
-    if not any(unreduced) and not any(reduced):
+    if case.name != "dot_general" and not any(spec is not None and (spec.unreduced or spec.reduced) for spec in specs):
         return _NONE, _NONE
-    name = case.name
-    if name == "pvary":
-        for what, found in (("unreduced", unreduced[0]), ("reduced", reduced[0])):
-            if not found.isdisjoint(case.params["axes"]):
-                raise ValueError(f"pvary cannot accept args which are {what}. Got {case.avals[0].str_short()} and "
-                                 f"axes={set(case.params['axes'])}")
-    if name == "dynamic_slice":
-        return _no_rule("unreduced", name) if any(unreduced) else (_NONE, _reduced(case, specs[:1]))
-    if rule is not _elementwise and name not in _LINEAR:
-        _no_rule("unreduced/reduced", name)
-    if name in ("convert_element_type", "reduce_precision") and any(unreduced):
-        _check_conversion(name, case.avals[0].dtype, case.results[0].dtype)
-    if name == "pad":  # that the padding of what is unreduced adds nothing, its caller has seen to
-        return unreduced[0], _reduced(case, specs[:1])
-    if name in ("dynamic_update_slice", "select_n"):
-        chosen = specs[1:] if name == "select_n" else specs[:2]
-        if any(chosen[0] != each for each in chosen):  # their rules say so in their own words
-            rule(case, **case.params)
-            _unlike(case)
-        if name == "select_n":
-            _check_which(case)
-        if any(unreduced[2:] if name == "dynamic_update_slice" else unreduced[:1]):
-            _no_rule("unreduced", name)
-        return unreduced[-1 if name == "select_n" else 0], _reduced(case, chosen)
-    if name in ("concatenate", "stack", "optimization_barrier"):
-        if any(specs[0] != each for each in specs):
-            rule(case, **case.params)
-            _unlike(case)
-        return unreduced[0], reduced[0]
-    if name == "mul":
-        return _pending_mul(case, unreduced, specs)
-    same = _reduced(case, specs)
-    if not any(unreduced):
-        return _NONE, same
-    if name in _SUMS:
-        return _pending_sum(name, unreduced), same
-    if name not in _LINEAR:
-        _no_rule("unreduced", name)
-    return unreduced[0], same
+    own = _PENDING.get(case.name)
+    if own is not None:
+        return own(case, specs)
+    if rule is not _elementwise and case.name not in _LINEAR:
+        _no_rule("unreduced/reduced", case.name)
+    return _pending_as_first(case, specs)
+
+
+def _pending_as_first(case: _Case, specs: Specs) -> Pending:
+    unreduced, reduced = _unreduced(specs), _reduced(case, specs)
+    if any(unreduced) and case.name not in _LINEAR:
+        _no_rule("unreduced", case.name)
+    return unreduced[0], reduced
+
+
+def _unreduced(specs: Specs) -> list[Axes]:
+    return [_NONE if spec is None else spec.unreduced for spec in specs]
+
+
+def _pends(*names: str) -> Callable[[Callable], Callable]:
+    def register(rule: Callable[[_Case, Specs], Pending]) -> Callable:
+        _PENDING.update(dict.fromkeys(names, rule))
+        return rule
+
+    return register
+
+
+@_pends("pvary")
+def _pending_pvary(case: _Case, specs: Specs) -> Pending:
+    for what in ("unreduced", "reduced"):
+        if not getattr(specs[0], what).isdisjoint(case.params["axes"]):
+            raise ValueError(f"pvary cannot accept args which are {what}. Got {case.avals[0].str_short()} and "
+                             f"axes={set(case.params['axes'])}")
+    return _pending_as_first(case, specs)
+
+
+@_pends("dynamic_slice")
+def _pending_dynamic_slice(case: _Case, specs: Specs) -> Pending:
+    if any(_unreduced(specs)):
+        _no_rule("unreduced", case.name)
+    return _NONE, _reduced(case, specs[:1])
+
+
+@_pends("convert_element_type", "reduce_precision")
+def _pending_conversion(case: _Case, specs: Specs) -> Pending:
+    """A sum of parts that are converted is the converted sum, but for rounding: not where they are cut off to integers."""
+    old, new = case.avals[0].dtype, case.results[0].dtype
+    if any(_unreduced(specs)) and (dtypes.kind(new) == "b" or dtypes.kind(new) in "iu" and dtypes.kind(old) not in "iu"):
+        _no_rule("unreduced", f"{case.name} from {old} to {new}")
+    return _pending_as_first(case, specs)
+
+
+@_pends("pad")
+def _pending_pad(case: _Case, specs: Specs) -> Pending:
+    return _unreduced(specs)[0], _reduced(case, specs[:1])  # padding of what is unreduced adds nothing: its caller's affair
+
+
+@_pends("dynamic_update_slice")
+def _pending_update(case: _Case, specs: Specs) -> Pending:
+    _check_same_states(case, specs[:2])
+    if any(_unreduced(specs[2:])):
+        _no_rule("unreduced", case.name)
+    return _unreduced(specs)[0], _reduced(case, specs[:2])
+
+
+@_pends("select_n")
+def _pending_select(case: _Case, specs: Specs) -> Pending:
+    _check_same_states(case, specs[1:])
+    _check_which(case)
+    if any(_unreduced(specs[:1])):
+        _no_rule("unreduced", case.name)
+    return _unreduced(specs)[-1], _reduced(case, specs[1:])
+
+
+@_pends("concatenate", "stack", "optimization_barrier")
+def _pending_joined(case: _Case, specs: Specs) -> Pending:
+    _check_same_states(case, specs)
+    return specs[0].unreduced, specs[0].reduced
+
+
+def _check_same_states(case: _Case, specs: Specs) -> None:
+    if any(specs[0] != each for each in specs):
+        _RULES[case.name](case, **case.params)  # which says so in its own words
+        raise ShardingTypeError(f"operands of `{case.name}` must be unreduced and reduced along the same mesh axes. Got "
+                                f"[{', '.join(aval.str_short() for aval in case.avals)}]\nUse jax.sharding.reshard on one of "
+                                "them")
 
 
 def _states(aval) -> Axes:
@@ -149,19 +194,8 @@ def _no_rule(kind: str, name: str) -> NoReturn:
     raise NotImplementedError(f"{kind} rule for {name} is not implemented. Use jax.sharding.reshard before it")
 
 
-def _unlike(case: _Case) -> NoReturn:
-    raise ShardingTypeError(f"operands of `{case.name}` must be unreduced and reduced along the same mesh axes. Got "
-                            f"[{', '.join(aval.str_short() for aval in case.avals)}]\nUse jax.sharding.reshard on one of them")
-
-
 def _set_text(axes: Axes) -> str:
     return f"frozenset({{{', '.join(sorted(map(repr, axes)))}}})" if axes else "frozenset()"
-
-
-def _check_conversion(name: str, old, new) -> None:
-    """A sum of parts that are converted is the converted sum, but for rounding: not where they are cut off to integers."""
-    if dtypes.kind(new) == "b" or dtypes.kind(new) in "iu" and dtypes.kind(old) not in "iu":
-        _no_rule("unreduced", f"{name} from {old} to {new}")
 
 
 def _check_which(case: _Case) -> None:
@@ -191,21 +225,23 @@ def _reduced(case: _Case, specs: Sequence[Any]) -> Axes:
     return reduced
 
 
-def _pending_sum(name: str, unreduced: Sequence[Axes]) -> Axes:
-    left, right = unreduced
+@_pends("add", "add_any")
+def _pending_sum(case: _Case, specs: Specs) -> Pending:
+    name, reduced, (left, right) = case.name, _reduced(case, specs), _unreduced(specs)
+    if left == right:
+        return left, reduced
     if left and right:
-        if left != right:
-            raise ShardingTypeError(f"lhs and rhs to `{name}` must be unreduced along the same mesh axes. Got "
-                                    f"lhs={_set_text(left)}, rhs={_set_text(right)}")
-        return left
+        raise ShardingTypeError(f"lhs and rhs to `{name}` must be unreduced along the same mesh axes. Got "
+                                f"lhs={_set_text(left)}, rhs={_set_text(right)}")
     own, other = ("lhs", "rhs") if left else ("rhs", "lhs")
     raise ShardingTypeError(f"{own} is unreduced while {other} is not. `{name}` operation does not allow this because there "
                             f"will be implicit communication. Please reduce {own} via `reshard` before calling `{name}`.")
 
 
-def _pending_mul(case: _Case, unreduced: Sequence[Axes], specs: Sequence[Any]) -> tuple[Axes, Axes]:
+@_pends("mul")
+def _pending_mul(case: _Case, specs: Specs) -> Pending:
     """A product is unreduced as one factor is, if the other one is the same all along these axes."""
-    left, right = unreduced
+    left, right = _unreduced(specs)
     if left and right:
         raise ShardingTypeError(f"lhs and rhs to `mul` cannot be unreduced since mul is bilinear. Got lhs={_set_text(left)}, "
                                 f"rhs={_set_text(right)}")
@@ -226,15 +262,16 @@ def _pending_mul(case: _Case, unreduced: Sequence[Axes], specs: Sequence[Any]) -
     return pending, kept
 
 
-def _pending_product(case: _Case, unreduced: Sequence[Axes]) -> Axes:
+@_pends("dot_general")
+def _pending_product(case: _Case, specs: Specs) -> Pending:
     """A product is unreduced over the axes that its caller names, along which both operands are cut where they contract."""
-    if any(unreduced):
+    if any(_unreduced(specs)):
         raise ShardingTypeError(f"lhs or rhs passed to dot_general cannot be unreduced. Got lhs={case.avals[0]!r} and "
                                 f"rhs={case.avals[1]!r}")
     wanted = case.params.get("out_sharding")
     asked = _NONE if wanted is None else wanted.spec.unreduced
     if not asked:
-        return _NONE
+        return _NONE, _NONE
     (left_axes, right_axes), _ = case.params["dimension_numbers"]
     left, right = (tuple(spec[axis] for axis in axes) for spec, axes in zip(case.specs, (left_axes, right_axes), strict=True))
     if left != right:
@@ -244,7 +281,7 @@ def _pending_product(case: _Case, unreduced: Sequence[Axes]) -> Axes:
     if asked != {name for entry in left for name in axes_of(entry)}:
         raise ShardingTypeError("out_sharding's unreduced axes should be equal to the contracting specs. Got unreduced "
                                 f"axes={_set_text(asked)} and contracting spec={left}")
-    return asked
+    return asked, _NONE
 
 
 # --- one application ---------------------------------------------------------------------------------

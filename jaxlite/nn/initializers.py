@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -25,82 +24,51 @@ __dir__ = lambda: __all__
 Initializer = Callable[..., Any]
 
 
-def _dtype(dtype, default):
-    chosen = default if dtype is None else dtype
-    return dtypes.canonicalize_dtype(float if chosen is None else chosen)
+def _initializer(draw: Callable[..., Any], default=None) -> Initializer:
+    """The initializer that draws weights by `draw(key, shape, dtype)`, and lays them out as asked."""
 
+    def init(key, shape, dtype=default, out_sharding=None):
+        dtype = dtypes.canonicalize_dtype(float if dtype is None else dtype)
+        return placement.laid_out(draw(key, shape, dtype), out_sharding)
 
-def _laid_out(init: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: the weights have the sharding that they were asked to have."""
-
-    @functools.wraps(init)
-    def initializer(key, shape, *dtype, out_sharding=None, **kwargs):
-        if len(dtype) > 1:
-            *dtype, out_sharding = dtype  # type: ignore[assignment]
-        return placement.laid_out(init(key, shape, *dtype, **kwargs), out_sharding)
-
-    return initializer
+    return init
 
 
 @boundary
-@_laid_out
 def zeros(key, shape, dtype=None, out_sharding=None):
     """All zeros; the key is not used."""
-    return jnp.zeros(shape, _dtype(dtype, None))
+    return constant(0)(key, shape, dtype, out_sharding)
 
 
 @boundary
-@_laid_out
 def ones(key, shape, dtype=None, out_sharding=None):
     """All ones; the key is not used."""
-    return jnp.ones(shape, _dtype(dtype, None))
+    return constant(1)(key, shape, dtype, out_sharding)
 
 
 @boundary
 def constant(value, dtype=None) -> Initializer:
     """One value for all weights."""
-
-    @_laid_out
-    def init(key, shape, dtype=dtype, out_sharding=None):
-        return jnp.full(shape, value, dtype=_dtype(dtype, None))
-
-    return init
+    return _initializer(lambda key, shape, dtype: jnp.full(shape, value, dtype=dtype), dtype)
 
 
 @boundary
 def uniform(scale: float = 1e-2, dtype=None) -> Initializer:
     """Uniform in [0, scale)."""
-
-    @_laid_out
-    def init(key, shape, dtype=dtype, out_sharding=None):
-        dtype = _dtype(dtype, None)
-        return random.uniform(key, shape, dtype) * jnp.array(scale, dtype)
-
-    return init
+    return _initializer(lambda key, shape, dtype: random.uniform(key, shape, dtype) * jnp.array(scale, dtype), dtype)
 
 
 @boundary
 def normal(stddev: float = 1e-2, dtype=None) -> Initializer:
     """Normal with mean 0."""
-
-    @_laid_out
-    def init(key, shape, dtype=dtype, out_sharding=None):
-        dtype = _dtype(dtype, None)
-        return random.normal(key, shape, dtype) * jnp.array(stddev, dtype)
-
-    return init
+    return _initializer(lambda key, shape, dtype: random.normal(key, shape, dtype) * jnp.array(stddev, dtype), dtype)
 
 
 @boundary
 def truncated_normal(stddev: float = 1e-2, dtype=None, lower: float = -2.0, upper: float = 2.0) -> Initializer:
     """Normal with mean 0, cut at `lower` and `upper` standard deviations."""
-
-    @_laid_out
-    def init(key, shape, dtype=dtype, out_sharding=None):
-        dtype = _dtype(dtype, None)
-        return random.truncated_normal(key, lower, upper, shape, dtype) * jnp.array(stddev, dtype)
-
-    return init
+    return _initializer(
+        lambda key, shape, dtype: random.truncated_normal(key, lower, upper, shape, dtype) * jnp.array(stddev, dtype), dtype)
 
 
 def _fans(shape: Sequence[int], in_axis, out_axis, batch_axis) -> tuple[float, float]:
@@ -128,9 +96,7 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis=-2, out
       in_axis, out_axis, batch_axis: which axes of the shape are inputs, outputs, and independent copies.
     """
 
-    @_laid_out
-    def init(key, shape, dtype=dtype, out_sharding=None):
-        dtype = _dtype(dtype, None)
+    def draw(key, shape, dtype):
         fan_in, fan_out = _fans(shape, in_axis, out_axis, batch_axis)
         sizes = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2,
                  "fan_geo_avg": (fan_in * fan_out) ** 0.5}
@@ -152,7 +118,7 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis=-2, out
             return random.uniform(key, shape, dtype, -1) * jnp.sqrt(3 * variance)
         raise ValueError(f"invalid distribution for variance scaling initializer: {distribution}")
 
-    return init
+    return _initializer(draw, dtype)
 
 
 def _truncated_complex_normal(key, bound: float, shape, real):
@@ -190,9 +156,7 @@ he_normal = kaiming_normal = _family("he_normal", 2.0, "fan_in", "truncated_norm
 def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype=None) -> Initializer:
     """A random orthogonal matrix over `column_axis` and all other axes (Saxe et al. 2013)."""
 
-    @_laid_out
-    def init(key, shape, dtype=dtype, out_sharding=None):
-        dtype = _dtype(dtype, None)
+    def draw(key, shape, dtype):
         if len(shape) < 2:
             raise ValueError("orthogonal initializer requires at least a 2D shape")
         columns = shape[column_axis]
@@ -205,16 +169,14 @@ def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype=None) -> Initial
         rest = tuple(np.delete(shape, column_axis).tolist())
         return jnp.array(scale, dtype) * jnp.moveaxis(jnp.reshape(q, (*rest, columns)), -1, column_axis)
 
-    return init
+    return _initializer(draw, dtype)
 
 
 @boundary
 def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype=None) -> Initializer:
     """A convolution kernel that is an orthogonal matrix at its center and 0 elsewhere (Xiao et al. 2018)."""
 
-    @_laid_out
-    def init(key, shape, dtype=dtype, out_sharding=None):
-        dtype = _dtype(dtype, None)
+    def draw(key, shape, dtype):
         if len(shape) not in (3, 4, 5):
             raise ValueError("Delta orthogonal initializer requires a 3D, 4D or 5D shape.")
         if shape[-1] < shape[-2]:
@@ -224,4 +186,4 @@ def delta_orthogonal(scale: float = 1.0, column_axis: int = -1, dtype=None) -> I
         center = tuple((size - 1) // 2 for size in shape[:-2])
         return kernel.at[center].set(square[:shape[-2]])
 
-    return init
+    return _initializer(draw, dtype)

@@ -20,10 +20,11 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import Dim, as_size, exceeds, set_dimension_value
-from jaxlite.core.tracing import Tracer
+from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import ArrayImpl, aval_of, fitted
 from jaxlite.devices import placement
+from jaxlite.traces.eager import eager_trace
 
 # --- checking static arguments -----------------------------------------------------------------------
 
@@ -681,6 +682,8 @@ def stop_gradient(x):
     """x itself, through which no derivative flows. Works on pytrees; leaves that are not inexact pass as they are."""
 
     def stop(leaf):
+        if type(leaf) is ArrayImpl and state.trace is eager_trace:
+            return leaf
         return stop_gradient_p.bind(leaf) if dtypes.kind(aval_of(leaf).dtype) in "fc" else leaf
 
     return tree_map(stop, x)

@@ -43,7 +43,7 @@ def api(*static: str) -> Callable[[F], F]:
             call = eager_jit(fun, static_argnames=static) if static else eager_jit(fun)
             return call(*args, **kwargs)
 
-        call = compile_first
+        call = compiled = compile_first
         wrapper: Any
         code = fun.__code__
         positional = code.co_argcount
@@ -66,23 +66,24 @@ def api(*static: str) -> Callable[[F], F]:
                         hide_own_frames(error)
                         raise
         else:
-            has_lists = False  # a call has had a list where a key is needed: the next may have one, and to fail takes long
+            def tolerant(*args, **kwargs):
+                named = itertools.zip_longest(code.co_varnames[:min(positional, len(args))], args)
+                return compiled(*(_hashable(arg) if name in static else arg for name, arg in named),
+                                **{name: _hashable(arg) if name in static else arg for name, arg in kwargs.items()})
 
             def wrapper(*args, **kwargs):
-                nonlocal has_lists
+                nonlocal call, compiled
                 try:
                     trace = state.trace
                     if trace is eager_trace:
                         try:
-                            if not has_lists:
-                                return call(*args, **kwargs)
+                            return call(*args, **kwargs) if kwargs else call(*args)
                         except ValueError as error:
-                            if not str(error).startswith("Non-hashable static"):
+                            if call is tolerant or not str(error).startswith("Non-hashable static"):
                                 raise
-                            has_lists = True
-                        named = itertools.zip_longest(code.co_varnames[:min(positional, len(args))], args)
-                        return call(*(_hashable(arg) if name in static else arg for name, arg in named),
-                                    **{name: _hashable(arg) if name in static else arg for name, arg in kwargs.items()})
+                        # A list where a key is needed: the next call may have one, and to fail takes long.
+                        compiled, call = call, tolerant
+                        return call(*args, **kwargs)
                     pinned = trace.pin_here()
                     try:
                         return fun(*args, **kwargs)

@@ -91,8 +91,14 @@ def gradient(f, *varargs, axis: int | Sequence[int] | None = None, edge_order: i
     if edge_order is not None:
         raise NotImplementedError("The 'edge_order' argument to jnp.gradient is not supported.")
     check_arrays("gradient", f)
+    return _gradients(f, *[np.asarray(each) if isinstance(each, (list, tuple)) else each for each in varargs],
+                      axis=tuple(axis) if isinstance(axis, list) else axis)
+
+
+@api("axis")
+def _gradients(f, *varargs, axis: int | Sequence[int] | None):
     rank = aval_of(f).ndim
-    axes = range(rank) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = range(rank) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     axes = tuple(shaping.canonical_axis(each, rank) for each in axes)
     spacings: Sequence[Any] = varargs or (1.0,)
     if len(spacings) == 1 and np.ndim(spacings[0]) == 0 if not hasattr(spacings[0], "aval") else not spacings[0].ndim:
@@ -102,12 +108,10 @@ def gradient(f, *varargs, axis: int | Sequence[int] | None = None, edge_order: i
     if min([aval_of(f).shape[each] for each in axes], default=2) < 2:
         raise ValueError("Shape of array too small to calculate a numerical gradient, at least 2 elements are "
                          "required.")
-    results = [_gradient(f, spacing if not isinstance(spacing, (list, tuple)) else np.asarray(spacing), axis=each)
-               for each, spacing in zip(axes, spacings, strict=True)]
+    results = [_gradient(f, spacing, each) for each, spacing in zip(axes, spacings, strict=True)]
     return results[0] if len(results) == 1 else results
 
 
-@api("axis")
 def _gradient(f, spacing, axis: int):
     f, spacing = promote_dtypes_inexact(as_array(f), as_array(spacing))
     size, rank = f.shape[axis], f.ndim
@@ -158,6 +162,7 @@ def trapezoid(y, x=None, dx=1.0, axis: int = -1):
     return 0.5 * (dx * (y[..., 1:] + y[..., :-1])).sum(-1)
 
 
+@api("axis", "period")
 def unwrap(p, discont=None, axis: int = -1, period=2 * np.pi):
     """Remove jumps of more than half a period (or `discont`) between neighbours by adding periods.
 
@@ -169,12 +174,8 @@ def unwrap(p, discont=None, axis: int = -1, period=2 * np.pi):
     Raises: ValueError for complex values and for the axis.
     """
     check_arrays("unwrap", p)
-    whole = dtypes.kind(aval_of(p).dtype) in "iu" and isinstance(period, (int, np.integer))
-    return _unwrap(p, discont, period, axis=axis, whole=int(period) if whole else None)
-
-
-@api("axis", "whole")
-def _unwrap(p, discont, period, axis: int, whole: int | None):
+    is_whole = dtypes.kind(aval_of(p).dtype) in "iu" and isinstance(period, (int, np.integer))
+    whole = int(period) if is_whole else None
     p = as_array(p)
     if is_complex(p):
         raise ValueError("jnp.unwrap does not support complex inputs.")

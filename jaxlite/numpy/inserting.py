@@ -17,7 +17,7 @@ from jaxlite.numpy import joining, manipulation
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, scalar
 
 
-@boundary
+@api("axis")
 def append(arr, values, axis: int | None = None):
     """An array with values joined at the end of an axis; of all elements, flattened, for None."""
     check_arrays("append", arr, values)

@@ -217,7 +217,7 @@ def broadcast_arrays(*args) -> list[Any] | tuple[Any, ...]:
 
 def _atleast(name: str, rank: int) -> Callable:
     @api()
-    def raise_rank(a):
+    def raise_rank(a, /):
         a = as_array(a)
         old = a.ndim
         if old >= rank:
@@ -229,6 +229,8 @@ def _atleast(name: str, rank: int) -> Callable:
         return shaping.expand_dims(a, range(rank - old))
 
     def function(*arys):
+        if len(arys) == 1 and type(arys[0]) is ArrayImpl:
+            return raise_rank(arys[0])
         check_arrays(name, *arys)
         results = [raise_rank(each) for each in arys]
         return results[0] if len(results) == 1 else tuple(results) if VERSION >= (0, 12) else results
@@ -511,6 +513,14 @@ def _roll_static(a, shift: Ints, axis: Ints):
     return _roll(as_array(a), shift, axis)
 
 
+@api("shift", "axis")
+def _roll_by_number(a, shift: int, axis: int | None):
+    a = as_array(a)
+    if axis is None:
+        return reshape(_roll(ravel(a), (shift,), (0,)), a.shape)
+    return _roll(a, (shift,), (shaping.canonical_axis(axis, a.ndim),))
+
+
 def roll(a, shift, axis: int | Sequence[int] | None = None):
     """Elements moved along axes; what leaves at one end comes back at the other.
 
@@ -519,6 +529,8 @@ def roll(a, shift, axis: int | Sequence[int] | None = None):
       axis: over all elements, flattened, for None.
     """
     check_arrays("roll", a)
+    if type(shift) is int and (axis is None or type(axis) is int):
+        return _roll_by_number(a, shift, axis)
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), aval_of(a).shape)
     if isinstance(shift, (tuple, list)):

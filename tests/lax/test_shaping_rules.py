@@ -135,6 +135,12 @@ def test_batching_of_conversion(new: type) -> None:
 # --- identities and constants ------------------------------------------------------------------------
 
 
+def test_stop_gradient_of_an_array_is_the_array():
+    x = jnp.arange(3.0)
+    assert lax.stop_gradient({"x": x})["x"] is x
+    assert jaxlite.make_jaxpr(lambda: lax.stop_gradient(x))().jaxpr.eqns[0].primitive.name == "stop_gradient"
+
+
 def test_stop_gradient():
     x = np.float32([1, 2])
     slope = jaxlite.grad(lambda x: jnp.sum(x * lax.stop_gradient(x)))(x)

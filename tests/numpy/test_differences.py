@@ -109,6 +109,14 @@ def test_unwrap(phases, args):
     np.testing.assert_allclose(got, np.unwrap(phases, **args), rtol=1e-5, atol=1e-5)
 
 
+def test_periods_that_are_arrays_or_traced():
+    expected = np.unwrap(PHASES, period=3.0)
+    for period in (np.float32(3), jnp.float32(3), np.asarray(3.0)):
+        np.testing.assert_allclose(jnp.unwrap(PHASES, period=period), expected, rtol=1e-5, atol=1e-5)
+    traced = jaxlite.jit(lambda period: jnp.unwrap(PHASES, period=period))(3.0)
+    np.testing.assert_allclose(traced, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_unwrap_refuses():
     with pytest.raises(ValueError, match="complex"):
         jnp.unwrap(np.ones(3, np.complex64))

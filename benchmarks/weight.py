@@ -2,8 +2,9 @@
 
     python -m benchmarks.weight --jax FOLDER
 
-FOLDER is an installed `jax` package. Counted are Python's tokens without comments, docstrings and line ends: a long line weighs
-what it did as short ones. JAX's lowering rules stand beside its primitives and jaxlite's in `lowering`, so they share a row.
+FOLDER is an installed `jax` package. Counted are Python's tokens without comments, docstrings, annotations and line ends: a
+long line weighs what it did as short ones, and neither side gains by types that are said or left out. JAX's lowering rules
+stand beside its primitives and jaxlite's in `lowering`, so they share a row.
 
 The ratio compares what both have. Both sides include the public modules through which a room is reached, and JAX's the files
 outside of a room's folder that do what jaxlite does inside of it (calls of foreign functions, the polar decomposition). What
@@ -21,7 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LAYOUT = frozenset((tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER))
+LAYOUT = frozenset((tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER))
 
 # Room -> our folders and files, JAX's below `_src` (or `/`: below the package itself).
 ROOMS = {
@@ -69,14 +70,26 @@ ALONE = {
 }
 
 
+class Bare(ast.NodeTransformer):
+    """Takes docstrings and annotations out of a module."""
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node, ast.AnnAssign):
+            return ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.returns = None
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+        return node
+
+
 def tokens(file: Path) -> int:
     """The tokens of a file that do something."""
-    source = file.read_text(encoding="utf-8")
-    documented = (node.body[0] for node in ast.walk(ast.parse(source))
-                  if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and node.body)
-    docstrings = {node.lineno for node in documented if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)}
-    return sum(each.type not in LAYOUT and not (each.type == tokenize.STRING and each.start[0] in docstrings)
-               for each in tokenize.generate_tokens(io.StringIO(source).readline))
+    bare = ast.unparse(ast.fix_missing_locations(Bare().visit(ast.parse(file.read_text(encoding="utf-8")))))
+    return sum(each.type not in LAYOUT for each in tokenize.generate_tokens(io.StringIO(bare + "\n").readline))
 
 
 def files(top: Path, places: Iterable[str]) -> set[Path]:

@@ -168,17 +168,6 @@ def load_nvidia_libraries() -> None:
                     continue  # the system may have it: the plugin says what it misses
 
 
-def cuda_data_folder() -> str:
-    """Where NVIDIA's wheels keep `ptxas` and libdevice, for XLA's compiler: '' if they are not there."""
-    spec = importlib.util.find_spec("nvidia")
-    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        for name in ("cuda_nvcc", "cu13"):
-            path = os.path.join(folder, name)
-            if os.path.isdir(os.path.join(path, "nvvm")):
-                return path
-    return ""
-
-
 def _has_tpu() -> bool:
     """Whether this machine has a chip: its device files."""
     import glob

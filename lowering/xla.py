@@ -114,7 +114,6 @@ atexit.register(_jax.collect_garbage)  # buffers whose owners are gone, while th
 block_until_ready = _jax.batched_block_until_ready
 weak_value_interner = weakref_lru_cache.weak_value_interner
 set_tracer_class = _jax.set_tracer_class
-argument_signature = _jax.jax_jit._ArgSignatureOfValue
 approx_top_k_output_size = _jax.approx_top_k_reduction_output_size
 
 # What a compiled signature hands to the C++ call path; it reads these attributes by name.
@@ -376,11 +375,6 @@ def layout_parts(layout: Any) -> tuple[tuple[int, ...], tuple[tuple[int, ...], .
     return tuple(found.minor_to_major()), tuple(map(tuple, found.tiling())), found.element_size_in_bits()
 
 
-def rewrap(array: Any, aval: Any, sharding: Any) -> Any:
-    """The same buffer under another aval (a changed weak type, say); the result is committed."""
-    return array._rewrap_with_aval_and_sharding(aval, sharding)
-
-
 def to_dlpack(array: Any, stream: Any = None) -> Any:
     """A DLPack capsule that shares the array's buffer."""
     return _jax.buffer_to_dlpack_managed_tensor(array, stream=stream)
@@ -638,14 +632,6 @@ def upstream_dialects() -> Any:
     """A registry of the dialects that contexts know before StableHLO."""
     _load_mlir()
     return _registry
-
-
-def run_passes(module: Any, pipeline: str) -> None:
-    """Run an MLIR pass pipeline on a module, in place."""
-    from jaxlib.mlir import passmanager
-
-    with module.context:
-        passmanager.PassManager.parse(pipeline).run(module.operation)
 
 
 def canonical_bytecode(module: Any) -> bytes:

@@ -145,8 +145,3 @@ def is_array_like(value: Any) -> bool:
 def _shown(value: Any) -> str:
     text = repr(value)
     return f"Value {text if len(text) <= 80 else text[:77] + '...'} of type {type(value)}"
-
-
-def is_scalar_constant(value: Any) -> bool:
-    """Whether a concrete value stands in an equation as a literal: Python and NumPy scalars."""
-    return not getattr(value, "shape", ()) and not isinstance(value, Tracer)

@@ -157,10 +157,6 @@ def _copy(self, order=None):
     return creation.copy(self)
 
 
-def _item_not_for_tracers(self, *args):
-    return self._scalar("Python")
-
-
 def _function(function: Callable) -> Callable:
     @boundary
     def method(self, *args, **kwargs):

@@ -16,8 +16,8 @@ from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import check_arrays
 from jaxlite.random.keys import check_key, sampler
+from jaxlite.random.prng import draw_bits
 from jaxlite.random.uniforms import (
-    _bits,
     _check_mode,
     _gumbel,
     _normal,
@@ -43,7 +43,7 @@ def _shuffle(key, x, axis: int):
 
     def once(_, carry):
         key, drawn = split_key(carry[0])
-        return key, lax.sort((_bits(drawn, 32, shape), carry[1]), dimension=axis, num_keys=1)[1]
+        return key, lax.sort((draw_bits(drawn, 32, shape), carry[1]), dimension=axis, num_keys=1)[1]
 
     if is_symbolic(size):
         return lax.fori_loop(0, jnp.sum(jnp.asarray(size) > np.array(_MANY)), once, (key, x))[1]

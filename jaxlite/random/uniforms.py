@@ -64,12 +64,6 @@ def shape_over(shape, shapes: Sequence[Any]) -> Ints:
     return found  # of Python ints, whatever `shape` is made of
 
 
-def arrays_of(dtype, *params):
-    """Parameters as arrays of a dtype."""
-    found = [jnp.asarray(param).astype(dtype) for param in params]
-    return found[0] if len(found) == 1 else found
-
-
 def split_key(key, count: int = 2) -> list[Any]:
     """Independent keys from a typed key."""
     keys = split_keys(key, (count,))
@@ -77,10 +71,6 @@ def split_key(key, count: int = 2) -> list[Any]:
 
 
 # --- bits and uniform numbers ------------------------------------------------------------------------
-
-
-def _bits(key, width: int, shape: Sequence[int]):
-    return draw_bits(key, width, shape)
 
 
 @sampler("shape", "dtype")
@@ -98,7 +88,7 @@ def bits(key, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
     dtype = dtypes.check_user_dtype_supported(dtype, "bits")
     if dtypes.kind(dtype) != "u" or dtypes.itemsize_bits(dtype) < 8:
         raise ValueError(f"dtype argument to `bits` must be an unsigned int dtype, got {dtype}")
-    return _bits(key, 8 * dtype.itemsize, shape)
+    return draw_bits(key, 8 * dtype.itemsize, shape)
 
 
 def _ranked(x, rank: int):
@@ -115,7 +105,7 @@ def _uniform(key, shape: Sequence[int], dtype, minval=0.0, maxval=1.0):
     info = dtypes.finfo(dtype)
     mantissa, width = info.nmant, info.bits
     drawn = 8 if mantissa < 8 else width
-    numbers = _bits(key, drawn, shape)
+    numbers = draw_bits(key, drawn, shape)
     unsigned = np.dtype(f"uint{width}")
     if drawn != width:
         numbers = lax.convert_element_type(numbers, unsigned)
@@ -198,7 +188,7 @@ def _randint(key, shape: Sequence[int], minval, maxval, dtype):
     width = info.bits
     unsigned = np.dtype(f"uint{width}")
     # A loop over the two keys: the hash is compiled once, and apart from the divisions, which XLA cannot vectorise.
-    both = lax.map(lambda key: _bits(key, width, shape), split_keys(key, (2,)))
+    both = lax.map(lambda key: draw_bits(key, width, shape), split_keys(key, (2,)))
     upper, lower = (lax.index_in_dim(both, index, 0, False) for index in (0, 1))
     span = lax.convert_element_type(jnp.subtract(high, low), unsigned)
     span = jnp.where(jnp.less_equal(high, low), unsigned.type(1), span)

@@ -87,6 +87,7 @@ _lazy = _Lazy(
         "compilation.guards": "array_garbage_collection_guard thread_guard transfer_guard transfer_guard_device_to_device "
                               "transfer_guard_device_to_host transfer_guard_host_to_device",
         "compilation.environment": "print_environment_info",
+        "compilation.levels": "CompilerEffortLevel Inline",
         "transforms.derivatives": "jvp linearize vjp fwd_and_bwd grad value_and_grad linear_transpose",
         "transforms.jacobians": "jacfwd jacrev jacobian hessian",
         "transforms.custom_derivatives": "custom_jvp custom_vjp custom_gradient closure_convert",
@@ -94,7 +95,7 @@ _lazy = _Lazy(
         "transforms.pmap": "pmap",
         "transforms.shard_map": "shard_map smap",
         "transforms.vmap": "vmap",
-        "devices.mesh": "make_mesh set_mesh",
+        "devices.mesh": "get_abstract_mesh get_mesh make_mesh set_mesh use_abstract_mesh",
         "devices.sharding": "NamedSharding P",
         "devices.global_arrays": "make_array_from_callback make_array_from_process_local_data "
                                  "make_array_from_single_device_arrays Shard",

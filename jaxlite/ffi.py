@@ -8,12 +8,13 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+from jaxlite.core.aval import abstract_token
 from jaxlite.extend.lowering_rules import emit_foreign_call as emit_call
 from jaxlite.lax.foreign import attribute_pairs, ffi_call
 from lowering import xla
 
-__all__ = ["build_ffi_lowering_function", "ffi_call", "ffi_lowering", "include_dir", "pycapsule", "register_ffi_target",
-           "register_ffi_target_as_batch_partitionable", "register_ffi_type", "register_ffi_type_id"]
+__all__ = ["abstract_token", "build_ffi_lowering_function", "ffi_call", "ffi_lowering", "include_dir", "pycapsule",
+           "register_ffi_target", "register_ffi_target_as_batch_partitionable", "register_ffi_type", "register_ffi_type_id"]
 
 
 def include_dir() -> str:

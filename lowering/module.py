@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from lowering import platforms, xla
+from lowering.metadata import mark as mark_words
 from lowering.metadata import mark_all
 from lowering.rules import DECOMPOSITIONS, ELEMENTWISE, EXTENDED, FOREIGN, RULES, find_rule
 
@@ -506,8 +507,8 @@ class RuleContext:
         inside.in_computation |= operation.name not in _LOOPS_AND_BRANCHES
         return inside
 
-    def call(self, jaxpr: Any, name: str, operands: Sequence[Any], key: Any = None) -> list[Any]:
-        """Call a jaxpr as a function of the module; emitted once however often it is called."""
+    def call(self, jaxpr: Any, name: str, operands: Sequence[Any], key: Any = None, words: Any = None) -> list[Any]:
+        """Call a jaxpr as a function of the module, with words for XLA; emitted once however often it is called."""
         if self.in_computation:  # so that its own equations know where they stand
             return self.inline(jaxpr, operands)
         symbol = self.builder.function(jaxpr, name, key)
@@ -516,7 +517,10 @@ class RuleContext:
         ordered = is_ordered(jaxpr)
         if ordered:
             operands, types = [*operands, self.token], [*types, self.builder.token_type]
-        results = list(self.op("func.call", operands, types, {"callee": callee}).results)
+        call = self.op("func.call", operands, types, {"callee": callee})
+        if words:
+            mark_words(self.ir, self.builder.context, call, words)
+        results = list(call.results)
         if ordered:
             self.token = results.pop()
         return results

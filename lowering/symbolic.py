@@ -195,7 +195,7 @@ class SymbolicContext(RuleContext):
         rows = [low, high, self.vector([1] * len(first))]
         return super().value("stablehlo.real_dynamic_slice", [x, *rows], shape, dtype)
 
-    def call(self, jaxpr: Any, name: str, operands: Sequence[Any], key: Any = None) -> list[Any]:
+    def call(self, jaxpr: Any, name: str, operands: Sequence[Any], key: Any = None, words: Any = None) -> list[Any]:
         """In place: other functions do not know the variables."""
         return self.inline(jaxpr, operands)
 

@@ -314,12 +314,12 @@ class Jitted:
         closed, consts = program.as_operand()
         if program.in_shardings is not None:
             leaves = constrained(leaves, program.in_shardings)
-        if self.options.inline:
+        if self.options.inline is True:
             outs = eval_jaxpr(closed.jaxpr, [], *consts, *leaves)
         else:
             donated = (False,) * len(consts) + program.donated
             outs = jit_p.bind(*consts, *leaves, jaxpr=closed, name=self.name, donated_invars=donated,
-                              keep_unused=self.options.keep_unused, inline=False)
+                              keep_unused=self.options.keep_unused, inline=self.options.inline)
         if program.out_shardings is not None:
             outs = constrained(outs, program.out_shardings)
         return program.out_tree.unflatten(outs)

@@ -21,6 +21,7 @@ from jaxlite.core.lazy import loader
 from lowering import progress, report, xla
 
 _unset: Any = object()
+levels = loader("jaxlite.compilation.levels")
 
 
 @boundary
@@ -28,7 +29,7 @@ def jit(fun: Callable[..., Any] = _unset, /, *, in_shardings: Any = None, out_sh
         static_argnums: int | Sequence[int] | None = None,
         static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
         donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False, device: Any = None,
-        backend: str | None = None, inline: bool = False, compiler_options: dict[str, Any] | None = None) -> Any:
+        backend: str | None = None, inline: Any = False, compiler_options: dict[str, Any] | None = None) -> Any:
     """Compile a function of arrays with XLA, once for each signature of its arguments.
 
     Args:
@@ -43,7 +44,8 @@ def jit(fun: Callable[..., Any] = _unset, /, *, in_shardings: Any = None, out_sh
       donate_argnums, donate_argnames: arguments whose memory the results may take; they are gone after the call.
       keep_unused: keep arguments that the program does not read as parameters of the executable.
       device, backend: where to run, instead of where the arguments are.
-      inline: inside another traced function, put the operations there instead of a call.
+      inline: inside another traced function, put the operations there instead of a call; or when to do so, a
+        `jaxlite.Inline`.
       compiler_options: XLA options by name, for this function's compiles.
 
     Returns: a function with the signature of `fun`, and the stages `trace`, `lower`, `eval_shape` beside it.
@@ -85,7 +87,8 @@ def jit(fun: Callable[..., Any] = _unset, /, *, in_shardings: Any = None, out_sh
     if (device is not None or backend is not None) and not in_shardings is out_shardings is None:
         raise ValueError("If backend or device is specified on jit, then "
                          f"{'in' if in_shardings is not None else 'out'}_shardings should not be specified.")
-    options = Options(*static, *donate, keep_unused, device if device is not None else backend, inline,
+    options = Options(*static, *donate, keep_unused, device if device is not None else backend,
+                      inline and levels().inline_param(inline),
                       compiler_options, in_shardings, out_shardings)
     return make_call_path(fun, options)
 
@@ -102,6 +105,8 @@ def _reduce(path: Any) -> Any:
 
 
 def _rejit(fun: Callable[..., Any], options: dict[str, Any]) -> Any:
+    if options["inline"] is True:  # as it was resolved
+        options["inline"] = levels().Inline.JAX_EARLY
     return jit(fun, **options)
 
 

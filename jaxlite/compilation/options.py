@@ -23,7 +23,7 @@ class Options:
 
     def __init__(self, static_argnums: tuple[int, ...], static_argnames: tuple[str, ...],
                  donate_argnums: tuple[int, ...], donate_argnames: tuple[str, ...], keep_unused: bool, device: Any,
-                 inline: bool, compiler_options: dict[str, Any] | None, in_shardings: Any = None, out_shardings: Any = None):
+                 inline: Any, compiler_options: dict[str, Any] | None, in_shardings: Any = None, out_shardings: Any = None):
         self.static_argnums, self.static_argnames = static_argnums, static_argnames
         self.donate_argnums, self.donate_argnames = donate_argnums, donate_argnames
         self.keep_unused, self.device, self.inline = keep_unused, device, inline

@@ -115,7 +115,7 @@ class ShapedArray(AbstractValue):
     def to_tangent_aval(self) -> ShapedArray:
         """The type of the tangents of values of this type: its own for inexact dtypes, float0 for the rest."""
         if dtypes.kind(self.dtype) in "fc":
-            return self.strip_weak_type()
+            return self
         return with_layout(shaped_like(self, self.shape, dtypes.float0, False), self.layout)
 
     at_least_vspace = to_tangent_aval  # the name of libraries

@@ -36,14 +36,15 @@ _INLINE_LIMIT = 10
 
 
 def jaxpr_to_text(jaxpr: Jaxpr | ClosedJaxpr, *, source_info: bool = False, print_shapes: bool = True,
-                  custom_pp_eqn_rules: bool = True, print_effects: bool = False, weak_types: bool = False,
-                  use_color: bool = False, width: int = _WIDTH) -> str:
+                  custom_pp_eqn_rules: bool = True, name_stack: bool = False, print_effects: bool = False,
+                  weak_types: bool = False, use_color: bool = False, width: int = _WIDTH) -> str:
     """A program as text, sub-jaxprs included.
 
     Args:
       source_info: end the first line of each equation with the user's line that made it, as a comment.
       print_shapes: give each variable its type where it is bound.
       custom_pp_eqn_rules: leave out implied params, and let jaxprs of `jit` take over names. False shows all there is.
+      name_stack: end it with the names of the scopes around it, too.
       print_effects: put the effects of each jaxpr after its outputs.
       weak_types: mark weak types with `~`.
       use_color: add ANSI colors.
@@ -51,7 +52,7 @@ def jaxpr_to_text(jaxpr: Jaxpr | ClosedJaxpr, *, source_info: bool = False, prin
     """
     if isinstance(jaxpr, ClosedJaxpr):
         jaxpr = jaxpr.jaxpr
-    printer = _Printer(source_info, print_shapes, custom_pp_eqn_rules, print_effects, weak_types)
+    printer = _Printer(source_info, print_shapes, custom_pp_eqn_rules, print_effects, weak_types, name_stack)
     return _layout(printer.program(jaxpr), width, use_color)
 
 
@@ -87,6 +88,10 @@ def _any(value: Any) -> bool:
     return True
 
 
+def _not_true(value: Any) -> bool:
+    return value is not True
+
+
 def _zero(value: Any) -> bool:
     return value == 0
 
@@ -99,7 +104,7 @@ _IMPLIED: dict[str, dict[str, Callable[[Any], bool]]] = {
     "custom_jvp_call": {"num_consts": _zero},
     "custom_vjp_call": {"num_consts": _zero},
     "mul": {"out_dtype": _none},
-    "jit": {"donated_invars": _false, "inline": _false, "keep_unused": _false},
+    "jit": {"donated_invars": _false, "inline": _not_true, "keep_unused": _false},
     "scan": {"linear": _false, "_split_transpose": _false},
     "reshard": {"dst_sharding": _any, "concrete_mesh": _any},  # the type of the result says it
 } | {name: {"accuracy": _none} for name in (
@@ -239,7 +244,8 @@ class _Printer:
     """Makes the documents of one text. A scope holds the names of one jaxpr's variables."""
 
     def __init__(self, source_info: bool, print_shapes: bool, custom_pp_eqn_rules: bool, print_effects: bool,
-                 weak_types: bool):
+                 weak_types: bool, name_stack: bool = False):
+        self.name_stack = name_stack
         self.source_info, self.print_shapes, self.short = source_info, print_shapes, custom_pp_eqn_rules
         self.print_effects, self.weak_types = print_effects, weak_types
         self.definitions: dict[Jaxpr, str] = {}
@@ -334,8 +340,11 @@ class _Printer:
             return self.reference(eqn, scope)
         if eqn.outvars:
             docs += [self.nest(2, self.binders(eqn.outvars, scope)), self.text(" = ")]
-        line = eqn.source_line if self.source_info else None
-        docs.append(self.text(eqn.primitive.name, annotation=line))
+        notes = [eqn.source_line] if self.source_info else []
+        if self.name_stack:
+            names = getattr(eqn.traceback, "names", ())
+            notes.append(f"[{'/'.join(each for each in names if type(each) is str)}]")  # without words for XLA
+        docs.append(self.text(eqn.primitive.name, annotation="\n".join(notes) or None))
         if eqn.params:
             docs.append(self.params(eqn, inner))
         docs += [self.text(" "), self.nest(2, self.join([self.space], [self.atom(atom, scope) for atom in eqn.invars]))]

@@ -19,6 +19,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
 from jaxlite.core.tree import tree_flatten, tree_structure, tree_unflatten
 from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
 from jaxlite.transforms.derivatives import jvp
 from jaxlite.transforms.make_jaxpr import make_jaxpr
 
@@ -78,7 +79,7 @@ def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], 
 
 def _like(term: Any, primal: Any) -> Any:
     aval = aval_of(primal)
-    return lax.convert_element_type(term, aval.dtype)
+    return shaping.convert(term, aval.dtype, aval.weak_type)
 
 
 def _evaluate(jaxpr: Jaxpr, consts: Sequence[Any], inputs: Sequence[Series], order: int) -> list[Series]:

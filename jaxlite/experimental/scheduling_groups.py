@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from jaxlite.experimental.xla_metadata import metadata_call, xla_metadata_call_p
+from jaxlite.experimental.xla_metadata import xla_metadata_call, xla_metadata_call_p
 
 __all__ = ["scheduling_group", "xla_metadata_call", "xla_metadata_call_p"]
 
@@ -20,8 +19,3 @@ def scheduling_group(name: str) -> Callable[[Callable[..., Any]], Callable[..., 
     True
     """
     return xla_metadata_call(scheduling_group=name)
-
-
-def xla_metadata_call(f: Callable[..., Any] | None = None, **meta: Any) -> Any:
-    """The same with any frontend attributes of the call: a function, or without one a decorator."""
-    return partial(metadata_call, meta=meta) if f is None else metadata_call(f, meta)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +19,22 @@ _GUIDE = "Please see https://docs.jax.dev/en/latest/export/shape_poly.html#shape
 def is_symbolic_dim(p: Any) -> bool:
     """Whether a size is a symbolic dimension."""
     return is_symbolic(p)
+
+
+def symbolic_dim_bounds(dimension: Any) -> tuple[float, float]:
+    """Bounds of a dimension, as far as its terms and the constraints of its scope tell: the least and the greatest value.
+
+    Raises: TypeError for what is no dimension.
+
+    >>> from jaxlite import export
+    >>> a, b = export.symbolic_shape("a, b", constraints=["a <= 8"])
+    >>> export.symbolic_dim_bounds(2 * a + 1), export.symbolic_dim_bounds(a - b)
+    ((3, 17), (-inf, 7))
+    """
+    if not is_symbolic(dimension):
+        return (operator.index(dimension),) * 2
+    low, high = dimension.scope.bounds(dimension)
+    return tuple(each if math.isinf(each) else int(each) for each in (low, high))  # type: ignore[return-value]
 
 
 def symbolic_shape(shape_spec: str | None, *, constraints: Sequence[str] = (), scope: SymbolicScope | None = None,

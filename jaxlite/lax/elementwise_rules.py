@@ -42,7 +42,12 @@ from jaxlite.traces.batching import Axis, def_elementwise
 from jaxlite.traces.jvp import Zero, def_jvp, def_zero
 from jaxlite.traces.transpose import def_bilinear, is_linear
 
-jvp.set_zeros_maker(lambda aval: placement.laid_out_as(shaping.full(aval.shape, 0, aval.dtype), aval))
+
+@jvp.set_zeros_maker
+def _zeros(aval: Any) -> Any:
+    if not aval.weak_type:
+        return placement.laid_out_as(shaping.full(aval.shape, 0, aval.dtype), aval)
+    return placement.laid_out_as(shaping.broadcast_in_dim(shaping.convert(0, aval.dtype, True), aval.shape, ()), aval)
 
 
 def _move_axis(x, source: int, target: int):

@@ -97,17 +97,19 @@ def reduce_prod(operand, axes: Sequence[int]):
     return reduce_prod_p.bind(operand, axes=static_ints("reduce_prod", "axes", axes))
 
 
-def reduce_max(operand, axes: Sequence[int]):
+def reduce_max(operand, axes: Sequence[int], *, out_sharding=None):
     """The maximum over some axes: NaN if there is one; the lowest value of the dtype over no elements.
 
     Complex numbers compare real part first. As `reduce_sum`, and booleans are welcome.
     """
-    return reduce_max_p.bind(operand, axes=static_ints("reduce_max", "axes", axes))
+    result = reduce_max_p.bind(operand, axes=static_ints("reduce_max", "axes", axes))
+    return result if out_sharding is None else placement.laid_out(result, out_sharding)
 
 
-def reduce_min(operand, axes: Sequence[int]):
+def reduce_min(operand, axes: Sequence[int], *, out_sharding=None):
     """The minimum over some axes: NaN if there is one; the highest value of the dtype over no elements."""
-    return reduce_min_p.bind(operand, axes=static_ints("reduce_min", "axes", axes))
+    result = reduce_min_p.bind(operand, axes=static_ints("reduce_min", "axes", axes))
+    return result if out_sharding is None else placement.laid_out(result, out_sharding)
 
 
 def reduce_and(operand, axes: Sequence[int]):

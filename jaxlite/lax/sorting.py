@@ -96,7 +96,7 @@ def _top_k_avals(x, *, k: int, axis: int) -> list[ShapedArray]:
 
 
 @boundary
-def top_k(operand, k: int, *, axis: int = -1) -> list[Any]:
+def top_k(operand, k: int, *, axis: int = -1, is_stable: bool = True) -> list[Any]:
     """The k largest elements along an axis, in descending order, and where they are.
 
     Elements are in total order: NaN before infinity, 0.0 before -0.0. Of equal ones the first comes first.
@@ -105,6 +105,7 @@ def top_k(operand, k: int, *, axis: int = -1) -> list[Any]:
       operand: an array of real numbers or booleans.
       k: how many; at most the size of `axis`.
       axis: in [-rank, rank).
+      is_stable: equal elements keep their order here in any case.
     Returns: [values, indices]; indices are int32.
     Raises: ValueError for `k`, `axis` or complex numbers.
 

@@ -29,8 +29,8 @@ def erf(x):
     return erf_p.bind(x)
 
 
-def erfc(x):
-    """1 - erf(x), accurate for large x."""
+def erfc(x, *, accuracy=None):
+    """1 - erf(x), accurate for large x; `accuracy` is for compilers that have several ways to compute it."""
     return erfc_p.bind(x)
 
 

@@ -11,6 +11,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.symbolic import as_size
 from jaxlite.core.values import aval_of
+from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, as_arrays, canonical_axes, check_arrays, promote_inexact
 
@@ -115,12 +116,12 @@ def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, 
     return (x - as_array(mean)) * lax.rsqrt(variance + epsilon)
 
 
-@api("num_classes", "dtype", "axis")
-def one_hot(x, num_classes: int, *, dtype=None, axis: int = -1):
+@api("num_classes", "dtype", "axis", "out_sharding")
+def one_hot(x, num_classes: int, *, dtype=None, axis: int = -1, out_sharding=None):
     """Vectors that are 1 at the class that `x` names, and 0 elsewhere (everywhere, for classes out of range)."""
     x = as_arrays("one_hot", x)
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "one_hot")
     rank = x.ndim
     axis = shaping.canonical_axis(axis, rank + 1)
     classes = shaping.broadcasted_iota(x.dtype, [as_size(num_classes) if each == axis else 1 for each in range(rank + 1)], axis)
-    return (shaping.expand_dims(x, (axis,)) == classes).astype(dtype)
+    return placement.laid_out((shaping.expand_dims(x, (axis,)) == classes).astype(dtype), out_sharding)

@@ -451,7 +451,7 @@ class _Grid:
         ranges = promote_dtypes(*[_range(each, self._name) for each in key]) if len(key) else []
         grids = meshgrid(*ranges, indexing="ij", sparse=self._sparse)
         if self._sparse:
-            return grids
+            return list(grids)
         return shaping.stack(grids, 0) if grids else arange(0)
 
 

@@ -223,12 +223,12 @@ def polyint(p, m: int = 1, k=None):
 
 
 @api("unroll")
-def polyval(p, x, *, unroll: int = 16):
+def polyval(p, x, *, unroll: int | None = None):
     """A polynomial's values at x, by Horner's rule.
 
     Args:
       p: (n,) or (n, ...): polynomials along the first axis, broadcast with x.
-      unroll: how many steps of the loop to write out.
+      unroll: how many steps of the loop to write out; 16 by default.
 
     >>> import jaxlite.numpy as jnp
     >>> print(jnp.polyval(jnp.array([1.0, 2.0, 3.0]), 2.0))
@@ -243,6 +243,7 @@ def polyval(p, x, *, unroll: int = 16):
     def horner(y, coefficient):
         return y * x + manipulation.broadcast_to(coefficient, shape), None
 
+    unroll = 16 if unroll is None else unroll
     return lax.scan(horner, shaping.full_like(x, 0), shaping.convert(p, None, False), unroll=unroll)[0]
 
 

@@ -82,12 +82,13 @@ def argsort(a, axis: int | None = -1, *, kind: None = None, order: None = None, 
     return shaping.rev(result, (axis,)) if descending else result
 
 
-@api("axis")
-def lexsort(keys, axis: int = -1):
+@api("axis", "batch_size")
+def lexsort(keys, axis: int = -1, *, batch_size: int = 16):
     """The positions that sort an axis by several keys, the last of them first in importance.
 
     Args:
       keys: a sequence of arrays of one shape, or an array whose rows are the keys.
+      batch_size: how many keys JAX compares at once; the order is the same.
     Raises: TypeError for no keys, ValueError for shapes that differ.
 
     >>> import jaxlite.numpy as jnp

@@ -555,7 +555,7 @@ def _bin(a, edges):
 
 @boundary
 def histogram(a, bins=10, range: Sequence[Any] | None = None, weights=None,
-              density: bool | None = None) -> tuple[Any, Any]:
+              density: bool | None = None, out_sharding=None) -> tuple[Any, Any]:
     """How many elements are in each bin, and the edges of the bins.
 
     Args:
@@ -563,6 +563,7 @@ def histogram(a, bins=10, range: Sequence[Any] | None = None, weights=None,
       range: the ends, as in `histogram_bin_edges`.
       weights: what each element counts, of a's shape.
       density: divide by the total and by the widths, so that the integral is 1.
+      out_sharding: how the counts are laid out over devices.
     Returns: floating counts (bins,) and edges (bins + 1,).
     Raises: ValueError for no data and no range, or weights of another shape.
 
@@ -576,7 +577,8 @@ def histogram(a, bins=10, range: Sequence[Any] | None = None, weights=None,
     if weights is not None and aval_of(weights).shape != aval_of(a).shape:
         raise ValueError(f"weights should have the same shape as a, got {aval_of(weights).shape} and "
                          f"{aval_of(a).shape}.")
-    return _histogram(a, edges, _range("histogram", range), weights, count=count, density=bool(density))
+    counts, edges = _histogram(a, edges, _range("histogram", range), weights, count=count, density=bool(density))
+    return placement.laid_out(counts, out_sharding), edges
 
 
 @api("count", "density")

@@ -5,7 +5,7 @@ A call has the params `jaxpr` and `name`, and options that stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -40,8 +40,8 @@ def _jvp(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], 
     return outs[:count], spread_tangents(outs[count:], out_nonzero, jaxpr.out_avals)
 
 
-def _linearize(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: ClosedJaxpr,
-               **params: Any) -> Any:
+def _linearize(primitive: Primitive, of_tangents: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], *,
+               jaxpr: ClosedJaxpr, **params: Any) -> Any:
     nonzero = [type(tangent) is not Zero for tangent in tangents]
     split = linearize_jaxpr(jaxpr, nonzero)
     outs = _call(primitive, split.primal, [*split.consts, *primals], params)
@@ -50,7 +50,7 @@ def _linearize(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[
     active = [tangent for tangent in tangents if type(tangent) is not Zero]
     if not any(split.nonzero_out):
         return outs[:split.num_outs], [zero_for(out) for out in outs[:split.num_outs]]
-    tangents_out = _call(primitive, split.tangent, [*residuals, *active], params)
+    tangents_out = _call(primitive, split.tangent, [*residuals, *active], of_tangents(params))
     return outs[:split.num_outs], spread_tangents(tangents_out, split.nonzero_out, jaxpr.out_avals)
 
 
@@ -74,9 +74,9 @@ def _batch(primitive: Primitive, axis: Axis, args: Sequence[Any], dims: Sequence
     return outs, [place_of(flag) for flag in batched]
 
 
-def give_call_rules(primitive: Primitive) -> None:
-    """Give the rules of calls to a primitive."""
-    primitive.jvp, primitive.linearize = partial(_jvp, primitive), partial(_linearize, primitive)
+def give_call_rules(primitive: Primitive, of_tangents: Callable[..., Any] = lambda params: params) -> None:
+    """Give the rules of calls to a primitive. `of_tangents` makes the params of the call that gives tangents."""
+    primitive.jvp, primitive.linearize = partial(_jvp, primitive), partial(_linearize, primitive, of_tangents)
     primitive.transpose, primitive.batching = partial(_transpose, primitive), partial(_batch, primitive)
 
 

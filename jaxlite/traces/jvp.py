@@ -89,10 +89,11 @@ def _load_then_make_zeros(aval: Any) -> Any:
 make_zeros: Callable[[Any], Any] = _load_then_make_zeros
 
 
-def set_zeros_maker(function: Callable[[Any], Any]) -> None:
-    """Say how to make an array of zeros of a type."""
+def set_zeros_maker(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Say how to make an array of zeros of a type; a decorator."""
     global make_zeros
     make_zeros = function
+    return function
 
 
 def instantiate(tangent: Any) -> Any:

@@ -18,6 +18,7 @@ from jaxlite.core.staging import high
 from jaxlite.core.tracing import state
 from jaxlite.core.tree import flatten_axes, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
 from jaxlite.core.values import aval_of
+from jaxlite.lax.reductions import reduce_sum
 from jaxlite.numpy.api import as_array
 from jaxlite.traces.batching import Axis, batch_flat, bring, move
 
@@ -61,7 +62,7 @@ def _as_tuples(axes: Any) -> Any:
 
 @boundary
 def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = None, axis_size: int | None = None,
-         spmd_axis_name: Any = None) -> Callable:
+         spmd_axis_name: Any = None, sum_match: bool = False) -> Callable:
     """A function that maps `fun` over axes of its arguments, without a loop.
 
     Args:
@@ -72,6 +73,7 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
       out_axes: where the mapped axis goes in the results; None for results that do not vary.
       axis_name: a name for the axis, for collectives such as `lax.psum`.
       axis_size: the number of examples, if no argument tells it.
+      sum_match: results that vary, and have None in `out_axes`, are summed up.
     Raises: ValueError for axes that do not exist or sizes that differ, naming the arguments.
 
     >>> import jaxlite, jaxlite.numpy as jnp
@@ -125,7 +127,8 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
         cut = _mapped_layout(avals, dims) if layouts.exist else None
         outs, out_dims = batch_flat(flat, leaves, dims, Axis(size, axis_name, spmd_axis_name, cut=cut), debug)
         targets = flatten_axes("vmap out_axes", out_tree, out_axes)
-        results = [_batch(trace, size, out, target) if is_leaf is not None and is_leaf(out) else _place(out, dim, target, size)
+        results = [_batch(trace, size, out, target) if is_leaf is not None and is_leaf(out)
+                   else _place(out, dim, target, size, sum_match)
                    for out, dim, target in zip(outs, out_dims, targets, strict=True)]
         return tree_unflatten(out_tree, results)
 
@@ -191,12 +194,14 @@ def _mapped_size(args: Any, kwargs: Any, avals: list[Any], axes: list[Any], axis
     return next(iter(sizes))
 
 
-def _place(out: Any, dim: int | None, target: int | None, size: int) -> Any:
+def _place(out: Any, dim: int | None, target: int | None, size: int, sum_match: bool = False) -> Any:
     if high_types.exist and aval_of(out).is_high:
         if dim != (target if target is None else spec_of(aval_of(out), target)):
             raise ValueError(f"at vmap out_axes, got {target} for a result of the type {aval_of(out)} whose axes are at {dim}")
         return out
     if target is None:
+        if dim is not None and sum_match:
+            return reduce_sum(out, (dim,))
         if dim is not None:
             raise ValueError(f"at vmap out_axes, got axis spec None but output was batched on axis {dim}\n"
                              "out_axes has to be the axis at which the results are stacked, where they differ")

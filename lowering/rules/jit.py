@@ -8,5 +8,9 @@ from lowering.rules import lowers
 
 
 @lowers("jit")
-def _jit(ctx: Any, *operands: Any, jaxpr: Any, name: str, **params: Any) -> list[Any]:
-    return ctx.call(jaxpr.jaxpr, name, operands)
+def _jit(ctx: Any, *operands: Any, jaxpr: Any, name: str, inline: Any = False, **params: Any) -> list[Any]:
+    if inline is False:
+        return ctx.call(jaxpr.jaxpr, name, operands)
+    if inline is True or inline.name == "JAX_LATE":
+        return ctx.inline(jaxpr.jaxpr, operands)
+    return ctx.call(jaxpr.jaxpr, name, operands, words={"inlineable": inline.value})

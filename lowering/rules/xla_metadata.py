@@ -16,9 +16,12 @@ def _value(ctx: Any, x: Any, *, xla_metadata_kvs: Any) -> Any:
 
 
 @lowers("xla_metadata_call")
-def _call(ctx: Any, *operands: Any, jaxpr: Any, **meta: Any) -> list[Any]:
+def _call(ctx: Any, *operands: Any, jaxpr: Any, ad_metadata: Any = None, xla_metadata: Any = None, **meta: Any) -> list[Any]:
     results = ctx.call(jaxpr.jaxpr, "xla_metadata_call", operands)
-    words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in meta.items()}
+    if xla_metadata == ():
+        return results
+    words = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in (
+        meta.items() if xla_metadata is None else xla_metadata)}
     for owner in {id(each.owner): each.owner for each in results if isinstance(each, ctx.ir.OpResult)}.values():
         mark(ctx.ir, ctx.builder.context, owner, words)
     return results

@@ -23,6 +23,7 @@ import pytest
 import jaxlite
 from jaxlite import jit, lax
 from jaxlite.compilation.execution import Executable
+from jaxlite.compilation.levels import Inline
 
 HERE = Path(__file__).name
 F32 = np.float32
@@ -500,10 +501,24 @@ def test_nested_functions_of_one_name_and_two_signatures():
 
 
 def test_inline_leaves_no_call():
-    inner = jit(double, inline=True)
+    inner = jit(double, inline=Inline.JAX_EARLY)
     jaxpr = jit(lambda x: inner(x)).trace(ones(2)).jaxpr
     assert "jit" not in [eqn.primitive.name for eqn in jaxpr.eqns]
     assert inner(ones(2)).tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("inline, calls, word", [
+    (Inline.JAX_LATE, 0, ""), (Inline.AUTO, 1, ""), (Inline.XLA_EARLY, 1, 'inlineable = "xla_early"'),
+    (Inline.XLA_LATE, 1, 'inlineable = "xla_late"')])
+def test_what_is_inlined_later_is_a_call_in_the_jaxpr(inline, calls, word):
+    inner = jit(double, inline=inline)
+    traced = jit(lambda x: inner(x)).trace(ones(2))
+    assert [eqn.primitive.name for eqn in traced.jaxpr.eqns] == ["jit"]
+    text = traced.lower().as_text()
+    assert text.count("call @") == calls and word in text
+    assert pickle.loads(pickle.dumps(inner))(ones(2)).tolist() == [2, 2]
+    with pytest.raises(ValueError, match="Invalid inline option: 'late'"):
+        jit(double, inline="late")
 
 
 def test_static_arguments_of_a_nested_call():

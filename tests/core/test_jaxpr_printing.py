@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import jaxlite
+import jaxlite.numpy
 from jaxlite.core import dtypes
 from jaxlite.core.aval import ShapedArray, abstract_token
 from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
@@ -325,3 +327,19 @@ def test_deep_nesting_prints() -> None:
         x, y = var(), var()
         f = Jaxpr([], [x], [y], [call("f", f, [x], [y])])
     assert str(f).count("lambda") == 61
+
+
+def test_names_of_scopes_stand_beside_equations() -> None:
+    def f(x):
+        with jaxlite.named_scope("outer"):
+            y = 2.0 * x
+            with jaxlite.named_scope("inner"):
+                y = jaxlite.numpy.sin(y)
+        return y + 1.0
+
+    closed = jaxlite.make_jaxpr(f)(1.0)
+    lines = closed.pretty_print(name_stack=True).splitlines()
+    assert [line.partition("# ")[2] for line in lines if " = " in line] == ["[outer]", "[outer/inner]", "[]"]
+    sine = closed.eqns[1].source_line
+    line, column = re.search(r":(\d+):(\d+) \(\S*f\)$", sine).groups()
+    assert Path(__file__).read_text().splitlines()[int(line) - 1][int(column):].startswith("jaxlite.numpy.sin(y)")

@@ -179,3 +179,11 @@ def test_operations_are_primitives_and_sparse_arrays_are_tracers():
     either = sparse.sparsify(lambda m, flag: lax.cond(flag, lambda m: m * 2.0, lambda m: m * 3.0, m))(m, False)
     check(either.todense(), 3 * d)
     check(sparse.sparsify(lambda m: sparse.todense(m) + 1)(m), d + 1)
+
+
+def test_sums_and_products_have_room_without_looking_at_the_values() -> None:
+    m = BCOO.fromdense(D)
+    assert ((m + m).nse, (m - m).nse, abs(m + m).nse) == (2 * m.nse,) * 3
+    assert (m @ m.T).nse == min(m.nse ** 2, D.shape[0] ** 2)
+    check((m + m).sum_duplicates(), 2 * D)
+    assert repr(BCOO.fromdense(E, n_batch=1, n_dense=1)).endswith("n_batch=1, n_dense=1)")

@@ -8,6 +8,7 @@ import pytest
 import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
+from jaxlite.experimental.jet import jet
 
 
 def test_batched_branches_are_differentiated_only_where_they_are_taken():
@@ -215,3 +216,18 @@ def test_rules_of_the_function_inside():
     assert jax.vmap(f)(jnp.zeros(2)).tolist() == [1, 1] and jax.grad(f)(0.0) == 7
     with pytest.raises(AttributeError, match="no attribute 'rule'"):
         f.rule()
+
+
+def test_tangents_are_weakly_typed_where_their_values_are() -> None:
+    @jax.custom_jvp
+    def f(x, y):
+        return jnp.sin(x) * y
+
+    f.defjvp(lambda primals, tangents: (f(*primals), jnp.cos(primals[0]) * tangents[0] + jnp.sin(primals[0]) * tangents[1]))
+    for function in (f, jax.jit(lambda x, y: x * y), jax.checkpoint(lambda x, y: jnp.sin(x * y))):
+        assert "convert" not in str(jax.make_jaxpr(jax.grad(function))(1.0, 2.0))
+        assert jax.grad(function)(1.0, 2.0).weak_type and not jax.grad(function)(jnp.float32(1.0), 2.0).weak_type
+    value, series = jet(jnp.sin, (0.5,), ((1.0, 0.0),))
+    assert value.weak_type and all(term.weak_type for term in series)
+    value, series = jet(jnp.sin, (jnp.float32(0.5),), ((1.0, 0.0),))
+    assert not value.weak_type and not any(term.weak_type for term in series)

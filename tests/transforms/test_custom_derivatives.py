@@ -365,7 +365,7 @@ def test_print_saved_residuals(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3 and all(line.startswith("f32[3] ") for line in lines)
     assert lines.count("f32[3] from the argument y") == 1
-    assert any(re.fullmatch(rf"f32\[3\] output of cos from {re.escape(__file__)}:\d+ .*", line) for line in lines)
+    assert any(re.fullmatch(rf"f32\[3\] output of cos from {re.escape(__file__)}:\d+:\d+ .*", line) for line in lines)
     print_saved_residuals(jax.checkpoint(lambda tree: jnp.sum(jnp.sin(jnp.sin(tree["a"])))), {"a": X})
     assert capsys.readouterr().out.splitlines() == ["f32[3] from the argument tree['a']"]
     named = jax.checkpoint(lambda x: jnp.sum(jnp.sin(checkpoint_name(jnp.sin(x), "inner"))),

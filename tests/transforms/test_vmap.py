@@ -236,3 +236,11 @@ def test_a_library_says_how_its_type_is_mapped(spec):
         batching.unregister_vmappable(Named)
     with pytest.raises(TypeError, match="not a valid JAX type"):
         jax.vmap(lambda each, y: each.rows, in_axes=(0, 0))(named, V)
+
+
+def test_sum_match_sums_what_varies() -> None:
+    x = jnp.arange(6.0).reshape(3, 2)
+    f = jax.vmap(lambda row: (2 * row, 5.0, row), out_axes=(None, None, 0), sum_match=True)
+    total, same, rows = f(x)
+    assert total.tolist() == [12.0, 18.0] and same == 5.0 and rows.tolist() == x.tolist()
+    assert jax.grad(lambda x: f(x)[0] @ jnp.array([1.0, 3.0]))(x).tolist() == [[2.0, 6.0]] * 3

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.compilation.jit import jit
+from jaxlite.compilation.levels import Inline
 from jaxlite.core import dtypes, source
 from jaxlite.core.aval import AbstractRef, Ints, ShapedArray, shaped_array
 from jaxlite.core.effects import REF
@@ -266,7 +267,7 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         found = modes.get(mode)
         if found is None:
             found = partial(call, interpret=mode)
-            found = modes[mode] = found if open_grid else jit(found, inline=True)
+            found = modes[mode] = found if open_grid else jit(found, inline=Inline.JAX_EARLY)
         return found(*args)
 
     run.__name__ = run.__qualname__ = call.__name__

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.compilation.jit import jit
+from jaxlite.compilation.levels import Inline
 from jaxlite.core import source
 from jaxlite.core.aval import AbstractRef
 from jaxlite.core.filtering import boundary
@@ -106,7 +107,7 @@ def kernel(body: Callable[..., None] | None = None, out_type: Any = (), *, mesh:
             return run(*args)
 
         call.__name__ = call.__qualname__ = name or source.function_name(body)
-        return jit(call, inline=True)
+        return jit(call, inline=Inline.JAX_EARLY)
 
     return make if body is None else make(body)
 

@@ -54,7 +54,8 @@ class JAXSparse:
 
     def __repr__(self) -> str:
         try:
-            return f"{type(self).__name__}({self.dtype.name}[{', '.join(map(str, self.shape))}], nse={self.nse})"
+            axes = "".join(f", {name}={count}" for name in ("n_batch", "n_dense") if (count := getattr(self, name, 0)))
+            return f"{type(self).__name__}({self.dtype.name}[{', '.join(map(str, self.shape))}], nse={self.nse}{axes})"
         except Exception:  # its leaves are no arrays
             return f"{type(self).__name__}(<invalid>)"
 
@@ -88,7 +89,8 @@ class JAXSparse:
         return self
 
     def __abs__(self):
-        return self.sum_duplicates()._with_data(abs(self.sum_duplicates().data))
+        summed = self.sum_duplicates(nse=self.nse)
+        return summed._with_data(abs(summed.data))
 
     def astype(self, dtype):
         """The array with elements of another dtype."""

@@ -768,10 +768,8 @@ def _add(a: BCOO, b: BCOO) -> BCOO:
         a, b = _flat(a), _flat(b)
     (data_a, indices_a), (data_b, indices_b) = _full(a), _full(b)
     dtype = jnp.promote_types(data_a.dtype, data_b.dtype)
-    joined = BCOO((jnp.concatenate([data_a.astype(dtype), data_b.astype(dtype)], a.n_batch),
-                   jnp.concatenate([indices_a, indices_b.astype(indices_a.dtype)], a.n_batch)), shape=a.shape)
-    return joined if isinstance(data_a, Tracer) or isinstance(data_b, Tracer) else bcoo_sum_duplicates(
-        joined, remove_zeros=False)
+    return BCOO((jnp.concatenate([data_a.astype(dtype), data_b.astype(dtype)], a.n_batch),
+                 jnp.concatenate([indices_a, indices_b.astype(indices_a.dtype)], a.n_batch)), shape=a.shape)
 
 
 def bcoo_multiply_dense(sp_mat: BCOO, v):
@@ -883,7 +881,7 @@ def _sparse_times_sparse(lhs: BCOO, rhs: BCOO, numbers, dtype) -> BCOO:
                                               rhs_spinfo=rhs._info, dimension_numbers=numbers, preferred_element_type=dtype)
     shape = _product_shape(lhs.shape, rhs.shape, numbers)
     most = min(len(data), math.prod(shape)) if shape else 1
-    return bcoo_sum_duplicates(BCOO((data, indices), shape=shape), nse=most if isinstance(data, Tracer) else None)
+    return bcoo_sum_duplicates(BCOO((data, indices), shape=shape), nse=most)
 
 
 def _product_shape(lhs: Sequence[int], rhs: Sequence[int], numbers) -> list[int]:

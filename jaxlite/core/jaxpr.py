@@ -84,7 +84,7 @@ class JaxprEqn:
     @property
     def source_line(self) -> str:
         """The user's line that made this equation."""
-        return source.summarize(self.traceback)
+        return source.summarize_place(self.traceback)
 
     def __repr__(self) -> str:
         return printer().eqn_to_text(self)

@@ -49,6 +49,19 @@ _OBJECTS = {("custom_jvp_call", "jvp"), ("custom_vjp_call", "fwd"), ("custom_vjp
             ("remat2", "policy"), ("custom_vmap_call", "rule")}
 
 
+# Params of later versions of JAX that say nothing here.
+_LATER = {"reduce_max": ("out_sharding",), "reduce_min": ("out_sharding",), "top_k": ("is_stable",), "scan": ("ft_out",)}
+
+
+def _scan_counts(text: str) -> tuple[int, int]:
+    """How many leaves the first two parts of a tree have, each written as None: `((), (None, None), ())` gives 0 and 2."""
+    parts, depth = [""], 0
+    for character in text[1:-1]:
+        depth += (character == "(") - (character == ")")
+        parts = [*parts, ""] if not depth and character == "," else [*parts[:-1], parts[-1] + character]
+    return parts[0].count("None"), parts[1].count("None")
+
+
 # Params whose programs are a `Jaxpr`, not a `ClosedJaxpr`.
 _OPEN = {("pallas_call", "jaxpr"), ("run_scoped", "jaxpr")}
 
@@ -476,6 +489,10 @@ class _Parser(TypeReader):
         """Put in the params that the text leaves out."""
         for param, value in _IMPLIED.get(primitive.name, {}).items():
             params.setdefault(param, value)
+        for param in _LATER.get(primitive.name, ()):
+            params.pop(param, None)
+        if primitive.name == "scan" and "ft_in" in params:  # as later versions of JAX write it
+            params["num_consts"], params["num_carry"] = params.pop("ft_in")
         if primitive.name == "broadcast_in_dim" and "shape" not in params:
             if len(outs) != 1 or outs[0][1] is None:
                 self.fail("a type of the result, or the param shape", name)
@@ -534,6 +551,8 @@ class _Parser(TypeReader):
 
     def param(self, primitive: Any, name: str) -> Any:
         token = self.tokens[self.at]
+        if primitive.name == "scan" and name in ("ft_in", "ft_out"):
+            return _scan_counts(self.opaque())
         if primitive.name == "dot_general" and name == "dimension_numbers":
             return _as_tuples(self.value())
         if token.kind == "word" and self.tokens[self.at + 1].text not in ("(", "."):

@@ -110,6 +110,33 @@ _IMPLIED: dict[str, dict[str, Callable[[Any], bool]]] = {
 } | {name: {"accuracy": _none} for name in (
     "cbrt", "cos", "exp", "exp2", "expm1", "log", "log1p", "logistic", "rsqrt", "sin", "sqrt", "tan", "tanh")}
 
+class _Words(str):
+    """A value that is shown as it is."""
+
+
+def _scan_trees(eqn: JaxprEqn) -> dict[str, Any]:
+    """The params of a scan with the trees of what goes in and out, from which their numbers follow."""
+    params = dict(eqn.params)
+    if "num_carry" not in params:
+        return params
+    consts, carry = params.pop("num_consts"), params.pop("num_carry")
+
+    def row(count: int, leaf: str = "None") -> str:
+        return f"({', '.join([leaf] * count)}{',' * (count == 1)})"
+
+    return params | {
+        "ft_in": _Words(f"({row(consts)}, {row(carry)}, {row(len(eqn.invars) - consts - carry)})"),
+        "ft_out": _Words(f"({row(carry)}, {row(len(eqn.outvars) - carry, 'RightsOnly(Right(None))')})")}
+
+
+# Params as later versions of JAX have them.
+_LATER: dict[str, Callable[[JaxprEqn], dict[str, Any]]] = {
+    "reduce_max": lambda eqn: {"out_sharding": None} | eqn.params,
+    "reduce_min": lambda eqn: {"out_sharding": None} | eqn.params,
+    "top_k": lambda eqn: {"is_stable": True} | eqn.params,
+    "scan": _scan_trees,
+}
+
 _WORD = re.compile(r"[A-Za-z_<][\w<>.\-]*")
 _OTHER_MEANING = {"None", "True", "False", "nan", "inf", *dtypes.NAMES[0]}
 
@@ -394,15 +421,18 @@ class _Printer:
 
     def params(self, eqn: JaxprEqn, inner: Scope | None) -> Any:
         primitive = eqn.primitive.name
-        shown = sorted(eqn.params)
+        params = eqn.params
+        if xla.VERSION >= (0, 12) and primitive in _LATER:  # as JAX of the same jaxlib
+            params = _LATER[primitive](eqn)
+        shown = sorted(params)
         if self.short:
             implied = _IMPLIED.get(primitive, {})
-            shown = [name for name in shown if name not in implied or not implied[name](eqn.params[name])]
-            if "name" in eqn.params and primitive != "pallas_call":
+            shown = [name for name in shown if name not in implied or not implied[name](params[name])]
+            if "name" in params and primitive != "pallas_call":
                 shown.sort(key=lambda name: name != "name")
         if not shown:
             return self.concat([])
-        return self.bracketed("[", [self.param(primitive, name, eqn.params[name], inner) for name in shown], "]")
+        return self.bracketed("[", [self.param(primitive, name, params[name], inner) for name in shown], "]")
 
     def bracketed(self, left: str, items: list[Any], right: str) -> Any:
         """All on one line, or each on a line of its own."""
@@ -424,6 +454,8 @@ class _Printer:
         return self.jaxpr(jaxpr, {} if scope is None else scope)
 
     def value(self, primitive: str, name: str, value: Any) -> str:
+        if type(value) is _Words:
+            return value
         if self.short and (primitive, name) in _FORMATS:
             return _FORMATS[primitive, name](value)
         if type(value) is str and _WORD.fullmatch(value) and value not in _OTHER_MEANING:

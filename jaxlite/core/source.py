@@ -75,18 +75,22 @@ def user_frame(traceback: Any) -> Frame | None:
 
 
 def summarize(traceback: Any) -> str:
+    """`file:line (function)` of the user's innermost frame."""
+    frame = user_frame(traceback)
+    return "an unknown line" if frame is None else str(frame)
+
+
+def summarize_place(traceback: Any) -> str:
     """`file:line:column (function)` of the user's innermost frame."""
     frame = user_frame(traceback)
-    if frame is None:
-        return "an unknown line"
     handle = getattr(traceback, "traceback", traceback)  # without the names of scopes
-    if hasattr(handle, "raw_frames"):
+    if frame is not None and hasattr(handle, "raw_frames"):
         for code, address in zip(*handle.raw_frames()):
             if (code.co_filename, code.co_name) == (frame.file, frame.function.rpartition(".")[2]):
                 line, column, *_ = handle.code_addr2location(code, address)
                 if line == frame.line and column >= 0:
                     return f"{frame.file}:{line}:{column} ({frame.function})"
-    return str(frame)
+    return summarize(traceback)
 
 
 class _Trial(threading.local):

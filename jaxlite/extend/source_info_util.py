@@ -61,7 +61,7 @@ def current_name_stack() -> NameStack:
 
 def summarize(source_info: Any) -> str:
     """`file:line (function)` of the user's innermost frame."""
-    return source.summarize(getattr(source_info, "traceback", source_info))
+    return source.summarize_place(getattr(source_info, "traceback", source_info))
 
 
 @contextmanager

@@ -183,7 +183,7 @@ def test_equations_know_the_users_line() -> None:
         return lax.sin(x)
 
     jaxpr, _ = staged(f, F32)
-    assert jaxpr.eqns[0].source_line.startswith(f"{__file__}:{f.__code__.co_firstlineno + 1} (")
+    assert jaxpr.eqns[0].source_line.startswith(f"{__file__}:{f.__code__.co_firstlineno + 1}:")
 
 
 def test_equations_of_a_gradient_name_the_lines_that_they_differentiate() -> None:

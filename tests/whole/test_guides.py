@@ -16,6 +16,7 @@ import pytest
 import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import errors, lax
+from lowering import xla
 
 # --- Understanding Jaxprs ----------------------------------------------------------------------------
 
@@ -227,6 +228,9 @@ PROGRAMS: dict[str, tuple[Callable, tuple, str]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_jaxpr(name: str) -> None:
     fun, args, expected = PROGRAMS[name]
+    if xla.VERSION >= (0, 12):  # what a scan carries is written otherwise
+        expected = expected.replace("      num_carry=1\n      num_consts=1\n", "").replace(
+            "scan[\n", "scan[\n      ft_in=((None,), (None,), (None, None))\n      ft_out=((None,), (RightsOnly(Right(None)),))\n")
     assert str(jax.make_jaxpr(fun)(*args)) == expected
 
 

@@ -229,8 +229,8 @@ PROGRAMS: dict[str, tuple[Callable, tuple, str]] = {
 def test_jaxpr(name: str) -> None:
     fun, args, expected = PROGRAMS[name]
     if xla.VERSION >= (0, 12):  # what a scan carries is written otherwise
-        expected = expected.replace("      num_carry=1\n      num_consts=1\n", "").replace(
-            "scan[\n", "scan[\n      ft_in=((None,), (None,), (None, None))\n      ft_out=((None,), (RightsOnly(Right(None)),))\n")
+        trees = "scan[\n      ft_in=((None,), (None,), (None, None))\n      ft_out=((None,), (RightsOnly(Right(None)),))\n"
+        expected = expected.replace("      num_carry=1\n      num_consts=1\n", "").replace("scan[\n", trees)
     assert str(jax.make_jaxpr(fun)(*args)) == expected
 
 

@@ -126,6 +126,14 @@ def checkpoint(fun: Callable[_P, _R], /, **options: Any) -> Callable[_P, _R]: ..
 def checkpoint(**options: Any) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]: ...
 ''',
     ("jaxlite", "remat"): "remat = checkpoint\n",
+    ("jaxlite", "NamedSharding"): '''
+class NamedSharding:
+    mesh: Any
+    spec: Any
+    memory_kind: str | None
+    def __init__(self, mesh: Any, spec: Any, *, memory_kind: str | None = None) -> None: ...
+    def __getattr__(self, name: str) -> Any: ...
+''',
 }
 
 
@@ -203,6 +211,8 @@ def class_home(value: type) -> str:
 
 def declaration(module: str, name: str, value: Any) -> str:
     """The text that declares one public name."""
+    if isinstance(value, type) and (module, name) in EXACT:
+        return EXACT[module, name].lstrip("\n")
     if isinstance(value, types.ModuleType):
         parent, _, last = value.__name__.rpartition(".")
         if not value.__name__.startswith("jaxlite"):

@@ -283,7 +283,15 @@ def _copy_to_host_async(array: Any) -> None:
         shard._copy_single_device_array_to_host_async()
 
 
+_DOC = """An array: values of one dtype in a box of some shape, on one device or spread over several.
+
+    Arrays come from functions (`jnp.array`, `jnp.zeros`); they do not change. Tracers, which stand for arrays while a function
+    is traced, are instances, too: `isinstance(x, jax.Array)`.
+    """
+
+
 def _install() -> None:
+    Array.__doc__ = _DOC  # jaxlib's class has none
     cls: Any = ArrayImpl
     cls.shape = property(lambda self: self.aval.shape, doc="Tuple of sizes.")
     cls.dtype = property(lambda self: self.aval.dtype, doc="Element type.")

@@ -25,6 +25,13 @@ SequenceKey = pytree.SequenceKey
 DictKey = pytree.DictKey
 GetAttrKey = pytree.GetAttrKey
 FlattenedIndexKey = pytree.FlattenedIndexKey
+for _class, _doc in (  # jaxlib's classes have none
+        (PyTreeDef, "The structure of a pytree: what is left of it without its leaves."),
+        (SequenceKey, "The entry of a key path at a list, tuple or namedtuple: `idx`."),
+        (DictKey, "The entry of a key path at a dict: `key`."),
+        (GetAttrKey, "The entry of a key path at an attribute: `name`."),
+        (FlattenedIndexKey, "The entry of a key path at a container that does not name its children: `key`, a number.")):
+    _class.__doc__ = _doc
 
 KeyEntry = TypeVar("KeyEntry", bound=Hashable)
 KeyPath = tuple[Any, ...]

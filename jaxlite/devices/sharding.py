@@ -27,6 +27,13 @@ from lowering import xla
 
 Sharding = xla.Sharding
 NamedSharding = xla.NamedSharding
+NamedSharding.__doc__ = """How an array is cut over a mesh of devices: `NamedSharding(mesh, PartitionSpec("x", None))`.
+
+    Args:
+      mesh: a `Mesh` or an `AbstractMesh`.
+      spec: for each array axis the mesh axes along which it is cut: a name, a tuple of names, or None for whole.
+      memory_kind: of the devices' memories; None for the default.
+    """
 SingleDeviceSharding = xla.SingleDeviceSharding
 
 

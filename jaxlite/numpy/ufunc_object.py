@@ -6,6 +6,7 @@ it (sums, products, extrema, logic) `Folds` names that instead. Every method is 
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -70,6 +71,14 @@ class ufunc:
     nout = property(lambda self: self._nout, doc="How many arrays the function gives.")
     nargs = property(lambda self: self._nargs, doc="How many arguments the function takes.")
     identity = property(lambda self: self._identity, doc="The value of an empty reduction, or None.")
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """For `help` and editors: the arguments by name, where `func` has names for them."""
+        own = inspect.signature(ufunc.__call__).parameters
+        args = [each.replace(kind=each.POSITIONAL_ONLY) for each in inspect.signature(self.func).parameters.values()
+                if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+        return inspect.Signature([*(args if len(args) == self._nin else [own["args"]]), own["out"], own["where"]])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ufunc) and (self is other or self._signature() == other._signature())

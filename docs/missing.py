@@ -4,7 +4,8 @@
     python docs/missing.py page     with a Python that has jaxlite: write the page from that list
 
 A name is public where JAX's documentation would look for it: a module outside of `_src` defines it, or imports it in
-order to pass it on (`from x import y as y`, `__all__`). Kernels and MLIR's own bindings are left out.
+order to pass it on (`from x import y as y`, `__all__`). Kernels and MLIR's own bindings are left out; other
+modules that are left out are listed by their names alone.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ NAMES = ROOT / "jaxlite" / "core" / "jax_names.txt"
 PAGE = ROOT / "docs" / "missing.md"
 
 _NOT_OURS = (
-    "jax.tools", "jax.collect_profile", "jax.extend.mlir.dialects.", "jax.extend.mlir.ir", "jax.extend.mlir.passmanager",
+    "jax.tools", "jax.collect_profile", "jax.extend.mlir.dialects.", "jax.extend.mlir.ir.", "jax.extend.mlir.passmanager.",
     "jax.extend.pallas", "jax.experimental.mosaic", "jax.experimental.pallas.", "jax.experimental.slab",
     "jax.experimental.jax2tf", "jax.experimental.x64_context",
 )
 
 # Modules and names of which there will be none soon, and why: the first that a name begins with.
 _REASONS = {
+    "jax.collect_profile": "it fetches profiles for TensorBoard; `jax.profiler` writes them",
+    "jax.experimental.jax2tf": "it makes programs of TensorFlow; `jax.export` gives modules that others load",
+    "jax.experimental.mosaic": "it is the inside of Pallas' compiler for GPUs",
+    "jax.extend.pallas": "it is the inside of Pallas",
+    "jax.tools": "they print programs; `jax.jit(f).lower(x)` gives them",
     "jax.cloud_tpu_init": "it sets up TPU machines of a cloud",
     "jax.experimental.transfer": "it needs a server of XLA's that moves arrays between processes",
     "jax.experimental.fused": "it is a note to a compiler that is not part of jaxlib",
@@ -55,6 +61,9 @@ def public_names() -> dict[str, list[str]]:
     warnings.simplefilter("ignore")
     found = {}
     for name in _modules(jax):
+        if name.startswith(_NOT_OURS):
+            found[name] = []
+            continue
         try:
             module = importlib.import_module(name)
         except ImportError:  # for a platform or a package that is not here
@@ -66,7 +75,8 @@ def public_names() -> dict[str, list[str]]:
 def _modules(jax: types.ModuleType) -> Iterator[str]:
     yield "jax"
     for info in pkgutil.walk_packages(jax.__path__, "jax.", onerror=lambda name: None):
-        if not info.name.startswith(_NOT_OURS) and not any(part.startswith("_") for part in info.name.split(".")):
+        known = not info.name.startswith(_NOT_OURS) or info.name in _NOT_OURS  # of what is left out, its first module
+        if known and not any(part.startswith("_") for part in info.name.split(".")):
             yield info.name
 
 

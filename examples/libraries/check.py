@@ -84,7 +84,7 @@ def tests(library: str, jax: str | None, folder: Path) -> bool:
         if command[0] is None:
             continue
         out = run([*map(str, command), *pytest], place, with_jax)
-        failed = set(re.findall(r"^(?:FAILED|ERROR|SUBFAILED\S*) (\S+)", out, re.MULTILINE))
+        failed = set(re.findall(r"^(?:FAILED|ERROR|SUBFAILED(?:[\[(].*?[\])])*) (\S+)", out, re.MULTILINE))
         results.append((failed, out.strip().splitlines()[-1].strip("= ")))
     print(f"{library}: jaxlite {results[0][1]}" + (f"; JAX {results[1][1]}" if jax else ""), flush=True)
     worse = results[0][0] - (results[1][0] if jax else set())

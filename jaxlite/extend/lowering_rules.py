@@ -222,6 +222,9 @@ def _checked(ctx: RuleContext, rule: LoweringRule, results: Any) -> list[Any]:
     return checked
 
 
+_PLATFORMS = frozenset({"cpu", "cuda", "gpu", "metal", "mps", "oneapi", "rocm", "tpu"})
+
+
 def register_lowering(prim: Primitive, rule: LoweringRule, platform: str | None = None, inline: bool = True,
                       cacheable: bool = True) -> None:
     """Set how a primitive is lowered.
@@ -230,11 +233,14 @@ def register_lowering(prim: Primitive, rule: LoweringRule, platform: str | None 
       rule: `rule(ctx, *values, **params)` gives a sequence of MLIR values, one for each result.
       platform: the platform it is for, such as "cpu" or "cuda"; None for all that have no rule of their own.
       inline, cacheable: for compatibility; rules run once for each equation, where it stands.
-    Raises: TypeError if `prim` is no primitive or the rule no function.
+    Raises: TypeError if `prim` is no primitive or the rule no function; NotImplementedError for an unknown platform.
     """
     if not isinstance(prim, Primitive) or not callable(rule):
         where = source.function_location(rule) if callable(rule) else repr(rule)
         raise TypeError(f"register_lowering takes a primitive and a function, got {prim!r} of type {type(prim)} and {where}")
+    if platform is not None and platform not in _PLATFORMS and platform not in platforms.installed():
+        raise NotImplementedError(f"the lowering rule {source.function_location(rule)} of {prim.name!r} is registered for the "
+                                  f"platform {platform!r}, which is none of {', '.join(sorted(_PLATFORMS))}")
     found = FOREIGN.get(prim)
     if type(found) is not _ForeignRule:
         register_foreign(prim, found := _ForeignRule())

@@ -38,6 +38,21 @@ class UserRule:
         """The error for a rule that gives something wrong."""
         return RuleError(f"the {what} rule of {self.primitive.name!r}, {source.function_location(self.rule)}, {problem}")
 
+    def type_of(self, what: str, value: Any) -> Any:
+        """The type of something that the rule gives. Raises: RuleError if it is no array."""
+        try:
+            return aval_of(value)
+        except TypeError:
+            raise self.fail(what, f"returned {value!r} of type {type(value)}, which is no array") from None
+
+
+def check_primitive(what: str, primitive: Any, rule: Any) -> None:
+    """Raises TypeError where a rule is registered for what is no primitive."""
+    if not isinstance(primitive, Primitive):
+        where = source.function_location(rule) if callable(rule) else repr(rule)
+        raise TypeError(f"the {what} rule {where} is registered for {primitive!r} of type {type(primitive)}, which is no "
+                        "primitive: use jax.extend.core.Primitive, or one of jax.extend.core.primitives")
+
 
 class RuleTable(MutableMapping):
     """A table `primitive -> rule`, which is one slot of all primitives.
@@ -54,10 +69,7 @@ class RuleTable(MutableMapping):
         self._what, self._slot, self._call, self._given, self._mark = what, slot, call, given, mark
 
     def __setitem__(self, primitive: Primitive, rule: Callable) -> None:
-        if not isinstance(primitive, Primitive):
-            where = source.function_location(rule) if callable(rule) else repr(rule)
-            raise TypeError(f"the {self._what} rule {where} is registered for {primitive!r} of type {type(primitive)}, which "
-                            "is no primitive: use jax.extend.core.Primitive, or one of jax.extend.core.primitives")
+        check_primitive(self._what, primitive, rule)
         if not callable(rule):
             raise TypeError(f"the {self._what} rule of {primitive.name!r} is no function: {rule!r}")
         load_rules()  # ours, which would otherwise come later and replace it
@@ -120,7 +132,7 @@ def _tangent(rule: UserRule, out: Any, dot: Any) -> Any:
         return dot
     if dot is None or dot is Zero:
         return zero_for(out)
-    expected, found = tangent_aval(aval_of(out)), aval_of(dot)
+    expected, found = tangent_aval(rule.type_of("JVP", out)), rule.type_of("JVP", dot)
     if found.shape != expected.shape or found.dtype != expected.dtype:
         raise rule.fail("JVP", f"gives a tangent of type {found} for a result of type {aval_of(out)}; it must be of type "
                                f"{expected}")
@@ -140,7 +152,7 @@ def _call_transpose(rule: UserRule, cotangent: Any, *operands: Any, **params: An
         if ct is None or isinstance(ct, Zero) or not is_linear(operand):
             outs.append(None)
             continue
-        expected, aval = tangent_aval(operand.aval), aval_of(ct)
+        expected, aval = tangent_aval(operand.aval), rule.type_of("transpose", ct)
         if aval.shape != expected.shape or aval.dtype != expected.dtype:
             raise rule.fail("transpose", f"gives a cotangent of type {aval} for operand {index} of type {expected}")
         outs.append(ct)
@@ -153,12 +165,14 @@ primitive_transposes = RuleTable("transpose", "transpose", _call_transpose, _as_
 
 def deflinear(primitive: Primitive, transpose_rule: Callable) -> None:
     """Say that a primitive is linear in its operands together; `transpose_rule(cotangent, **params)` gives theirs."""
-    deflinear2(primitive, lambda cotangent, *operands, **params: transpose_rule(cotangent, **params))
+    deflinear2(primitive, source.wraps(transpose_rule)(
+        lambda cotangent, *operands, **params: transpose_rule(cotangent, **params)))
 
 
 def deflinear2(primitive: Primitive, transpose_rule: Callable) -> None:
     """The same, where the rule gets the operands: `transpose_rule(cotangent, *operands, **params)`."""
 
+    @source.wraps(transpose_rule)
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
         outs = primitive.bind(*primals, **params)
         if all(isinstance(tangent, Zero) for tangent in tangents):
@@ -171,7 +185,7 @@ def deflinear2(primitive: Primitive, transpose_rule: Callable) -> None:
 
 def defjvp(primitive: Primitive, *rules: Callable | None) -> None:
     """Set the JVP rule from one for each operand: `rule(tangent, *primals, **params)` gives that operand's share, or None."""
-    defjvp2(primitive, *[rule and partial(_without_answer, rule) for rule in rules])
+    defjvp2(primitive, *[rule and source.wraps(rule)(partial(_without_answer, rule)) for rule in rules])
 
 
 def _without_answer(rule: Callable, tangent: Any, answer: Any, *primals: Any, **params: Any) -> Any:
@@ -180,6 +194,7 @@ def _without_answer(rule: Callable, tangent: Any, answer: Any, *primals: Any, **
 
 def defjvp2(primitive: Primitive, *rules: Callable | None) -> None:
     """The same with rules that also get the result: `rule(tangent, result, *primals, **params)`."""
+    check_primitive("JVP", primitive, next(filter(None, rules), defjvp2))
     def_jvp(primitive, *rules)
     primitive_jvps[primitive] = primitive.jvp
 
@@ -239,7 +254,7 @@ def _checked_batch(rule: UserRule, size: int, found: Any) -> Any:
 def _checked_dim(rule: UserRule, size: int, out: Any, dim: Any) -> int | None:
     if dim is None:
         return None
-    shape = aval_of(out).shape
+    shape = rule.type_of("batching", out).shape
     if not isinstance(dim, int) or not -len(shape) <= dim < len(shape):
         raise rule.fail("batching", f"says that the batched axis of a result of shape {shape} is {dim!r}")
     if shape[dim] != size:

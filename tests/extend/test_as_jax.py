@@ -160,6 +160,9 @@ def test_what_pages_on_primitives_and_interpreters_import():
     program = """
 import jaxlite.as_jax
 from jax._src.lib.mlir.dialects import hlo
+import jax.extend.mlir.ir, jax.extend.mlir as mlir
+from jax.extend.mlir.passmanager import PassManager
+assert mlir.ir.Type is jax.extend.mlir.ir.Type and "RankedTensorType" in dir(mlir.ir) and PassManager.parse
 from jax._src.util import merge_lists, partition_list, safe_map, split_list, unzip2
 print(hlo.AddOp.__name__, safe_map(max, [1, 5], [3, 4]), unzip2([(1, 2), (3, 4)]), split_list([1, 2, 3], [1, 1]))
 print(merge_lists([True, False], *partition_list([True, False], "ab")))

@@ -294,3 +294,25 @@ def test_ffi_lowering_takes_layouts_with_the_fastest_axis_first():
     mlir.register_lowering(prim, row_major, platform="cpu")
     out, _ = jax.jit(lambda x: prim.bind(x))(np.array([[1, 2], [3, 4], [5, 6]], np.float32))
     assert abs(float(out[0, 0])) == pytest.approx(np.sqrt(14))  # of 1, 2, 3: LAPACK reads the memory by columns
+
+
+def test_what_is_no_array_and_what_is_no_primitive_names_the_rule():
+    def rule(*args, **params):
+        return object()
+
+    p = Primitive("gives_objects")
+    p.def_abstract_eval(lambda x: x)
+    p.def_impl(lambda x: x)
+    batching.primitive_batchers[p] = lambda args, dims: (rule(), 0)
+    ad.primitive_jvps[p] = lambda primals, tangents: (primals[0], rule())
+    for call in (lambda: jax.vmap(p.bind)(jnp.ones(2)), lambda: jax.jvp(p.bind, (1.0,), (1.0,))):
+        with pytest.raises(RuleError, match=r"gives_objects.*test_foreign_primitives.py.*object.*which is no array"):
+            call()
+    ad.deflinear2(p, lambda ct, x: [rule()])
+    with pytest.raises(RuleError, match=r"transpose rule of 'gives_objects'.*test_foreign_primitives.py.*which is no array"):
+        jax.grad(p.bind)(1.0)
+    for register in (ad.defjvp, ad.deflinear, ad.deflinear2):
+        with pytest.raises(TypeError, match=r"rule rule at .*test_foreign_primitives.py.*which is no primitive"):
+            register("gives_objects", rule)
+    with pytest.raises(NotImplementedError, match=r"rule at .*test_foreign_primitives.py.*platform 'nowhere'"):
+        mlir.register_lowering(p, rule, platform="nowhere")

@@ -15,7 +15,7 @@ hlo_to_stablehlo = _xla.mlir_functions.hlo_to_stablehlo
 refine_polymorphic_shapes = _xla.mlir_functions.refine_polymorphic_shapes
 serialize_portable_artifact = _xla.mlir_functions.serialize_portable_artifact
 
-_lazy = _Lazy(__name__, modules=["dialects"])
+_lazy = _Lazy(__name__, modules=["dialects", "ir", "passmanager"])
 
 
 def lower_with_sharding_in_types(ctx: Any, op: Any, aval: Any) -> Any:
@@ -27,8 +27,6 @@ def lower_with_sharding_in_types(ctx: Any, op: Any, aval: Any) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("ir", "passmanager"):
-        return _xla.mlir_module(name)
     return _lazy.load(name)
 
 

@@ -1,0 +1,18 @@
+"""MLIR's types, values, operations and modules, as jaxlib has them; `jax.extend.mlir.ir`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowering import xla as _xla
+
+_found = _xla.mlir_module("ir")
+__all__ = [_name for _name in dir(_found) if not _name.startswith("_")]
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_found, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

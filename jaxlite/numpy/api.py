@@ -45,9 +45,12 @@ def api(*static: str) -> Callable[[F], F]:
 
         call = compiled = compile_first
         wrapper: Any
-        code = fun.__code__
+        plain = fun
+        while hasattr(plain, "__wrapped__"):
+            plain = plain.__wrapped__
+        code = plain.__code__
         positional = code.co_argcount
-        if code.co_posonlyargcount == positional and not code.co_kwonlyargcount and not fun.__defaults__ \
+        if code.co_posonlyargcount == positional and not code.co_kwonlyargcount and not plain.__defaults__ \
                 and positional in (1, 2):  # the operators' way: no packing of arguments
             if positional == 1:
 

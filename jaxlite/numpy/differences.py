@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite.core import dtypes
+from jaxlite.core.array import ArrayImpl
 from jaxlite.core.errors import InconclusiveDimensionOperation
 from jaxlite.core.filtering import boundary
 from jaxlite.core.symbolic import is_constant_dim, largest, smallest
@@ -88,6 +89,8 @@ def gradient(f, *varargs, axis: int | Sequence[int] | None = None, edge_order: i
     Returns: an array for one axis, else a list.
     Raises: ValueError if an axis has fewer than two elements.
     """
+    if type(f) is ArrayImpl and not varargs and axis is edge_order is None:
+        return _gradients(f)
     if edge_order is not None:
         raise NotImplementedError("The 'edge_order' argument to jnp.gradient is not supported.")
     check_arrays("gradient", f)
@@ -96,7 +99,7 @@ def gradient(f, *varargs, axis: int | Sequence[int] | None = None, edge_order: i
 
 
 @api("axis")
-def _gradients(f, *varargs, axis: int | Sequence[int] | None):
+def _gradients(f, *varargs, axis: int | Sequence[int] | None = None):
     rank = aval_of(f).ndim
     axes = range(rank) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     axes = tuple(shaping.canonical_axis(each, rank) for each in axes)

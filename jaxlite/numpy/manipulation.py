@@ -145,7 +145,7 @@ def reshape(a, shape, order: str = "C", *, copy: bool | None = None, out_shardin
 def ravel(a, order: str = "C", *, out_sharding=None):
     """All elements in one axis."""
     if order == "C":
-        return placement.laid_out_by(out_sharding, _ravel, a)
+        return _ravel(a) if out_sharding is None else placement.laid_out_by(out_sharding, _ravel, a)
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'.")
     check_arrays("ravel", a)

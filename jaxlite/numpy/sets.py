@@ -399,9 +399,8 @@ def _exclusive(ar1, ar2, fill_value, size: int) -> tuple[Any, ...]:
 # --- membership --------------------------------------------------------------------------------------
 
 
-@boundary
-@broadcasts_inside
 @api("assume_unique", "invert", "method")
+@broadcasts_inside
 def isin(element, test_elements, assume_unique: bool = False, invert: bool = False, *, method: str = "auto"):
     """Whether each element is in another array. NaN is not.
 

@@ -409,9 +409,8 @@ def _variables(x, rowvar: bool):
     return x if rowvar else shaping.transpose(x, (1, 0))
 
 
-@boundary
-@broadcasts_inside
 @api("rowvar", "dtype")
+@broadcasts_inside
 def corrcoef(x, y=None, rowvar: bool = True, dtype=None):
     """The correlations of variables: covariances divided by both standard deviations. Arguments are as in `cov`."""
     check_arrays("corrcoef", x, *(() if y is None else (y,)))

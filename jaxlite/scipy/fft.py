@@ -106,8 +106,8 @@ def _transform(name: str, x, type: int, sizes, axes, norm: str | None, inverse: 
     return x
 
 
-@broadcasts_inside
 @api("type", "n", "axis", "norm")
+@broadcasts_inside
 def dct(x, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None):
     """The cosine transform along an axis.
 
@@ -126,24 +126,24 @@ def dct(x, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None
     return _transform("dct", x, type, None if n is None else (n,), (axis,), norm, False)
 
 
+@api("type", "n", "axis", "norm")
 @broadcasts_inside
 @promotes_inside
-@api("type", "n", "axis", "norm")
 def idct(x, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None):
     """The inverse of `dct`, along an axis."""
     return _transform("idct", x, type, None if n is None else (n,), (axis,), norm, True)
 
 
-@broadcasts_inside
 @api("type", "s", "axes", "norm")
+@broadcasts_inside
 def dctn(x, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None):
     """The cosine transform along several axes, by default all; `s` are their lengths. Arguments as in `dct`."""
     return _transform("dctn", x, type, s, axes, norm, False)
 
 
+@api("type", "s", "axes", "norm")
 @broadcasts_inside
 @promotes_inside
-@api("type", "s", "axes", "norm")
 def idctn(x, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None):
     """The inverse of `dctn`."""
     return _transform("idctn", x, type, s, axes, norm, True)

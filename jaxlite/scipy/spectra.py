@@ -20,9 +20,8 @@ from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
 
 
-@boundary
-@broadcasts_inside
 @api("axis", "type", "bp", "overwrite_data")
+@broadcasts_inside
 def detrend(data, axis: int = -1, type: str = "linear", bp=0, overwrite_data: None = None):
     """Samples along an axis without their trend.
 

@@ -13,8 +13,8 @@ __all__ = ["vq"]
 __dir__ = lambda: __all__
 
 
-@broadcasts_inside
 @api("check_finite")
+@broadcasts_inside
 def vq(obs, code_book, check_finite: bool = True) -> tuple[Any, Any]:
     """The nearest code of each observation.
 

@@ -210,8 +210,8 @@ def zeta(x, q=None):
     return _hurwitz(*jnp.broadcast_arrays(*floats("zeta", x, q)))
 
 
-@broadcasts_inside
 @api("d")
+@broadcasts_inside
 def multigammaln(a, d):
     """The logarithm of the gamma function of dimension d, an integer.
 

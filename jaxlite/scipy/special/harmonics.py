@@ -45,8 +45,8 @@ def i1(x):
 # --- Bessel functions --------------------------------------------------------------------------------
 
 
-@broadcasts_inside
 @api("v", "n_iter")
+@broadcasts_inside
 def bessel_jn(z, *, v: int, n_iter: int = 50):
     """Bessel functions of the first kind of orders 0 to v.
 

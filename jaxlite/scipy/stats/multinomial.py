@@ -11,8 +11,8 @@ __all__ = ["logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
-@promotes_inside
 @api()
+@promotes_inside
 def logpmf(x, n, p):
     """The logarithm of the probability of counts x (..., k), of results with probabilities p (..., k)."""
     x, n, p = floats("multinomial.logpmf", x, n, p)
@@ -20,8 +20,8 @@ def logpmf(x, n, p):
     return jnp.where(jnp.sum(x, axis=-1) == n, value, -jnp.inf)
 
 
-@promotes_inside
 @api()
+@promotes_inside
 def pmf(x, n, p):
     """The probability of counts."""
     return jnp.exp(logpmf(x, n, p))

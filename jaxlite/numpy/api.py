@@ -37,11 +37,12 @@ def api(*static: str) -> Callable[[F], F]:
 
     def decorate(fun):
         call: Any
+        compiled: Any
 
         def compile_first(*args, **kwargs):
-            nonlocal call
-            call = eager_jit(fun, static_argnames=static) if static else eager_jit(fun)
-            return call(*args, **kwargs)
+            nonlocal call, compiled
+            call = compiled = eager_jit(fun, static_argnames=static) if static else eager_jit(fun)
+            return compiled(*args, **kwargs)
 
         call = compiled = compile_first
         wrapper: Any
@@ -75,18 +76,18 @@ def api(*static: str) -> Callable[[F], F]:
                                 **{name: _hashable(arg) if name in static else arg for name, arg in kwargs.items()})
 
             def wrapper(*args, **kwargs):
-                nonlocal call, compiled
+                nonlocal call
                 try:
                     trace = state.trace
                     if trace is eager_trace:
                         try:
                             return call(*args, **kwargs) if kwargs else call(*args)
                         except ValueError as error:
-                            if call is tolerant or not str(error).startswith("Non-hashable static"):
+                            if not str(error).startswith("Non-hashable static"):
                                 raise
                         # A list where a key is needed: the next call may have one, and to fail takes long.
-                        compiled, call = call, tolerant
-                        return call(*args, **kwargs)
+                        call = tolerant
+                        return tolerant(*args, **kwargs)
                     pinned = trace.pin_here()
                     try:
                         return fun(*args, **kwargs)

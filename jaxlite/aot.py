@@ -83,12 +83,13 @@ def _write(arguments: argparse.Namespace) -> None:
 def _signature(exported: export.Exported) -> str:
     def side(tree: Any, avals: Sequence[Any]) -> list[str]:
         paths = tree_flatten_with_path(tree_unflatten(tree, [0] * tree.num_leaves))[0]
-        return ["".join(map(str, path)) + ": " + aval.str_short() for (path, _), aval in zip(paths, avals, strict=True)]
+        return ["".join(map(str, path)) + ": " + aval.str_short(short_dtypes=True)
+                for (path, _), aval in zip(paths, avals, strict=True)]
 
     names = exported.argument_names()
     lines = [f"{exported.fun_name} for {', '.join(exported.platforms)}; calling convention "
              f"{exported.calling_convention_version}; {'with' if exported.has_vjp() else 'without'} its derivative"]
-    lines += [f"  {name}: {aval.str_short()}" for name, aval in zip(names, exported.in_avals, strict=True)]
+    lines += [f"  {name}: {aval.str_short(short_dtypes=True)}" for name, aval in zip(names, exported.in_avals, strict=True)]
     lines += [f"  result{line}" for line in side(exported.out_tree, exported.out_avals)]
     return "\n".join(lines)
 

@@ -40,7 +40,7 @@ def measure(compiled: program.Program, device: Any) -> Row:
     """Compile a traced program for a device that is only described, and say what it takes there."""
     from jaxlite.compilation import execution  # with all of lowering
 
-    types = ", ".join(aval.str_short() for aval in compiled.closed.in_avals)
+    types = ", ".join(aval.str_short(short_dtypes=True) for aval in compiled.closed.in_avals)
     try:
         lowered = execution.lower_jaxpr(compiled.closed, compiled.name, platforms.target_of(device),
                                         donated=compiled.donated, keep_unused=compiled.options.keep_unused)

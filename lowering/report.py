@@ -74,7 +74,7 @@ def complain(subject: str, message: str) -> None:
 
 
 def _log(name: str, closed: Any, seconds: dict[str, float], cache: str) -> None:
-    types = [var.aval.str_short() for var in closed.jaxpr.invars]
+    types = [var.aval.str_short(short_dtypes=True) for var in closed.jaxpr.invars]
     if len(types) > 20:
         types[20:] = [f"... {len(types) - 20} more"]
     logger().warning(f"compiled {name} ({', '.join(types)}) in {sum(seconds.values()):.3f} s: {stage_times(seconds, cache)}")
@@ -203,7 +203,7 @@ def _facts(lowered: Any, closed: Any, loaded: Any, seconds: dict[str, float]) ->
 
 
 def _type(aval: Any) -> dict[str, Any]:
-    return {"type": aval.str_short(), "weak_type": getattr(aval, "weak_type", False)}
+    return {"type": aval.str_short(short_dtypes=True), "weak_type": getattr(aval, "weak_type", False)}
 
 
 def _numbers(analysis: Callable[[], Any]) -> dict[str, Any]:

@@ -126,7 +126,7 @@ def _argument_differences(name: str, new: _Argument, old: _Argument, names: Name
         for index, (here, there) in enumerate(zip(new.avals, old.avals, strict=True), new.start):
             if here != there:
                 weak = getattr(here, "weak_type", False) != getattr(there, "weak_type", False)
-                only_weak = weak and here.str_short() == there.str_short()
+                only_weak = weak and here.str_short(short_dtypes=True) == there.str_short(short_dtypes=True)
                 yield (f"{'weak type of ' if only_weak else ''}argument `{names.leaves()[index]}`: "
                        f"{show_type(here)} was {show_type(there)}")
 
@@ -143,7 +143,7 @@ def _static_difference(new: Any, old: Any) -> str:
 
 def show_type(aval: Any) -> str:
     """`f32[2,3]`, or `weak f32[]` for what a Python scalar gives."""
-    return ("weak " if getattr(aval, "weak_type", False) else "") + aval.str_short()
+    return ("weak " if getattr(aval, "weak_type", False) else "") + aval.str_short(short_dtypes=True)
 
 
 def _show_axes(axes: Sequence[tuple[Any, int]]) -> str:

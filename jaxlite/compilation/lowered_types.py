@@ -7,32 +7,17 @@ themselves what they are in others (`to_lojax`); what has programs in its params
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jaxlite.core.aval import with_axis
 from jaxlite.core.high import AvalQDD, cur_qdd, is_high_value, raised, with_states
-from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr, jaxprs_in_params
+from jaxlite.core.jaxpr import ClosedJaxpr, Var, eval_jaxpr, has_high_types, jaxprs_in_params
 from jaxlite.core.staging import StagingTrace, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import set_trace
 from jaxlite.core.values import aval_of
 
 _LIMIT = 1024
-
-
-def has_high_types(jaxpr: Jaxpr) -> bool:
-    """Whether a program has values of high types, or operations that are written for them."""
-    found = _high.get(jaxpr)
-    if found is None:
-        found = _high[jaxpr] = (
-            any([var.aval.is_high for var in (*jaxpr.constvars, *jaxpr.invars)])
-            or any([eqn.primitive.to_lojax is not None or any(map(has_high_types, jaxprs_in_params(eqn.params)))
-                    for eqn in jaxpr.eqns]))
-    return found
-
-
-_high: weakref.WeakKeyDictionary[Jaxpr, bool] = weakref.WeakKeyDictionary()
 
 
 class LowTrace(StagingTrace):

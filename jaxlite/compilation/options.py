@@ -118,16 +118,16 @@ def resolve(signature: inspect.Signature | None, argnums: Any, argnames: Any, wh
         if inspect.Parameter.VAR_POSITIONAL not in kinds:
             for num in nums:
                 if not -len(positional) <= num < len(positional):
-                    raise ValueError(f"jitted function {fun_name} has {what}_argnums={nums}, but only accepts "
-                                     f"{len(positional)} positional arguments.")
+                    raise ValueError(f"Jitted function has {what}_argnums={nums}, but only accepts {len(positional)} "
+                                     f"positional arguments. The function is {fun_name}.")
             nums = tuple(num % len(positional) for num in nums)
     if names is not None and inspect.Parameter.VAR_KEYWORD not in kinds:
         accepted = {each.name for each in parameters if each.kind not in
                     (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)}
         unknown = [name for name in names if name not in accepted]
         if unknown:
-            raise ValueError(f"jitted function {fun_name} has invalid argnames {set(unknown)!r} in {what}_argnames; "
-                             f"it takes {sorted(accepted)}.")
+            raise ValueError(f"Jitted function has invalid argnames {set(unknown)!r} in {what}_argnames. Function does not "
+                             f"take these args. The function is {fun_name}, and takes {sorted(accepted)}.")
     if nums is None and names is None:
         return (), ()
     if nums is None:

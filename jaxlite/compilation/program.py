@@ -12,7 +12,7 @@ from jaxlite.compilation import compile_report, explain, lifetime
 from jaxlite.compilation.options import Options, check_compiler_options, leaf_paths, process_options
 from jaxlite.core import array as arrays
 from jaxlite.core import config, errors, source
-from jaxlite.core.aval import AbstractRef, high_types
+from jaxlite.core.aval import AbstractRef
 from jaxlite.core.collector import seldom_collecting
 from jaxlite.core.discharge import discharge_jaxpr
 from jaxlite.core.effects import REF
@@ -64,7 +64,7 @@ class Program:
         self.host_plan: Any = None  # how NumPy runs it while it has no executable (`jaxlite.traces.host`)
         self.ran_on_host = False  # whether C++ was given a result without an executable
         self.takes_refs = any(type(var.aval) is AbstractRef for var in (*closed.jaxpr.constvars, *closed.jaxpr.invars))
-        self.is_high = high_types.exist and lowered_types().has_high_types(closed.jaxpr)
+        self.is_high = closed.is_high
 
     def is_stale(self) -> bool:
         """Whether it closes over tracers of a trace that has ended, or over what is not as it was then."""
@@ -158,7 +158,7 @@ class Program:
                                             argument_names=self.of_arrays(self.debug_info.arg_names), place=place,
                                             layouts=self.layouts)
         if lowered.unusable:
-            _warn("Some donated buffers were not usable: " + ", ".join(aval.str_short() for aval in lowered.unusable)
+            _warn("Some donated buffers were not usable: " + ", ".join(map(str, lowered.unusable))
                   + ". No result has their type; do not donate them.")
         return lowered
 

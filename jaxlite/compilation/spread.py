@@ -203,7 +203,7 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
         elif has is not None and not shardings.is_equivalent(has, wanted, len(shape)):
             raise ValueError(f"Sharding passed to jit does not match the sharding on the respective arg. Got jit sharding: "
                              f"{wanted},\narg sharding: {has} for arg type: "
-                             f"{closed.in_avals[index - num_consts].str_short(short_dtypes=False)}")
+                             f"{closed.in_avals[index - num_consts].str_short()}")
         if type(wanted) is xla.SingleDeviceSharding or wanted is None and index < num_consts:
             wanted = xla.NamedSharding(named, shardings.P())
         if wanted is not None:
@@ -273,7 +273,7 @@ def _incompatible(program: Program, devices: tuple[Any, ...], first: int | str |
             return f"an array that {program.name} closes over, with {ids}"
         aval = program.closed.in_avals[index - num_consts]
         return (f"argument {program.debug_info.arg_name(index - num_consts)} of {program.name} with shape "
-                f"{aval.str_short(short_dtypes=False)} and with {ids}")
+                f"{aval.str_short()} and with {ids}")
 
     return (f"Received incompatible devices for jitted computation. Got {what(first, devices)} and {what(second, others)}"
             "\nMove one with device_put.")

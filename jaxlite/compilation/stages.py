@@ -412,7 +412,7 @@ def _check_layouts(program: Program, executable: Any, leaves: list[Any]) -> None
     wanted = [None] * count if executable.layouts is None else executable.layouts.inputs[-count:]
     for index, (leaf, layout, read) in enumerate(zip(leaves, wanted, executable.kept[-count:], strict=True)):
         if read and getattr(leaf, "committed", False) and not module.is_laid_out(leaf, layout):
-            kind = leaf.aval.str_short(short_dtypes=False)
+            kind = leaf.aval.str_short()
             wrong.append(f"Argument {program.debug_info.arg_name(index)} with shape {kind}:\n"
                          f"  Passed layout: {module.of_array(leaf)}\n  Required layout: {layout or module.usual(leaf)}")
     if wrong:
@@ -428,7 +428,7 @@ def _check_shardings(program: Program, place: Any, leaves: list[Any]) -> None:
         if sharding is not None and has is not None and leaf._committed and not sharding.is_equivalent_to(has, leaf.ndim):
             raise ValueError(
                 "Computation was compiled for input shardings that disagree with the shardings of arguments passed to it. "
-                f"Argument {program.debug_info.arg_name(index)} with shape {leaf.aval.str_short(short_dtypes=False)}:\n"
+                f"Argument {program.debug_info.arg_name(index)} with shape {leaf.aval.str_short()}:\n"
                 f"  Passed sharding: {has}\n  Required sharding: {sharding}\nMove it with device_put.")
 
 

@@ -87,7 +87,7 @@ def _no_data(buffer: Any) -> np.ndarray:
 
 def deleted_error(array: Any) -> RuntimeError:
     """The error for the use of an array whose buffer is gone."""
-    return RuntimeError(f"Array has been deleted with shape={array.aval.str_short(short_dtypes=False)}. It was donated to a "
+    return RuntimeError(f"Array has been deleted with shape={array.aval.str_short()}. It was donated to a "
                         "compiled function, or delete() was called; use the function's result instead, or do not donate it.")
 
 

@@ -29,6 +29,10 @@ class AbstractValue:
     vma: Any = _nowhere
     is_high = has_qdd = False  # whether its values are no arrays but made of them, and whether they change (`core/high.py`)
 
+    def str_short(self, short_dtypes: bool = False, **options: Any) -> str:
+        """The type as messages print it."""
+        return str(self)
+
     def lo_ty(self) -> list[Any]:
         """The types of the arrays that a value consists of: an array is its own."""
         return [self]
@@ -138,22 +142,18 @@ class ShapedArray(AbstractValue):
         """The type of one example of a batch with its axis at `spec`; None: it is no batch."""
         return self if spec is None else without_axis(self, spec)
 
-    def str_short(self, short_dtypes: bool = True) -> str:
-        """`f32[2,3]`, as jaxprs print it, or `float32[2,3]`; `f32[8@x,4]` where the first axis is cut along the mesh axis x."""
+    def str_short(self, short_dtypes: bool = False, **options: Any) -> str:
+        """`float32[2,3]`, or `f32[2,3]`, as jaxprs print it; `f32[8@x,4]` where the first axis is cut along the mesh axis x."""
         name = dtypes.short_name(self.dtype) if short_dtypes or self.dtype == dtypes.float0 else self.dtype.name
         sizes = map(str, self.shape) if self.layout is None else map(_cut_size, self.shape, self.layout.spec)
         return f"{name}[{','.join(sizes)}]{_axes_text(self) if self.vma or self.layout is not None else ''}"
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapedArray({self.str_short(short_dtypes=False)}{weak})"
+        return f"ShapedArray({self.str_short()}{weak})"
 
     def __str__(self) -> str:
-        return ("~" if self.weak_type else "") + self.str_short(short_dtypes=False)
-
-    def __format__(self, spec: str) -> str:
-        """As jaxprs print it: messages name types shortly."""
-        return format(("~" if self.weak_type else "") + self.str_short(), spec)
+        return ("~" if self.weak_type else "") + self.str_short()
 
     def __reduce__(self) -> Any:
         return _restore, (self.shape, self.dtype, self.weak_type, self.vma, self.layout)
@@ -299,10 +299,11 @@ class AbstractToken(AbstractValue):
 
     __slots__ = ()
 
-    def str_short(self, short_dtypes: bool = True) -> str:
-        return "Token"
+    def str_short(self, short_dtypes: bool = False, **options: Any) -> str:
+        return "Tok"
 
-    __str__ = __repr__ = str_short
+    def __repr__(self) -> str:
+        return "AbstractToken()"
 
     def strip_weak_type(self) -> AbstractToken:
         return self
@@ -358,14 +359,11 @@ class AbstractRef(AbstractValue):
     def strip_weak_type(self) -> AbstractRef:
         return self
 
-    def str_short(self, short_dtypes: bool = True) -> str:
+    def str_short(self, short_dtypes: bool = False, **options: Any) -> str:
         space = "" if self.memory_space is None else f"<{self.memory_space}>"
-        return f"Ref{space}{{{self.inner_aval.str_short(short_dtypes)}}}"
+        return f"Ref{space}{{{self.inner_aval.str_short(short_dtypes=short_dtypes)}}}"
 
     def __repr__(self) -> str:
-        return self.str_short(short_dtypes=False)
-
-    def __str__(self) -> str:
         return self.str_short()
 
     def __reduce__(self) -> Any:

@@ -18,9 +18,11 @@ from typing import Any
 
 from jaxlite.core.foreign_options import REFUSED, WITHOUT_MEANING
 from jaxlite.core.precision import PRECISION_NAMES, DotAlgorithmPreset
+from lowering import platforms as backends
 from lowering import xla
 
 _UNSET = xla.config_unset
+hide_own_frames: Callable[[BaseException], None] = lambda error: None  # set by `jaxlite.core.filtering`, which reads options
 
 
 class Option:
@@ -111,6 +113,15 @@ def _parse_text(value: Any, name: str) -> str | None:
 
 def _parse_any(value: Any, name: str) -> Any:
     return value or None if isinstance(value, str) else value
+
+
+def _parse_device(value: Any, name: str) -> Any:
+    """A device, a sharding over one, the name of a platform, or None: whether it is there shows when it is used."""
+    value = value or None if isinstance(value, str) else value
+    if not (value is None or isinstance(value, (xla.Device, xla.Sharding)) or value in backends.known_names()):
+        raise ValueError("jax.default_device must be passed either a Device object (e.g. `jax.devices('cpu')[0]`) or a "
+                         f"platform name string like 'cpu' or 'gpu', got: {value!r}")
+    return value
 
 
 def _parse_folder(value: Any, name: str) -> str | None:
@@ -214,7 +225,7 @@ default_matmul_precision = _option(
     "Precision of matrix products that ask for none.", affects_program=True,
 )
 default_device = _option(
-    "default_device", None, _parse_any, "The device that uncommitted computations use.", affects_program=True
+    "default_device", None, _parse_device, "The device that uncommitted computations use.", affects_program=True
 )
 debug_nans = _option("debug_nans", False, _parse_bool, "Raise FloatingPointError when a result holds a NaN.",
                      affects_program=True)
@@ -401,7 +412,11 @@ class Configuration:
         if ignored in WITHOUT_MEANING:
             WITHOUT_MEANING[ignored] = value
         elif ignored not in REFUSED:
-            self._find(name).set(value)
+            try:
+                self._find(name).set(value)
+            except Exception as error:
+                hide_own_frames(error)
+                raise
 
     def read(self, name: str) -> Any:
         """The value of an option in this thread."""

@@ -183,7 +183,7 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
         if isinstance(dtype, (np.dtype, type, str, ExtendedDType)):
             _canonical_memo[x64][dtype] = found
     if not allow_extended_dtype and isinstance(found, ExtendedDType):
-        raise TypeError(f"extended dtype {found} where a dtype of plain numbers is needed")
+        raise ValueError(f"extended dtype {found} where a dtype of plain numbers is needed")
     return found
 
 

@@ -112,7 +112,7 @@ class UnexpectedTracerError(JAXTypeError):
         tracer = tracer_or_text
         debug = getattr(tracer._trace, "debug_info", None)
         text = (f"Encountered an unexpected tracer. A function transformed by jaxlite had a side effect, allowing "
-                f"for a reference to an intermediate value with type {tracer.aval.str_short(False)} to escape the scope of the "
+                f"for a reference to an intermediate value with type {tracer.aval.str_short()} to escape the scope of the "
                 "transformation.")
         if debug is not None:
             text += f"\nThe function being traced when the value leaked was {debug}."
@@ -140,7 +140,7 @@ class LeakChecked(Exception):
 
 
 def _describe(tracer: Any) -> str:
-    return tracer.aval.str_short(short_dtypes=False)
+    return tracer.aval.str_short()
 
 
 def tracer_message(problem: str, tracer: Any, hint: str) -> str:

@@ -53,6 +53,9 @@ def hide_own_frames(error: BaseException) -> None:
         error.add_note(_NOTE)
 
 
+config.hide_own_frames = hide_own_frames
+
+
 # Compiled when there is an error to look at, not when jaxlite starts.
 _BLAMED = (r"'([\w.]+)' object (?:cannot be interpreted|is not iterable|has no len)|, not '(\w+)'$"
            r"|^Value .* of type <class '([\w.]+)'> is not a valid JAX type: expected"

@@ -8,6 +8,7 @@ live what needs only the data: walking sub-jaxprs, evaluation, and the checker. 
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any, final
@@ -15,9 +16,10 @@ from typing import Any, final
 import numpy as np
 
 from jaxlite.core import dtypes, source
-from jaxlite.core.aval import AbstractValue, ShapedArray, layouts, typematch
+from jaxlite.core.aval import AbstractValue, ShapedArray, high_types, layouts, typematch
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.errors import JaxprTypeError
+from lowering import xla
 
 # Gives `jaxlite.core.printer`, which reads this module's classes. `jaxlite.core` sets one that loads it on first use.
 printer: Callable[[], Any] = lambda: sys.modules["jaxlite.core.printer"]
@@ -32,7 +34,7 @@ class Var:
         self.aval = aval
 
     def __repr__(self) -> str:
-        return f"Var(id={id(self)}):{self.aval}"
+        return f"Var(id={id(self)}):{self.aval.str_short()}"
 
 
 class DropVar(Var):
@@ -54,7 +56,7 @@ class Literal:
         self.val, self.aval = val, aval
 
     def __repr__(self) -> str:
-        return f"Literal({self.val}:{self.aval.str_short()})"
+        return f"Literal({self.val}:{self.aval.str_short(short_dtypes=True)})"
 
 
 Atom = Var | Literal
@@ -107,12 +109,17 @@ class DebugInfo:
             self._arg_names = self._arg_names()
         return self._arg_names or ()
 
+    @property
+    def func_src_info(self) -> str:
+        """The function and its place, as libraries ask for it."""
+        return self.location or self.function
+
     def arg_name(self, index: int) -> str:
         names = self.arg_names
         return names[index] if index < len(names) else f"argument {index}"
 
     def __repr__(self) -> str:
-        return f"{self.location or self.function} for {self.traced_for}"
+        return f"{self.func_src_info} for {self.traced_for}"
 
 
 class Jaxpr:
@@ -142,6 +149,28 @@ class Jaxpr:
     @property
     def out_avals(self) -> list[Any]:
         return [var.aval for var in self.outvars]
+
+    if xla.VERSION >= (0, 12):  # as JAX of the same jaxlib, where a program is a closed one without constants
+        @property
+        def jaxpr(self) -> Jaxpr:
+            return self
+
+        @property
+        def consts(self) -> list[Any]:
+            return []
+
+        literals = consts
+
+        def map_jaxpr(self, f: Callable[[Jaxpr], Jaxpr]) -> Jaxpr:
+            return f(self)
+
+        def with_consts(self, consts: Sequence[Any]) -> ClosedJaxpr:
+            return ClosedJaxpr(self, consts)
+
+    @property
+    def is_high(self) -> bool:
+        """Whether it has values of high types (`core/high.py`)."""
+        return has_high_types(self)
 
     def __str__(self) -> str:
         return self.pretty_print()
@@ -182,6 +211,37 @@ class ClosedJaxpr:
     def literals(self) -> list[Any]:
         return self.consts
 
+    @property
+    def constvars(self) -> list[Var]:
+        return self.jaxpr.constvars
+
+    @property
+    def invars(self) -> list[Var]:
+        return self.jaxpr.invars
+
+    @property
+    def outvars(self) -> list[Atom]:
+        return self.jaxpr.outvars
+
+    @property
+    def debug_info(self) -> DebugInfo | None:
+        return self.jaxpr.debug_info
+
+    @property
+    def is_high(self) -> bool:
+        return self.jaxpr.is_high
+
+    def replace(self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None, **changes: Any) -> ClosedJaxpr:
+        """A copy with some fields replaced; `changes` are those of its `jaxpr`."""
+        jaxpr = self.jaxpr if jaxpr is None else jaxpr
+        return ClosedJaxpr(jaxpr.replace(**changes) if changes else jaxpr, self.consts if consts is None else consts)
+
+    with_consts = lambda self, consts: self.replace(consts=consts)
+
+    def map_jaxpr(self, f: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
+        """The program that f makes of this one, with the same constants."""
+        return ClosedJaxpr(f(self.jaxpr), self.consts)
+
     def __str__(self) -> str:
         return self.jaxpr.pretty_print()
 
@@ -190,6 +250,25 @@ class ClosedJaxpr:
     def pretty_print(self, **options: Any) -> str:
         """The program as text; see `jaxlite.core.printer.jaxpr_to_text` for the options."""
         return self.jaxpr.pretty_print(**options)
+
+
+if xla.VERSION >= (0, 12):
+    ClosedJaxpr.__name__ = ClosedJaxpr.__qualname__ = "Jaxpr"  # as JAX of the same jaxlib; `jaxlite.extend.core` has one class
+
+def has_high_types(jaxpr: Jaxpr) -> bool:
+    """Whether a program has values of high types, or operations that are written for them."""
+    if not high_types.exist:
+        return False
+    found = _high.get(jaxpr)
+    if found is None:
+        found = _high[jaxpr] = (
+            any([var.aval.is_high for var in (*jaxpr.constvars, *jaxpr.invars)])
+            or any([eqn.primitive.to_lojax is not None or any(map(has_high_types, jaxprs_in_params(eqn.params)))
+                    for eqn in jaxpr.eqns]))
+    return found
+
+
+_high: weakref.WeakKeyDictionary[Jaxpr, bool] = weakref.WeakKeyDictionary()
 
 
 def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:

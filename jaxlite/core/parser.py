@@ -346,8 +346,8 @@ class _Parser(TypeReader):
         outvars = []
         for (token, said), aval in zip(outs, made, strict=True):
             if said is not None and not typematch(said, aval):
-                self.refuse(f"the text says that {token.text} is {said.str_short()}, {primitive.name} gives "
-                            f"{aval.str_short()}", token)
+                self.refuse(f"the text says that {token.text} is {said.str_short(short_dtypes=True)}, {primitive.name} gives "
+                            f"{aval.str_short(short_dtypes=True)}", token)
             if token.text != "_" and token.text in scope:
                 self.fail("a new variable", token, f"{token.text!r}, which is bound already")
             var = Var(aval.strip_weak_type() if said is None else said)
@@ -472,7 +472,7 @@ class _Parser(TypeReader):
         """Whether typed binders stand here: '=' comes before anything else."""
         while self.tokens[at].kind == "word" and self.tokens[at + 1].text == ":":
             at += 2
-            while self.tokens[at].text not in ("]", "Token") and self.tokens[at].kind != "end":
+            while self.tokens[at].text not in ("]", "Tok") and self.tokens[at].kind != "end":
                 at += 1
             at += 1
             if self.tokens[at].text == "{":  # `{V:x}`
@@ -526,7 +526,7 @@ class _Parser(TypeReader):
             else:
                 value = {"i": int, "f": float, "c": complex}[kind](value)
         except (ValueError, TypeError, KeyError, OverflowError) as error:
-            self.refuse(f"the literal {token.text} is no {aval.str_short()}: {error}", token)
+            self.refuse(f"the literal {token.text} is no {aval.str_short(short_dtypes=True)}: {error}", token)
         return Literal(value, aval)
 
     def scalar(self) -> Any:

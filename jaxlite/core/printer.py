@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes, source
+from jaxlite.core.aval import ShapedArray
 from jaxlite.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from lowering import xla
 
@@ -172,9 +173,16 @@ def _value(value: Any) -> str:
             return f"frozenset({shown})" if type(value) is frozenset else shown
         case type():
             return value.__name__
+        case ShapedArray():
+            return _type_text(value)
     if callable(value) and type(value).__repr__ is object.__repr__ or hasattr(value, "__code__"):  # type: ignore[comparison-overlap]
         return source.function_name(value)
     return re.sub(r" at 0x[0-9a-f]+", "", format(value))
+
+
+def _type_text(aval: Any) -> str:
+    """`~f32[3]`, with the mark of weak types."""
+    return ("~" if getattr(aval, "weak_type", False) else "") + aval.str_short(short_dtypes=True)
 
 
 def _dimension_numbers(value: Any) -> str:
@@ -304,12 +312,15 @@ class _Printer:
             found = scope[var] = next(self.names)
         return found
 
+    def type_text(self, aval: Any) -> str:
+        return _type_text(aval) if self.weak_types else aval.str_short(short_dtypes=True)
+
     def type(self, aval: Any) -> Any:
         """The document `:f32[3]`, made once for each type."""
         found = self.types.get(aval)
         if found is None:
             docs = xla.documents
-            text = f"{aval}" if self.weak_types else aval.str_short()
+            text = self.type_text(aval)
             found = self.types[aval] = docs.color(docs.text(":" + text), foreground=docs.Color.MAGENTA)
         return found
 
@@ -325,7 +336,7 @@ class _Printer:
 
     def atom(self, atom: Atom, scope: Scope) -> Any:
         if type(atom) is Literal:
-            return self.text(f"{_number(atom.val)}:{atom.aval if self.weak_types else atom.aval.str_short()}")
+            return self.text(f"{_number(atom.val)}:{self.type_text(atom.aval)}")
         return self.text(self.name(atom, scope))  # type: ignore[arg-type]
 
     # --- programs

@@ -75,7 +75,7 @@ class StagedTracer(Tracer):
         elif eqns:
             yield "This value became a tracer due to JAX operations on these lines:"
             for eqn in eqns[-5:]:
-                yield f"  operation {eqn.primitive.name}: {eqn.outvars[0].aval.str_short()} " \
+                yield f"  operation {eqn.primitive.name}: {eqn.outvars[0].aval.str_short(short_dtypes=True)} " \
                       f"from line {source.summarize(eqn.traceback)}"
 
 

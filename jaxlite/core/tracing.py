@@ -331,11 +331,11 @@ class Tracer:
             return format(repr(self), spec)
         raise TypeError(errors.tracer_message(
             f"unsupported format string {spec!r}: it asks for the value of a traced array with shape "
-            + self.aval.str_short(short_dtypes=False), self,
+            + self.aval.str_short(), self,
             "return the value and format it outside of the traced function"))
 
     def __repr__(self) -> str:
-        return f"JitTracer({'~' if self.weak_type else ''}{self.aval.str_short(short_dtypes=False)})"
+        return f"JitTracer({'~' if self.weak_type else ''}{self.aval.str_short()})"
 
 
 xla.set_tracer_class(Tracer)

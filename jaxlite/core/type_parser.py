@@ -98,7 +98,7 @@ class TypeReader:
     def aval(self) -> Any:
         start, weak = self.at, self.take("~")
         name = self.word("a type such as f32[3]")
-        if name.text == "Token":
+        if name.text == "Tok":
             return abstract_token
         if name.text == "Ref" or name.text.startswith("Ref<"):
             return self.reference_type(name)

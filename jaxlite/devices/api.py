@@ -170,7 +170,7 @@ def _put_as(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any
         return _put(leaf, target.sharding, donate, may_alias)
     if target.layout is placement.shardings().AutoLayout.AUTO:
         raise ValueError(f"sharding and layout in `Layout` instance should be concrete. Got layout: {target} for input "
-                         f"{aval_of(leaf).str_short(short_dtypes=False)}")
+                         f"{aval_of(leaf).str_short()}")
     placed = _put(leaf, target.sharding, donate, may_alias)
     if not hasattr(placed, "sharding"):  # float0 holds nothing
         return placed

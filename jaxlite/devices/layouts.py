@@ -121,7 +121,7 @@ def of_call(program: Any, leaves: Sequence[Any]) -> Layouts | None:
         if own is None and type(value) is ArrayImpl and value._committed:
             own = of_array(value)
         if own is not None and (wanted is AUTO or not _agree(own, wanted)):
-            kind = program.closed.in_avals[index - first].str_short(short_dtypes=False)
+            kind = program.closed.in_avals[index - first].str_short()
             raise ValueError(
                 f"Layout passed to jit does not match the layout on the respective arg. Got jit layout: {wanted},\narg layout: "
                 f"{own} for arg type: {kind}." + (

@@ -214,7 +214,7 @@ def _reduced(case: _Case, specs: Sequence[Any]) -> Axes:
     for aval, spec in zip(case.avals, specs, strict=False) if reduced else ():
         if not aval.ndim and spec is None or spec is not None and reduced <= spec.reduced | spec.unreduced:
             continue
-        shown, axes = aval.str_short(short_dtypes=False), _set_text(reduced)
+        shown, axes = aval.str_short(), _set_text(reduced)
         if spec is not None and not reduced.isdisjoint(used_axes(spec)):
             raise ShardingTypeError(
                 "Inputs cannot be sharded/varying on the same axes that another input is reduced on. Reshard the input which "
@@ -253,7 +253,7 @@ def _pending_mul(case: _Case, specs: Specs) -> Pending:
     if other is not None and not pending.isdisjoint(used_axes(other)) or not chooses_layouts.value and (
             other is None or other.reduced != pending):
         one, own = ("LHS", "RHS") if right else ("RHS", "LHS")
-        lhs, rhs = (aval.str_short(short_dtypes=False) for aval in case.avals)
+        lhs, rhs = (aval.str_short() for aval in case.avals)
         raise ShardingTypeError(f"{one} should be reduced along the same axes {own} is unreduced on. Got {lhs=!s} and {rhs=!s}")
     kept = specs[1 - place].reduced
     rest = _NONE if other is None else other.reduced - pending
@@ -428,7 +428,7 @@ def _reduce(case: _Case, *, axes: Sequence[int], **params) -> list[Spec]:
 @_rule("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 def _cumulative(case: _Case, *, axis: int, **params) -> list[Spec]:
     case.require_whole(0, [axis], "Input should be unsharded over the axis being reduced. Got input type="
-                                  f"{case.avals[0].str_short(short_dtypes=False)} and axis={axis}\nUse jax.sharding.reshard")
+                                  f"{case.avals[0].str_short()} and axis={axis}\nUse jax.sharding.reshard")
     return [_whole(case.specs[0], [axis])]
 
 
@@ -446,7 +446,7 @@ def _top_k(case: _Case, *, axis: int = -1, **params) -> list[Spec]:
     (spec,) = case.specs
     axis %= len(spec)
     case.require_whole(0, [axis], "The input should be unsharded over the axis along which to compute the top_k values. Got "
-                                  f"input type={case.avals[0].str_short(short_dtypes=False)} and axis={axis}")
+                                  f"input type={case.avals[0].str_short()} and axis={axis}")
     return [_whole(spec, [axis])] * 2
 
 
@@ -490,7 +490,7 @@ def _reshape(case: _Case, *, new_sizes: Ints, dimensions: Ints | None, **params)
             continue
         case.refuse("This reshape is not supported. Please specify the sharding of the output via the `out_sharding` argument "
                     "of jax.lax.reshape. Got operand type: "
-                    f"{case.avals[0].str_short(short_dtypes=False)}, new sizes: {new_sizes}")
+                    f"{case.avals[0].str_short()}, new sizes: {new_sizes}")
     return [tuple(result)]
 
 
@@ -547,7 +547,7 @@ def _tile(case: _Case, *, reps: Sequence[int]) -> list[Spec]:
     repeated = [axis for axis, count in enumerate(reps) if count != 1]
     for axis in repeated:
         case.require_whole(0, [axis], f"Operand cannot be sharded on dimension {axis} when the tiling is non-trivial. Got "
-                                      f"input type: {case.avals[0].str_short(short_dtypes=False)} with reps: {tuple(reps)}")
+                                      f"input type: {case.avals[0].str_short()} with reps: {tuple(reps)}")
     return [_whole(case.specs[0], repeated)]
 
 

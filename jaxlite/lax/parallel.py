@@ -81,7 +81,7 @@ def _state_of(what: str, aval, names: Sequence[Any]) -> str:
         shown = "{" + ", ".join(map(repr, sorted(states))) + "}"
         raise ValueError(
             f"jax.lax.{what} can only accept axis_name which corresponds to one of varying, unreduced, reduced or invarying "
-            f"state of the input. Got input type: {aval.str_short(short_dtypes=False)}, axes: {tuple(names)} and input state: "
+            f"state of the input. Got input type: {aval.str_short()}, axes: {tuple(names)} and input state: "
             f"{shown}")
     return states.pop()
 

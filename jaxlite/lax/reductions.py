@@ -243,7 +243,7 @@ def trace_computation(name: str, computation: Callable, trees: Sequence[Any], in
     for got, expected in zip(jaxpr.out_avals, out_avals, strict=True):
         if got.shape != expected.shape or got.dtype != expected.dtype:
             raise ValueError(f"{name}: {function} must map elements to their own type, here "
-                             f"{expected.str_short()}, but gave {got.str_short()}")
+                             f"{expected.str_short(short_dtypes=True)}, but gave {got.str_short(short_dtypes=True)}")
     closed = ClosedJaxpr(jaxpr, [])
     try:
         key = _structure(jaxpr)

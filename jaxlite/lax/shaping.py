@@ -605,6 +605,9 @@ def broadcasted_iota(dtype, shape, dimension: int, *, out_sharding=None):
     """An array of which each element is its index along one axis."""
     shape = canonical_shape(shape)
     dimension = canonical_axis(dimension, len(shape), "dimension")
+    if isinstance(dtype, dtypes.ExtendedDType):
+        raise TypeError(f"iota does not accept dtype {dtype}. Accepted dtypes are subtypes of integer, floating, "
+                        "complexfloating.")
     out = iota_p.bind(dtype=dtypes.canonicalize_dtype(dtype), shape=shape, dimension=dimension, sharding=None)
     return placement.laid_out(out, out_sharding)
 
@@ -616,6 +619,8 @@ def _empty_aval(*, shape: Ints, dtype, out_sharding=None) -> ShapedArray:
 
 def empty(shape, dtype, *, out_sharding=None):
     """An array whose values are whatever costs least; zeros at present."""
+    if isinstance(dtype, dtypes.ExtendedDType):
+        return full(shape, 0, dtype, sharding=out_sharding)
     out = empty_p.bind(shape=canonical_shape(shape), dtype=dtypes.canonicalize_dtype(dtype), out_sharding=None)
     return placement.laid_out(out, out_sharding)
 
@@ -627,6 +632,10 @@ def full(shape, fill_value, dtype=None, *, sharding=None):
     if dtype is not None and not isinstance(dtype, dtypes.ExtendedDType):
         fill_value = fitted(fill_value, dtypes.canonicalize_dtype(dtype))
     aval = aval_of(fill_value)
+    if isinstance(dtype, dtypes.ExtendedDType) and not isinstance(aval.dtype, dtypes.ExtendedDType):  # each word is the value
+        element = dtype.physical_element()
+        fill_value = dtype.wrap(placement.put_new(np.full(element.shape, fill_value, element.dtype)))
+        aval = fill_value.aval
     if aval.shape:
         raise TypeError(f"full must be called with scalar fill_value, got fill_value.shape {aval.shape}.")
     weak = dtype is None and aval.weak_type

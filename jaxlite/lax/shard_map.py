@@ -91,13 +91,13 @@ def part_aval(aval, spec, mesh, check_vma: bool, axes: frozenset[Any]):
                 [axes_of(entry) for entry in wanted.spec] if wanted else [()] * aval.ndim) or (
                 spec.unreduced != own.unreduced or spec.reduced != own.reduced):
             raise ValueError(f"in_specs passed to shard_map: {_full(spec, aval.ndim)} does not match the specs of the "
-                             f"input: {aval.layout.spec} for arg: {aval.str_short(short_dtypes=False)}. Give in_specs that "
+                             f"input: {aval.layout.spec} for arg: {aval.str_short()}. Give in_specs that "
                              "do, or use jax.sharding.reshard on the argument")
         rest = P(*(tuple(name for name in names if name not in axes) or None for names in cut))
         part = with_layout(part, layout_of(NamedSharding(_mesh_inside(mesh, axes), rest), aval.ndim))
     elif spec.unreduced or spec.reduced:
         raise ValueError(f"in_specs passed to shard_map: {_full(spec, aval.ndim)} does not match the specs of the input: "
-                         f"{_full(P(), aval.ndim)} for arg: {aval.str_short(short_dtypes=False)}. Use jax.sharding.reshard on "
+                         f"{_full(P(), aval.ndim)} for arg: {aval.str_short()}. Use jax.sharding.reshard on "
                          "the argument")
     if check_vma and (spec.unreduced or spec.reduced):  # all axes are manual, so it is not cut along others
         states = P(*[None] * aval.ndim, unreduced=spec.unreduced, reduced=spec.reduced)

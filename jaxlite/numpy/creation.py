@@ -81,7 +81,7 @@ def _from_other(object, dtype):
     if hasattr(object, "__jax_array__"):
         return object.__jax_array__()
     if isinstance(object, (str, bytes)):
-        raise TypeError(f"JAX arrays hold numbers and booleans; got {object!r}")
+        raise _no_numbers(object)
     if isinstance(object, (np.ndarray, np.generic)) or hasattr(object, "__array__") or hasattr(object, "__array_interface__"):
         if type(object) is not np.ndarray and isinstance(object, np.ndarray):
             aval_of(object)  # refuses masked arrays
@@ -90,10 +90,16 @@ def _from_other(object, dtype):
         try:
             found = np.asarray(memoryview(object))
         except TypeError:
-            raise TypeError(f"Unexpected input type for array: {type(object)}") from None
+            raise _no_numbers(object) from None
     if found.dtype == np.object_ or found.dtype.kind in "SUmM":
-        raise TypeError(f"Unexpected input type for array: {type(object)} of dtype {found.dtype}")
+        raise _no_numbers(found)
     return found
+
+
+def _no_numbers(value: Any) -> TypeError:
+    found = value if isinstance(value, np.ndarray) else np.array(value, None if isinstance(value, (str, bytes)) else object)
+    return TypeError(f"Value '{value}' with dtype {found.dtype} is not a valid JAX array type. Only arrays of numeric types "
+                     "are supported by JAX.")
 
 
 def _from_sequence(object, dtype):
@@ -105,8 +111,9 @@ def _from_sequence(object, dtype):
         return _from_sequence(tree_map(_as_numpy, object), dtype)
     if type(None) in kinds:
         raise ValueError("None is not a valid value for jnp.array; got a list that contains None")
-    if any(issubclass(kind, (str, bytes)) for kind in kinds):
-        raise TypeError("JAX arrays hold numbers and booleans; got a list that contains text")
+    for leaf in leaves if any(issubclass(kind, (str, bytes)) for kind in kinds) else ():
+        if isinstance(leaf, (str, bytes)):
+            raise _no_numbers(leaf)
     if dtype is None:
         # One element stands for all of its class, but arrays have dtypes of their own.
         samples = {kind: leaf for kind, leaf in zip(map(type, leaves), leaves, strict=True)}
@@ -363,11 +370,7 @@ def _dtype_of(dtype, name: str):
 @api("value", "shape", "dtype", "weak")
 def _constant(value: int, shape: Ints, dtype, weak: bool):
     if isinstance(dtype, dtypes.ExtendedDType):
-        if value:
-            raise TypeError(f"arrays of dtype {dtype} can be made of zeros alone")
-        element = dtype.physical_element()
-        words = np.zeros(element.shape, element.dtype)
-        return shaping.broadcast_in_dim(dtype.wrap(placement.put_new(words)), shape, ())
+        return shaping.full(shape, value, dtype)
     if dtype == dtypes.float0:  # has no device arrays
         return np.zeros(shape, dtype)
     return shaping.broadcast_in_dim(shaping.convert(value, dtype, weak), shape, ())
@@ -408,6 +411,8 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
         dtype, weak = aval.dtype, aval.weak_type
     else:
         dtype, weak = dtypes.check_user_dtype_supported(dtype, "full"), False
+    if isinstance(dtype, dtypes.ExtendedDType) and not aval_of(fill_value).shape:
+        return _on(shaping.full(shape_of(shape), fill_value, dtype), device, out_sharding)
     return _on(_full(fitted(fill_value, dtype), shape_of(shape), dtype, weak), device, out_sharding)
 
 

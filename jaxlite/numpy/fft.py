@@ -35,7 +35,7 @@ _OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward", "ort
 def _scale(name: str, kind, norm: str | None, count: int) -> float:
     """What to multiply the result of XLA's transform with, which divides in the inverse."""
     if norm not in _OPPOSITE:
-        raise ValueError(f"jnp.fft.{name}: norm must be None, 'backward', 'ortho' or 'forward', got {norm!r}")
+        raise ValueError(f'Invalid norm value {norm}; should be "backward","ortho" or "forward". (jnp.fft.{name})')
     inverse = kind in (_IFFT, _IRFFT)
     if norm == "ortho":
         return math.sqrt(count) if inverse else 1 / math.sqrt(count)

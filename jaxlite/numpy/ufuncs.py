@@ -668,8 +668,9 @@ def clip(arr=None, /, min=None, max=None):
         raise ValueError("No input was provided to the clip function.")
     check_arrays("clip", *(each for each in (arr, min, max) if each is not None))
     if any(kind_of(each) == "c" for each in (arr, min, max) if each is not None):
-        raise ValueError("jnp.clip got complex numbers, as the array or as a bound. They have no order; clip the real "
-                         "and imaginary parts (jnp.real, jnp.imag).")
+        raise ValueError("Clip received a complex value either through the input or the min/max keywords. Complex values have "
+                         "no ordering and cannot be clipped. Please convert to a real value or array by taking the real or "
+                         "imaginary components via jax.numpy.real/imag respectively.")
     x = as_array(arr)
     for bound, operation in ((min, lax.max), (max, lax.min)):
         if bound is not None:

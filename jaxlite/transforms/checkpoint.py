@@ -215,4 +215,4 @@ def _made_by(eqn: JaxprEqn) -> str:
 def print_saved_residuals(fun: Callable, *args: Any, **kwargs: Any) -> None:
     """Print what reverse mode of a function keeps: one line for each value."""
     for aval, origin in saved_residuals(fun, *args, **kwargs):
-        print(f"{aval.str_short()} {origin}")
+        print(f"{aval.str_short(short_dtypes=True)} {origin}")

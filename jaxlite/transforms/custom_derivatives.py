@@ -402,7 +402,7 @@ def _add_cotangents(outs: list[Any], value: Any, expected: Any) -> bool:
 
 
 def _long(aval: Any) -> str:
-    return aval.str_short(short_dtypes=False)
+    return aval.str_short()
 
 
 def _checked_cotangents(result: Any, in_tree: Any, in_avals: list[Any], name: str, bwd_name: str) -> list[Any]:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import numpy as np
-
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import check_callable
 from jaxlite.compilation.program import flatten_outputs
@@ -96,8 +94,8 @@ def _checked_tangent(name: str, primal: Any, tangent: Any, path: str) -> Any:
         raise TypeError(f"primal and tangent arguments to {name} do not match; dtypes must be equal. Got primal dtype "
                         f"{aval.dtype} but tangent dtype {tangent_type.dtype}{' at ' + path if path else ''}.")
     if tangent_type.shape != expected.shape:
-        raise ValueError(f"{name} called with different primal and tangent shapes; got primal shape {aval.shape} and "
-                         f"tangent shape {tangent_type.shape}{' at ' + path if path else ''}.")
+        raise ValueError(f"{name} called with different primal and tangent shapes;Got primal shape {aval.shape} and "
+                         f"tangent shape as {tangent_type.shape}{' at ' + path if path else ''}.")
     return tangent
 
 
@@ -214,9 +212,9 @@ def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals
                 actual = aval_of(each)
                 if (actual.shape, actual.dtype) != (expected.shape, expected.dtype):
                     raise ValueError("unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
-                                     f"{actual.str_short(short_dtypes=False)}, but expected "
-                                     f"{expected.str_short(short_dtypes=False)} because the corresponding output of the "
-                                     f"differentiated function had JAX type {aval.str_short(short_dtypes=False)}")
+                                     f"{actual.str_short()}, but expected "
+                                     f"{expected.str_short()} because the corresponding output of the "
+                                     f"differentiated function had JAX type {aval.str_short()}")
         cotangents.append(each)
     active = [each for each, flag in zip(cotangents, nonzero_out, strict=True) if flag]
     linear = [Linear(var.aval) for var in jaxpr.invars]
@@ -371,6 +369,7 @@ def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = Fal
     (Array(4., dtype=float32, weak_type=True), Array(3., dtype=float32, weak_type=True))
     """
     check_callable(fun)
+    argnums = checked_argnums(argnums)
 
     def fwd(*args: Any, **kwargs: Any) -> Any:
         chosen_fun, chosen = of_chosen(fun, argnums, args, kwargs)
@@ -378,14 +377,21 @@ def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = Fal
 
     def bwd(residuals: Any, cotangent: Any) -> Any:
         cotangents = residuals(cotangent)
-        return cotangents[0] if isinstance(argnums, (int, np.integer)) else cotangents
+        return cotangents[0] if isinstance(argnums, int) else cotangents
 
     return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)
 
 
+def checked_argnums(argnums: Any) -> int | tuple[int, ...]:
+    """An int, or a tuple of ints. Raises: TypeError for what is neither."""
+    try:
+        return operator.index(argnums)
+    except TypeError:
+        return tuple(map(operator.index, argnums))
+
+
 def _argnums(argnums: Any, count: int) -> tuple[int, ...]:
-    nums = (argnums,) if isinstance(argnums, (int, np.integer)) else tuple(argnums)
-    nums = tuple(operator.index(num) for num in nums)
+    nums = (argnums,) if isinstance(argnums, int) else argnums
     for num in nums:
         if not -count <= num < count:
             raise TypeError(f"differentiating with respect to argnums={argnums} requires at least "
@@ -438,6 +444,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
     if reduce_axes:
         raise NotImplementedError("reduce_axes argument to grad is deprecated")
     check_callable(fun)
+    argnums = checked_argnums(argnums)
 
     @source.wraps(fun)
     @boundary
@@ -449,7 +456,7 @@ def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: boo
         aval = _scalar_output(out, holomorphic)
         with _room_for(aval):
             gradient = pull(shaping.convert(1, aval.dtype, aval.weak_type))
-        gradient = gradient[0] if isinstance(argnums, (int, np.integer)) else gradient
+        gradient = gradient[0] if isinstance(argnums, int) else gradient
         return ((out, aux), gradient) if has_aux else (out, gradient)
 
     return value_and_grad_f

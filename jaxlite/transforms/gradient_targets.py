@@ -112,7 +112,7 @@ class VJP(Partial):
             if isinstance(target, Ref) and (target.shape, target.dtype) != (aval.shape, tangent_aval(aval).dtype):
                 raise ValueError("unexpected JAX type (e.g. shape/dtype) for gradient ref passed to the VJP function's "
                                  f"`with_refs` method for {self._argument(place)}: got {target.aval!r}, but expected "
-                                 f"Ref{{{tangent_aval(aval).str_short(short_dtypes=False)}}}")
+                                 f"Ref{{{tangent_aval(aval).str_short()}}}")
             if place in refs and isinstance(target, GradValue):
                 raise ValueError(f"the gradient for {self._argument(place)}, which is Ref-typed, can't be returned as a value. "
                                  "In the arguments to the VJP function's `with_refs` method, give a Ref for it, or a "

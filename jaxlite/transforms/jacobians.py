@@ -13,7 +13,7 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, shaping
-from jaxlite.transforms.derivatives import _check_input, _check_output, jvp, of_chosen, vjp
+from jaxlite.transforms.derivatives import _check_input, _check_output, checked_argnums, jvp, of_chosen, vjp
 from jaxlite.transforms.vmap import vmap
 
 
@@ -53,6 +53,7 @@ def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
       output leaf's shape followed by the argument leaf's shape (and the auxiliary data if `has_aux`).
     """
     check_callable(fun)
+    argnums = checked_argnums(argnums)
 
     @source.wraps(fun)
     @boundary
@@ -91,6 +92,7 @@ def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
     """The Jacobian of a function, row by row in reverse mode: for fewer outputs than inputs. Results as in `jacfwd`."""
 
     check_callable(fun)
+    argnums = checked_argnums(argnums)
 
     @source.wraps(fun)
     @boundary

@@ -51,7 +51,7 @@ def linear_call(fun: Callable[..., Any], fun_transpose: Callable[..., Any], resi
     backward, more, back_tree = traced("fun_transpose", fun_transpose, out_tree, tangents)
     wanted, given = [tangent_aval(aval) for aval in avals], backward.out_avals
     if back_tree != tree or [(a.shape, a.dtype) for a in given] != [(a.shape, a.dtype) for a in wanted]:
-        shown = [", ".join(aval.str_short() for aval in each) for each in (given, wanted)]
+        shown = [", ".join(aval.str_short(short_dtypes=True) for aval in each) for each in (given, wanted)]
         raise TypeError("fun_transpose of linear_call must give cotangents of the types of linear_args: it gives "
                         f"{back_tree} of ({shown[0]}), expected {tree} of ({shown[1]})")
     outs = linear_call_p.bind(*more, *consts, *residuals, *leaves, jaxprs=(backward, forward),

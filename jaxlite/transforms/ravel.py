@@ -39,7 +39,7 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
         vector = jnp.zeros(0, np.float32)
     else:
         dtype = dtypes.result_type(*leaves)
-        weak = all(aval.weak_type for aval in avals)
+        weak = all(aval.weak_type and aval.dtype == dtype for aval in avals)
         vector = shaping.concatenate([shaping.reshape(shaping.convert(as_array(leaf), dtype, weak), (aval.size,))
                                       for leaf, aval in zip(leaves, avals, strict=True)], 0)
     return vector, _Unravel(tree, tuple([aval.strip_weak_type() for aval in avals]), aval_of(vector).dtype)

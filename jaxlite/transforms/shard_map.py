@@ -233,7 +233,7 @@ class _Call:
     def _check_argument(self, index: int, aval: Any, spec: Any, args: Any, debug: Any) -> None:
         if not isinstance(aval, (ShapedArray, AbstractRef)):
             raise TypeError(f"shard_map takes arrays, got a value of type {aval} for {self._argument(index, args, debug)}")
-        shown = aval.str_short(short_dtypes=False)
+        shown = aval.str_short()
         if len(spec) > aval.ndim:
             raise ValueError(
                 f"shard_map applied to the function '{self.name}' was given an in_specs entry which is too long to be "
@@ -296,7 +296,7 @@ class _Call:
             raise ValueError(
                 f"shard_map applied to the function '{self.name}' was given an out_specs entry which is too long to be "
                 f"compatible with the corresponding output value from the function:\n\nout_specs is {spec} which has length "
-                f"{len(spec)}, but {self.name}(*args) has shape {aval.str_short(short_dtypes=False)}, which has rank "
+                f"{len(spec)}, but {self.name}(*args) has shape {aval.str_short()}, which has rank "
                 f"{aval.ndim} (and {aval.ndim} < {len(spec)})\n\nEntries in out_specs must be of length no greater than the "
                 "number of axes in the corresponding output value.\n\nA scalar that is not the same on all devices needs an "
                 "axis along which its values can be put together: return x[None].")
@@ -306,10 +306,10 @@ class _Call:
             varies |= own.unreduced.difference(used_axes(spec))
         elif self.check_vma and (own.unreduced | aval.vma & spec.unreduced, own.reduced) != (spec.unreduced, spec.reduced):
             raise ValueError("out_specs passed to shard_map should be equal to the unreduced present on the out_aval. Got "
-                             f"out_specs={spec} and out_aval={aval.str_short()}")
+                             f"out_specs={spec} and out_aval={aval.str_short(short_dtypes=True)}")
         if own.reduced.difference(spec.reduced):
             raise ValueError("out_specs passed to shard_map should be equal to the reduced present on the out_aval. Got "
-                             f"out_specs={spec} and out_aval={aval.str_short()}")
+                             f"out_specs={spec} and out_aval={aval.str_short(short_dtypes=True)}")
         if varies:
             order = [name for name in self.mesh.axis_names if name in self.axes]
             shown = ["{" + ", ".join(map(str, names)) + "}" for names in (

@@ -180,12 +180,15 @@ def _mapped_size(args: Any, kwargs: Any, avals: list[Any], axes: list[Any], axis
             raise ValueError(f"vmap was requested to map its argument along axis {axis}, which implies that its rank should "
                              f"be at least {axis + 1 if axis >= 0 else -axis}, but is only {aval.ndim} (its shape is "
                              f"{aval.shape}): {name}")
-        sizes.setdefault(aval.shape[axis], []).append(f"{name} (axis {axis} of {aval.str_short()})")
+        sizes.setdefault(aval.shape[axis], []).append(f"{name} (axis {axis} of {aval.str_short(short_dtypes=True)})")
     if axis_size is not None:
         axis_size = operator.index(axis_size)
         if sizes and set(sizes) != {axis_size}:
             raise ValueError(f"vmap got axis_size={axis_size}, but its arguments have the sizes {sorted(sizes)}")
         return axis_size
+    if not paths:
+        raise ValueError("vmap wrapped function must be passed at least one argument containing an array or axis_size must be "
+                         f"specified, got empty *args={args} and **kwargs={kwargs}")
     if not sizes:
         raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
     if len(sizes) > 1:

@@ -118,7 +118,7 @@ class _Writer:
             return ["enum", kind.__qualname__, value.name]
         if hasattr(value, "jaxpr") and hasattr(value, "consts") and not value.consts:
             return ["closed", self.program(value.jaxpr)]
-        if hasattr(value, "constvars"):
+        if hasattr(value, "constvars") and not getattr(value, "consts", ()):
             return ["program", self.program(value)]
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             return ["fields", kind.__qualname__, *map(self.param, value)]

@@ -147,3 +147,14 @@ def test_options_of_jax_that_change_nothing():
     assert run([sys.executable, "-c", code], env={**os.environ, **variables}).stdout == "7 True a\n"
     done = run([sys.executable, "-c", code], env={**os.environ, "JAX_ERROR_CHECKING_BEHAVIOR_NAN": "raise"})
     assert "takes no other value; use jaxlite.experimental.checkify" in done.stderr
+
+
+def test_a_default_device_that_is_none_is_refused_at_once():
+    for wrong in ("nope", 3):
+        with pytest.raises(ValueError, match="must be passed either a Device object") as caught:
+            jax.config.update("jax_default_device", wrong)
+        assert [frame.path for frame in caught.traceback if "jaxlite/core" in str(frame.path)] == []
+    with pytest.raises(ValueError, match="got: 'nope'"), jax.default_device("nope"):
+        pass
+    with jax.default_device("cpu"):
+        assert jnp.ones(2).sum() == 2

@@ -300,7 +300,7 @@ def test_extended_dtypes_pass_where_allowed():
     assert d.canonicalize_dtype(key, allow_extended_dtype=True) is key
     assert d.check_user_dtype_supported(key) is key
     for _ in range(2):
-        with pytest.raises(TypeError, match="key<a>"):
+        with pytest.raises(ValueError, match="key<a>"):
             d.canonicalize_dtype(key)
 
 

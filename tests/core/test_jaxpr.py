@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxlite
-from jaxlite import errors, lax
+from jaxlite import errors, extend, lax
 from jaxlite.compilation.dispatch import jit_p
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.jaxpr import (
@@ -29,6 +29,7 @@ from jaxlite.core.jaxpr import (
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.lax.elementwise import add_p, mul_p, sin_p
+from lowering import xla
 
 F32 = ShapedArray((), np.dtype("float32"))
 I32 = ShapedArray((), np.dtype("int32"))
@@ -264,7 +265,7 @@ def test_jaxpr_as_fun() -> None:
 
 
 def test_representations() -> None:
-    assert re.fullmatch(r"Var\(id=\d+\):f32\[3\]", repr(Var(VEC)))
+    assert re.fullmatch(r"Var\(id=\d+\):float32\[3\]", repr(Var(VEC)))
     assert repr(DropVar(VEC)) == "_"
     assert repr(Literal(2.0, F32)) == "Literal(2.0:f32[])"
 
@@ -322,7 +323,7 @@ def ill_formed() -> dict[str, tuple[Jaxpr, str]]:
         "shaped literal": (program(outs=[Literal(1.0, VEC)]), "does not have the type"),
         "float in an int literal": (program(outs=[Literal(1.5, I32)]), "literal 1.5 does not have the type"),
         "int in a bool literal": (program(outs=[Literal(1, ShapedArray((), np.dtype(bool)))]), "literal 1"),
-        "wrong output type": (program(sin(x, z), ins=[x]), r"equation 0 \(sin\): output is f32\[3\], its primitive"),
+        "wrong output type": (program(sin(x, z), ins=[x]), r"equation 0 \(sin\): output is float32\[3\], its primitive"),
         "too many outputs": (program(JaxprEqn(sin_p, [x], [y, Var(F32)], {}), ins=[x]), "has 2 outputs, .* gives 1"),
         "ill-typed": (program(JaxprEqn(add_p, [x, Literal(1, I32)], [y], {}), ins=[x]),
                       r"equation 0 \(add\) is ill-typed.*same dtypes"),
@@ -330,7 +331,7 @@ def ill_formed() -> dict[str, tuple[Jaxpr, str]]:
         "sub-jaxpr ill-formed": (program(call(program(sin(y, x)), [], [])), "is read but nothing bound it"),
         "sub-jaxpr closes over a value": (program(call(closes, [], [Var(VEC)])), "closes over 1 values"),
         "operands do not fit the sub-jaxpr": (program(call(takes_vec, [x], [Var(VEC)]), ins=[x]),
-                                              r"the operands are f32\[\], its jaxpr takes f32\[3\]"),
+                                              r"the operands are float32\[\], its jaxpr takes float32\[3\]"),
         "too few operands for the sub-jaxpr": (program(call(takes_vec, [], [Var(VEC)])), "the operands are none"),
         "no jaxpr's variable": (program(outs=["x"]), "'x' is read"),
     }
@@ -364,3 +365,27 @@ def test_enable_checks_checks_every_trace() -> None:
     wrong_p.def_abstract_eval(lambda x: types.pop(0))
     with jaxlite.enable_checks(True), pytest.raises(errors.JaxprTypeError, match="test_wrong_types"):
         staged(lambda x: wrong_p.bind(x), F32)
+
+
+def test_closed_jaxprs_show_what_is_inside() -> None:
+    closed = jaxlite.make_jaxpr(lambda x: lax.sin(x) + ABC)(VEC)
+    jaxpr = closed.jaxpr
+    assert (closed.invars, closed.outvars, closed.constvars) == (jaxpr.invars, jaxpr.outvars, jaxpr.constvars)
+    assert closed.debug_info is jaxpr.debug_info and not closed.is_high and closed.literals is closed.consts
+    empty = closed.replace(jaxpr=jaxpr.replace(eqns=[], outvars=jaxpr.invars))
+    assert empty.eqns == [] and empty.consts == closed.consts
+    assert closed.map_jaxpr(lambda each: each.replace(eqns=[])).eqns == []
+    newer = xla.VERSION >= (0, 12)
+    assert type(closed).__name__ == ("Jaxpr" if newer else "ClosedJaxpr")
+    for each in (closed, jaxpr):
+        assert isinstance(each, extend.core.ClosedJaxpr) is (newer or each is closed)
+        assert isinstance(each, extend.core.Jaxpr) is (newer or each is jaxpr)
+    again = extend.core.ClosedJaxpr(jaxpr, closed.consts)
+    assert str(again) == str(closed) and extend.core.jaxpr_as_fun(again)(ABC)[0].shape == (3,)
+
+
+def test_types_are_long_but_in_jaxprs() -> None:
+    weak = jaxlite.typeof(1.0)
+    assert (f"{weak}", str(weak), weak.str_short(), weak.str_short(short_dtypes=True)) == (
+        "~float32[]", "~float32[]", "float32[]", "f32[]")
+    assert str(jaxlite.make_jaxpr(lax.create_token)(1.0).out_avals[0]) == "AbstractToken()"

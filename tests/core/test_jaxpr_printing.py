@@ -281,7 +281,7 @@ def test_effects_are_sorted() -> None:
 
 def test_tokens_have_a_type() -> None:
     x = var(abstract_token)
-    assert str(Jaxpr([], [x], [x], [])) == "{ lambda ; a:Token. let  in (a,) }"
+    assert str(Jaxpr([], [x], [x], [])) == "{ lambda ; a:Tok. let  in (a,) }"
 
 
 def test_unknown_option_is_an_error() -> None:

@@ -135,7 +135,7 @@ def test_consts_that_do_not_fit():
         parse_jaxpr(text, {"v": 1})
     with pytest.raises(ValueError, match=r"has 1 constvars \(w\), consts has 0"):
         parse_jaxpr(text)
-    with pytest.raises(ValueError, match="the value of w is f32.3., the program says f32.2."):
+    with pytest.raises(ValueError, match="the value of w is float32.3., the program says float32.2."):
         parse_jaxpr(text, [np.zeros(3, np.float32)])
 
 

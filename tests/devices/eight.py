@@ -30,3 +30,8 @@ def own_process(file: str) -> Callable[[], None] | None:
             pytest.fail(done.stdout[-6000:] + done.stderr[-2000:], pytrace=False)
 
     return test_on_eight_devices
+
+
+def short(aval: object) -> str:
+    """A type as jaxprs print it."""
+    return aval.str_short(short_dtypes=True)  # type: ignore[attr-defined]

@@ -187,3 +187,10 @@ def test_sums_and_products_have_room_without_looking_at_the_values() -> None:
     assert (m @ m.T).nse == min(m.nse ** 2, D.shape[0] ** 2)
     check((m + m).sum_duplicates(), 2 * D)
     assert repr(BCOO.fromdense(E, n_batch=1, n_dense=1)).endswith("n_batch=1, n_dense=1)")
+
+
+def test_a_sum_of_all_is_an_array():
+    mat = sparse.BCOO.fromdense(jnp.array([[1.0, 0.0], [0.0, 2.0]]), nse=3)
+    for out, shape in ((mat.sum(), ()), (mat.sum((0, 1)), ()), (mat.sum(keepdims=True), (1, 1))):
+        assert isinstance(out, jax.Array) and out.shape == shape and out.sum() == 3
+    assert sparse.grad(lambda each: each.sum())(mat).todense()[1, 1] == 1

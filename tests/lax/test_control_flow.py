@@ -136,7 +136,7 @@ def test_structure_of_cond():
     assert list(eqn.params) == ["branches"]
     assert [branch.eqns[0].primitive.name for branch in eqn.params["branches"]] == ["mul", "add"]  # False is 0
     assert all(type(branch) is ClosedJaxpr and not branch.consts for branch in eqn.params["branches"])
-    assert [format(atom.aval) for atom in eqn.invars] == ["i32[]", "f32[3]", "f32[3]", "f32[3]"]
+    assert [format(atom.aval) for atom in eqn.invars] == ["int32[]", "float32[3]", "float32[3]", "float32[3]"]
     # What all branches return as it came in does not go through the equation.
     eqn = eqn_of("cond", lambda p, x: lax.cond(p, lambda x, y: (x, y), lambda x, y: (x, -y), x, x + 1), True, 1.0)
     assert len(eqn.outvars) == 1
@@ -231,7 +231,7 @@ def test_fori_is_a_scan_for_known_bounds_and_a_while_otherwise():
     with pytest.raises(OverflowError, match="too large to convert to int32"):
         lax.fori_loop(0, 1 << 40, lambda i, s: s, 0)
     eqn = eqn_of("while", lambda x, n: lax.fori_loop(0, n, lambda i, s: s + x, x), x, np.int8(5))
-    assert [format(atom.aval) for atom in eqn.invars] == ["f32[3]", "i8[]", "i8[]", "f32[3]"]
+    assert [format(atom.aval) for atom in eqn.invars] == ["float32[3]", "int8[]", "int8[]", "float32[3]"]
     assert (eqn.params["cond_nconsts"], eqn.params["body_nconsts"]) == (0, 1)
 
 
@@ -382,7 +382,7 @@ def test_structure_of_scan():
 
 @pytest.mark.parametrize("call, error, words", [
     (lambda: lax.scan(lambda c, x: (c, x), 0.0, {"a": np.zeros(3), "b": np.zeros((4, 2))}), ValueError,
-     r"different leading axis sizes: 3, 4.*xs\['a'\] is f32\[3\], xs\['b'\] is f32\[4,2\]"),
+     r"different leading axis sizes: 3, 4.*xs\['a'\] is float32\[3\], xs\['b'\] is float32\[4,2\]"),
     (lambda: lax.scan(lambda c, x: (c, x), 0.0, {"a": np.zeros(3), "b": 1.0}), ValueError,
      r"no leading axis to scan over: xs\['b'\]"),
     (lambda: lax.scan(lambda c, x: (c, x), 0.0, np.zeros(3), length=4), ValueError, r"length. argument of 4.*\[3\]"),
@@ -415,14 +415,14 @@ def test_errors_of_scan(call, error, words):
 
 
 def test_weak_carries_are_promoted():
-    assert format(lax.while_loop(lambda s: s < 3, lambda s: s + 1.5, 0).aval) == "f32[]"
-    assert format(lax.while_loop(lambda s: s < 3, lambda s: s + np.float16(1), 1.0).aval) == "f16[]"
-    assert format(jit(lambda x: lax.while_loop(lambda s: s < 3, lambda s: s + np.float16(1), x))(1).aval) == "f16[]"
-    assert format(lax.scan(lambda c, x: (c + x, None), 0, np.ones(3, np.float16))[0].aval) == "f16[]"
-    assert format(lax.fori_loop(0, 3, lambda i, s: s + 0.5, 0).aval) == "f32[]"
+    assert format(lax.while_loop(lambda s: s < 3, lambda s: s + 1.5, 0).aval) == "float32[]"
+    assert format(lax.while_loop(lambda s: s < 3, lambda s: s + np.float16(1), 1.0).aval) == "float16[]"
+    assert format(jit(lambda x: lax.while_loop(lambda s: s < 3, lambda s: s + np.float16(1), x))(1).aval) == "float16[]"
+    assert format(lax.scan(lambda c, x: (c + x, None), 0, np.ones(3, np.float16))[0].aval) == "float16[]"
+    assert format(lax.fori_loop(0, 3, lambda i, s: s + 0.5, 0).aval) == "float32[]"
     # One promotion leads to the next.
     last = lax.while_loop(lambda s: s[0] < 3, lambda s: (s[1], s[0] + np.float16(1)), (1.0, 1.0))
-    assert [format(leaf.aval) for leaf in last] == ["f16[]", "f16[]"]
+    assert [format(leaf.aval) for leaf in last] == ["float16[]", "float16[]"]
 
 
 def test_weak_carries_of_the_same_dtype_keep_the_program():
@@ -431,7 +431,7 @@ def test_weak_carries_of_the_same_dtype_keep_the_program():
     carry, ys = lax.scan(lambda c, _: (c + 1, 2.0), 1.0, None, 3)
     assert carry.weak_type and ys.weak_type
     eqn = eqn_of("while", lambda: lax.while_loop(lambda s: s < 3, lambda s: s + f32(1), 1.0))
-    assert format(eqn.invars[0].aval) == "~f32[]" and format(eqn.outvars[0].aval) == "f32[]"
+    assert format(eqn.invars[0].aval) == "~float32[]" and format(eqn.outvars[0].aval) == "float32[]"
 
 
 def test_int64_carries(x64):
@@ -652,7 +652,7 @@ def test_associative_scan_of_trees_along_an_axis():
 def test_associative_scan_of_bools_and_its_errors():
     x = np.array([False, True, False, False, True])
     assert lax.associative_scan(lax.bitwise_or, x).tolist() == [False, True, True, True, True]
-    with pytest.raises(ValueError, match="axis 0.*f32.3.*f32.2"):
+    with pytest.raises(ValueError, match="axis 0.*float32.3.*float32.2"):
         lax.associative_scan(lax.add, (np.zeros(3), np.zeros(2)))
     with pytest.raises(ValueError, match="out of bounds"):
         lax.associative_scan(lax.add, np.zeros(3), axis=1)

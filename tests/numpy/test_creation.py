@@ -517,3 +517,12 @@ def test_printing():
     before = jnp.get_printoptions()["precision"]
     jnp.set_printoptions(precision=before)
     assert operator.eq(jnp.get_printoptions()["precision"], before)
+
+
+def test_arrays_of_keys_from_numbers():
+    dtype = jax.random.key(0).dtype
+    for made, word in ((jnp.ones(2, dtype), 1), (jnp.full(2, 3, dtype), 3), (jax.lax.full((2,), 0, dtype), 0),
+                       (jax.lax.empty((2,), dtype), 0), (jax.nn.initializers.ones(jax.random.key(0), (2,), dtype), 1)):
+        assert made.shape == (2,) and made.dtype == dtype and (jax.random.key_data(made) == word).all()
+    with pytest.raises(TypeError, match="iota does not accept dtype key<fry>"):
+        jax.lax.iota(dtype, 3)

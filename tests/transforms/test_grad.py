@@ -348,3 +348,10 @@ def test_jacrev_of_integers_and_of_complex_outputs():
 def test_what_is_no_function_is_refused(transform):
     with pytest.raises(TypeError, match="Expected a callable value, got 3"):
         transform(3)
+
+
+@pytest.mark.parametrize("transform", [jax.grad, jax.value_and_grad, jax.jacfwd, jax.jacrev, jax.hessian])
+@pytest.mark.parametrize("wrong", ["a", (0, "a"), 1.5, None])
+def test_argnums_that_are_none_are_refused_at_once(transform, wrong):
+    with pytest.raises(TypeError):
+        transform(lambda x: x, argnums=wrong)

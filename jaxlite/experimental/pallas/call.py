@@ -105,7 +105,7 @@ def _place(spec: BlockSpec, dims: tuple[Any, ...], grid: tuple[Any, ...], index_
     jaxpr, consts = trace_to_jaxpr(flat, [_INDEX] * len(grid) + list(index_avals), info)
     if consts:
         raise ValueError(f"Index map function {_named(spec.index_map)} for {origin} must not capture constants: "
-                         f"[{', '.join(aval_of(const).str_short() for const in consts)}]")
+                         f"[{', '.join(aval_of(const).str_short(short_dtypes=True) for const in consts)}]")
     return jaxpr
 
 
@@ -312,7 +312,7 @@ def _trace_kernel(kernel: Callable, mapping: GridMapping, names: tuple[Any, ...]
     with grid_scope(tuple(mapping.grid), names):
         jaxpr, consts = trace_to_jaxpr(flat, avals, DebugInfo("pallas_call", source.function_name(kernel)))
     if consts:
-        types = ", ".join(aval_of(const).str_short() for const in consts)
+        types = ", ".join(aval_of(const).str_short(short_dtypes=True) for const in consts)
         raise ValueError(f"The kernel function in the pallas_call {_named(kernel)} captures constants [{types}]. You should "
                          "pass them as inputs.")
     return jaxpr

@@ -136,7 +136,7 @@ def core_map(mesh: Any, *, compiler_params: Any = None, interpret: Any = False, 
         for const in consts:
             if type(aval_of(const)) is not AbstractRef:
                 raise ValueError(f"the function that core_map runs closes over an array of type "
-                                 f"{aval_of(const).str_short()}; give it as a Ref: jax.new_ref(array)")
+                                 f"{aval_of(const).str_short(short_dtypes=True)}; give it as a Ref: jax.new_ref(array)")
         values = [get(ref, ...) for ref in consts]
 
         def on_refs(*refs: Any) -> None:

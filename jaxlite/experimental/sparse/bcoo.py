@@ -135,11 +135,13 @@ class BCOO(JAXSparse):
         """The same array with other numbers of batch and dense axes; see `bcoo_update_layout`."""
         return bcoo_update_layout(self, n_batch=n_batch, n_dense=n_dense, on_inefficient=on_inefficient)
 
-    def sum(self, axis=None, dtype=None, out: None = None, keepdims: bool = False) -> BCOO:
-        """Sums along axes, all of them by default."""
+    def sum(self, axis=None, dtype=None, out: None = None, keepdims: bool = False):
+        """Sums along axes, all of them by default: then it is an array that is not sparse."""
         axes = range(self.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
-        result = bcoo_reduce_sum(self, axes=[each % self.ndim for each in axes])
-        if keepdims:
+        result: Any = bcoo_reduce_sum(self, axes=[each % self.ndim for each in axes])
+        if not result.ndim:
+            result = jnp.reshape(result.todense(), (1,) * self.ndim if keepdims else ())
+        elif keepdims:
             kept = [index for index in range(self.ndim) if index not in {each % self.ndim for each in axes}]
             result = bcoo_broadcast_in_dim(result, shape=[self.shape[index] if index in kept else 1
                                                           for index in range(self.ndim)], broadcast_dimensions=kept)

@@ -43,6 +43,12 @@ from jaxlite.extend.core.values import (
     unmapped_aval,
     valid_jaxtype,
 )
+from lowering import xla
+
+if xla.VERSION >= (0, 12):  # as JAX of the same jaxlib
+    from jaxlite.extend.core.programs import Jaxpr  # type: ignore[assignment]
+
+    ClosedJaxpr = Jaxpr  # type: ignore[assignment,misc]
 
 __all__ = [
     "AbstractToken", "CallPrimitive", "ClosedJaxpr", "DebugInfo", "DropVar", "Effect", "Effects",

@@ -349,7 +349,7 @@ def type_text(aval) -> str:
     """`float32[3]`; `weak float32[]` for a weakly typed value."""
     if not isinstance(aval, ShapedArray):
         return f"{aval}"
-    return f"{'weak ' if aval.weak_type else ''}{aval.str_short(short_dtypes=False)}"
+    return f"{'weak ' if aval.weak_type else ''}{aval.str_short()}"
 
 
 def cast_text(one, other, place: str) -> str:

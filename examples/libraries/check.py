@@ -38,9 +38,7 @@ TESTS = {
 # Tests that pass with JAX and are not expected to pass with jaxlite: docs/libraries.md says why.
 NOT_HERE = {
     "optax": r"linear_algebra_test.py::LinearAlgebraTest::test_nnls",
-    "flax": r"test_fp8_meta_dtype|test_simple_exclusion_remove_frames"
-            r"|TestSPMD::test_(variable_out_sharding_types|separate_opt_sharding)"
-            r"|TestSPMD::test_logical_rules|test_vmap_and_cond_passthrough_error",
+    "flax": r"test_fp8_meta_dtype|test_simple_exclusion_remove_frames|test_vmap_and_cond_passthrough_error",
     "numpyro": r"test_distributions_util.py::test_logdiffexp_grads",
 }
 

@@ -200,6 +200,11 @@ def promote_dtypes(*args) -> list[Any]:
     return [shaping.convert(arg, dtype, weak) for arg in args]
 
 
+def common_type(*args) -> tuple[Any, bool]:
+    """The dtype and weak type that promotion gives the arguments."""
+    return _common([aval_of(arg) for arg in args], _standard)
+
+
 def promote_dtypes_inexact(*args) -> list[Any]:
     """Like `promote_dtypes`, but integers and booleans become floating."""
     dtype, weak = _common([aval_of(arg) for arg in args], _inexact)

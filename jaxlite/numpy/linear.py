@@ -21,24 +21,23 @@ from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.lax.dot import canonicalize_precision, dot_general_p
 from jaxlite.numpy import reductions
-from jaxlite.numpy.api import api, as_arrays, canonical_axes, check_arrays, is_complex, promote_dtypes
+from jaxlite.numpy.api import api, as_arrays, canonical_axes, check_arrays, common_type, is_complex, promote_dtypes
 
 
 def _operands(name: str, a, b, preferred) -> tuple[Any, Any, Any]:
-    """Both operands in one dtype, and the dtype to accumulate in."""
+    """Both operands, and the dtype to accumulate in. Operands of two dtypes stay so: `dot_general` multiplies them."""
     if preferred is None and isinstance(a, Tracer) and isinstance(b, Tracer):
         left, right = a.aval, b.aval
         if left.dtype is right.dtype and left.weak_type is right.weak_type:
             return a, b, left.dtype
-    check_arrays(name, a, b)
-    a, b = promote_dtypes(a, b)
+    a, b = as_arrays(name, a, b)
     if preferred is not None:
-        return a, b, dtypes.check_user_dtype_supported(preferred, name)
-    return a, b, a.dtype
+        return *promote_dtypes(a, b), dtypes.check_user_dtype_supported(preferred, name)
+    return a, b, common_type(a, b)[0]
 
 
 def _product(a, b, contract, batch, precision, dtype):
-    weak = aval_of(a).weak_type and aval_of(b).weak_type
+    weak = common_type(a, b)[1]
     out = dot_general_p.bind(a, b, dimension_numbers=(contract, batch), precision=canonicalize_precision(precision),
                              preferred_element_type=dtype, out_sharding=placement.product_sharding())
     return shaping.convert(out, None, True) if weak else out

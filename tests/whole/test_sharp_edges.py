@@ -198,8 +198,9 @@ def test_what_is_other_than_in_jax() -> None:
         jnp.array(np.ma.array([1, 2], mask=[True, False]))
     half = jaxlite.make_jaxpr(lambda x: jnp.mean(x, dtype=jnp.float16))(np.ones(3, np.float16))
     assert half.eqns[0].params["new_dtype"] == np.float32
-    mixed = jaxlite.make_jaxpr(jnp.dot)(np.ones((2, 2), np.float16), np.ones((2, 2), np.float32))
-    assert [eqn.primitive.name for eqn in mixed.eqns] == ["convert_element_type", "dot_general"]
+    operands = np.ones((2, 2), np.float16), np.ones((2, 2), np.float32)
+    mixed = jaxlite.make_jaxpr(lambda a, b: (jnp.einsum("ij,jk", a, b), a @ b))(*operands)
+    assert [eqn.primitive.name for eqn in mixed.eqns] == ["convert_element_type", "dot_general", "dot_general"]
     assert jaxlite.jit(lambda x: x)(np.longlong(7)) == 7
     fold = lambda x: jaxlite.lax.reduce(x, 0.0, lambda a, b: a + 2 * b, (0,))
     assert jaxlite.jvp(fold, (jnp.arange(4.0),), (jnp.ones(4),))[0] == 12

@@ -6,7 +6,7 @@ and 0.12.0. What belongs elsewhere: which devices a program uses (`lowering.plat
 can do (`jaxlite.core.array`).
 
 MLIR's Python bindings take a while to load and only a compile needs them, so `ir` and `make_context`
-load them on first use.
+load them on first use. A long file, so that a new jaxlib means reading one.
 """
 
 from __future__ import annotations

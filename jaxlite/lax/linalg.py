@@ -3,6 +3,8 @@
 Operands have shape (..., m, n): every matrix along the leading axes is handled by itself. All are strict: one
 dtype of float32, float64, complex64, complex128, no promotion. LAPACK does the work on the CPU; a matrix that it
 could not handle gives NaN.
+
+A long file, as `jax.lax.linalg` is one module: each section is a primitive with its type and its function, and stands alone.
 """
 
 from __future__ import annotations

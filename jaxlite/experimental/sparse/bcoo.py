@@ -4,7 +4,8 @@
 ones, then dense ones. An element whose coordinates are out of bounds does not count: so arrays of a batch, and of a compiled
 program, have one `nse`. Places may occur several times; their elements are summed.
 
-The functions are written with ordinary indexing, so derivatives and batching follow from its rules.
+The functions are written with ordinary indexing, so derivatives and batching follow from its rules. A long
+file: the class and the functions need each other.
 """
 
 from __future__ import annotations

@@ -16,7 +16,15 @@ import numpy as np
 from lowering import xla
 from lowering.cache import entries, keys
 from lowering.module import ModuleBuilder, is_ordered, physical
-from lowering.partitioning import Meshes, Partitioning, annotate, annotate_layouts, devices_of
+from lowering.partitioning import (
+    Meshes,
+    Partitioning,
+    annotate,
+    annotate_kinds,
+    annotate_layouts,
+    devices_of,
+    memory_kinds,
+)
 from lowering.passes import barriers, fusion, tables, unrolling
 from lowering.passes.dce import live_parts
 from lowering.several import emit_choice
@@ -83,7 +91,8 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
           donated: Sequence[bool] = (), keep_unused: bool = False, result_names: Sequence[str] = (),
           argument_names: Sequence[str] = (), partitioning: Partitioning | None = None,
           constants: Sequence[np.ndarray | None] = (), part_of: tuple[Any, tuple[Any, ...]] | None = None,
-          layouts: tuple[Sequence[Any], Sequence[Any]] | None = None) -> Lowered:
+          layouts: tuple[Sequence[Any], Sequence[Any]] | None = None,
+          kinds: tuple[Sequence[str | None], Sequence[str | None]] | None = None) -> Lowered:
     """Lower a jaxpr to a module with the entry function `main`.
 
     Args:
@@ -99,6 +108,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
       constants: for each constvar its value, if the module is to contain it, or None; of its type.
       part_of: of the program of one partition, the mesh along whose axes it exchanges data, and the devices in order.
       layouts: for each constvar and invar, and for each result, how it lies in memory (see `annotate_layouts`).
+      kinds: for the same the kind of memory, None for the usual one.
     """
     start = time.perf_counter()
     eqns, used = live_parts(jaxpr)
@@ -113,7 +123,11 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
 
     offered = [False] * len(jaxpr.constvars) + list(donated or [False] * len(jaxpr.invars))
     offered = [flag for flag, keep in zip(offered, kept, strict=True) if keep]
-    aliases = _aliases(parameters, jaxpr.outvars, offered)
+    found: Any = ([None] * len(inputs), [None] * len(jaxpr.outvars))
+    if kinds is not None or partitioning is not None:
+        found = _joined(kinds or found, found if partitioning is None else memory_kinds(partitioning))
+    of_arguments, of_results = [kind for kind, keep in zip(found[0], kept, strict=True) if keep], found[1]
+    aliases = _aliases(parameters, jaxpr.outvars, offered, of_arguments, of_results)
     ir, i32 = builder.ir, builder.i32
     arg_attributes: list[dict[str, Any]] = [{} for _ in parameters]
     result_attributes: list[dict[str, Any]] = [{} for _ in jaxpr.outvars]
@@ -122,6 +136,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     if part_of is not None:
         builder.meshes = Meshes(builder, part_of[1], part_of[0])
         builder.meshes.manual_mesh, builder.meshes.manual_axes = part_of[0], frozenset(part_of[0].axis_names)
+    annotate_kinds(builder, (of_arguments, arg_attributes), (of_results, result_attributes))
     modes: Any = None
     if layouts is not None:
         modes = [each for each, keep in zip(layouts[0], kept, strict=True) if keep], layouts[1]
@@ -146,6 +161,12 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
                    builder.scopes, builder.overwritten, builder.host_functions, builder.keep_alive, builder.sets_layouts)
 
 
+def _joined(ones: tuple[Any, Any], others: tuple[Any, Any]) -> tuple[list[str | None], list[str | None]]:
+    """For arguments and results the kind of memory that either says."""
+    arguments, results = ([one or other for one, other in zip(*pair, strict=True)] for pair in zip(ones, others, strict=True))
+    return arguments, results
+
+
 def _can_alias(given: Any, result: Any) -> bool:
     """Whether a donated parameter and a result have one layout for certain. Raises: ValueError if XLA chooses one alone."""
     chosen = [each is not None and each.is_auto for each in (given, result)]
@@ -162,18 +183,20 @@ def _identifier(name: str) -> str:
     return "".join(char if char.isalnum() or char in "_.-" else "_" for char in name) or "unnamed"
 
 
-def _aliases(parameters: list[Any], outvars: list[Any], donated: list[bool]) -> dict[int, int]:
-    """Pairs each donated parameter with a result of the same buffer type, first come first served."""
+def _aliases(parameters: list[Any], outvars: list[Any], donated: list[bool], given: Sequence[Any], made: Sequence[Any],
+             ) -> dict[int, int]:
+    """Pairs each donated parameter with a result of the same buffer type, in the same kind of memory, first come first served.
+    """
     if not any(donated):
         return {}
     free: dict[Any, list[int]] = {}
     for index, atom in enumerate(outvars):
         if hasattr(atom.aval, "shape"):
-            free.setdefault(physical(atom.aval), []).append(index)
+            free.setdefault((physical(atom.aval), made[index]), []).append(index)
     aliases = {}
     for index, (var, flag) in enumerate(zip(parameters, donated, strict=True)):
-        if flag and hasattr(var.aval, "shape") and free.get(physical(var.aval)):
-            aliases[index] = free[physical(var.aval)].pop(0)
+        if flag and hasattr(var.aval, "shape") and free.get((physical(var.aval), given[index])):
+            aliases[index] = free[physical(var.aval), given[index]].pop(0)
     return aliases
 
 

@@ -273,18 +273,33 @@ def annotate(builder: Any, partitioning: Partitioning, parameters: list[Any], re
             each.mesh for each in (*partitioning.arguments, *partitioning.results) if each is not None))
            for kind in getattr(mesh, "axis_types", None) or ()):
         builder.pin = meshes.pin
-    first = partitioning.devices[0]
-    described = xla.is_compile_only(first) and first.platform == "gpu"  # as it is, it knows no memories
-    default_kind = "device" if described else first.default_memory().kind
     arguments = [sharding for sharding, keep in zip(partitioning.arguments, kept, strict=True) if keep]
     for atoms, shardings, attributes in ((parameters, arguments, arg_attributes),
                                          (results, partitioning.results, result_attributes)):
         for atom, sharding, entry in zip(atoms, shardings, attributes, strict=True):
             if sharding is not None and hasattr(atom.aval, "shape"):
                 entry["sdy.sharding"] = meshes.attribute(sharding, len(physical(atom.aval)[0]))
-                kind = getattr(sharding, "memory_kind", None)
-                if kind is not None and kind != default_kind:
-                    entry["mhlo.memory_kind"] = builder.ir.StringAttr.get(kind, builder.context)
+
+
+def memory_kinds(partitioning: Partitioning) -> tuple[list[str | None], list[str | None]]:
+    """The kinds of memory of arguments and results that their shardings say; None for the usual one."""
+    first = partitioning.devices[0]
+    described = xla.is_compile_only(first) and first.platform == "gpu"  # as it is, it knows no memories
+    usual = (None, "device" if described else first.default_memory().kind)
+
+    def each(shardings: Sequence[Any]) -> list[str | None]:
+        kinds = [getattr(sharding, "memory_kind", None) for sharding in shardings]
+        return [None if kind in usual else kind for kind in kinds]
+
+    return each(partitioning.arguments), each(partitioning.results)
+
+
+def annotate_kinds(builder: Any, *groups: tuple[Sequence[str | None], list[dict[str, Any]]]) -> None:
+    """Say in a module in which kinds of memory parameters or results are, by their attributes."""
+    for kinds, attributes in groups:
+        for kind, entry in zip(kinds, attributes, strict=True):
+            if kind is not None:
+                entry["mhlo.memory_kind"] = builder.ir.StringAttr.get(kind, builder.context)
 
 
 def annotate_layouts(builder: Any, *groups: tuple[Sequence[Any], Sequence[Any], list[dict[str, Any]]]) -> None:

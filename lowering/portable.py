@@ -14,7 +14,7 @@ import numpy as np
 
 from lowering import xla
 from lowering.module import ModuleBuilder, physical
-from lowering.partitioning import Partitioning, annotate, annotate_layouts
+from lowering.partitioning import Partitioning, annotate, annotate_kinds, annotate_layouts, memory_kinds
 from lowering.passes.dce import live_parts
 from lowering.several import emit_choice
 from lowering.symbolic import SymbolicBuilder, bind_variables
@@ -58,6 +58,10 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
     if partitioning is not None:
         taken = [False] * len(jaxpr.constvars) + used[len(jaxpr.constvars):]  # constants are in the module
         annotate(builder, partitioning, program.invars, program.outvars, taken, of_arguments, of_results)
+    if partitioning is not None:
+        in_kinds, out_kinds = memory_kinds(partitioning)
+        annotate_kinds(builder, ([kind for kind, keep in zip(in_kinds, taken, strict=True) if keep], of_arguments),
+                       (out_kinds, of_results))
     if layouts is not None:
         inputs = [layouts[0][len(jaxpr.constvars) + index] for index in kept]
         annotate_layouts(builder, (program.invars, inputs, of_arguments), (program.outvars, layouts[1], of_results))

@@ -114,6 +114,7 @@ atexit.register(_jax.collect_garbage)  # buffers whose owners are gone, while th
 block_until_ready = _jax.batched_block_until_ready
 weak_value_interner = weakref_lru_cache.weak_value_interner
 set_tracer_class = _jax.set_tracer_class
+ArrayCopySemantics = _jax.ArrayCopySemantics
 approx_top_k_output_size = _jax.approx_top_k_reduction_output_size
 
 # What a compiled signature hands to the C++ call path; it reads these attributes by name.
@@ -373,6 +374,11 @@ def layout_parts(layout: Any) -> tuple[tuple[int, ...], tuple[tuple[int, ...], .
     """What `memory_layout` took, of the layout of an array, or of an executable's parameter or result."""
     found = layout._xla_layout()
     return tuple(found.minor_to_major()), tuple(map(tuple, found.tiling())), found.element_size_in_bits()
+
+
+def rewrap(array: Any, aval: Any, sharding: Any) -> Any:
+    """The same buffer under another aval; the result is committed."""
+    return array._rewrap_with_aval_and_sharding(aval, sharding)
 
 
 def to_dlpack(array: Any, stream: Any = None) -> Any:

@@ -6,7 +6,6 @@ lowering, loads when a program is lowered or compiled for the first time.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 from jaxlite.compilation import effects
 from jaxlite.core import array as arrays
 from jaxlite.core import config, source
-from jaxlite.core.aval import AbstractToken, ShapedArray
+from jaxlite.core.aval import AbstractToken, ShapedArray, in_space, space_of_kind
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
@@ -44,11 +43,11 @@ class Executable:
     """
 
     __slots__ = ("loaded", "compile_seconds", "cached", "in_avals", "out_avals", "device", "committed", "kept", "const_args",
-                 "donated", "layouts", "_orders", "_handlers", "_sharding", "_kept_arguments", "_wrapped", "_has_effects",
-                 "_ordered", "__weakref__")
+                 "donated", "layouts", "in_shardings", "out_shardings", "_orders", "_handlers", "_sharding",
+                 "_kept_arguments", "_wrapped", "_has_effects", "_ordered", "_met_strays", "__weakref__")
 
     def __init__(self, loaded: Any, lowered: backend.Lowered | shortcuts.Found, closed: ClosedJaxpr, device: Any,
-                 committed: bool, compile_seconds: float, cached: str, layouts: Any = None):
+                 committed: bool, compile_seconds: float, cached: str, layouts: Any = None, kinds: Any = None):
         self.loaded, self.device, self.committed = loaded, device, committed
         self.compile_seconds, self.cached = compile_seconds, cached
         self.in_avals, self.out_avals = closed.in_avals, [_result_aval(aval) for aval in closed.out_avals]
@@ -57,12 +56,21 @@ class Executable:
         self._sharding = arrays.single_device_sharding(device)
         self._wrapped: list[tuple[int, Callable[[Any], Any]]] = []
         self.layouts, self._orders = layouts, None
+        self._met_strays = False
+        self.in_shardings: list[Any] | None = None  # for each argument and result, where one is in another kind of memory
+        self.out_shardings: list[Any] | None = None
         if xla.is_compile_only(device):  # to be looked at, not to be run
             self.const_args, self._handlers, self._kept_arguments = [], None, []
             return
-        self._handlers = [xla.result_handler(_buffer_aval(aval), self._sharding, committed) for aval in self.out_avals]
-        self._wrapped = arrays.result_wrappers(self.out_avals)
         num_consts = len(closed.consts)
+        if kinds is not None:  # of memory
+            self.in_shardings, self.out_shardings = ([
+                self._sharding if kind is None else load_placing().shardings.make_single_device_sharding(device, kind)
+                for kind in group] for group in (kinds[0][num_consts:], kinds[1]))
+            self.out_avals = [in_space(aval, space_of_kind(kind)) for aval, kind in zip(self.out_avals, kinds[1], strict=True)]
+        self._handlers = [xla.result_handler(_buffer_aval(aval), sharding, committed) for aval, sharding in zip(
+            self.out_avals, self.out_shardings or [self._sharding] * len(self.out_avals), strict=True)]
+        self._wrapped = arrays.result_wrappers(self.out_avals)
         with xla.unguarded():  # they are part of the program
             self.const_args = [arrays.put_buffer(value, device, False, copy=type(value) is not ArrayImpl) for value, keep
                                in zip(closed.consts, self.kept, strict=False) if keep]
@@ -81,9 +89,11 @@ class Executable:
         inputs = list(self.const_args)
         for index in self._kept_arguments:
             arg = args[index]
+            sharding = self._sharding if self.in_shardings is None else self.in_shardings[index]
             if type(arg) is not ArrayImpl or arg.is_deleted() or (
-                    arg._sharding is not self._sharding and arrays.device_of(arg) != device):
-                arg = arrays.put_buffer(arg, device, False, aval=avals[index])
+                    arg._sharding is not sharding and (arrays.device_of(arg) != device or self._is_astray(arg, sharding))):
+                arg = (arrays.put_buffer(arg, device, False, aval=avals[index]) if sharding is self._sharding else
+                       load_placing().place(getattr(arg, "_base_array", arg), sharding))
             inputs.append(arg)
         if placement.layouts.exist or self._orders is not None:
             inputs = placement.layouts_module().all_relaid(inputs, self._orders)
@@ -95,11 +105,11 @@ class Executable:
             outs[index] = wrap(outs[index])
         return outs
 
-    def move_results(self, wanted: Sequence[Any]) -> None:
-        """Have results brought to where `jit` was told to, where XLA leaves them elsewhere: in another kind of memory."""
-        for index, sharding in enumerate(wanted):
-            if sharding is not None and sharding != self._sharding:
-                self._wrapped.append((index, functools.partial(load_placing().place, sharding=sharding)))
+    def _is_astray(self, arg: Any, sharding: Any) -> bool:
+        """Whether an argument is in another kind of memory than the program takes it from."""
+        found = arg._sharding.memory_kind != sharding.memory_kind
+        self._met_strays |= found
+        return found
 
     def cost_analysis(self) -> dict[str, float]:
         """XLA's estimate of the cost of the optimised program: "flops", "bytes accessed", ..."""
@@ -107,12 +117,18 @@ class Executable:
 
     def fast_path(self, out_tree: Any) -> Any:
         """The description that lets C++ run later calls of this signature by itself, if it may."""
+        if self._met_strays and self.donated:  # C++ would hand over their memory as it is, and XLA end the process
+            return None
         if self._wrapped or self._has_effects:  # C++ keeps no tokens, and reports errors of callbacks as ValueError
             return None
         sharding = self._sharding
         inputs = sum(self.kept)
+        given, made = [sharding] * inputs, [sharding] * len(self.out_avals)
+        if self.in_shardings is not None and self.out_shardings is not None:
+            given = [sharding] * len(self.const_args) + [self.in_shardings[index] for index in self._kept_arguments]
+            made = self.out_shardings
         return xla.FastPath(
-            self.loaded, out_tree, [sharding] * inputs, [sharding] * len(self.out_avals), self.out_avals,
+            self.loaded, out_tree, given, made, self.out_avals,
             [self.committed] * len(self.out_avals), self.kept,
             orders_for_c(self._orders, len(self.const_args), [self.in_avals[index] for index in self._kept_arguments]),
             self.const_args)
@@ -139,15 +155,15 @@ def _buffer_aval(aval: Any) -> Any:
 def lower_jaxpr(closed: ClosedJaxpr, name: str, platform: str, *, donated: Sequence[bool] = (),
                 keep_unused: bool = False, result_names: Sequence[str] = (),
                 argument_names: Sequence[str] = (), place: Any = None, part_of: Any = None,
-                layouts: Any = None) -> backend.Lowered:
+                layouts: Any = None, kinds: Any = None) -> backend.Lowered:
     """Lower for a platform, or for the devices of a `Partitioning`; equations keep the user's source lines.
 
-    `part_of`, `layouts`: as for `lowering.executable.lower`.
+    `part_of`, `layouts`, `kinds`: as for `lowering.executable.lower`.
     """
     return backend.lower(closed.jaxpr, name, platform=platform, is_hidden=source.is_hidden_file,
                          donated=donated, keep_unused=keep_unused, result_names=result_names,
                          argument_names=argument_names, partitioning=place if type(place) is Partitioning else None,
-                         constants=_small_constants(closed), part_of=part_of, layouts=layouts)
+                         constants=_small_constants(closed), part_of=part_of, layouts=layouts, kinds=kinds)
 
 
 def _small_constants(closed: ClosedJaxpr) -> list[np.ndarray | None]:
@@ -170,7 +186,7 @@ def _small_constant(const: Any, aval: Any) -> np.ndarray | None:
 
 
 def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str, Any] | None, donated: Sequence[bool],
-                  keep_unused: bool, layouts: Any = None) -> shortcuts.Shortcut | None:
+                  keep_unused: bool, layouts: Any = None, kinds: Any = None) -> shortcuts.Shortcut | None:
     """The shortcut of a program past lowering, if it may have one and nobody wants to see the module."""
     if config.dump_ir_to.value is not None or xla.is_compile_only(device) or _is_compared(device):
         return None
@@ -180,29 +196,29 @@ def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str
     contained = [value if value is None else (value.dtype.name, value.tobytes()) for value in _small_constants(closed)]
     return shortcuts.shortcut(closed.jaxpr, name, device, options, tuple(donated), keep_unused, fusion_barriers(options),
                               xla.trace_context(), device.text() if type(device) is Partitioning else "", contained,
-                              *() if layouts is None else (layouts,))
+                              *() if layouts is kinds is None else (layouts, kinds))
 
 
 def follow(shortcut: shortcuts.Shortcut, closed: ClosedJaxpr, device: Any, committed: bool,
-           trace_seconds: float, layouts: Any = None) -> Executable | None:
+           trace_seconds: float, layouts: Any = None, kinds: Any = None) -> Executable | None:
     """What an earlier process compiled, if the shortcut leads to it; reports it to the log if that is on."""
     found = shortcut.follow()
     if found is None:
         return None
     report.compiled(found, closed, found.loaded, trace_seconds, found.load_seconds, "hit")
-    return _executable(found.loaded, found, closed, device, committed, found.load_seconds, "hit", layouts)
+    return _executable(found.loaded, found, closed, device, committed, found.load_seconds, "hit", layouts, kinds)
 
 
 def compile_lowered(lowered: backend.Lowered, closed: ClosedJaxpr, device: Any, committed: bool,
                     options: dict[str, Any] | None = None, trace_seconds: float = 0.0,
-                    shortcut: shortcuts.Shortcut | None = None, layouts: Any = None) -> Executable:
+                    shortcut: shortcuts.Shortcut | None = None, layouts: Any = None, kinds: Any = None) -> Executable:
     """Compile a lowered program for a device; reports the compile to the log and the dump if they are on."""
     if _is_compared(device):
         load_processes().compare_programs(lowered.name, device.devices, lowered.fingerprint())
     with lowered.tuned(fusion_barriers(options)):
         loaded, seconds, cached = backend.compile_lowered(lowered, device, options, shortcut)
         report.compiled(lowered, closed, loaded, trace_seconds, seconds, cached)
-    return _executable(loaded, lowered, closed, device, committed, seconds, cached, layouts)
+    return _executable(loaded, lowered, closed, device, committed, seconds, cached, layouts, kinds)
 
 
 def _is_compared(device: Any) -> bool:
@@ -211,15 +227,15 @@ def _is_compared(device: Any) -> bool:
 
 
 def _executable(loaded: Any, lowered: Any, closed: ClosedJaxpr, device: Any, committed: bool, seconds: float,
-                cached: str, layouts: Any = None) -> Any:
+                cached: str, layouts: Any = None, kinds: Any = None) -> Any:
     if layouts is not None or lowered.sets_layouts:
         layouts = placement.layouts_module().settled(loaded, lowered.kept)
     if type(device) is Partitioning:
         if device.client.process_index() or not all(each.process_index == 0 for each in device.devices):
             load_processes().check_connected(device.devices)
         return load_spread().SpreadExecutable(loaded, lowered, closed, device, seconds, cached, _result_aval, _buffer_aval,
-                                              layouts)
-    return Executable(loaded, lowered, closed, device, committed, seconds, cached, layouts)
+                                              layouts, kinds)
+    return Executable(loaded, lowered, closed, device, committed, seconds, cached, layouts, kinds)
 
 
 def fusion_barriers(options: dict[str, Any] | None) -> bool:

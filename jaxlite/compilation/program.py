@@ -12,7 +12,7 @@ from jaxlite.compilation import compile_report, explain, lifetime
 from jaxlite.compilation.options import Options, check_compiler_options, leaf_paths, process_options
 from jaxlite.core import array as arrays
 from jaxlite.core import config, errors, source
-from jaxlite.core.aval import AbstractRef
+from jaxlite.core.aval import AbstractRef, spaces
 from jaxlite.core.collector import seldom_collecting
 from jaxlite.core.discharge import discharge_jaxpr
 from jaxlite.core.effects import REF
@@ -124,8 +124,24 @@ class Program:
         """`result['a']`: one of the flat results."""
         return "result" + "".join(map(str, leaf_paths(self.out_tree)[place]))
 
+    @property
+    def kinds(self) -> tuple[list[str | None], list[str | None]] | None:
+        """The kinds of memory of what is closed over and arguments, and of results, None for the usual one; or None for all."""
+        if not spaces.exist and self.in_shardings is self.out_shardings is None:
+            return None
+        closed = self.runnable
+        consts = [var.aval for var in closed.jaxpr.constvars]
+        ins = [None] * len(consts) + [*(self.in_shardings or [None] * len(closed.in_avals))]
+        outs = [*(self.out_shardings or [None] * len(closed.out_avals))]
+        found = ([*map(placement.memory_kind, (*consts, *closed.in_avals), ins)],
+                 [*map(placement.memory_kind, closed.out_avals, outs)])
+        return found if any(found[0]) or any(found[1]) else None
+
     def place(self, leaves: Sequence[Any]) -> tuple[Any, bool]:
         """Where a call runs, a device or a `Partitioning`, and whether its results are bound to it."""
+        kinds = self.kinds
+        if self.in_shardings is not None and (kinds is not None or spaces.exist):
+            self._check_kinds(leaves)
         if self.in_shardings is None and self.out_shardings is None and self.mesh is None:
             device, committed = placement.target_device(leaves, self.options.device)
             if device is not None:
@@ -133,12 +149,21 @@ class Program:
                     if type(const) is xla.ArrayImpl and arrays.is_spread(const):
                         break
                 else:
-                    return device, committed
+                    return device, committed or kinds is not None and not any(kinds[0])  # the program puts results there
         found = spread().partitioning(self, leaves)
         if found is not None:
             return found, True
         asked = next((each for each in (*(self.in_shardings or ()), *(self.out_shardings or ())) if each is not None), None)
         return placement.target_device(leaves, self.options.device if asked is None else asked)
+
+    def _check_kinds(self, leaves: Sequence[Any]) -> None:
+        """Raises ValueError for an array in another kind of memory than `jit` was told."""
+        for leaf, wanted, aval in zip(leaves, self.in_shardings or (), self.closed.in_avals, strict=True):
+            has = leaf._sharding.memory_kind if type(leaf) is xla.ArrayImpl and wanted is not None else None
+            if has is not None and has != wanted.memory_kind:
+                raise ValueError("Memory kinds passed to jax.jit does not match memory kind on the respective arg. Got jit "
+                                 f"memory kind: {wanted.memory_kind}, arg memory kind: {has} for arg type: "
+                                 f"{aval.str_short(short_dtypes=False)}")
 
     def lower(self, platform: str, place: Any = None) -> Any:
         """A module for a platform, or for the devices of a `Partitioning`.
@@ -156,7 +181,7 @@ class Program:
             lowered = execution.lower_jaxpr(runnable, self.name, platform, donated=self.donated_arrays,
                                             keep_unused=self.options.keep_unused, result_names=names,
                                             argument_names=self.of_arrays(self.debug_info.arg_names), place=place,
-                                            layouts=self.layouts)
+                                            layouts=self.layouts, kinds=self.kinds)
         if lowered.unusable:
             _warn("Some donated buffers were not usable: " + ", ".join(map(str, lowered.unusable))
                   + ". No result has their type; do not donate them.")
@@ -210,9 +235,9 @@ class Program:
         if lowered is None:
             with seldom_collecting:
                 shortcut = execution.find_shortcut(closed, self.name, device, options, self.donated_arrays,
-                                                   self.options.keep_unused, self.layouts)
+                                                   self.options.keep_unused, self.layouts, self.kinds)
             if shortcut is not None:
-                made = execution.follow(shortcut, closed, device, committed, self.trace_seconds, self.layouts)
+                made = execution.follow(shortcut, closed, device, committed, self.trace_seconds, self.layouts, self.kinds)
             if made is None:
                 with progress.Stage(self.name, "lowering", seconds["trace"]):
                     lowered = self.lower(platforms.target_of(device), device)
@@ -222,9 +247,7 @@ class Program:
         if made is None:
             with progress.Stage(self.name, "compiling", sum(seconds.values())):
                 made = execution.compile_lowered(lowered, closed, device, committed, options, self.trace_seconds, shortcut,
-                                                 self.layouts)
-        if self.out_shardings is not None and isinstance(device, xla.Device) and not xla.is_compile_only(device):
-            made.move_results(self.out_shardings)
+                                                 self.layouts, self.kinds)
         seconds["compile"] = made.compile_seconds
         location, reason = self.debug_info.location, ""
         if config.explain_cache_misses.value:

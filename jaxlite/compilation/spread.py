@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jaxlite.compilation import effects
 from jaxlite.compilation.execution import orders_for_c
 from jaxlite.core import array as arrays
-from jaxlite.core.aval import ShapedArray, layout_of, with_layout
+from jaxlite.core.aval import ShapedArray, in_space, layout_of, space_of_kind, with_layout
 from jaxlite.core.jaxpr import Jaxpr, jaxprs_in_params
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
@@ -131,9 +131,10 @@ def meshes_in(jaxpr: Jaxpr) -> Iterator[Any]:
     for eqn in jaxpr.eqns:
         params = eqn.params
         if params:
-            sharding = params.get("sharding") or params.get("dst_sharding")
-            if sharding is not None and type(sharding) is xla.NamedSharding:
-                yield sharding.mesh
+            for sharding in (params.get("sharding") or params.get("dst_sharding"), *(params.get("devices") or ())):
+                sharding = getattr(sharding, "sharding", sharding)  # of a format
+                if type(sharding) is xla.NamedSharding:
+                    yield sharding.mesh
             mesh = params.get("mesh")
             if isinstance(mesh, (Mesh, AbstractMesh)):
                 yield mesh
@@ -254,7 +255,11 @@ def _sharding_of(value: Any) -> Any:
     ndim = getattr(value, "ndim", 0)
     value = getattr(value, "_base_array", value)
     if type(value) is ArrayImpl:
-        return placement.without_axes(value._sharding, ndim) if value._committed or arrays.is_spread(value) else None
+        if not value._committed and not arrays.is_spread(value):
+            return None
+        sharding = placement.without_axes(value._sharding, ndim)
+        # Programs take arrays from the memory of the device, or from pinned memory of the host.
+        return sharding if sharding.memory_kind != "unpinned_host" else sharding.with_memory_kind(None)
     sharding = getattr(value, "sharding", None)  # of a ShapeDtypeStruct
     if not isinstance(sharding, xla.Sharding) or type(sharding) is xla.NamedSharding and sharding.mesh.empty:
         return None  # that of a type says nothing where it is over no mesh
@@ -290,19 +295,24 @@ class SpreadExecutable:
 
     __slots__ = ("loaded", "compile_seconds", "cached", "in_avals", "out_avals", "device", "committed", "kept", "const_args",
                  "donated", "in_shardings", "out_shardings", "layouts", "_orders", "_handlers", "_kept_arguments",
-                 "_wrapped", "_has_effects", "_ordered", "__weakref__")
+                 "_wrapped", "_has_effects", "_ordered", "_met_strays", "__weakref__")
 
     def __init__(self, loaded: Any, lowered: Any, closed: Any, place: Partitioning, compile_seconds: float, cached: str,
-                 result_aval: Any, buffer_aval: Any, layouts: Any = None):
+                 result_aval: Any, buffer_aval: Any, layouts: Any = None, kinds: Any = None):
         self.loaded, self.device, self.committed = loaded, place, True
         self.compile_seconds, self.cached = compile_seconds, cached
         self.in_avals, self.out_avals = closed.in_avals, [result_aval(aval) for aval in closed.out_avals]
-        self.donated, self.layouts = lowered.donated, layouts
+        self.donated, self.layouts, self._met_strays = lowered.donated, layouts, False
         self._has_effects, self._ordered = bool(lowered.host_functions), lowered.ordered
         num_consts = len(closed.consts)
         kept = lowered.kept
         all_avals = [*[const.aval if hasattr(const, "aval") else None for const in closed.consts], *closed.in_avals]
         inputs, outputs = _settle(loaded, place, kept, all_avals, self.out_avals, num_consts)
+        if kinds is not None:  # of memory
+            outputs = [sharding if kind is None else sharding.with_memory_kind(kind)
+                       for sharding, kind in zip(outputs, kinds[1], strict=True)]
+            self.out_avals = [in_space(aval, space_of_kind(sharding.memory_kind))
+                              for aval, sharding in zip(self.out_avals, outputs, strict=True)]
         self.out_shardings = outputs
         self.in_shardings = inputs[num_consts:]
         self.out_avals = [with_layout(aval, layout_of(sharding, len(aval.shape)))
@@ -331,6 +341,7 @@ class SpreadExecutable:
         for index in self._kept_arguments:
             arg, sharding = args[index], self.in_shardings[index]
             if type(arg) is not ArrayImpl or arg._sharding is not sharding or arg.is_deleted():
+                self._met_strays |= type(arg) is ArrayImpl and arg._sharding.memory_kind != sharding.memory_kind
                 arg = _buffer(arg, sharding, self.in_avals[index])
             inputs.append(arg)
         if placement.layouts.exist or self._orders is not None:
@@ -352,7 +363,7 @@ class SpreadExecutable:
 
     def fast_path(self, out_tree: Any) -> Any:
         """The description that lets C++ run later calls of this signature by itself, if it may."""
-        if self._wrapped or self._has_effects or xla.CRASHES_ON_LOST_SHARDS and self.donated:
+        if self._wrapped or self._has_effects or self._met_strays or xla.CRASHES_ON_LOST_SHARDS and self.donated:
             return None
         wanted = [self.in_shardings[index] for index in self._kept_arguments]
         consts = [const._sharding for const in self.const_args]

@@ -18,7 +18,7 @@ from jaxlite.compilation.finite import check_finite
 from jaxlite.compilation.program import Program
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, tree
-from jaxlite.core.aval import ShapedArray, layouts, typematch
+from jaxlite.core.aval import ShapedArray, in_space, layouts, space_of_kind, spaces, typematch
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
@@ -384,7 +384,7 @@ def _check_arguments(program: Program, executable: Any, leaves: list[Any], in_tr
         except TypeError:
             raise TypeError(f"Argument {program.debug_info.arg_name(index)!r} of type {type(leaf)} is not a valid JAX "
                             "type") from None
-        if not typematch(aval, expected):
+        if not typematch(in_space(aval, expected.memory_space) if type(expected) is ShapedArray else aval, expected):
             wrong.append(f"Argument {program.debug_info.arg_name(index)!r} compiled with {_shown(expected)} and called "
                          f"with {_shown(aval)}")
     if wrong:
@@ -397,12 +397,26 @@ def _check_arguments(program: Program, executable: Any, leaves: list[Any], in_tr
     if leaves and (placement.layouts.exist or executable.layouts is not None):
         _check_layouts(program, executable, leaves)
     device = executable.device
+    if spaces.exist and isinstance(device, xla.Device):
+        _check_kinds(program, executable, leaves)
     if not isinstance(device, xla.Device):
         return _check_shardings(program, device, leaves)
     found, committed = placement.target_device(leaves, None)
     if committed and found != device:
         raise ValueError(f"{program.name} was compiled for {device} and called with arguments on {found}. Move them "
                          "with device_put, or lower with arguments on that device.")
+
+
+def _check_kinds(program: Program, executable: Any, leaves: list[Any]) -> None:
+    """Raises ValueError if an argument is in another kind of memory than the program was compiled for."""
+    wanted = executable.in_shardings or [arrays.single_device_sharding(executable.device)] * len(leaves)
+    wrong = [f"Argument {program.debug_info.arg_name(index)} with shape {leaf.aval.str_short(short_dtypes=False)}:\n"
+             f"  Passed sharding: {leaf.sharding}\n  Required sharding: {sharding}"
+             for index, (leaf, sharding) in enumerate(zip(leaves, wanted, strict=True))
+             if getattr(leaf, "committed", False) and leaf.sharding.memory_kind != sharding.memory_kind]
+    if wrong:
+        raise ValueError("Computation was compiled for input shardings that disagree with the shardings of arguments passed to "
+                         f"it. Here are the {len(wrong)} mismatches:\n" + "\n".join(wrong))
 
 
 def _check_layouts(program: Program, executable: Any, leaves: list[Any]) -> None:
@@ -451,7 +465,8 @@ def abstract(value: Any) -> Any:
         raise TypeError(f"shape {shape} has a negative size")
     sharding = getattr(value, "sharding", None)
     return ShapedArray(shape, dtype, bool(getattr(value, "weak_type", False)),
-                       sharding=sharding if type(sharding) is xla.NamedSharding else None)
+                       sharding=sharding if type(sharding) is xla.NamedSharding else None,
+                       memory_space=space_of_kind(getattr(sharding, "memory_kind", None)))
 
 
 def _program(path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ShapedArray, plain
+from jaxlite.core.aval import MemorySpace, ShapedArray, in_space, plain, spaces
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.values import aval_of
 from lowering import platforms, xla
@@ -46,6 +46,8 @@ def put_array(value: Any, device: Any, committed: bool, copy: bool = False, aval
     if aval is None:
         aval = aval_of(value)
     sharding = single_device_sharding(device)
+    if spaces.exist:
+        aval = in_space(aval, MemorySpace.Device)
     if type(value) is ArrayImpl:
         if value.is_deleted():
             raise deleted_error(value)
@@ -258,8 +260,10 @@ def _copy_of(array: Any) -> Any:
     if array.is_deleted():
         raise deleted_error(array)
     if is_spread(array):
-        shards = [put_array(shard, device_of(shard), True, copy=True) for shard in array._arrays]
+        shards = [_copy_of(shard) for shard in array._arrays]
         return xla.assemble(array.aval, array._sharding, shards, array._committed)
+    if array._sharding.memory_kind != single_device_sharding(device_of(array)).memory_kind:
+        return xla.put_shards([array], array.aval, array._sharding, [array._sharding._device], array._committed, copy=True)
     return put_array(array, device_of(array), array._committed, copy=True)
 
 

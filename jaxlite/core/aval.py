@@ -9,6 +9,7 @@ an address.
 
 from __future__ import annotations
 
+import enum
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,25 @@ class _HighTypes:
 high_types = _HighTypes()
 
 
+class MemorySpace(enum.Enum):
+    """A kind of memory, whatever its name is on the platform: part of types, a target of `device_put`; `jax.memory.Space`."""
+
+    Device, Host, Any = range(3)
+
+    def __repr__(self) -> str:
+        return f"MemorySpace.{self.name}"
+
+
+class _Spaces:
+    """Whether values of any type are in another memory than the device's: what looks at that asks this first."""
+
+    exist = False
+
+
+spaces = _Spaces()
+_DEVICE = MemorySpace.Device
+
+
 class ShapedArray(AbstractValue):
     """An array's shape and dtype. `weak_type` marks values made from Python scalars, which yield in promotion.
 
@@ -62,18 +82,22 @@ class ShapedArray(AbstractValue):
     an entry for each axis. Most types have none: then the array is whole on all of them, or there are no such axes.
 
     Args to the constructor: `shape` a tuple of ints, `dtype` a NumPy dtype or an extended dtype; `sharding` how the array is
-    cut: of that, the type has what is said of explicit axes; `vma` the names of manual mesh axes along which it varies.
+    cut: of that, the type has what is said of explicit axes; `vma` the names of manual mesh axes along which it varies;
+    `memory_space` the kind of memory that it is in.
     """
 
-    __slots__ = ("shape", "dtype", "weak_type", "vma", "layout")
+    __slots__ = ("shape", "dtype", "weak_type", "vma", "layout", "memory_space")
     shape: tuple[int, ...]
     dtype: Any
     weak_type: bool
     vma: frozenset[Any]
     layout: Any
+    memory_space: MemorySpace
 
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False, *, sharding: Any = None,
-                vma: Any = None) -> ShapedArray:
+                vma: Any = None, memory_space: MemorySpace = _DEVICE) -> ShapedArray:
+        if memory_space is not _DEVICE:
+            return in_space(cls(shape, dtype, weak_type, sharding=sharding, vma=vma), memory_space)
         if sharding is not None:
             return with_layout(cls(shape, dtype, weak_type, vma=vma), layout_of(sharding, len(shape)))
         if vma:
@@ -98,7 +122,7 @@ class ShapedArray(AbstractValue):
         return size
 
     def update(self, shape: Any = None, dtype: Any = None, weak_type: bool | None = None, *,
-               sharding: Any = None, vma: Any = None) -> ShapedArray:
+               sharding: Any = None, vma: Any = None, memory_space: MemorySpace | None = None) -> ShapedArray:
         """A copy with some fields replaced. With another shape it has no layout unless `sharding` says it."""
         made = ShapedArray(
             self.shape if shape is None else shape,
@@ -106,6 +130,7 @@ class ShapedArray(AbstractValue):
             self.weak_type if weak_type is None else weak_type,
             sharding=sharding,
             vma=self.vma if vma is None else vma,
+            memory_space=self.memory_space if memory_space is None else memory_space,
         )
         if self.layout is not None and sharding is None and made.shape == self.shape:
             return with_layout(made, self.layout)
@@ -145,6 +170,8 @@ class ShapedArray(AbstractValue):
     def str_short(self, short_dtypes: bool = False, **options: Any) -> str:
         """`float32[2,3]`, or `f32[2,3]`, as jaxprs print it; `f32[8@x,4]` where the first axis is cut along the mesh axis x."""
         name = dtypes.short_name(self.dtype) if short_dtypes or self.dtype == dtypes.float0 else self.dtype.name
+        if self.memory_space is not _DEVICE:
+            name += f"<{self.memory_space.name.lower()}>"
         sizes = map(str, self.shape) if self.layout is None else map(_cut_size, self.shape, self.layout.spec)
         return f"{name}[{','.join(sizes)}]{_axes_text(self) if self.vma or self.layout is not None else ''}"
 
@@ -156,11 +183,12 @@ class ShapedArray(AbstractValue):
         return ("~" if self.weak_type else "") + self.str_short()
 
     def __reduce__(self) -> Any:
-        return _restore, (self.shape, self.dtype, self.weak_type, self.vma, self.layout)
+        return _restore, (self.shape, self.dtype, self.weak_type, self.vma, self.layout, self.memory_space)
 
 
-def _restore(shape: Any, dtype: Any, weak_type: Any, vma: Any, layout: Any = None) -> ShapedArray:
-    return with_layout(ShapedArray(shape, dtype, weak_type, vma=vma), layout)
+def _restore(shape: Any, dtype: Any, weak_type: Any, vma: Any, layout: Any = None, memory_space: MemorySpace = _DEVICE,
+             ) -> ShapedArray:
+    return with_layout(ShapedArray(shape, dtype, weak_type, vma=vma, memory_space=memory_space), layout)
 
 
 def _cut_size(size: Any, entry: Any) -> str:
@@ -184,13 +212,15 @@ def _axes_text(aval: ShapedArray) -> str:
     return f"{{{', '.join(texts)}}}" if texts else ""
 
 
-def _make_shaped_array(shape: tuple[int, ...], dtype: Any, weak_type: bool, vma: frozenset[Any] = _nowhere) -> ShapedArray:
+def _make_shaped_array(shape: tuple[int, ...], dtype: Any, weak_type: bool, vma: frozenset[Any] = _nowhere,
+                       memory_space: MemorySpace = _DEVICE) -> ShapedArray:
     if type(shape) is not tuple or not isinstance(dtype, (np.dtype, dtypes.ExtendedDType)):
         raise TypeError
     if type(weak_type) is not bool or any(type(size) is not int and type(size) is not Dim for size in shape):  # type: ignore[comparison-overlap]
         raise TypeError
     aval = object.__new__(ShapedArray)
     aval.shape, aval.dtype, aval.weak_type, aval.vma, aval.layout = shape, dtype, weak_type, vma, None
+    aval.memory_space = memory_space
     return aval
 
 
@@ -199,8 +229,27 @@ shaped_array = _interned  # the constructor without its checks, for hot paths: e
 
 
 def shaped_like(aval: Any, shape: tuple[int, ...], dtype: Any, weak_type: bool) -> ShapedArray:
-    """`shaped_array` of what varies along the axes along which values of another type do."""
-    return _interned(shape, dtype, weak_type, aval.vma) if aval.vma else _interned(shape, dtype, weak_type)
+    """`shaped_array` of what varies along the axes along which values of another type do, in the same memory."""
+    return _whole(shape, dtype, weak_type, aval.vma, aval.memory_space)
+
+
+def _whole(shape: Any, dtype: Any, weak_type: bool, vma: frozenset[Any], memory_space: MemorySpace) -> ShapedArray:
+    if memory_space is not _DEVICE:
+        return _interned(shape, dtype, weak_type, vma, memory_space)
+    return _interned(shape, dtype, weak_type, vma) if vma else _interned(shape, dtype, weak_type)
+
+
+def in_space(aval: Any, memory_space: MemorySpace) -> Any:
+    """A type of values in a kind of memory."""
+    if type(aval) is not ShapedArray or aval.memory_space is memory_space:
+        return aval
+    spaces.exist = True
+    return with_layout(_whole(aval.shape, aval.dtype, aval.weak_type, aval.vma, memory_space), aval.layout)
+
+
+def space_of_kind(memory_kind: str | None) -> MemorySpace:
+    """The kind of memory from its name: all but pinned memory of the host counts as that of the device."""
+    return MemorySpace.Host if memory_kind == "pinned_host" else _DEVICE
 
 
 def varying(aval: Any, vma: frozenset[Any]) -> Any:
@@ -211,14 +260,14 @@ def varying(aval: Any, vma: frozenset[Any]) -> Any:
         return aval.update(inner_aval=varying(aval.inner_aval, vma))
     if type(aval) is not ShapedArray:
         return aval
-    made = _interned(aval.shape, aval.dtype, aval.weak_type, vma) if vma else _interned(
-        aval.shape, aval.dtype, aval.weak_type)
+    made = _whole(aval.shape, aval.dtype, aval.weak_type, vma, aval.memory_space)
     return made if aval.layout is None else with_layout(made, aval.layout)
 
 
 def _make_with_layout(whole: ShapedArray, layout: Any) -> ShapedArray:
     aval = object.__new__(ShapedArray)
     aval.shape, aval.dtype, aval.weak_type, aval.vma, aval.layout = whole.shape, whole.dtype, whole.weak_type, whole.vma, layout
+    aval.memory_space = whole.memory_space
     layouts.exist = True
     return aval
 
@@ -421,5 +470,5 @@ def typematch(a: Any, b: Any) -> bool:
     """Whether two avals are equal but for weak type."""
     return a is b or (
         isinstance(a, ShapedArray) and isinstance(b, ShapedArray) and a.shape == b.shape and a.dtype == b.dtype
-        and a.vma == b.vma and a.layout == b.layout
+        and a.vma == b.vma and a.layout == b.layout and a.memory_space is b.memory_space
     ) or (a.is_high and bool(getattr(a, "aval", a) == getattr(b, "aval", b)))

@@ -637,7 +637,8 @@ class _Parser(TypeReader):
             if kind is not None:
                 return self.named_tuple(kind)
             return self.printed()
-        if following == "[" and self.tokens[self.at + 1].start == token.end and dtype_named(text, short=True) is not None:
+        if following == "[" and self.tokens[self.at + 1].start == token.end and dtype_named(text.removesuffix("<host>"),
+                                                                                               short=True) is not None:
             return self.aval()
         if text in self.definitions:
             self.at += 1

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from jaxlite.core import source
-from jaxlite.core.aval import AbstractRef, AbstractValue, layouts, varying
+from jaxlite.core.aval import AbstractRef, AbstractValue, MemorySpace, ShapedArray, in_space, layouts, spaces, varying
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.jaxpr import Effects, jaxprs_in_params, no_effects
 from jaxlite.core.lazy import loader
@@ -45,6 +45,9 @@ def _check_vma(avals: Sequence[Any], wanted: Sequence[frozenset[Any]]) -> None:
 
 _MEMO_LIMIT = 4096
 _explicit = loader("jaxlite.lax.explicit")  # what stands higher: the layouts of results over explicit axes
+
+
+_INDEXED = ("gather", "scatter")  # whose indices, and values made of a scalar, may be in any memory
 
 
 class NoRule:
@@ -80,6 +83,7 @@ class Primitive:
     widen: Callable[[dict[str, Any], list[Any]], dict[str, Any]] | None = None
     scope: Callable[[dict[str, Any]], Any] | None = None  # a context manager, under which the program in its params was traced
     knows_vma = False  # whether its typing rule says itself along which manual axes of a mesh its results vary
+    knows_spaces = False  # whether its typing rule says itself in which memory its results are
     takes_refs = False  # whether operands may be mutable arrays; those with sub-programs pass them on in any case
     to_lojax: Any = None  # of operations on values of high types: what they are in others, applied before lowering
     has_own_backward = False  # whether it is transposed even where no cotangent arrives: a function of the user's does it
@@ -188,9 +192,27 @@ class Primitive:
 
     def eval_whole(self, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
         """`typed` anew, without a look at layouts over explicit mesh axes."""
+        if spaces.exist and self.program_inputs is None and not self.knows_spaces and any(
+                [type(aval) is ShapedArray and aval.memory_space is not MemorySpace.Device for aval in avals]):
+            return self._eval_elsewhere(avals, params)
         if self.program_inputs is not None or any([aval.vma for aval in avals]):
             return self._eval_varying(avals, params)
         return self._abstract(*avals, **params)
+
+    def _eval_elsewhere(self, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
+        """`typed` of values in another memory: results are in the same. Raises: ValueError for arrays in several."""
+        looked_at = avals[:1] if self.name.startswith(_INDEXED) else avals
+        scalars = [aval for aval in looked_at if type(aval) is ShapedArray and aval.memory_space is not MemorySpace.Device]
+        arrays = [aval for aval in looked_at if type(aval) is ShapedArray and aval.shape] or scalars[:1] or [
+            in_space(avals[0], MemorySpace.Device)]
+        for aval in arrays:
+            if aval.memory_space is not arrays[0].memory_space:
+                raise ValueError(f"memory_space of all inputs passed to `{self.name}` must be the same. Got one operand with "
+                                 f"type: {arrays[0].str_short(short_dtypes=False)} and another operand with type: "
+                                 f"{aval.str_short(short_dtypes=False)}")
+        out, effects = self.eval_whole([in_space(aval, MemorySpace.Device) for aval in avals], params)
+        space = arrays[0].memory_space
+        return [in_space(aval, space) for aval in out] if self.multiple_results else in_space(out, space), effects
 
     def _eval_varying(self, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
         """`typed` inside `shard_map`: operands vary along the same axes, results along theirs.

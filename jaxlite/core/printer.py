@@ -147,10 +147,12 @@ def _value(value: Any) -> str:
     match value:
         case None | bool() | complex() | str():
             return repr(value)
-        case enum.Enum() if not isinstance(value, int):
+        case enum.Enum() if not isinstance(value, int) or isinstance(value, xla.ArrayCopySemantics):
             return f"{type(value).__name__}.{value.name}"
         case int():
             return str(int(value))
+        case xla.Device():
+            return repr(value)
         case float():
             return repr(float(value))
         case np.generic():

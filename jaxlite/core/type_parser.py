@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import MEMORY_SPACES, AbstractRef, ShapedArray, abstract_token, with_layout
+from jaxlite.core.aval import MEMORY_SPACES, AbstractRef, MemorySpace, ShapedArray, abstract_token, with_layout
 from jaxlite.core.errors import JaxprSyntaxError
 from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import SymbolicScope, names_in, parse
@@ -102,6 +102,9 @@ class TypeReader:
             return abstract_token
         if name.text == "Ref" or name.text.startswith("Ref<"):
             return self.reference_type(name)
+        space, text = MemorySpace.Device, name.text
+        if text.endswith("<host>"):
+            space, name = MemorySpace.Host, name._replace(text=text[:-len("<host>")])
         dtype = self.dtype(name, short=True)
         self.expect("[")
         shape, cuts = [], []
@@ -115,8 +118,8 @@ class TypeReader:
             vma = states.pop("V", None)
             layout = self.layout(cuts, states, tuple(shape), self.tokens[start]) if any(cuts) or states else None
             if states:  # also along manual axes
-                return with_layout(ShapedArray(tuple(shape), dtype, weak, vma=vma), layout)
-            return ShapedArray(tuple(shape), dtype, weak, sharding=layout, vma=vma)
+                return with_layout(ShapedArray(tuple(shape), dtype, weak, vma=vma, memory_space=space), layout)
+            return ShapedArray(tuple(shape), dtype, weak, sharding=layout, vma=vma, memory_space=space)
         except (TypeError, ValueError) as error:
             self.refuse(str(error), self.tokens[start])
 

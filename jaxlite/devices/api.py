@@ -11,6 +11,7 @@ from jaxlite.compilation import effects
 from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import config
+from jaxlite.core.aval import MemorySpace
 from jaxlite.core.filtering import boundary
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer, is_eager
@@ -41,6 +42,7 @@ def _identity(place: Any) -> Any:
 
 placement.reshard = _reshard
 _constraints = loader("jaxlite.lax.sharding")
+_programs = loader("jaxlite.lax.device_put")
 
 
 def _check_not_started(value: Any) -> None:
@@ -121,6 +123,8 @@ def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = Fal
                    for target in flatten_axes("device_put device", tree, device)]
     donates, aliases = ([flag] * len(leaves) if flag is None or isinstance(flag, bool) else
                         broadcast_prefix(flag, x, is_leaf=lambda leaf: leaf is None) for flag in (donate, may_alias))
+    if not is_eager() or any(isinstance(leaf, Tracer) for leaf in leaves):
+        return tree.unflatten(_put_in_program(leaves, targets, src, donates, aliases))
     guards = xla.guards()
     guards.explicit_device_put = True
     try:
@@ -135,10 +139,6 @@ def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
         raise ValueError("may_alias and donate cannot be True at the same time.")
     if target is not None and isinstance(target, placement.shardings().Format):
         return _put_as(leaf, target, donate, may_alias)
-    if isinstance(leaf, Tracer) or not is_eager():
-        if target is not None and not isinstance(target, xla.Device):
-            _check_memory(target)
-        return _constraints().moved(as_array(leaf), target) if type(target) is xla.NamedSharding else as_array(leaf)
     aval_of(leaf)
     if target is not None and not isinstance(target, (xla.Device, xla.Sharding)):  # a kind of memory
         target = placement.in_memory(leaf, target)
@@ -155,8 +155,11 @@ def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
             return _release(leaf, arrays.put_array(leaf, placement.as_device(target), True, copy=may_alias is False), donate)
         where = arrays.device_of(leaf) if target is None else placement.as_device(target)
         committed = leaf._committed or target is not None
-        if where == arrays.device_of(leaf) and committed == leaf._committed and may_alias is not False:
+        moves = target is not None and leaf._sharding.memory_kind != arrays.single_device_sharding(where).memory_kind
+        if where == arrays.device_of(leaf) and committed == leaf._committed and may_alias is not False and not moves:
             return leaf
+        if target is None and leaf.aval.memory_space is not MemorySpace.Device:  # a copy
+            return placement.put(leaf, leaf.sharding, copy=True)
         result = arrays.put_array(leaf, where, committed, copy=may_alias is False)
         return _release(leaf, result, donate and where != arrays.device_of(leaf))
     if target is None:
@@ -166,8 +169,6 @@ def _put(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
 
 def _put_as(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any:
     """`_put` for a sharding and a layout."""
-    if isinstance(leaf, Tracer) or not is_eager():  # XLA chooses how values lie inside of programs
-        return _put(leaf, target.sharding, donate, may_alias)
     if target.layout is placement.shardings().AutoLayout.AUTO:
         raise ValueError(f"sharding and layout in `Layout` instance should be concrete. Got layout: {target} for input "
                          f"{aval_of(leaf).str_short()}")
@@ -178,11 +179,23 @@ def _put_as(leaf: Any, target: Any, donate: bool, may_alias: bool | None) -> Any
     return _release(leaf, result, donate and type(leaf) is ArrayImpl and result is not placed and not leaf.is_deleted())
 
 
-def _check_memory(target: Any) -> None:
-    """Raises for a target in another memory than the usual one: inside of a program, values are in that."""
-    if getattr(target, "memory_kind", None) != platforms.default_device().default_memory().kind:
-        raise ValueError(f"device_put to {target} inside a traced function: there, all values are in the default memory. Give "
-                         "jit the sharding with this memory_kind as out_shardings, or call device_put outside")
+def _put_in_program(leaves: list[Any], targets: list[Any], src: Any, donates: list[Any], aliases: list[Any]) -> list[Any]:
+    """Values of a trace in places: an equation for all of them, and `reshard` for those over explicit mesh axes."""
+    semantics = xla.ArrayCopySemantics
+    outs, moving = list(map(as_array, leaves)), []
+    for index, (leaf, target) in enumerate(zip(leaves, targets, strict=True)):
+        if type(target) is xla.NamedSharding and placement.shardings().is_explicit(target):
+            outs[index] = _constraints().moved(outs[index], target)
+        elif isinstance(leaf, Tracer) or target is not None and not isinstance(target, xla.Device):
+            moving.append(index)
+    if moving:
+        how = [semantics.DONATE_INPUT if donates[index] else semantics.ALWAYS_COPY if aliases[index] is False else
+               semantics.REUSE_INPUT for index in moving]
+        found = _programs().put_all([outs[index] for index in moving], [targets[index] for index in moving],
+                                    [src] * len(moving), how)
+        for index, out in zip(moving, found, strict=True):
+            outs[index] = out
+    return outs
 
 
 def _spread(leaf: Any, sharding: Any, donate: bool, may_alias: bool | None) -> Any:

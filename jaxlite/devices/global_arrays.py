@@ -16,7 +16,7 @@ import numpy as np
 
 from jaxlite.core import array as arrays
 from jaxlite.core import dtypes
-from jaxlite.core.aval import Ints, ShapedArray, layout_of, layouts, with_layout
+from jaxlite.core.aval import Ints, MemorySpace, ShapedArray, in_space, layout_of, layouts, space_of_kind, with_layout
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, treedef_is_leaf
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
@@ -37,11 +37,15 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
         aval = aval_of(value)
     if aval.dtype == dtypes.float0:  # which holds nothing, and which XLA does not know
         value, aval = np.zeros(aval.shape, bool), ShapedArray(aval.shape, np.dtype(bool))
+    aval = in_space(aval, space_of_kind(sharding.memory_kind))
     if layouts.exist or type(sharding) is xla.NamedSharding:
         aval = with_layout(aval, layout_of(sharding, len(aval.shape)))
     if hasattr(value, "_base_array"):
         shardings.check_shape(sharding, aval.shape, what)
-        return aval.dtype.wrap(place(value._base_array, sharding, committed, copy))
+        made = place(value._base_array, sharding, committed, copy)
+        if made.aval.memory_space is not MemorySpace.Device:  # programs take keys to the device
+            made = xla.rewrap(made, in_space(made.aval, MemorySpace.Device), made.sharding)
+        return aval.dtype.wrap(made)
     if type(sharding) is xla.SingleDeviceSharding:
         if sharding.memory_kind != arrays.single_device_sharding(sharding._device).memory_kind:
             return xla.put_shards([arrays.put_array(value, sharding._device, committed, copy=True)], aval, sharding,
@@ -68,8 +72,7 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
     if value.sharding == sharding and value.aval is aval and not copy:
         return value
     if shardings.is_equivalent(value.sharding, sharding, len(aval.shape)):
-        shards = [arrays.put_array(shard, arrays.device_of(shard), True, copy=True) for shard in value._arrays] if copy \
-            else value._arrays
+        shards = [arrays._copy_of(shard) for shard in value._arrays] if copy else value._arrays
         return xla.assemble(aval, sharding, shards, committed)
     if type(value.sharding) is xla.SingleDeviceSharding and sharding.is_fully_replicated:
         local = shardings.local_devices(sharding)
@@ -254,8 +257,8 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
               np.array(arrays.as_host_value(arrays.host_value(shard) if type(shard) is ArrayImpl else shard, local))
               for shard in shards]
     if type(sharding) is xla.SingleDeviceSharding:
-        return arrays.put_array(values[0], devices[0], True, copy=True, aval=aval)
-    return xla.put_shards(values, aval, sharding, devices)
+        return place(values[0], sharding, True, True, aval)
+    return xla.put_shards(values, in_space(aval, space_of_kind(sharding.memory_kind)), sharding, devices)
 
 
 def xla_shape(shape: Ints, dtype: Any) -> Ints:
@@ -310,7 +313,8 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
                          f"{[arrays.device_of(each) for each in given]}")
     aval = _aval(shape, kind)
     if type(sharding) is xla.SingleDeviceSharding:
-        return arrays.put_array(given[0], wanted[0], True)
+        return place(given[0], sharding)
+    aval = in_space(aval, space_of_kind(sharding.memory_kind))
     return xla.assemble(aval, sharding, [by_device[device] for device in wanted])
 
 

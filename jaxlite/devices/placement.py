@@ -7,7 +7,7 @@ from typing import Any
 
 from jaxlite.core import array as arrays
 from jaxlite.core import config, shape_dtype
-from jaxlite.core.aval import Ints, ShapedArray
+from jaxlite.core.aval import Ints, MemorySpace, ShapedArray
 from jaxlite.core.aval import layouts as typed_layouts
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer, is_eager
@@ -175,6 +175,16 @@ def of_kind(sharding: Any, memory_kind: str | None) -> Any:
     """The same sharding in another kind of memory; None stands for the usual one."""
     shardings()  # shardings get their methods there
     return sharding.with_memory_kind(memory_kind)
+
+
+def memory_kind(aval: Any, sharding: Any) -> str | None:
+    """The kind of memory of a value with a type, and a sharding if that was given; None for the usual one."""
+    if sharding is None:
+        return "pinned_host" if aval.memory_space is MemorySpace.Host else None
+    found = sharding.memory_kind
+    if found is None or found == shardings().devices_of(sharding)[0].default_memory().kind:
+        return None
+    return found
 
 
 def without_axes(sharding: Any, ndim: int) -> Any:

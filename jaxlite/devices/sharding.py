@@ -10,7 +10,6 @@ not make: axes cut unevenly are refused, for it would silently not cut them.
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import itertools
 import math
@@ -21,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core.aval import Ints
+from jaxlite.core.aval import Ints, MemorySpace  # noqa: F401  a part of what is said of places
 from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, abstract_context, context_mesh, entered_context
 from lowering import xla
 
@@ -487,15 +486,6 @@ def make_single_device_sharding(device: Any, memory_kind: str | None = None) -> 
 def is_explicit(sharding: Any) -> bool:
     """Whether a sharding is over a mesh with axes whose layout is part of the types."""
     return type(sharding) is NamedSharding and AxisType.Explicit in sharding.mesh.axis_types
-
-
-class MemorySpace(enum.Enum):
-    """A kind of memory, whatever its name is on the platform: a target of `device_put`, as `jax.memory.Space`."""
-
-    Device, Host, Any = range(3)
-
-    def __repr__(self) -> str:
-        return f"MemorySpace.{self.name}"
 
 
 class AutoLayout:

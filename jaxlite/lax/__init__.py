@@ -288,6 +288,7 @@ _register_primitive_modules(
     "jaxlite.lax.control_flow.scan",
     "jaxlite.lax.control_flow.while_loop",
     "jaxlite.lax.control_flow.cond",
+    "jaxlite.lax.device_put",
     "jaxlite.random.prng",
     "jaxlite.transforms.checkpoint",
     "jaxlite.transforms.custom_derivatives",
@@ -358,7 +359,8 @@ _lazy = _Lazy(
              "pmax_p pmean pmin pmin_p ppermute ppermute_p pshuffle psum psum_p psum_scatter pswapaxes pvary "
              "ragged_all_to_all",
     program="composite dce_sink dce_sink_p dtype shape_as_value stage",
-    sharding="device_put_p reshard sharding_constraint_p with_sharding_constraint",
+    device_put="device_put_p",
+    sharding="reshard sharding_constraint_p with_sharding_constraint",
     ragged="RaggedDotDimensionNumbers ragged_dot ragged_dot_general scaled_dot",
     rng="RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p",
     sorting="approx_max_k approx_min_k approx_top_k_p sort sort_key_val sort_p top_k top_k_p",

@@ -36,6 +36,7 @@ from lowering.rules import register_host_function
 
 pure_callback_p = Primitive("pure_callback", multiple_results=True, memoise=False)
 io_callback_p = Primitive("io_callback", multiple_results=True, memoise=False)
+pure_callback_p.knows_spaces = io_callback_p.knows_spaces = True
 debug_callback_p = Primitive("debug_callback", multiple_results=True, memoise=False)
 debug_print_p = Primitive("debug_print", multiple_results=True, memoise=False)
 

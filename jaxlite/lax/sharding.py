@@ -7,7 +7,7 @@ A constraint is an equation like any other, the identity on values. At once, out
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from jaxlite.compilation import spread
@@ -16,7 +16,6 @@ from jaxlite.core.aval import dual, layout_of, with_layout
 from jaxlite.core.effects import DEBUG
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.filtering import boundary
-from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import broadcast_prefix, flatten_axes, tree_flatten
@@ -110,25 +109,7 @@ class _Inspection:
                       else shardings.NamedSharding(mesh, spec))
 
 
-# `jaxlite.device_put` as libraries bind it: inside of a program nothing of it is left but constraints.
-_devices = loader("jaxlite.devices.api")
-device_put_p = Primitive("device_put", multiple_results=True)
-device_put_p.def_abstract_eval(lambda *xs, **params: list(xs))
-
-
-def _put(xs: Sequence[Any], devices: Sequence[Any] | None = None, **params: Any) -> list[Any]:
-    return [_devices().device_put(x, device) for x, device in zip(xs, devices or [None] * len(xs), strict=True)]
-
-
-device_put_p.def_eager(lambda *xs, **params: _put(xs, **params))
-device_put_p.def_stage(lambda trace, xs, params: _put(xs, **params))
-
 # --- rules -------------------------------------------------------------------------------------------
-
-device_put_p.def_jvp(lambda primals, tangents, **params: (_put(primals, **params), [
-    dot if type(dot) is Zero else _put([dot], [device])[0]
-    for dot, device in zip(tangents, params.get("devices") or [None] * len(tangents), strict=True)]))
-device_put_p.def_batching(lambda axis, xs, dims, **params: (_put(xs), list(dims)))  # a place of one example is none of a batch
 
 def_linear(sharding_constraint_p, lambda ct, x, **params: [sharding_constraint_p.bind(ct, **params)])
 

@@ -16,6 +16,7 @@ from typing import Any
 from jaxlite.compilation.jit import jit
 from jaxlite.core import array as arrays
 from jaxlite.core import config
+from jaxlite.core.aval import MemorySpace, spaces
 from jaxlite.core.lazy import loader
 from lowering import platforms, xla
 
@@ -38,6 +39,9 @@ def run_on_host(program: Any, leaves: Sequence[Any], device: Any, committed: boo
     """The results of a call of a `Program`; None if it is to be compiled."""
     if not config.eager_on_host.value or type(device) is not xla.Device or platforms.platform_of(device) != "cpu" \
             or config.debug_nans.value or config.debug_infs.value or config.dump_ir_to.value is not None or xla.is_guarded():
+        return None
+    if spaces.exist and any(
+            [getattr(aval, "memory_space", None) is MemorySpace.Host for aval in program.closed.in_avals]):
         return None
     plan = program.host_plan
     if plan is None:

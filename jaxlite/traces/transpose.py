@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxlite.core.aval import dual, layouts
+from jaxlite.core.aval import MemorySpace, dual, layouts, spaces
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from jaxlite.core.lazy import loader
@@ -94,6 +94,8 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
             if cotangent is not None and atom in linear and type(cotangent) is not Zero:
                 found[atom] = sum_of(found[atom], cotangent) if atom in found else cotangent
 
+    if spaces.exist:
+        cotangents = [_in_memory_of(cotangent, atom.aval) for cotangent, atom in zip(cotangents, jaxpr.outvars, strict=True)]
     if layouts.exist:
         cotangents = [_as_dual(cotangent, atom.aval) for cotangent, atom in zip(cotangents, jaxpr.outvars, strict=True)]
     add(jaxpr.outvars, cotangents)
@@ -107,7 +109,7 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
             trace.pin(eqn.traceback)  # the user's line that is pulled back through
             cotangent, rule = incoming if primitive.multiple_results else incoming[0], transpose_rule(primitive)
             operands = read(eqn.invars)
-            if layouts.exist:
+            if layouts.exist or spaces.exist:
                 add(eqn.invars, _laid_out_cotangents(rule, cotangent, operands, eqn.params))
             else:
                 add(eqn.invars, rule(cotangent, *operands, **eqn.params))
@@ -141,10 +143,25 @@ def _as_dual(cotangent: Any, aval: Any) -> Any:
         cotangent, wanted)
 
 
+def _in_memory_of(cotangent: Any, aval: Any) -> Any:
+    """A cotangent in the memory of its primal: rules make them where the devices have theirs."""
+    space = getattr(aval, "memory_space", None)
+    if cotangent is None or type(cotangent) is Zero or type(space) is not MemorySpace or aval_of(
+            cotangent).memory_space is space:
+        return cotangent
+    return _device_put().into(cotangent, space)
+
+
+_device_put = loader("jaxlite.lax.device_put")
+
+
 def _laid_out_cotangents(rule: Callable[..., Any], cotangent: Any, operands: Sequence[Any],
                          params: dict[str, Any]) -> list[Any]:
-    """What a rule gives: cotangents each of which lies on explicit mesh axes as its operand does."""
+    """What a rule gives: cotangents each of which lies on explicit mesh axes as its operand does, and in its memory."""
     found = rule(cotangent, *operands, **params)
+    if spaces.exist:
+        found = [_in_memory_of(out, operand.aval) if type(operand) is Linear else out
+                 for out, operand in zip(found, operands, strict=True)]
     return [out if type(operand) is not Linear or out is None or type(out) is Zero or not hasattr(aval_of(out), "layout")
             or not hasattr(operand.aval, "layout")
             else _layouts().laid_out_as(out, dual(operand.aval)) for out, operand in zip(found, operands, strict=True)]

@@ -18,6 +18,24 @@ def _constraint(ctx: Any, x: Any, *, sharding: Any, layout: Any, **params: Any) 
     return x if layout is None or layout.is_auto else _layout_constraint(ctx, x, layout=layout)
 
 
+@lowers("device_put")
+def _device_put(ctx: Any, *operands: Any, devices: Any = None, **params: Any) -> list[Any]:
+    meshes, results = ctx.builder.meshes, []
+    for x, place, given, aval in zip(operands, devices or (None,) * len(operands), ctx.avals_in, ctx.avals_out, strict=True):
+        sharding = getattr(place, "sharding", place)  # of a format
+        if meshes is not None and hasattr(sharding, "spec"):
+            attribute = meshes.attribute(sharding, len(physical(aval)[0]))
+            x = ctx.op("sdy.sharding_constraint", [x], [x.type], {"sharding": attribute}).result
+        if ctx.platform != "cpu" and given.memory_space is not aval.memory_space:  # of the CPU, all memory is one
+            kind = "pinned_host" if aval.memory_space.name == "Host" else "device"
+            x = ctx.op("stablehlo.custom_call", [x], [x.type], {
+                "call_target_name": ctx.string("annotate_device_placement"), "api_version": ctx.i32(1),
+                "has_side_effect": ctx.flag(True),
+                "mhlo.frontend_attributes": ctx.attribute(f'{{_xla_buffer_placement = "{kind}"}}')}).result
+        results.append(x)
+    return results
+
+
 @lowers("reshard")
 def _reshard(ctx: Any, x: Any, *, dst_sharding: Any, concrete_mesh: Any) -> Any:
     meshes = ctx.builder.meshes

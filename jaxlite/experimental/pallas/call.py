@@ -124,7 +124,7 @@ def _named(fun: Any) -> str:
 
 
 def _mapping(spec: Any, aval: Any, grid: tuple[Any, ...], index_avals: Sequence[Any], origin: str) -> BlockMapping:
-    space = getattr(aval, "memory_space", None)
+    space = None if type(aval) is ShapedArray else getattr(aval, "memory_space", None)
     if isinstance(aval, MemoryRef):
         aval = aval.inner_aval
     if spec is no_block_spec or spec is None:

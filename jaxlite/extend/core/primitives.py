@@ -24,7 +24,8 @@ _HOMES = {
     "jaxlite.lax.linalg":
         "cholesky_p eig_p eigh_p hessenberg_p householder_product_p lu_p qr_p schur_p svd_p triangular_solve_p "
         "tridiagonal_p tridiagonal_solve_p",
-    "jaxlite.lax.sharding": "device_put_p sharding_constraint_p",
+    "jaxlite.lax.device_put": "device_put_p",
+    "jaxlite.lax.sharding": "sharding_constraint_p",
     "jaxlite.lax.parallel": "all_gather_p all_to_all_p axis_index_p pmax_p pmin_p ppermute_p psum_p",
     "jaxlite.lax.reductions":
         "argmax_p argmin_p reduce_and_p reduce_max_p reduce_min_p reduce_or_p reduce_p reduce_prod_p reduce_sum_p "

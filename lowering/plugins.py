@@ -149,7 +149,7 @@ def _gpu_options(kind: str) -> dict[str, Any]:
             raise ValueError(f"jax_{kind}_visible_devices is {visible!r}; it takes numbers, as in '0,2', or 'all'") from None
     nodes = _settings["nodes"]()
     if nodes is not None:
-        options["node_id"], options["num_nodes"] = nodes
+        options |= nodes
     return options
 
 

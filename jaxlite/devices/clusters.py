@@ -6,6 +6,7 @@ variables of jaxlite's own (`JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES`, `JAX
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import socket
@@ -39,6 +40,12 @@ def _port(job: int) -> int:
 
 def _own() -> Cluster:
     return Cluster(os.environ.get("JAX_COORDINATOR_ADDRESS"), _number("JAX_NUM_PROCESSES"), _number("JAX_PROCESS_ID"))
+
+
+def partition_index() -> int | None:
+    """Which part of the machine the accelerators of this process belong to."""
+    index = _number("JAX_PARTITION_INDEX")
+    return _number("JAX_SLICE_INDEX") if index is None else index
 
 
 def first_host(nodes: str) -> str:
@@ -85,24 +92,35 @@ def _kubernetes() -> Cluster | None:
     return Cluster(address, None, index)
 
 
-_METHODS: dict[str, Callable[[], Cluster | None]] = {"slurm": _slurm, "ompi": _open_mpi, "k8s": _kubernetes}
+def _mpi4py() -> Cluster:
+    """What MPI itself says, however its processes were started: a collective call of all of them."""
+    mpi = importlib.import_module("mpi4py.MPI")
+    world = mpi.COMM_WORLD
+    address = world.bcast(f"{socket.gethostname()}:{_port(os.getpid())}" if world.Get_rank() == 0 else None, root=0)
+    return Cluster(address, world.Get_size(), world.Get_rank(), world.Split_type(mpi.COMM_TYPE_SHARED).Get_rank())
+
+
+# A program that Open MPI starts in a job of Slurm finds both, and Slurm's numbers are not those of its processes.
+_METHODS: dict[str, Callable[[], Cluster | None]] = {"ompi": _open_mpi, "slurm": _slurm, "k8s": _kubernetes}
+_ASKED_BY_NAME: dict[str, Callable[[], Cluster | None]] = {"mpi4py": _mpi4py}  # it starts MPI
 
 
 def detect(method: str | None = None) -> Cluster:
-    """What the environment says; of some `method` alone, if one is given ('slurm', 'ompi', 'k8s', 'deactivate').
+    """What the environment says; of some `method` alone, if one is given ('ompi', 'slurm', 'k8s', 'mpi4py', 'deactivate').
 
     Raises: ValueError for an unknown method, and for variables that are no numbers; RuntimeError if the method that was asked
-    for does not recognize this process.
+    for does not recognize this process; ModuleNotFoundError without mpi4py.
     """
     own = _own()
     if method == "deactivate":
         return own
-    if method is not None and method not in _METHODS:
-        raise ValueError(f"cluster_detection_method is {method!r}; it takes one of {', '.join(map(repr, _METHODS))}, "
-                         "'deactivate' or None")
-    found = next((cluster for name, ask in _METHODS.items() if method in (None, name) and (cluster := ask()) is not None), None)
-    if found is None:
-        if method is not None:
-            raise RuntimeError(f"this process does not run under {method}: its environment has none of the variables")
-        return own
-    return found._replace(**{name: mine for name, mine in own._asdict().items() if mine is not None})
+    known = _METHODS | _ASKED_BY_NAME
+    if method is not None and method not in known:
+        raise ValueError(f"cluster_detection_method is {method!r}; it takes one of {', '.join(map(repr, known))}, 'deactivate' "
+                         "or None")
+    asked = _METHODS.values() if method is None else [known[method]]
+    found = [cluster for ask in asked if (cluster := ask()) is not None]
+    if method is not None and not found:
+        raise RuntimeError(f"this process does not run under {method}: its environment has none of the variables")
+    # What the first does not say, such as Open MPI 5 where process 0 is, the next may.
+    return Cluster(*[next((value for value in values if value is not None), None) for values in zip(own, *found, strict=True)])

@@ -12,6 +12,7 @@ import functools
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -43,7 +44,8 @@ _peers: Peers | None = None
 def initialize(coordinator_address: str | None = None, num_processes: int | None = None, process_id: int | None = None,
                local_device_ids: int | Sequence[int] | None = None, cluster_detection_method: str | None = None,
                initialization_timeout: int = 300, heartbeat_timeout_seconds: int = 100, shutdown_timeout_seconds: int = 300,
-               coordinator_bind_address: str | None = None) -> None:
+               coordinator_bind_address: str | None = None, slice_index: int | None = None, partition_index: int | None = None
+               ) -> None:
     """Let this process run programs together with others; call it in each of them, before anything else.
 
     Args:
@@ -52,12 +54,16 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
       process_id: which one this is, from 0.
       local_device_ids: the accelerators that this process uses, by number; by default all of its machine, under Slurm and
         Open MPI the one of its number on the machine.
-      cluster_detection_method: 'slurm', 'ompi' or 'k8s': who says what is left out above. By default whoever does, and
-        before them the variables JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID; 'deactivate' asks these alone.
+      cluster_detection_method: 'ompi', 'slurm', 'k8s' or 'mpi4py': who says what is left out above. By default whoever of the
+        first three does, and before them the variables JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID;
+        'deactivate' asks these alone.
       initialization_timeout: seconds within which all processes must have come.
       heartbeat_timeout_seconds: after so long without a sign of life a process is taken for dead, and the others end.
       shutdown_timeout_seconds: how long a process that ends waits for the others to end too.
       coordinator_bind_address: where process 0 listens; by default the port of `coordinator_address` on all its addresses.
+      slice_index: the old name of `partition_index`.
+      partition_index: which part of the machine this process' accelerators belong to, if all processes say so; by default they
+        find out. Also the variable JAX_PARTITION_INDEX.
     Raises: ValueError for what is missing or makes no sense; RuntimeError if it is too late (devices are in use), if nobody is
       at the address, if a process does not come in time, or if two have one number: all processes that have come say which.
 
@@ -70,7 +76,10 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
     if platforms.clients:
         raise RuntimeError("jax.distributed.initialize() must be called before any JAX calls that might initialise the XLA "
                            "backend. This includes any computation, but also calls to jax.devices, jax.device_put, and others.")
-    found = clusters.Cluster()
+    if slice_index is not None and partition_index is None:
+        warnings.warn("`slice_index` has been deprecated. Please use `partition_index` instead.", DeprecationWarning, stacklevel=3)
+    found, part = clusters.Cluster(), next((index for index in (partition_index, slice_index) if index is not None),
+                                           clusters.partition_index())
     if coordinator_address is None or num_processes is None or process_id is None:
         found = clusters.detect(cluster_detection_method)
     address = found.address if coordinator_address is None else coordinator_address
@@ -82,12 +91,20 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         raise ValueError("Number of processes must be defined.")
     if number is None:
         raise ValueError("The process id of the current process must be defined.")
+    for name, what, value in (("process_id", "nonnegative", number), ("num_processes", "positive", count)):
+        if not isinstance(value, int):
+            raise TypeError(f"{name} must be a {what} int. Got {name}={value} of type {type(value)}.")
     if not 0 <= number < count:
         raise ValueError("process_id and num_processes must be nonnegative, with process_id < num_processes. Got "
                          f"process_id={number}, num_processes={count}.")
+    for name, value in (("initialization_timeout", initialization_timeout), ("shutdown_timeout_seconds", shutdown_timeout_seconds),
+                        ("heartbeat_timeout_seconds", heartbeat_timeout_seconds)):
+        if not isinstance(value, int) or value <= 0:  # XLA's runtime would end the process, if not now then later
+            raise ValueError(f"{name} must be a whole number of seconds, at least 1; got {value!r}")
     _, port = roll_call.host_and_port(address)
     kind = _collectives_kind()
     bind = coordinator_bind_address or os.environ.get("JAX_COORDINATOR_BIND_ADDRESS") or f"0.0.0.0:{port}"
+    roll_call.host_and_port(bind, "coordinator_bind_address")
     _see_devices(local_device_ids, found.local_id)
 
     service = None
@@ -99,7 +116,8 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
     store = xla.coordinator_client(address, number, max(_CONNECT, initialization_timeout), heartbeat_timeout_seconds,
                                    shutdown_timeout_seconds)
     _peers = Peers(address, number, count, store, service, xla.cpu_collectives(kind, store))
-    platforms.configure(peers=lambda: _peers, nodes=lambda: (number, count))
+    nodes = {"node_id": number, "num_nodes": count} | ({} if part is None else {"partition_index": part})
+    platforms.configure(peers=lambda: _peers, nodes=lambda: nodes)
     atexit.register(_at_exit)
 
 

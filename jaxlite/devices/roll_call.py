@@ -5,7 +5,8 @@ at the coordinator's address; each other process connects there and says its num
 come and answer, process 0 starts the runtime's service at the same address and lets them go on. A process that is missing,
 two of one number, or different expectations are a RuntimeError in every process that has come, which names them.
 
-A message is one line of JSON.
+A message is one line of JSON. Who is let in hears so at once; what ends a connection before is not process 0, but for example
+the service of an earlier run at that address, which is about to end, and is asked again.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ _GRACE = 5.0  # seconds that the others wait longer than process 0, which knows 
 _PAUSE = 0.1
 
 
-def host_and_port(address: str) -> tuple[str, int]:
-    """Both parts of 'host:port' ('[::1]:port' for IPv6). Raises: ValueError if it is not that."""
+def host_and_port(address: str, name: str = "coordinator_address") -> tuple[str, int]:
+    """Both parts of 'host:port' ('[::1]:port' for IPv6). Raises: ValueError if it is not that, TypeError if it is no text."""
+    if not isinstance(address, str):
+        raise TypeError(f"{name} must be a string, 'host:port', got {address!r}")
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"coordinator_address must be 'host:port', got {address!r}")
+        raise ValueError(f"{name} must be 'host:port', got {address!r}")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -97,11 +100,15 @@ def call(address: str, bind_address: str, count: int, timeout: float, start: Cal
             except OSError as error:
                 raise RuntimeError(f"process 0 cannot start the coordinator at {bind_address}: {error.strerror or error}. "
                                    "Another program, or another process 0, may be there: choose another port") from None
-            while len(present) < count - 1:
-                _admit(door, address, count, present, deadline, timeout)
-                if len(present) == count - 1:
-                    for number in [number for number, (peer, _) in present.items() if not _is_ready(peer)]:
-                        present.pop(number)[0].close()  # it has ended; it may be started again
+            try:
+                while len(present) < count - 1:
+                    _admit(door, address, count, present, deadline, timeout)
+                    if len(present) == count - 1:
+                        for number in [number for number, (peer, _) in present.items() if not _is_ready(peer)]:
+                            present.pop(number)[0].close()  # it has ended; it may be started again
+            except BaseException:
+                _admit_all_at(door, present)
+                raise
         service = start()
         for peer, _ in present.values():
             _say(peer, go=True)
@@ -138,6 +145,8 @@ def _admit(door: socket.socket, address: str, count: int, present: dict[int, tup
     if not (isinstance(number, int) and isinstance(expected, int) and 0 < number < expected):
         peer.close()
         return
+    with suppress(OSError):
+        _say(peer, hello=True)
     twin = present.get(number)
     present[number if twin is None else -1] = peer, where  # who hears of what goes wrong
     if expected != count:
@@ -151,36 +160,63 @@ def _admit(door: socket.socket, address: str, count: int, present: dict[int, tup
         present[number] = present.pop(-1)
 
 
+def _admit_all_at(door: socket.socket, present: dict[int, tuple[socket.socket, str]]) -> None:
+    """Let those in who wait at the door, to hear of what went wrong."""
+    door.settimeout(0)
+    with suppress(OSError):
+        while True:
+            peer, (where, *_) = door.accept()
+            present[-2 - len(present)] = peer, where
+            _hear(peer, _PAUSE)  # what is closed with something unread tells nothing
+
+
 def answer(address: str, number: int, count: int, timeout: float) -> None:
     """Another process: come to process 0, and wait until it lets all go.
 
     Raises: RuntimeError if nobody is there, or with what is wrong there.
     """
-    deadline = time.monotonic() + timeout + _GRACE
+    start = time.monotonic()
     me = f"process {number} of {count}"
-    with _connect(address, me, timeout) as peer:
-        try:
-            _say(peer, process=number, of=count)
-            while True:
-                said = _hear(peer, deadline - time.monotonic())
-                if "ready" in said:
-                    _say(peer, yes=True)
-                elif "go" in said:
-                    return
-                elif "error" in said:
-                    raise RuntimeError(f"{me} could not join: {said['error']}")
-                else:
-                    raise RuntimeError(f"the coordinator at {address} (process 0) ended while {me} waited for the others")
-        except TimeoutError:
-            raise RuntimeError(f"{me} has waited for {timeout:g} s for the coordinator at {address} (process 0) to let it "
-                               "go on: what listens there may be another program") from None
-        except ConnectionError as error:
-            raise RuntimeError(f"the coordinator at {address} (process 0) ended while {me} waited for the others: "
-                               f"{error.strerror}") from None
+    while True:
+        with _connect(address, me, start + timeout, timeout) as peer:
+            if _join(peer, address, me, number, count, start + timeout + _GRACE, timeout):
+                return
+        if time.monotonic() >= start + timeout:
+            raise RuntimeError(f"{me} found no coordinator at {address} within {timeout:g} s: what listens there is another "
+                               "program, which needs another port, or this one, which has begun with all its processes")
+        time.sleep(_PAUSE)
 
 
-def _connect(address: str, me: str, timeout: float) -> socket.socket:
-    deadline = time.monotonic() + timeout
+def _join(peer: socket.socket, address: str, me: str, number: int, count: int, deadline: float, timeout: float) -> bool:
+    """Wait for process 0 to let this one go; False if it is not process 0 that is there."""
+    welcome = False
+    ended = f"the coordinator at {address} (process 0) ended while {me} waited for the others"
+    try:
+        _say(peer, process=number, of=count)
+        while True:
+            said = _hear(peer, deadline - time.monotonic())
+            if "hello" in said:
+                welcome = True
+            elif "ready" in said:
+                _say(peer, yes=True)
+            elif "go" in said:
+                return True
+            elif "error" in said:
+                raise RuntimeError(f"{me} could not join: {said['error']}")
+            elif not welcome:
+                return False
+            else:
+                raise RuntimeError(ended)
+    except TimeoutError:
+        raise RuntimeError(f"{me} has waited for {timeout:g} s for the coordinator at {address} (process 0) to let it "
+                           "go on: what listens there may be another program") from None
+    except ConnectionError as error:
+        if not welcome:
+            return False
+        raise RuntimeError(f"{ended}: {error.strerror}") from None
+
+
+def _connect(address: str, me: str, deadline: float, timeout: float) -> socket.socket:
     while True:
         try:
             return socket.create_connection(host_and_port(address), max(deadline - time.monotonic(), _PAUSE))

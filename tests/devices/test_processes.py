@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 import pytest
 
@@ -210,6 +211,23 @@ def test_all_come():
     assert called(4, 2, 1, 3, timeout=20) == ("service", [None] * 3)
 
 
+def test_what_ends_the_connection_without_a_word_is_asked_again():
+    """The service of an earlier run at the same address, which has not quite ended."""
+    port = free_port()
+    address = f"127.0.0.1:{port}"
+    with socket.socket() as door:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind(("127.0.0.1", port))
+        door.listen()
+        found: list = []
+        peer = threading.Thread(target=lambda: found.append(roll_call.answer(address, 1, 2, 20)))
+        peer.start()
+        door.accept()[0].close()
+    assert roll_call.call(address, address, 2, 20, lambda: "service") == "service"
+    peer.join(10)
+    assert found == [None]
+
+
 def test_who_does_not_come_is_named():
     mine, (other,) = called(4, 2)
     assert "processes 1, 3 have not come to the coordinator at 127.0.0.1:" in mine
@@ -238,7 +256,7 @@ def test_what_else_comes_to_the_door_is_let_go():
         f"127.0.0.1:{port}", f"127.0.0.1:{port}", 2, 20, lambda: "service")))
     caller.start()
     for message in (b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b'{"process": -1, "of": 2}\n', b'{"process": 1, "of": 2}\n'):
-        with roll_call._connect(f"127.0.0.1:{port}", "a stranger", 5) as stranger:  # the last is one that died and came again
+        with roll_call._connect(f"127.0.0.1:{port}", "a stranger", time.monotonic() + 5, 5) as stranger:  # the last is one that died and came again
             stranger.sendall(message)
             time.sleep(0.05)
     roll_call.answer(f"127.0.0.1:{port}", 1, 2, 20)
@@ -280,13 +298,28 @@ def test_clusters(variables, expected, monkeypatch):
     assert clusters.detect() == expected
 
 
+def test_mpi4py_is_asked_by_name(monkeypatch):
+    world = types.SimpleNamespace(bcast=lambda said, root: said or "host0:61450", Get_size=lambda: 4, Get_rank=lambda: 2,
+                                  Split_type=lambda kind: types.SimpleNamespace(Get_rank=lambda: kind))
+    monkeypatch.setitem(sys.modules, "mpi4py", types.SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "mpi4py.MPI", types.SimpleNamespace(COMM_WORLD=world, COMM_TYPE_SHARED=1))
+    assert clusters.detect("mpi4py") == ("host0:61450", 4, 2, 1)
+
+
 @pytest.mark.parametrize("options, error, message", [
     ({}, ValueError, "coordinator_address should be defined."),
     ({"coordinator_address": "a:1"}, ValueError, "Number of processes must be defined."),
     ({"coordinator_address": "a:1", "num_processes": 2}, ValueError, "The process id of the current process must be defined."),
     ({"coordinator_address": "a:1", "num_processes": 2, "process_id": 2}, ValueError, "Got process_id=2, num_processes=2"),
+    ({"coordinator_address": "a:1", "num_processes": "2", "process_id": 0}, TypeError,
+     "num_processes must be a positive int. Got num_processes=2 of type <class 'str'>."),
+    ({"coordinator_address": 1, "num_processes": 1, "process_id": 0}, TypeError, "must be a string, 'host:port', got 1"),
+    ({"coordinator_address": "a:1", "num_processes": 1, "process_id": 0, "coordinator_bind_address": "b"}, ValueError,
+     "coordinator_bind_address must be 'host:port', got 'b'"),
+    ({"coordinator_address": "a:1", "num_processes": 1, "process_id": 0, "heartbeat_timeout_seconds": 0}, ValueError,
+     "heartbeat_timeout_seconds must be a whole number of seconds, at least 1; got 0"),
     ({"coordinator_address": "a", "num_processes": 1, "process_id": 0}, ValueError, "must be 'host:port', got 'a'"),
-    ({"cluster_detection_method": "bus"}, ValueError, "takes one of 'slurm', 'ompi', 'k8s', 'deactivate' or None"),
+    ({"cluster_detection_method": "bus"}, ValueError, "takes one of 'ompi', 'slurm', 'k8s', 'mpi4py', 'deactivate' or "),
     ({"cluster_detection_method": "slurm"}, RuntimeError, "does not run under slurm"),
 ])  # fmt: skip
 def test_what_initialize_refuses(options, error, message, monkeypatch):

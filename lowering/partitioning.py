@@ -162,7 +162,9 @@ class Meshes:
         order = [index for index, name in enumerate(axes) if name not in names] + [axes.index(name) for name in names]
         rows = partitions.transpose(order).reshape(-1, math.prod(self.manual_mesh.shape[name] for name in names))
         if index_groups is not None:
-            rows = np.concatenate([rows[:, list(group)] for group in index_groups])
+            widest = max(map(len, index_groups))  # shorter rows end in -1, which is nobody
+            rows = np.concatenate([np.pad(rows[:, list(group)], ((0, 0), (0, widest - len(group))), constant_values=-1)
+                                   for group in index_groups])
         return np.ascontiguousarray(rows)
 
     def indices(self, name: Any) -> np.ndarray:

@@ -77,7 +77,8 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
         raise RuntimeError("jax.distributed.initialize() must be called before any JAX calls that might initialise the XLA "
                            "backend. This includes any computation, but also calls to jax.devices, jax.device_put, and others.")
     if slice_index is not None and partition_index is None:
-        warnings.warn("`slice_index` has been deprecated. Please use `partition_index` instead.", DeprecationWarning, stacklevel=3)
+        warnings.warn("`slice_index` has been deprecated. Please use `partition_index` instead.", DeprecationWarning,
+                      stacklevel=3)
     found, part = clusters.Cluster(), next((index for index in (partition_index, slice_index) if index is not None),
                                            clusters.partition_index())
     if coordinator_address is None or num_processes is None or process_id is None:
@@ -97,7 +98,8 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
     if not 0 <= number < count:
         raise ValueError("process_id and num_processes must be nonnegative, with process_id < num_processes. Got "
                          f"process_id={number}, num_processes={count}.")
-    for name, value in (("initialization_timeout", initialization_timeout), ("shutdown_timeout_seconds", shutdown_timeout_seconds),
+    for name, value in (("initialization_timeout", initialization_timeout),
+                        ("shutdown_timeout_seconds", shutdown_timeout_seconds),
                         ("heartbeat_timeout_seconds", heartbeat_timeout_seconds)):
         if not isinstance(value, int) or value <= 0:  # XLA's runtime would end the process, if not now then later
             raise ValueError(f"{name} must be a whole number of seconds, at least 1; got {value!r}")

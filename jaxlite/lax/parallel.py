@@ -118,19 +118,30 @@ def _size(names: Names) -> int:
     return math.prod(state.axis_sizes[name] for name in _names(names))
 
 
-def _groups(groups, size: int) -> tuple[Ints, ...] | None:
+def _groups(groups, size: int, alike: bool = True) -> tuple[Ints, ...] | None:
     if groups is None:
         return None
     groups = tuple(tuple(map(operator.index, group)) for group in groups)
     if sorted(index for group in groups for index in group) != list(range(size)):
         raise ValueError(f"axis_index_groups must cover all indices of an axis of size {size} exactly once, got {groups}")
-    if len({len(group) for group in groups}) > 1:
+    if alike and len({len(group) for group in groups}) > 1:
         raise ValueError(f"axis_index_groups must all be of one size, got {groups}")
     return groups
 
 
 def _group_size(names: Names, groups) -> int:
     return len(groups[0]) if groups is not None else _size(names)
+
+
+def _count(names: Names, groups):
+    """How many examples are summed: a number, or this example's own if groups are not of one size."""
+    groups = _groups(groups, _size(names), alike=False)
+    if groups is None or len({len(group) for group in groups}) == 1:
+        return _group_size(names, groups)
+    counts = np.empty(_size(names), np.int32)
+    for group in groups:
+        counts[list(group)] = len(group)
+    return slicing.dynamic_index_in_dim(counts, axis_index(names), keepdims=False)
 
 
 def _checked(primitive: Primitive, x, **params):
@@ -165,7 +176,7 @@ for _p in (psum_p, pmax_p, pmin_p, psum_invariant_p):
 
 def _reduce(primitive: Primitive, x, axis_name, groups):
     names = _names(axis_name, primitive.name)
-    groups = _groups(groups, _size(names))
+    groups = _groups(groups, _size(names), alike=False)
     if groups is not None and len(names) > 1:
         raise ValueError(f"axis_index_groups only works with a single axis name, got {names}")
 
@@ -243,7 +254,7 @@ def psum(x, axis_name, *, axis_index_groups=None):
     Args:
       x: a pytree of arrays. Booleans are counted. A Python number gives that times the size of the axis.
       axis_name: a name, or a tuple of several. Numbers are axes of the arrays themselves, and vanish.
-      axis_index_groups: lists of indices, of one length, that are summed apart from each other.
+      axis_index_groups: lists of indices that are summed apart from each other.
 
     >>> import jaxlite, jaxlite.numpy as jnp
     >>> jaxlite.vmap(lambda x: x / jaxlite.lax.psum(x, "i"), axis_name="i")(jnp.array([1.0, 3.0]))
@@ -253,7 +264,7 @@ def psum(x, axis_name, *, axis_index_groups=None):
     names = _names(axis_name)
     if not names:
         return x  # of no axes: nothing is counted
-    size = _group_size(names, _groups(axis_index_groups, _size(names)))
+    size = _count(names, axis_index_groups)
 
     def one(leaf):
         if isinstance(leaf, (int, float, complex)):
@@ -268,13 +279,15 @@ def pmean(x, axis_name, *, axis_index_groups=None):
     """The mean over the examples of a named axis. Arguments are as in `psum`."""
     x, axis_name = _positional(axis_name, x, _mean)
     names = _names(axis_name)
-    size = _group_size(names, _groups(axis_index_groups, _size(names)))
+    size = _count(names, axis_index_groups)
 
     def one(leaf):
         if isinstance(leaf, (int, float, complex)):
             return leaf * size / size  # a bool or an int gives a float
         total = _inexact(_reduce(psum_p, _countable(leaf), names, axis_index_groups))
-        return elementwise.div(total, np.asarray(size).astype(aval_of(total).dtype)[()])
+        dtype, shape = aval_of(total).dtype, aval_of(total).shape
+        return elementwise.div(total, np.asarray(size).astype(dtype)[()] if isinstance(size, int) else
+                               shaping.broadcast(shaping.convert(size, dtype, False), shape))
 
     return tree_map(one, x)
 

@@ -90,6 +90,9 @@ def _local_pbroadcast(size: int, x, *, source: int, **params) -> tuple[Any, int 
 def _in_groups(local: Callable, groups: Sequence[Sequence[int]], x, params: dict[str, Any]) -> tuple[Any, int]:
     """Apply a local rule to groups of examples apart from each other."""
     order = [index for group in groups for index in group]
+    if len({len(group) for group in groups}) > 1:
+        parts = [_in_groups(local, [range(len(group))], _take(x, group), params)[0] for group in groups]
+        return _take(shaping.concatenate(parts, 0), np.argsort(order).tolist()), 0
     count, size = len(groups), len(groups[0])
     grouped = _cut(_take(x, order), 0, count)
 

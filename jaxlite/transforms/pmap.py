@@ -40,7 +40,7 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
         of pytree prefixes of these. Keyword arguments are mapped over their axis 0.
       out_axes: where the mapped axis goes in the results; None for results that do not vary.
       static_broadcasted_argnums: positions of arguments that are Python values, known while tracing.
-      devices: where the examples go, in this order; by default the first ones of the backend.
+      devices: where the examples go, in this order, if there are as many; by default the devices of the backend.
       axis_size: the number of examples, which the arguments tell.
       donate_argnums: positions of arguments whose memory the results may take.
     Returns: a function whose results are spread over the devices.
@@ -54,6 +54,8 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
     check_callable(fun)
     static = _positions(static_broadcasted_argnums)
     donated = _positions(donate_argnums)
+    if not set(static).isdisjoint(donated):
+        raise ValueError(f"`static_argnums` {list(static)} and `donate_argnums` {list(donated)} cannot intersect.")
     axes = tuple(in_axes) if isinstance(in_axes, list) else in_axes
     for what, given in (("in_axes", in_axes), ("out_axes", out_axes)):
         if not all(isinstance(leaf, int) for leaf in tree_leaves(given)):
@@ -95,7 +97,7 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
             return out_tree.unflatten(outs)
 
         mapped.__name__ = str(getattr(fun, "__name__", "pmapped"))
-        return jit(mapped, donate_argnums=tuple(kept.index(index) for index in donated))
+        return jit(mapped, donate_argnums=tuple(kept.index(index) for index in donated if index in kept))
 
     calls: dict[Any, tuple[Any, list[Any]]] = {}
 
@@ -107,6 +109,10 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
         key = (tree, values, *[getattr(leaf, "shape", None) for leaf in leaves])
         found = calls.get(key)
         if found is None:
+            if len(values) < len(static):
+                raise ValueError(f"pmapped function has static_broadcasted_argnums={static} but was called with only {len(args)} "
+                                 f"positional argument{'s' if len(args) != 1 else ''}. All static broadcasted arguments must be "
+                                 "passed positionally.")
             each = _axes_of_leaves(dynamic, kwargs, _dynamic(axes, static, len(args)))
             mesh = _mesh(_size(leaves, each, axis_size), devices, backend, _PLACES if axis_name is None else axis_name)
             if len(calls) >= _LIMIT:
@@ -225,6 +231,6 @@ def _mesh(size: int, devices: Sequence[Any] | None, backend: str | None, name: A
     if size > len(found):
         raise ValueError(f"compiling computation that requires {size} logical devices, but only {len(found)} XLA devices are "
                          f"available (num_replicas={size})")
-    if devices is not None and size != len(found):
-        raise ValueError(f"pmap was given {len(found)} devices for {size} examples")
+    if size == 0:
+        raise ValueError("pmap: the mapped axes have the size 0; there must be an example")
     return _mesh_of(found[:size], name)

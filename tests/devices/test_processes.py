@@ -256,7 +256,8 @@ def test_what_else_comes_to_the_door_is_let_go():
         f"127.0.0.1:{port}", f"127.0.0.1:{port}", 2, 20, lambda: "service")))
     caller.start()
     for message in (b"GET / HTTP/1.1\r\n\r\n", b"[1]\n", b'{"process": -1, "of": 2}\n', b'{"process": 1, "of": 2}\n'):
-        with roll_call._connect(f"127.0.0.1:{port}", "a stranger", time.monotonic() + 5, 5) as stranger:  # the last is one that died and came again
+        # the last is one that died and came again
+        with roll_call._connect(f"127.0.0.1:{port}", "a stranger", time.monotonic() + 5, 5) as stranger:
             stranger.sendall(message)
             time.sleep(0.05)
     roll_call.answer(f"127.0.0.1:{port}", 1, 2, 20)

@@ -24,7 +24,24 @@ centred, index, total = f(x)
 assert np.allclose(centred, x - x.mean(0)) and index.tolist() == [*range(8)] and total.tolist() == [276] * 8
 assert len(centred.sharding.device_set) == 8 and not centred.sharding.is_fully_replicated
 assert jax.pmap(lambda x, y: x * y, in_axes=(1, None), out_axes=1)(x.T, 2.).shape == (3, 8)
-assert jax.pmap(lambda x: x.sum(), devices=jax.devices()[:4])(x[:4]).tolist() == [3, 12, 21, 30]
+for devices in (jax.devices()[:4], jax.devices()[2:]):
+    some = jax.pmap(lambda x: x.sum(), devices=devices)(x[:4])
+    assert some.tolist() == [3, 12, 21, 30] and [*some.sharding.mesh.devices] == devices[:4]
+here = jax.pmap(lambda x: x)(x)
+jax.pmap(lambda n, x, y: x * n + y, static_broadcasted_argnums=0, donate_argnums=(1, 5))(2, here, x)
+assert here.is_deleted()
+groups = [[0, 1, 2], [3, 7], [5], [6, 4]]
+for over in (lambda f: jax.pmap(f, 'i'), lambda f: jax.vmap(f, axis_name='i')):
+    sums, greatest, means, counts, slope = over(lambda x: (
+        lax.psum(x, 'i', axis_index_groups=groups), lax.pmax(x, 'i', axis_index_groups=groups),
+        lax.pmean(x, 'i', axis_index_groups=groups), lax.psum(1, 'i', axis_index_groups=groups),
+        jax.grad(lambda x: (lax.psum(x, 'i', axis_index_groups=groups) ** 2).sum())(x)))(x)
+    for group in groups:
+        rows = np.array(group)
+        part = np.asarray(x)[rows]
+        assert (sums[rows] == part.sum(0)).all() and (greatest[rows] == part.max(0)).all()
+        assert np.allclose(means[rows], part.mean(0))
+        assert (counts[rows] == len(group)).all() and np.allclose(slope[rows], 2 * len(group) * part.sum(0))
 shifted = jax.pmap(lambda x: lax.ppermute(x, 'i', [(i, (i + 1) % 8) for i in range(8)]), 'i')(jnp.arange(8))
 assert shifted.tolist() == [7, 0, 1, 2, 3, 4, 5, 6]
 
@@ -65,12 +82,27 @@ def test_arguments_and_results():
     (lambda: jax.pmap(jnp.sin)(1.0), "map the axis 0 of an argument of type"),
     (lambda: jax.pmap(jnp.sin, in_axes=(0, 0))(X), "an entry for each of 1 positional arguments"),
     (lambda: jax.pmap(jnp.sin, axis_size=2)(X), "axis_size is 2, but the mapped axes have the size 1"),
+    (lambda: jax.pmap(jnp.sin)(X[:0]), "there must be an example"),
+    (lambda: jax.pmap(jnp.sin, in_axes=3)(X), "map the axis 3 of an argument of type"),
+    (lambda: jax.pmap(jnp.sin, out_axes=3)(X), "out_axes 3 is out of bounds for a result of 2 axes"),
+    (lambda: jax.pmap(lambda x: (x, x), out_axes=(0, 0, 0))(X), "prefix"),
+    (lambda: jax.pmap(lambda d: d["a"], in_axes=({"b": 0},))({"a": X}), "prefix"),
+    (lambda: jax.pmap(jnp.add, static_broadcasted_argnums=(4,))(X, 3), r"argnums=\(4,\) but was called with only 2"),
+    (lambda: jax.pmap(jnp.add, static_broadcasted_argnums=1)(X, [3]), "Non-hashable static arguments"),
+    (lambda: jax.pmap(jnp.add, static_broadcasted_argnums=1, donate_argnums=1), "cannot intersect"),
+    (lambda: jax.pmap(jnp.sin, devices=[]), "must be non-empty, or None"),
 ])
 def test_what_does_not_fit(call, message):
     if jax.device_count() > 1:
         pytest.skip("for one device")
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_axes_are_ints():
+    for options in ({"in_axes": "a"}, {"in_axes": 1.0}, {"out_axes": "a"}, {"in_axes": ({"b": 1.5},)}):
+        with pytest.raises(TypeError, match="must be an int, None, or"):
+            jax.pmap(jnp.sin, **options)
 
 
 def test_eight_devices():

@@ -110,9 +110,10 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
         found = calls.get(key)
         if found is None:
             if len(values) < len(static):
-                raise ValueError(f"pmapped function has static_broadcasted_argnums={static} but was called with only {len(args)} "
-                                 f"positional argument{'s' if len(args) != 1 else ''}. All static broadcasted arguments must be "
-                                 "passed positionally.")
+                plural = "s" if len(args) != 1 else ""
+                raise ValueError(f"pmapped function has static_broadcasted_argnums={static} but was called with only "
+                                 f"{len(args)} positional argument{plural}. All static broadcasted arguments must be passed "
+                                 "positionally.")
             each = _axes_of_leaves(dynamic, kwargs, _dynamic(axes, static, len(args)))
             mesh = _mesh(_size(leaves, each, axis_size), devices, backend, _PLACES if axis_name is None else axis_name)
             if len(calls) >= _LIMIT:

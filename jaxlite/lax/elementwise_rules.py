@@ -45,9 +45,9 @@ from jaxlite.traces.transpose import def_bilinear, is_linear
 
 @jvp.set_zeros_maker
 def _zeros(aval: Any) -> Any:
-    if not aval.weak_type:
-        return placement.laid_out_as(shaping.full(aval.shape, 0, aval.dtype), aval)
-    return placement.laid_out_as(shaping.broadcast_in_dim(shaping.convert(0, aval.dtype, True), aval.shape, ()), aval)
+    zeros = shaping.full(aval.shape, 0, aval.dtype) if not aval.weak_type else shaping.broadcast_in_dim(
+        shaping.convert(0, aval.dtype, True), aval.shape, ())
+    return shaping.varying_as(placement.laid_out_as(zeros, aval), aval)
 
 
 def _move_axis(x, source: int, target: int):

@@ -19,6 +19,7 @@ from jaxlite.core.aval import Ints, ShapedArray, has_states, layouts, shaped_arr
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.primitive import Primitive
+from jaxlite.core.staging import pvary_p
 from jaxlite.core.symbolic import Dim, as_size, exceeds, set_dimension_value
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
@@ -661,8 +662,19 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     fill_value = fitted(fill_value, full_dtype)
     if aval_of(fill_value).shape:
         raise TypeError(f"full_like takes a scalar fill_value, got shape {aval_of(fill_value).shape}.")
-    out = broadcast_in_dim(convert(fill_value, full_dtype, weak), full_shape, (), out_sharding=sharding)
+    out = varying_as(broadcast_in_dim(convert(fill_value, full_dtype, weak), full_shape, (), out_sharding=sharding), x)
     return placement.placed_as(out, x) if sharding is None else out
+
+
+_nowhere: frozenset[Any] = frozenset()
+
+
+def varying_as(x, like):
+    """A value that varies along the manual mesh axes along which another value or type does: inside `shard_map`."""
+    if not config.check_vma.value:
+        return x
+    missing = getattr(getattr(like, "aval", like), "vma", _nowhere) - aval_of(x).vma
+    return pvary_p.bind(x, axes=tuple(sorted(missing, key=str))) if missing else x
 
 
 # --- identities --------------------------------------------------------------------------------------

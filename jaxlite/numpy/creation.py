@@ -459,6 +459,7 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
 
 
 def _as(a, result, device, out_sharding):
+    result = shaping.varying_as(result, a)
     if device is out_sharding is None:
         return placement.placed_as(result, a)
     return _on(result, device, out_sharding)

@@ -12,13 +12,13 @@ from typing import Any
 from jaxlite.compilation.caches import clear_hooks
 from jaxlite.compilation.jit import jit
 from jaxlite.core import discharge, dtypes
-from jaxlite.core.aval import AbstractRef, ShapedArray, with_layout
+from jaxlite.core.aval import AbstractRef, ShapedArray, varying, with_layout
 from jaxlite.core.discharge import discharges
 from jaxlite.core.effects import REF
 from jaxlite.core.errors import UnexpectedTracerError
 from jaxlite.core.jaxpr import JaxprEqn, Literal, Var
 from jaxlite.core.lazy import loader
-from jaxlite.core.primitive import Primitive
+from jaxlite.core.primitive import MixedVarying, Primitive
 from jaxlite.core.refs import Ref
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
@@ -33,8 +33,10 @@ addupdate_p = Primitive("addupdate", multiple_results=True)
 freeze_p = Primitive("freeze")
 for _p in (get_p, swap_p, addupdate_p, freeze_p):
     _p.takes_refs = True
+    _p.knows_vma = _p is not freeze_p
 new_ref_p.batches_always = new_ref_p.differentiates_always = True
 _EFFECTS = frozenset((REF,))
+_nowhere: frozenset[Any] = frozenset()
 _constraints = loader("jaxlite.lax.sharding")
 
 # --- types -------------------------------------------------------------------------------------------
@@ -106,7 +108,8 @@ for _p in (get_p, swap_p, addupdate_p):
 
 @get_p.def_effectful_abstract_eval
 def _get_aval(ref: Any, *leaves: Any, tree: Any) -> Any:
-    return _part(ref, _selected(ref, leaves, tree, "get"), leaves, tree), _EFFECTS
+    part = _part(ref, _selected(ref, leaves, tree, "get"), leaves, tree)
+    return varying(part, part.vma.union(*[leaf.vma for leaf in leaves])), _EFFECTS
 
 
 def _check_value(ref: Any, value: Any, leaves: Sequence[Any], tree: Any, name: str) -> None:
@@ -116,12 +119,23 @@ def _check_value(ref: Any, value: Any, leaves: Sequence[Any], tree: Any, name: s
                          f"Value shape: {value.shape}. Transforms: {tuple(tree_unflatten(tree, leaves))}. ")
     if ref.dtype != value.dtype:
         raise ValueError(f"Invalid dtype for `{name}`. Ref dtype: {ref.dtype}. Value dtype: {value.dtype}. ")
+    if ref.vma == value.vma and not leaves:
+        return
+    beyond = tuple(sorted(value.vma.union(*[leaf.vma for leaf in leaves]) - ref.vma, key=str))
+    if beyond:
+        what = "a value" if not value.vma <= ref.vma else "a place"
+        raise ValueError(
+            f"`{name}`: {what} that varies along the mesh axes {beyond} is written to a Ref that is the same along them, {ref!r}. "
+            "If it is an argument of shard_map, name the axes in its in_specs; if it is made inside, make it of a value that "
+            f"varies: lax.pcast(x, {beyond}, to='varying'). Or write what is the same along them, as lax.psum(x, {beyond}) is")
+    if ref.vma != value.vma:
+        raise MixedVarying([_nowhere, ref.vma - value.vma, *[_nowhere] * len(leaves)])
 
 
 @swap_p.def_effectful_abstract_eval
 def _swap_aval(ref: Any, value: Any, *leaves: Any, tree: Any) -> Any:
     _check_value(ref, value, leaves, tree, "swap")
-    return _part(ref, value.shape, leaves, tree), _EFFECTS
+    return varying(_part(ref, value.shape, leaves, tree), value.vma), _EFFECTS
 
 
 @addupdate_p.def_effectful_abstract_eval

@@ -58,7 +58,7 @@ def test_visible_devices_are_numbers(monkeypatch):
 def test_settings_are_read_when_a_client_starts(monkeypatch):
     """The number of this process is known later than which plugins there are."""
     platforms.installed()
-    monkeypatch.setitem(platforms._settings, "nodes", lambda: (3, 8))
+    monkeypatch.setitem(platforms._settings, "nodes", lambda: {"node_id": 3, "num_nodes": 8})
     options = plugins._gpu_options("cuda")
     assert (options["node_id"], options["num_nodes"]) == (3, 8)
 

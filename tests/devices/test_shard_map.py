@@ -411,3 +411,51 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         np.testing.assert_allclose(jax.jit(jax.vmap(slope))(np.stack([values, -values])), [expected, -expected])
         with pytest.raises(ValueError, match="not evenly divisible"):
             mapped(jax.new_ref(jnp.ones(6)), factor)
+
+    # --- what is made inside varies as what it is made like; Refs say along what they vary
+
+    def types_inside(fun):
+        found = []
+
+        def body(x):
+            found.append([str(jax.typeof(out)) for out in fun(x)])
+            return x
+
+        over(body, P("x"), P("x"))(X)
+        return found[0]
+
+    def test_what_is_made_like_a_value_varies_as_it_does():
+        assert types_inside(lambda x: (jnp.zeros_like(x), jnp.full_like(x, 2, shape=(3,)), lax.full_like(x, 1, dtype=int),
+                                       jax.grad(lambda x: 3.0)(x), jnp.zeros(x.shape))) == [
+            "float32[2,4]{V:x}", "float32[3]{V:x}", "int32[2,4]{V:x}", "float32[2,4]{V:x}", "float32[2,4]"]
+
+    def test_loops_of_functions_that_know_nothing_of_meshes():
+        def fun(x):
+            key = jax.random.fold_in(jax.random.key(0), lax.axis_index("x"))
+            return (jnp.gcd(x.astype(int), 6), jnp.polyval(x[0], 2.0), jnp.searchsorted(jnp.arange(3.0), x),
+                    jax.random.poisson(key, 3.0, (2, 4)))
+
+        wanted = [jnp.gcd(X.astype(int), 6), np.concatenate([jnp.polyval(row, 2.0)[None] for row in X[::2]]),
+                  np.searchsorted(np.arange(3.0), X), np.concatenate([
+                      jax.random.poisson(jax.random.fold_in(jax.random.key(0), index), 3.0, (2, 4)) for index in range(4)])]
+        out = over(lambda x: [each if each.ndim else each[None] for each in fun(x)], P("x"), P("x"))(X)
+        close(out, wanted)
+
+    def test_refs_inside():
+        def fun(x):
+            total = jax.new_ref(jnp.zeros_like(x))
+            lax.fori_loop(0, 3, lambda i, _: total.__setitem__(..., total[...] + i * x), None)
+            same = jax.new_ref(jnp.zeros(4))
+            same[...] += lax.psum(x.sum(0), "x")
+            return total[...], same[...]
+
+        close(over(fun, P("x"), (P("x"), P()))(X), (3 * X, X.sum(0)))
+
+    @pytest.mark.parametrize("write", [
+        lambda ref, x: ref.__setitem__(..., x), lambda ref, x: jax.ref.addupdate(ref, ..., x),
+        lambda ref, x: ref.__setitem__(lax.axis_index("x") % 2, 1.0)])
+    def test_what_varies_is_not_written_where_nothing_does(write):
+        ref = jax.new_ref(jax.device_put(X[:2], NamedSharding(MESH, P())))
+        with pytest.raises(ValueError, match=r"varies along the mesh axes \('x',\) is written to a Ref that is the same along "
+                                             r"them, Ref\{float32\[2,4\]\}.* in_specs; .*pcast.*psum"):
+            over(lambda x, ref: write(ref, x), (P("x"), P()), None)(X, ref)

@@ -19,7 +19,7 @@ from jaxlite.core import config, dtypes, source
 from jaxlite.core.aval import Ints, ShapedArray, high_types, shaped_array, typematch, varying
 from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, subjaxprs
-from jaxlite.core.staging import StagingTrace, high, trace_to_jaxpr, varying_inputs, varying_outputs
+from jaxlite.core.staging import StagingTrace, high, pvary_p, trace_to_jaxpr, varying_inputs, varying_outputs
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.tree import keystr, tree_differences, tree_flatten, tree_flatten_with_path, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
@@ -304,8 +304,13 @@ class Carry:
             "Revise it so that the carry output has the same pytree structure as the carry input.")
 
     def promote(self, out_avals: Sequence[Any]) -> bool:
-        """Let weakly typed leaves take the dtype that came out, as Python scalars do; whether one did."""
+        """Let weakly typed leaves take the dtype that came out, as Python scalars do; whether one did.
+
+        In loops of jaxlite's own, which know nothing of meshes, leaves vary along the manual axes too that they come out with.
+        """
         avals = [_promoted(aval, out) for aval, out in zip(self.avals, out_avals, strict=True)]
+        if any([out.vma != aval.vma for aval, out in zip(avals, out_avals, strict=True)]) and _is_own(self.fun):
+            avals = [varying(aval, aval.vma | out.vma) for aval, out in zip(avals, out_avals, strict=True)]
         changed = avals != self.avals
         self.avals = avals
         return changed
@@ -337,7 +342,15 @@ def _promoted(aval, out):
     return aval if dtype == aval.dtype else shaped_array(aval.shape, dtype, False)
 
 
+def _is_own(fun: Callable) -> bool:
+    code = getattr(fun, "__code__", None)
+    return code is not None and source.is_own_file(code.co_filename)
+
+
 def _converted(leaf, aval):
+    missing = aval.vma - aval_of(leaf).vma
+    if missing:
+        leaf = pvary_p.bind(leaf, axes=tuple(sorted(missing, key=str)))
     if aval.is_high or aval_of(leaf).dtype == aval.dtype:
         return leaf
     if isinstance(leaf, Tracer) or type(leaf) is ArrayImpl:

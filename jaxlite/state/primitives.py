@@ -125,9 +125,10 @@ def _check_value(ref: Any, value: Any, leaves: Sequence[Any], tree: Any, name: s
     if beyond:
         what = "a value" if not value.vma <= ref.vma else "a place"
         raise ValueError(
-            f"`{name}`: {what} that varies along the mesh axes {beyond} is written to a Ref that is the same along them, {ref!r}. "
-            "If it is an argument of shard_map, name the axes in its in_specs; if it is made inside, make it of a value that "
-            f"varies: lax.pcast(x, {beyond}, to='varying'). Or write what is the same along them, as lax.psum(x, {beyond}) is")
+            f"`{name}`: {what} that varies along the mesh axes {beyond} is written to a Ref that is the same along them, "
+            f"{ref!r}. If it is an argument of shard_map, name the axes in its in_specs; if it is made inside, make it of a "
+            f"value that varies: lax.pcast(x, {beyond}, to='varying'). Or write what is the same along them, as lax.psum(x, "
+            f"{beyond}) is")
     if ref.vma != value.vma:
         raise MixedVarying([_nowhere, ref.vma - value.vma, *[_nowhere] * len(leaves)])
 

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core import config, dtypes, errors, source
+from jaxlite.core import config, dtypes, errors, source, staging
 from jaxlite.core.aval import Ints, ShapedArray, has_states, layouts, shaped_array, with_layout
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.staging import pvary_p
 from jaxlite.core.symbolic import Dim, as_size, exceeds, set_dimension_value
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
@@ -674,7 +673,7 @@ def varying_as(x, like):
     if not config.check_vma.value:
         return x
     missing = getattr(getattr(like, "aval", like), "vma", _nowhere) - aval_of(x).vma
-    return pvary_p.bind(x, axes=tuple(sorted(missing, key=str))) if missing else x
+    return staging.pvary_p.bind(x, axes=tuple(sorted(missing, key=str))) if missing else x
 
 
 # --- identities --------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def test_arguments_and_results():
 
 @pytest.mark.parametrize("call, message", [
     (lambda: jax.pmap(jnp.sin)(np.ones((2, 3))), "requires 2 logical devices, but only 1 XLA devices are available"),
-    (lambda: jax.pmap(jnp.add)(X, np.ones((2, 3))), r"inconsistent sizes for array axes to be mapped: 1 in float32\[1,3\], 2 in"),
+    (lambda: jax.pmap(jnp.add)(X, np.ones((2, 3))), r"inconsistent sizes for array axes .*: 1 in float32\[1,3\], 2 in"),
     (lambda: jax.pmap(jnp.sin, in_axes=None)(1.0), "requires at least one argument with a mapped axis"),
     (lambda: jax.pmap(jnp.sin)(1.0), "map the axis 0 of an argument of type"),
     (lambda: jax.pmap(jnp.sin, in_axes=(0, 0))(X), "an entry for each of 1 positional arguments"),

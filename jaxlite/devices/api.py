@@ -213,10 +213,10 @@ def _release(source: Any, result: Any, donate: bool) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """Copy a pytree of arrays to the host: the same tree, of NumPy arrays. Python scalars and keys stay as they are."""
+    """Copy a pytree of arrays to the host: the same tree, of NumPy arrays. Scalars, keys and what is no array stay."""
 
     def get(leaf: Any) -> Any:
-        if isinstance(leaf, (int, float, complex)) or hasattr(leaf, "_base_array"):  # NumPy has no keys
+        if isinstance(leaf, np.generic) or not hasattr(leaf, "__array__") or hasattr(leaf, "_base_array"):  # NumPy has no keys
             return leaf
         return np.asarray(leaf)
 

@@ -135,11 +135,12 @@ def test_zeros_of_key_dtypes():
     keys = random.split(random.key(0), 3)
     for zeros in (jnp.zeros(3, keys.dtype), jnp.zeros_like(keys), jnp.empty(3, keys.dtype), jax.jit(jnp.zeros_like)(keys)):
         assert zeros.dtype == keys.dtype and not np.asarray(random.key_data(zeros)).any() and zeros.shape == (3,)
-    with pytest.raises(TypeError, match="zeros alone"):
-        jnp.ones(3, keys.dtype)
+    assert (random.key_data(jnp.ones(3, keys.dtype)) == 1).all()
     with pytest.raises(TypeError, match="does not accept dtypes"):
         keys + 1
     assert jax.device_get({"key": keys})["key"] is keys
+    words = ["a", None, 3, np.float32(2)]  # what is no array stays
+    assert all(one is other for one, other in zip(jax.device_get(words), words, strict=True))
 
 
 def test_dtypes_that_go_through_dlpack():

@@ -177,7 +177,7 @@ ERRORS = [
     ("groups", ValueError, "axis_index_groups must cover",
      lambda: jax.vmap(lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1]]), axis_name="i")(X)),
     ("uneven groups", ValueError, "axis_index_groups must all be of one size",
-     lambda: jax.vmap(lambda x: lax.psum(x, "i", axis_index_groups=[[0, 1, 2], [3]]), axis_name="i")(X)),
+     lambda: jax.vmap(lambda x: lax.all_gather(x, "i", axis_index_groups=[[0, 1, 2], [3]]), axis_name="i")(X)),
     ("split size", ValueError, "all_to_all requires the size",
      lambda: jax.vmap(lambda x: lax.all_to_all(x, "i", 1, 0), axis_name="i")(X)),
     ("scatter size", ValueError, "psum_scatter",

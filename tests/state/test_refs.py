@@ -242,7 +242,7 @@ def test_stages_and_names():
     assert jaxlite.make_jaxpr(lambda r: isinstance(r, jaxlite.Ref) and r[...])(ref)
     assert (ref.shape, ref.ndim, ref.size, len(ref), ref.dtype) == ((2,), 1, 2, 2, np.float32)
     assert jaxlite.ref.empty_ref(jaxlite.ShapeDtypeStruct((3,), np.int32)).shape == (3,)
-    assert hash(ref) and ref == ref and str(jaxlite.typeof(ref)) == "Ref{f32[2]}"
+    assert hash(ref) and ref == ref and str(jaxlite.typeof(ref)) == "Ref{float32[2]}"
 
 
 def test_a_scan_over_refs_writes_to_their_parts():

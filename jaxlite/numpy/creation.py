@@ -81,7 +81,7 @@ def _from_other(object, dtype):
     if hasattr(object, "__jax_array__"):
         return object.__jax_array__()
     if isinstance(object, (str, bytes)):
-        raise _no_numbers(object)
+        return _parsed(object, object, dtype)
     if isinstance(object, (np.ndarray, np.generic)) or hasattr(object, "__array__") or hasattr(object, "__array_interface__"):
         if type(object) is not np.ndarray and isinstance(object, np.ndarray):
             aval_of(object)  # refuses masked arrays
@@ -94,6 +94,13 @@ def _from_other(object, dtype):
     if found.dtype == np.object_ or found.dtype.kind in "SUmM":
         raise _no_numbers(found)
     return found
+
+
+def _parsed(object, text: str | bytes, dtype) -> np.ndarray:
+    """What text says, or a list with it, in a dtype that was asked for."""
+    if dtype is None or isinstance(dtype, dtypes.ExtendedDType):
+        raise _no_numbers(text)
+    return np.array(object, dtype)
 
 
 def _no_numbers(value: Any) -> TypeError:
@@ -113,7 +120,7 @@ def _from_sequence(object, dtype):
         raise ValueError("None is not a valid value for jnp.array; got a list that contains None")
     for leaf in leaves if any(issubclass(kind, (str, bytes)) for kind in kinds) else ():
         if isinstance(leaf, (str, bytes)):
-            raise _no_numbers(leaf)
+            return _parsed(object, leaf, dtype)
     if dtype is None:
         # One element stands for all of its class, but arrays have dtypes of their own.
         samples = {kind: leaf for kind, leaf in zip(map(type, leaves), leaves, strict=True)}

@@ -56,6 +56,15 @@ def test_array_and_asarray_have_the_datas_values_and_canonical_dtype(data, dtype
     check(jnp.asarray(data), np.array(data), dtype, weak)
 
 
+@pytest.mark.parametrize(("text", "dtype", "value"), [
+    ("3.5", "float32", 3.5), (["1", b"2"], "int8", [1, 2]), ("1+2j", "complex64", 1 + 2j)])
+def test_text_is_read_as_the_dtype_that_is_asked_for(text, dtype, value):
+    found = jnp.asarray(text, dtype)
+    assert found.dtype == dtype and (np.asarray(found) == value).all()
+    with pytest.raises(TypeError, match="not a valid JAX array type"):
+        jnp.asarray(text)
+
+
 @pytest.mark.parametrize("data", [memoryview(b"abc"), bytearray(b"abc"), python_array.array("i", [1, 2])],
                          ids=["memoryview", "bytearray", "array"])
 def test_buffers_become_arrays(data):

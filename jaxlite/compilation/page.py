@@ -74,7 +74,7 @@ def _quantity(value: float, unit: str) -> str:
 
 # --- the four texts ----------------------------------------------------------------------------------
 
-_COMMENT = re.compile(r"^(.*?)\s+# (.*):(\d+) \(.*\)$")
+_COMMENT = re.compile(r"^(.*?)\s+# (.*?):(\d+)(?::\d+)? \(.*\)$")
 _EQUATION = re.compile(r"^\s*(?:\S+:\S+ )*\S+ = ([\w\-]+)")
 
 

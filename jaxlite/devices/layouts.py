@@ -55,10 +55,7 @@ def unusual(array: Any) -> Layout | None:
     if array.is_deleted() or not array.is_fully_addressable and not array._arrays:
         return None
     found = of_array(array)
-    order = found.major_to_minor
-    if order == tuple(range(len(order))) and not found.tiling:
-        return None
-    return None if _agree(found, usual(array)) else found
+    return None if is_usual(found) or _agree(found, usual(array)) else found
 
 
 def usual(array: Any) -> Layout:
@@ -95,6 +92,7 @@ def format_of(array: Any) -> Format:
 
 
 def is_usual(layout: Layout | None) -> bool:
+    """Whether a layout, if it is given at all, goes by rows: the default one nearly everywhere."""
     return layout is None or tuple(layout.major_to_minor) == tuple(range(len(layout.major_to_minor))) and not layout.tiling
 
 

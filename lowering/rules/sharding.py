@@ -11,21 +11,24 @@ from lowering.rules import lowers
 
 @lowers("sharding_constraint")
 def _constraint(ctx: Any, x: Any, *, sharding: Any, layout: Any, **params: Any) -> Any:
-    meshes = ctx.builder.meshes
-    if meshes is not None and hasattr(sharding, "spec"):  # else it is about one device
-        attribute = meshes.attribute(sharding, len(physical(ctx.aval_out)[0]))
-        x = ctx.op("sdy.sharding_constraint", [x], [x.type], {"sharding": attribute}).result
+    x = _held(ctx, x, sharding, ctx.aval_out)
     return x if layout is None or layout.is_auto else _layout_constraint(ctx, x, layout=layout)
+
+
+def _held(ctx: Any, x: Any, sharding: Any, aval: Any) -> Any:
+    """A value that lies over a mesh as a sharding says; one about a single device says nothing."""
+    meshes = ctx.builder.meshes
+    if meshes is None or not hasattr(sharding, "spec"):
+        return x
+    attribute = meshes.attribute(sharding, len(physical(aval)[0]))
+    return ctx.op("sdy.sharding_constraint", [x], [x.type], {"sharding": attribute}).result
 
 
 @lowers("device_put")
 def _device_put(ctx: Any, *operands: Any, devices: Any = None, **params: Any) -> list[Any]:
-    meshes, results = ctx.builder.meshes, []
+    results = []
     for x, place, given, aval in zip(operands, devices or (None,) * len(operands), ctx.avals_in, ctx.avals_out, strict=True):
-        sharding = getattr(place, "sharding", place)  # of a format
-        if meshes is not None and hasattr(sharding, "spec"):
-            attribute = meshes.attribute(sharding, len(physical(aval)[0]))
-            x = ctx.op("sdy.sharding_constraint", [x], [x.type], {"sharding": attribute}).result
+        x = _held(ctx, x, getattr(place, "sharding", place), aval)  # a format has one
         if ctx.platform != "cpu" and given.memory_space is not aval.memory_space:  # of the CPU, all memory is one
             kind = "pinned_host" if aval.memory_space.name == "Host" else "device"
             x = ctx.op("stablehlo.custom_call", [x], [x.type], {

@@ -92,6 +92,12 @@ def random(key, words):
             jax.random.key_data(jax.random.fold_in(jax.random.clone(key), 3)), jax.random.key_data(jax.random.split(other)))
 
 
+def memories(x):
+    """Offloaded to the host's memory and back, as activations of large models are."""
+    kept = jax.device_put(x, jax.memory.Space.Host)
+    return jax.device_put(kept, jax.memory.Space.Device) + jnp.sin(x)
+
+
 def factorizations(a, taus, d, b):
     return (linalg.householder_product(a, taus), linalg.lu_pivots_to_permutation(jnp.arange(3, dtype=I), 5), linalg.geqrf(a),
             linalg.ormqr(a, taus, a), linalg.tridiagonal_solve(d, d, d, b), linalg.cholesky_update(jnp.eye(8), a[:, 0]),
@@ -107,6 +113,7 @@ PROGRAMS = {
     "scatters": (scatters, [(9, 3), F], [(4,), I], [(4, 3), F]),
     "calls": (calls, [(4,), F]),
     "random": (random, [(2,), K], [(4,), K]),
+    "memories": (memories, [(8, 128), F]),
     "factorizations": (factorizations, [(8, 4), F], [(4,), F], [(8,), F], [(8, 2), F]),
     "ragged dot": (lax.ragged_dot, [(8, 4), F], [(3, 4, 5), F], [(3,), I]),
 }

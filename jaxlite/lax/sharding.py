@@ -12,7 +12,7 @@ from typing import Any
 
 from jaxlite.compilation import spread
 from jaxlite.core.array import make_array, single_device_sharding
-from jaxlite.core.aval import dual, layout_of, with_layout
+from jaxlite.core.aval import dual, has_states, layout_of, with_layout
 from jaxlite.core.effects import DEBUG
 from jaxlite.core.errors import ShardingTypeError
 from jaxlite.core.filtering import boundary
@@ -318,7 +318,9 @@ def laid_out_as(x, aval):
     if own == aval.layout:
         return x
     wanted = aval.layout or own.update(spec=shardings.P(*[None] * aval.ndim))
-    return _among_parts(x, wanted) if wanted.mesh.manual_axes else reshard_p.bind(x, dst_sharding=wanted, concrete_mesh=None)
+    if wanted.mesh.manual_axes and (has_states(aval) or has_states(aval_of(x))):
+        return _among_parts(x, wanted)
+    return reshard_p.bind(x, dst_sharding=wanted, concrete_mesh=None)
 
 
 def _among_parts(x, wanted):

@@ -22,7 +22,7 @@ from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, state
 from jaxlite.core.tree import broadcast_prefix, keystr, tree_flatten, tree_flatten_with_path
 from jaxlite.core.values import aval_of
-from jaxlite.devices.mesh import AbstractMesh, Mesh, get_abstract_mesh
+from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, get_abstract_mesh
 from jaxlite.devices.sharding import P, PartitionSpec, axes_of, used_axes
 from jaxlite.lax import parallel
 from jaxlite.lax.control_flow.bodies import shared
@@ -44,7 +44,8 @@ def shard_map(f: Callable = _UNSET, /, *, out_specs: Any, in_specs: Any = _INFER
       f: a function of pytrees of arrays, written for the parts. Without it, a decorator is made.
       out_specs: a pytree prefix of the result, of `PartitionSpec`s: how the parts are put together. Axes of the mesh that a
         spec does not name have the same value everywhere.
-      in_specs: a pytree prefix of the arguments' tuple: how they are cut. None goes with an argument that is None.
+      in_specs: a pytree prefix of the arguments' tuple: how they are cut. None goes with an argument that is None. Left out
+        where all `axis_names` are explicit: arguments are cut as their types say.
       mesh: a Mesh or an AbstractMesh; by default that of the context (`jax.set_mesh`).
       axis_names: the axes of the mesh along which `f` is written for one device; by default all. Along the others, XLA cuts as
         it does elsewhere.
@@ -64,11 +65,10 @@ def shard_map(f: Callable = _UNSET, /, *, out_specs: Any, in_specs: Any = _INFER
                                    check_vma=check_vma)
     if not callable(f):
         raise TypeError(f"shard_map takes a function, got {f!r}")
-    if in_specs is _INFER:
-        raise TypeError("shard_map infers in_specs from types that say how arrays lie on explicit axes: pass in_specs")
     if isinstance(in_specs, list):
         in_specs = tuple(in_specs)
-    _check_are_specs("in_specs", in_specs)
+    if in_specs is not _INFER:
+        _check_are_specs("in_specs", in_specs)
     _check_are_specs("out_specs", out_specs)
     names = frozenset(axis_names if isinstance(axis_names, (set, frozenset, tuple, list)) else (axis_names,))
 
@@ -85,7 +85,7 @@ def smap(f: Callable = _UNSET, /, *, in_axes: Any = _INFER, out_axes: Any, axis_
 
     Args:
       in_axes: an int, None for an argument that is not cut, or a tuple with an entry for each argument; negative ones count
-        from the end.
+        from the end. Left out where the axis is explicit: arguments are cut as their types say.
       out_axes: a pytree prefix of the result, of the same: where the parts are put together.
       axis_name: the axis of the mesh.
 
@@ -96,8 +96,6 @@ def smap(f: Callable = _UNSET, /, *, in_axes: Any = _INFER, out_axes: Any, axis_
     """
     if f is _UNSET:
         return lambda g: smap(g, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
-    if in_axes is _INFER:
-        raise TypeError("smap infers in_axes from types that say how arrays lie on explicit axes: pass in_axes")
     if isinstance(axis_name, (tuple, list, set, frozenset)):
         raise TypeError(f"smap axis_name must be one name of an axis, got {axis_name!r}")
 
@@ -113,9 +111,11 @@ def smap(f: Callable = _UNSET, /, *, in_axes: Any = _INFER, out_axes: Any, axis_
     def mapped(*args: Any) -> Any:
         if isinstance(in_axes, (tuple, list)) and len(in_axes) != len(args):
             raise ValueError(f"smap in_axes has {len(in_axes)} entries for {len(args)} arguments")
-        leaves, tree = tree_flatten(args)
-        each = broadcast_prefix(tuple(in_axes) if isinstance(in_axes, list) else in_axes, args, is_leaf=_is_none)
-        specs = tree.unflatten([spec_of(axis, aval_of(leaf).ndim) for axis, leaf in zip(each, leaves, strict=True)])
+        specs = _INFER
+        if in_axes is not _INFER:
+            leaves, tree = tree_flatten(args)
+            each = broadcast_prefix(tuple(in_axes) if isinstance(in_axes, list) else in_axes, args, is_leaf=_is_none)
+            specs = tree.unflatten([spec_of(axis, aval_of(leaf).ndim) for axis, leaf in zip(each, leaves, strict=True)])
 
         def out_specs(result: Any) -> Any:
             outs, out_tree = tree_flatten(result)
@@ -184,11 +184,11 @@ class _Call:
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
         leaves, tree = tree_flatten(args)
-        specs = self._flat_specs("in_specs", self.in_specs, args)
+        avals = [aval_of(leaf) for leaf in leaves]
+        specs = self._inferred(avals) if self.in_specs is _INFER else self._flat_specs("in_specs", self.in_specs, args)
         self._check_axes("in_specs", specs)
         debug = DebugInfo("shard_map", self.name, argument_names(self.fun, tree_flatten((args, {}))[1], None),
                           source.function_location(self.fun))
-        avals = [aval_of(leaf) for leaf in leaves]
         for index, (aval, spec) in enumerate(zip(avals, specs, strict=True)):
             self._check_argument(index, aval, spec, args, debug)
         traced = self._find(tree, avals, specs, debug)
@@ -196,6 +196,17 @@ class _Call:
             *traced.consts, *leaves, jaxpr=traced.jaxpr, mesh=self.mesh, newly_manual_axes=self.axes, check_vma=self.check_vma,
             in_specs=(*(P(),) * len(traced.consts), *specs), out_specs=traced.out_specs)
         return traced.out_tree.unflatten(outs)
+
+    def _inferred(self, avals: Sequence[Any]) -> tuple[Any, ...]:
+        kinds = dict(zip(self.mesh.axis_names, self.mesh.axis_types, strict=True))
+        if any(kinds[name] is not AxisType.Explicit for name in self.axes):
+            raise TypeError(
+                "shard_map in_specs argument must be a pytree of `jax.sharding.PartitionSpec` instances, but it was left out, "
+                f"and the axes {tuple(n for n in kinds if n in self.axes)} are not all of type AxisType.Explicit: only along "
+                "these do types say how arguments are cut")
+        layouts = [getattr(aval, "layout", None) for aval in avals]
+        return tuple(P() if layout is None else layout.spec.update(partitions=[
+            tuple(name for name in axes_of(entry) if name in self.axes) or None for entry in layout.spec]) for layout in layouts)
 
     def _flat_specs(self, what: str, specs: Any, full: Any) -> tuple[Any, ...]:
         try:

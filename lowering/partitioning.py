@@ -258,6 +258,13 @@ class Meshes:
             text = self._pins[sharding.spec, mesh, ndim] = f"#sdy.sharding{text}"
         return ctx.op("sdy.sharding_constraint", [value], [value.type], {"sharding": ctx.attribute(text)}).result
 
+    def held(self, ctx: Any, value: Any, sharding: Any, aval: Any) -> Any:
+        """A value with an operation after it that holds it to a sharding; one about a single device says nothing."""
+        if not hasattr(sharding, "spec"):
+            return value
+        attribute = self.attribute(sharding, len(physical(aval)[0]))
+        return ctx.op("sdy.sharding_constraint", [value], [value.type], {"sharding": attribute}).result
+
     def on_one_device(self, results: int) -> Any:
         """The attribute of an operation that runs on the first partition alone."""
         each = f"<@{self.maximal()}, []>"

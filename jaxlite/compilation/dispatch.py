@@ -312,16 +312,23 @@ class Jitted:
         """Make the call part of the program being traced."""
         program, leaves = self.program(args, kwargs)
         closed, consts = program.as_operand()
-        if program.in_shardings is not None:
-            leaves = constrained(leaves, program.in_shardings)
-        if self.options.inline is True:
+        ins, outs_given, said = program.in_shardings, program.out_shardings, {}
+        if (ins is not None or outs_given is not None) and spread().stay_with_call(program):
+            said = said_shardings((*[None] * len(consts), *(ins or [None] * len(leaves))), outs_given)
+            ins = outs_given = None
+        if ins is not None:
+            leaves = constrained(leaves, ins)
+        if self.options.inline is True and not said:
             outs = eval_jaxpr(closed.jaxpr, [], *consts, *leaves)
         else:
+            if config.context_mesh.value is not None:
+                said["ctx_mesh"] = config.context_mesh.value
             donated = (False,) * len(consts) + program.donated
             outs = jit_p.bind(*consts, *leaves, jaxpr=closed, name=self.name, donated_invars=donated,
-                              keep_unused=self.options.keep_unused, inline=self.options.inline)
-        if program.out_shardings is not None:
-            outs = constrained(outs, program.out_shardings)
+                              keep_unused=self.options.keep_unused,
+                              inline=False if self.options.inline is True else self.options.inline, **said)
+        if outs_given is not None:
+            outs = constrained(outs, outs_given)
         return program.out_tree.unflatten(outs)
 
 
@@ -381,8 +388,34 @@ def constrained(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
     return [value if each is None else moved(value, each) for value, each in zip(values, shardings, strict=True)]
 
 
+def said_shardings(ins: Sequence[Any] | None, outs: Sequence[Any] | None) -> dict[str, Any]:
+    """The params of an equation of `jit` that say how operands and results lie, where they say anything."""
+    return {name: tuple(each) for name, each in (("in_shardings", ins), ("out_shardings", outs))
+            if each is not None and any(sharding is not None for sharding in each)}
+
+
+def said_of(params: dict[str, Any], num_ins: int, num_outs: int) -> tuple[Sequence[Any], Sequence[Any]]:
+    """What `said_shardings` made, for each operand and result."""
+    return params.get("in_shardings") or (None,) * num_ins, params.get("out_shardings") or (None,) * num_outs
+
+
+def opened(fun: Callable[..., Sequence[Any]], params: dict[str, Any]) -> Callable[..., Sequence[Any]]:
+    """A function of the operands of an equation of `jit`, whose first results are its results, with constraints in place of
+    what the params say."""
+    if "in_shardings" not in params and "out_shardings" not in params:
+        return fun
+
+    def constraining(*operands: Any) -> Sequence[Any]:
+        ins, outs = said_of(params, len(operands), len(params["jaxpr"].out_avals))
+        results = fun(*constrained(operands, ins))
+        return [*constrained(results[:len(outs)], outs), *results[len(outs):]]
+
+    return constraining
+
+
 key_reuse = loader("jaxlite.compilation.key_reuse")
 _scopes = loader("jaxlite.core.scopes")
+_mesh_texts = loader("jaxlite.devices.texts")
 _lax_sharding = loader("jaxlite.lax.sharding")  # what stands higher: primitives
 
 
@@ -393,6 +426,7 @@ def jitted_of(path: Any) -> Jitted:
 
 jit_p = Primitive("jit", multiple_results=True)
 has_program(jit_p, "jaxpr")
+jit_p.param_readers = {"ctx_mesh": lambda text: _mesh_texts().read_mesh(text)}
 
 
 @jit_p.def_effectful_abstract_eval

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jaxlite.compilation.caches import clear_hooks
-from jaxlite.compilation.dispatch import jit_p, jitted_of, make_call_path
+from jaxlite.compilation.dispatch import jit_p, jitted_of, make_call_path, opened
 from jaxlite.compilation.options import NOT_A_FUNCTION, Options, check_callable, resolve, signature_of
 from jaxlite.core import config, source
 from jaxlite.core.filtering import boundary
@@ -116,22 +116,25 @@ xla.PjitFunction.__deepcopy__ = lambda self, memo: self
 
 
 @jit_p.def_eager
-def _jit_eager(*args: Any, jaxpr: ClosedJaxpr, name: str, **params: Any) -> list[Any]:
-    call = _evaluators.get(id(jaxpr))
+def _jit_eager(*args: Any, jaxpr: ClosedJaxpr, name: str, in_shardings: Any = None, out_shardings: Any = None,
+               **params: Any) -> list[Any]:
+    key = id(jaxpr), in_shardings, out_shardings
+    call = _evaluators.get(key)
     if call is None:
+        said = {"jaxpr": jaxpr, "in_shardings": in_shardings, "out_shardings": out_shardings}
 
         def evaluate(*args: Any) -> list[Any]:
-            return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args)
+            return opened(lambda *args: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args), said)(*args)
 
         evaluate.__name__ = name
         if len(_evaluators) >= _EVALUATOR_LIMIT:
             _evaluators.clear()
-        call = _evaluators[id(jaxpr)] = jit(evaluate)  # it keeps the jaxpr, so its id stays taken
+        call = _evaluators[key] = jit(evaluate)  # it keeps the jaxpr, so its id stays taken
     return call(*args)
 
 
 _EVALUATOR_LIMIT = 1024
-_evaluators: dict[int, Any] = {}
+_evaluators: dict[Any, Any] = {}
 clear_hooks.append(_evaluators.clear)
 
 

@@ -239,6 +239,8 @@ def _call(trace: LowTrace, primitive: Any, args: list[Any], params: dict[str, An
     if "donated_invars" in params:
         flags = spread_over_arrays(low, params["donated_invars"])
         params = {**params, "donated_invars": (*[False] * len(consts), *flags)}
+    if "in_shardings" in params:
+        params = {**params, "in_shardings": (*[None] * len(consts), *spread_over_arrays(low, params["in_shardings"]))}
     return low.raised(args, primitive.bind(*consts, *values, **{**params, "jaxpr": program}))
 
 

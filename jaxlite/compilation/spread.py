@@ -22,7 +22,7 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import broadcast_prefix, tree_flatten
 from jaxlite.devices import global_arrays, placement
 from jaxlite.devices import sharding as shardings
-from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, concrete_context, context_mesh
+from jaxlite.devices.mesh import AbstractMesh, AxisType, Mesh, concrete_context, context_mesh, get_abstract_mesh
 from lowering import xla
 from lowering.module import physical
 from lowering.partitioning import Partitioning
@@ -126,12 +126,29 @@ def checked(given: Any, what: str) -> tuple[Any, ...]:
 # --- what a call comes to ----------------------------------------------------------------------------
 
 
+def stay_with_call(program: Program) -> bool:
+    """Whether the shardings that `jit` was given, inside of a program, stay params of the call, as JAX shows them. Where they
+    would change types, or mean parts of what one device has, they are constraints around it. Checks the shapes."""
+    if program.is_high or program.takes_refs or get_abstract_mesh().manual_axes:
+        return False
+    said = [(sharding, aval, f"One of pjit arguments with pytree key path {program.debug_info.arg_name(index)}")
+            for index, (sharding, aval) in enumerate(zip(program.in_shardings or (), program.closed.in_avals)) if sharding]
+    said += [(sharding, aval, f"One of pjit outputs with pytree key path {program.result_name(index)}")
+             for index, (sharding, aval) in enumerate(zip(program.out_shardings or (), program.closed.out_avals)) if sharding]
+    if any(type(sharding) is not xla.NamedSharding or shardings.is_explicit(sharding) for sharding, *_ in said):
+        return False
+    for sharding, aval, what in said:
+        shardings.check_shape(sharding, aval.shape, what)
+    return True
+
+
 def meshes_in(jaxpr: Jaxpr) -> Iterator[Any]:
     """The meshes that a program's equations name."""
     for eqn in jaxpr.eqns:
         params = eqn.params
         if params:
-            for sharding in (params.get("sharding") or params.get("dst_sharding"), *(params.get("devices") or ())):
+            for sharding in (params.get("sharding") or params.get("dst_sharding"), *(params.get("devices") or ()),
+                             *(params.get("in_shardings") or ()), *(params.get("out_shardings") or ())):
                 sharding = getattr(sharding, "sharding", sharding)  # of a format
                 if type(sharding) is xla.NamedSharding:
                     yield sharding.mesh

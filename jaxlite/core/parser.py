@@ -712,7 +712,7 @@ class _Parser(TypeReader):
         return self.text[start:self.tokens[self.at - 1].end]
 
 
-_CONSTANTS = {"None": None, "True": True, "False": False}
+_CONSTANTS = {"None": None, "UnspecifiedValue": None, "True": True, "False": False}
 
 
 def _class_of(name: str, base: type) -> Any:

@@ -115,6 +115,13 @@ class _Words(str):
     """A value that is shown as it is."""
 
 
+def _said_shardings(params: dict[str, Any]) -> dict[str, Any]:
+    """The params of a call, with JAX's word where they do not say how an operand or a result lies."""
+    said = [name for name in ("in_shardings", "out_shardings") if name in params]
+    return params if not said else params | {name: tuple(
+        _Words("UnspecifiedValue") if each is None else each for each in params[name]) for name in said}
+
+
 def _scan_trees(eqn: JaxprEqn) -> dict[str, Any]:
     """The params of a scan with the trees of what goes in and out, from which their numbers follow."""
     params = dict(eqn.params)
@@ -145,6 +152,8 @@ _OTHER_MEANING = {"None", "True", "False", "nan", "inf", *dtypes.NAMES[0]}
 def _value(value: Any) -> str:
     """A param's value, or a part of one, as text."""
     match value:
+        case _Words():
+            return value
         case None | bool() | complex() | str():
             return repr(value)
         case enum.Enum() if not isinstance(value, int) or isinstance(value, xla.ArrayCopySemantics):
@@ -437,6 +446,8 @@ class _Printer:
         params = eqn.params
         if xla.VERSION >= (0, 12) and primitive in _LATER:  # as JAX of the same jaxlib
             params = _LATER[primitive](eqn)
+        if primitive == "jit":
+            params = _said_shardings(params)
         shown = sorted(params)
         if self.short:
             implied = _IMPLIED.get(primitive, {})
@@ -467,8 +478,6 @@ class _Printer:
         return self.jaxpr(jaxpr, {} if scope is None else scope)
 
     def value(self, primitive: str, name: str, value: Any) -> str:
-        if type(value) is _Words:
-            return value
         if self.short and (primitive, name) in _FORMATS:
             return _FORMATS[primitive, name](value)
         if type(value) is str and _WORD.fullmatch(value) and value not in _OTHER_MEANING:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.compilation.dispatch import constrained, said_of
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import config, dtypes, source
@@ -455,7 +456,9 @@ def _plain(plan: _Plan) -> Callable:
 def _on_jit(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:
     run = _plain(inner[0])
     run.__name__ = str(eqn.params["name"])
-    return jit(run)(*values)
+    ins, made = said_of(eqn.params, len(eqn.invars), len(eqn.outvars))
+    outs, *found = jit(run)(*constrained(values, ins))
+    return (constrained(outs, made), *found)
 
 
 def _on_checkpoint(eqn: JaxprEqn, values: list[Any], inner: list[_Plan]) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxlite.compilation.dispatch import constrained, said_of
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import check_callable
 from jaxlite.compilation.program import flatten_outputs
@@ -252,7 +253,9 @@ class _Harvester:
         run = self.inside(jaxpr, scope, paths, noted)
         if eqn.primitive.name == "jit":
             run.__name__ = params["name"]
-            outs, reaped = jit(run)(given, *values)
+            ins, made = said_of(params, len(values), len(eqn.outvars))
+            outs, reaped = jit(run)(given, *constrained(values, ins))
+            outs = constrained(outs, made)
         else:
             outs, reaped = checkpoint(run, prevent_cse=params["prevent_cse"], policy=params["policy"])(given, *values)
         return outs, _named(noted, reaped)

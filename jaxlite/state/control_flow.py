@@ -27,7 +27,10 @@ from jaxlite.traces.remat_rules import checkpoint_p
 @discharges(jit_p, checkpoint_p)
 def _call(eqn: JaxprEqn, values: list[Any]) -> Any:
     found = discharge_jaxpr(eqn.params["jaxpr"])
-    outs = eqn.primitive.bind(*values, **{**eqn.params, "jaxpr": found.closed})
+    params = {**eqn.params, "jaxpr": found.closed}
+    if "out_shardings" in params:
+        params["out_shardings"] = (*params["out_shardings"], *[None] * len(found.written))
+    outs = eqn.primitive.bind(*values, **params)
     count = len(eqn.outvars)
     return outs[:count], dict(zip(found.written, outs[count:], strict=True))
 

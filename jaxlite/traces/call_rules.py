@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from jaxlite.compilation.dispatch import jit_p
+from jaxlite.compilation.dispatch import jit_p, said_of, said_shardings
 from jaxlite.core.jaxpr import ClosedJaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.traces.batching import Axis, batch_jaxpr, place_of
@@ -18,11 +18,25 @@ from jaxlite.traces.linearize import linearize_jaxpr
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
 
-def _call(primitive: Primitive, jaxpr: ClosedJaxpr, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+Said = tuple[Sequence[Any], Sequence[Any]]
+
+
+def _call(primitive: Primitive, jaxpr: ClosedJaxpr, operands: Sequence[Any], params: dict[str, Any],
+          said: Callable[[], Said] | None = None) -> list[Any]:
+    """Bind a call of another program. Where the params say how operands and results lie, `said` gives that of the last of the
+    new operands, and of the first of the new results; the others are free."""
     if "donated_invars" in params:
         params = {**params, "donated_invars": (False,) * len(operands)}
+    if "in_shardings" in params or "out_shardings" in params:
+        ins, outs = said() if said is not None else ((), ())
+        params = {name: value for name, value in params.items() if name not in ("in_shardings", "out_shardings")}
+        params |= said_shardings((*[None] * (len(operands) - len(ins)), *ins),
+                                 (*outs, *[None] * (len(jaxpr.out_avals) - len(outs))))
     return primitive.bind(*operands, jaxpr=jaxpr, **params)
 
+
+def _pick(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    return [value for value, flag in zip(values, flags, strict=True) if flag]
 
 
 def spread_tangents(values: Sequence[Any], flags: Sequence[bool], avals: Sequence[Any]) -> list[Any]:
@@ -35,7 +49,12 @@ def _jvp(primitive: Primitive, primals: Sequence[Any], tangents: Sequence[Any], 
     nonzero = [type(tangent) is not Zero for tangent in tangents]
     program, consts, out_nonzero = jvp_jaxpr(jaxpr, nonzero, False)
     active = [tangent for tangent in tangents if type(tangent) is not Zero]
-    outs = _call(primitive, program, [*consts, *primals, *active], params)
+
+    def said() -> Said:
+        ins, outs = said_of(params, len(nonzero), len(out_nonzero))
+        return [*ins, *_pick(ins, nonzero)], [*outs, *_pick(outs, out_nonzero)]
+
+    outs = _call(primitive, program, [*consts, *primals, *active], params, said)
     count = len(jaxpr.out_avals)
     return outs[:count], spread_tangents(outs[count:], out_nonzero, jaxpr.out_avals)
 
@@ -44,13 +63,15 @@ def _linearize(primitive: Primitive, of_tangents: Callable[..., Any], primals: S
                jaxpr: ClosedJaxpr, **params: Any) -> Any:
     nonzero = [type(tangent) is not Zero for tangent in tangents]
     split = linearize_jaxpr(jaxpr, nonzero)
-    outs = _call(primitive, split.primal, [*split.consts, *primals], params)
+    ins, given = said_of(params, len(nonzero), split.num_outs)
+    outs = _call(primitive, split.primal, [*split.consts, *primals], params, lambda: (ins, given))
     computed = iter(outs[split.num_outs:])
     residuals = [next(computed) if index is None else primals[index] for index in split.forwarded]
     active = [tangent for tangent in tangents if type(tangent) is not Zero]
     if not any(split.nonzero_out):
         return outs[:split.num_outs], [zero_for(out) for out in outs[:split.num_outs]]
-    tangents_out = _call(primitive, split.tangent, [*residuals, *active], of_tangents(params))
+    tangents_out = _call(primitive, split.tangent, [*residuals, *active], of_tangents(params),
+                         lambda: (_pick(ins, nonzero), _pick(given, split.nonzero_out)))
     return outs[:split.num_outs], spread_tangents(tangents_out, split.nonzero_out, jaxpr.out_avals)
 
 
@@ -61,7 +82,12 @@ def _transpose(primitive: Primitive, cotangents: Sequence[Any], *operands: Any, 
     program, consts, arrives = backward_jaxpr(jaxpr, linear, nonzero)
     known = [operand for operand, flag in zip(operands, linear, strict=True) if not flag]
     given = [cotangent for cotangent, flag in zip(cotangents, nonzero, strict=True) if flag]
-    outs = iter(_call(primitive, program, [*consts, *known, *given], params))
+
+    def said() -> Said:
+        ins, outs = said_of(params, len(linear), len(nonzero))
+        return [*_pick(ins, [not flag for flag in linear]), *_pick(outs, nonzero)], _pick(_pick(ins, linear), arrives)
+
+    outs = iter(_call(primitive, program, [*consts, *known, *given], params, said))
     reached = iter(arrives)
     return [None if not flag else (next(outs) if next(reached) else Zero(cotangent_aval(operand.aval)))
             for operand, flag in zip(operands, linear, strict=True)]
@@ -70,8 +96,23 @@ def _transpose(primitive: Primitive, cotangents: Sequence[Any], *operands: Any, 
 def _batch(primitive: Primitive, axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr,
            **params: Any) -> tuple[list[Any], list[int | None]]:
     program, consts, batched = batch_jaxpr(jaxpr, axis, dims)
-    outs = _call(primitive, program, [*consts, *args], params)
+
+    def said() -> Said:
+        ins, outs = said_of(params, len(args), len(batched))
+        return ([_batched(sharding, axis, dim) for sharding, dim in zip(ins, dims, strict=True)],
+                [_batched(sharding, axis, place_of(flag)) for sharding, flag in zip(outs, batched, strict=True)])
+
+    outs = _call(primitive, program, [*consts, *args], params, said)
     return outs, [place_of(flag) for flag in batched]
+
+
+def _batched(sharding: Any, axis: Axis, dim: int | None) -> Any:
+    """The sharding of a batch, which is cut along `spmd_axis_name` if `vmap` was given that."""
+    if sharding is None or dim is None:
+        return sharding
+    entries = [*sharding.spec, *[None] * (dim - len(sharding.spec))]
+    entries.insert(dim, axis.spmd_name or None)
+    return sharding.update(spec=sharding.spec.update(partitions=entries))
 
 
 def give_call_rules(primitive: Primitive, of_tangents: Callable[..., Any] = lambda params: params) -> None:

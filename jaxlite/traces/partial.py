@@ -7,6 +7,7 @@ program, which closes over the known values that it reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr
@@ -14,6 +15,7 @@ from jaxlite.core.primitive import load_rules
 from jaxlite.core.staging import StagedTracer, StagingTrace
 from jaxlite.core.tracing import Trace, set_trace, state
 from jaxlite.core.values import aval_of, with_arrays
+from jaxlite.compilation.dispatch import opened
 from jaxlite.traces.saving import narrowed, pick, read_inputs
 
 
@@ -69,7 +71,7 @@ class _PartialTrace(Trace):
             return self.parent.apply(primitive, args, params)
         program = params.get("jaxpr") if primitive.name == "jit" and primitive.is_own else None
         if program is not None and _some_result_is_known(program.jaxpr, flags):
-            return eval_jaxpr(program.jaxpr, program.consts, *args)  # equation by equation
+            return opened(partial(eval_jaxpr, program.jaxpr, program.consts), params)(*args)  # equation by equation
         return self.unknown.process(primitive, args, params)
 
 

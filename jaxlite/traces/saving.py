@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from jaxlite.compilation.dispatch import jit_p
+from jaxlite.compilation.dispatch import jit_p, said_of, said_shardings
 from jaxlite.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, no_effects
 from jaxlite.core.primitive import Primitive
 from jaxlite.devices import placement
@@ -144,8 +144,15 @@ def whole_or_inside(eqn: JaxprEqn, inner: Split, outvars: Sequence[Any]) -> Spli
     return Split([eqn], [var for var in eqn.outvars if not isinstance(var, DropVar)], [])
 
 
-def _call_operands(eqn: JaxprEqn, operands: Sequence[Any]) -> dict[str, Any]:
-    return {**eqn.params, "donated_invars": (False,) * len(operands)} if "donated_invars" in eqn.params else eqn.params
+def _call_operands(eqn: JaxprEqn, operands: Sequence[Any], ins: Callable[[Sequence[Any]], Sequence[Any]],
+                   outs: Callable[[Sequence[Any]], Sequence[Any]]) -> dict[str, Any]:
+    """The params of a call with other operands and results: `ins` and `outs` make what is said of them from what was said."""
+    params = {**eqn.params, "donated_invars": (False,) * len(operands)} if "donated_invars" in eqn.params else eqn.params
+    if "in_shardings" in params or "out_shardings" in params:
+        given, made = said_of(params, len(eqn.invars), len(eqn.outvars))
+        params = {name: value for name, value in params.items() if name not in ("in_shardings", "out_shardings")}
+        params |= said_shardings(ins(given), outs(made))
+    return params
 
 
 def keep_inside(eqn: JaxprEqn, policy: Callable[..., Any], outside: Callable[[Any], Any] = lambda aval: aval) -> Split | None:
@@ -165,8 +172,12 @@ def keep_inside(eqn: JaxprEqn, policy: Callable[..., Any], outside: Callable[[An
     again = jaxpr.replace(eqns=inner.again, invars=[*jaxpr.invars, *inner.saved])
     saved = [Var(outside(var.aval)) for var in inner.saved]
     operands = [*eqn.invars, *saved]
-    first = {**eqn.params, "jaxpr": ClosedJaxpr(forward, closed.consts)}
-    second = {**_call_operands(eqn, operands), "jaxpr": ClosedJaxpr(again, closed.consts)}
+    more = [None] * len(saved)
+    first = _call_operands(eqn, eqn.invars, list, lambda outs: [*outs, *more]) | {
+        "jaxpr": ClosedJaxpr(forward, closed.consts)}
+    if "donated_invars" in eqn.params:
+        first["donated_invars"] = eqn.params["donated_invars"]
+    second = _call_operands(eqn, operands, lambda ins: [*ins, *more], list) | {"jaxpr": ClosedJaxpr(again, closed.consts)}
     return Split([eqn.replace(outvars=[*eqn.outvars, *saved], params=first)], saved,
                  [eqn.replace(invars=operands, params=second)])
 
@@ -177,7 +188,7 @@ def _narrow_call(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
     read = read_inputs(jaxpr)
     operands = pick(eqn.invars, read)
     return eqn.replace(invars=operands, outvars=pick(eqn.outvars, used), params={
-        **_call_operands(eqn, operands), "jaxpr": ClosedJaxpr(jaxpr.replace(invars=pick(jaxpr.invars, read)), closed.consts)})
+        **_call_operands(eqn, operands, lambda ins: pick(ins, read), lambda outs: pick(outs, used)), "jaxpr": ClosedJaxpr(jaxpr.replace(invars=pick(jaxpr.invars, read)), closed.consts)})
 
 
 keeping[jit_p], narrowing[jit_p] = keep_inside, _narrow_call

@@ -17,11 +17,7 @@ def _constraint(ctx: Any, x: Any, *, sharding: Any, layout: Any, **params: Any) 
 
 def _held(ctx: Any, x: Any, sharding: Any, aval: Any) -> Any:
     """A value that lies over a mesh as a sharding says; one about a single device says nothing."""
-    meshes = ctx.builder.meshes
-    if meshes is None or not hasattr(sharding, "spec"):
-        return x
-    attribute = meshes.attribute(sharding, len(physical(aval)[0]))
-    return ctx.op("sdy.sharding_constraint", [x], [x.type], {"sharding": attribute}).result
+    return x if ctx.builder.meshes is None else ctx.builder.meshes.held(ctx, x, sharding, aval)
 
 
 @lowers("device_put")

@@ -236,6 +236,10 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert jax.jit(double)(XY).sharding.spec == P("x", "y")
         total = jax.grad(lambda a: (double(a) ** 2).sum())
         np.testing.assert_allclose(jax.jit(total)(XY), 8 * np.asarray(XY), rtol=1e-5)
+        inferred = jax.shard_map(lambda a: a * 2, out_specs=P("x", "y"))
+        assert str(jax.make_jaxpr(inferred)(XY)) == str(jax.make_jaxpr(double)(XY))
+        along_x = jax.shard_map(lambda a: lax.psum(a.sum(), "x"), out_specs=P(), axis_names={"x"})
+        assert short(jax.typeof(jax.grad(along_x)(XY))) == short(jax.typeof(XY))  # still cut along y inside
         with pytest.raises(ValueError, match="in_specs passed to shard_map: P\\(None, None\\) does not match the specs of the"):
             jax.shard_map(lambda a: a, in_specs=P(), out_specs=P())(XY)
 

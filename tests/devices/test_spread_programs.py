@@ -13,6 +13,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     import jaxlite.numpy as jnp
     from jaxlite import lax
     from jaxlite.core import config
+    from jaxlite.core.parser import parse_jaxpr
     from jaxlite.sharding import Mesh, NamedSharding
     from jaxlite.sharding import PartitionSpec as P
     from tests import random_programs
@@ -154,6 +155,33 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert rows.shape == (8, 8)
         np.testing.assert_allclose(jax.jit(lambda x: lax.cond(x[0, 0] > 9, jnp.sin, jnp.cos, x))(SPREAD), np.cos(X), rtol=1e-5)
         np.testing.assert_allclose(jax.jit(lambda y: y + SPREAD)(X), 2 * X)  # closed over
+
+    def test_shardings_of_a_call_inside_of_a_program():
+        double = jax.jit(lambda x, y: (x * y, y), in_shardings=(on("x"), None), out_shardings=(None, on("y")))
+        call = jax.make_jaxpr(double)(X, X).eqns[0]
+        assert (call.params["in_shardings"], call.params["out_shardings"]) == ((on("x"), None), (None, on("y")))
+        text = str(jax.make_jaxpr(jax.jit(lambda x: double(x, x)))(X))
+        assert "sharding_constraint" not in text and "memory_kind=device), UnspecifiedValue)" in text
+        assert str(parse_jaxpr(text)) == text
+
+        def loss(x):
+            return double(jnp.sin(x), x)[0].sum()
+
+        expected = np.sin(X) + X * np.cos(X)
+        pull_back = jax.make_jaxpr(jax.grad(loss))(X)
+        calls = [eqn.params for eqn in pull_back.eqns if eqn.primitive.name == "jit"]
+        assert [params.get("out_shardings") for params in calls] == [(None, on("y")), (on("x"), None)]
+        saved = jax.checkpoint(loss, policy=jax.checkpoint_policies.everything_saveable)
+        for fun in (loss, saved, jax.checkpoint(loss)):
+            np.testing.assert_allclose(jax.jit(jax.grad(fun))(X), expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(jax.core.eval_jaxpr(pull_back.jaxpr, pull_back.consts, X)[0], expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(jax.jvp(loss, (X,), (X,))[1], (X * expected).sum(), rtol=1e-4)
+        spread = jax.jit(jax.vmap(jax.jit(jnp.sin, out_shardings=on("y")), spmd_axis_name="x"))(np.stack([X, X]))
+        assert spread.sharding == on("x", "y")
+        with pytest.raises(ValueError, match="pjit arguments with pytree key path x"):
+            jax.jit(lambda x: double(x, x))(np.ones((3, 8)))
+        with jax.set_mesh(MESH):
+            assert "ctx_mesh=Mesh('x': 2" in str(jax.make_jaxpr(jax.jit(jnp.sin))(X))
 
     def test_the_same_random_bits_under_any_sharding():
         expected = jax.random.normal(jax.random.key(3), (8, 8))

@@ -246,6 +246,8 @@ def _call(primitive: Any, place: list[Any], values: list[Any], params: dict[str,
         changes = {"jaxpr": widened(params["jaxpr"])}
         if primitive is jit_p:
             changes["donated_invars"] = (False,) * (extra + len(values))
+            if "in_shardings" in params:
+                changes["in_shardings"] = (*[None] * extra, *params["in_shardings"])
         return primitive.bind(*place, *values, **{**params, **changes})
     if primitive is p.run_scoped_p:
         return p.run_scoped_p.bind(*place, *values, **{**params, "jaxpr": widened(params["jaxpr"]),

@@ -178,7 +178,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         np.testing.assert_allclose(jax.jvp(loss, (X,), (X,))[1], (X * expected).sum(), rtol=1e-4)
         spread = jax.jit(jax.vmap(jax.jit(jnp.sin, out_shardings=on("y")), spmd_axis_name="x"))(np.stack([X, X]))
         assert spread.sharding == on("x", "y")
-        with pytest.raises(ValueError, match="pjit arguments with pytree key path x"):
+        with pytest.raises(ValueError, match="axis 0 is partitioned 2 times"):
             jax.jit(lambda x: double(x, x))(np.ones((3, 8)))
         with jax.set_mesh(MESH):
             assert "ctx_mesh=Mesh('x': 2" in str(jax.make_jaxpr(jax.jit(jnp.sin))(X))

@@ -191,7 +191,8 @@ def _constraint_batch(axis, args, dims, *, sharding, layout, unconstrained_dims,
     names = shardings.axes_of(axis.spmd_name)
     entries = [*spec, *[None] * ((dim if names else aval_of(x).ndim - 1) - len(spec))]
     if set(names) & set(shardings.used_axes(spec)):
-        raise ValueError(f"vmap spmd_axis_name {tuple(names)} cannot appear in with_sharding_constraint spec, but got spec {spec}")
+        raise ValueError(f"vmap spmd_axis_name {tuple(names)} cannot appear in with_sharding_constraint spec, but got spec "
+                         f"{spec}")
     entries.insert(dim, axis.spmd_name if names else shardings.UNCONSTRAINED)
     batched = sharding.update(spec=spec.update(partitions=entries))
     open_axes = frozenset(index for index, each in enumerate(entries) if each is shardings.UNCONSTRAINED)

@@ -17,7 +17,6 @@ from jaxlite.traces.jvp import Zero, cotangent_aval, jvp_jaxpr, tangent_aval, ze
 from jaxlite.traces.linearize import linearize_jaxpr
 from jaxlite.traces.transpose import backward_jaxpr, is_linear
 
-
 Said = tuple[Sequence[Any], Sequence[Any]]
 
 

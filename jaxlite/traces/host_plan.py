@@ -156,7 +156,9 @@ def _steps_of(jaxpr: Any) -> list[Any] | None:
 def _call(eqn: Any, *avals: Any) -> Run | None:
     """A program in a program: nothing in it rounds, so nothing in it could be merged with what is around it."""
     closed = eqn.params["jaxpr"]
-    if "in_shardings" in eqn.params or "out_shardings" in eqn.params or any(each.primitive.name == "jit" or var.aval.dtype in ROUNDED and (
+    if "in_shardings" in eqn.params or "out_shardings" in eqn.params:
+        return None
+    if any(each.primitive.name == "jit" or var.aval.dtype in ROUNDED and (
             each.primitive.name in ROUNDINGS or each.primitive.name == "convert_element_type")
             for each in closed.jaxpr.eqns for var in each.outvars):
         return None

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from jaxlite.compilation.dispatch import opened
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, eval_jaxpr
 from jaxlite.core.primitive import load_rules
 from jaxlite.core.staging import StagedTracer, StagingTrace
 from jaxlite.core.tracing import Trace, set_trace, state
 from jaxlite.core.values import aval_of, with_arrays
-from jaxlite.compilation.dispatch import opened
 from jaxlite.traces.saving import narrowed, pick, read_inputs
 
 

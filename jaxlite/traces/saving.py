@@ -188,7 +188,8 @@ def _narrow_call(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn:
     read = read_inputs(jaxpr)
     operands = pick(eqn.invars, read)
     return eqn.replace(invars=operands, outvars=pick(eqn.outvars, used), params={
-        **_call_operands(eqn, operands, lambda ins: pick(ins, read), lambda outs: pick(outs, used)), "jaxpr": ClosedJaxpr(jaxpr.replace(invars=pick(jaxpr.invars, read)), closed.consts)})
+        **_call_operands(eqn, operands, lambda ins: pick(ins, read), lambda outs: pick(outs, used)),
+        "jaxpr": ClosedJaxpr(jaxpr.replace(invars=pick(jaxpr.invars, read)), closed.consts)})
 
 
 keeping[jit_p], narrowing[jit_p] = keep_inside, _narrow_call

@@ -206,7 +206,8 @@ class _Call:
                 "these do types say how arguments are cut")
         layouts = [getattr(aval, "layout", None) for aval in avals]
         return tuple(P() if layout is None else layout.spec.update(partitions=[
-            tuple(name for name in axes_of(entry) if name in self.axes) or None for entry in layout.spec]) for layout in layouts)
+            tuple(name for name in axes_of(entry) if name in self.axes) or None for entry in layout.spec])
+            for layout in layouts)
 
     def _flat_specs(self, what: str, specs: Any, full: Any) -> tuple[Any, ...]:
         try:

@@ -124,7 +124,7 @@ def _jit_eager(*args: Any, jaxpr: ClosedJaxpr, name: str, in_shardings: Any = No
         said = {"jaxpr": jaxpr, "in_shardings": in_shardings, "out_shardings": out_shardings}
 
         def evaluate(*args: Any) -> list[Any]:
-            return opened(lambda *args: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args), said)(*args)
+            return list(opened(lambda *args: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args), said)(*args))
 
         evaluate.__name__ = name
         if len(_evaluators) >= _EVALUATOR_LIMIT:

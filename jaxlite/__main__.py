@@ -20,6 +20,8 @@ def main(arguments: list[str]) -> None:
         sys.exit(0 if arguments and arguments[0] in ("-h", "--help") else 2)
     import jaxlite.as_jax  # noqa: F401  it takes jax's place, which printing the help does not need
 
+    _lead_children()
+
     first = arguments[0]
     if first == "-m":
         sys.argv = arguments[1:]
@@ -38,6 +40,16 @@ def main(arguments: list[str]) -> None:
         sys.argv = arguments
         del sys.path[0]
         runpy.run_path(first, run_name="__main__")
+
+
+def _lead_children() -> None:
+    """Have the processes that the program starts find jaxlite under jax's name as well, in a folder of their path.
+
+    Those that `multiprocessing` spawns take the path of this process, all others the environment.
+    """
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "as_jax", "stand_in")
+    sys.path.insert(1, folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
 
 
 def _run(code: str | bytes, name: str, file: str | None) -> None:

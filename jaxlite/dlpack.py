@@ -7,10 +7,19 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.numpy.creation import from_dlpack as from_dlpack
+from jaxlite.numpy import creation
 
 __all__ = ["from_dlpack", "is_supported_dtype"]
 __dir__ = lambda: __all__
+
+
+def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
+    """`jaxlite.numpy.from_dlpack`, with its arguments by position too.
+
+    >>> from_dlpack(np.arange(3, dtype="float32"), None)
+    Array([0., 1., 2.], dtype=float32)
+    """
+    return creation.from_dlpack(external_array, device=device, copy=copy)
 
 
 def is_supported_dtype(dtype: Any) -> bool:

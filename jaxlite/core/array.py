@@ -14,12 +14,14 @@ import numpy as np
 from jaxlite.core import dtypes
 from jaxlite.core.aval import MemorySpace, ShapedArray, in_space, plain, spaces
 from jaxlite.core.filtering import boundary, hide_own_frames
+from jaxlite.core.lazy import loader
 from jaxlite.core.values import aval_of
 from lowering import platforms, xla
 
 Array = xla.Array
 ArrayImpl = xla.ArrayImpl
 _shardings: dict[Any, Any] = {}
+_of_shardings = loader("jaxlite.devices.sharding")  # what stands higher: most programs never ask what it gives shardings
 
 
 def single_device_sharding(device: Any) -> Any:
@@ -344,6 +346,26 @@ def _install() -> None:
     sharding.is_fully_addressable = property(lambda self: self._device.process_index == self._device.client.process_index())
     sharding.__eq__ = _same_place
     sharding.__hash__ = lambda self: hash((self._device, self._memory_kind))
+    sharding.__getattr__ = _rest_of_sharding
+    sharding.__dir__ = _names_of_sharding
+
+
+def _rest_of_sharding(sharding: Any, name: str) -> Any:
+    """An attribute of an array's sharding that loads with the room of devices, asked for before that is there."""
+    _complete()
+    return getattr(sharding, name)
+
+
+def _names_of_sharding(sharding: Any) -> list[str]:
+    _complete()
+    return dir(sharding)
+
+
+def _complete() -> None:
+    _of_shardings()
+    for name in ("__getattr__", "__dir__"):
+        if name in vars(xla.SingleDeviceSharding):  # no other thread was quicker
+            delattr(xla.SingleDeviceSharding, name)
 
 
 def _same_place(sharding: Any, other: Any) -> bool:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ContextDecorator
 from typing import Any
 
 from jaxlite.core.foreign_options import REFUSED, WITHOUT_MEANING
@@ -54,21 +54,32 @@ class Option:
             check(value)
         self.state.set_global(self.parse(value, self.name))
 
-    def __call__(self, value: Any = _UNSET) -> AbstractContextManager[None]:
+    def __call__(self, new_val: Any = _UNSET) -> AbstractContextManager[None]:
         """Override the value in this thread, inside a `with` block; options that are on or off are turned on."""
-        if value is _UNSET:
+        if new_val is _UNSET:
             if self.parse not in (_parse_bool, _parse_switch):
                 raise TypeError(f"the context manager of the option {self.name} takes its new value as an argument")
-            value = True
-        return self._overridden(self.parse(value, self.name))
+            new_val = True
+        return _Override(self.state, self.parse(new_val, self.name))
 
-    @contextmanager
-    def _overridden(self, value: Any) -> Iterator[None]:
-        previous = self.state.swap_local(value)
-        try:
-            yield
-        finally:
-            self.state.set_local(previous)
+
+class _Override(ContextDecorator, AbstractContextManager[None]):
+    """A value of an option for a block or a function. One that is entered by hand, and let go of, stays in force."""
+
+    __slots__ = ("_state", "_value", "_previous")
+
+    def __init__(self, state: Any, value: Any):
+        self._state, self._value = state, value
+        self._previous: list[Any] = []  # it may be entered within itself
+
+    def _recreate_cm(self) -> _Override:  # for each call of a decorated function, in any thread
+        return _Override(self._state, self._value)
+
+    def __enter__(self) -> None:
+        self._previous.append(self._state.swap_local(self._value))
+
+    def __exit__(self, *error: Any) -> None:
+        self._state.set_local(self._previous.pop())
 
 
 def _parse_bool(value: Any, name: str) -> bool:
@@ -445,6 +456,9 @@ class Configuration:
 
     def __setattr__(self, name: str, value: Any) -> None:
         self.update(name, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.values})
 
     @property
     def values(self) -> dict[str, Any]:

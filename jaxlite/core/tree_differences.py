@@ -152,7 +152,11 @@ def _explain(one: _Node, two: _Node) -> tuple[str, str, str]:
         if parts or kind is OrderedDict:
             return _describe(one), _describe(two), " and ".join(parts) or "the order of the keys does not match"
     if len(one.children) != len(two.children):
-        return _describe(one), _describe(two), _LENGTHS
+        texts = [_describe(one), _describe(two)]
+        if texts[0] == texts[1]:  # a class of users
+            counts = len(one.children), len(two.children)
+            texts = [f"{text} with {n} child{'ren' * (n != 1)}" for text, n in zip(texts, counts, strict=True)]
+        return texts[0], texts[1], _LENGTHS
     reason = _METADATA
     try:
         bool(one.metadata == two.metadata)

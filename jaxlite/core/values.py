@@ -143,5 +143,8 @@ def is_array_like(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception as error:  # a broken object is still no array
+        text = f"whose repr() raises {type(error).__name__}"
     return f"Value {text if len(text) <= 80 else text[:77] + '...'} of type {type(value)}"

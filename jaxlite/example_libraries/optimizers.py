@@ -82,7 +82,7 @@ def optimizer(opt_maker: Callable[..., tuple[Callable, Callable, Callable]]) -> 
 
 def _packed(states: list[Any], tree: Any) -> OptimizerState:
     pairs = [tree_flatten(state) for state in states]
-    return OptimizerState(tuple(tuple(leaves) for leaves, _ in pairs), tree, tuple(own for _, own in pairs))
+    return OptimizerState(tuple(leaves for leaves, _ in pairs), tree, tuple(own for _, own in pairs))
 
 
 def _states(state: OptimizerState) -> list[Any]:

@@ -38,7 +38,7 @@ _SYMBOLS = {
 }  # fmt: skip
 
 
-def _operand(other, name: str):
+def _operand(other, name: str, reflected: bool):
     """An operand of a type that is not ours: as an array or scalar, or NotImplemented to give it its own chance.
 
     Lists and tuples are not operands, but subclasses of them may have the reflected operator.
@@ -51,7 +51,10 @@ def _operand(other, name: str):
     if isinstance(other, (list, tuple)):
         if _reflects(type(other), name):
             return NotImplemented
-        raise TypeError(f"unsupported operand type(s) for {_SYMBOLS[name]}: 'ArrayImpl' and {type(other).__name__!r}. "
+        kinds = "'ArrayImpl' and " + repr(type(other).__name__)
+        if reflected:
+            kinds = repr(type(other).__name__) + " and 'ArrayImpl'"
+        raise TypeError(f"unsupported operand type(s) for {_SYMBOLS[name]}: {kinds}. "
                         "Convert lists and tuples with jnp.array first.")
     return NotImplemented
 
@@ -75,7 +78,7 @@ def _operator(name: str, function: Callable, reflected: bool = False) -> Callabl
 
         def method(self, other):
             if not isinstance(other, Tracer) and type(other) not in accepted:
-                other = _operand(other, name)
+                other = _operand(other, name, reflected)
                 if other is NotImplemented:
                     return other
             try:
@@ -87,7 +90,7 @@ def _operator(name: str, function: Callable, reflected: bool = False) -> Callabl
 
         def method(self, other):
             if not isinstance(other, Tracer) and type(other) not in accepted:
-                other = _operand(other, name)
+                other = _operand(other, name, reflected)
                 if other is NotImplemented:
                     return other
             try:

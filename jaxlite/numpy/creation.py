@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,9 @@ def _from_other(object, dtype):
         try:
             found = np.asarray(memoryview(object))
         except TypeError:
-            raise _no_numbers(object) from None
+            found = _readable(object, dtype)
+            if isinstance(found, list):
+                return _from_sequence(found, dtype)
     if found.dtype == np.object_ or found.dtype.kind in "SUmM":
         raise _no_numbers(found)
     return found
@@ -114,8 +117,12 @@ def _from_sequence(object, dtype):
     if not leaves:
         return np.array(object, dtypes.default_dtype(float) if dtype is None else dtype)
     kinds = set(map(type, leaves))
-    if any(map(_has_interface, leaves if kinds.isdisjoint(_NUMBERS) else ())):
-        return _from_sequence(tree_map(_as_numpy, object), dtype)
+    foreign = {kind for kind in kinds if kind not in AVAL_OF and not issubclass(kind, _KNOWN)
+               and not hasattr(kind, "__jax_array__")}
+    if foreign:
+        read = tree_map(lambda leaf: _readable(leaf, dtype) if type(leaf) in foreign else leaf, object,
+                        is_leaf=lambda leaf: leaf is None)
+        return _from_sequence(read, dtype)
     if type(None) in kinds:
         raise ValueError("None is not a valid value for jnp.array; got a list that contains None")
     for leaf in leaves if any(issubclass(kind, (str, bytes)) for kind in kinds) else ():
@@ -138,16 +145,22 @@ def _from_sequence(object, dtype):
     return np.array(object, dtype)
 
 
-_NUMBERS = frozenset((bool, int, float, complex))
+_KNOWN = (Tracer, arrays.Array, np.ndarray, np.generic, int, float, complex, str, bytes, range, type(None))
 
 
-def _has_interface(leaf) -> bool:
-    """Whether it is no array, but says where its data is, as images of Pillow do."""
-    return hasattr(leaf, "__array_interface__") and not hasattr(leaf, "dtype")
+def _readable(leaf, dtype) -> Any:
+    """What is no array and no number, as NumPy reads it: a list for a sequence that may hold arrays, or a NumPy array.
 
-
-def _as_numpy(leaf):
-    return np.asarray(leaf) if _has_interface(leaf) else leaf
+    Raises: TypeError for what NumPy finds no numbers in.
+    """
+    if isinstance(leaf, (list, tuple, deque)):
+        return list(leaf)
+    found = np.asarray(leaf)
+    if found.dtype.kind in "OSUmM":
+        if dtype is None or isinstance(dtype, dtypes.ExtendedDType):
+            raise _no_numbers(leaf)
+        found = np.asarray(leaf, dtype)  # by its __float__ or __int__, for which it has to be asked
+    return found
 
 
 def _type_of_element(leaf) -> tuple[Any, bool]:
@@ -370,8 +383,13 @@ def _on(result, device, out_sharding=None):
     return placement.laid_out(result if device is None else device_put(result, device), out_sharding)
 
 
-def _dtype_of(dtype, name: str):
-    return dtypes.check_user_dtype_supported(float if dtype is None else dtype, name)
+def _dtype_of(dtype, name: str, shape=None):
+    try:
+        return dtypes.check_user_dtype_supported(float if dtype is None else dtype, name)
+    except TypeError as error:
+        if isinstance(shape, int) and isinstance(dtype, int):
+            raise TypeError(f"{error}. The shape is one tuple: {name}(({shape}, {dtype}))") from None
+        raise
 
 
 @api("value", "shape", "dtype", "weak")
@@ -386,13 +404,13 @@ def _constant(value: int, shape: Ints, dtype, weak: bool):
 @boundary
 def zeros(shape, dtype=None, *, device=None, out_sharding=None):
     """An array of zeros; floating by default."""
-    return _on(_constant(0, shape_of(shape), _dtype_of(dtype, "zeros"), False), device, out_sharding)
+    return _on(_constant(0, shape_of(shape), _dtype_of(dtype, "zeros", shape), False), device, out_sharding)
 
 
 @boundary
 def ones(shape, dtype=None, *, device=None, out_sharding=None):
     """An array of ones; floating by default."""
-    return _on(_constant(1, shape_of(shape), _dtype_of(dtype, "ones"), False), device, out_sharding)
+    return _on(_constant(1, shape_of(shape), _dtype_of(dtype, "ones", shape), False), device, out_sharding)
 
 
 def empty(shape, dtype=None, *, device=None, out_sharding=None):

@@ -22,7 +22,8 @@ from jaxlite.traces.saving import Offloadable, Recompute, Saveable
 
 
 def checkpoint(fun: Callable | None = None, *, prevent_cse: bool = True, policy: Callable[..., Any] | None = None,
-               static_argnums: int | tuple[int, ...] = (), static_argnames: str | Iterable[str] = ()) -> Any:
+               static_argnums: int | tuple[int, ...] = (), static_argnames: str | Iterable[str] = (),
+               concrete: bool = False) -> Any:
     """A function whose inner values are computed again in the backward pass instead of being kept.
 
     Args:
@@ -31,7 +32,11 @@ def checkpoint(fun: Callable | None = None, *, prevent_cse: bool = True, policy:
         jitted functions: with a bool, or with one of `jaxlite.ad_checkpoint.Recompute`, `Saveable` and `Offloadable`; see
         `checkpoint_policies`.
       static_argnums, static_argnames: arguments that are not traced.
+      concrete: False, which old programs say; the values that the function sees are never concrete.
     """
+    if concrete:
+        raise NotImplementedError("checkpoint(concrete=True) is not there: name the arguments whose values decide what the "
+                                  "function does in static_argnums")
     if fun is None:
         return functools.partial(checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums,
                                  static_argnames=static_argnames)
@@ -177,18 +182,18 @@ def _remembered(kind: str, settings: Any, decide: Callable[[Any, dict[str, Any]]
     return made[0]
 
 
-def saved_residuals(fun: Callable, *args: Any, **kwargs: Any) -> list[tuple[Any, str]]:
+def saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> list[tuple[Any, str]]:
     """The types of the values that reverse mode keeps, and where each comes from."""
     leaves, tree = tree_flatten((args, kwargs))
-    debug = DebugInfo("saved_residuals", source.function_name(fun), None, source.function_location(fun))
+    debug = DebugInfo("saved_residuals", source.function_name(f), None, source.function_location(f))
     found: list[tuple[Any, str]] = []
 
     def flat(*values: Any) -> Sequence[Any]:
         inner, inner_kwargs = tree_unflatten(tree, values)
-        return flatten_outputs(fun(*inner, **inner_kwargs), debug)[0]
+        return flatten_outputs(f(*inner, **inner_kwargs), debug)[0]
 
     nonzero = [tangent_aval(aval_of(leaf)).dtype != dtypes.float0 for leaf in leaves]
-    arguments = argument_names(fun, tree, None)()
+    arguments = argument_names(f, tree, None)()
 
     def outer(*values: Any) -> list[Any]:
         outs, program = linearize_flat(flat, values, nonzero, debug)
@@ -212,7 +217,7 @@ def _made_by(eqn: JaxprEqn) -> str:
     return f"output of {what} from {eqn.source_line}"
 
 
-def print_saved_residuals(fun: Callable, *args: Any, **kwargs: Any) -> None:
+def print_saved_residuals(f: Callable, *args: Any, **kwargs: Any) -> None:
     """Print what reverse mode of a function keeps: one line for each value."""
-    for aval, origin in saved_residuals(fun, *args, **kwargs):
+    for aval, origin in saved_residuals(f, *args, **kwargs):
         print(f"{aval.str_short(short_dtypes=True)} {origin}")

@@ -137,6 +137,30 @@ def test_every_option_has_a_context_manager():
                 assert jax.config.read(f"jax_{name}") == option.value
 
 
+def test_the_options_are_attributes_that_completion_shows():
+    assert {f"jax_{name}" for name in options.OPTIONS} <= set(dir(jax.config))
+    with jax.enable_x64(new_val=True):
+        assert jax.config.jax_enable_x64
+
+
+def test_a_context_manager_may_be_entered_within_itself_by_hand_and_decorate():
+    context = jax.enable_x64(True)
+    with context:
+        with context:
+            pass
+        assert jax.config.jax_enable_x64
+    assert not jax.config.jax_enable_x64
+    assert [jax.enable_x64(True)(lambda: jax.config.jax_enable_x64)(), jax.config.jax_enable_x64] == [True, False]
+
+    def by_hand():
+        jax.enable_x64(True).__enter__()
+        return jax.config.jax_enable_x64
+
+    with jax.enable_x64(False):  # which sets back what the hand leaves
+        assert by_hand() and jax.config.jax_enable_x64
+    assert not jax.config.jax_enable_x64
+
+
 def test_options_of_jax_that_change_nothing():
     with jax.softmax_custom_jvp(True), jax.auto_pcast(False):
         assert jax.config.jax_softmax_custom_jvp and not jax.config.jax_auto_pcast

@@ -44,6 +44,12 @@ def test_a_transposition_that_comes_first_finds_its_rules():
     loaded("assert jax.linear_transpose(lambda x: x * 3.0, jnp.ones(2))(jnp.ones(2))[0].tolist() == [3, 3]")
 
 
+def test_an_arrays_sharding_has_its_methods_from_the_start():
+    loaded("s = jnp.ones(3).sharding\nassert (s.num_devices, s.shard_shape((3,))) == (1, (3,)) and s.is_equivalent_to(s, 1)\n"
+           "assert not hasattr(s, 'spec')")
+    loaded("assert {'num_devices', 'devices_indices_map', 'device_set'} <= set(dir(jnp.ones(3).sharding))")
+
+
 def test_who_reads_the_module_finds_classes_of_operations():
     (function,) = jax.jit(jnp.sin).lower(1.0).compiler_ir().body.operations
     assert type(function).__name__ == "FuncOp" and function.name.value == "main"

@@ -337,6 +337,7 @@ MISMATCHES = [
     ((1, None), (5, 3), "rest[0][1]: expected None, got a leaf of type int (None is a container without leaves)"),
     (Point(1, [2]), Point(1, 2), "rest[0].y: expected a list of length 1, got a leaf of type int"),
     (Point(1, 2), (1, 2), "rest[0]: expected a Point, got a tuple of length 2"),
+    (Bag(1, 2), Bag(1), "rest[0]: expected a Bag with 2 children, got a Bag with 1 child"),
     (OrderedDict(a=1, b=2), OrderedDict(b=1, a=2), "(the order of the keys does not match)"),
     (defaultdict(int, a=1), defaultdict(list, a=1), "default_factory <class 'int'>"),
     ([Bag(1, label="p")], [Bag(1, label="q")], "rest[0][0]: expected a Bag with metadata 'p', got a Bag with metadata"),

@@ -67,6 +67,25 @@ def test_a_program_runs_unedited(tmp_path):
     assert run("-m", "jaxlite", "-m", "a_module", "x", path=(tmp_path,)) == "['x'] __main__ jaxlite\n"
 
 
+def test_processes_that_a_program_starts_see_it_as_jax_too(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import multiprocessing, subprocess, sys\nimport jax\nname = lambda: jax.numpy.__name__\n"
+        "def work(): print('spawned', name(), flush=True)\n"
+        "if __name__ == '__main__':\n"
+        "    process = multiprocessing.get_context('spawn').Process(target=work)\n    process.start(), process.join()\n"
+        "    print(subprocess.check_output([sys.executable, '-c', 'import jax.numpy; print(jax.numpy.__name__)'], text=True))")
+    assert run("-m", "jaxlite", str(program)).split() == ["spawned", "jaxlite.numpy", "jaxlite.numpy"]
+    elsewhere = tmp_path / "jax"  # what a Python without jaxlite has
+    elsewhere.mkdir()
+    (elsewhere / "__init__.py").write_text("name = 'the real one'")
+    stand_in = ROOT / "jaxlite" / "as_jax" / "stand_in"
+    code = f"import sys; sys.path += [{str(stand_in)!r}, {str(tmp_path)!r}]; import jax; print(jax.name)"
+    done = subprocess.run([sys.executable, "-S", "-c", code],
+                          capture_output=True, text=True, timeout=60, cwd=tmp_path.parent, env={"PATH": ""})
+    assert done.stdout.strip() == "the real one", done.stderr
+
+
 def test_jaxlib_finds_our_classes_in_either_order():
     first = "import jaxlite.numpy as jnp; jnp.ones(3); import jaxlite.as_jax, jax"
     out = run("-c", f"{first}; print(jax.jit(jnp.sum)(jnp.ones(3)), jnp.ones(3).aval, jax.numpy is jnp)")

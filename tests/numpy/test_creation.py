@@ -5,6 +5,7 @@ import copy
 import operator
 import pickle
 import warnings
+from collections import UserList, deque
 
 import ml_dtypes
 import numpy as np
@@ -69,6 +70,52 @@ def test_text_is_read_as_the_dtype_that_is_asked_for(text, dtype, value):
                          ids=["memoryview", "bytearray", "array"])
 def test_buffers_become_arrays(data):
     check(jnp.array(data), np.asarray(data), np.asarray(data).dtype)
+
+
+class Rows(list):
+    """A list that is no pytree."""
+
+
+class Sequence:
+    """A sequence of the user's own."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, index):
+        return [1, 2][index]
+
+
+class Readable:
+    """What NumPy reads."""
+
+    def __array__(self, dtype=None, copy=None):
+        return np.array([1, 2], np.int8)
+
+
+class Number:
+    """What is a number if it is asked for one."""
+
+    def __float__(self):
+        return 2.5
+
+
+@pytest.mark.parametrize(("data", "expected", "dtype"), [
+    (Rows([1, 2]), [1, 2], I32), (deque([1, 2.5]), [1, 2.5], F32), (Sequence(), [1, 2], I32), (UserList([1, 2]), [1, 2], I32),
+    (Readable(), [1, 2], np.dtype("int8")), (Rows([Readable()]), [[1, 2]], np.dtype("int8")),
+    ([deque([1, 2]), (3, 4)], [[1, 2], [3, 4]], I32), ((Readable(), [1.5, 2]), [[1, 2], [1.5, 2]], F32),
+    ([memoryview(b"ab")], [[97, 98]], np.dtype("uint8")),
+], ids=range(9))
+def test_what_numpy_reads_becomes_an_array(data, expected, dtype):
+    check(jnp.array(data), expected, dtype)
+
+
+def test_sequences_that_hold_arrays_and_numbers_on_request():
+    check(jax.jit(lambda x: jnp.array(deque([x, Rows([3.0, 4.0])])))(jnp.ones(2)), [[1, 1], [3, 4]], F32)
+    check(jnp.array([Number(), 1], float), [2.5, 1], F32)
+    for data in (Number(), [Number()], [object()]):
+        with pytest.raises(TypeError, match="not a valid JAX array type"):
+            jnp.array(data)
 
 
 class Wrapper:
@@ -255,6 +302,8 @@ def test_zeros_ones_and_full():
     check(jnp.full((), np.nan), np.nan, F32, weak=True)
     check(jax.jit(lambda v: jnp.full((2,), v, int))(1.5), [1, 1], I32)
     np.testing.assert_array_equal(jnp.empty((2, 2)).shape, (2, 2))
+    with pytest.raises(TypeError, match=r"The shape is one tuple: zeros\(\(2, 3\)\)"):
+        jnp.zeros(2, 3)
 
 
 def test_like_functions_take_shape_dtype_and_weak_type():
@@ -406,6 +455,7 @@ def test_from_bytes_text_files_and_dlpack(tmp_path):
     jnp.savez(tmp_path / "two.npz", a=jnp.array(X))
     np.testing.assert_array_equal(jnp.load(tmp_path / "two.npz")["a"], X)
     check(jnp.from_dlpack(X), X, F32)
+    check(jax.dlpack.from_dlpack(X, jax.devices()[0]), X, F32)
     check(jnp.from_dlpack(X.T), X.T, F32)
     check(jnp.from_dlpack(jnp.array(X)), X, F32)
     np.testing.assert_array_equal(np.from_dlpack(jnp.array(X)), X)

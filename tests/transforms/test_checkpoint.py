@@ -87,6 +87,12 @@ def test_offloaded_values_lie_in_the_other_memory():
     assert kinds.count("pinned_host") == 1
 
 
+def test_values_are_never_concrete():
+    assert jaxlite.checkpoint(jnp.sin, concrete=False)(0.0) == 0
+    with pytest.raises(NotImplementedError, match="static_argnums"):
+        jaxlite.checkpoint(jnp.sin, concrete=True)
+
+
 def test_print_saved_residuals(capsys):
     def f(w, x):
         named = checkpoint_name(jnp.sin(jnp.dot(w, x["a"])), "inner")

@@ -1,0 +1,14 @@
+"""What `import jax` finds in the child processes of `python -m jaxlite`: jaxlite, or, for a Python without it, the real one."""
+
+import importlib
+import importlib.util
+import os
+import sys
+
+del sys.modules[__name__]  # this module, which the other takes the place of
+if importlib.util.find_spec("jaxlite") is not None:
+    importlib.import_module("jaxlite.as_jax")
+else:
+    _here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    sys.path[:] = [_each for _each in sys.path if os.path.abspath(_each) != _here]
+    importlib.import_module(__name__)

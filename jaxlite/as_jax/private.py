@@ -23,6 +23,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("jaxlite.extend.core.values", "concrete_or_error"),  # dynamiqs
         ("jaxlite.extend.core.state", "trace_state_clean"),  # numpyro
         ("lowering.module", "physical_aval=physical"),  # flax
+        ("jaxlite.extend.core", "*"),  # asdex: ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
     ],
     "dispatch": [("jaxlite.devices.api", "wait_for_tokens=effects_barrier")],  # equinox
     "distributed": [("jaxlite.as_jax.distributed", "global_state")],  # orbax
@@ -32,6 +33,9 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     ],
     "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # blackjax
     "hijax": [("jaxlite.extend.boxes", "Box new_box box_get box_set"), ("jaxlite.core.high", "MappingSpec")],  # users of boxes
+    "interpreters": [],
+    "interpreters.batching": [("jaxlite.transforms.vmap", "is_vmappable")],  # jaxoplanet
+    "interpreters.partial_eval": [("jaxlite.interpreters.partial_eval", "*")],  # asdex
     "lax": [],
     "lax.control_flow": [("jaxlite.lax", "scan")],  # pytensor
     "lax.linalg": [("jaxlite.lax.linalg", "*")],  # unxt
@@ -41,6 +45,8 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "lib.mlir.dialects": [("jaxlite.extend.mlir.dialects", "hlo=stablehlo arith func")],  # JAX's docs
     "literals": [("jaxlite.as_jax.literals", "TypedComplex TypedFloat TypedInt TypedNdArray")],  # equinox, quax
     "mesh": [("jaxlite.sharding", "*")],  # flax
+    "nn": [],
+    "nn.initializers": [("jaxlite.nn.initializers", "_complex_truncated_normal _complex_uniform")],  # e3x
     "numpy": [],
     "numpy.array_methods": [("jaxlite.numpy.array_at", "_IndexUpdateHelper _IndexUpdateRef")],  # unxt
     "numpy.index_tricks": [("jaxlite.numpy.grids", "CClass RClass")],  # quaxed
@@ -89,7 +95,9 @@ def private_module(rest: str) -> types.ModuleType | None:
             return importlib.import_module(f"{module.__name__}.{wanted}")
         home, ours = found.get(wanted) or (found["*"][0] if "*" in found else "", wanted)
         if home and not wanted.startswith("__"):
-            return getattr(importlib.import_module(home), ours)
+            source = importlib.import_module(home)
+            if wanted in found or hasattr(source, ours):
+                return getattr(source, ours)
         raise AttributeError(f"module {module.__name__!r} has no attribute {wanted!r}: it is private in JAX, and jaxlite has "
                              "no equivalent of it")
 

@@ -29,10 +29,11 @@ _lazy = _Lazy(
 # Names that moved to `extend.core`, which stands higher; libraries still ask for them here.
 _extend = _loader("jaxlite.extend.core")
 _moved = frozenset(
-    "CallPrimitive Effect TraceTag call_impl concrete_or_error find_top_trace gensym get_opaque_trace_state mapped_aval "
-    "new_jaxpr_eqn nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype set_current_trace take_current_trace "
-    "unmapped_aval unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE "
-    "unsafe_get_axis_names_DO_NOT_USE valid_jaxtype".split())
+    "CallPrimitive Effect OutputType ParamDict TraceTag Value call call_impl concrete_or_error concretization_function_error "
+    "eval_context find_top_trace gensym get_opaque_trace_state mapped_aval new_jaxpr_eqn nonempty_axis_env_DO_NOT_USE "
+    "primal_dtype_to_tangent_dtype set_current_trace take_current_trace trace_ctx unmapped_aval "
+    "unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE unsafe_get_axis_names_DO_NOT_USE "
+    "valid_jaxtype".split())
 
 
 def __getattr__(name: str) -> _Any:

@@ -9,15 +9,21 @@ from __future__ import annotations
 import functools
 from collections import namedtuple
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxlite import numpy as jnp
 from jaxlite.core.tree import register_pytree_node, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
+Array: TypeAlias = Any
+Params: TypeAlias = Any
+State: TypeAlias = Any
+Updates: TypeAlias = Any
+Step = int
 Schedule = Callable[[Any], Any]
 
 __all__ = [
-    "JoinPoint", "Optimizer", "OptimizerState", "Schedule", "adagrad", "adam", "adamax", "clip_grads", "constant",
+    "Array", "InitFn", "JoinPoint", "Optimizer", "OptimizerState", "Params", "ParamsFn", "Schedule", "State", "Step",
+    "UpdateFn", "Updates", "adagrad", "adam", "adamax", "clip_grads", "constant",
     "exponential_decay", "inverse_time_decay", "l2_norm", "make_schedule", "momentum", "nesterov", "optimizer",
     "pack_optimizer_state", "piecewise_constant", "polynomial_decay", "rmsprop", "rmsprop_momentum", "sgd", "sm3",
     "unpack_optimizer_state",
@@ -26,6 +32,9 @@ __dir__ = lambda: __all__
 
 # The state of every array, one flat tuple of leaves for all; the tree of the parameters; the tree of each array's state.
 OptimizerState = namedtuple("OptimizerState", ["packed_state", "tree_def", "subtree_defs"])
+InitFn = Callable[[Params], OptimizerState]
+UpdateFn = Callable[[Step, Updates, OptimizerState], OptimizerState]
+ParamsFn = Callable[[OptimizerState], Params]
 register_pytree_node(OptimizerState, lambda state: ((state.packed_state,), (state.tree_def, state.subtree_defs)),
                      lambda trees, children: OptimizerState(children[0], *trees))
 
@@ -33,9 +42,9 @@ register_pytree_node(OptimizerState, lambda state: ((state.packed_state,), (stat
 class Optimizer(NamedTuple):
     """The three functions."""
 
-    init_fn: Callable[[Any], OptimizerState]
-    update_fn: Callable[[Any, Any, OptimizerState], OptimizerState]
-    params_fn: Callable[[OptimizerState], Any]
+    init_fn: InitFn
+    update_fn: UpdateFn
+    params_fn: ParamsFn
 
 
 def optimizer(opt_maker: Callable[..., tuple[Callable, Callable, Callable]]) -> Callable[..., Optimizer]:

@@ -4,12 +4,16 @@
 order n costs a few products for each pair of coefficients, n^2 in all, where nested forward mode costs 2^n. The recurrences are
 those of A. Griewank and A. Walther, "Evaluating Derivatives", chapter 13. What has no rule here (loops, branches, sorting) is
 differentiated by nested forward mode, alone.
+
+`jet_rules` takes rules for primitives of a library's own, in JAX's calling convention: `rule(primals, series, **params)` gives
+the value and the coefficients of t, t^2, ... of the result, from those of the operands.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,13 +21,15 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
+from jaxlite.core.primitive import PRIMITIVES
 from jaxlite.core.tree import tree_flatten, tree_structure, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.transforms.derivatives import jvp
 from jaxlite.transforms.make_jaxpr import make_jaxpr
 
-__all__ = ["jet"]
+__all__ = ["ZeroSeries", "ZeroTerm", "def_comp", "def_deriv", "deflinear", "defzero", "deriv_prop", "fact", "jet", "jet2",
+           "jet_rules", "linear_prop", "zero_prop", "zero_series", "zero_term"]
 __dir__ = lambda: __all__
 
 Series = list[Any]  # the coefficients of t^0, t^1, ...; None stands for zeros
@@ -38,7 +44,7 @@ def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], 
       primals: the arguments at t = 0.
       series: for each argument, the derivatives of the curve at 0: as many for each.
       factorial_scaled: derivatives, the default, or, if False, coefficients of t^k.
-    Returns: (fun(*primals), a list of the derivatives), each of the structure of fun's result.
+    Returns: fun(*primals), and in place of each array of it the list of its derivatives.
     Raises: ValueError if the series differ in length or structure from the primals.
 
     >>> import jaxlite.numpy as jnp
@@ -73,8 +79,8 @@ def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], 
     closed = make_jaxpr(flat)(*leaves)
     outs = _evaluate(closed.jaxpr, closed.consts, inputs, order)
     value = tree_unflatten(out_tree, [out[0] for out in outs])
-    terms = [tree_unflatten(out_tree, [_times(1 / scale[k], _dense(out, k)) for out in outs]) for k in range(1, order + 1)]
-    return value, terms
+    terms = [[_times(1 / scale[k], _dense(out, k)) for k in range(1, order + 1)] for out in outs]
+    return value, tree_unflatten(out_tree, terms)
 
 
 def _like(term: Any, primal: Any) -> Any:
@@ -102,13 +108,15 @@ def _apply(primitive: Any, operands: list[Series], params: dict[str, Any], order
     if all(_is_constant(operand) for operand in operands) or order == 0:
         outs = primitive.bind(*[operand[0] for operand in operands], **params)
         return [[out] for out in outs] if primitive.multiple_results else [[outs]]
+    if primitive in _registered:
+        return _apply_registered(primitive, operands, params, order)
     if name in _INLINED:
         closed = next(params[key] for key in _INLINED[name] if key in params)
         jaxpr, consts = (closed.jaxpr, closed.consts) if isinstance(closed, ClosedJaxpr) else (closed, [])
         return _evaluate(jaxpr, consts, operands, order)
     operands = [[*operand, *[None] * (order + 1 - len(operand))] for operand in operands]
     rule = _RULES.get(name)
-    apply = lambda *values: primitive.bind(*values, **params)
+    apply = partial(primitive.bind, **params)
     if rule is not None:
         return [rule(order, apply, *operands)]
     if name in _LINEAR and all(_is_constant(operand) for operand in operands[_LINEAR[name]:]):
@@ -223,18 +231,18 @@ def _power(order: int, apply: Callable, x: Series, exponent: float) -> Series:
     return y
 
 
-def _integer_pow(order: int, apply: Callable, x: Series, y: int) -> Series:
+def _integer_pow(order: int, apply: Any, x: Series) -> Series:
     """By repeated squaring: it is defined where x is 0."""
-    if y < 0:
-        return _reciprocal(order, _integer_pow(order, apply, x, -y))
+    exponent, base = abs(apply.keywords["y"]), x
     result: Series | None = None
-    while y:
-        if y & 1:
-            result = x if result is None else _convolve(order, result, x)
-        y >>= 1
-        if y:
-            x = _convolve(order, x, x)
-    return [lax.full_like(x[0], 1), *[None] * order] if result is None else result
+    while exponent:
+        if exponent & 1:
+            result = base if result is None else _convolve(order, result, base)
+        exponent >>= 1
+        if exponent:
+            base = _convolve(order, base, base)
+    power = [lax.full_like(x[0], 1), *[None] * order] if result is None else result
+    return [apply(x[0]), *(power if apply.keywords["y"] >= 0 else _reciprocal(order, power))[1:]]
 
 
 def _pow(order: int, apply: Callable, x: Series, y: Series) -> Series:
@@ -336,7 +344,8 @@ def _sum_of(sign: float) -> Callable:
 
 _TWO_OVER_ROOT_PI = 2 / math.sqrt(math.pi)
 _RULES: dict[str, Callable] = {
-    "exp": _exp, "expm1": _expm1, "log": _log, "log1p": _log1p, "div": _div, "pow": _pow, "abs": _abs, "clamp": _clamp,
+    "exp": _exp, "expm1": _expm1, "log": _log, "log1p": _log1p, "div": _div, "pow": _pow, "integer_pow": _integer_pow,
+    "abs": _abs, "clamp": _clamp,
     "exp2": lambda order, apply, x: _exp(order, lambda _: apply(x[0]), _scaled(x, math.log(2))),
     "sin": lambda *args: _sin_cos(*args)[0], "cos": lambda *args: _sin_cos(*args)[1],
     "sinh": lambda *args: _sinh_cosh(*args)[0], "cosh": lambda *args: _sinh_cosh(*args)[1],
@@ -412,3 +421,125 @@ def _nested(order: int, primitive: Any, operands: list[Series], params: dict[str
         columns.append([_times(1 / math.factorial(k), term) if dtypes.issubdtype(aval_of(term).dtype, np.inexact) else None
                         for term in fun(at)])
     return [list(column) for column in zip(*columns, strict=True)]
+
+
+# --- rules of others ---------------------------------------------------------------------------------
+
+
+class ZeroTerm:
+    """A coefficient that is known to vanish: a rule may give `zero_term` for it."""
+
+
+class ZeroSeries:
+    """A series that is constant: a rule may give `zero_series` for its coefficients."""
+
+
+zero_term, zero_series = ZeroTerm(), ZeroSeries()
+Rule = Callable[..., tuple[Any, Any]]
+_registered: dict[Any, Rule] = {}
+
+
+class _JetRules(MutableMapping[Any, Rule]):
+    """The table `primitive -> rule(primals, series, **params)`: a view on the rules above and those of others."""
+
+    def __setitem__(self, primitive: Any, rule: Rule) -> None:
+        _registered[primitive] = rule
+
+    def __delitem__(self, primitive: Any) -> None:
+        del _registered[primitive]
+
+    def __getitem__(self, primitive: Any) -> Rule:
+        if primitive in _registered:
+            return _registered[primitive]
+        if primitive.name not in _RULES and primitive.name not in _LINEAR or PRIMITIVES.get(primitive.name) is not primitive:
+            raise KeyError(primitive)
+        return partial(_apply_own, primitive)
+
+    def __iter__(self) -> Iterator[Any]:
+        own = (PRIMITIVES[name] for name in [*_RULES, *_LINEAR] if name in PRIMITIVES)
+        return iter(dict.fromkeys([*own, *_registered]))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+jet_rules = _JetRules()
+
+
+def _apply_registered(primitive: Any, operands: list[Series], params: dict[str, Any], order: int) -> list[Series]:
+    series = [[_dense(operand, k) for k in range(1, order + 1)] for operand in operands]
+    value, terms = _registered[primitive](tuple(operand[0] for operand in operands), series, **params)
+    values = list(value) if primitive.multiple_results else [value]
+    several = terms if primitive.multiple_results and not isinstance(terms, ZeroSeries) else [terms] * len(values)
+    return [_with_value(each, of_each) for each, of_each in zip(values, several, strict=True)]
+
+
+def _with_value(value: Any, terms: Any) -> Series:
+    return [value] if isinstance(terms, ZeroSeries) else [value, *(None if isinstance(t, ZeroTerm) else t for t in terms)]
+
+
+def _apply_own(primitive: Any, primals: Sequence[Any], series: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    """One of our rules in JAX's calling convention."""
+    order = max(len(terms) for terms in series if not isinstance(terms, ZeroSeries))
+    operands = [_with_value(primal, terms) for primal, terms in zip(primals, series, strict=True)]
+    outs = _apply(primitive, operands, params, order)
+    values, terms = [out[0] for out in outs], [[_dense(out, k) for k in range(1, order + 1)] for out in outs]
+    return (values, terms) if primitive.multiple_results else (values[0], terms[0])
+
+
+jet2 = partial(jet, factorial_scaled=False)
+
+
+def fact(n: Any) -> Any:
+    """n!, of numbers and arrays."""
+    return lax.exp(lax.lgamma(lax.add(n, lax.full_like(n, 1)) * 1.0))
+
+
+def zero_prop(prim: Any, primals_in: Sequence[Any], series_in: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    """The rule of a primitive whose result does not vary."""
+    return prim.bind(*primals_in, **params), zero_series
+
+
+def linear_prop(prim: Any, primals_in: Sequence[Any], series_in: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    """The rule of a primitive that is linear in all of its operands together."""
+    terms = [prim.bind(*column, **params) for column in zip(*series_in, strict=True)]
+    if prim.multiple_results:
+        terms = [list(each) for each in zip(*terms, strict=True)]
+    return prim.bind(*primals_in, **params), terms
+
+
+def deriv_prop(prim: Any, deriv: Callable, primals_in: Sequence[Any], series_in: Sequence[Any]) -> tuple[Any, Any]:
+    """The rule of a primitive y of one operand with y' = deriv(x) x', from the derivatives of `deriv`."""
+    (x,), (terms,) = primals_in, series_in
+    slope, slopes = jet2(deriv, (x,), (terms[:-1],))
+    y = _integral(len(terms), prim.bind(x), [slope, *slopes], [x, *terms])
+    return y[0], y[1:]
+
+
+def defzero(prim: Any) -> None:
+    """Say that a primitive's result does not vary."""
+    jet_rules[prim] = partial(zero_prop, prim)
+
+
+def deflinear(prim: Any) -> None:
+    """Say that a primitive is linear in all of its operands together."""
+    jet_rules[prim] = partial(linear_prop, prim)
+
+
+def def_deriv(prim: Any, deriv: Callable) -> None:
+    """Set the rule of a primitive of one operand, without params, from its first derivative.
+
+    >>> from jaxlite.extend.core import Primitive
+    >>> squared = Primitive("squared")
+    >>> _ = squared.def_impl(lambda x: x * x), squared.def_abstract_eval(lambda x: x)
+    >>> def_deriv(squared, lambda x: 2 * x)
+    >>> value, (first, second) = jet(squared.bind, (3.0,), ((1.0, 0.0),))
+    >>> print(value, first, second)
+    9.0 6.0 2.0
+    """
+    jet_rules[prim] = partial(deriv_prop, prim, deriv)
+
+
+def def_comp(prim: Any, comp: Callable, **kwargs: Any) -> None:
+    """Set the rule of a primitive from a function of the same operands that is made of others."""
+    jet_rules[prim] = partial(jet2, comp, **kwargs)

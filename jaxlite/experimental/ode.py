@@ -25,7 +25,8 @@ from jaxlite.transforms.derivatives import vjp
 from jaxlite.transforms.ravel import ravel_pytree
 from jaxlite.transforms.vmap import vmap
 
-__all__ = ["odeint"]
+__all__ = ["abs2", "fit_4th_order_polynomial", "initial_step_size", "interp_fit_dopri", "mean_error_ratio", "odeint",
+           "optimal_step_size", "runge_kutta_step"]
 __dir__ = lambda: __all__
 
 # Dormand and Prince's tableau: stages at the times ALPHA, row i of BETA gives stage i + 1. SOLUTION is the last row of BETA,
@@ -44,7 +45,6 @@ _ERROR = (35 / 384 - 1951 / 21600, 0.0, 500 / 1113 - 22642 / 50085, 125 / 192 - 
           11 / 84 - 649 / 6300, -1 / 60)
 _MIDDLE = (6025192743 / 30085553152 / 2, 0.0, 51252292925 / 65400821598 / 2, -2691868925 / 45128329728 / 2,
            187940372067 / 1594534317056 / 2, -1776094331 / 19743644256 / 2, 11237099 / 235043384 / 2)
-_SAFETY, _LARGEST, _SMALLEST = 0.9, 10.0, 0.2  # factors of the step size, from one step to the next
 
 
 class _State(NamedTuple):
@@ -116,7 +116,7 @@ def _odeint(func: Callable, rtol: float, atol: float, mxstep: float, hmax: float
         return state, jnp.polyval(state.polynomial, fraction)
 
     slope = slope_at(y0, ts[0])
-    step = jnp.clip(_first_step(slope_at, ts[0], y0, slope, rtol, atol), 0.0, hmax).astype(ts.dtype)
+    step = jnp.clip(initial_step_size(slope_at, ts[0], y0, 4, rtol, atol, slope), 0.0, hmax).astype(ts.dtype)
     start = _State(y0, slope, ts[0], step, ts[0], jnp.stack([y0] * 5))
     _, ys = lax.scan(advance, start, ts[1:])
     return jnp.concatenate([y0[None], ys])
@@ -124,57 +124,106 @@ def _odeint(func: Callable, rtol: float, atol: float, mxstep: float, hmax: float
 
 def _step(slope_at: Callable, state: _State, rtol: float, atol: float, hmax: float) -> _State:
     """One step, taken if its error is small enough, and the size of the next."""
-    h = state.step.astype(state.y.dtype)
-    stages = [state.slope]
-    for alpha, row in zip(_ALPHA, _BETA, strict=True):
-        y = state.y + h * _combined(row, stages)
-        stages.append(slope_at(y, state.time + state.step * alpha))
-    new = state.y + h * _combined(_SOLUTION, stages)
-    middle = state.y + h * _combined(_MIDDLE, stages)
-    error = h * _combined(_ERROR, stages)
-    allowed = atol + rtol * jnp.maximum(jnp.abs(state.y), jnp.abs(new))
-    ratio = _norm(error / allowed)
-    smallest = jnp.where(ratio < 1, 1.0, _SMALLEST)
-    factor = jnp.clip(_SAFETY * ratio ** (-1 / 5), smallest, _LARGEST)
-    step = jnp.clip(jnp.where(ratio == 0, _LARGEST, factor) * state.step, 0.0, hmax).astype(state.step.dtype)
-    polynomial = _quartic(state.y, new, middle, state.slope, stages[-1], h)
-    taken = _State(new, stages[-1], state.time + state.step, step, state.time, polynomial)
+    new, slope, error, stages = runge_kutta_step(slope_at, state.y, state.slope, state.time, state.step)
+    ratio = mean_error_ratio(error, rtol, atol, state.y, new)
+    step = jnp.clip(optimal_step_size(state.step, ratio), 0.0, hmax).astype(state.step.dtype)
+    polynomial = interp_fit_dopri(state.y, new, stages, state.step)
+    taken = _State(new, slope, state.time + state.step, step, state.time, polynomial)
     refused = state._replace(step=step)
     return tree_map(functools.partial(jnp.where, ratio <= 1), taken, refused)
 
 
-def _combined(weights: tuple[float, ...], stages: list[Any]) -> Any:
+def runge_kutta_step(func: Callable, y0: Any, f0: Any, t0: Any, dt: Any) -> tuple[Any, Any, Any, Any]:
+    """One step of Dormand and Prince's method.
+
+    Args:
+      func: gives the slope at (y, t).
+      y0, f0: the state and its slope at the time t0.
+      t0, dt: where the step starts, and its size.
+    Returns: the state and its slope at the end, an estimate of the error, and the slopes of the seven stages, stacked.
+
+    >>> y, *_ = runge_kutta_step(lambda y, t: -y, jnp.ones(()), -jnp.ones(()), 0.0, 0.1)
+    >>> print(f"{y:.6f}")
+    0.904837
+    """
+    h = jnp.asarray(dt, y0.dtype)
+    stages = [f0]
+    for alpha, row in zip(_ALPHA, _BETA, strict=True):
+        stages.append(func(y0 + h * _combined(row, stages), t0 + dt * alpha))
+    return y0 + h * _combined(_SOLUTION, stages), stages[-1], h * _combined(_ERROR, stages), jnp.stack(stages)
+
+
+def mean_error_ratio(error_estimate: Any, rtol: float, atol: float, y0: Any, y1: Any) -> Any:
+    """The root of the mean square of an error over what is allowed, for a step from y0 to y1."""
+    allowed = atol + rtol * jnp.maximum(jnp.abs(y0), jnp.abs(y1))
+    return jnp.sqrt(jnp.mean(abs2(error_estimate / allowed)))
+
+
+def optimal_step_size(last_step: Any, mean_error_ratio: Any, safety: float = 0.9, ifactor: float = 10.0, dfactor: float = 0.2,
+                      order: float = 5.0) -> Any:
+    """The size of the next step, for the ratio of the last one's error to what is allowed.
+
+    Args:
+      safety, ifactor, dfactor: a factor for caution; the largest and the smallest ratio of the sizes of two steps.
+      order: of the method.
+    """
+    smallest = jnp.where(mean_error_ratio < 1, 1.0, dfactor)
+    factor = jnp.clip(safety * mean_error_ratio ** (-1 / order), smallest, ifactor)
+    return jnp.where(mean_error_ratio == 0, ifactor, factor) * last_step
+
+
+def _combined(weights: tuple[float, ...], stages: Any) -> Any:
     return sum(weight * stage for weight, stage in zip(weights, stages, strict=True) if weight)
 
 
-def _quartic(y0: Any, y1: Any, middle: Any, slope0: Any, slope1: Any, h: Any) -> Any:
-    """Coefficients of the polynomial on [0, 1], highest first, with these values and slopes at 0 and 1, and value at 1/2."""
-    d0, d1 = h * slope0, h * slope1
-    a = -2 * d0 + 2 * d1 - 8 * y0 - 8 * y1 + 16 * middle
-    b = 5 * d0 - 3 * d1 + 18 * y0 + 14 * y1 - 32 * middle
-    c = -4 * d0 + d1 - 11 * y0 - 5 * y1 + 16 * middle
+def interp_fit_dopri(y0: Any, y1: Any, k: Any, dt: Any) -> Any:
+    """The polynomial that interpolates a step: coefficients for times from 0 to 1, highest first.
+
+    Args:
+      y0, y1, k: the states at both ends, and the slopes of the stages, as `runge_kutta_step` gives them.
+      dt: the size of the step.
+    """
+    h = jnp.asarray(dt, y0.dtype)
+    return fit_4th_order_polynomial(y0, y1, y0 + h * _combined(_MIDDLE, k), k[0], k[-1], h)
+
+
+def fit_4th_order_polynomial(y0: Any, y1: Any, y_mid: Any, dy0: Any, dy1: Any, dt: Any) -> Any:
+    """Coefficients of the polynomial on [0, 1], highest first, with these values at 0, 1 and 1/2, and slopes at 0 and 1.
+
+    The slopes are those over a time of `dt`.
+    """
+    d0, d1 = dt * dy0, dt * dy1
+    a = -2 * d0 + 2 * d1 - 8 * y0 - 8 * y1 + 16 * y_mid
+    b = 5 * d0 - 3 * d1 + 18 * y0 + 14 * y1 - 32 * y_mid
+    c = -4 * d0 + d1 - 11 * y0 - 5 * y1 + 16 * y_mid
     return jnp.stack([a, b, c, d0, y0])
 
 
-def _norm(x: Any) -> Any:
-    """Root of the mean square; of a complex value, of its modulus."""
-    return jnp.sqrt(jnp.mean(jnp.abs(x) ** 2))
+def abs2(x: Any) -> Any:
+    """The square of the modulus."""
+    return jnp.real(x) ** 2 + jnp.imag(x) ** 2 if jnp.iscomplexobj(x) else jnp.square(x)
 
 
-def _first_step(slope_at: Callable, t: Any, y: Any, slope: Any, rtol: float, atol: float) -> Any:
-    """The size of the first step (Hairer, Norsett and Wanner, section II.4), with order 4."""
-    scale = atol + jnp.abs(y) * rtol
-    d0, d1 = _size(y / scale), _size(slope / scale)
+def initial_step_size(fun: Callable, t0: Any, y0: Any, order: float, rtol: float, atol: float, f0: Any) -> Any:
+    """The size of the first step of a method of an order (Hairer, Norsett and Wanner, section II.4).
+
+    Args:
+      fun: gives the slope at (y, t).
+      t0, y0, f0: the first time, the state and its slope then.
+      order: of the method that estimates the error.
+    """
+    scale = atol + jnp.abs(y0) * rtol
+    d0, d1 = _size(y0 / scale), _size(f0 / scale)
     trial = jnp.where((d0 < 1e-5) | (d1 < 1e-5), 1e-6, 0.01 * d0 / jnp.where(d1 == 0, 1, d1))
-    d2 = _size((slope_at(y + trial.astype(y.dtype) * slope, t + trial) - slope) / scale) / trial
+    d2 = _size((fun(y0 + trial.astype(y0.dtype) * f0, t0 + trial) - f0) / scale) / trial
     largest = jnp.maximum(d1, d2)
     second = jnp.where(largest <= 1e-15, jnp.maximum(1e-6, trial * 1e-3),
-                       (0.01 / jnp.where(largest == 0, 1, largest)) ** (1 / 5))
+                       (0.01 / jnp.where(largest == 0, 1, largest)) ** (1 / (order + 1)))
     return jnp.minimum(100.0 * trial, second)
 
 
 def _size(x: Any) -> Any:
-    return jnp.sqrt(jnp.sum(jnp.abs(x) ** 2))
+    return jnp.sqrt(jnp.sum(abs2(x)))
 
 
 def _forward(func: Callable, rtol: float, atol: float, mxstep: float, hmax: float, y0: Any, ts: Any, *args: Any) -> Any:

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from lowering import platforms, targets
+from lowering.xla import Device
 
-__all__ = ["TopologyDescription", "get_attached_topology", "get_topology_desc", "make_mesh"]
+__all__ = ["Device", "TopologyDescription", "get_attached_topology", "get_topology_desc", "make_mesh"]
 __dir__ = lambda: __all__
 
 

@@ -109,25 +109,36 @@ def variance_scaling(scale: float, mode: str, distribution: str, in_axis=-2, out
                 stddev = jnp.sqrt(variance) / jnp.array(0.87962566103423978, dtype)
                 return random.truncated_normal(key, -2, 2, shape, dtype) * stddev
             # A complex number cut in modulus: of the Rayleigh distribution, up to two standard deviations of its parts.
-            real = jnp.array(0, dtype).real.dtype
             stddev = jnp.sqrt(variance) / jnp.array(0.95311164380491208, dtype)
-            return _truncated_complex_normal(key, 2, shape, real) * stddev
+            return _complex_truncated_normal(key, 2, shape, dtype) * stddev
         if distribution == "normal":
             return random.normal(key, shape, dtype) * jnp.sqrt(variance)
         if distribution == "uniform":
+            if dtypes.kind(dtype) == "c":
+                return _complex_uniform(key, shape, dtype) * jnp.sqrt(variance)
             return random.uniform(key, shape, dtype, -1) * jnp.sqrt(3 * variance)
         raise ValueError(f"invalid distribution for variance scaling initializer: {distribution}")
 
     return _initializer(draw, dtype)
 
 
-def _truncated_complex_normal(key, bound: float, shape, real):
+def _complex_truncated_normal(key, upper: float, shape, dtype):
     """Standard complex normal numbers of a modulus below a bound, from a uniform square of the modulus and an angle."""
     moduli, angles = random.split(key)
-    area = (1 - jnp.exp(jnp.array(-bound ** 2, real))) * random.uniform(moduli, shape, real).astype(real)
-    modulus = jnp.sqrt(-jnp.log(1 - area))
-    angle = 2 * jnp.pi * random.uniform(angles, shape, real)
-    return modulus * jnp.exp(1j * angle)
+    real = jnp.array(0, dtype).real.dtype
+    area = (1 - jnp.exp(jnp.array(-upper ** 2, real))) * random.uniform(moduli, shape, real).astype(real)
+    return _of_modulus(angles, jnp.sqrt(-jnp.log(1 - area)))
+
+
+def _complex_uniform(key, shape, dtype):
+    """Complex numbers that are uniform in a disk, of unit variance."""
+    moduli, angles = random.split(key)
+    return _of_modulus(angles, jnp.sqrt(2 * random.uniform(moduli, shape, jnp.array(0, dtype).real.dtype)))
+
+
+def _of_modulus(key, modulus):
+    """Complex numbers of these moduli and of random angles."""
+    return modulus * jnp.exp(1j * (2 * jnp.pi * random.uniform(key, modulus.shape, modulus.dtype)))
 
 
 def _family(name: str, scale: float, mode: str, distribution: str, doc: str):

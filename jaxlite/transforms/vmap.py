@@ -46,7 +46,8 @@ def unregister_vmappable(data_type: type) -> None:
     _vmappables.pop(data_type, None)
 
 
-def _is_vmappable(value: Any) -> bool:
+def is_vmappable(value: Any) -> bool:
+    """Whether a value is of a type that was registered."""
     return type(value) in _vmappables
 
 
@@ -100,7 +101,7 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError("vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional "
                              f"arguments passed to the function, but got {len(in_axes)=}, {len(args)=}")
-        is_leaf = _is_vmappable if _vmappables else None
+        is_leaf = is_vmappable if _vmappables else None
         leaves, tree = tree_flatten((args, kwargs), is_leaf)
         specs = flat_axes = flatten_axes("vmap in_axes", tree, (in_axes, 0))
         if is_leaf is not None:  # they enter batching whole

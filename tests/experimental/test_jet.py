@@ -8,7 +8,9 @@ import pytest
 import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
+from jaxlite.experimental import jet as jet_module
 from jaxlite.experimental.jet import jet
+from jaxlite.extend.core import Primitive
 
 X = np.array([0.3, 0.7, 1.1], np.float32)
 SERIES = [np.array(each, np.float32) for each in ([1, 0.5, -0.3], [0.2, 0.1, 0.4], [-0.1, 0.3, 0.2])]
@@ -50,11 +52,42 @@ def test_agrees_with_nested_forward_mode(name):
 
 def test_trees_and_scaling():
     fun = lambda x, y: {"product": x * y["a"], "constant": 1.0}
-    value, (first, second) = jet(fun, (2.0, {"a": 3.0}), ((1.0, 0.0), ({"a": 1.0}, {"a": 0.0})))
-    assert (float(value["product"]), float(first["product"]), float(second["product"])) == (6, 5, 2)
-    assert float(second["constant"]) == 0
-    _, (first, second) = jet(fun, (2.0, {"a": 3.0}), ((1.0, 0.0), ({"a": 1.0}, {"a": 0.0})), factorial_scaled=False)
-    assert (float(first["product"]), float(second["product"])) == (5, 1)
+    value, terms = jet(fun, (2.0, {"a": 3.0}), ((1.0, 0.0), ({"a": 1.0}, {"a": 0.0})))
+    assert float(value["product"]) == 6 and {name: list(map(float, each)) for name, each in terms.items()} == {
+        "product": [5, 2], "constant": [0, 0]}
+    _, terms = jet(fun, (2.0, {"a": 3.0}), ((1.0, 0.0), ({"a": 1.0}, {"a": 0.0})), factorial_scaled=False)
+    assert list(map(float, terms["product"])) == [5, 1]
+
+
+def test_rules_of_others():
+    cube = Primitive("cube")
+    cube.def_impl(lambda x: x**3)
+    cube.def_abstract_eval(lambda x: x)
+    both = Primitive("both")
+    both.multiple_results = True
+    both.def_abstract_eval(lambda x: (x, x))
+    expected = [8, 12, 12, 6]  # x^3 at 2 with its derivatives
+
+    def derivatives():
+        value, terms = jet(lambda x: cube.bind(x), (2.0,), ((1.0, 0.0, 0.0),))
+        return [float(value), *map(float, terms)]
+
+    jet_module.def_deriv(cube, lambda x: 3 * x * x)
+    assert derivatives() == expected
+    jet_module.def_comp(cube, lambda x: x * x * x)
+    assert derivatives() == expected
+    jet_module.deflinear(cube)
+    assert derivatives() == [8, 1, 0, 0]
+    jet_module.defzero(cube)
+    assert derivatives() == [8, 0, 0, 0]
+    jet_module.jet_rules[cube] = lambda primals, series: jet_module.jet_rules[lax.integer_pow_p](primals, series, y=3)
+    assert derivatives() == expected and cube in jet_module.jet_rules
+    jet_module.jet_rules[both] = lambda primals, series: ([primals[0], primals[0]], [jet_module.zero_series, series[0]])
+    _, terms = jet(lambda x: tuple(both.bind(x)), (2.0,), ((1.0, 4.0),))
+    assert [list(map(float, each)) for each in terms] == [[0, 0], [1, 4]]
+    with pytest.raises(KeyError):
+        jet_module.jet_rules[lax.sort_p]
+    np.testing.assert_allclose(jet_module.fact(np.arange(5.0)), [1, 1, 2, 6, 24], rtol=1e-5)
 
 
 def test_bad_input():

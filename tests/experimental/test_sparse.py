@@ -9,7 +9,8 @@ import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.experimental import sparse
-from jaxlite.experimental.sparse import BCOO
+from jaxlite.experimental.sparse import BCOO, transform
+from jaxlite.extend.core import Primitive
 
 LAYOUTS = [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0)]
 
@@ -194,3 +195,27 @@ def test_a_sum_of_all_is_an_array():
     for out, shape in ((mat.sum(), ()), (mat.sum((0, 1)), ()), (mat.sum(keepdims=True), (1, 1))):
         assert isinstance(out, jax.Array) and out.shape == shape and out.sum() == 3
     assert sparse.grad(lambda each: each.sum())(mat).todense()[1, 1] == 1
+
+
+def test_sparse_rules_of_others():
+    thrice = Primitive("thrice")
+    thrice.def_impl(lambda x, by: x * by)
+    thrice.def_abstract_eval(lambda x, by: x)
+    m = sparse.BCOO.fromdense(jnp.array([[0.0, 2.0], [5.0, 0.0]]))
+
+    def rule(spenv, x, by):
+        assert x.is_bcoo() and x.ndim == 2
+        return [spenv.sparse(x.shape, spenv.data(x) * by, indices_ref=x.indices_ref, unique_indices=x.unique_indices)]
+
+    function = sparse.sparsify(lambda x: thrice.bind(x, by=3.0))
+    with pytest.raises(NotImplementedError, match="sparse rule for thrice"):
+        function(m)
+    transform.sparse_rules_bcoo[thrice] = rule
+    np.testing.assert_array_equal(function(m).todense(), [[0, 6], [15, 0]])
+    spenv = transform.SparsifyEnv()
+    x, y = transform.arrays_to_spvalues(spenv, (m, jnp.full(2, 4.0)))
+    (out,) = transform.sparse_rules_bcoo[lax.dot_general_p](
+        spenv, x, y, dimension_numbers=(((1,), (0,)), ((), ())), precision=None, preferred_element_type=None)
+    assert out.is_dense()
+    np.testing.assert_array_equal(spenv.data(out), [8, 20])
+    assert thrice in transform.sparse_rules_bcoo and lax.sort_p not in transform.sparse_rules_bcoo

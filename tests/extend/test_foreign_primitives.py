@@ -316,3 +316,21 @@ def test_what_is_no_array_and_what_is_no_primitive_names_the_rule():
             register("gives_objects", rule)
     with pytest.raises(NotImplementedError, match=r"rule at .*test_foreign_primitives.py.*platform 'nowhere'"):
         mlir.register_lowering(p, rule, platform="nowhere")
+
+
+def test_what_is_current():
+    seen = []
+
+    def look(x):
+        env = jax.core.trace_ctx.axis_env
+        with jax.core.eval_context():
+            seen.append((env.axis_names(), env.axis_size("i"), jax.core.trace_ctx.is_top_level(), float(jnp.ones(()) + 1)))
+        seen.append((jax.core.trace_ctx.is_top_level(), jax.core.trace_ctx.trace is core.find_top_trace(())))
+        with pytest.raises(jax.errors.ConcretizationTypeError, match="arose with the `float` function"):
+            jax.core.concretization_function_error(float)(None, x)
+        with pytest.raises(NameError, match="unbound axis name: j"):
+            env.axis_size("j")
+        return x
+
+    jax.vmap(look, axis_name="i")(X)
+    assert seen == [(("i",), 3, True, 2.0), (False, True)] and jax.core.trace_ctx.is_top_level()

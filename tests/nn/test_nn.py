@@ -261,3 +261,11 @@ def test_scaled_dot_general_quantizes_operands_and_cotangents(rng):
     np.testing.assert_allclose(kept, powers @ powers.T)
     with pytest.raises(ValueError, match="Unsupported mode: int8"):
         jax.nn.get_scaled_dot_general_config("int8")
+
+
+def test_a_complex_uniform_initializer_fills_a_disk():
+    z = np.asarray(jax.nn.initializers.variance_scaling(2.0, "fan_in", "uniform")(jax.random.key(0), (8, 500), np.complex64))
+    variance = 2 / 8
+    squares = np.abs(z) ** 2 / (2 * variance)  # uniform on [0, 1) where z is uniform in a disk
+    assert squares.max() < 1 and abs(squares.mean() - 0.5) < 0.02 and abs(squares.var() - 1 / 12) < 0.01
+    assert abs(z.mean()) < 0.02

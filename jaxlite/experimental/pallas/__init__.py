@@ -24,6 +24,7 @@ from jaxlite.experimental.pallas.dma import semaphore_wait as semaphore_wait
 from jaxlite.experimental.pallas.helpers import align_to as align_to
 from jaxlite.experimental.pallas.helpers import cdiv as cdiv
 from jaxlite.experimental.pallas.helpers import debug_check as debug_check
+from jaxlite.experimental.pallas.helpers import debug_checks_enabled as debug_checks_enabled
 from jaxlite.experimental.pallas.helpers import debug_print as debug_print
 from jaxlite.experimental.pallas.helpers import delay as delay
 from jaxlite.experimental.pallas.helpers import empty_like as empty_like
@@ -67,7 +68,7 @@ from jaxlite.state.indexing import ds as ds
 from jaxlite.state.indexing import dslice as dslice
 
 ANY, HOST = MemorySpace.ANY, MemorySpace.HOST
-_lazy = _Lazy(__name__, ["triton", "tpu"])
+_lazy = _Lazy(__name__, ["triton", "tpu"], triton="dot")
 
 
 def __getattr__(name: str) -> Any:
@@ -76,4 +77,4 @@ def __getattr__(name: str) -> Any:
 
 __all__ = sorted(name for name in vars(_sys.modules[__name__]) if not name.startswith("_") and name not in (
     "Any", "annotations", "call", "cores", "discharge", "dma", "helpers", "interpret", "primitives", "specs"))
-__dir__ = lambda: sorted([*__all__, "triton", "tpu"])
+__dir__ = lambda: sorted([*__all__, "dot", "triton", "tpu"])

@@ -156,6 +156,11 @@ def enable_debug_checks(new_val: bool = True) -> Iterator[None]:
         _checks_on = saved
 
 
+def debug_checks_enabled() -> bool:
+    """Whether `debug_check` checks."""
+    return _checks_on
+
+
 @contextlib.contextmanager
 def enable_poison_buffers(new_val: bool = True) -> Iterator[None]:
     """A context for backends that fill new memory with a value that is noticed; interpret mode always does."""

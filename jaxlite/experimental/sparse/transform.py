@@ -3,20 +3,24 @@
 The function is traced on the types of its dense counterparts; then its jaxpr is evaluated, and an operation with sparse
 operands is done by the rule below. There is none where the result would be dense everywhere, cos of a sparse array for example:
 that is an error, not a silent conversion.
+
+`sparse_rules_bcoo` takes rules for primitives of a library's own, in JAX's calling convention: `rule(spenv, *spvalues,
+**params)` gives spvalues, which stand for arrays whose parts are in the environment.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from jaxlite import lax
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
+from jaxlite.core.primitive import PRIMITIVES
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
-from jaxlite.core.tree import tree_flatten, tree_unflatten
+from jaxlite.core.tree import tree_flatten, tree_map, tree_structure, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.experimental.sparse import bcoo
 from jaxlite.experimental.sparse.base import is_sparse
@@ -140,6 +144,8 @@ def _evaluate(jaxpr: Jaxpr, consts, args) -> list[Any]:
 
 def _apply(eqn, values: list[Any]):
     name, params = eqn.primitive.name, eqn.params
+    if eqn.primitive in _registered:
+        return _apply_registered(eqn, values)
     inner = params.get("jaxpr", params.get("call_jaxpr"))
     if name in _CALLS and inner is not None:
         jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, [])
@@ -253,3 +259,185 @@ _RULES: dict[str, Callable] = {
     "gather": lambda eqn, mat, starts: bcoo.bcoo_gather(mat, starts, **eqn.params),
     "optimization_barrier": lambda eqn, *mats: list(mats),
 }
+
+
+# --- rules of others ---------------------------------------------------------------------------------
+
+
+class SparsifyValue(NamedTuple):
+    """An array, dense or sparse: its shape, and where in an environment its parts are."""
+
+    shape: tuple[int, ...]
+    data_ref: int | None
+    indices_ref: int | None = None
+    indptr_ref: int | None = None
+    indices_sorted: bool | None = False
+    unique_indices: bool | None = False
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def is_sparse(self) -> bool:
+        """Whether it has indices."""
+        return self.indices_ref is not None
+
+    def is_dense(self) -> bool:
+        """Whether it has none."""
+        return self.indices_ref is None
+
+    def is_bcoo(self) -> bool:
+        """Whether it is a BCOO array. All that are sparse are: those of other formats have been converted."""
+        return self.is_sparse()
+
+    def is_bcsr(self) -> bool:
+        """Whether it is a BCSR array."""
+        return False
+
+
+class SparsifyEnv:
+    """Holds the parts of the arrays that spvalues stand for."""
+
+    def __init__(self, bufs: Sequence[Any] = ()):
+        self._buffers = list(bufs)
+
+    def _place(self, part: Any, place: int | None) -> int | None:
+        if part is None:
+            return place
+        if place is not None:
+            raise ValueError("a part is given as an array or as its place in the environment, not as both")
+        self._buffers.append(part)
+        return len(self._buffers) - 1
+
+    def _part(self, place: int | None) -> Any:
+        if place is None:
+            raise ValueError("an spvalue of a dense array has no indices")
+        return self._buffers[place]
+
+    def data(self, spvalue: SparsifyValue) -> Any:
+        """The elements, all or those that are stored."""
+        return self._part(spvalue.data_ref)
+
+    def indices(self, spvalue: SparsifyValue) -> Any:
+        """The coordinates of the elements that are stored."""
+        return self._part(spvalue.indices_ref)
+
+    def indptr(self, spvalue: SparsifyValue) -> Any:
+        """Where the rows start."""
+        return self._part(spvalue.indptr_ref)
+
+    def dense(self, data: Any) -> SparsifyValue:
+        """An spvalue for a dense array."""
+        return SparsifyValue(aval_of(data).shape, self._place(data, None))
+
+    def sparse(self, shape: Sequence[int], data: Any = None, indices: Any = None, indptr: Any = None, *,
+               data_ref: int | None = None, indices_ref: int | None = None, indptr_ref: int | None = None,
+               indices_sorted: bool = False, unique_indices: bool = False) -> SparsifyValue:
+        """An spvalue for a sparse array, of parts that are given or in the environment already."""
+        return SparsifyValue(tuple(shape), self._place(data, data_ref), self._place(indices, indices_ref),
+                             self._place(indptr, indptr_ref), indices_sorted, unique_indices)
+
+
+def arrays_to_spvalues(spenv: SparsifyEnv, args: Any) -> Any:
+    """A tree of spvalues for one of arrays, whose parts go into the environment."""
+
+    def convert(array: Any) -> SparsifyValue:
+        if isinstance(array, _Converted):
+            array = array.to_bcoo()
+        if not is_sparse(array):
+            return spenv.dense(array)
+        return spenv.sparse(array.shape, array.data, array.indices, indices_sorted=array.indices_sorted,
+                            unique_indices=array.unique_indices)
+
+    return tree_map(convert, args, is_leaf=is_sparse)
+
+
+def _on_spvalues(function: Callable, spvalues: Any) -> Any:
+    return tree_map(function, spvalues, is_leaf=lambda each: isinstance(each, SparsifyValue))
+
+
+def spvalues_to_arrays(spenv: SparsifyEnv, spvalues: Any) -> Any:
+    """The arrays that a tree of spvalues stands for."""
+
+    def convert(spvalue: SparsifyValue) -> Any:
+        if spvalue.is_dense():
+            return spenv.data(spvalue)
+        return BCOO((spenv.data(spvalue), spenv.indices(spvalue)), shape=spvalue.shape,
+                    indices_sorted=bool(spvalue.indices_sorted), unique_indices=bool(spvalue.unique_indices))
+
+    return _on_spvalues(convert, spvalues)
+
+
+def spvalues_to_avals(spenv: SparsifyEnv, spvalues: Any) -> Any:
+    """The types of the arrays that a tree of spvalues stands for."""
+
+    def convert(spvalue: SparsifyValue) -> ShapedArray:
+        data = aval_of(spenv.data(spvalue))
+        return ShapedArray(spvalue.shape, data.dtype, data.weak_type)
+
+    return _on_spvalues(convert, spvalues)
+
+
+def eval_sparse(jaxpr: Jaxpr, consts: Sequence[Any], spvalues: Sequence[SparsifyValue], spenv: SparsifyEnv,
+                ) -> Sequence[SparsifyValue]:
+    """Evaluate a program on spvalues. Raises: NotImplementedError for an operation that has no sparse rule."""
+    return arrays_to_spvalues(spenv, _evaluate(jaxpr, consts, spvalues_to_arrays(spenv, list(spvalues))))
+
+
+def sparsify_raw(f: Callable) -> Callable:
+    """As `sparsify`, for `(spenv, *spvalues)`. Gives a list of spvalues, and the structure of the results of `f`."""
+
+    def wrapped(spenv: SparsifyEnv, *spvalues: Any, **params: Any) -> tuple[Sequence[SparsifyValue], Any]:
+        result = sparsify(functools.partial(f, **params))(*spvalues_to_arrays(spenv, spvalues))
+        leaves = tree_flatten(result, is_leaf=is_sparse)[0]
+        return arrays_to_spvalues(spenv, leaves), tree_structure(result, is_leaf=is_sparse)
+
+    return wrapped
+
+
+Rule = Callable[..., Sequence[SparsifyValue]]
+_registered: dict[Any, Rule] = {}
+
+
+def _apply_registered(eqn, values: list[Any]):
+    spenv = SparsifyEnv()
+    outs = _registered[eqn.primitive](spenv, *arrays_to_spvalues(spenv, values), **eqn.params)
+    arrays = spvalues_to_arrays(spenv, list(outs))
+    return arrays if eqn.primitive.multiple_results else arrays[0]
+
+
+class _SparseRules(MutableMapping[Any, Rule]):
+    """The table `primitive -> rule(spenv, *spvalues, **params)`: a view on the rules above and those of others."""
+
+    def __setitem__(self, primitive: Any, rule: Rule) -> None:
+        _registered[primitive] = rule
+
+    def __delitem__(self, primitive: Any) -> None:
+        del _registered[primitive]
+
+    def __getitem__(self, primitive: Any) -> Rule:
+        if primitive in _registered:
+            return _registered[primitive]
+        if primitive.name not in _NAMES or PRIMITIVES.get(primitive.name) is not primitive:
+            raise KeyError(primitive)
+        return functools.partial(_apply_own, primitive)
+
+    def __iter__(self) -> Iterator[Any]:
+        own = (PRIMITIVES[name] for name in sorted(_NAMES) if name in PRIMITIVES)
+        return iter(dict.fromkeys([*own, *_registered]))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+_NAMES = _CALLS | _ON_ELEMENTS | _RULES.keys()
+sparse_rules_bcoo = _SparseRules()
+
+
+def _apply_own(primitive: Any, spenv: SparsifyEnv, *spvalues: SparsifyValue, **params: Any) -> Sequence[SparsifyValue]:
+    """One of our rules in JAX's calling convention."""
+    types, _ = primitive.typed(list(spvalues_to_avals(spenv, spvalues)), params)
+    outvars = [Var(aval) for aval in (types if primitive.multiple_results else [types])]
+    outs = _apply(_Operation(primitive, params, outvars), list(spvalues_to_arrays(spenv, spvalues)))
+    return arrays_to_spvalues(spenv, outs if primitive.multiple_results else [outs])

@@ -20,22 +20,28 @@ from jaxlite.core.jaxpr import (
 )
 from jaxlite.core.primitive import Primitive
 from jaxlite.extend.core import primitives
-from jaxlite.extend.core.calls import CallPrimitive, call_impl
+from jaxlite.extend.core.calls import CallPrimitive, call, call_impl
 from jaxlite.extend.core.state import (
     TraceTag,
+    eval_context,
     find_top_trace,
     get_opaque_trace_state,
     nonempty_axis_env_DO_NOT_USE,
     set_current_trace,
     take_current_trace,
+    trace_ctx,
     unsafe_am_i_under_a_jit_DO_NOT_USE,
     unsafe_am_i_under_a_vmap_DO_NOT_USE,
     unsafe_get_axis_names_DO_NOT_USE,
 )
 from jaxlite.extend.core.values import (
+    OutputType,
+    ParamDict,
     Token,
+    Value,
     array_types,
     concrete_or_error,
+    concretization_function_error,
     gensym,
     mapped_aval,
     new_jaxpr_eqn,

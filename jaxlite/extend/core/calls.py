@@ -37,4 +37,5 @@ class _ClosedCall(CallPrimitive):
 
 
 call_p = CallPrimitive("call")
+call = call_p.bind
 closed_call_p = _ClosedCall("closed_call")

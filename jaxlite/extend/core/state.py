@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from jaxlite.core.staging import StagingTrace
-from jaxlite.core.tracing import eager_execution, set_trace, state
+from jaxlite.core.tracing import eager_execution, is_eager, set_trace, state
 from jaxlite.traces.batching import BatchTrace
 
 
@@ -58,6 +58,49 @@ def take_current_trace() -> Iterator[Any]:
     taken = state.trace
     with eager_execution():
         yield taken
+
+
+def eval_context() -> set_trace:
+    """A context in which operations are run at once."""
+    return eager_execution()
+
+
+class _AxisEnvironment:
+    """The named axes that are bound where it was made."""
+
+    __slots__ = ("axis_sizes",)
+
+    def __init__(self) -> None:
+        self.axis_sizes = dict(state.axis_sizes)
+
+    def axis_names(self) -> tuple[Any, ...]:
+        """Their names."""
+        return tuple(self.axis_sizes)
+
+    def axis_exists(self, axis_name: Any) -> bool:
+        """Whether there is one of a name."""
+        return axis_name in self.axis_sizes
+
+    def axis_size(self, axis_name: Any) -> int:
+        """The size of one. Raises: NameError if there is none of that name."""
+        if axis_name not in self.axis_sizes:
+            raise NameError(f"unbound axis name: {axis_name}")
+        return self.axis_sizes[axis_name]
+
+
+class _TraceContext:
+    """What is current in this thread: the trace, and the named axes."""
+
+    trace = property(lambda self: state.trace, doc="The current trace.")
+    axis_env = property(lambda self: _AxisEnvironment(), doc="The named axes that are bound.")
+    set_trace = staticmethod(set_current_trace)
+
+    def is_top_level(self) -> bool:
+        """Whether operations are run at once."""
+        return is_eager()
+
+
+trace_ctx = _TraceContext()
 
 
 def trace_state_clean() -> bool:

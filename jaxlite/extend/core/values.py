@@ -14,6 +14,11 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.traces.jvp import tangent_aval
 
+# Names for annotations: a value of a program, the params of an equation, the types of its results.
+Value = Any
+ParamDict = dict[str, Any]
+OutputType = tuple[AbstractValue, ...]
+
 array_types: set[type] = {kind for kind in AVAL_OF if kind not in (int, float, complex, bool)}
 
 
@@ -61,6 +66,22 @@ def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
             raise ConcretizationTypeError(val, context)
         val = known
     return val if force is None else force(val)
+
+
+def concretization_function_error(fun: Any, suggest_astype: bool = False) -> Callable[[Any, Any], Any]:
+    """A function that raises the error for a tracer that `fun` was called with; its arguments are anything, and the tracer.
+
+    Args: `suggest_astype` adds what converts a dtype instead.
+    """
+    context = f"The problem arose with the `{fun.__name__}` function. "
+    if suggest_astype:
+        context += ("If trying to convert the data type of a value, try using "
+                    f"`x.astype({fun.__name__})` or `jnp.array(x, {fun.__name__})` instead.")
+
+    def error(_: Any, arg: Any) -> Any:
+        raise ConcretizationTypeError(arg, context)
+
+    return error
 
 
 def valid_jaxtype(x: Any) -> bool:

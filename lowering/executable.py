@@ -25,7 +25,7 @@ from lowering.partitioning import (
     devices_of,
     memory_kinds,
 )
-from lowering.passes import barriers, fusion, tables, unrolling
+from lowering.passes import barriers, fusion, shifts, tables, unrolling
 from lowering.passes.dce import live_parts
 from lowering.several import emit_choice
 
@@ -69,9 +69,10 @@ class Lowered:
         with self._lock:
             wanted = wanted and self.platform == "cpu"
             self.is_unrolled = not wanted or unrolling.gains(self._jaxpr)
-            reasons = fusion.barriers(self._jaxpr) if wanted else {}
+            shifted = shifts.find(self._jaxpr) if wanted else {}
+            reasons = fusion.barriers(self._jaxpr, shifted) if wanted else {}
             with (tables.filled(self._overwritten if wanted else ()),
-                  barriers.placed(self.module, self._scopes, reasons) as self.barriers):
+                  barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers):
                 yield
 
     def text(self, debug_info: bool = False) -> str:

@@ -114,17 +114,17 @@ def correlate(in1, in2, mode: str = "full", method: str = "auto", precision=None
 
 
 def _in_two_dimensions(name: str, a, b, mode: str, boundary: str, fillvalue, precision, before: Sequence[int]):
-    """The convolution of an image that goes on beyond its edges; `before` is what 'same' cuts off at the front."""
+    """The convolution of an image that goes on beyond its edges; `before` is what 'same' leaves out at the front."""
     if boundary not in _PADDING:
         raise ValueError(f"{name}: boundary must be one of {sorted(_PADDING)}, got {boundary!r}")
     if not (aval_of(a).size and aval_of(b).size):
         raise ValueError(f"{name}: inputs cannot be empty, got shapes {aval_of(a).shape} and {aval_of(b).shape}")
-    margins = [(size - 1, size - 1) for size in aval_of(b).shape]
+    margins = [(size - 1 - start, start) if mode == "same" else (size - 1, size - 1)
+               for size, start in zip(aval_of(b).shape, before, strict=True)]
+    if boundary == "fill" and isinstance(fillvalue, int | float) and fillvalue == 0:
+        return _window(a, shaping.rev(b, (0, 1)), margins, precision)
     filled = {"constant_values": lax.convert_element_type(fillvalue, aval_of(a).dtype)} if boundary == "fill" else {}
-    result = _convolve(name, jnp.pad(a, margins, _PADDING[boundary], **filled), b, "valid", precision)
-    if mode == "full":
-        return result
-    return lax.slice(result, before, [start + size for start, size in zip(before, aval_of(a).shape, strict=True)])
+    return _convolve(name, jnp.pad(a, margins, _PADDING[boundary], **filled), b, "valid", precision)
 
 
 @api("mode", "boundary", "precision")

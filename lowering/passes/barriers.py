@@ -12,26 +12,28 @@ from collections.abc import Iterator
 from typing import Any
 
 from lowering import xla
-from lowering.passes import products, tables
+from lowering.passes import products, shifts, tables
 
 
 @contextlib.contextmanager
-def placed(module: Any, scopes: list[dict[Any, Any]], reasons: dict[Any, str]) -> Iterator[list[str]]:
+def placed(module: Any, scopes: list[dict[Any, Any]], reasons: dict[Any, str],
+           shifted: dict[Any, shifts.Shift]) -> Iterator[list[str]]:
     """Within the context, the values of the variables in `reasons` are behind barriers; gives the reasons of those placed.
 
     Args:
       module: the MLIR module.
       scopes: for each function and region, its variables and their values.
       reasons: variable -> why it gets a barrier, for the reader of a dump.
+      shifted: those of them that are read from arrays with margins, and how.
     """
-    found = [(scope[var], why) for scope in scopes for var, why in reasons.items()
+    found = [(scope[var], why, shifted.get(var)) for scope in scopes for var, why in reasons.items()
              if var in scope and not isinstance(scope[var].owner, xla.ir.Block)]  # an argument is in memory
     if found and xla.BARRIER_DROPPER:
         functions, have_barriers = _in_loops(module)
         found = [] if have_barriers else [each for each in found if not _is_in_loop(each[0].owner, functions)]
-    operations = [(value, _behind(value, why)) for value, why in found]
+    operations = [(value, _behind(value, why, shift)) for value, why, shift in found]
     try:
-        yield [why for _, why in found]
+        yield [why for _, why, _ in found]
     finally:
         for value, chain in reversed(operations):
             chain[-1].result.replace_all_uses_with(value)
@@ -39,11 +41,11 @@ def placed(module: Any, scopes: list[dict[Any, Any]], reasons: dict[Any, str]) -
                 operation.erase()
 
 
-def _behind(value: Any, why: str) -> list[Any]:
+def _behind(value: Any, why: str, shift: shifts.Shift | None) -> list[Any]:
     """The operations, the last of which all users of a value read from memory."""
     ir, owner = xla.ir, value.owner
     location = ir.Location.name(f"fusion barrier: {why}", childLoc=owner.location, context=owner.context)
-    operations = tables.positions(value, location) or products.turned(value, location)
+    operations = shifts.read(value, shift, location) or tables.positions(value, location) or products.turned(value, location)
     if operations:
         value.replace_all_uses_with(operations[-1].result)
     else:

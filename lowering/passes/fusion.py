@@ -28,8 +28,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any
 
 from lowering.passes import products
@@ -125,25 +126,26 @@ class _Value:
 Kernels = dict[_Value, int]  # kernel -> how many times it computes a value, under different indices
 
 
-def barriers(jaxpr: Any) -> dict[Any, str]:
+def barriers(jaxpr: Any, shifted: Mapping[Any, Any] = MappingProxyType({})) -> dict[Any, str]:
     """The variables of a program, and of the programs in its equations, that get a barrier, and why.
 
     Args:
       jaxpr: a program without dead code.
+      shifted: variables that are read from arrays with margins, and how (see `shifts.find`).
     Returns: variable -> a short reason for the reader of a dump.
     """
-    found: dict[Any, str] = {}
-    _region(jaxpr, found, set())
+    found = {var: shift.why for var, shift in shifted.items()}
+    _region(jaxpr, found, shifted, set())
     return found
 
 
-def _region(jaxpr: Any, found: dict[Any, str], seen: set[int]) -> None:
+def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen: set[int]) -> None:
     if id(jaxpr) in seen:
         return
     seen.add(id(jaxpr))
     values: list[_Value] = []
     env: dict[Any, _Value] = {}
-    _values(jaxpr, env, values, found, seen)
+    _values(jaxpr, env, values, found, shifted, seen)
     for atom in jaxpr.outvars:
         if atom in env:
             env[atom].is_result = True
@@ -165,14 +167,15 @@ def _region(jaxpr: Any, found: dict[Any, str], seen: set[int]) -> None:
         _cut_long_kernels(values, found)
 
 
-def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dict[Any, str], seen: set[int]) -> None:
+def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dict[Any, str], shifted: Mapping[Any, Any],
+            seen: set[int]) -> None:
     """Append the values of a program in order. `env` maps its variables to them; inputs have none."""
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
         inner = call_body(eqn)
         if inner is not None:
             scope = {var: env[atom] for var, atom in zip(inner.invars, eqn.invars, strict=True) if atom in env}
-            _values(inner, scope, values, found, seen)
+            _values(inner, scope, values, found, shifted, seen)
             env.update((var, scope[atom]) for var, atom in zip(eqn.outvars, inner.outvars, strict=True) if atom in scope)
             continue
         if name in _ALIASES and _moves_nothing(eqn.invars[0].aval, eqn.outvars[0].aval):
@@ -180,16 +183,19 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
                 env[eqn.outvars[0]] = env[eqn.invars[0]]
             continue
         for body in bodies(eqn):
-            _region(body, found, seen)
+            _region(body, found, shifted, seen)
         if products.is_better_turned(eqn):
             found[eqn.outvars[0]] = f"a product that is faster in the other order ({eqn.outvars[0].aval.size} elements)"
         operands: list[_Value] = []
-        for atom in eqn.invars:
+        shift = shifted.get(eqn.outvars[0]) if eqn.outvars else None
+        for atom in eqn.invars if shift is None or shift.source is None else (shift.source,):
             value = env.get(atom)
             if value is not None and value not in operands:
                 operands.append(value)
         for var in eqn.outvars:
             env[var] = value = _Value(var, eqn, operands)
+            if shift is not None:  # it is read from memory
+                value.is_loop, value.is_kernel = False, True
             values.append(value)
             for operand in operands:
                 operand.users.append(value)

@@ -205,6 +205,12 @@ def test_derivatives_and_batches(x64):
         np.testing.assert_allclose(jaxlite.vmap(fun)(batch), [fun(row) for row in batch], rtol=1e-10, err_msg=name)
 
 
+@pytest.mark.parametrize("mode", ["same", "full"])
+def test_zeros_beyond_the_edges_are_the_convolutions_own(mode):
+    text = jaxlite.jit(lambda x: signal.convolve2d(x, np.ones((3, 2)), mode)).lower(np.ones((5, 6))).as_text()
+    assert "convolution" in text and "slice" not in text and "stablehlo.pad" not in text
+
+
 def test_two_samples_have_no_residual():
     np.testing.assert_allclose(signal.detrend(np.float32([1, 5])), [0, 0], atol=1e-6)
     np.testing.assert_allclose(signal.detrend(np.float32([3, 1, 5]), bp=1), [0, 0, 0], atol=1e-6)

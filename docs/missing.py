@@ -52,6 +52,8 @@ _REASONS = {
     "jax.experimental.rnn.": "the rest of the module are cuDNN's primitives; `lstm` is a scan here, on every platform",
     "jax.experimental.sparse.": "the steps of JAX's `sparsify`, which turns BCSR arrays into BCOO here, and names for cuSPARSE",
     "jax.experimental.multihost_utils.": "the rest of the module is its implementation",
+    "jax.lax.psend": "it is the send of NVIDIA's library; elsewhere JAX refuses it",
+    "jax.lax.precv": "it is the receive of NVIDIA's library; elsewhere JAX refuses it",
     "jax.interpreters.mlir.": "they are the steps of JAX's own lowering; ours takes others",
     "jax.core.": "deprecated in JAX, about the inside of its tracing",
     "jax.extend.core.primitives.": "their functions are made of other primitives here",

@@ -9,6 +9,7 @@ P('data',)
 
 from typing import Any as _Any
 
+from jaxlite.core.aval import ManualAxisType
 from jaxlite.core.lazy import loader as _loader
 from jaxlite.devices.mesh import (
     AbstractDevice,
@@ -64,6 +65,7 @@ _constraints = _loader("jaxlite.lax.sharding")  # with what compiles: not for wh
 __all__ = [
     "auto_axes",
     "explicit_axes",
-    "AbstractDevice", "AbstractMesh", "AxisType", "Mesh", "NamedSharding", "PartitionSpec", "Sharding", "SingleDeviceSharding",
-    "get_abstract_mesh", "get_mesh", "make_single_device_sharding", "reshard", "set_mesh", "use_abstract_mesh", "use_mesh",
+    "AbstractDevice", "AbstractMesh", "AxisType", "ManualAxisType", "Mesh", "NamedSharding", "PartitionSpec", "Sharding",
+    "SingleDeviceSharding", "get_abstract_mesh", "get_mesh", "make_single_device_sharding", "reshard", "set_mesh",
+    "use_abstract_mesh", "use_mesh",
 ]

@@ -216,10 +216,11 @@ def make_cpu_client(num_devices: int | None = None, peers: Any = None) -> Any:
                                     node_id=peers.number, num_nodes=peers.size, collectives=peers.collectives)
 
 
-def coordinator_service(address: str, count: int, heartbeat_timeout: int, shutdown_timeout: int) -> Any:
-    """What the processes of one program meet at. Timeouts in seconds."""
+def coordinator_service(address: str, count: int, heartbeat_timeout: int, shutdown_timeout: int, recoverable: bool) -> Any:
+    """What the processes of one program meet at. Timeouts in seconds. If it is `recoverable`, the death of one process does
+    not end the others."""
     return _jax.get_distributed_runtime_service(address, count, heartbeat_timeout=heartbeat_timeout,
-                                                shutdown_timeout=shutdown_timeout)
+                                                shutdown_timeout=shutdown_timeout, recoverable=recoverable)
 
 
 def coordinator_client(address: str, number: int, timeout: int, heartbeat_timeout: int, shutdown_timeout: int) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jaxlite.compilation.caches import clear_hooks
-from jaxlite.compilation.dispatch import jit_p, jitted_of, make_call_path, opened
+from jaxlite.compilation.dispatch import jit_p, jitted_of, make_call_path, opened, said_shardings
 from jaxlite.compilation.options import NOT_A_FUNCTION, Options, check_callable, resolve, signature_of
 from jaxlite.core import config, source
 from jaxlite.core.filtering import boundary
@@ -121,7 +121,7 @@ def _jit_eager(*args: Any, jaxpr: ClosedJaxpr, name: str, in_shardings: Any = No
     key = id(jaxpr), in_shardings, out_shardings
     call = _evaluators.get(key)
     if call is None:
-        said = {"jaxpr": jaxpr, "in_shardings": in_shardings, "out_shardings": out_shardings}
+        said = {"jaxpr": jaxpr, **said_shardings(in_shardings, out_shardings)}
 
         def evaluate(*args: Any) -> list[Any]:
             return list(opened(lambda *args: eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args), said)(*args))

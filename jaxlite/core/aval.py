@@ -23,6 +23,75 @@ Ints = tuple[int, ...]  # a shape, axes, places in a list
 _nowhere: frozenset[Any] = frozenset()
 
 
+class ManualAxisType:
+    """What a type says of the mesh axes along which a `shard_map` is written for one device.
+
+    Args:
+      varying: the axes along which values may differ from device to device.
+      unreduced: those along which they are still to be summed.
+      reduced: those along which their cotangents will be.
+    Raises: ValueError for an axis that varies and is one of the others.
+
+    >>> ManualAxisType(varying={"x"}).varying
+    frozenset({'x'})
+    """
+
+    __slots__ = ("varying", "unreduced", "reduced")
+    varying: frozenset[Any]
+    unreduced: frozenset[Any]
+    reduced: frozenset[Any]
+
+    def __init__(self, *, varying: Any = _nowhere, unreduced: Any = _nowhere, reduced: Any = _nowhere):
+        for name, axes in zip(self.__slots__, (varying, unreduced, reduced), strict=True):
+            if not isinstance(axes, (set, frozenset)):
+                raise TypeError(f"ManualAxisType: {name} must be a set of names of axes, got {axes!r}")
+            object.__setattr__(self, name, frozenset(axes))
+        for name in ("unreduced", "reduced"):
+            if self.varying & getattr(self, name):
+                raise ValueError(f"varying and {name} cannot have common mesh axes. Got varying={set(varying)} and "
+                                 f"{name}={set(getattr(self, name))}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"cannot assign to field {name!r}")
+
+    def _fields(self) -> tuple[Any, ...]:
+        return self.varying, self.unreduced, self.reduced
+
+    @property
+    def vur(self) -> frozenset[Any]:
+        """All axes that it names."""
+        return self.varying | self.unreduced | self.reduced
+
+    @property
+    def empty(self) -> bool:
+        """Whether it names no axis."""
+        return not self.vur
+
+    def update(self, **changes: Any) -> ManualAxisType:
+        """A copy with some of the sets replaced."""
+        return ManualAxisType(**dict(zip(self.__slots__, self._fields(), strict=True)) | changes)
+
+    def to_ct_mat(self) -> ManualAxisType:
+        """That of cotangents: unreduced where this is reduced, and the other way round."""
+        return ManualAxisType(varying=self.varying, unreduced=self.reduced, reduced=self.unreduced)
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is ManualAxisType and self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash(self._fields())
+
+    def __repr__(self) -> str:
+        return f"ManualAxisType(varying={self.varying}, unreduced={self.unreduced}, reduced={self.reduced})"
+
+    def __reduce__(self) -> Any:
+        return _manual_axis_type, self._fields()
+
+
+def _manual_axis_type(varying: Any, unreduced: Any, reduced: Any) -> ManualAxisType:
+    return ManualAxisType(varying=varying, unreduced=unreduced, reduced=reduced)
+
+
 class AbstractValue:
     """Base of all abstract values."""
 
@@ -135,6 +204,17 @@ class ShapedArray(AbstractValue):
         if self.layout is not None and sharding is None and made.shape == self.shape:
             return with_layout(made, self.layout)
         return made
+
+    @property
+    def manual_axis_type(self) -> ManualAxisType:
+        """What is said of the manual axes of a `shard_map`."""
+        if self.layout is None:
+            return ManualAxisType(varying=self.vma)
+        manual, spec = self.layout.mesh.manual_axes, self.layout.spec
+        return ManualAxisType(varying=self.vma, unreduced=spec.unreduced.intersection(manual),
+                              reduced=spec.reduced.intersection(manual))
+
+    mat = manual_axis_type
 
     def strip_weak_type(self) -> ShapedArray:
         if not self.weak_type:

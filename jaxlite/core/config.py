@@ -261,6 +261,8 @@ cpu_collectives_implementation = _option("cpu_collectives_implementation", "gloo
                                          "How the processors of several processes exchange data.")
 distributed_debug = _option("distributed_debug", False, _parse_bool,
                             "Before a program of several processes is compiled, check that all of them have the same.")
+enable_recoverability = _option("enable_recoverability", False, _parse_bool,
+                                "Whether processes go on when another of their program has died. Process 0 decides.")
 eager_on_host = _option("eager_on_host", True, _parse_bool,
                         "Whether the first calls of an eager operation may run in NumPy, where that gives the same bits.")
 log_compiles = _option("log_compiles", False, _parse_bool, "Log one line for each compile.")

@@ -45,7 +45,7 @@ _REASONS: dict[str, dict[str, Any]] = {
         "cross_host_transfer_socket_address": "", "cross_host_transfer_timeout_seconds": None,
         "cross_host_transfer_transfer_size": None, "cross_host_transport_addresses": "",
         "debug_leaked_clients_on_clear_backends": False, "distributed_verify_secure_credentials": False,
-        "enable_preemption_service": True, "enable_recoverability": False, "experimental_unsafe_xla_runtime_errors": False,
+        "enable_preemption_service": True, "experimental_unsafe_xla_runtime_errors": False,
         "force_dcn_cross_host_transfers": False, "mock_gpu_topology": "", "mock_num_gpu_processes": 0, "mtls_ca_file": None,
         "mtls_cert_file": None, "mtls_key_file": None, "mtls_peer_uri_prefix": None, "pjrt_client_create_options": None,
         "sort_devices_by_process_index": True},

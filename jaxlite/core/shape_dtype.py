@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
+from jaxlite.core.aval import ManualAxisType
 from jaxlite.core.values import aval_of
 
 
@@ -21,6 +22,8 @@ class ShapeDtypeStruct:
       sharding: where the array lives: None, a sharding, a `PartitionSpec` over the mesh of `set_mesh`, or a `Format`, which
         says the order of its elements in memory too.
       weak_type: whether the dtype yields in promotion, as that of a Python scalar does.
+      manual_axis_type: for results of Pallas kernels in `shard_map`: along which mesh axes they vary; by default, along which
+        the operands do.
     Raises: ValueError without a dtype, TypeError for a dtype that does not exist.
 
     >>> import jaxlite
@@ -28,21 +31,26 @@ class ShapeDtypeStruct:
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
-    __slots__ = ("shape", "dtype", "sharding", "weak_type", "_layout")
+    __slots__ = ("shape", "dtype", "sharding", "weak_type", "manual_axis_type", "_layout")
     shape: tuple[int, ...]
     dtype: Any
     sharding: Any
     weak_type: bool
+    manual_axis_type: ManualAxisType | None
     _layout: Any
 
-    def __init__(self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False):
+    def __init__(self, shape: Any, dtype: Any, *, sharding: Any = None, weak_type: bool = False,
+                 manual_axis_type: ManualAxisType | None = None):
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         dtype = dtype if isinstance(dtype, dtypes.ExtendedDType) else np.dtype(dtype)
         shape, layout = tuple(shape), None
         if sharding is not None:
             sharding, layout = resolve_place(sharding, shape)
-        for name, value in zip(self.__slots__, (shape, dtype, sharding, bool(weak_type), layout)):
+        if manual_axis_type is not None and type(manual_axis_type) is not ManualAxisType:
+            raise TypeError("`manual_axis_type` argument passed to ShapeDtypeStruct should be of type "
+                            f"`jax.sharding.ManualAxisType`. Got type {type(manual_axis_type)}")
+        for name, value in zip(self.__slots__, (shape, dtype, sharding, bool(weak_type), manual_axis_type, layout)):
             object.__setattr__(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -92,10 +100,11 @@ class ShapeDtypeStruct:
         sharding = "" if self.sharding is None else f", sharding={self.sharding}"
         sharding += "" if self._layout is None else f", format={self._layout}"
         weak = ", weak_type=True" if self.weak_type else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak})"
+        manual = "" if self.manual_axis_type is None else f", manual_axis_type={self.manual_axis_type}"
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak}{manual})"
 
     def _fields(self) -> tuple[Any, ...]:
-        return self.shape, self.dtype, self._place(), self.weak_type
+        return self.shape, self.dtype, self._place(), self.weak_type, self.manual_axis_type
 
     def _place(self) -> Any:
         return self.sharding if self._layout is None else self.format
@@ -117,5 +126,5 @@ resolve_place: Callable[[Any, tuple[int, ...]], tuple[Any, Any]] = _as_given
 make_format: Callable[[Any, Any], Any] = lambda layout, sharding: (layout, sharding)
 
 
-def _unpickled(shape: Any, dtype: Any, sharding: Any, weak_type: bool) -> ShapeDtypeStruct:
-    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type)
+def _unpickled(shape: Any, dtype: Any, sharding: Any, weak_type: bool, manual: Any = None) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type, manual_axis_type=manual)

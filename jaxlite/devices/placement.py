@@ -180,7 +180,7 @@ def of_kind(sharding: Any, memory_kind: str | None) -> Any:
 def memory_kind(aval: Any, sharding: Any) -> str | None:
     """The kind of memory of a value with a type, and a sharding if that was given; None for the usual one."""
     if sharding is None:
-        return "pinned_host" if aval.memory_space is MemorySpace.Host else None
+        return "pinned_host" if getattr(aval, "memory_space", None) is MemorySpace.Host else None  # tokens are nowhere
     found = sharding.memory_kind
     if found is None or found == shardings().devices_of(sharding)[0].default_memory().kind:
         return None

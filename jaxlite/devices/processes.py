@@ -112,7 +112,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
     service = None
     if number == 0:
         service = roll_call.call(address, bind, count, initialization_timeout, lambda: xla.coordinator_service(
-            bind, count, heartbeat_timeout_seconds, shutdown_timeout_seconds))
+            bind, count, heartbeat_timeout_seconds, shutdown_timeout_seconds, config.enable_recoverability.value))
     else:
         roll_call.answer(address, number, count, initialization_timeout)
     store = xla.coordinator_client(address, number, max(_CONNECT, initialization_timeout), heartbeat_timeout_seconds,
@@ -157,6 +157,16 @@ def shutdown() -> None:
     peers.store.shutdown()
     if peers.service is not None:
         peers.service.shutdown()
+
+
+def alive(numbers: Iterable[int]) -> dict[int, int]:
+    """Those of the processes that live, each with the number of its life; the same in all that live. It waits for them to ask.
+
+    Raises: RuntimeError without `initialize`.
+    """
+    if _peers is None:
+        raise RuntimeError("Distributed JAX not initialized: call jax.distributed.initialize first.")
+    return _peers.store.get_live_nodes(sorted(set(numbers)))
 
 
 def _at_exit() -> None:

@@ -6,9 +6,13 @@ import re
 from contextlib import ContextDecorator
 from typing import Any
 
+from jaxlite.core import source
+from jaxlite.core.filtering import boundary
+from jaxlite.core.tree import broadcast_prefix, tree_flatten
+from jaxlite.devices.api import device_put
 from lowering import platforms
 
-__all__ = ["compute_on"]
+__all__ = ["compute_on", "compute_on2"]
 
 _KINDS = ("device_host", "device", "tpu_sparsecore")
 
@@ -19,6 +23,15 @@ class _ComputeOn(ContextDecorator):
 
     def __exit__(self, *exc: Any) -> None:
         pass
+
+
+def _check(kind: Any) -> None:
+    if not (kind in _KINDS or isinstance(kind, str) and re.fullmatch(r"gpu_stream:\d+", kind)):
+        raise ValueError(f"Invalid compute type {kind}. Current supported values are `device_host`, `device`, "
+                         "`tpu_sparsecore`, and `gpu_stream:#`.")
+    if kind != "device" and platforms.platform_of(platforms.default_device()) != "cpu":
+        raise ValueError(f"compute_on({kind!r}): programs for {platforms.platform_of(platforms.default_device())} run on its "
+                         "devices alone; compute this part in a function of its own, with its arguments on a CPU device")
 
 
 def compute_on(f: Any = None, *, compute_type: str | None = None, out_memory_spaces: Any = None) -> Any:
@@ -35,17 +48,43 @@ def compute_on(f: Any = None, *, compute_type: str | None = None, out_memory_spa
     ...     print(jax.numpy.arange(2) * 2)
     [0 2]
     """
-    kind: Any = f if isinstance(f, str) else compute_type
-    if not (kind in _KINDS or isinstance(kind, str) and re.fullmatch(r"gpu_stream:\d+", kind)):
-        raise ValueError(f"Invalid compute type {kind}. Current supported values are `device_host`, `device`, "
-                         "`tpu_sparsecore`, and `gpu_stream:#`.")
-    if kind != "device" and platforms.platform_of(platforms.default_device()) != "cpu":
-        raise ValueError(f"compute_on({kind!r}): programs for {platforms.platform_of(platforms.default_device())} run on its "
-                         "devices alone; compute this part in a function of its own, with its arguments on a CPU device")
+    _check(f if isinstance(f, str) else compute_type)
     if any(getattr(space, "name", "Device") != "Device" for space in (
             out_memory_spaces if isinstance(out_memory_spaces, (tuple, list)) else (out_memory_spaces,))):
-        raise ValueError(f"compute_on: results are in the default memory, got out_memory_spaces={out_memory_spaces}")
+        raise ValueError(f"compute_on: results are in the default memory, got out_memory_spaces={out_memory_spaces}; "
+                         "compute_on2 takes others")
     context = _ComputeOn()
     if callable(f):
         return context(f)
     return context
+
+
+def compute_on2(f: Any = None, *, compute_type: str, out_memory_spaces: Any, compiler_options: dict[str, Any] | None = None,
+                ) -> Any:
+    """A function that another processor computes, with its results in some kind of memory.
+
+    Args:
+      f: a function of pytrees of arrays. Without it, a decorator.
+      compute_type: as in `compute_on`.
+      out_memory_spaces: a `jax.memory.Space`, or a pytree prefix of them: where the results are, inside of programs.
+      compiler_options: for the compile of the part; on the CPU there is none of its own.
+
+    >>> import jaxlite as jax
+    >>> kept = compute_on2(lambda x: x * 2, compute_type="device_host", out_memory_spaces=jax.memory.Space.Host)
+    >>> jax.eval_shape(lambda x: jax.typeof(kept(x)) and x, jax.numpy.arange(2.0)).shape
+    (2,)
+    """
+    if f is None:
+        return lambda g: compute_on2(g, compute_type=compute_type, out_memory_spaces=out_memory_spaces,
+                                     compiler_options=compiler_options)
+    _check(compute_type)
+
+    @source.wraps(f)
+    @boundary
+    def moved(*args: Any, **kwargs: Any) -> Any:
+        results = f(*args, **kwargs)
+        leaves, tree = tree_flatten(results)
+        spaces = broadcast_prefix(out_memory_spaces, results)
+        return tree.unflatten([device_put(leaf, space) for leaf, space in zip(leaves, spaces, strict=True)])
+
+    return moved

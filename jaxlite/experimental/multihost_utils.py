@@ -6,9 +6,10 @@ value arrives as it was sent. A process that alone is its program takes part in 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,9 @@ from jaxlite.devices.sharding import NamedSharding, PartitionSpec, tiling
 from jaxlite.numpy.reductions import sum as add_up
 from lowering import platforms
 
-__all__ = ["assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array", "host_local_array_to_global_array",
-           "process_allgather", "reached_preemption_sync_point", "sync_global_devices"]
+__all__ = ["ProcessFailureError", "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array",
+           "host_local_array_to_global_array", "live_devices", "process_allgather", "reached_preemption_sync_point",
+           "sync_global_devices"]
 
 _WAIT = 1800  # seconds that processes wait for each other
 _AXIS = "processes"
@@ -185,6 +187,45 @@ def sync_global_devices(name: str) -> None:
         shown = {number: each.removeprefix("sync ") for number, each in said.items()}
         raise AssertionError(f"sync_global_devices name mismatch ('{name}'). The processes have come to: {shown}")
 
+
+
+class ProcessFailureError(Exception):
+    """Processes died while the block of a `live_devices` ran. `failed_devices` is the set of their devices."""
+
+    def __init__(self, failed_devices: Iterable[Any]):
+        self.failed_devices = set(failed_devices)
+        super().__init__(f"Devices failed: {sorted(self.failed_devices, key=lambda device: device.id)}")
+
+
+@contextlib.contextmanager
+def live_devices(devices: Sequence[Any]) -> Iterator[list[Any]]:
+    """Run a block on those devices whose processes live, which all of them agree about.
+
+    The processes that live wait for each other at the start of the block and at its end. Set the option
+    `enable_recoverability` before `initialize`, without which XLA's runtime ends the processes that are left. That one has died
+    is known `heartbeat_timeout_seconds` later. Without process 0 the others cannot go on: they meet there.
+
+    Args: `devices` some devices, one of them of this process.
+    Raises: RuntimeError without `distributed.initialize`, ValueError without devices of this process; at the end of the block
+      ProcessFailureError, in all processes that are left, if one has died since its start.
+    """
+    if not devices:
+        raise ValueError("No devices provided.")
+    if all(device.process_index != process_index() for device in devices):
+        raise ValueError("live_devices needs a device of this process among those it is given")
+    numbers = [device.process_index for device in devices]
+    before = processes.alive(numbers)
+    failure: BaseException | None = None
+    try:
+        yield sorted((device for device in devices if device.process_index in before), key=lambda device: device.id)
+    except Exception as error:
+        failure = error
+    after = processes.alive(numbers)
+    lost = {number for number, life in before.items() if after.get(number) != life}
+    if lost:
+        raise ProcessFailureError(device for device in devices if device.process_index in lost) from failure
+    if failure is not None:
+        raise failure
 
 
 @boundary

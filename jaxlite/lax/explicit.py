@@ -83,7 +83,7 @@ Pending = tuple[Axes, Axes]
 Specs = Sequence[Any]  # of operands; None for what lies whole everywhere
 _NONE: Axes = frozenset()
 # Linear operations of one array, or of several that are alike: results are unreduced and reduced as the operands are.
-_LINEAR = frozenset("""broadcast_in_dim concatenate convert_element_type copy dynamic_update_slice optimization_barrier pad
+_LINEAR = frozenset("""broadcast_in_dim concatenate convert_element_type copy dynamic_update_slice neg optimization_barrier pad
     psum_invariant pvary reduce_precision reduce_sum reshape select_n slice split squeeze stack stop_gradient transpose
     unstack""".split())
 _PENDING: dict[str, Callable[[_Case, Specs], Pending]] = {}  # of the primitives that have a say in it
@@ -134,8 +134,8 @@ def _pending_pvary(case: _Case, specs: Specs) -> Pending:
     return _pending_as_first(case, specs)
 
 
-@_pends("dynamic_slice")
-def _pending_dynamic_slice(case: _Case, specs: Specs) -> Pending:
+@_pends("dynamic_slice", "gather", "reduce_max", "reduce_min")
+def _pending_choice(case: _Case, specs: Specs) -> Pending:
     if any(_unreduced(specs)):
         _no_rule("unreduced", case.name)
     return _NONE, _reduced(case, specs[:1])
@@ -225,7 +225,7 @@ def _reduced(case: _Case, specs: Sequence[Any]) -> Axes:
     return reduced
 
 
-@_pends("add", "add_any")
+@_pends("add", "add_any", "sub")
 def _pending_sum(case: _Case, specs: Specs) -> Pending:
     name, reduced, (left, right) = case.name, _reduced(case, specs), _unreduced(specs)
     if left == right:
@@ -260,6 +260,24 @@ def _pending_mul(case: _Case, specs: Specs) -> Pending:
     if kept != rest:
         _reduced(case, specs)
     return pending, kept
+
+
+@_pends("div")
+def _pending_quotient(case: _Case, specs: Specs) -> Pending:
+    if _unreduced(specs)[1]:
+        _no_rule("unreduced", "the divisor of div")
+    return _pending_mul(case, specs)
+
+
+@_pends("scatter-add")
+def _pending_addition(case: _Case, specs: Specs) -> Pending:
+    """What is still to be summed may be added to its like; so with cotangents, which are added to zeros."""
+    if (_states(case.avals[0]), _unreduced(specs)[0]) != (_states(case.avals[2]), _unreduced(specs)[2]):
+        raise ShardingTypeError("operand and updates of a scatter must be unreduced and reduced along the same mesh axes. Got "
+                                f"{case.avals[0].str_short()} and {case.avals[2].str_short()}")
+    if _unreduced(specs)[1]:
+        _no_rule("unreduced", "the indices of a scatter")
+    return _unreduced(specs)[0], _NONE if specs[0] is None else specs[0].reduced
 
 
 @_pends("dot_general")

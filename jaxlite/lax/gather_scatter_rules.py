@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.core.aval import Ints
+from jaxlite.core.aval import Ints, dual, has_states
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise, shaping
@@ -22,7 +22,7 @@ from jaxlite.lax.elementwise_rules import filled
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from jaxlite.lax.shaping_rules import Dims, insert, shift
 from jaxlite.traces.batching import Axis, bring, move
-from jaxlite.traces.jvp import Zero, add_tangents, instantiate, zero_for
+from jaxlite.traces.jvp import Zero, add_tangents, instantiate, zero_for, zeros_of
 from jaxlite.traces.transpose import is_linear
 
 
@@ -50,7 +50,8 @@ def _gather_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, fill_value, 
 @gs.gather_p.def_transpose
 def _gather_transpose(ct, x, indices, *, dimension_numbers: GatherDimensionNumbers, slice_sizes: Ints,
                       unique_indices: bool, indices_are_sorted: bool, mode, fill_value) -> list[Any]:
-    return [gs.scatter_add(_zeros(x.aval), indices, ct, ScatterDimensionNumbers(*dimension_numbers),
+    zeros = zeros_of(dual(x.aval)) if has_states(x.aval) else _zeros(x.aval)
+    return [gs.scatter_add(zeros, indices, ct, ScatterDimensionNumbers(*dimension_numbers),
                            indices_are_sorted=indices_are_sorted, unique_indices=unique_indices, mode=mode), None]
 
 

@@ -12,7 +12,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     import jaxlite as jax
     import jaxlite.numpy as jnp
     from jaxlite.devices.factors import parse_rule
-    from jaxlite.experimental.compute_on import compute_on
+    from jaxlite.experimental.compute_on import compute_on, compute_on2
     from jaxlite.experimental.custom_partitioning import (
         BATCHING,
         ArrayMapping,
@@ -159,5 +159,10 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert jax.jit(lambda x: jax.device_put(x, pinned))(X).sharding == pinned
         with compute_on("device_host"):
             np.testing.assert_allclose(jax.jit(compute_on(jnp.sin, compute_type="device"))(X), np.sin(X), rtol=1e-5)
+        both = compute_on2(lambda x: (x, x + 1), compute_type="device_host", out_memory_spaces=(
+            jax.memory.Space.Host, jax.memory.Space.Device))
+        kept = jax.jit(both)(X)
+        assert [out.sharding.memory_kind for out in kept] == ["pinned_host", "device"]
+        np.testing.assert_allclose(jax.jit(jax.grad(lambda x: both(x)[1].sum()))(X), np.ones_like(X))
         with pytest.raises(ValueError, match="Invalid compute type foo"):
             compute_on("foo")

@@ -134,3 +134,8 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert (value == X * 2 + 1).all() and (tangent == X * 2).all()
         with pytest.raises(TypeError, match=r"float32<host>\[8,4\]"):
             jax.jit(lambda a: lax.cond(a[0, 0] > 0, lambda a: jax.device_put(a, Space.Host), lambda a: a, a))(X)
+
+    def test_tokens_are_in_no_memory():
+        assert kind(jax.device_put(X, on_host(DEVICE))) == "pinned_host"  # from now on programs are asked
+        token = lax.create_token(X)
+        assert lax.after_all(token, token) is not None

@@ -143,6 +143,37 @@ for step in range(10 ** 6):
     assert codes[1] == -9 and codes[0] not in (0, None), outputs
 
 
+def test_those_that_live_go_on():
+    codes, texts = run(3, """
+import time
+jax.config.update("jax_enable_recoverability", True)
+start(heartbeat_timeout_seconds=3)
+for step in range(3):
+    try:
+        with multihost_utils.live_devices(jax.devices()) as devices:
+            if RANK == 1 and step == 1:
+                os.kill(os.getpid(), 9)
+            mesh = jax.sharding.Mesh(np.array(devices), ("d",))
+            parts = jax.make_array_from_process_local_data(NamedSharding(mesh, P("d")), np.full(2, RANK + 1.0))
+            if step != 1:
+                print("step", step, float(total(mesh)(parts).addressable_data(0)))
+            if RANK == 2 and step == 2:
+                raise KeyError("of this process alone")
+    except multihost_utils.ProcessFailureError as error:
+        print("lost", {device.process_index for device in error.failed_devices})
+    except KeyError:
+        print("raised")
+sys.stdout.flush()
+if RANK == 0:
+    time.sleep(1)  # the others meet here
+os._exit(0)
+""")
+    assert codes == [0, -9, 0], texts
+    for text, end in ((texts[0], []), (texts[2], ["raised"])):
+        said = [line for line in text.splitlines() if line.startswith(("step", "lost", "raised"))]
+        assert said == ["step 0 12.0", "lost {1}", "step 2 8.0", *end], text
+
+
 def test_an_exception_in_one_process_ends_the_others():
     codes, outputs = run(2, """
 mesh, x = start(heartbeat_timeout_seconds=10)

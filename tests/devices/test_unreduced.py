@@ -47,6 +47,8 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         return np.asarray(reshard(x, P()))
 
     @pytest.mark.parametrize(("fun", "args", "expected"), [
+        (lambda a: -a - a, (u,), "f32[8@x,4]{U:y}"), (lambda a, b: a / b, (u, r), "f32[8@x,4]{U:y}"),
+        (lambda a: a.max(1) - a.min(1), (r,), "f32[8@x]{R:y}"), (lambda a: a[:, jnp.array([2, 1])], (r,), "f32[8@x,2]{R:y}"),
         (lambda a: a + a, (u,), "f32[8@x,4]{U:y}"), (lambda a: a + a, (ux,), "f32[8,4]{U:x}"),
         (lambda a, b: a * b, (u, r), "f32[8@x,4]{U:y}"), (lambda a, b: a * b, (rs, u), "f32[8@x,4]{U:y}"),
         (lambda a, b: a + b, (u, us), "f32[8@x,4]{U:y}"), (lambda a: a + a, (ur,), "f32[8,4]{U:y, R:x}"),
@@ -72,7 +74,8 @@ if (test_on_eight_devices := own_process(__file__)) is None:
 
     @pytest.mark.parametrize(("fun", "args", "error", "words"), [
         (jnp.sin, (u,), NotImplementedError, "unreduced rule for sin is not implemented"),
-        (lambda a: a - a, (u,), NotImplementedError, "unreduced rule for sub is not implemented"),
+        (lambda a: 1 / a, (u,), NotImplementedError, "unreduced rule for the divisor of div is not implemented"),
+        (lambda a, b: a - b, (u, n), ShardingTypeError, "lhs is unreduced while rhs is not"),
         (lambda a: a > 0, (u,), NotImplementedError, "unreduced rule for gt is not implemented"),
         (lambda a: jnp.flip(a, 1), (r,), NotImplementedError, "unreduced/reduced rule for rev is not implemented"),
         (lambda a: lax.dynamic_slice(a, (0, 0), (8, 2)), (u,), NotImplementedError, "unreduced rule for dynamic_slice"),
@@ -252,3 +255,11 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     def test_arange_lies_as_asked():
         assert jnp.arange(4.0, out_sharding=P("y")).sharding.spec == P("y") and type_of(
             lambda: jnp.arange(2, 6, out_sharding=P("y"))) == "i32[4@y]"
+
+    def test_choices_from_what_is_reduced():
+        for fun in (lambda a: a.max(0).sum(), lambda a: a[:, jnp.array([0, 1, 1])].sum(), lambda a: (a - 2 * -a).min()):
+            pulled = jax.grad(fun)(REDUCED)
+            assert short(jax.typeof(pulled)) == "f32[8@x,8]{U:y}"
+            np.testing.assert_allclose(summed(pulled), jax.grad(fun)(jnp.asarray(A)), rtol=1e-6)
+        both = jax.jit(lambda a, b: -product(a, b) - product(a, b))(LEFT, RIGHT)
+        np.testing.assert_allclose(summed(both), -2 * A @ B, rtol=1e-4)

@@ -35,7 +35,7 @@ from jaxlite.experimental.pallas.specs import (
     no_block_spec,
 )
 from jaxlite.lax.control_flow.scan import map as lax_map
-from jaxlite.lax.parallel import mesh_axes
+from jaxlite.lax.parallel import mesh_axes, vary
 from jaxlite.lax.shaping import broadcast_in_dim, convert, squeeze
 from jaxlite.state.indexing import Slice
 from jaxlite.traces.batching import Axis, bring
@@ -224,6 +224,7 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
         out_shape = tuple(out_shape)
     out_paths, out_tree = tree_flatten_with_path(out_shape, is_leaf=lambda each: isinstance(each, MemoryRef))
     outs = [_out_aval(leaf) for _, leaf in out_paths]
+    manual_types = [getattr(leaf, "manual_axis_type", None) for _, leaf in out_paths]
     compiler_params = specs.frozen(compiler_params)
     metadata = None if metadata is None else specs.FrozenDict(metadata)
     aliases = tuple(sorted(dict(input_output_aliases).items()))
@@ -256,7 +257,8 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
             *sizes, *operands, jaxpr=jaxpr, grid_mapping=mapping, out_avals=out_avals, input_output_aliases=aliases,
             interpret=interpret, debug=debug, name=name, compiler_params=compiler_params, mesh=None,
             cost_estimate=cost_estimate, metadata=metadata)
-        return tree_unflatten(out_tree, results)
+        return tree_unflatten(out_tree, [  # they vary as the operands do, and as is said
+            out if manual is None else vary(out, manual.varying) for out, manual in zip(results, manual_types, strict=True)])
 
     call.__name__ = call.__qualname__ = name or source.function_name(kernel)
     open_grid = any(hasattr(size, "_trace") for size in given.grid)

@@ -1,6 +1,6 @@
-"""The picture of the results: a bar for each line of the summaries in benchmarks/RESULTS.md. It measures nothing.
+"""The pictures of the results in benchmarks/RESULTS.md: a bar for each line of the summaries, and the waits of a user.
 
-`python -m benchmarks.run --chart` draws it again. It needs matplotlib, as the examples do.
+`python -m benchmarks.run --chart` draws them again; it measures nothing. It needs matplotlib, as the examples do.
 """
 
 from __future__ import annotations
@@ -13,6 +13,15 @@ from benchmarks.bars import SUMMARY_HEAD
 
 GOOD, MISSED, BAR, INK, FAINT = "#2a7f9e", "#e08a2e", "#c2185b", "#222222", "#767676"
 WIDTH = 11.7
+
+
+# What a user waits for: the text of the picture, the heading and the row of the results.
+WAITS = {
+    "import, and the first result of a jitted function": ("import", "import and first jit result"),
+    "import, and five operations outside of jit": ("import", "import and 5 eager operations"),
+    "a training step of 12 layers, compiled by an earlier process": ("warm start", "training step, 12 layers"),
+    "compiling a training step of 12 layers (jaxlib 0.12)": ("fusion", "transformer step, 12 layers"),
+}
 
 
 class Line(NamedTuple):
@@ -51,6 +60,55 @@ def read(text: str) -> list[Chapter]:
         if lines:
             chapters.append(Chapter(dict(re.findall(r"^- (\w+): (.*)$", chapter, flags=re.M)), lines))
     return chapters
+
+
+def waits(text: str) -> dict[str, tuple[str, str, float]]:
+    """For each line of `WAITS` that the results have: jaxlite's time and JAX's as texts, and their ratio."""
+    found = {}
+    for label, (group, name) in WAITS.items():
+        for row in re.findall(rf"^\| {re.escape(name)} +\|(.*)$", text, flags=re.M):
+            cells = [cell.strip() for cell in row.split("|")]
+            time, jax, ratio = (cells[1], "", cells[2]) if group == "fusion" else cells[:3]
+            if re.fullmatch(r"[\d.]+ m?s", time) and re.fullmatch(r"[\d.]+", ratio):
+                found.setdefault(label, (time, jax or _scaled(time, float(ratio)), float(ratio)))
+    return found
+
+
+def draw_waits(results: Path, to: Path) -> str:
+    """Draw what a user waits for to a PNG; returns why it was not drawn, or nothing."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return "this environment has no matplotlib"
+    found = waits(results.read_text())
+    if not found:
+        return "the results have no rows of fresh processes"
+    height = 0.9 + 0.8 * len(found)
+    figure = Figure(figsize=(8.6, height), dpi=130, facecolor="white")
+    axes = figure.add_axes((0.02, 0.04, 0.96, 1 - 0.75 / height))
+    for index, (label, (time, jax, ratio)) in enumerate(found.items()):
+        y = 1.25 * index
+        axes.text(0, y - 0.5, label, va="center", fontsize=11, color=INK)
+        for at, length, color, ink, name in ((y - 0.05, ratio, GOOD, INK, f"jaxlite {time}"),
+                                             (y + 0.27, 1.0, "#c9c9c9", FAINT, f"JAX {jax}")):
+            axes.barh(at, length, height=0.28, color=color)
+            axes.text(length + 0.012, at, name, va="center", fontsize=10, color=ink)
+    axes.set(xlim=(0, 1.16), ylim=(1.25 * len(found) - 0.55, -0.8), xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    title = {"fontsize": 14, "weight": "bold", "color": INK}
+    figure.text(0.02, 1 - 0.32 / height, "What a user waits for, with jaxlite and with JAX", **title)
+    to.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(to)
+    return ""
+
+
+def _scaled(time: str, ratio: float) -> str:
+    """The other side's time, from ours and the ratio."""
+    number, unit = time.split()
+    other = float(number) / ratio
+    if unit == "ms" and other >= 1000:
+        other, unit = other / 1000, "s"
+    return f"{other:.3g} {unit}"
 
 
 def draw(results: Path, to: Path) -> str:

@@ -43,6 +43,7 @@ from benchmarks.sides import ROOT, Measured, Side
 
 RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 CHART = ROOT / "docs" / "benchmarks.png"
+WAITS = ROOT / "docs" / "waits.png"
 ROUNDS = {"quick": 1, "full": 5}
 OTHER_ROUNDS = {
     ("quick", "import"): 2,
@@ -205,8 +206,9 @@ def write(title: str, parts: list[str]) -> None:
 
 
 def draw_chart() -> None:
-    reason = chart.draw(RESULTS, CHART)
-    print(f"no chart: {reason}" if reason else f"written: {CHART.relative_to(ROOT)}")
+    for draw, to in ((chart.draw, CHART), (chart.draw_waits, WAITS)):
+        reason = draw(RESULTS, to)
+        print(f"no chart: {reason}" if reason else f"written: {to.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -28,12 +28,13 @@ LAYOUT = frozenset((tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DED
 ROOMS = {
     "numpy": ("jaxlite/numpy", "numpy indexing.py /numpy"),
     "lax and lowering": (
-        "jaxlite/lax jaxlite/ffi.py lowering/rules lowering/module.py lowering/symbolic.py lowering/monoids.py "
+        "jaxlite/lax jaxlite/extend/ffi.py lowering/rules lowering/module.py lowering/symbolic.py lowering/monoids.py "
         "lowering/padding.py lowering/passes/dce.py",
         "lax shard_map.py callback.py interpreters/mlir.py ffi.py shard_alike.py tpu/linalg/qdwh.py tpu/linalg/svd.py "
         "/lax /ffi.py"),
     "core, traces, transforms": (
-        "jaxlite/core jaxlite/traces jaxlite/transforms jaxlite/state jaxlite/tree_util.py jaxlite/tree.py",
+        "jaxlite/core jaxlite/traces jaxlite/transforms jaxlite/state jaxlite/tree_util.py jaxlite/tree.py "
+        "jaxlite/extend/api_util.py jaxlite/extend/linear_util.py jaxlite/extend/source_info_util.py",
         "core.py ad_util.py ad_checkpoint.py api.py api_util.py config.py custom_api_util.py "
         "custom_batching.py custom_derivatives.py dtypes.py effects.py errors.py earray.py flatten_util.py "
         "interpreters/ad.py interpreters/batching.py interpreters/partial_eval.py interpreters/remat.py "
@@ -41,7 +42,7 @@ ROOMS = {
         "traceback_util.py tree.py tree_util.py typing.py util.py abstract_arrays.py basearray.py hijax.py "
         "lru_cache.py frozen_dict.py sourcemap.py /tree_util.py /tree.py"),
     "compilation, devices, cache": (
-        "jaxlite/compilation jaxlite/devices jaxlite/cache.py lowering/executable.py lowering/partitioning.py "
+        "jaxlite/compilation jaxlite/devices lowering/executable.py lowering/partitioning.py "
         "lowering/platforms.py lowering/plugins.py lowering/report.py lowering/progress.py lowering/xla.py "
         "lowering/cache",
         "array.py cache_key.py compilation_cache.py compilation_cache_interface.py compiler.py dispatch.py "
@@ -65,8 +66,9 @@ ALONE = {
     "core, traces, transforms":  # eager calls in NumPy; rare garbage collections
         "jaxlite/traces/host.py jaxlite/traces/host_plan.py jaxlite/traces/host_rules.py jaxlite/core/collector.py",
     "compilation, devices, cache":  # records of compiles; programs found without lowering; choices that XLA:CPU makes badly
-        "jaxlite/compilation/compile_report.py lowering/progress.py lowering/cache/shortcuts.py lowering/passes/barriers.py "
-        "lowering/passes/fusion.py lowering/passes/tables.py lowering/passes/unrolling.py",
+        "jaxlite/compilation/compile_report.py jaxlite/compilation/page.py jaxlite/compilation/profile_summary.py "
+        "lowering/progress.py lowering/cache/shortcuts.py lowering/passes/barriers.py lowering/passes/fusion.py "
+        "lowering/passes/tables.py lowering/passes/unrolling.py",
 }
 
 

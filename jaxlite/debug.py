@@ -2,36 +2,29 @@
 are spread over devices; and `debug.expect_recompilations`, for functions that are compiled often on purpose.
 """
 
-import logging as _logging
 from typing import Any as _Any
 
 from jaxlite.compilation.recompilation import expect_recompilations
 from jaxlite.core.effects import DebugEffect, OrderedDebugEffect
-from jaxlite.core.lazy import loader as _loader
-from jaxlite.core.missing import missing as _missing
+from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.lax.callbacks import debug_callback as callback
+from jaxlite.lax.callbacks import debug_log as log
 from jaxlite.lax.callbacks import debug_print as print
 
-_homes = {
-    "breakpoint": _loader("jaxlite.transforms.debugger"),
-    "inspect_array_sharding": _loader("jaxlite.lax.sharding"),
-    "visualize_array_sharding": _loader("jaxlite.devices.pictures"),
-    "visualize_sharding": _loader("jaxlite.devices.pictures"),
-}
-__all__ = ["DebugEffect", "OrderedDebugEffect", "callback", "expect_recompilations", "log", "print", *_homes]
-
-
-def log(fmt: str, *args: _Any, ordered: bool = False, partitioned: bool = False, **kwargs: _Any) -> None:
-    """Log values inside a traced function: as `debug.print`, but to Python's logger "jaxlite.debug", with the level INFO."""
-    callback(lambda *args, **kwargs: _logging.getLogger("jaxlite.debug").info(fmt.format(*args, **kwargs)), *args,
-             ordered=ordered, partitioned=partitioned, **kwargs)
+_lazy = _Lazy(__name__, root="jaxlite", **{
+    "transforms.debugger": "breakpoint",
+    "lax.sharding": "inspect_array_sharding",
+    "devices.pictures": "visualize_array_sharding visualize_sharding",
+})
+__all__ = [  # noqa: F822  some load on first use
+    "DebugEffect", "OrderedDebugEffect", "breakpoint", "callback", "expect_recompilations", "inspect_array_sharding", "log",
+    "print", "visualize_array_sharding", "visualize_sharding",
+]
 
 
 def __getattr__(name: str) -> _Any:
-    if name not in _homes:
-        raise _missing("jaxlite.debug", name)
-    return getattr(_homes[name](), name)
+    return _lazy.load(name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return _lazy.names()

@@ -10,7 +10,7 @@ P('data',)
 from typing import Any as _Any
 
 from jaxlite.core.aval import ManualAxisType
-from jaxlite.core.lazy import loader as _loader
+from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.devices.mesh import (
     AbstractDevice,
     AbstractMesh,
@@ -30,42 +30,20 @@ from jaxlite.devices.sharding import (
     make_single_device_sharding,
 )
 
+# With what compiles programs: it loads when one of these is used, not for meshes and shardings alone.
+_lazy = _Lazy(__name__, root="jaxlite", **{"lax.sharding": "reshard", "lax.axis_types": "auto_axes explicit_axes"})
 
-def reshard(xs: _Any, out_shardings: _Any) -> _Any:
-    """Values as they are, with other shardings: `jaxlite.reshard`."""
-    return _constraints().reshard(xs, out_shardings)
-
-
-def auto_axes(f: _Any = None, /, *, axes: _Any = None, out_sharding: _Any = None) -> _Any:
-    """A function inside of which XLA decides how values lie along mesh axes.
-
-    Args:
-      f: a function of pytrees of arrays. Without it, a decorator.
-      axes: the names of the axes, or one name; by default all of the mesh.
-      out_sharding: how the results lie, a `PartitionSpec` or a pytree prefix of them; may be given to each call instead.
-    """
-    return _axis_types().auto_axes(f, axes=axes, out_sharding=out_sharding)
-
-
-def explicit_axes(f: _Any = None, /, *, axes: _Any = None, in_sharding: _Any = None) -> _Any:
-    """A function inside of which types say how values lie along mesh axes.
-
-    Args:
-      f: a function of pytrees of arrays. Without it, a decorator.
-      axes: the names of the axes, or one name; by default all of the mesh.
-      in_sharding: how the arguments lie inside, a `PartitionSpec` or a pytree prefix of them; may be given to each call
-        instead.
-    """
-    return _axis_types().explicit_axes(f, axes=axes, in_sharding=in_sharding)
-
-
-_axis_types = _loader("jaxlite.lax.axis_types")
-_constraints = _loader("jaxlite.lax.sharding")  # with what compiles: not for who only makes meshes
-
-__all__ = [
-    "auto_axes",
-    "explicit_axes",
+__all__ = [  # noqa: F822  some load on first use
     "AbstractDevice", "AbstractMesh", "AxisType", "ManualAxisType", "Mesh", "NamedSharding", "PartitionSpec", "Sharding",
-    "SingleDeviceSharding", "get_abstract_mesh", "get_mesh", "make_single_device_sharding", "reshard", "set_mesh",
+    "SingleDeviceSharding", "auto_axes", "explicit_axes", "get_abstract_mesh", "get_mesh", "make_single_device_sharding", "reshard",
+    "set_mesh",
     "use_abstract_mesh", "use_mesh",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    return _lazy.load(name)
+
+
+def __dir__() -> list[str]:
+    return _lazy.names()

@@ -3,8 +3,6 @@
 Registering containers of one's own is in `jaxlite.tree_util`.
 """
 
-from typing import Any
-
 from jaxlite.core import tree as _tree
 
 __all__ = [
@@ -23,27 +21,7 @@ map = _tree.tree_map
 map_with_path = _tree.tree_map_with_path
 reduce = _tree.tree_reduce
 reduce_associative = _tree.tree_reduce_associative
+static = _tree.static_field
 structure = _tree.tree_structure
 transpose = _tree.tree_transpose
 unflatten = _tree.tree_unflatten
-
-
-def static(**kwargs: Any) -> Any:
-    """A dataclass field that `tree_util.register_dataclass` takes as static: part of the structure, not a leaf.
-
-    Args:
-      **kwargs: those of `dataclasses.field`.
-
-    >>> import dataclasses
-    >>> from jaxlite import tree_util
-    >>> @tree_util.register_dataclass
-    ... @dataclasses.dataclass
-    ... class Layer:
-    ...     weight: float
-    ...     name: str = static(default="first")
-    >>> leaves(Layer(1.5))
-    [1.5]
-    """
-    import dataclasses  # only programs that declare a dataclass pay for it
-
-    return dataclasses.field(**{**kwargs, "metadata": {**(kwargs.get("metadata") or {}), "static": True}})

@@ -384,7 +384,7 @@ def put_argument(value: Any, sharding: Any, layout: Any) -> Any:
 
 def constrained(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
     """Values of a trace with the shardings that `jit` was given; None leaves a value as it is."""
-    moved = _lax_sharding().moved
+    moved = placement.constraints().moved
     return [value if each is None else moved(value, each) for value, each in zip(values, shardings, strict=True)]
 
 
@@ -416,7 +416,6 @@ def opened(fun: Callable[..., Sequence[Any]], params: dict[str, Any]) -> Callabl
 key_reuse = loader("jaxlite.compilation.key_reuse")
 _scopes = loader("jaxlite.core.scopes")
 _mesh_texts = loader("jaxlite.devices.texts")
-_lax_sharding = loader("jaxlite.lax.sharding")  # what stands higher: primitives
 
 
 def jitted_of(path: Any) -> Jitted:

@@ -16,12 +16,13 @@ from jaxlite.core.aval import AbstractRef, spaces
 from jaxlite.core.collector import seldom_collecting
 from jaxlite.core.discharge import discharge_jaxpr
 from jaxlite.core.effects import REF
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
+from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
 from jaxlite.core.lazy import loader
 from jaxlite.core.refs import Ref
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
-from jaxlite.core.staging import StagedTracer, high, hoist_consts
+from jaxlite.core.staging import StagedTracer, high, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer
+from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from lowering import platforms, progress, xla
@@ -316,3 +317,20 @@ def flatten_outputs(result: Any, debug: DebugInfo, is_leaf: Callable[[Any], bool
                     f"type {type(out)}{path and f' at output component {path}'}, which is not a valid JAX type. "
                     f"({error})") from None
     return outs, tree
+
+
+def trace_call(traced_for: str, fun: Callable[..., Any], args: Sequence[Any],
+               kwargs: dict[str, Any]) -> tuple[Jaxpr, list[Any], list[Any], tuple[Any, Any]]:
+    """Trace a call to a flat program: its jaxpr and consts, the leaves of `(args, kwargs)`, and the trees in and out."""
+    leaves, in_tree = tree_flatten((tuple(args), kwargs))
+    debug = DebugInfo(traced_for, source.function_name(fun), None, source.function_location(fun))
+    out_tree: Any = None
+
+    def flat(*values: Any) -> list[Any]:
+        nonlocal out_tree
+        inner, inner_kwargs = tree_unflatten(in_tree, values)
+        outs, out_tree = flatten_outputs(fun(*inner, **inner_kwargs), debug)
+        return outs
+
+    jaxpr, consts = trace_to_jaxpr(flat, list(map(aval_of, leaves)), debug)
+    return jaxpr, consts, leaves, (in_tree, out_tree)

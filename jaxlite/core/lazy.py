@@ -32,12 +32,13 @@ def loader(module: str) -> Callable[[], Any]:
 
 
 class Lazy:
-    """What a package has beside what it imports: the work of its `__getattr__` and `__dir__`.
+    """Names of a package, or of a module, that load on first use: the work of its `__getattr__` and `__dir__`.
 
     Args:
       package: its name.
       modules: those of its modules that are loaded when they are named.
-      names: for a module of it, the names it gives the package, in one text.
+      root: the package below which the modules of `names` are; by default `package` itself.
+      names: for a module, the names that `package` takes from it, in one text.
 
     A name must not be that of a module too: importing this module would hide it.
 
@@ -46,8 +47,8 @@ class Lazy:
     ('jaxlite.core.printer', 'ShapedArray')
     """
 
-    def __init__(self, package: str, modules: Iterable[str] = (), **names: str):
-        self._package = package
+    def __init__(self, package: str, modules: Iterable[str] = (), root: str | None = None, **names: str):
+        self._package, self._root = package, root or package
         self._namespace = vars(sys.modules[package])
         self._modules = frozenset(modules)
         self._home = {name: module for module, text in names.items() for name in text.split()}
@@ -55,7 +56,7 @@ class Lazy:
     def load(self, name: str) -> Any:
         """The value of a name. Raises: AttributeError, or ImportError to an import, if the package has no such name."""
         if name in self._home:
-            value = self._namespace[name] = getattr(import_module(f"{self._package}.{self._home[name]}"), name)
+            value = self._namespace[name] = getattr(import_module(f"{self._root}.{self._home[name]}"), name)
             return value
         if name in self._modules:
             return import_module(f"{self._package}.{name}")

@@ -24,13 +24,11 @@ from jaxlite.core.aval import AbstractRef, ShapedArray, typematch
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.errors import JaxprSyntaxError
 from jaxlite.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, no_effects
-from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import PRIMITIVES, find_primitive
 from jaxlite.core.symbolic import SymbolicScope
-from jaxlite.core.type_parser import Token, TypeReader, dtype_named
+from jaxlite.core.type_parser import Token, TypeReader, dtype_named, meshes, texts
 from jaxlite.core.values import aval_of
 
-_meshes, _texts = loader("jaxlite.devices.mesh"), loader("jaxlite.devices.texts")
 _COMPLEX = re.compile(r"\(([-+\w.]+j)\)")
 _ESCAPES = re.compile("\033\\[[0-9;]*m")
 
@@ -121,7 +119,7 @@ def parse_jaxpr(text: str, consts: Mapping[str, Any] | Sequence[Any] = (), *,
     parser = _Parser(_ESCAPES.sub("", text), objects or {}, scope)
     chooses = chooses_layouts.swap_local(True)  # what lies in a way that was chosen when it was traced may do so again
     try:
-        with contextlib.nullcontext() if mesh is None else _meshes().use_abstract_mesh(mesh.abstract_mesh):
+        with contextlib.nullcontext() if mesh is None else meshes().use_abstract_mesh(mesh.abstract_mesh):
             jaxpr, names = parser.whole()
     finally:
         chooses_layouts.set_local(chooses)
@@ -366,7 +364,7 @@ class _Parser(TypeReader):
             made, effects = primitive.typed(avals, params)
             if wanted.layout is None or typematch(wanted, made):
                 return made, effects
-        params[param] = wanted.layout or _texts().sharding(_meshes().get_abstract_mesh(), [()] * wanted.ndim, wanted.shape)
+        params[param] = wanted.layout or texts().sharding(meshes().get_abstract_mesh(), [()] * wanted.ndim, wanted.shape)
         return primitive.typed(avals, params)
 
     # --- reads and writes of Refs
@@ -627,7 +625,7 @@ class _Parser(TypeReader):
             if text == "ShapedArray":
                 return self.long_aval()
             if text == "NamedSharding":
-                return _texts().read_sharding(self.opaque())
+                return texts().read_sharding(self.opaque())
             if text == "frozenset":
                 self.at += 2
                 found = self.braces()

@@ -9,10 +9,8 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -93,27 +91,8 @@ def summarize_place(traceback: Any) -> str:
     return summarize(traceback)
 
 
-class _Trial(threading.local):
-    is_on = False
-
-
-_trial = _Trial()
-
-
-@contextmanager
-def warnings_as_errors() -> Iterator[None]:
-    """Inside, in this thread, `warn` raises its warning: nobody is waiting for the result of what runs."""
-    before, _trial.is_on = _trial.is_on, True
-    try:
-        yield
-    finally:
-        _trial.is_on = before
-
-
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warn of what the innermost frame outside jaxlite does."""
-    if _trial.is_on:
-        raise category(message)
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and is_own_file(frame.f_code.co_filename):
         level, frame = level + 1, frame.f_back

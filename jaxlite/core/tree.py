@@ -698,3 +698,24 @@ def _explained(error: SystemError) -> Exception:
     if isinstance(error.__cause__, RecursionError):
         return RecursionError("the pytree contains itself, or is nested deeper than sys.getrecursionlimit()")
     return error
+
+
+def static_field(**kwargs: Any) -> Any:
+    """A dataclass field that `tree_util.register_dataclass` takes as static: part of the structure, not a leaf.
+
+    Args:
+      **kwargs: those of `dataclasses.field`.
+
+    >>> import dataclasses
+    >>> from jaxlite import tree, tree_util
+    >>> @tree_util.register_dataclass
+    ... @dataclasses.dataclass
+    ... class Layer:
+    ...     weight: float
+    ...     name: str = tree.static(default="first")
+    >>> tree.leaves(Layer(1.5))
+    [1.5]
+    """
+    import dataclasses  # only programs that declare a dataclass pay for it
+
+    return dataclasses.field(**{**kwargs, "metadata": {**(kwargs.get("metadata") or {}), "static": True}})

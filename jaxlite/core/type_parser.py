@@ -15,7 +15,7 @@ from jaxlite.core.errors import JaxprSyntaxError
 from jaxlite.core.lazy import loader
 from jaxlite.core.symbolic import SymbolicScope, names_in, parse
 
-_meshes, _texts = loader("jaxlite.devices.mesh"), loader("jaxlite.devices.texts")
+meshes, texts = loader("jaxlite.devices.mesh"), loader("jaxlite.devices.texts")  # what stands higher: types may name a mesh
 
 _TOKEN = re.compile(r"""
     (?P<space>\s+|\#[^\n]*)
@@ -197,14 +197,14 @@ class TypeReader:
 
     def layout(self, cuts: list[tuple[str, ...]], states: dict[str, Any], shape: tuple[Any, ...], token: Token) -> Any:
         """What `@` says of a type, and `{U:x}` and `{R:x}`, over the mesh of the context."""
-        mesh = _meshes().get_abstract_mesh()
+        mesh = meshes().get_abstract_mesh()
         for name in (name for names in (*cuts, *states.values()) for name in names):
             if name not in mesh.axis_names:
                 self.refuse(f"a type names the mesh axis {name!r}, and " + (
                     f"the mesh has the axes {mesh.axis_names}" if mesh.axis_names else
                     "there is no mesh: give parse_jaxpr one, or call jax.set_mesh before"), token)
         try:
-            return _texts().sharding(mesh, cuts, shape, states.get("U", ()), states.get("R", ()))
+            return texts().sharding(mesh, cuts, shape, states.get("U", ()), states.get("R", ()))
         except ValueError as error:
             self.refuse(str(error), token, error)
 

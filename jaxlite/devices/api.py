@@ -13,7 +13,6 @@ from jaxlite.core import array as arrays
 from jaxlite.core import config
 from jaxlite.core.aval import MemorySpace
 from jaxlite.core.filtering import boundary
-from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import broadcast_prefix, flatten_axes, tree_flatten, tree_leaves, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
@@ -35,14 +34,12 @@ def _identity(place: Any) -> Any:
     sharding = place.sharding if isinstance(place, placement.shardings().Format) else place
 
     def reshard(x: Any) -> Any:
-        return _constraints().moved(x, sharding) if placement.shardings().is_explicit(sharding) else x
+        return placement.constraints().moved(x, sharding) if placement.shardings().is_explicit(sharding) else x
 
     return jit(reshard, out_shardings=place)
 
 
 placement.reshard = _reshard
-_constraints = loader("jaxlite.lax.sharding")
-_programs = loader("jaxlite.lax.device_put")
 
 
 def _check_not_started(value: Any) -> None:
@@ -185,13 +182,13 @@ def _put_in_program(leaves: list[Any], targets: list[Any], src: Any, donates: li
     outs, moving = list(map(as_array, leaves)), []
     for index, (leaf, target) in enumerate(zip(leaves, targets, strict=True)):
         if type(target) is xla.NamedSharding and placement.shardings().is_explicit(target):
-            outs[index] = _constraints().moved(outs[index], target)
+            outs[index] = placement.constraints().moved(outs[index], target)
         elif isinstance(leaf, Tracer) or target is not None and not isinstance(target, xla.Device):
             moving.append(index)
     if moving:
         how = [semantics.DONATE_INPUT if donates[index] else semantics.ALWAYS_COPY if aliases[index] is False else
                semantics.REUSE_INPUT for index in moving]
-        found = _programs().put_all([outs[index] for index in moving], [targets[index] for index in moving],
+        found = placement.transfers().put_all([outs[index] for index in moving], [targets[index] for index in moving],
                                     [src] * len(moving), how)
         for index, out in zip(moving, found, strict=True):
             outs[index] = out

@@ -9,10 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from jaxlite.core.lazy import loader
+from jaxlite.devices import placement
 from jaxlite.devices import sharding as shardings
 
-_constraints = loader("jaxlite.lax.sharding")  # what stands higher: a primitive
 _COLORS = (41, 42, 43, 44, 45, 46, 101, 102, 103, 104, 105, 106)  # backgrounds of ANSI terminals
 
 
@@ -45,7 +44,7 @@ def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
 
     Args: `arr` an array with one or two axes; the rest as for `visualize_sharding`.
     """
-    _constraints().inspect_array_sharding(arr, callback=lambda found: visualize_sharding(arr.shape, found, **kwargs))
+    placement.constraints().inspect_array_sharding(arr, callback=lambda found: visualize_sharding(arr.shape, found, **kwargs))
 
 
 def picture(shape: tuple[int, ...], sharding: Any, use_color: bool = False, scale: float = 1.0, min_width: int = 9,

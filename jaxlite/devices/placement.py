@@ -17,6 +17,9 @@ ArrayImpl = xla.ArrayImpl
 # What only arrays over several devices need.
 global_arrays = loader("jaxlite.devices.global_arrays")
 shardings = loader("jaxlite.devices.sharding")
+# The primitives that place values in programs. They stand higher: rooms below `lax` reach them here.
+constraints = loader("jaxlite.lax.sharding")
+transfers = loader("jaxlite.lax.device_put")
 
 
 _SEVERAL = object()
@@ -208,7 +211,7 @@ reshard: Callable[[Any, Any], Any] = _no_reshard  # by a program; `jaxlite.devic
 
 def laid_out(x: Any, out_sharding: Any) -> Any:
     """A result with the sharding that it was asked to have, if it was."""
-    return x if out_sharding is None else _constraints().laid_out(x, out_sharding)
+    return x if out_sharding is None else constraints().laid_out(x, out_sharding)
 
 
 def laid_out_by(wanted: Any, fun: Callable, /, *args: Any, **kwargs: Any) -> Any:
@@ -220,7 +223,7 @@ def laid_out_by(wanted: Any, fun: Callable, /, *args: Any, **kwargs: Any) -> Any
         return fun(*args, **kwargs)
     asked: Any = True
     if getattr(getattr(wanted, "spec", wanted), "unreduced", None):
-        asked = _constraints().asked_sharding(wanted)
+        asked = constraints().asked_sharding(wanted)
         asked = asked.update(mesh=asked.mesh.abstract_mesh)
     with choosing(asked):
         return laid_out(fun(*args, **kwargs), wanted)
@@ -237,7 +240,7 @@ def laid_out_as(x: Any, like: Any) -> Any:
     aval = getattr(like, "aval", like)
     if getattr(aval, "layout", None) is None:
         return x
-    return global_arrays().place(x, like.sharding) if type(like) is ArrayImpl and is_eager() else _constraints().laid_out_as(
+    return global_arrays().place(x, like.sharding) if type(like) is ArrayImpl and is_eager() else constraints().laid_out_as(
         x, aval)
 
 
@@ -267,9 +270,6 @@ class choosing:
 
     def __exit__(self, *exc: Any) -> None:
         config.chooses_layouts.set_local(self._previous)
-
-
-_constraints = loader("jaxlite.lax.sharding")  # what stands higher: a primitive
 
 
 def _sharding_of_type(aval: Any) -> Any:

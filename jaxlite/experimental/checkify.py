@@ -16,12 +16,12 @@ import numpy as np
 
 from jaxlite.compilation.dispatch import constrained, said_of
 from jaxlite.compilation.jit import jit
-from jaxlite.compilation.program import flatten_outputs
+from jaxlite.compilation.program import trace_call
 from jaxlite.core import config, dtypes, source
 from jaxlite.core.array import make_array
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.filtering import boundary
-from jaxlite.core.jaxpr import DebugInfo, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
+from jaxlite.core.jaxpr import Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import register_pytree_node, tree_flatten
@@ -43,6 +43,7 @@ from jaxlite.transforms.checkpoint import checkpoint
 
 __all__ = ["Error", "ErrorCategory", "JaxRuntimeError", "all_checks", "automatic_checks", "check", "check_error", "checkify",
            "debug_check", "div_checks", "float_checks", "index_checks", "init_error", "nan_checks", "user_checks"]
+__dir__ = lambda: __all__
 
 _i32 = np.dtype(np.int32)
 
@@ -238,17 +239,7 @@ def checkify(f: Callable, errors: Iterable[ErrorCategory] = user_checks) -> Call
     @functools.wraps(f)
     @boundary
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
-        leaves, in_tree = tree_flatten((args, kwargs))
-        debug = DebugInfo("checkify", source.function_name(f), None, source.function_location(f))
-        out_tree: Any = None
-
-        def flat(*tracers: Any) -> list[Any]:
-            nonlocal out_tree
-            inner, inner_kwargs = in_tree.unflatten(tracers)
-            outs, out_tree = flatten_outputs(f(*inner, **inner_kwargs), debug)
-            return outs
-
-        jaxpr, consts = trace_to_jaxpr(flat, [aval_of(leaf) for leaf in leaves], debug)
+        jaxpr, consts, leaves, (_, out_tree) = trace_call("checkify", f, args, kwargs)
         plan = _Plan(jaxpr, enabled)
         outs, code, payload = _run(plan, consts, leaves)
         return Error(code, payload, tuple(plan.sites)), out_tree.unflatten(outs)

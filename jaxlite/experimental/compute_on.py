@@ -13,6 +13,7 @@ from jaxlite.devices.api import device_put
 from lowering import platforms
 
 __all__ = ["compute_on", "compute_on2"]
+__dir__ = lambda: __all__
 
 _KINDS = ("device_host", "device", "tpu_sparsecore")
 

@@ -26,6 +26,7 @@ from jaxlite.lax.shard_map import inside
 from lowering import xla
 
 __all__ = ["BATCHING", "ArrayMapping", "CompoundFactor", "SdyShardingRule", "custom_partitioning", "custom_partitioning_p"]
+__dir__ = lambda: __all__
 
 custom_partitioning_p = Primitive("custom_partitioning", multiple_results=True)
 

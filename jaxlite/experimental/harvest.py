@@ -15,13 +15,10 @@ import numpy as np
 from jaxlite.compilation.dispatch import constrained, said_of
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import check_callable
-from jaxlite.compilation.program import flatten_outputs
-from jaxlite.core import source
+from jaxlite.compilation.program import trace_call
 from jaxlite.core.filtering import boundary
-from jaxlite.core.jaxpr import DebugInfo, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
-from jaxlite.core.staging import trace_to_jaxpr
+from jaxlite.core.jaxpr import Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from jaxlite.core.tree import tree_flatten, tree_map
-from jaxlite.core.values import aval_of
 from jaxlite.lax.control_flow.cond import switch
 from jaxlite.lax.control_flow.scan import scan
 from jaxlite.lax.control_flow.while_loop import while_loop
@@ -30,6 +27,9 @@ from jaxlite.lax.slicing import index_in_dim, slice_in_dim
 from jaxlite.traces.sown import nest_p, sow_p
 from jaxlite.transforms.checkpoint import checkpoint
 from jaxlite.transforms.make_jaxpr import eval_shape
+
+__all__ = ["call_and_reap", "harvest", "plant", "reap"]
+__dir__ = lambda: __all__
 
 Path = tuple[Any, ...]  # the scopes, then the name
 Reaps = dict[Path, tuple[str, Any]]  # the mode and the value
@@ -65,17 +65,7 @@ def harvest(f: Callable, *, tag: Any, allowlist: Container[Any] | None = None, b
 
     @boundary
     def harvested(plants: dict[Any, Any], *args: Any, **kwargs: Any) -> tuple[Any, dict[Any, Any]]:
-        leaves, in_tree = tree_flatten((args, kwargs))
-        debug = DebugInfo("harvest", source.function_name(f), None, source.function_location(f))
-        out_tree: Any = None
-
-        def flat(*tracers: Any) -> list[Any]:
-            nonlocal out_tree
-            inner, inner_kwargs = in_tree.unflatten(tracers)
-            outs, out_tree = flatten_outputs(f(*inner, **inner_kwargs), debug)
-            return outs
-
-        jaxpr, consts = trace_to_jaxpr(flat, list(map(aval_of, leaves)), debug)
+        jaxpr, consts, leaves, (_, out_tree) = trace_call("harvest", f, args, kwargs)
         given = {path: _lookup(plants, path) for path in harvester.sown(jaxpr, ())}
         given = {path: value for path, value in given.items() if value is not _absent}
         outs, reaps = harvester.run(jaxpr, consts, leaves, (), _Plants(given))

@@ -14,6 +14,9 @@ import numpy as np
 
 from jaxlite.devices import api
 
+__all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
+__dir__ = lambda: __all__
+
 
 def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None = None, *, contiguous_submeshes: bool = False,
                        allow_split_physical_axes: bool = False) -> np.ndarray:

@@ -31,6 +31,7 @@ from lowering import platforms
 __all__ = ["ProcessFailureError", "assert_equal", "broadcast_one_to_all", "global_array_to_host_local_array",
            "host_local_array_to_global_array", "live_devices", "process_allgather", "reached_preemption_sync_point",
            "sync_global_devices"]
+__dir__ = lambda: __all__
 
 _WAIT = 1800  # seconds that processes wait for each other
 _AXIS = "processes"

@@ -7,6 +7,7 @@ import os
 from lowering import xla
 
 __all__ = ["get_profiled_instructions_proto"]
+__dir__ = lambda: __all__
 
 
 def get_profiled_instructions_proto(tensorboard_dir: str | os.PathLike) -> bytes:

@@ -15,6 +15,7 @@ from jaxlite.core.tree import register_dataclass
 from jaxlite.state.api import new_ref
 
 __all__ = ["StatefulPRNG", "stateful_rng"]
+__dir__ = lambda: __all__
 
 
 def _shape(size: int | Sequence[int] | None, *like: Any) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from jaxlite import lax, nn, random
 from jaxlite import numpy as jnp
 
 __all__ = ["get_num_params_in_lstm", "init_lstm_weight", "lstm", "lstm_ref", "swap_lstm_gates", "unpack_lstm_weights"]
+__dir__ = lambda: __all__
 
 _GATES = 4
 

@@ -8,6 +8,7 @@ from typing import Any
 from jaxlite.experimental.xla_metadata import xla_metadata_call, xla_metadata_call_p
 
 __all__ = ["scheduling_group", "xla_metadata_call", "xla_metadata_call_p"]
+__dir__ = lambda: __all__
 
 
 def scheduling_group(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

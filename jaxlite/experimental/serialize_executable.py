@@ -27,6 +27,9 @@ from lowering.cache.shortcuts import Found
 from lowering.executable import compile_options
 from lowering.partitioning import Partitioning, devices_of
 
+__all__ = ["deserialize_and_load", "serialize"]
+__dir__ = lambda: __all__
+
 _FORMAT = 2
 _codes: weakref.WeakKeyDictionary[execution.Executable, bytes] = weakref.WeakKeyDictionary()
 

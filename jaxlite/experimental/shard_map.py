@@ -7,6 +7,9 @@ from typing import Any
 
 from jaxlite.transforms.shard_map import shard_map as _shard_map
 
+__all__ = ["shard_map"]
+__dir__ = lambda: __all__
+
 
 def shard_map(f: Callable, mesh: Any, in_specs: Any, out_specs: Any, check_rep: bool = True,
               auto: frozenset[Any] = frozenset()) -> Callable:

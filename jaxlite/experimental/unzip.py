@@ -25,6 +25,7 @@ from jaxlite.experimental.harvest import call_and_reap, harvest, plant, reap
 from jaxlite.traces.sown import nest_p, sow_p
 
 __all__ = ["call_and_reap", "harvest", "nest", "plant", "reap", "sow", "unzip"]
+__dir__ = lambda: __all__
 
 _MODES = ("strict", "append", "clobber")
 

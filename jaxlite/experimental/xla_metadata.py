@@ -18,6 +18,7 @@ from jaxlite.traces.jvp import Zero
 from lowering import xla
 
 __all__ = ["fuse_limit", "must_fuse_call", "set_xla_metadata", "xla_metadata_call", "xla_metadata_call2"]
+__dir__ = lambda: __all__
 
 xla_metadata_value_p = Primitive("xla_metadata_value")
 xla_metadata_value_p.def_abstract_eval(lambda x, *, xla_metadata_kvs: x)

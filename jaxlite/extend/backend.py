@@ -15,6 +15,7 @@ from lowering.executable import compile_options
 
 __all__ = ["backend_xla_version", "backends", "clear_in_memory_compilation_cache", "get_backend", "get_compile_options",
            "get_default_device", "register_backend_cache"]
+__dir__ = lambda: __all__
 
 
 def get_backend(platform: Any = None) -> Any:

@@ -14,6 +14,12 @@ from typing import Any
 from jaxlite.core.jaxpr import DebugInfo
 from lowering.xla import trace_context
 
+__all__ = [
+    "EqualStore", "Store", "StoreException", "WrappedFun", "cache", "merge_linear_aux", "transformation", "transformation2",
+    "transformation_with_aux", "transformation_with_aux2", "wrap_init",
+]
+__dir__ = lambda: __all__
+
 _EMPTY = object()
 
 

@@ -12,6 +12,12 @@ from jaxlite.random.prng import Implementation, KeyDType, implementation, random
 from jaxlite.random.threefry import threefry2x32_p as threefry2x32_p
 from jaxlite.transforms.vmap import vmap
 
+__all__ = [
+    "define_prng_impl", "random_seed", "rbg_prng_impl", "seed_with_impl", "threefry2x32_p", "threefry_2x32",
+    "threefry_prng_impl", "unsafe_rbg_prng_impl",
+]
+__dir__ = lambda: __all__
+
 threefry_prng_impl = implementation("threefry2x32")
 rbg_prng_impl = implementation("rbg")
 unsafe_rbg_prng_impl = implementation("unsafe_rbg")

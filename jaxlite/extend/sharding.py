@@ -8,6 +8,7 @@ from lowering import xla
 
 __all__ = ["GSPMDSharding", "get_hlo_sharding_from_serialized_proto", "get_op_sharding_from_serialized_proto",
            "get_serialized_proto_from_hlo_sharding"]
+__dir__ = lambda: __all__
 
 GSPMDSharding = xla.GSPMDSharding
 

@@ -11,6 +11,12 @@ from jaxlite.core.scopes import named_scope
 from jaxlite.core.source import register_exclusion as register_exclusion
 from jaxlite.core.tracing import state
 
+__all__ = [
+    "NameStack", "SourceInfo", "current", "current_name_stack", "extend_name_stack", "new_name_stack", "new_source_info",
+    "register_exclusion", "reset_name_stack", "set_name_stack", "summarize", "transform_name_stack", "user_context",
+]
+__dir__ = lambda: __all__
+
 
 class NameStack(tuple):
     """The names of the scopes around an equation, outermost first."""

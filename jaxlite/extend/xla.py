@@ -11,6 +11,7 @@ from lowering import platforms as _platforms
 from lowering import xla
 
 __all__ = ["PipelineStage", "clear_hlo_module_transformation", "register_hlo_module_transformation"]
+__dir__ = lambda: __all__
 
 
 class PipelineStage(enum.Enum):

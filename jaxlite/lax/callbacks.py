@@ -8,6 +8,7 @@ it is in `jaxlite.compilation.effects`.
 from __future__ import annotations
 
 import builtins
+import logging
 import re
 import string
 from collections.abc import Callable, Sequence
@@ -387,6 +388,15 @@ class _FormatCheck(string.Formatter):
         if keywords:
             raise ValueError(f"Unused keyword arguments to `jax.debug.print`: {keywords}. You may be passing an f-string "
                              "(i.e, `f\"{x}\"`) into `jax.debug.print` and instead should pass in a regular string.")
+
+
+def debug_log(fmt: str, *args, ordered: bool = False, partitioned: bool = False, **kwargs) -> None:
+    """Log values inside a traced function: as `debug.print`, but to Python's logger "jaxlite.debug", with the level INFO."""
+
+    def log(*args, **kwargs) -> None:
+        logging.getLogger("jaxlite.debug").info(fmt.format(*args, **kwargs))
+
+    debug_callback(log, *args, ordered=ordered, partitioned=partitioned, **kwargs)
 
 
 def _printer(params: dict[str, Any]) -> Callable[..., list[Any]]:

@@ -14,16 +14,15 @@ from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import source
 from jaxlite.core.aval import high_types, layouts, spec_of, varying, with_axis, without_axis
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
-from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import high, hoist_consts, pin_marked, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import AVAL_OF, aval_of, with_arrays
+from jaxlite.devices import placement
 from jaxlite.traces.jvp import add_any_p
 from lowering import xla
 
 _registry = xla.pytree_registry
-_layouts = loader("jaxlite.lax.sharding")  # what stands higher: primitives
 
 
 class Axis:
@@ -115,7 +114,7 @@ class BatchTrace(Trace):
         if getattr(aval, "layout", None) == getattr(wanted, "layout", None):
             return value
         with set_trace(self.parent):
-            return _layouts().laid_out_as(value, wanted)
+            return placement.constraints().laid_out_as(value, wanted)
 
     def process(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
         values: list[Any] = []
@@ -312,7 +311,7 @@ def bring(value: Any, dim: int | None, size: int, target: int) -> Any:
     if dim is None:
         made = _spread(value, size, target)
         if state.batch_cut is not None:
-            return _layouts().laid_out_as(made, with_axis(aval_of(value), target, size, state.batch_cut))
+            return placement.constraints().laid_out_as(made, with_axis(aval_of(value), target, size, state.batch_cut))
         return made
     return value if dim == target else _move(value, dim, target)
 

@@ -13,11 +13,11 @@ from typing import Any
 from jaxlite.core.aval import MemorySpace, dual, layouts, spaces
 from jaxlite.core.config import chooses_layouts
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
-from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import state
 from jaxlite.core.values import AVAL_OF, aval_of
+from jaxlite.devices import placement
 from jaxlite.traces.jvp import Zero, add_any_p, add_tangents, cotangent_aval, instantiate, sum_of, tangent_aval
 
 
@@ -133,13 +133,10 @@ def _is_used(eqn: Any, pending: Sequence[Any], outvars: Sequence[Any]) -> bool:
     return False
 
 
-_layouts = loader("jaxlite.lax.sharding")  # what stands higher: primitives
-
-
 def _as_dual(cotangent: Any, aval: Any) -> Any:
     """What a caller gives as the cotangent of what is reduced or unreduced along mesh axes."""
     wanted = dual(aval)
-    return cotangent if wanted is aval or cotangent is None or type(cotangent) is Zero else _layouts().laid_out_as(
+    return cotangent if wanted is aval or cotangent is None or type(cotangent) is Zero else placement.constraints().laid_out_as(
         cotangent, wanted)
 
 
@@ -149,10 +146,7 @@ def _in_memory_of(cotangent: Any, aval: Any) -> Any:
     if cotangent is None or type(cotangent) is Zero or type(space) is not MemorySpace or aval_of(
             cotangent).memory_space is space:
         return cotangent
-    return _device_put().into(cotangent, space)
-
-
-_device_put = loader("jaxlite.lax.device_put")
+    return placement.transfers().into(cotangent, space)
 
 
 def _laid_out_cotangents(rule: Callable[..., Any], cotangent: Any, operands: Sequence[Any],
@@ -164,7 +158,8 @@ def _laid_out_cotangents(rule: Callable[..., Any], cotangent: Any, operands: Seq
                  for out, operand in zip(found, operands, strict=True)]
     return [out if type(operand) is not Linear or out is None or type(out) is Zero or not hasattr(aval_of(out), "layout")
             or not hasattr(operand.aval, "layout")
-            else _layouts().laid_out_as(out, dual(operand.aval)) for out, operand in zip(found, operands, strict=True)]
+            else placement.constraints().laid_out_as(out, dual(operand.aval))
+            for out, operand in zip(found, operands, strict=True)]
 
 
 def backward_jaxpr(closed: ClosedJaxpr, linear: Sequence[bool], nonzero: Sequence[bool],

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from jaxlite.compilation.program import flatten_outputs
+from jaxlite.compilation.program import trace_call
 from jaxlite.core import source
-from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
+from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.primitive import Primitive
-from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
+from jaxlite.core.staging import hoist_consts
 from jaxlite.core.tree import tree_flatten, tree_unflatten
-from jaxlite.core.values import aval_of
 from jaxlite.lax.control_flow.scan import map as lax_map
 from jaxlite.traces.batching import Axis, batch_flat, bring_to_front, move
 from jaxlite.traces.jvp import instantiate, jvp_flat, jvp_jaxpr
@@ -57,16 +56,8 @@ class custom_vmap:
         args = bound_arguments(self.fun, args, kwargs)
         if self.vmap_rule is None:
             raise AttributeError(f"No batching rule defined for custom_vmap function {name} using def_vmap.")
-        leaves, in_tree = tree_flatten(args)
-        debug = DebugInfo("custom_vmap", name, None, source.function_location(self.fun))
-        out_tree: Any = None
-
-        def flat(*values: Any) -> list[Any]:
-            nonlocal out_tree
-            outs, out_tree = flatten_outputs(self.fun(*tree_unflatten(in_tree, values)), debug)
-            return outs
-
-        jaxpr, consts = trace_to_jaxpr(flat, [aval_of(leaf) for leaf in leaves], debug)
+        jaxpr, consts, leaves, (trees, out_tree) = trace_call("custom_vmap", self.fun, args, {})
+        in_tree = trees.children()[0]
         rule, count = self.vmap_rule, len(consts)
 
         def flat_rule(axis_size: int, batched: Sequence[bool], values: Sequence[Any]) -> tuple[list[Any], list[bool]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxlite.compilation.program import flatten_outputs
+from jaxlite.compilation.program import flatten_outputs, trace_call
 from jaxlite.core import dtypes, source
 from jaxlite.core.array import make_array
 from jaxlite.core.errors import UnexpectedTracerError
@@ -487,16 +487,8 @@ def closure_convert(fun: Callable, *example_args: Any) -> tuple[Callable, list[A
 
     Returns: the function, and the values that it closed over.
     """
-    leaves, in_tree = tree_flatten(example_args)
-    debug = DebugInfo("closure_convert", source.function_name(fun), None, source.function_location(fun))
-    out_tree: Any = None
-
-    def flat(*values: Any) -> list[Any]:
-        nonlocal out_tree
-        outs, out_tree = flatten_outputs(fun(*tree_unflatten(in_tree, values)), debug)
-        return outs
-
-    jaxpr, consts = trace_to_jaxpr(flat, [aval_of(leaf) for leaf in leaves], debug)
+    jaxpr, consts, _, (trees, out_tree) = trace_call("closure_convert", fun, example_args, {})
+    in_tree = trees.children()[0]
     hoisted = [isinstance(const, Tracer) and dtypes.kind(aval_of(const).dtype) in "fc" for const in consts]
     fixed = [None if flag else const for const, flag in zip(consts, hoisted, strict=True)]
 

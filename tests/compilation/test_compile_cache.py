@@ -18,8 +18,8 @@ import pytest
 
 import jaxlite
 import jaxlite.numpy as jnp
-from jaxlite import cache as command
 from jaxlite import jit, lax
+from jaxlite.commands import cache as command
 from lowering import executable, platforms, report, xla
 from lowering.cache import entries, keys
 

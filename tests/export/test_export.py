@@ -10,7 +10,8 @@ import pytest
 
 import jaxlite
 import jaxlite.numpy as jnp
-from jaxlite import aot, export
+from jaxlite import export
+from jaxlite.commands import aot
 from jaxlite.core import config
 from jaxlite.experimental import serialize_executable
 

@@ -248,6 +248,14 @@ def test_the_chart_shows_what_the_results_say(tmp_path):
     assert "no summary" in chart.draw(results, tmp_path / "chart.png")
 
 
+def test_the_front_page_says_what_the_results_say():
+    waits = chart.waits(run.RESULTS.read_text())
+    assert list(waits) == list(chart.WAITS)
+    ratio = waits["import, and the first result of a jitted function"][-1]
+    front = (run.ROOT / "README.md").read_text()
+    assert float(re.search(r"in ([\d.]+) of the time that JAX takes", front)[1]) == pytest.approx(ratio, abs=0.05)
+
+
 def test_the_chapters_of_the_results_are_replaced_one_by_one(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "ROOT", tmp_path)
     monkeypatch.setattr(run, "RESULTS", tmp_path / "RESULTS.md")

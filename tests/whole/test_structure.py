@@ -117,6 +117,23 @@ def test_imports_point_one_way():
     assert offending_imports(upward) == []
 
 
+# Primitives, types and rules that a lower room reaches by name, once a program needs them: what loads, and from where.
+LOADED_FROM_ABOVE = {
+    ("jaxlite.core", "jaxlite.extend.core"), ("jaxlite.core.primitive", "jaxlite.lax.explicit"),
+    ("jaxlite.core.type_parser", "jaxlite.devices.mesh"), ("jaxlite.core.type_parser", "jaxlite.devices.texts"),
+    ("jaxlite.devices.placement", "jaxlite.lax.sharding"), ("jaxlite.devices.placement", "jaxlite.lax.device_put"),
+    ("jaxlite.compilation.finite", "jaxlite.transforms.shard_checks"), ("jaxlite.lax.shard_map", "jaxlite.state.rules"),
+    ("jaxlite.lax.device_put", "jaxlite.devices.api"),
+}
+
+
+def test_what_is_loaded_from_above_by_name_is_on_one_list():
+    found = {(module, name) for module, file in modules().items()
+             for name in re.findall(r"""loader\(["']([\w.]+)["']\)""", file.read_text(encoding="utf-8"))
+             if floor(name) > floor(module)}
+    assert found == LOADED_FROM_ABOVE
+
+
 def test_no_two_modules_import_each_other():
     """No circle of any length, imports inside functions included; what loads lazily by name is not looked at."""
     names = set(modules())
@@ -277,6 +294,18 @@ def test_file_is_short_and_says_what_it_owns(module):
     text = modules()[module].read_text(encoding="utf-8")
     assert text.count("\n") <= MAX_LINES, f"{modules()[module]} has more than {MAX_LINES} lines: split it by idea"
     assert (ast.get_docstring(ast.parse(text)) or "").strip(), f"{modules()[module]} lacks a module docstring"
+
+
+def test_files_beside_the_package_itself_are_views():
+    """A docstring, imports, names: what is under a public name is defined in a room."""
+    allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.If)
+    flat = {m: file for m, file in modules().items() if file.parent in (ROOT / "jaxlite", ROOT / "jaxlite" / "interpreters")}
+    defined = [
+        f"{m}:{node.lineno}" for m, file in flat.items() if m not in ("jaxlite", "jaxlite.__main__", "jaxlite.typing")
+        for node in ast.parse(file.read_text(encoding="utf-8")).body
+        if not isinstance(node, allowed) and getattr(node, "name", "") not in ("__getattr__", "__dir__")
+    ]
+    assert defined == []
 
 
 def test_each_file_of_rules_has_a_namesake():

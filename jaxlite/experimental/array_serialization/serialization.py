@@ -6,6 +6,9 @@ import abc
 from collections.abc import Callable, Sequence
 from typing import Any
 
+__all__ = ["GlobalAsyncCheckpointManagerBase"]
+__dir__ = lambda: __all__
+
 
 class GlobalAsyncCheckpointManagerBase(abc.ABC):
     """Writes arrays of several processes while the program goes on."""

@@ -12,6 +12,9 @@ from jaxlite.experimental.colocated_python.func import Specialization, make_call
 from jaxlite.experimental.colocated_python.obj import wrap_class
 from jaxlite.sharding import Mesh
 
+__all__ = ["colocated_cpu_devices", "colocated_python", "colocated_python_class"]
+__dir__ = lambda: __all__
+
 
 def colocated_cpu_devices(devices_or_mesh: Any) -> Any:
     """The CPU devices on the host of some devices, in their order; those that are CPU devices stand for themselves.

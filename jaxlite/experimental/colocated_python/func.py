@@ -12,6 +12,9 @@ from jaxlite.core.dtypes import issubdtype, prng_key
 from jaxlite.core.tree import keystr, tree_flatten_with_path, tree_leaves, tree_structure
 from jaxlite.core.values import aval_of
 
+__all__ = ["Specialization", "is_prng_key_dtype", "make_callable"]
+__dir__ = lambda: __all__
+
 
 @dataclasses.dataclass(frozen=True)
 class Specialization:

@@ -10,6 +10,9 @@ from typing import Any
 
 from jaxlite.experimental.colocated_python.func import Specialization, make_callable
 
+__all__ = ["wrap_class"]
+__dir__ = lambda: __all__
+
 
 def wrap_class(cls: type) -> type:
     """A class of the same methods; its objects make the one that they stand for when it is first needed."""

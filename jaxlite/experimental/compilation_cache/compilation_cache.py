@@ -7,6 +7,7 @@ import os
 from jaxlite.core.config import compilation_cache_dir
 
 __all__ = ["reset_cache", "set_cache_dir"]
+__dir__ = lambda: __all__
 
 
 def set_cache_dir(path: str | os.PathLike[str]) -> None:

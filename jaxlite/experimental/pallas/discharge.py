@@ -13,7 +13,7 @@ import numpy as np
 
 from jaxlite.compilation.dispatch import jit_p
 from jaxlite.core import dtypes
-from jaxlite.core.aval import AbstractRef, Ints
+from jaxlite.core.aval import Ints
 from jaxlite.core.discharge import discharge_jaxpr, discharges
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from jaxlite.core.staging import trace_to_jaxpr
@@ -254,10 +254,6 @@ def _call(primitive: Any, place: list[Any], values: list[Any], params: dict[str,
                                                        "num_consts": params["num_consts"] + extra})
     inner = params["call_jaxpr"] if "call_jaxpr" in params else next(jaxprs_in_params(params))
     return _run(inner.jaxpr if type(inner) is ClosedJaxpr else inner, place, values)
-
-
-def is_ref(aval: Any) -> bool:
-    return type(aval) is AbstractRef
 
 
 # --- what hints and functions of a GPU are elsewhere -------------------------------------------------

@@ -15,6 +15,7 @@ from jaxlite.experimental.sparse.compressed import BCSR, COO, CSC, CSR
 from jaxlite.experimental.sparse.primitives import sparse_primitive
 
 __all__ = ["empty", "eye", "todense", "todense_p"]
+__dir__ = lambda: __all__
 
 _FORMATS: dict[str, Any] = {"bcoo": BCOO, "bcsr": BCSR, "coo": COO, "csr": CSR, "csc": CSC}
 

@@ -11,6 +11,7 @@ from jaxlite import random
 from jaxlite.experimental.sparse.bcoo import BCOO
 
 __all__ = ["random_bcoo"]
+__dir__ = lambda: __all__
 
 
 def random_bcoo(key, shape, *, dtype=np.float32, indices_dtype=None, nse: float = 0.2, n_batch: int = 0,

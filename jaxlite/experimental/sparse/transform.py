@@ -28,6 +28,9 @@ from jaxlite.experimental.sparse.bcoo import BCOO
 from jaxlite.experimental.sparse.compressed import _Converted
 from jaxlite.transforms.make_jaxpr import make_jaxpr
 
+__all__ = ["SparseTrace", "SparseTracer", "sparsify"]
+__dir__ = lambda: __all__
+
 
 def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
     """A version of `f` that takes and gives sparse arrays.

@@ -17,6 +17,7 @@ from jaxlite.transforms.vmap import vmap
 
 __all__ = ["CuSparseEfficiencyWarning", "Shape", "SparseEfficiencyError", "SparseEfficiencyWarning", "SparseInfo",
            "broadcasting_vmap", "nfold_vmap"]
+__dir__ = lambda: __all__
 
 
 def broadcasting_vmap(fun: Callable, in_axes=0, out_axes=0) -> Callable:

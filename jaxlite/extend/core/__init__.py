@@ -49,9 +49,9 @@ from jaxlite.extend.core.values import (
     unmapped_aval,
     valid_jaxtype,
 )
-from lowering import xla
+from lowering import xla as _xla
 
-if xla.VERSION >= (0, 12):  # as JAX of the same jaxlib
+if _xla.VERSION >= (0, 12):  # as JAX of the same jaxlib
     from jaxlite.extend.core.programs import Jaxpr  # type: ignore[assignment]
 
     ClosedJaxpr = Jaxpr  # type: ignore[assignment,misc]

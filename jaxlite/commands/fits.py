@@ -92,7 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--on", required=True, metavar="DEVICE", help="h100, a100:8, v5e:2x2, ...")
     parser.add_argument("--rows", type=int, default=20, help="how many compiles the table shows")
     options, rest = parser.parse_known_args(arguments)
-    topology: TopologyDescription = get_topology_desc(options.on)
+    try:
+        topology: TopologyDescription = get_topology_desc(options.on)
+    except (RuntimeError, ValueError) as error:
+        parser.error(str(error))
     rows: list[Row] = []
     watch = lambda compiled: rows.append(measure(compiled, topology.devices[0]))
     program.compile_watchers.append(watch)

@@ -35,9 +35,8 @@ _lazy = _Lazy(__name__, root="jaxlite", **{"lax.sharding": "reshard", "lax.axis_
 
 __all__ = [  # noqa: F822  some load on first use
     "AbstractDevice", "AbstractMesh", "AxisType", "ManualAxisType", "Mesh", "NamedSharding", "PartitionSpec", "Sharding",
-    "SingleDeviceSharding", "auto_axes", "explicit_axes", "get_abstract_mesh", "get_mesh", "make_single_device_sharding", "reshard",
-    "set_mesh",
-    "use_abstract_mesh", "use_mesh",
+    "SingleDeviceSharding", "auto_axes", "explicit_axes", "get_abstract_mesh", "get_mesh", "make_single_device_sharding",
+    "reshard", "set_mesh", "use_abstract_mesh", "use_mesh",
 ]
 
 

@@ -83,9 +83,9 @@ def draw_waits(results: Path, to: Path) -> str:
     found = waits(results.read_text())
     if not found:
         return "the results have no rows of fresh processes"
-    height = 0.9 + 0.8 * len(found)
+    height = 0.7 + 0.66 * len(found)
     figure = Figure(figsize=(8.6, height), dpi=130, facecolor="white")
-    axes = figure.add_axes((0.02, 0.04, 0.96, 1 - 0.75 / height))
+    axes = figure.add_axes((0.02, 0.0, 0.96, 1 - 0.55 / height))
     for index, (label, (time, jax, ratio)) in enumerate(found.items()):
         y = 1.25 * index
         axes.text(0, y - 0.5, label, va="center", fontsize=11, color=INK)
@@ -93,10 +93,10 @@ def draw_waits(results: Path, to: Path) -> str:
                                              (y + 0.27, 1.0, "#c9c9c9", FAINT, f"JAX {jax}")):
             axes.barh(at, length, height=0.28, color=color)
             axes.text(length + 0.012, at, name, va="center", fontsize=10, color=ink)
-    axes.set(xlim=(0, 1.16), ylim=(1.25 * len(found) - 0.55, -0.8), xticks=[], yticks=[])
+    axes.set(xlim=(0, 1.16), ylim=(1.25 * len(found) - 0.7, -0.8), xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     title = {"fontsize": 14, "weight": "bold", "color": INK}
-    figure.text(0.02, 1 - 0.32 / height, "What a user waits for, with jaxlite and with JAX", **title)
+    figure.text(0.02, 1 - 0.3 / height, "What a user waits for, with jaxlite and with JAX", **title)
     to.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(to)
     return ""

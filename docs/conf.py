@@ -17,6 +17,7 @@ import executed  # noqa: E402
 from jaxlite.version import __version__  # noqa: E402
 
 project, author, release = "jaxlite", "the jaxlite authors", __version__
+copyright = author
 extensions = ["myst_parser"]
 html_theme, html_title = "furo", f"jaxlite {__version__}"
 exclude_patterns = ["_build"]

@@ -1,6 +1,6 @@
-"""lowering: how a jaxpr runs. It emits StableHLO for each equation, and has XLA compile and run the module.
+"""lowering: from jaxprs to running programs. It emits StableHLO for each equation, and XLA compiles and runs the module.
 
-Imports nothing from `jaxlite`; a jaxpr is known by its shape alone (see `lowering.module`).
+It imports nothing from `jaxlite` and only uses the attributes of jaxprs (see `lowering.module`).
 """
 
 import time

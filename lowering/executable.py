@@ -1,6 +1,6 @@
-"""From a jaxpr to a loaded executable: which inputs are kept, the module, the compile, the times of each.
+"""From a jaxpr to a loaded executable: the used inputs, the module, the compile, and the time of each step.
 
-`lower` gives a `Lowered`: the MLIR module and what is known of its parameters. `compile_lowered` hands it to XLA.
+`lower` returns a `Lowered`: the MLIR module with a description of its parameters. `compile_lowered` compiles it with XLA.
 """
 
 from __future__ import annotations

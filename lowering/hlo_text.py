@@ -1,4 +1,4 @@
-"""Optimised HLO, read from its text: instructions, what they are fused into, and the source lines they come from."""
+"""Parses the text of optimised HLO: instructions, their fusions, and their source lines."""
 
 from __future__ import annotations
 

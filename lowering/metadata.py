@@ -1,4 +1,4 @@
-"""Frontend attributes of operations: words for passes of XLA."""
+"""Frontend attributes of operations, for passes of XLA."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""From a jaxpr to an MLIR module: one loop over the equations, one rule call for each.
+"""From a jaxpr to an MLIR module: a loop over the equations that calls the rule of each.
 
-A jaxpr is known here by its shape alone: `constvars`, `invars`, `outvars`, `eqns`; equations with
-`primitive.name`, `params`, `invars`, `outvars`, `traceback`; variables with `aval` (`shape`, `dtype`); literals
-with `val` as well. Types, attributes, constants and locations are cached for the module.
+It only uses these attributes of jaxprs: `constvars`, `invars`, `outvars`, `eqns`; of equations `primitive.name`, `params`,
+`invars`, `outvars`, `traceback`; of variables `aval` (`shape`, `dtype`); and of literals also `val`. Types, attributes,
+constants and locations are cached per module.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Programs over several devices: what XLA's partitioner is told about them.
+"""Programs over several devices: what XLA's partitioner gets.
 
-Wherever a program is compiled for a device, it may be compiled for a `Partitioning` instead: devices in an order, and for each
-parameter and result its sharding, or None to let XLA choose. The module says so in Shardy's words: a mesh as a symbol, and
-shardings as attributes that name its axes. A module for one device has none of it, and Shardy is not loaded.
+A program can be compiled for a `Partitioning` instead of a device: an ordered list of devices, and a sharding for each
+parameter and result, or None if XLA should choose. The module has this information in Shardy's form: a mesh as a symbol,
+and shardings as attributes that name its axes. A module for one device has none of it, and Shardy is not loaded.
 
-A sharding is known here by its shape alone: `mesh` (`axis_names`, `axis_sizes`, and `devices`, which may be missing) and
-`spec`, with an entry for each array axis: None, the name of a mesh axis, a tuple of names, or `spec.UNCONSTRAINED`.
+Only these attributes of a sharding are used: `mesh` (`axis_names`, `axis_sizes`, and optional `devices`) and `spec`, with
+an entry per array axis: None, the name of a mesh axis, a tuple of names, or `spec.UNCONSTRAINED`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Platforms: which devices there are, and the clients that own them. Each client starts on first use."""
+"""Platforms: their devices and the clients that own them. Each client starts on first use."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Accelerator plugins: which are installed, how each is started, and what its client is given.
+"""Accelerator plugins: which are installed, how each is started, and the options of its client.
 
-A plugin is a library with PJRT's C interface. Those of NVIDIA and AMD come as wheels in the namespace package `jax_plugins`,
-that of Google as the package `libtpu`. A package of another vendor names a module under the entry point group `jax_plugins`;
-its function `initialize()` calls `register`. Nothing of a plugin is loaded before its platform is started.
+A plugin is a library with PJRT's C interface. NVIDIA's and AMD's are wheels in the namespace package `jax_plugins`,
+Google's is the package `libtpu`. A package of another vendor names a module in the entry point group `jax_plugins`; its
+function `initialize()` calls `register`. A plugin is loaded when its platform is started.
 """
 
 from __future__ import annotations

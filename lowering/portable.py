@@ -1,7 +1,7 @@
-"""Programs that leave the process: modules for one or several platforms, and modules that came from elsewhere.
+"""Exported programs: modules for one or several platforms, and loading modules from files.
 
-A module for several platforms takes the index of its platform as first parameter, an i32, and branches on it. What comes from
-elsewhere is made static for the types at hand, and its functions join those of the module that calls it.
+A module for several platforms has the index of the platform as first parameter, an i32, and branches on it. A loaded module
+is refined to static types, and its functions are added to the calling module.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Signs of life: a line on the terminal while a compile lasts.
+"""Progress lines: a line on the terminal during long compiles.
 
-`Stage` goes around each stage of a compile and costs next to nothing. One watcher thread is started when a stage begins,
-looks again after two seconds, and ends when nothing is under way then. A stage that lasts longer than that gets a line on
-stderr with its function and the time so far; it is gone when the stage ends.
+`Stage` surrounds each stage of a compile and costs next to nothing. When a stage begins, a watcher thread starts; it checks
+again after two seconds, and ends when no stage is running. A stage that takes longer gets a line on stderr with its
+function and the elapsed time, which is removed when the stage ends.
 """
 
 from __future__ import annotations

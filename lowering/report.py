@@ -1,7 +1,7 @@
-"""Seeing inside: what happened in each compile, as a log line and as files.
+"""Log lines and dumps of each compile.
 
-`compiled` is called once for each compile. It writes nothing unless asked to (`configure`), and no failure to write
-is more than one warning.
+`compiled` is called once per compile. It writes only what `configure` requests, and a failure to write causes at most one
+warning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A module for several platforms: it takes the index of its platform as first parameter, an i32, and branches on it."""
+"""A module for several platforms: its first parameter is the index of the platform, an i32, on which it branches."""
 
 from __future__ import annotations
 

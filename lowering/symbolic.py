@@ -1,8 +1,7 @@
-"""Programs with symbolic dimensions: the same rules, with operations that take shapes as operands where a size is not known.
+"""Programs with symbolic dimensions: the same rules, with operations that take shapes as operands if a size is unknown.
 
-A dimension is known here by `evaluate(values, operations)`. The values of variables are computed once, at the start of
-`main`, from the
-sizes of its arguments, and everything is one function.
+Of a dimension, only `evaluate(values, operations)` is used. The values of variables are computed once, at the start of
+`main`, from the sizes of its arguments. The program is a single function.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Accelerators by name, as XLA's compiler wants them described: programs compile for them on a machine that has none.
+"""Descriptions of accelerators for XLA's compiler, by name: programs can be compiled on a machine without them.
 
-The figures are the vendors' data sheets' and what the devices report of themselves; XLA's cost model reads them. A TPU needs no
-description: its plugin knows its own topologies ("v5e:2x2").
+The figures are from the vendors' data sheets and from the devices; XLA's cost model uses them. TPUs need no description:
+their plugin knows its topologies ("v5e:2x2").
 """
 
 from __future__ import annotations

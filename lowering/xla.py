@@ -1,12 +1,11 @@
 """All use of jaxlib: the only module of this project that imports it.
 
-It gives the rest of the code a few verbs in our own words (compile a module, put a value on a device,
-make a C++ call path) and absorbs what differs between jaxlib versions. Tried with jaxlib 0.10.2, 0.11.2
-and 0.12.0. What belongs elsewhere: which devices a program uses (`lowering.platforms`), what an array
-can do (`jaxlite.core.array`).
+It provides functions for the rest of the code (compile a module, put a value on a device, make a C++ call path) and handles
+the differences between jaxlib versions. Tested with jaxlib 0.10.2, 0.11.2 and 0.12.0. Elsewhere: `lowering.platforms`
+chooses the devices of a program, `jaxlite.core.array` defines arrays.
 
-MLIR's Python bindings take a while to load and only a compile needs them, so `ir` and `make_context`
-load them on first use. A long file, so that a new jaxlib means reading one.
+MLIR's Python bindings load slowly, and only compiling needs them, so `ir` and `make_context` load them on first use. The
+file is long on purpose: to support a new jaxlib, read this file only.
 """
 
 from __future__ import annotations

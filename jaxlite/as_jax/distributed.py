@@ -1,4 +1,4 @@
-"""What libraries read of JAX's record of the processes of a program: `jax._src.distributed.global_state`."""
+"""`jax._src.distributed.global_state`, for libraries that read it."""
 
 from __future__ import annotations
 

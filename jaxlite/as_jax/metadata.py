@@ -1,4 +1,4 @@
-"""What `importlib.metadata` says of jax where jaxlite stands for it."""
+"""The result of `importlib.metadata` for jax, when jaxlite takes its place."""
 
 from __future__ import annotations
 

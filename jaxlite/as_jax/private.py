@@ -1,7 +1,7 @@
 """The few names under `jax._src` that widely used libraries import although they are private.
 
-Each stands for a public equivalent of ours. The table says where, and which library needs it; nothing else of `jax._src`
-is there.
+The table gives for each name a public equivalent in jaxlite, and the library that needs it. Nothing else of `jax._src`
+exists.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What libraries take from `jax._src.sharding_impls`: what an argument `out_sharding` stands for."""
+"""`jax._src.sharding_impls` for libraries: the sharding that an argument `out_sharding` stands for."""
 
 from __future__ import annotations
 

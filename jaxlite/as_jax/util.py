@@ -1,4 +1,4 @@
-"""What programs take from `jax._src.util`, as JAX's own pages on interpreters of jaxprs do."""
+"""`jax._src.util` for programs, such as those of JAX's documentation on jaxpr interpreters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of `jnp.vectorize` as JAX divides it, for quaxed, which puts them together again around its own functions."""
+"""The parts of `jnp.vectorize` as JAX divides it, for quaxed, which combines them with its own functions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The compiles so far: a small record of each, and the table that `jaxlite.compile_report()` shows.
+"""Records of all compiles in this process, and the table that `jaxlite.compile_report()` shows.
 
-A record keeps types, texts and times, nothing that a user made, and there is a limit to their number.
+A record has types, texts and times, but no user objects, and the number of records is bounded.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""A call of a jitted function: its signature, the program for it, the executable, and what C++ keeps for the next call.
+"""Dispatch: a call of a jitted function, its signature, its program and executable, and the entry in the C++ cache.
 
-A call goes to jaxlib's C++ path, which flattens the arguments and looks up their signature. What it does not
-find comes to `Jitted.miss`: trace, lower, compile, run, and hand C++ what it needs for the next time. A call
-inside a trace becomes a `jit` equation with a sub-jaxpr.
+jaxlib's C++ path flattens the arguments and looks up their signature. A miss calls `Jitted.miss`, which traces, lowers,
+compiles and runs, and returns what C++ needs for the next call. A call inside a trace becomes a `jit` equation with a sub-
+jaxpr.
 
-What was traced and compiled is kept for each (function, options) pair and dies with the function.
+Programs are cached per (function, options) pair, and freed with the function.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Effects at run time: Python functions inside running programs, programs that run in order, and waiting for them all.
+"""Effects at run time: host callbacks in running programs, ordered programs, and waiting for all of them.
 
-A program with effects gives a token that is ready when it has run. One with ordered effects starts once those before it
-have: XLA runs programs that do not depend on each other in any order. Python that runs inside a program never waits for
-tokens, as one of them may be that of the program itself.
+A program with effects returns a token that is ready when it has run. A program with ordered effects starts after the
+earlier ones have ended: XLA runs independent programs in any order. A host callback never waits for tokens, since one of
+them may be that of its own program.
 """
 
 from __future__ import annotations

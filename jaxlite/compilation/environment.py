@@ -1,4 +1,4 @@
-"""What a report of a problem should say of the machine and the versions."""
+"""`print_environment_info`: versions and machine, for bug reports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Execution: a jaxpr becomes an `Executable` on a device.
+"""Execution: from a jaxpr to an `Executable` on a device.
 
-The executable runs on flat arrays and describes itself to jaxlib's C++ call path. This file, and with it the whole of
-lowering, loads when a program is lowered or compiled for the first time.
+An executable runs on flat arrays and describes itself to jaxlib's C++ call path. This file, and with it all of `lowering`,
+loads when a program is lowered or compiled for the first time.
 """
 
 from __future__ import annotations

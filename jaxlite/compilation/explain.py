@@ -1,8 +1,7 @@
-"""Why a function was traced or compiled: the difference to what was known before, in words.
+"""Explanations of cache misses: the difference between a new signature and an earlier one, as text.
 
-`differences` compares two signatures and is pure; `reason` chooses the earlier signature to compare with; `tell` writes
-the paragraph that the option `explain_cache_misses` asks for. Which compiles there were is the matter of
-`compile_report.py`.
+`differences` compares two signatures and has no side effects; `reason` chooses the earlier signature; `tell` writes the
+message for the option `explain_cache_misses`. `compile_report.py` has the list of compiles.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The options `debug_nans` and `debug_infs`: results are looked at, and the operation that went wrong is found."""
+"""The options `debug_nans` and `debug_infs`: check results, and find the operation that produced the first NaN or infinity."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What may not happen: the guards' context managers, and what the options behind them do in C++.
+"""Guards: their context managers, and their options in C++.
 
-`transfer_guard` and its three directions are about copies between host and devices, `thread_guard` about which thread runs
-programs of several processes; `no_tracing` and `no_execution` are asked where traces and calls begin (`dispatch`).
+`transfer_guard` and its three directions restrict copies between host and devices; `thread_guard` restricts programs of
+several processes to one thread. `dispatch` checks `no_tracing` and `no_execution` at the start of traces and calls.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The option `debug_key_reuse`: a random key that is used a second time is a KeyReuseError.
+"""The option `debug_key_reuse`: using a random key twice raises KeyReuseError.
 
-Keys are typed ones, arrays of keys are watched element by element where slices take them apart. A program has a signature: what
-it consumes of its inputs, and what becomes of its outputs. Concrete keys remember in `_consumed` what was used of them: False,
-True, or a mask.
+It applies to typed keys; slices of an array of keys are tracked element by element. The signature of a program says which
+inputs it consumes, and what its outputs are. A concrete key stores in `_consumed` which part of it was used: False, True,
+or a mask.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Words for how programs are compiled: where a jitted function inside of another is put, how hard XLA tries."""
+"""Enumerations for `jit`: how a nested jitted function is inlined, and the effort of XLA's optimizations."""
 
 import enum
 from typing import Any

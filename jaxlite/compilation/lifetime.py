@@ -1,8 +1,8 @@
-"""Threads where a process ends or forks.
+"""Threads at a fork and at the end of the process.
 
-A child process has none of its parent's threads, so what XLA's thread pools were to compute would never come: there is a
-warning at the fork, and an error in the child where it would have to compile or run a program. At the interpreter's end,
-threads that are still inside XLA abort the process: the main thread waits for those that compile, and lets none begin.
+A child process has none of its parent's threads, so XLA's thread pools would never finish their work there: a fork gives a
+warning, and compiling or running a program in the child raises an error. At the end of the interpreter, threads inside XLA
+would abort the process: the main thread waits for running compiles and prevents new ones.
 """
 
 from __future__ import annotations

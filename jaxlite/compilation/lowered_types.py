@@ -1,8 +1,8 @@
-"""Programs without high types: values that are made of arrays become these arrays before a program is lowered.
+"""Lowering of high types: replaces values that consist of arrays by these arrays, before a program is lowered.
 
-`lower_types` takes a program whose values may have high types (`core/high.py`). Its result takes the arrays of the inputs, and
-gives those of the outputs, and behind them what the values that it changes hold at the end. Operations on such values say
-themselves what they are in others (`to_lojax`); what has programs in its params has a rule here, or is written out in place.
+`lower_types` rewrites a program whose values may have high types (`core/high.py`). Inputs become their arrays. The results
+are the arrays of the outputs, followed by the final contents of mutable values. An operation on such values defines its own
+expansion (`to_lojax`); primitives with sub-jaxprs have a rule here, or are inlined.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Events that libraries record, and the listeners that hear of them. Nobody listens unless somebody registers.
+"""Events that libraries record, and listeners for them. Without a listener, recording does nothing.
 
-Each compile is told of once it is done: the time of its three stages, and what the persistent cache said.
+After each compile, listeners get the times of its three stages, and whether the persistent cache had it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `jit` was asked for, normalised: which arguments are static, which donated, and what the arguments are called."""
+"""The arguments of `jit`, normalised: static and donated arguments, and the names of arguments."""
 
 from __future__ import annotations
 

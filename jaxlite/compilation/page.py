@@ -1,7 +1,7 @@
-"""The page that shows a compile: Python, jaxpr, StableHLO and optimised HLO side by side, in one HTML file.
+"""The compile explorer's page: Python, jaxpr, StableHLO and optimised HLO side by side, in one HTML file.
 
-Each line of the four texts has a place, the line of Python that it comes from, and a word for its operation; a click on one
-shows those of the same place in the others. The texts are drawn by the page itself (`page.html`), as they come into sight.
+Each line of the four texts has a place (the Python line that it comes from) and the name of its operation; a click on a
+line highlights the lines with the same place. The page itself (`page.html`) renders the visible lines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Where the time of a block went, as a table: imports, traces, compiles, transfers, operations with their lines.
+"""Where the time of a block was spent, as a table: imports, traces, compiles, transfers, operations with their lines.
 
-Compiles are known from the compile report, the rest from a profile by XLA that runs along. Stages of a compile and imports
-take the time of the Python thread, where one may be inside the other, and each moment counts for the innermost; operations run
-on XLA's threads, beside it.
+Compiles come from the compile report, everything else from an XLA profile of the block. Stages of a compile and imports are
+times of the Python thread; they can be nested, and the innermost one counts. Operations run on XLA's threads in parallel.
 """
 
 from __future__ import annotations

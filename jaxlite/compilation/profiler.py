@@ -1,6 +1,6 @@
-"""Profiles: what a program did when, for Perfetto, XProf and TensorBoard; what memory is in use; and a summary as text.
+"""Profiles for Perfetto, XProf and TensorBoard, profiles of memory, and a summary as text.
 
-`summary()` is not JAX's: it prints where the time of a `with` block went (`jaxlite.compilation.profile_summary`).
+`summary()` is not in JAX: it prints where the time of a `with` block was spent (`jaxlite.compilation.profile_summary`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One traced signature of a function: its jaxpr, its modules, and the executables made from it."""
+"""The program of one signature: its jaxpr, its modules, and its executables."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A warning, once for each function, when it is compiled again and again: most programs that do are slow by mistake.
+"""A warning, once per function, if it is compiled many times, which is usually a mistake.
 
-What counts is the place of the function's text: a lambda that is made anew for each call is one function here.
+Functions are counted by their source line: a lambda that is created for each call counts as one function.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Calls of programs that take Refs or close over them: they run on the values, and the new values go into the cells.
+"""Calls of programs with Refs: the program runs on their values, and the Refs get the new values.
 
-The memory of a Ref that the program writes is donated: the update happens in place.
+The memory of a Ref that the program writes to is donated, so the update is in place.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Programs over several devices: which devices and shardings a call has, and the executable that has them.
+"""Programs over several devices: the devices and shardings of a call, and its executable.
 
-A call is spread if one of its arguments is, if `jit` was given shardings, or if the program itself names a mesh.
-`partitioning` puts together what is known before the compile: the shardings of committed arguments and those that were
-asked for. What stays open XLA chooses; `SpreadExecutable` reads its choice back, for a result that is labelled with another
-sharding than the executable's has wrong values. A choice that cuts an array unevenly cannot be said of an Array: `Unsettled`
-asks for one more compile in which this array is not cut.
+A call is over several devices if an argument is, if `jit` has shardings, or if the program names a mesh. `partitioning`
+collects the shardings that are known before the compile: those of committed arguments, and the requested ones. XLA chooses
+the rest. `SpreadExecutable` reads this choice back, because a result with another sharding than the executable's would have
+wrong values. An Array cannot have an uneven sharding: then `Unsettled` requests a second compile in which this array is
+replicated.
 """
 
 from __future__ import annotations

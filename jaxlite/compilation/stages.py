@@ -1,8 +1,8 @@
-"""Stages: the way from a jitted function to running code, one object a step, each open to inspection.
+"""Stages: the steps from a jitted function to running code, as objects that can be inspected.
 
-`jit(f).trace(*args)` gives a `Traced` (a jaxpr), its `lower()` a `Lowered` (a StableHLO module), its `compile()` a
-`Compiled` (an executable that can be called). The methods are those of every jitted function: they are put on
-jaxlib's type, so that making one costs nothing more.
+`jit(f).trace(*args)` returns a `Traced` (a jaxpr), its `lower()` a `Lowered` (a StableHLO module), its `compile()` a
+`Compiled` (an executable that can be called). These methods are attributes of jaxlib's type of jitted functions, so making
+a jitted function costs nothing more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The foundation: types, programs, tracing, pytrees, options; nothing here knows an operation.
+"""The foundation: types, programs, tracing, pytrees, options. It defines no operations.
 
-What users name as `jaxlite.core.X` or `jaxlite.extend.core.X` is found in the modules of this package.
+`jaxlite.core.X` and `jaxlite.extend.core.X` are names from the modules of this package.
 """
 
 from typing import Any as _Any

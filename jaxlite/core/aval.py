@@ -1,10 +1,9 @@
-"""Abstract values: what a traced program knows of a value: shape, dtype, weak type; never its data.
+"""Abstract values: the type of a value in a traced program: shape, dtype, weak type; no data.
 
-Inside `shard_map` a type also says along which axes of the mesh the value may differ from device to device: `vma`, the
-"varying manual axes", printed as `f32[2]{V:x}`. Elsewhere it is empty, and costs nothing.
+Inside `shard_map` a type also has the mesh axes along which the value may differ between devices: `vma`, the "varying
+manual axes", printed as `f32[2]{V:x}`. Elsewhere it is empty and costs nothing.
 
-Avals are interned: two equal ones are one object, so comparing is `is` and a dict key costs one hash of
-an address.
+Avals are interned: equal avals are one object, so a comparison is `is`, and the hash of a dict key is that of an address.
 """
 
 from __future__ import annotations

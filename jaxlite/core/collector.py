@@ -1,8 +1,8 @@
-"""Fewer garbage collections while many objects are made that live: an import, a trace, a lowering.
+"""Fewer garbage collections while many long-lived objects are made: in an import, a trace, a lowering.
 
-Python looks for garbage whenever objects enough are new, from time to time among all that there are. Nearly all of what
-tracing makes stays, so that such a search finds nothing, and costs the more the longer the program is: tracing would take
-more than linear time.
+Python's collector runs after a number of allocations, and from time to time visits all objects. Nearly all objects that
+tracing makes stay alive, so these collections find nothing, and their cost grows with the program: tracing would not be
+linear.
 """
 
 from __future__ import annotations

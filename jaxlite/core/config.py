@@ -1,11 +1,10 @@
-"""Options: where they are named, typed, read from the environment, and set for a process or a thread.
+"""Options: their names, types and environment variables, and setting them for a process or a thread.
 
-Each option is a jaxlib `Config` state (a global value with a thread-local one over it), so that the C++
-call path sees changes at once. Options that change what a traced program means are part of the compile
-cache's key (`affects_program=True`).
+Each option is a jaxlib `Config` state (a global value, and a thread-local one that overrides it), so the C++ call path sees
+changes immediately. Options that change a traced program are part of the compile cache's key (`affects_program=True`).
 
-The environment is read once, at import: `JAXLITE_<NAME>`, or `JAX_<NAME>` where the option means the same; a long name
-may have a short one beside it.
+The environment is read once, at import: `JAXLITE_<NAME>`, or `JAX_<NAME>` if JAX's option has the same meaning; a long name
+may have a short alias.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Discharge: a program that reads and writes mutable arrays as one that passes their values on.
+"""Discharge: rewrites a program with mutable arrays to one that passes values.
 
-`discharge_jaxpr` takes a closed jaxpr whose inputs may be Refs. The result takes the values that they hold, in the same
-places, and gives, behind the outputs, the last values of those that it writes. Refs that are made inside are gone. What an
-equation becomes is a rule of its primitive: `rule(eqn, values) -> (outs, changed)`, in which values stand for Refs; `changed`
-maps positions of operands to the new values of the Refs that they are.
+`discharge_jaxpr` takes a closed jaxpr whose inputs may be Refs. In the result, these inputs are the values of the Refs, and
+the final values of the Refs that it writes follow the outputs. Refs that the program makes disappear. The rule of a
+primitive is `rule(eqn, values) -> (outs, changed)`: values stand for Refs, and `changed` maps positions of Ref operands to
+their new values.
 """
 
 from __future__ import annotations

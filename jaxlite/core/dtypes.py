@@ -1,9 +1,8 @@
-"""Dtypes: their names, their 32-bit forms, how they are ordered, and how they promote.
+"""Dtypes: their names, 32-bit forms, order, and promotion.
 
-Promotion is a small graph: an edge leads from a type to those it widens into, and types promote to their least
-upper bound. Python scalars, and values made from them ("weak" types), have nodes of their own that lie below
-the strong types of their kind, so that `x + 1.0` keeps the dtype of `x`.
-Everything here is memoised; on a hot path it costs one dictionary lookup.
+Promotion is a small lattice: an edge leads from a type to the types that it widens to, and two types promote to their least
+upper bound. Python scalars, and values made from them ("weak" types), have nodes of their own below the strong types of
+their kind, so `x + 1.0` keeps the dtype of `x`. All functions are memoized: on a hot path they cost one dictionary lookup.
 """
 
 from __future__ import annotations

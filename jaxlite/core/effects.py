@@ -1,4 +1,4 @@
-"""Effects: what a program does beside computing its results. Those of an equation keep it from being dropped as dead."""
+"""Effects of equations beside their results. An equation with effects is not dead code."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The exceptions users meet, with JAX's class names and base classes.
+"""The exceptions for users, with JAX's class names and base classes.
 
-Each message says what happened in the user's terms, where (their own file and line), and what to do
-instead. The texts that need a tracer's history are put together here from its trace's debug information.
+A message says what happened in the user's terms, where (file and line), and how to fix it. Messages with a tracer's history
+are composed here, from the debug information of its trace.
 """
 
 from __future__ import annotations

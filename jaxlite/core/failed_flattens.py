@@ -1,8 +1,8 @@
-"""Flatten functions of users' containers that raise.
+"""Flatten functions of user-defined containers that raise exceptions.
 
-jaxlib counts how deep it is in a tree on Python's recursion counter, and does not count back where a function that it calls
-raises: a few hundred failures, and everything raises RecursionError. So these functions never raise while jaxlib looks on. What
-they raise is kept, jaxlib gets a node without children in its place, and the caller of jaxlib asks here afterwards.
+jaxlib counts its depth in a tree with Python's recursion counter, and does not decrement it if a flatten function raises:
+after a few hundred failures, everything raises RecursionError. Therefore these functions never raise inside jaxlib. Their
+exception is stored, jaxlib gets a node without children, and the caller of jaxlib raises the exception afterwards.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Tracebacks without jaxlite's own frames: what a user sees is their own code, and the message.
+"""Tracebacks without jaxlite's own frames.
 
-Boundaries are the functions through which errors leave jaxlite: calls of jitted functions, stages, `make_jaxpr`,
-control flow, eager numpy functions. They do nothing until something is raised. The option `traceback_filtering`
-says what happens then: "off" keeps all frames, "tracebackhide" marks ours for pytest and IPython, which skip them,
-and otherwise they are removed. "quiet_remove_frames" says so in a note, as JAX does by default.
+Boundaries are the functions through which errors leave jaxlite: calls of jitted functions, stages, `make_jaxpr`, control
+flow, eager numpy functions. They cost nothing until an exception is raised. The option `traceback_filtering` has these
+values: "off" keeps all frames, "tracebackhide" marks jaxlite's frames for pytest and IPython, which skip them, all others
+remove them. "quiet_remove_frames" also adds a note, as JAX does by default.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Options of JAX that change nothing here, with JAX's defaults and why: they can be set and read.
+"""JAX's options that have no effect here, with JAX's defaults and the reason. They can be set and read.
 
-An option whose other values would change what a program means takes its default alone, rather than be ignored: `REFUSED`.
+If another value would change the meaning of programs, the option only accepts its default: `REFUSED`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""High types: types of values that are made of arrays, and stand in programs as what they are until they are lowered.
+"""High types: types of values that consist of arrays. They exist in programs until these are lowered.
 
-A library gives a type for the values of a class of its own (`HiType`), with the types of the arrays that a value consists of
-and ways from one to the other. Values of a `MutableHiType` change: of what they hold at the moment a program knows a
-description, the "quasi-dynamic data" (QDD), which tracing follows from operation to operation. A variable of such a type is a
-`StateVar`.
+A library defines a type for the values of a class (`HiType`): the types of the arrays of a value, and conversions in both
+directions. Values of a `MutableHiType` change. A program tracks a description of their current contents, the "quasi-dynamic
+data" (QDD), from operation to operation. A variable of such a type is a `StateVar`.
 
-This module loads with the first such type. It has the types, the tracers' side of them, and the following of states; how a
-program loses them is `jaxlite.compilation.lowered_types`.
+This module loads with the first such type. It has the types, their tracers, and the tracking of states;
+`jaxlite.compilation.lowered_types` lowers them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The jaxpr: a typed, closed program, as plain data.
+"""The jaxpr: a typed program, as plain data.
 
-`Jaxpr` holds variables and equations, `ClosedJaxpr` adds the arrays bound to its constvars. Beside the data
-live what needs only the data: walking sub-jaxprs, evaluation, and the checker. Printing is in
-`jaxlite.core.printer`.
+`Jaxpr` has variables and equations, `ClosedJaxpr` adds the arrays of its constvars. This module also has functions that
+only need this data: iteration over sub-jaxprs, evaluation, and the checker. `jaxlite.core.printer` prints jaxprs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Names of packages that load their module on first use: a program pays for what it uses."""
+"""Lazy imports: names of packages that load their module on first use."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What JAX has and jaxlite has not yet: the error for a name that is asked for in vain.
+"""The error for a name of JAX that jaxlite lacks.
 
-`jax_names.txt` beside this file lists JAX's public names, a module a line. It is read when the first name is missing.
+`jax_names.txt` in this folder lists JAX's public names, one module per line. It is read when the first name is missing.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Jaxprs from text: what `jaxlite.core.printer` writes, read back.
+"""The parser of jaxprs: reads what `jaxlite.core.printer` writes.
 
-`parse_jaxpr` gives a program that is checked on the way: each equation is typed by its primitive, and what the text says of
-its results has to agree. The printer's docstring says what the text means; what the text leaves out is put back in here:
-params that are implied, and effects. Weak types are those that the text marks (`weak_types=True` prints them).
+`parse_jaxpr` checks the program while it reads: each equation is typed by its primitive, and must agree with the types in
+the text. The printer's docstring describes the format. The parser adds what the text leaves out: implied params, and
+effects. A type is weak if the text marks it (`weak_types=True` prints the marks).
 
-What no text can hold, functions and objects of users among the params, is given by the name it prints as, or stands there
-as a `Printed`: such a program runs and lowers, and fails only where the function would be called.
+Functions and user objects among the params have no text. The caller provides them by the name that they print as; otherwise
+the param is a `Printed`: the program runs and lowers, and fails only when it would call the function.
 """
 
 from __future__ import annotations

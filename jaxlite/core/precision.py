@@ -1,4 +1,4 @@
-"""The names by which matrix products are asked to be more or less exact: `lax.dot` takes them, and so does an option."""
+"""The precisions of matrix products: arguments of `lax.dot`, and values of an option."""
 
 from __future__ import annotations
 

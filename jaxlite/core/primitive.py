@@ -1,9 +1,8 @@
-"""The primitive: a name, and a slot for each of its meanings.
+"""The primitive: a name, and slots for its rules.
 
-What a slot holds is defined by the module that reads it: abstract evaluation here, derivative rules by
-`jaxlite.traces.jvp` and so on. StableHLO rules are not slots: `lowering.rules` finds them by name.
-A rule left out on purpose is declared with `no_jvp("why")` and the like, so that a missing rule and a
-forgotten one can be told apart.
+The module that reads a slot defines the contents: abstract evaluation here, derivative rules in `jaxlite.traces.jvp`, and
+so on. StableHLO rules have no slot: `lowering.rules` finds them by name. If a primitive has no rule on purpose,
+`no_jvp("why")` and similar methods say so, which distinguishes it from a forgotten rule.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Layouts: in which order the elements of arrays lie in memory, and what a call of a program makes of that.
+"""Memory layouts: the order of an array's elements in memory, and how calls handle it.
 
-Nearly all arrays lie as their device has them by default (on CPUs and GPUs the last axis is the fastest), and nothing here is
-loaded for them. Others come from programs that were asked for such results. XLA runs a program on arrays that lie otherwise
-than it was compiled for, and gives wrong values: so what the arguments of a call are is part of what is compiled (`of_call`),
-and an executable has arrays brought into its order (`relaid`).
+Nearly all arrays have the default layout of their device (on CPUs and GPUs, the last axis is the fastest); for them,
+nothing here is loaded. Other layouts come from programs that request them for their results. XLA does not check the layout
+of arguments, and computes wrong values if it differs from that of the executable. Therefore the layouts of the arguments
+are part of the key of a program (`of_call`), and an executable converts arrays to its layouts (`relaid`).
 """
 
 from __future__ import annotations

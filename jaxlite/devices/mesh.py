@@ -1,16 +1,15 @@
-"""Meshes: devices in a grid whose axes have names.
+"""Meshes: grids of devices with named axes.
 
-A `Mesh` is a grid of devices, an `AbstractMesh` the same grid without saying which devices. Both are interned: two equal
-meshes are one object, which jaxlib's C++ call path asks for (it compares meshes by identity), so that a hash or a comparison
-of a mesh is that of an address.
+A `Mesh` is a grid of devices, an `AbstractMesh` a grid without devices. Both are interned, because jaxlib's C++ call path
+compares meshes by identity: equal meshes are one object, and its hash is that of an address.
 
-Each axis has a type. `Auto`: XLA decides how values are laid out along it. `Explicit`: the layout is part of a value's type.
-`Manual`: the program is written for one device at a time, inside `shard_map`.
+Each axis has a type. `Auto`: XLA chooses the sharding along it. `Explicit`: the sharding is part of a value's type.
+`Manual`: the program is written per device, inside `shard_map`.
 
-The mesh of the context, which a bare `PartitionSpec` refers to, is held here too: thread-local states that are part of
-every call's key. `concrete_context` is the mesh with devices of `set_mesh`, which programs run on as well. `abstract_context`
-is the one that programs are traced under where it differs from that (`use_abstract_mesh`, and `shard_map`, which makes axes
-manual). `entered_context` is the mesh of `with mesh:`, which is older, and means something to constraints alone.
+This module also has the context meshes, thread-local states that are part of each call's key. A bare `PartitionSpec` refers
+to them. `concrete_context` is the mesh of `set_mesh`, on which programs run. `abstract_context` is the mesh of a trace if
+it differs (`use_abstract_mesh`, and `shard_map`, which makes axes manual). `entered_context` is the mesh of `with mesh:`,
+which is older and only used by constraints.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Pictures of shardings: a table that shows which devices hold which part of an array.
+"""`visualize_sharding`: a table of the devices that hold each part of an array.
 
-In a terminal the parts are coloured; written elsewhere, it is text alone.
+A terminal shows it in colours; elsewhere it is plain text.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Programs of several processes: XLA's distributed runtime is started, and told to the clients of the platforms.
+"""Programs of several processes: starts XLA's distributed runtime, and connects the clients of platforms to it.
 
-`initialize` finds out who takes part (`clusters`), waits for all of them (`roll_call`), and connects this process to the
-runtime, through which the processes exchange what devices they have and notice that one of them has died. What does not
-depend on a device goes through its store of keys and values: `exchange`.
+`initialize` finds the processes (`clusters`), waits for all of them (`roll_call`), and connects this process to the
+runtime, through which the processes exchange their devices and notice when one of them dies. `exchange` sends data that is
+not on a device through the runtime's key-value store.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The roll call: the processes of one program find each other before XLA's distributed runtime starts.
+"""The roll call: the processes of a program find each other before XLA's distributed runtime starts.
 
-That runtime ends a process that waits in vain, without an exception, so nothing is left to chance by then. Process 0 listens
-at the coordinator's address; each other process connects there and says its number and how many it expects. Once all have
-come and answer, process 0 starts the runtime's service at the same address and lets them go on. A process that is missing,
-two of one number, or different expectations are a RuntimeError in every process that has come, which names them.
+This runtime ends a process whose wait times out, without an exception. Therefore all processes must be present before it
+starts. Process 0 listens at the coordinator's address; each other process connects, and sends its number and the number of
+processes that it expects. When all have connected and answer, process 0 starts the runtime's service at the same address
+and tells them to continue. A missing process, a duplicate number, or different expectations raise RuntimeError in all
+connected processes, which names the processes.
 
-A message is one line of JSON. Who is let in hears so at once; what ends a connection before is not process 0, but for example
-the service of an earlier run at that address, which is about to end, and is asked again.
+A message is one line of JSON. Process 0 answers an accepted process at once. If a connection ends without an answer, the
+other side is something else, for example the service of an earlier run that is about to end; the process connects again.
 """
 
 from __future__ import annotations

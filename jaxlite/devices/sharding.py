@@ -1,10 +1,10 @@
-"""Shardings: how the axes of an array lie on the axes of a mesh.
+"""Shardings: how the axes of an array are split over the axes of a mesh.
 
-`PartitionSpec` (`P`) names for each axis of an array the mesh axes along which it is cut; `NamedSharding` is a mesh with such a
-spec. The class is jaxlib's (its C++ reads the mesh and the spec); what Python adds to it is here, with the checks that XLA does
-not make: axes cut unevenly are refused, for it would silently not cut them.
+`PartitionSpec` (`P`) gives, for each axis of an array, the mesh axes that split it; `NamedSharding` is a mesh with a spec.
+The class is jaxlib's (its C++ reads the mesh and the spec). This module adds Python methods, and the checks that XLA does
+not make: an uneven split is an error, since XLA would silently not split the axis.
 
-`spec_of` reads the sharding that XLA has chosen; how Shardy writes one is known to `lowering.partitioning`.
+`spec_of` reads a sharding that XLA chose; `lowering.partitioning` writes Shardy's form.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Meshes and specs from the texts they print as, for `core.parse_jaxpr`."""
+"""Parses the printed forms of meshes and specs, for `core.parse_jaxpr`."""
 
 from __future__ import annotations
 

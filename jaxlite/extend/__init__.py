@@ -1,4 +1,4 @@
-"""What libraries that write transformations build on, beyond what programs use."""
+"""What libraries that write transformations use, beyond what programs use."""
 
 from typing import Any as _Any
 

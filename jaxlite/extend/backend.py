@@ -1,4 +1,4 @@
-"""Clients of platforms, as libraries that talk to XLA directly ask for them."""
+"""Clients of platforms, for libraries that use XLA directly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boxes: values that hold a pytree, which may be replaced by any other, also in traced functions. An example of a high type."""
+"""Boxes: values that hold a replaceable pytree, also in traced functions. An example of a high type."""
 
 from __future__ import annotations
 

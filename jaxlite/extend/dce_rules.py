@@ -1,7 +1,7 @@
-"""JAX's table of rules for dead code, `partial_eval.dce_rules[p]`, as a view on the table that recomputation reads.
+"""JAX's table of dead-code rules, `partial_eval.dce_rules[p]`, as a view of the table that recomputation uses.
 
-A rule says for an equation with sub-programs which operands it reads if only some of its results are used, and gives the
-equation without the rest: `rule(used_outputs, eqn)` returns `(used_inputs, eqn or None)`.
+A rule takes an equation with sub-jaxprs and says which of its results are used: `rule(used_outputs, eqn)` returns
+`(used_inputs, eqn or None)`, the operands that are still needed and the reduced equation.
 """
 
 from __future__ import annotations

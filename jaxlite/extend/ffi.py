@@ -1,6 +1,6 @@
-"""Native code in programs: handlers in C++ or CUDA, registered with XLA by name and called like any function.
+"""Native code in programs: handlers in C++ or CUDA, which are registered with XLA by name and called like functions.
 
-`docs/ffi.md` goes through an example: build a handler with the headers of `include_dir()`, register, call.
+`docs/ffi.md` has an example: build a handler with the headers of `include_dir()`, register it, call it.
 """
 
 from __future__ import annotations

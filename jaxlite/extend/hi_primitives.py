@@ -1,7 +1,7 @@
-"""Primitives that are written as classes, and work on values of high types (`core/high.py`) as well as on arrays.
+"""Primitives that are written as classes, and accept values of high types (`core/high.py`) as well as arrays.
 
-What such an operation does is said in others, which take its place before a program is lowered: by `HiPrimitive.to_lojax`, or
-`VJPHiPrimitive.expand`. Derivatives and batches are taken of the operation itself, by its own rules.
+Before lowering, such an operation is replaced by others: those of `HiPrimitive.to_lojax`, or `VJPHiPrimitive.expand`.
+Derivatives and batching apply to the operation itself, by its own rules.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Functions with a stack of transformations around them, as libraries that write transformations hold them.
+"""Functions with a stack of transformations, for libraries that write transformations.
 
-A `WrappedFun` is a function and what is done to its arguments and results, layer by layer. A layer may bring out something
-else than the result, such as the pytree it flattened: it puts that into a `Store`, which is read after the call.
+A `WrappedFun` is a function and the layers that transform its arguments and results. A layer may also produce another
+value, such as the pytree that it flattened: it stores the value in a `Store`, which is read after the call.
 """
 
 from __future__ import annotations

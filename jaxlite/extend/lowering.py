@@ -1,4 +1,4 @@
-"""What rules that write MLIR get and make, as `jax.extend.lowering` names it: a view."""
+"""Types and functions for rules that write MLIR, under the names of `jax.extend.lowering`: a view."""
 
 from typing import Any as _Any
 

@@ -1,4 +1,4 @@
-"""Programs inside of lowering rules in JAX's calling convention: tokens, contexts, and the lowering of whole jaxprs."""
+"""Programs in lowering rules with JAX's calling convention: tokens, contexts, and the lowering of whole jaxprs."""
 
 from __future__ import annotations
 

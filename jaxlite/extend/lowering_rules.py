@@ -1,7 +1,7 @@
-"""Lowering rules in JAX's calling convention: `rule(ctx, *values, **params)` gives a sequence of MLIR values.
+"""Lowering rules with JAX's calling convention: `rule(ctx, *values, **params)` returns a sequence of MLIR values.
 
-While such a rule runs, the MLIR context, the location of its equation and the place to insert operations are current, so
-jaxlib's builders of operations need no more. The rule stands in the table that our own rules are found in, `lowering.rules`.
+While such a rule runs, the MLIR context, the location of its equation and the insertion point are current, so jaxlib's
+operation builders work without them. The rule is in the same table as jaxlite's own rules, `lowering.rules`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generators of random bits: those that there are, and how to define one."""
+"""Random bit generators: the existing ones, and a function to define one."""
 
 from __future__ import annotations
 

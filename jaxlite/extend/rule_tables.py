@@ -1,7 +1,7 @@
-"""JAX's tables of rules, `ad.primitive_jvps[p]` and the like, as views on the slots of our primitives.
+"""JAX's tables of rules, `ad.primitive_jvps[p]` and others, as views of the slots of jaxlite's primitives.
 
-A rule that is set here is the primitive's rule on tracing's ordinary path; reading gives what is in the slot. Rules of
-others are checked where ours are trusted: an error names the function and its line.
+Setting an entry sets the primitive's rule, and reading returns it. Rules of libraries are checked: an error names the
+function and its line.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""XLA's own shardings from bytes and to bytes, as `jax.extend.sharding` names them."""
+"""XLA's shardings to and from bytes; `jax.extend.sharding`."""
 
 from __future__ import annotations
 

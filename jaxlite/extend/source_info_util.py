@@ -1,4 +1,4 @@
-"""Where equations come from: source lines and names of scopes, as libraries that write transformations pass them on."""
+"""Source lines and name scopes of equations, for libraries that write transformations."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Mutable arrays: Refs in programs. Their types are in `core`, what becomes of them before lowering in `core/discharge.py`."""
+"""Mutable arrays: Refs in programs. `core` has their types, `core/discharge.py` their removal before lowering."""

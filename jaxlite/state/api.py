@@ -1,4 +1,4 @@
-"""What users call on mutable arrays: `new_ref`, `get`, `set`, `swap`, `addupdate`, `freeze`, and `ref.at`."""
+"""The public functions for mutable arrays: `new_ref`, `get`, `set`, `swap`, `addupdate`, `freeze`, and `ref.at`."""
 
 from __future__ import annotations
 

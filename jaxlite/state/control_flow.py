@@ -1,4 +1,4 @@
-"""Discharge of calls, branches and loops: the values of the Refs that they write go along as results and carries."""
+"""Discharge of calls, branches and loops: the values of the Refs that they write become results and carries."""
 
 from __future__ import annotations
 

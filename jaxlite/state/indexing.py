@@ -1,7 +1,7 @@
-"""What selects a part of a Ref: `NDIndexer`, an index for each axis, and `Slice`. They are pytrees whose leaves are arrays.
+"""Indices of Refs: `NDIndexer`, with an index for each axis, and `Slice`. They are pytrees whose leaves are arrays.
 
-An index of an equation is a tuple of such transforms, applied one after the other; others than `NDIndexer` may join them: what
-a transform has to know is `get_indexer_shape`, `read`, `write` and `text`.
+The index of an equation is a tuple of such transforms, applied in order. Other classes can be transforms if they have the
+methods `get_indexer_shape`, `read`, `write` and `text`.
 """
 
 from __future__ import annotations

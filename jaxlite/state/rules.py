@@ -1,7 +1,7 @@
 """Derivatives and batching of mutable arrays.
 
-The tangent of a Ref is a Ref of tangents; a batch of Refs is a Ref of batches. Programs in equations are discharged first: what
-is differentiated or batched is a call on values, whose last values are written back.
+The tangent of a Ref is a Ref of tangents; a batch of Refs is a Ref of batches. Sub-jaxprs are discharged first: the rules
+apply to a call on values, whose final values are written back.
 """
 
 from __future__ import annotations

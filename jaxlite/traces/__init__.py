@@ -1,1 +1,1 @@
-"""What a primitive means under each trace: eager, derivatives, transposition, batching."""
+"""The transformations of primitives: eager, derivatives, transposition, batching."""

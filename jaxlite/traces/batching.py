@@ -1,8 +1,8 @@
-"""Vectorisation: run a function on values that carry one more axis than it knows of.
+"""Vectorization: runs a function on values that have an additional batch axis.
 
-A primitive's rule is `batching(axis, args, dims, **params) -> (out, dim)`: `dims` says for each operand where the
-batched axis is, or None; with several results it gives lists. `axis` (an `Axis`) has the size and the name of the
-batched axis.
+A primitive's rule is `batching(axis, args, dims, **params) -> (out, dim)`: `dims` has the position of the batch axis of
+each operand, or None; a primitive with several results returns lists. `axis` (an `Axis`) has the size and the name of the
+batch axis.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What transformations make of a call: equations of `jit` and the like keep their structure under derivatives and batching.
+"""Rules of calls: `jit` and similar equations keep their structure under derivatives and batching.
 
-A call has the params `jaxpr` and `name`, and options that stay as they are.
+A call has the params `jaxpr` and `name`; its other params do not change.
 """
 
 from __future__ import annotations

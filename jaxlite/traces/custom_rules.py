@@ -1,10 +1,10 @@
-"""Calls that carry derivatives of their own: what each transformation makes of them.
+"""Rules of calls with custom derivatives, for each transformation.
 
-`custom_jvp_call` holds the function and the user's JVP rule, `custom_vjp_call` the user's forward and backward functions.
-A call in a program holds the function as a program, `call_jaxpr`. A call that is bound holds a Python function of flat
-values there: it is traced where a program is written, and not run at all where a derivative runs the rule in its place.
-`custom_linear` stands in linear programs for the tangents of `custom_vjp_call`: all it can do is to be transposed.
-The rules are functions of flat values, made by `jaxlite.transforms.custom_derivatives`.
+`custom_jvp_call` has the function and the user's JVP rule, `custom_vjp_call` the user's forward and backward functions. In
+a program, the function is a sub-jaxpr, `call_jaxpr`. When a call is bound, `call_jaxpr` is a Python function of flat
+values: it is traced if a program is staged, and not called if a derivative calls the rule instead. `custom_linear` is the
+equation of a `custom_vjp_call` in a linear program; it can only be transposed. The rules are functions of flat values, made
+by `jaxlite.transforms.custom_derivatives`.
 """
 
 from __future__ import annotations

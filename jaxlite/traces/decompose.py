@@ -1,8 +1,7 @@
 """Decompositions: primitives that are lowered through a Python function of other primitives.
 
-The function is traced on the types at hand when a program that uses the primitive is compiled, once for each
-combination of types and params; what comes out is lowered in the primitive's place. The primitive stays one
-equation in every jaxpr.
+When a program with the primitive is compiled, the function is traced once for each combination of types and params, and its
+jaxpr is lowered in the primitive's place. In jaxprs the primitive stays one equation.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Eager operations on the host: an operation on the CPU that has no executable yet is run by NumPy, if the bits are the same.
+"""Eager operations on the host: NumPy runs an operation on the CPU that has no executable yet, if the bits are the same.
 
-To compile one slice takes longer than to run it a thousand times, and a session of single operations on new shapes is little
-else. On the CPU an array's buffer is host memory, so the first calls of an eager operation need no executable. A signature
-that comes again and again is compiled, and runs as fast as ever.
+Compiling one slice takes longer than running it a thousand times, and an interactive session consists of single operations
+on new shapes. On the CPU, an array's buffer is host memory, so the first calls of an eager operation need no executable. A
+signature that is called often is compiled.
 
-This module decides which calls NumPy may answer; `jaxlite.traces.host_plan` decides which programs it may run.
+This module decides which calls run in NumPy; `jaxlite.traces.host_plan` decides which programs can.
 """
 
 from __future__ import annotations

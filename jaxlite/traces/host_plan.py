@@ -1,8 +1,8 @@
-"""Plans: how NumPy runs a program of an eager operation, where its results have the bits of XLA's.
+"""Plans: how NumPy runs the program of an eager operation with the same bits as XLA.
 
-A plan is a list of steps, one for each equation, computed as `jaxlite.traces.host_rules` says. Whether the bits are the same
-is not a matter of single equations alone: XLA merges operations of floats (a product and a sum, a conversion and its inverse,
-a division by a constant), and then rounds once where NumPy rounds twice. So a program has at most one operation that rounds.
+A plan is a list of steps, one per equation, whose functions are in `jaxlite.traces.host_rules`. Equal bits per equation are
+not enough: XLA combines float operations (a product and a sum, a conversion and its inverse, a division by a constant), and
+then rounds once where NumPy rounds twice. So a program has at most one operation that rounds.
 """
 
 from __future__ import annotations

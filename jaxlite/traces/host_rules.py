@@ -1,12 +1,12 @@
-"""How NumPy computes each operation, where its result has the bits of XLA's.
+"""How NumPy computes each operation with the same bits as XLA.
 
-A maker takes an equation and the types of its operands, and gives a function of arrays, or None where NumPy's result could
-differ. What depends on values is decided at the call: a rule raises `Differs`, and the program is compiled.
+A rule takes an equation and the types of its operands, and returns a function of arrays, or None if NumPy's result could
+differ. Conditions on values are checked at the call: the function raises `Differs`, and the program is compiled.
 
-What could differ: XLA:CPU flushes subnormal numbers to zero, in operands and results of arithmetic and comparisons; leaves
-open which of several equal positions is written last, and in which order they are added; has its own order of zeros and NaN
-in minima and sorts. Which NaN an operation of NaNs gives is left to the machine, so what computes with NaN is compiled. Rules
-that move elements keep all bits, those of NaN and of subnormal numbers too.
+Possible differences: XLA:CPU flushes subnormal numbers to zero, in operands and results of arithmetic and comparisons; it
+does not define which of several equal positions is written last, nor the order in which they are added; it has its own
+order of zeros and NaN in minima and sorts. The bits of a NaN computed from NaNs depend on the machine, so such operations
+are compiled. Rules that move elements keep all bits, including those of NaN and subnormal numbers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Forward-mode derivatives: each value is a pair of a primal and a tangent.
+"""Forward-mode derivatives: each value is a primal with a tangent.
 
-A primitive's rule is `jvp(primals, tangents, **params) -> (primals_out, tangents_out)`. Tangents may be `Zero`:
-known to vanish, without an array; rules keep them so. The makers at the end cut most rules to a line.
+A primitive's rule is `jvp(primals, tangents, **params) -> (primals_out, tangents_out)`. A tangent may be `Zero`, a symbolic
+zero without an array, which rules propagate. The functions at the end of the file define most rules in one line.
 """
 
 from __future__ import annotations

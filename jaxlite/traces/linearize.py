@@ -1,9 +1,8 @@
-"""Linearisation: split a function at a point into its value there and the linear map of its tangents.
+"""Linearization: splits a function at a point into its value and the linear map of its tangents.
 
-Primals are computed under the trace around; what tangents go through is staged into a program of its own, which
-closes over the primal values that it needs (the residuals). Both come from the JVP rules: an operation on primals
-alone goes one way, one that meets a tangent the other. Primitives with sub-programs have a `linearize` rule
-that splits the sub-program in the same way: `linearize(primals, tangents, **params)`.
+Primals are computed in the enclosing trace. Operations on tangents are staged into a separate program, which closes over
+the primal values that it needs (the residuals). Both use the JVP rules. Primitives with sub-jaxprs have a `linearize` rule
+that splits the sub-jaxpr in the same way: `linearize(primals, tangents, **params)`.
 """
 
 from __future__ import annotations

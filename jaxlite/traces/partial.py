@@ -1,7 +1,7 @@
-"""Partial evaluation: run a function of which some arguments are known; stage what depends on the others.
+"""Partial evaluation: runs a function with some known arguments, and stages the operations that depend on the others.
 
-What depends on known values alone is computed under the trace around, and only what meets an unknown value goes into the
-program, which closes over the known values that it reads.
+Operations on known values are computed in the enclosing trace. Operations on unknown values are staged into a program,
+which closes over the known values that it needs.
 """
 
 from __future__ import annotations

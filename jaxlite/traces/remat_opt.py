@@ -1,7 +1,7 @@
-"""The forward function of a custom_vjp function with `optimize_remat`, as one equation that may lose its residuals.
+"""The forward function of a custom_vjp function with `optimize_remat`: an equation that can drop its residuals.
 
-Where nobody reads the residuals, as in the forward half of a checkpoint, the equation becomes one of the function itself: what
-the forward function calls cannot be taken apart if it is a kernel.
+If the residuals are unused, as in the forward pass of a checkpoint, the equation is replaced by a call of the primal
+function. Dead-code elimination could not do this if the forward function calls a kernel.
 """
 
 from __future__ import annotations

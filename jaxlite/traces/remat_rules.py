@@ -1,7 +1,7 @@
-"""Recomputation: a call whose inner values are computed again for the backward pass instead of being kept.
+"""Recomputation (`checkpoint`): the backward pass computes inner values again instead of saving them.
 
-Linearising it keeps its inputs, and those inner values that its policy names. The tangents go through a `checkpoint`
-equation that computes the rest again.
+Linearization saves the inputs of the call, and the inner values that the policy names. The tangents go through a
+`checkpoint` equation that recomputes the others.
 """
 
 from __future__ import annotations

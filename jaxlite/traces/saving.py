@@ -1,8 +1,8 @@
-"""What a recomputation need not compute again: the inner values that a policy keeps, also those inside loops, branches, calls.
+"""Policies of recomputation: saves the inner values that a policy names, also inside loops, branches and calls.
 
-A program is split in two: one that gives the kept values beside its results, and one that takes them instead of computing them.
-A primitive with sub-programs has two rules here. `keeping[primitive](eqn, policy)` splits an equation in the same way, or gives
-None where the policy keeps nothing inside. `narrowing[primitive](eqn, used)` drops what only unused results need.
+A program is split in two: one returns the saved values with its results, the other takes them as operands. A primitive with
+sub-jaxprs has two rules here. `keeping[primitive](eqn, policy)` splits an equation in the same way, or returns None if the
+policy saves nothing inside. `narrowing[primitive](eqn, used)` removes what only unused results need.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Values and calls that carry names, for transformations that look for them in a program.
+"""Values and calls with names, for transformations that search a program for them.
 
-`sow` is the identity on its first `count` operands, the leaves of a tree. What follows are ties: values that its results
-count as computed from, though they are not. `nest` is a call, whose name stands in front of the names inside.
+`sow` is the identity of its first `count` operands, the leaves of a tree. Its other operands are ties: the results count as
+computed from them. `nest` is a call, whose name is a prefix of the names inside.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Transposition: run a linear program backwards, from cotangents of its outputs to cotangents of its inputs.
+"""Transposition: runs a linear program backwards, from cotangents of its outputs to cotangents of its inputs.
 
-A primitive's rule is `transpose(cotangent, *operands, **params)`; operands in which the equation is linear are
-`Linear` placeholders that have only a type. It returns a cotangent (or None, or `Zero`) for each operand. With
-several results it gets the list of their cotangents.
+A primitive's rule is `transpose(cotangent, *operands, **params)`. Operands in which the equation is linear are `Linear`
+placeholders, which only have a type. It returns a cotangent (or None, or `Zero`) for each operand. For several results,
+`cotangent` is a list.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What users call to transform a function: derivatives, vmap, custom rules, checkpoint, make_jaxpr."""
+"""The public transformations: derivatives, vmap, custom rules, checkpoint, make_jaxpr."""

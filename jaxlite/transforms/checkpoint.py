@@ -1,4 +1,4 @@
-"""checkpoint (remat): trade memory for recomputation in reverse mode; policies that say what is kept."""
+"""checkpoint (remat): saves memory by recomputation in reverse mode; policies choose the values to save."""
 
 from __future__ import annotations
 

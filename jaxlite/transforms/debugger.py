@@ -1,7 +1,7 @@
-"""`debug.breakpoint`: stop inside a traced function when it runs, and look at the values of its variables.
+"""`debug.breakpoint`: stops inside a traced function at run time, and shows the values of its variables.
 
-While the function is traced, the frames of the user's code are noted with their variables. When the compiled program gets
-there it calls a debugger on the terminal with the values that the variables have then.
+At tracing, the frames of the user's code are recorded with their variables. At run time, the compiled program calls a
+debugger on the terminal with the values of these variables.
 """
 
 from __future__ import annotations

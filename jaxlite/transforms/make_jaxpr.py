@@ -1,4 +1,4 @@
-"""What a function of arrays does, without running it: its jaxpr, and the shapes of its results."""
+"""The jaxpr of a function, and the shapes of its results, without running it."""
 
 from __future__ import annotations
 

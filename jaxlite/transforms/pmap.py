@@ -1,4 +1,6 @@
-"""pmap: a function of single examples, one on each device. It is `shard_map` under `jit`, over a mesh with one axis."""
+"""pmap: maps a function over the leading axis, one element per device. It is `shard_map` under `jit`, over a mesh with one
+axis.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which operation of a `shard_map` made a NaN or an infinity: its program runs again, with a flag for each equation."""
+"""Finds the operation of a `shard_map` that produced a NaN or an infinity: runs the program again, with a flag for each
+equation.
+"""
 
 from __future__ import annotations
 

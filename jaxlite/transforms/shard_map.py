@@ -1,6 +1,6 @@
-"""shard_map: a function written for one device of a mesh at a time, and what users see of it.
+"""shard_map: per-device functions over a mesh; the public interface.
 
-What is traced, and how it is transformed, is the matter of `jaxlite.lax.shard_map`.
+`jaxlite.lax.shard_map` has the primitive, its tracing and its rules.
 """
 
 from __future__ import annotations

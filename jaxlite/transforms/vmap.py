@@ -1,4 +1,4 @@
-"""vmap: a function of single examples as one of batches."""
+"""vmap: turns a function of single examples into a function of batches."""
 
 from __future__ import annotations
 

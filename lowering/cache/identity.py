@@ -1,10 +1,10 @@
-"""The identity of a jaxpr: equal in two processes where the programs are.
+"""The identity of a jaxpr: a hash that is equal in two processes if the programs are.
 
-It stands for the module that lowering would make, so it takes in whatever a rule can read: primitives, params, types,
-literals, and which value goes where. It leaves out what no module shows: source lines, variable names, and the rules of
-derivatives, which have been applied by then. A jaxpr that cannot be told apart for certain has no identity: one with effects,
-with arrays in the bodies of its equations, with primitives from outside of jaxlite (their rules may change without our
-version), with functions or other objects of unknown meaning among its params.
+It determines the module that lowering would make, so it includes everything that a rule can read: primitives, params,
+types, literals, and the dataflow. It excludes what is not part of a module: source lines, variable names, and derivative
+rules, which have already been applied. Some jaxprs have no identity, because equality is not certain: those with effects,
+with arrays in the bodies of their equations, with primitives of libraries (whose rules may change without a change of
+jaxlite's version), and with functions or other objects of unknown meaning among their params.
 """
 
 from __future__ import annotations

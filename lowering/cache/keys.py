@@ -1,10 +1,10 @@
-"""Keys of the persistent cache: a hash of all that an executable depends on, and the settings of the cache.
+"""Keys of the persistent cache: a hash of everything that an executable depends on, and the settings of the cache.
 
-That is the module as XLA is handed it (fusion barriers included) in MLIR bytecode without source locations, the compile
-options (XLA_FLAGS are in them, as XLA parsed them) with the device, the versions of jaxlib and jaxlite, and the machine:
-platform, device kind, the processor's name and features, and the number of processors (XLA divides work among them when it
-compiles). A comment or a moved file changes none of it. Not cached: programs with custom calls into this process (host
-callbacks), and compiles that are asked to dump.
+These are the module that XLA gets (with fusion barriers), in MLIR bytecode without source locations; the compile options
+(with XLA_FLAGS, as parsed by XLA) and the device; the versions of jaxlib and jaxlite; and the machine: platform, device
+kind, the processor's name and features, and the number of processors (XLA divides work among them at compile time). A
+comment or a moved file changes nothing. Not cached: programs with custom calls into this process (host callbacks), and
+compiles with a dump.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Shortcuts: from a jaxpr to its executable in the persistent cache, without making the module again.
+"""Shortcuts: from a jaxpr to its executable in the persistent cache, without lowering.
 
-An executable's key is a hash of the module, so a process would have to lower each program only to find that it was compiled
-before. A shortcut is a small entry beside the executables, under a hash of the jaxpr's identity (`lowering.cache.identity`)
-and of all else that lowering and compiling depend on, the source files of jaxlite included. It holds the key of the
-executable, and what the caller has to know of the module: which inputs are its parameters, and which of them it takes the
-memory of.
+The key of an executable is a hash of the module, so a process would have to lower each program just to find its executable.
+A shortcut is a small entry under a hash of the jaxpr's identity (`lowering.cache.identity`) and of everything else that
+lowering and compiling depend on, including jaxlite's source files. It has the key of the executable, and what the caller
+needs to know about the module: which inputs are its parameters, and which of them it may overwrite.
 
-It is laid after an ordinary compile. Wherever it does not lead to a loaded executable, the ordinary way is taken: it only
-saves time. None is laid for programs with custom calls, whose libraries lowering makes known, nor for those where lowering
-has something to warn of.
+A shortcut is written after an ordinary compile. If it does not lead to a loaded executable, the program is lowered as
+usual. There are no shortcuts for programs with custom calls, because lowering registers their libraries, nor for programs
+for which lowering gives a warning.
 """
 
 from __future__ import annotations

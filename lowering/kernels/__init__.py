@@ -1,1 +1,1 @@
-"""Code of kernels for devices: what a `pallas_call` is lowered to where it is not interpreted."""
+"""Device code of kernels: the lowering of `pallas_call` without interpret mode."""

@@ -1,7 +1,7 @@
-"""From a kernel's jaxpr to a module for Mosaic, as text: libtpu compiles it, with the copies of blocks, for TPUs.
+"""From a kernel's jaxpr to a Mosaic module, as text. libtpu compiles it, with the copies of blocks, for TPUs.
 
-A Ref is a window into memory near the core; a read is a vector, or a scalar from the memory of scalars. Control flow and
-much of what is on elements is said as for Triton, in operations that both know.
+A Ref is a window into memory near the core. A read gives a vector, or a scalar from scalar memory. Control flow and many
+elementwise operations use the same MLIR dialects as Triton.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Rules for Mosaic of what a TPU has beyond vectors of numbers: copies and semaphores, scoped memory, positions, bits, pieces
-of vectors, reductions of integers and booleans.
+"""Mosaic rules of TPU operations other than elementwise ones: copies and semaphores, scoped memory, iota, bits, slices of
+vectors, reductions of integers and booleans.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""From a kernel's jaxpr to a module in Triton's dialect, as text: XLA has it parsed and compiled for NVIDIA GPUs.
+"""From a kernel's jaxpr to a module in Triton's dialect, as text. XLA parses and compiles it for NVIDIA GPUs.
 
-A step of the grid is a program that works on whole blocks. A Ref is a pointer to an array, with the place of the block in it; a
-read or a write is one of a block of pointers, with a mask where blocks reach beyond the array. What operations are on elements
-is in `triton_math.py`.
+A step of the grid is a program on whole blocks. A Ref is a pointer to an array with the offset of the block; a read or a
+write uses a block of pointers, with a mask if the block extends beyond the array. `triton_math.py` has the elementwise
+operations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Operations on elements in Triton's dialect: arithmetic, comparisons, conversions, functions of real numbers."""
+"""Elementwise operations in Triton's dialect: arithmetic, comparisons, conversions, mathematical functions."""
 
 from __future__ import annotations
 

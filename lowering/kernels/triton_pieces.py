@@ -1,6 +1,4 @@
-"""Rules for Triton of what takes blocks apart and puts them together. A block is halved or doubled along an axis at a time, so
-that sizes stay powers of two.
-"""
+"""Triton rules of operations that split and join blocks. Each step halves or doubles an axis, so sizes stay powers of two."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules for Triton of what is not one operation on elements: shapes, products, reductions, Refs, control flow."""
+"""Triton rules of operations that are not elementwise: shapes, products, reductions, Refs, control flow."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Passes over jaxprs, after all transformations: what is dropped before lowering, what is written to memory in a compile."""
+"""Passes: dead-code elimination on jaxprs before lowering, and optimizations of modules for XLA:CPU before a compile."""

@@ -1,8 +1,8 @@
-"""Puts the fusion barriers into a module for a compile, and takes them out again: the next compile may be told otherwise.
+"""Adds fusion barriers to a module for a compile, and removes them afterwards: the next compile may have other options.
 
-XLA:CPU of jaxlib 0.10 drops barriers before it fuses. It can be told not to, and then keeps all barriers of a module. But it
-compiles small loops and what reduces in one piece, in a way that knows none. So there no barrier is placed in what a loop
-computes, and none at all where a loop has barriers of its own.
+XLA:CPU of jaxlib 0.10 removes barriers before it fuses. An option keeps all barriers of a module. But small loops and
+reductions are compiled by an emitter that does not support barriers. Therefore no barrier is placed in what a loop
+computes, and none at all if a loop has barriers already.
 """
 
 from __future__ import annotations

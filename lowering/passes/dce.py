@@ -1,4 +1,4 @@
-"""Dead code: drop the equations whose results nobody reads, and say which inputs are left."""
+"""Dead-code elimination: removes equations whose results are unused, and returns which inputs are still used."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Numbers in place of values that depend on nothing, for which XLA:CPU would compile a kernel.
+"""Constants instead of values that depend on nothing, for which XLA:CPU would compile a kernel.
 
-A kernel costs XLA ten milliseconds and more, however little it does. Positions that are written to memory (`fusion` says
-which) and what the results of a scan's steps are written over need none where the program contains their numbers. XLA computes
-constants whose elements are all equal, and one-dimensional ones that count, so they may not look like that.
+Every kernel costs XLA ten milliseconds or more. Two kinds of values need none if the program has their numbers as a
+constant: positions that are written to memory (chosen by `fusion`), and the initial values of a scan's stacked results. XLA
+replaces constants whose elements are equal, and one-dimensional constants that count, by computations, so the constants
+must not have these forms.
 """
 
 from __future__ import annotations

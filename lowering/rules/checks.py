@@ -1,4 +1,4 @@
-"""StableHLO rule of checks: those for debugging alone become nothing, others had to be turned into values before."""
+"""StableHLO rule of checks: debug checks are dropped; `checkify` must have replaced all others."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""StableHLO rules of branches and loops. Regions see the values around them, so what a sub-jaxpr takes from outside
-is not passed through the loop."""
+"""StableHLO rules of branches and loops. Regions can use values from outside, so operands that a loop does not change are not
+carried.
+"""
 
 from __future__ import annotations
 

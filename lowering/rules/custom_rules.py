@@ -1,4 +1,4 @@
-"""StableHLO rules of calls with derivatives of their own, and of recomputed ones: what is left are plain calls."""
+"""StableHLO rules of calls with custom derivatives, and of checkpoints: plain calls."""
 
 from __future__ import annotations
 

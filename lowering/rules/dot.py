@@ -1,4 +1,4 @@
-"""StableHLO rule of `dot_general`, and how precisions are said to XLA."""
+"""StableHLO rule of `dot_general`, and the precisions of products in XLA's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StableHLO rule of `call_exported`: the functions of the exported module join this one, and its `main` is called."""
+"""StableHLO rule of `call_exported`: adds the functions of the exported module to this one, and calls its `main`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StableHLO rules of calls of native code: custom calls to registered handlers, and to Python on buffers."""
+"""StableHLO rules of native calls: custom calls to registered handlers, and to Python functions on buffers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """StableHLO rules of gather and the scatter family.
 
-StableHLO's gather moves boxes inside the operand and its scatter drops those that are outside. What is written here
-are the other modes: reads that fill, and writes that move inside.
+StableHLO's gather clamps indices, and its scatter drops windows that are out of bounds. The rules add the other modes:
+reads that fill, and writes that clamp.
 """
 
 from __future__ import annotations

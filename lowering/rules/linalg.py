@@ -1,8 +1,8 @@
-"""StableHLO rules of the factorizations: calls of LAPACK on the CPU, of cuSOLVER and its kin on a GPU, of XLA's own on a TPU.
+"""StableHLO rules of the factorizations: calls of LAPACK on the CPU, of cuSOLVER or its counterpart on a GPU, XLA operations
+on a TPU.
 
-LAPACK and cuSOLVER work on column-major matrices, in place: operands and results that are matrices get such layouts, and
-XLA copies where it must. A matrix that a routine could not handle (`info` says so) becomes NaN. What LAPACK
-would be given no elements of is made without it.
+LAPACK and cuSOLVER work on column-major matrices, in place: operands and results that are matrices have this layout, and
+XLA copies if necessary. If a routine fails (`info`), the matrix becomes NaN. Empty matrices are handled without LAPACK.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kernels of Pallas: in interpret mode a decomposition, else code for the device in a custom call."""
+"""Pallas kernels: a decomposition in interpret mode, otherwise device code in a custom call."""
 
 from __future__ import annotations
 

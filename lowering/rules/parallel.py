@@ -1,6 +1,6 @@
-"""StableHLO rules of collectives over the axes of a mesh, and of `shard_map`, in which they stand.
+"""StableHLO rules of collectives over mesh axes, and of `shard_map`, which contains them.
 
-Groups consist of numbers of partitions: positions in the devices of the program. Every collective has a channel, which tells
+Groups are numbers of partitions: positions in the program's list of devices. Every collective has a channel, which tells
 XLA that it is between partitions, not between replicas.
 """
 

@@ -1,4 +1,4 @@
-"""StableHLO rules of the primitives that change type, shape or order."""
+"""StableHLO rules of primitives that change dtype, shape or the order of elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StableHLO rules of what programs say and ask about shardings."""
+"""StableHLO rules of sharding constraints and of inspecting shardings."""
 
 from __future__ import annotations
 

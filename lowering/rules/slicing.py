@@ -1,4 +1,4 @@
-"""StableHLO rules of slices at static and at computed positions."""
+"""StableHLO rules of static and dynamic slices."""
 
 from __future__ import annotations
 

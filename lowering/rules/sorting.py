@@ -1,4 +1,4 @@
-"""StableHLO rules of sorting and of the largest k elements."""
+"""StableHLO rules of sort and top-k."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StableHLO rules of values and calls with names: the names are for those who read jaxprs, and lower to nothing."""
+"""StableHLO rules of named values and calls: the names are not part of the module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StableHLO rules of the special functions, all of which are operations of CHLO."""
+"""StableHLO rules of the special functions, which are CHLO operations."""
 
 from __future__ import annotations
 

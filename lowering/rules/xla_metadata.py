@@ -1,4 +1,4 @@
-"""Rules of what gives operations frontend attributes."""
+"""Rules of primitives that add frontend attributes to operations."""
 
 from __future__ import annotations
 

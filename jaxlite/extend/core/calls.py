@@ -1,4 +1,4 @@
-"""Primitives whose operand is a function: they run it, under whatever trace is current."""
+"""Primitives with a function as operand, which they call in the current trace."""
 
 from __future__ import annotations
 

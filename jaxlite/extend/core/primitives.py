@@ -1,4 +1,4 @@
-"""Our primitives under JAX's names for them; each loads with its module when it is named."""
+"""jaxlite's primitives under JAX's names; each loads its module on first use."""
 
 from __future__ import annotations
 

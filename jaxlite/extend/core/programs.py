@@ -1,4 +1,4 @@
-"""The one class of programs, closed or not, of JAX for newer jaxlibs."""
+"""JAX's single class of open and closed jaxprs, for newer jaxlibs."""
 
 from __future__ import annotations
 

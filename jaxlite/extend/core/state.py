@@ -1,4 +1,4 @@
-"""What a library may ask about the traces under way, and how it makes one of its own current."""
+"""Queries about the current traces, and setting the current trace, for libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MLIR's Python bindings as jaxlib has them, and modules as portable artifacts; `jax.extend.mlir`."""
+"""MLIR's Python bindings from jaxlib, and modules as portable artifacts; `jax.extend.mlir`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MLIR's dialects, each with the classes of its operations; a module of jaxlib that loads when it is named."""
+"""MLIR's dialects with their operation classes; each is a module of jaxlib that loads on first use."""
 
 from typing import Any as _Any
 

@@ -1,4 +1,4 @@
-"""MLIR's types, values, operations and modules, as jaxlib has them; `jax.extend.mlir.ir`."""
+"""MLIR's types, values, operations and modules from jaxlib; `jax.extend.mlir.ir`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MLIR's pass manager, as jaxlib has them; `jax.extend.mlir.passmanager`."""
+"""MLIR's pass manager from jaxlib; `jax.extend.mlir.passmanager`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `import jax` finds in the child processes of `python -m jaxlite`: jaxlite, or, for a Python without it, the real one."""
+"""`import jax` in child processes of `python -m jaxlite`: jaxlite or, in a Python without jaxlite, the real JAX."""
 
 import importlib
 import importlib.util

@@ -460,6 +460,9 @@ def promote_types(a: Any, b: Any) -> np.dtype:
     (dtype('float32'), dtype('float64'))
     """
     given = [(_as_dtype(spec), isinstance(spec, type) and spec in _WEAK_TYPES) for spec in (a, b)]
+    for dtype, _ in given:
+        if isinstance(dtype, ExtendedDType):
+            raise TypeError(f"Cannot interpret '{dtype}' as a data type that promotes to others")
     result = _node_result(_join(frozenset(_node(*each) for each in given), _promotion.value), True)[0]
     return canonicalize_dtype(result) if result == int64 and all(dtype != int64 for dtype, _ in given) else result
 

@@ -46,8 +46,8 @@ def _reduced_shape(name: str, aval, axes: Ints) -> Ints:
     if len(set(axes)) != len(axes):
         raise ValueError(f"{name}: duplicate value in 'axes' of reduction: {axes}")
     if not all(0 <= axis < len(aval.shape) for axis in axes):
-        raise ValueError(f"{name}: reduction axes {axes} contains out-of-bounds indices for "
-                         f"{aval.dtype}[{','.join(map(str, aval.shape))}].")
+        raise np.exceptions.AxisError(f"{name}: reduction axes {axes} contains out-of-bounds indices for "
+                                      f"{aval.dtype}[{','.join(map(str, aval.shape))}].")
     return tuple(size for axis, size in enumerate(aval.shape) if axis not in axes)
 
 

@@ -173,7 +173,7 @@ def _convert_element_type_stage(trace, args: Sequence[Any], params: dict[str, An
         if not params["weak_type"]:
             return trace.lift(np.asarray(operand).astype(dtype)[()])
         if not np.ndim(operand):
-            value = {"i": int, "u": int, "f": float, "c": builtins.complex}[dtypes.kind(dtype)](operand)
+            value = {"b": bool, "i": int, "u": int, "f": float, "c": builtins.complex}[dtypes.kind(dtype)](operand)
             if aval_of(value).dtype == dtype:
                 return trace.lift(value)
     return trace.record(convert_element_type_p, args, params)

@@ -122,6 +122,8 @@ def _approx_top_k_avals(x, *, k: int, reduction_dimension: int, recall_target: f
                         reduction_input_size_override: int, aggregate_to_topk: bool) -> list[ShapedArray]:
     if dtypes.kind(x.dtype) != "f":
         raise ValueError(f"operand must be a floating type, got {x.dtype}")
+    if not x.shape:
+        raise TypeError("approx_top_k operand must have >= 1 dimension, got ()")
     axis = _axis_of("approx_top_k", reduction_dimension, len(x.shape))
     size = x.shape[axis]
     if k <= 0:

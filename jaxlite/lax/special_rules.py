@@ -22,11 +22,11 @@ from jaxlite.traces.batching import def_elementwise
 from jaxlite.traces.jvp import def_jvp
 
 
-def _refuse(message: str) -> Callable[..., Any]:
+def _refuse(message: str, error: type[Exception] = ValueError) -> Callable[..., Any]:
     """The share of an argument that has no derivative."""
 
     def rule(g, ans, *primals):
-        raise ValueError(message)
+        raise error(message)
 
     return rule
 
@@ -48,7 +48,7 @@ def_jvp(s.lgamma_p, lambda g, ans, x: e.mul(g, s.digamma(x)))
 def_jvp(s.digamma_p, lambda g, ans, x: e.mul(g, s.polygamma(const(1, x), x)))
 def_jvp(s.polygamma_p, _refuse("polygamma gradient with respect to m is not supported"),
         lambda g, ans, m, x: e.mul(stretch(g, ans), s.polygamma(e.add(m, const(1, m)), x)))
-def_jvp(s.zeta_p, _refuse("zeta gradient with respect to x is not supported"),
+def_jvp(s.zeta_p, _refuse("Differentiation rule for 'zeta' not implemented with respect to x", NotImplementedError),
         lambda g, ans, x, q: e.mul(stretch(g, ans), e.mul(e.neg(x), s.zeta(e.add(x, const(1, x)), q))))
 
 

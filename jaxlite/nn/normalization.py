@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,14 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
+from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.symbolic import as_size
+from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, as_arrays, canonical_axes, check_arrays, promote_inexact
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_inexact
+from jaxlite.numpy.reductions import is_name, split_axes
 
 
 @api("axis", "keepdims", "return_sign")
@@ -21,6 +25,7 @@ def logsumexp(a, axis=None, b=None, keepdims: bool = False, return_sign: bool = 
     """log(sum(b * exp(a))) over axes, without overflow.
 
     Args:
+      axis: axes of the array, and names of axes that `vmap` binds; None for all of the array.
       b: factors, broadcast to `a`; default 1.
       where: which elements take part.
       return_sign: give (log of the absolute value, sign) instead; else a negative sum gives NaN.
@@ -33,7 +38,8 @@ def logsumexp(a, axis=None, b=None, keepdims: bool = False, return_sign: bool = 
     else:
         (a,) = promote_inexact("logsumexp", a)
     a = as_array(a)
-    axes = canonical_axes(axis, a.ndim)
+    own, names = split_axes(axis, a.ndim)
+    axes = own + names
     real = a.real if dtypes.kind(a.dtype) == "c" else a
     peak = jnp.max(real, axis=axes, keepdims=True, initial=-np.inf, where=where)
     peak = lax.stop_gradient(jnp.where(jnp.isfinite(peak), peak, shaping.full_like(peak, 0)))
@@ -44,7 +50,7 @@ def logsumexp(a, axis=None, b=None, keepdims: bool = False, return_sign: bool = 
         scaled = scaled * b
     total = jnp.sum(scaled, axis=axes, keepdims=keepdims, where=where)
     sign = jnp.sign(total)
-    peak = peak if keepdims else jnp.squeeze(peak, axes)
+    peak = peak if keepdims else jnp.squeeze(peak, own)
     if return_sign:
         magnitude = jnp.log(jnp.abs(total)) + peak
         return magnitude, sign
@@ -60,7 +66,8 @@ def logmeanexp(x, axis=None, where=None, keepdims: bool = False):
     total = logsumexp(x, axis=axis, where=where, keepdims=keepdims)
     shape = aval_of(x).shape
     if where is None:
-        count: Any = float(np.prod([shape[each] for each in canonical_axes(axis, len(shape))]))
+        own, names = split_axes(axis, len(shape))
+        count: Any = float(lax.axis_size(names) * np.prod([shape[each] for each in own]))
     else:
         count = jnp.sum(jnp.broadcast_to(where, shape), axis=axis, keepdims=keepdims, dtype=aval_of(total).dtype)
     return total - jnp.log(count)
@@ -117,10 +124,20 @@ def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, 
 
 
 @api("num_classes", "dtype", "axis", "out_sharding")
-def one_hot(x, num_classes: int, *, dtype=None, axis: int = -1, out_sharding=None):
-    """Vectors that are 1 at the class that `x` names, and 0 elsewhere (everywhere, for classes out of range)."""
+def one_hot(x, num_classes: int, *, dtype=None, axis: int | Hashable = -1, out_sharding=None):
+    """Vectors that are 1 at the class that `x` names, and 0 elsewhere (everywhere, for classes out of range).
+
+    Args:
+      axis: where the classes are in the result; or the name of an axis that `vmap` binds, which has one class at each place.
+    """
     x = as_arrays("one_hot", x)
     dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype, "one_hot")
+    if isinstance(num_classes, Tracer):
+        raise ConcretizationTypeError(num_classes, "The number of classes of one_hot is part of a shape.")
+    if is_name(axis):
+        if lax.axis_size(axis) != num_classes:
+            raise ValueError(f"Expected num_classes to match the size of axis {axis}, but {num_classes} != {lax.axis_size(axis)}")
+        return placement.laid_out((x == lax.axis_index(axis)).astype(dtype), out_sharding)
     rank = x.ndim
     axis = shaping.canonical_axis(axis, rank + 1)
     classes = shaping.broadcasted_iota(x.dtype, [as_size(num_classes) if each == axis else 1 for each in range(rank + 1)], axis)

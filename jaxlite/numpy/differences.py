@@ -103,7 +103,7 @@ def _gradients(f, *varargs, axis: int | Sequence[int] | None = None):
     rank = aval_of(f).ndim
     axes = range(rank) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     axes = tuple(shaping.canonical_axis(each, rank) for each in axes)
-    spacings: Sequence[Any] = varargs or (1.0,)
+    spacings: Sequence[Any] = varargs or (1,)
     if len(spacings) == 1 and np.ndim(spacings[0]) == 0 if not hasattr(spacings[0], "aval") else not spacings[0].ndim:
         spacings = [spacings[0]] * len(axes) if len(spacings) == 1 else spacings
     if len(spacings) != len(axes):
@@ -180,7 +180,7 @@ def unwrap(p, discont=None, axis: int = -1, period=2 * np.pi):
     is_whole = dtypes.kind(aval_of(p).dtype) in "iu" and isinstance(period, (int, np.integer))
     whole = int(period) if is_whole else None
     p = as_array(p)
-    if is_complex(p):
+    if is_complex(p) or is_complex(period):
         raise ValueError("jnp.unwrap does not support complex inputs.")
     axis = shaping.canonical_axis(axis, p.ndim)
     if whole is None:

@@ -62,7 +62,7 @@ def delete(arr, obj, axis: int | None = None, *, assume_unique_indices: bool = F
         return _delete_traced(arr, obj, axis=axis)
     positions = _positions("delete", obj, extent)
     if positions.size and (positions.min() < -extent or positions.max() >= extent):
-        raise IndexError(f"delete: an index is out of bounds for axis {axis} of size {extent}")
+        raise np.exceptions.AxisError(f"delete: an index is out of bounds for axis {axis} of size {extent}")
     kept = np.delete(np.arange(extent, dtype=np.int32), positions)
     return manipulation.take_slices(arr, kept, axis=axis)
 

@@ -196,7 +196,7 @@ def inner(a, b, *, precision=None, preferred_element_type=None):
     a, b, dtype = _operands("inner", a, b, preferred_element_type)
     left, right = aval_of(a).shape, aval_of(b).shape
     if not left or not right:
-        return _product(a, b, ((), ()), ((), ()), precision, dtype)
+        return shaping.convert(a, dtype) * shaping.convert(b, dtype)
     if left[-1] != right[-1]:
         raise TypeError(f"inner: the last axes must have equal sizes, got {left} and {right}")
     return _product(a, b, ((len(left) - 1,), (len(right) - 1,)), ((), ()), precision, dtype)

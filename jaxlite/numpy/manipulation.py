@@ -123,11 +123,10 @@ def reshape(a, shape, order: str = "C", *, copy: bool | None = None, out_shardin
 
     Args:
       order: 'C' reads and writes row by row, 'F' column by column.
+      copy: for NumPy's sake; results of operations never share memory.
     Raises: TypeError if the sizes do not match.
     """
     check_arrays("reshape", a)
-    if copy is False:
-        raise NotImplementedError("jnp.reshape: copy=False is not supported: results never share memory")
     old = aval_of(a).shape
     total = math.prod(old)
     new = _new_shape(shape, total, old)

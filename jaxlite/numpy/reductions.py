@@ -93,31 +93,35 @@ def _broadcast_to(x, shape: Ints):
     return shaping.broadcast_in_dim(x, shape, range(len(shape) - rank, len(shape)))
 
 
-def _is_name(axis) -> bool:
+def is_name(axis) -> bool:
+    """Whether an axis is the name of one that vmap binds."""
     return type(axis) is str or (not hasattr(axis, "__index__") and isinstance(axis, Hashable) and axis in state.axis_sizes)
 
 
-def _split_axes(axis, rank: int) -> tuple[Ints, tuple[Any, ...]]:
+def split_axes(axis, rank: int) -> tuple[Ints, tuple[Any, ...]]:
     """The axes of the array, and the named axes, that an axis argument says."""
     if are_plain_axes(axis):
         return canonical_axes(axis, rank), ()
     each = each_axis(axis)
-    names = tuple(one for one in each if _is_name(one))
+    names = tuple(one for one in each if is_name(one))
     return canonical_axes([one for one in each if one not in names] if names else each, rank), names
 
 
-def _reduce(name: str, a, axis, keepdims: bool, reducer: Callable, identity, where=None):
-    """Mask, reduce, restore axes. `identity` maps a dtype to what masked elements become."""
+def _reduce(name: str, a, axis, keepdims: bool, reducer: Callable, identity, where=None, initial=None,
+            combine: Callable | None = None):
+    """Mask, reduce, combine with `initial`, restore axes. `identity` maps a dtype to what masked elements become."""
     if where is not None:
         a = _masked(name, a, where, identity(aval_of(a).dtype) if callable(identity) else identity)
     shape = aval_of(a).shape
-    axes, names = _split_axes(axis, len(shape))
-    result = _keep(reducer(a, axes), shape, axes, keepdims)
-    if not names:
-        return result
-    if reducer not in _COLLECTIVES:
-        raise NotImplementedError(f"Named reductions not implemented for jnp.{name}(): axis={axis!r}")
-    return getattr(lax, _COLLECTIVES[reducer])(result, names)
+    axes, names = split_axes(axis, len(shape))
+    result = reducer(a, axes)
+    if names:
+        if reducer not in _COLLECTIVES:
+            raise NotImplementedError(f"Named reductions not implemented for jnp.{name}(): axis={axis!r}")
+        result = getattr(lax, _COLLECTIVES[reducer])(result, names)
+    if combine is not None and initial is not None:
+        result = combine(shaping.convert(initial, aval_of(result).dtype, False), result)
+    return _keep(result, shape, axes, keepdims)
 
 
 def _accumulator_dtype(aval, dtype, promote_integers: bool, name: str):
@@ -148,10 +152,7 @@ def _total(name: str, a, axis, dtype, keepdims: bool, initial, where, promote_in
         reducer, combine = (lax.reduce_and, ufuncs.logical_and) if identity else (lax.reduce_or, ufuncs.logical_or)
     narrow = dtypes.kind(dtype) == "f" and dtypes.itemsize_bits(dtype) < 32
     a = shaping.convert(a, dtypes.float32 if narrow else dtype, False)
-    result = _reduce(name, a, axis, keepdims, reducer, identity, where)
-    if initial is not None:
-        result = combine(shaping.convert(initial, aval_of(result).dtype, False), result)
-    return shaping.convert(result, dtype, False)
+    return shaping.convert(_reduce(name, a, axis, keepdims, reducer, identity, where, initial, combine), dtype, False)
 
 
 @api("axis", "dtype", "keepdims", "promote_integers")
@@ -187,19 +188,18 @@ def _extreme(name: str, a, axis, keepdims: bool, initial, where, reducer: Callab
     _check_initial(initial)
     a = shaping.convert(as_array(a), None, False)
     aval = aval_of(a)
-    axes, names = _split_axes(axis, aval.ndim)
+    axes, names = split_axes(axis, aval.ndim)
     if initial is None:
         if 0 in [aval.shape[each] for each in axes]:
             raise ValueError(f"zero-size array to reduction operation {name} which has no identity")
         if where is not None:
             raise ValueError(f"reduction operation {name} does not have an identity, so to use a where mask one has to "
                              "specify 'initial'")
-    if dtypes.kind(aval.dtype) == "c":
-        if names:
-            raise NotImplementedError(f"Named reductions not implemented for jnp.{name}() of complex numbers")
-        result = _complex_extreme(name, a, axes, keepdims, where, reducer, identity)
-    else:
-        result = _reduce(name, a, axis, keepdims, reducer, identity, where)
+    if dtypes.kind(aval.dtype) != "c":
+        return _reduce(name, a, axis, keepdims, reducer, identity, where, initial, combine)
+    if names:
+        raise NotImplementedError(f"Named reductions not implemented for jnp.{name}() of complex numbers")
+    result = _complex_extreme(name, a, axes, keepdims, where, reducer, identity)
     return result if initial is None else combine(shaping.convert(initial, aval.dtype, False), result)
 
 
@@ -293,7 +293,7 @@ def _count(a, axes: tuple[Any, ...], where, keepdims: bool, dtype):
     """How many elements are averaged: a Python number, or an array if a mask decides. Named axes count, too."""
     shape = aval_of(a).shape
     if where is None:
-        own, names = _split_axes(axes, len(shape))
+        own, names = split_axes(axes, len(shape))
         return math.prod(shape[axis] for axis in own) * (lax.axis_size(names) if names else 1)
     return sum(_broadcast_to(where, _mask_shape("mean", a, where)), axis=axes, dtype=dtype, keepdims=keepdims)
 
@@ -336,7 +336,7 @@ def _mean(a, axis, dtype, keepdims: bool, where, name: str = "mean"):
     check_arrays(name, a)
     a = as_array(a)
     computation, result_dtype = _mean_dtypes(name, a, dtype)
-    own, names = _split_axes(axis, a.ndim)
+    own, names = split_axes(axis, a.ndim)
     axes = own + names
     total = _sum(shaping.convert(a, computation, False), axes, None, keepdims, None, where, True)
     result = _divide(total, _count(a, axes, where, keepdims, computation))
@@ -348,7 +348,7 @@ def _variance(a, ddof, mean, where, axis, dtype, keepdims: bool, out=None):
     check_arrays("var", a)
     a = as_array(a)
     computation, result_dtype = _variance_dtypes(a, dtype)
-    own, names = _split_axes(axis, a.ndim)
+    own, names = split_axes(axis, a.ndim)
     axes = own + names
     a = shaping.convert(a, computation, False)
     center = _mean(a, axes, computation, True, where) if mean is None else mean

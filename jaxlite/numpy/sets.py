@@ -171,7 +171,7 @@ def _unique(ar, fill_value, axis: int | None, equal_nan: bool, size: int, index:
     if fill_value is not None:
         fill = shaping.convert(manipulation.broadcast_to(fill_value, (size, *rest)), ar.dtype, False)
         values = lax.select(shaping.broadcast_in_dim(missing, (size, *rest), (0,)), fill, values)
-    values = shaping.convert(values, None, ar.weak_type)
+    values = shaping.convert(values, None, ar.weak_type and fill_value is None)
     results = [found, values]
     if index:
         results.append(indexing.take(order, picked, 0, mode="clip"))

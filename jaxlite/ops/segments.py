@@ -29,6 +29,8 @@ def _segments(name: str, data, segment_ids, num_segments, options: dict[str, Any
     size = count if bucket_size is None else operator.index(bucket_size)
     if bucket_size is not None and size < 1:
         raise ValueError(f"{name}: bucket_size must be positive, got {bucket_size}")
+    if not data.ndim:  # one number for all elements
+        data = jnp.broadcast_to(data, segment_ids.shape)
     empty = jnp.full((num_segments, *data.shape[segment_ids.ndim:]), identity(data.dtype), data.dtype)
 
     def scattered(part: slice):

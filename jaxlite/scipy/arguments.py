@@ -17,6 +17,9 @@ def floats(name: str, *args, complex: bool = False):
     Raises: TypeError for arguments that are no arrays or scalars, and for complex ones unless `complex` allows them.
     """
     check_arrays(name, *args)
+    given = [aval_of(x).dtype for x in args]
+    if any([isinstance(dtype, dtypes.ExtendedDType) for dtype in given]):
+        raise TypeError(f"{name} does not accept dtypes {', '.join(map(str, given))}.")
     arrays = [as_array(x) for x in promote_dtypes_inexact(*args)]
     if not complex and dtypes.kind(aval_of(arrays[0]).dtype) != "f":
         raise TypeError(f"{name} does not accept dtype {aval_of(arrays[0]).dtype}. Accepted dtypes are subtypes of floating.")

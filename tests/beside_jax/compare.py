@@ -1,7 +1,7 @@
 """Programs run with jaxlite and with JAX, each in a process of its own, and what differs: `make test-jax`.
 
-The programs are those that cases.py draws from the rows of rows.txt, those of expressions.txt, and the examples in the
-docstrings of the JAX that is installed; `--kind malformed` draws calls with something wrong in them instead (malformed.py).
+The programs are those that cases.py draws from the rows of rows.txt, those of expressions.txt and checks.txt, and the examples
+in the docstrings of the JAX that is installed; `--kind malformed` draws calls with something wrong in them instead (malformed.py).
 Values have to agree within the rounding of their dtype; dtypes, weak types, shapes,
 structures and the classes of errors exactly. Differences that are meant stand in known.py with their reasons; any other fails.
 
@@ -27,7 +27,7 @@ from typing import Any
 import cases
 import malformed
 import numpy as np
-from known import KNOWN
+from known import ERRORS, KNOWN
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -205,6 +205,8 @@ def compare(program: Program, ours: Any, theirs: Any) -> str | None:
         return ours[0] if ours[0] in ("died", "late") else None
     if ours[0] == "error" and "is in JAX, not yet in jax" in ours[2]:
         return "missing"  # docs/missing.md lists it
+    if theirs[0] == "error" and re.match(r"module 'jax[\w.]*' has no attribute", theirs[2]) and ours[:3] != theirs[:3]:
+        return "newer"
     if ours[0] != theirs[0]:
         return "raises" if ours[0] == "error" else "accepts"
     if ours[0] == "printed":
@@ -225,8 +227,8 @@ def compare(program: Program, ours: Any, theirs: Any) -> str | None:
 
 
 ODD = ("class of error", "raises", "value of nan", "weak type", "type")  # of malformed calls: to be read, not failures
-SOFT = ("words", "warning", "accepts", "missing", "no array")  # counted and shown; only the others fail
-EXPLAINED = {"missing": "docs/missing.md lists them", "accepts": "JAX raises",
+SOFT = ("words", "warning", "accepts", "missing", "no array", "newer")  # counted and shown; only the others fail
+EXPLAINED = {"missing": "docs/missing.md lists them", "accepts": "JAX raises", "newer": "this JAX has no such name",
              "no array": "JAX hands on what is no array, see docs/sharp_edges.md"}
 
 
@@ -261,9 +263,14 @@ def first_difference(program: tuple[str, ...], ours: Any, theirs: Any) -> str:
     return ""
 
 
-def reason(name: str, program: Program, kind: str) -> str | None:
-    """Why a difference is meant, None for one that is not."""
+def reason(name: str, program: Program, kind: str, ours: Any, theirs: Any) -> str | None:
+    """Why a difference is meant, None for one that is not: by the program, and by what is said where errors differ."""
     text = program if isinstance(program, str) else name
+    if kind == "class of error":
+        said_by = " <> ".join(f"{found[3]}: {found[2]}" for (found, _) in (theirs, ours))
+        for pattern, why in ERRORS:
+            if re.search(pattern, said_by):
+                return why
     for pattern, kinds, why in KNOWN:
         if (kinds == "*" or kind in kinds.split(", ")) and re.search(pattern, text):
             return why
@@ -289,12 +296,16 @@ def choose(arguments: argparse.Namespace, docstrings: dict[str, list[str]],
     tiers: dict[int, list[tuple[Program, str]]] = {0: [], 1: []}
     if arguments.kind == "malformed":
         tiers[0] = [(program, "malformed") for program in malformed.drawn(arguments.seed, parameters)]
-    elif arguments.kind != "docstrings":
+    elif arguments.kind in ("all", "table"):
         for tier, program in cases.drawn_programs(arguments.seed):
             tiers[tier].append((program, "table"))
         for line in (HERE / "expressions.txt").read_text().splitlines():
             if line and not line.startswith("#"):
                 tiers[0].append((line.replace("\\n", "\n"), "expressions.txt"))
+    if arguments.kind in ("all", "checks"):
+        for line in (HERE / "checks.txt").read_text().splitlines():
+            if line and not line.startswith("#"):
+                tiers[0].append((line.replace("\\n", "\n"), "checks.txt"))
     if arguments.kind in ("all", "docstrings"):
         tiers[0] += [(tuple(sources), name) for name, sources in docstrings.items()]
     wanted = re.compile(arguments.only)
@@ -313,7 +324,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=3000, help="how many programs; 0 for all, which takes hours")
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time and compare what was run")
     parser.add_argument("--only", default="", help="a pattern that the program or its name has")
-    parser.add_argument("--kind", choices=("all", "table", "docstrings", "malformed"), default="all")
+    parser.add_argument("--kind", choices=("all", "table", "checks", "docstrings", "malformed"), default="all")
     parser.add_argument("--code", action="append", help="compare this expression alone, and show both results")
     parser.add_argument("--again", action="store_true", help="ask JAX again, whatever is kept of its answers")
     parser.add_argument("--keep", help="a file for the answers of both sides, pickled")
@@ -360,7 +371,7 @@ def report(arguments: argparse.Namespace, programs: dict[Program, str], ours: di
         kind = compare(program, ours[program], theirs[program])
         if kind is None:
             continue
-        why = reason(name, program, kind)
+        why = reason(name, program, kind, ours[program], theirs[program])
         if why is not None:
             meant[why] += 1
         else:

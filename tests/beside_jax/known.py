@@ -1,4 +1,8 @@
-"""Differences from JAX that are meant: pattern of the program (of the name, for a docstring), kinds, reason."""
+"""Differences from JAX that are meant.
+
+KNOWN: pattern of the program (of the name, for a docstring), kinds, reason. ERRORS, for classes of errors of calls with something
+wrong in them: pattern of what JAX says, reason.
+"""
 
 KNOWN: list[tuple[str, str, str]] = [
     (r"^jnp\.full\(3, ?-?2\*\*", "raises", "docs/sharp_edges.md: JAX wraps Python ints that are too large"),
@@ -17,7 +21,7 @@ KNOWN: list[tuple[str, str, str]] = [
     (r"^jax\.scipy\.linalg\.dft$", "printed", "computed in double precision first: zeros and their signs are exact"),
     (r"^jax\.numpy\.einsum_path$", "printed", "the report of the path is laid out as NumPy's, JAX's as opt_einsum's"),
     (r"(cdf|logcdf|sf|logsf|pdf|logpdf|pmf|logpmf)\(", "value of nan", "docs/sharp_edges.md: no slope outside of a support"),
-    (r"jsp\.linalg\.(cholesky|cho_factor)\(", "value", "the derivative is that of the triangle that is read"),
+    (r"linalg\.(cholesky|cho_factor)\(", "value, value of nan", "the derivative is that of the triangle that is read"),
     (r"^jnp\.array\(np\.ma\.", "raises", "masked arrays are refused everywhere, in JAX by most functions"),
     (r"^jnp\.array\(\[np\.ma\.", "raises", "masked arrays are refused everywhere, in JAX by most functions"),
     (r"__array_namespace__\(\)\.__name__", "repr", "the module's name is jaxlite.numpy"),
@@ -29,7 +33,7 @@ KNOWN: list[tuple[str, str, str]] = [
     (r"\b(var|nanvar)\(.*dtype=jnp\.u?int", "*", "docs/sharp_edges.md: computed in floats"),
     (r"(betabinom|binom|bernoulli|geom|nbinom)\.(log)?pmf\(", "value", "docs/sharp_edges.md: 0 between whole numbers"),
     (r"jsp\.stats\.[\w.]+\(.*(float16|bfloat16)", "value", "docs/sharp_edges.md: half precision is computed in 32 bits"),
-    (r"(quantile|percentile)\(.*bfloat16", "value", "docs/sharp_edges.md: half precision is computed in 32 bits"),
+    (r"(quantile|percentile)\(.*b?float16", "value", "docs/sharp_edges.md: half precision is computed in 32 bits"),
     (r"random\.binomial\(.*float16", "value", "computed in the dtype of the result, which the parameters take on"),
     (r"expm_frechet\(", "value", "as exact as float32 allows; JAX's loses two digits more"),
     (r"rsf2csf\(", "value", "docs/sharp_edges.md: of a matrix that is no real Schur form"),
@@ -58,7 +62,41 @@ KNOWN: list[tuple[str, str, str]] = [
     (r"^jax\.export\.export$", "printed", "here without flatbuffers, which the environment of JAX lacks"),
     (r"lax\.scaled_dot\(", "class of error", "the shapes do not fit, which is said first"),
     (r"^jax\.experimental\.random\.StatefulPRNG$", "printed", "the counter is int32, in JAX weakly typed"),
-    (r"(hankel|toeplitz)\(.*inf", "value, value of nan", "JAX multiplies infinities by 0"),
+    (r"(hankel|toeplitz)\(.*(inf|nan)", "value, value of nan", "JAX multiplies infinities by 0"),
+    (r"owens_t\(.*b?float16", "dtype", "half precision stays, as in other functions; JAX gives float32"),
+    (r"(hessian|jvp|jac|vjp|push|pull).*(norm\.log[cs]d?f|log_ndtr)\(", "value",
+     "second derivatives in the tail: JAX's lose digits, up to the sign"),
+    (r"\bexpm\(", "value", "as exact as float32 allows; JAX's loses two digits more"),
+    (r"jnp\.(all|any)\(\d*j", "value", "an imaginary number is not false"),
+    (r"loggamma\(.*-0", "value", "below the cut for a negative zero, as in SciPy"),
+    (r"new_ref\(", "weak type, value, repr, dtype", "docs/sharp_edges.md: mutable arrays are strongly typed"),
+    (r"jnp\.modf\(.*inf", "value of nan", "docs/sharp_edges.md: special values are NumPy's"),
+    (r"jnp\.vectorize\(.*signature='\(n->|multi_dot\(\[jnp\.ones\(\(2,3\)\)\]|RegularGridInterpolator\(.*arange\(4", "raises",
+     "docs/sharp_edges.md: what cannot be right is refused at once"),
+    (r"lax\.slice\(|fftfreq\(2\.5|reduce\(.*axis", "raises", "docs/sharp_edges.md: what cannot be right is refused at once"),
+    (r"^jax\.(sharding\.PartitionSpec|export\.symbolic_shape)\(", "type", "the name of a class"),
+    (r"^jax\.print_environment_info|__mro__|^jax\.jit\(\)$", "repr", "the name of a package or a private class"),
+    (r"minimize\(.*zeros\(\(2,2\)\)|ppermute\(|^jax\.Array\(\)|debug_nans.*\n.*jit", "class of error",
+     "docs/sharp_edges.md: one class of error for one cause"),
+    (r"^jax\.make_jaxpr\(lambda: np\.", "repr", "constants are converted while tracing"),
+    (r"hasattr\(jax,'test_util'\)", "type", "reached as an attribute without its import"),
     (r"wofz\(.*inf", "value of nan", "0 at infinity, as its limit"),
     (r"^random\.key\(0\)\.(astype|real)", "class of error", "the same error as of convert_element_type"),
+]
+
+_INSIDE = "docs/sharp_edges.md: one class of error for one cause; in JAX what happens to fail inside"
+_STATIC = "docs/sharp_edges.md: arrays are static arguments too; what cannot be hashed is a ValueError"
+ERRORS: list[tuple[str, str]] = [  # matched with "class: words of JAX <> class: words here"
+    (r"^AttributeError: ('[\w.]+' object|type object '\w+') has no attribute", _INSIDE),
+    (r"^(IndexError: (tuple|list|list assignment) index out of range|AssertionError|ZeroDivisionError|UnboundLocalError)", _INSIDE),
+    (r"^[^<]*(safe_map|safe_zip)\(\)|^[^<]*(zip\(\) argument|(too many|not enough) values to unpack|verifier errors)", _INSIDE),
+    (r"^[^<]*(transpose permutation isn't|tuple indices must be|vmap was requested to map|RFFT input|too many indices for array)", _INSIDE),
+    (r"^UnexpectedTracerError.*<> TypeError: \w+ with has_aux", _INSIDE),
+    (r"^TypeError: Input \d+ to \w+ must have rank at least", "docs/sharp_edges.md: an array of a wrong shape is a ValueError"),
+    (r"^TypeError: \w+ got incompatible shapes for broadcasting", "docs/sharp_edges.md: an array of a wrong shape is a ValueError"),
+    (r"Non-hashable static arguments|unhashable type|cannot be converted to a scalar index|key array cannot be", _STATIC),
+    (r"^[^<]*(could not convert string to float|only supports 2-dimensional inputs).*<> TypeError",
+     "docs/sharp_edges.md: what is no array of numbers is a TypeError"),
+    (r"Cannot call abstract method|Cannot interpret 'key", "keys are no numbers: the error of the conversion or promotion"),
+    (r"RESOURCE_EXHAUSTED", "docs/sharp_edges.md: arrays that no memory holds are refused before they are made"),
 ]

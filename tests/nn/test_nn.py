@@ -147,6 +147,27 @@ def test_logsumexp():
     near(nn.logmeanexp(TABLE, axis=1), scipy.special.logsumexp(TABLE, 1) - np.log(3))
 
 
+def test_logarithms_of_sums_along_named_axes():
+    x, where = jnp.array([[0.5, -1.0, 90.0], [2.0, 0.0, 1.0]]), jnp.array([[True, True, False], [True, False, True]])
+    for f in (nn.logsumexp, nn.logmeanexp):
+        named = jax.vmap(lambda x, where: f(x, axis=("i", 0), where=where), axis_name="i")(x, where)
+        np.testing.assert_allclose(named, jnp.full(2, f(x, where=where)), rtol=1e-6)
+        kept = jax.vmap(lambda x: f(x, axis=("i", 0), keepdims=True), axis_name="i")(x)
+        np.testing.assert_allclose(kept, jnp.full((2, 1), f(x)), rtol=1e-6)
+
+
+def test_one_hot_along_a_named_axis():
+    x = jnp.array([2, 0, 5])
+    np.testing.assert_array_equal(jax.vmap(lambda x: nn.one_hot(x, 3, axis="i"), axis_name="i", axis_size=3, in_axes=None)(x),
+                                  nn.one_hot(x, 3, axis=0))
+    with pytest.raises(ValueError, match="num_classes to match the size of axis i, but 4 != 3"):
+        jax.vmap(lambda x: nn.one_hot(x, 4, axis="i"), axis_name="i")(x)
+    with pytest.raises(NameError, match="unbound axis name"):
+        nn.one_hot(x, 3, axis="nobody")
+    with pytest.raises(jax.errors.ConcretizationTypeError):
+        jax.jit(lambda n: nn.one_hot(x, n))(3)
+
+
 def test_standardize():
     mean, var = TABLE.mean(1, keepdims=True), TABLE.astype(float).var(1, keepdims=True)
     near(nn.standardize(TABLE), (TABLE - mean) / np.sqrt(var + 1e-5), 1e-4)

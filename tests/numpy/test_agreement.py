@@ -270,3 +270,43 @@ def test_an_array_without_parts_has_nothing_to_join(join):
     for nothing in ([], jnp.zeros((0, 3))):
         with pytest.raises(ValueError, match="Need at least one array to"):
             join(nothing)
+
+
+def test_one_number_where_arrays_are_usual():
+    assert (jnp.inner(jnp.int16(2), -1), jnp.inner(jnp.int16(2), -1).dtype) == (-2, jnp.int16)
+    np.testing.assert_array_equal(jnp.inner(2.0, jnp.arange(3.0)), [0, 2, 4])
+    np.testing.assert_array_equal(jax.ops.segment_sum(2.0, jnp.array([0, 0, 1]), 2), [4, 2])
+    assert jnp.any(2, where=True) and not jnp.any(2, where=False)
+
+
+@pytest.mark.parametrize("call", [lambda: jnp.delete(jnp.arange(3), 7), lambda: lax.reduce_and(jnp.ones(2, bool), (1,))])
+def test_places_that_are_not_there_are_of_both_classes(call):
+    for error in (ValueError, IndexError):
+        with pytest.raises(error):
+            call()
+
+
+def test_keys_are_no_numbers_of_special_functions():
+    for f in (jax.scipy.special.erf, jax.scipy.stats.norm.pdf, lambda key: jnp.promote_types(key.dtype, float)):
+        with pytest.raises(TypeError, match="key<fry>"):
+            f(jax.random.key(0))
+
+
+def test_weak_types_of_special_functions():
+    special, linalg, stats = jax.scipy.special, jax.scipy.linalg, jax.scipy.stats
+    for f in (special.ndtr, special.ndtri, special.log_ndtr, special.spence, special.erfcx, stats.norm.isf, stats.uniform.cdf,
+              lambda x: linalg.block_diag(x, 2), linalg.toeplitz, lambda x: jnp.unique(x, size=2, fill_value=3)):
+        assert not jax.eval_shape(f, 0.25).weak_type, f
+    for f in (special.factorial, linalg.fiedler_companion, stats.uniform.ppf):
+        assert jax.eval_shape(f, 0.25).weak_type, f
+    assert not jnp.gradient(jnp.arange(3)).weak_type and jnp.gradient(jnp.arange(3), 2.0).weak_type
+
+
+def test_initial_values_come_before_the_axes_that_are_kept():
+    x = jnp.array([[1.0, 5.0], [2.0, 3.0]])
+    for f, oracle in ((jnp.max, np.max), (jnp.sum, np.sum), (jnp.prod, np.prod)):
+        np.testing.assert_array_equal(f(x, axis=1, keepdims=True, initial=4), oracle(x, axis=1, keepdims=True, initial=4))
+    names = [eqn.primitive.name for eqn in jax.make_jaxpr(lambda x: jnp.max(x, keepdims=True, initial=0.0))(x).eqns]
+    assert names == ["reduce_max", "max", "broadcast_in_dim"]
+    total = jax.vmap(lambda x: jnp.sum(x, axis=("i", 0), initial=4, keepdims=True), axis_name="i")(x)
+    np.testing.assert_array_equal(total, [[15], [15]])

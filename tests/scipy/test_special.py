@@ -283,3 +283,16 @@ def test_zeta_is_differentiable_in_both_arguments():
 
     with jaxlite.enable_x64(True):
         check_grads(special.zeta, (np.array([1.5, 2.0, 9.0]), np.array([0.3, 1.0, 20.0])), order=2, rtol=1e-4)
+
+
+def test_loggamma_of_complex_numbers(x64):
+    rng = np.random.default_rng(0)
+    z = np.concatenate([rng.normal(size=60) * scale + 1j * rng.normal(size=60) * other
+                        for scale in (0.3, 3, 30) for other in (0.01, 3, 50)])
+    got, expected = np.asarray(special.loggamma(jnp.array(z))), oracle.loggamma(z)
+    assert (abs(got - expected) <= 1e-13 * np.maximum(abs(expected), 1)).all()
+    edges = np.array([-1.5 + 0j, complex(-1.5, -0.0), 0, -2, complex(np.nan, 1), complex(1, np.inf)])
+    np.testing.assert_allclose(special.loggamma(jnp.array(edges)), oracle.loggamma(edges), rtol=1e-13)
+    slope = jaxlite.grad(special.loggamma, holomorphic=True)
+    for z in (1 + 2j, -1.5 - 0.3j):
+        np.testing.assert_allclose(slope(z), oracle.digamma(z), rtol=1e-12)

@@ -16,6 +16,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, check_arrays, is_complex, promote_dtypes, promote_dtypes_inexact
 
 
@@ -59,6 +60,7 @@ def toeplitz(c, r=None):
     """
     check_arrays("toeplitz", c)
     c, r = _vectors("toeplitz", c, jnp.conj(c) if r is None and is_complex(c) else c if r is None else r)
+    c, r = (shaping.convert(x, None, False) for x in (c, r))
     rows, columns = aval_of(c).shape[-1], aval_of(r).shape[-1]
     # Diagonals from the upper right to the lower left corner.
     diagonals = _joined(jnp.flip(r[..., 1:], axis=-1), c)
@@ -135,7 +137,7 @@ def block_diag(*arrs):
         if aval_of(x).ndim > 2:
             raise ValueError("Arguments to jax.scipy.linalg.block_diag must have at most 2 dimensions, got "
                              f"{aval_of(x)} at argument {position}.")
-    blocks = [jnp.atleast_2d(x) for x in promote_dtypes(*arrs)]
+    blocks = [jnp.atleast_2d(shaping.convert(x, None, False)) for x in promote_dtypes(*arrs)]
     width = sum(aval_of(block).shape[1] for block in blocks)
     rows, done = [], 0
     for block in blocks:
@@ -181,9 +183,9 @@ def fiedler_companion(a):
         raise ValueError("fiedler_companion requires the last axis of 'a' to have nonzero length, but got an array of "
                          f"shape {aval_of(a).shape}.")
     size = a.shape[-1] - 1
-    matrix = jnp.zeros((*a.shape[:-1], size, size), a.dtype)
     if not size:
-        return matrix
+        return shaping.full_like(a, 0, shape=(*a.shape[:-1], 0, 0))
+    matrix = jnp.zeros((*a.shape[:-1], size, size), a.dtype)
     coefficients = -a[..., 1:] / a[..., :1]
     index = np.arange(size)
     # Coefficients alternate between the diagonals beside the main one, from its first element on.

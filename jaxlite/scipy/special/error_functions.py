@@ -18,6 +18,7 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, check_arrays, promote_dtypes_inexact
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 from jaxlite.transforms.custom_derivatives import custom_jvp
@@ -75,7 +76,7 @@ _erfcx.defjvps(lambda t, out, x: t * (2 * x * out - 2 / math.sqrt(math.pi)))
 
 @in_working_precision
 def _real_erfcx(x):
-    return _erfcx(x)
+    return _erfcx(shaping.convert(x, None, False))
 
 
 @api()
@@ -198,12 +199,12 @@ def fresnel(x) -> tuple[Any, Any]:
 
 
 def _strict(name: str, x):
-    """As it stands: integers are refused."""
+    """As it stands, but strongly typed: integers are refused."""
     check_arrays(name, x)
     dtype = aval_of(x).dtype
     if dtype not in (np.float32, np.float64):
         raise TypeError(f"{name}: x.dtype={dtype} is not supported; it takes float32 and float64.")
-    return floats(name, x)
+    return shaping.convert(x, dtype, False)
 
 
 @api()

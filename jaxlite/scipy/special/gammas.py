@@ -14,6 +14,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, broadcasts_inside, check_arrays, is_complex
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
@@ -28,7 +29,17 @@ def gammaln(x):
 
 @api()
 def loggamma(x):
-    """The logarithm of the gamma function; NaN for negative numbers, where it is complex."""
+    """The logarithm of the gamma function, of complex numbers too; NaN for negative real ones, where it is complex.
+
+    It is continuous but for a cut along the negative real axis, so that its imaginary part is not that of a logarithm.
+
+    >>> from jaxlite.scipy.special import loggamma
+    >>> print(loggamma(3 + 4j).round(3))
+    (-1.757+4.743j)
+    """
+    check_arrays("loggamma", x)
+    if is_complex(x):
+        return _complex_loggamma(as_array(x))
     x = floats("loggamma", x)
     return jnp.where(x < 0, jnp.nan, lax.lgamma(x))
 
@@ -78,6 +89,28 @@ def _complex_gamma(z):
     return jnp.where(is_left, math.pi / (sine * value), value).astype(z.dtype)
 
 
+def _complex_loggamma(z):
+    """Stirling's series some steps to the right, and the logarithms of those steps.
+
+    On the left it is reflected: log(gamma(z)) + log(gamma(1 - z)) = log(pi) - log(sin(pi z)), where in the upper half plane
+    sin(pi z) = exp(-i pi (z - 1/2)) (1 - exp(2 i pi z)) / 2 has a logarithm without cuts. The lower half is its mirror image.
+    """
+    real, imaginary = jnp.real(z), jnp.imag(z)
+    is_low, is_left = jnp.signbit(imaginary), real < 0.5
+    z = jnp.where(is_low, jnp.conj(z), z)
+    right = jnp.where(is_left, 1 - z, z)
+    steps = sum(jnp.log(right + place) for place in range(_STIRLING_STEPS))
+    far = right + _STIRLING_STEPS
+    value = (far - 0.5) * jnp.log(far) - far + math.log(2 * math.pi) / 2 + _stirling_rest(far) - steps
+    inside = jnp.where(is_left, z, 0.25 + 0.25j)
+    turn = 2j * math.pi * (inside - jnp.round(jnp.real(inside)))
+    sine = jnp.log(-jnp.expm1(turn)) - 1j * math.pi * (inside - 0.5) - math.log(2)
+    value = jnp.where(is_left, math.log(math.pi) - sine - value, value)
+    is_pole = (imaginary == 0) & (real <= 0) & (real == jnp.round(real))
+    value = jnp.where(is_pole, complex(math.nan, math.nan), value)
+    return jnp.where(is_low, jnp.conj(value), value).astype(z.dtype)
+
+
 def _small_factorial(x):
     """The gamma function at whole numbers from 1 to 20, NaN elsewhere."""
     table = np.array([math.factorial(n) for n in range(20)], np.float64)
@@ -90,6 +123,7 @@ def _small_factorial(x):
 
 # The coefficients of z^-1, z^-3, ... in log(gamma(z)) - (z - 1/2) log(z) + z - log(2 pi)/2, DLMF 5.11.1.
 _STIRLING = [1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400]
+_STIRLING_STEPS = 8  # from 1/2, where the rest is below the rounding of float64
 
 
 def _stirling_rest(z):
@@ -235,7 +269,7 @@ def factorial(n, exact: bool = False):
     if exact:
         raise NotImplementedError("factorial with exact=True")
     n = floats("factorial", n)
-    return jnp.where(n < 0, 0, gamma(n + 1))
+    return shaping.convert(jnp.where(n < 0, 0, gamma(n + 1)), None, aval_of(n).weak_type)
 
 
 @api("repetition")

@@ -16,6 +16,7 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, check_arrays
 from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 from jaxlite.scipy.special.gammas import digamma
@@ -217,6 +218,7 @@ def spence(x):
     Raises: TypeError for other dtypes than float32 and float64.
     """
     check_arrays("spence", x)
-    if aval_of(x).dtype not in (dtypes.float32, dtypes.float64):
-        raise TypeError(f"x.dtype={aval_of(x).dtype} is not supported; spence takes float32 and float64.")
-    return _spence(floats("spence", x))
+    dtype = aval_of(x).dtype
+    if dtype not in (dtypes.float32, dtypes.float64):
+        raise TypeError(f"x.dtype={dtype} is not supported; spence takes float32 and float64.")
+    return _spence(shaping.convert(x, dtype, False))

@@ -28,7 +28,7 @@ def pdf(x, loc=0, scale=1):
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
     z, _ = standardized("uniform.cdf", x, loc, scale)
-    return jnp.clip(z, 0, 1)
+    return jnp.clip(z, 0, jnp.ones((), z.dtype))
 
 
 @api()

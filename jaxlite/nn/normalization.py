@@ -135,8 +135,9 @@ def one_hot(x, num_classes: int, *, dtype=None, axis: int | Hashable = -1, out_s
     if isinstance(num_classes, Tracer):
         raise ConcretizationTypeError(num_classes, "The number of classes of one_hot is part of a shape.")
     if is_name(axis):
-        if lax.axis_size(axis) != num_classes:
-            raise ValueError(f"Expected num_classes to match the size of axis {axis}, but {num_classes} != {lax.axis_size(axis)}")
+        size = lax.axis_size(axis)
+        if size != num_classes:
+            raise ValueError(f"Expected num_classes to match the size of axis {axis}, but {num_classes} != {size}")
         return placement.laid_out((x == lax.axis_index(axis)).astype(dtype), out_sharding)
     rank = x.ndim
     axis = shaping.canonical_axis(axis, rank + 1)

@@ -1,7 +1,8 @@
 """Programs run with jaxlite and with JAX, each in a process of its own, and what differs: `make test-jax`.
 
-The programs are those that cases.py draws from the rows of rows.txt, those of expressions.txt and checks.txt, and the examples
-in the docstrings of the JAX that is installed; `--kind malformed` draws calls with something wrong in them instead (malformed.py).
+The programs are those that cases.py draws from the rows of rows.txt, those of expressions.txt and checks.txt, and the
+examples in the docstrings of the JAX that is installed; `--kind malformed` draws calls with something wrong in them instead
+(malformed.py).
 Values have to agree within the rounding of their dtype; dtypes, weak types, shapes,
 structures and the classes of errors exactly. Differences that are meant stand in known.py with their reasons; any other fails.
 

@@ -149,10 +149,11 @@ def test_logsumexp():
 
 def test_logarithms_of_sums_along_named_axes():
     x, where = jnp.array([[0.5, -1.0, 90.0], [2.0, 0.0, 1.0]]), jnp.array([[True, True, False], [True, False, True]])
-    for f in (nn.logsumexp, nn.logmeanexp):
-        named = jax.vmap(lambda x, where: f(x, axis=("i", 0), where=where), axis_name="i")(x, where)
+    functions = (nn.logsumexp, nn.logmeanexp)
+    results = jax.vmap(lambda x, where: [(f(x, axis=("i", 0), where=where), f(x, axis=("i", 0), keepdims=True))
+                                         for f in functions], axis_name="i")(x, where)
+    for f, (named, kept) in zip(functions, results, strict=True):
         np.testing.assert_allclose(named, jnp.full(2, f(x, where=where)), rtol=1e-6)
-        kept = jax.vmap(lambda x: f(x, axis=("i", 0), keepdims=True), axis_name="i")(x)
         np.testing.assert_allclose(kept, jnp.full((2, 1), f(x)), rtol=1e-6)
 
 

@@ -18,7 +18,7 @@ from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, check_arrays
-from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
+from jaxlite.scipy.arguments import in_working_precision, polynomial
 from jaxlite.scipy.special.gammas import digamma
 from jaxlite.transforms.custom_derivatives import custom_jvp
 

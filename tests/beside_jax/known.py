@@ -97,6 +97,7 @@ ERRORS: list[tuple[str, str]] = [  # matched with "class: words of JAX <> class:
     (r"Non-hashable static arguments|unhashable type|cannot be converted to a scalar index|key array cannot be", _STATIC),
     (r"^[^<]*(could not convert string to float|only supports 2-dimensional inputs).*<> TypeError",
      "docs/sharp_edges.md: what is no array of numbers is a TypeError"),
-    (r"Cannot call abstract method|Cannot interpret 'key|does not accept dtypes.*key<", "keys are no numbers: the error of the conversion or promotion"),
+    (r"Cannot call abstract method|Cannot interpret 'key|does not accept dtypes.*key<",
+     "keys are no numbers: the error of the conversion or promotion"),
     (r"RESOURCE_EXHAUSTED", "docs/sharp_edges.md: arrays that no memory holds are refused before they are made"),
 ]

@@ -108,7 +108,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
       partitioning: the devices and shardings of a program over several devices.
       constants: for each constvar its value, if the module is to contain it, or None; of its type.
       part_of: of the program of one partition, the mesh along whose axes it exchanges data, and the devices in order.
-      layouts: for each constvar and invar, and for each result, how it lies in memory (see `annotate_layouts`).
+      layouts: for each constvar and invar, and for each result, how it is laid out in memory (see `annotate_layouts`).
       kinds: for the same the kind of memory, None for the usual one.
     """
     start = time.perf_counter()

@@ -267,7 +267,7 @@ class RuleContext:
         """The arguments of the block that is written."""
         return list(self.block.arguments)
 
-    # --- the equation at hand
+    # --- the given equation
 
     @property
     def avals_in(self) -> list[Any]:

@@ -140,7 +140,7 @@ class Meshes:
             self.manual_mesh, self.manual_axes = before
 
     def has_free_axes(self) -> bool:
-        """Whether the mesh at hand has axes along which the program is not written for one partition."""
+        """Whether the given mesh has axes along which the program is not written for one partition."""
         return not self.manual_axes.issuperset(self.manual_mesh.axis_names)
 
     def next_channel(self) -> int:
@@ -312,7 +312,7 @@ def annotate_kinds(builder: Any, *groups: tuple[Sequence[str | None], list[dict[
 
 
 def annotate_layouts(builder: Any, *groups: tuple[Sequence[Any], Sequence[Any], list[dict[str, Any]]]) -> None:
-    """Say in a module how parameters or results lie in memory.
+    """Say in a module how parameters or results are laid out in memory.
 
     Args: groups of variables, their layouts (None for the usual one, otherwise with a method `mode(rank)` that gives XLA's
     text), and the attributes to which these are added.

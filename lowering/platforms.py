@@ -91,7 +91,7 @@ def client(platform: str | None = None) -> Any:
 
 
 def _first_that_starts() -> Any:
-    """The client that is used by default. A plugin that fails is left out with one line in the log, unless it was asked for."""
+    """The client that is used by default. A plugin that fails is left out with one line in the log, unless it was requested."""
     names = platform_names()
     asked = bool(_settings["platforms"] and _settings["platforms"]())
     if names == ["cpu"] and not asked:

@@ -98,7 +98,7 @@ def _check_calls(module: Any, allowed: Sequence[str]) -> None:
     if found:
         raise ValueError("Cannot serialize code with custom calls whose targets have no compatibility guarantees. See "
                          "https://docs.jax.dev/en/latest/export/export.html#compatibility-guarantees-for-custom-calls. "
-                         f"Examples are:\n{', '.join(sorted(set(found)))}. Where you keep the promise yourself, export with "
+                         f"Examples are:\n{', '.join(sorted(set(found)))}. If you guarantee compatibility, export with "
                          "disabled_checks=[DisabledSafetyCheck.custom_call(name)].")
 
 

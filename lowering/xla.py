@@ -684,7 +684,7 @@ def from_portable(data: bytes, context: Any) -> Any:
     try:
         return _jax.mlir.deserialize_portable_artifact(data, context)
     except Exception as error:
-        raise ValueError(f"the program is no StableHLO artifact that this version of jaxlib reads: {error}") from None
+        raise ValueError(f"the program is not a StableHLO artifact that this version of jaxlib can read: {error}") from None
 
 
 def refine(module: Any) -> bytes:

@@ -2,7 +2,7 @@
 
 It goes first: into the first line of a program, a conftest, or a sitecustomize. `python -m jaxlite program.py` does it for a
 program that cannot be edited. An installed jax is not imported; `importlib.metadata.version("jax")` and `jax.__version__`
-give the version of JAX whose API this jaxlib goes with. What jaxlite lacks fails at the name that is asked for, with a
+give the version of JAX whose API this jaxlib goes with. What jaxlite lacks fails at the name that is requested, with a
 message that says so.
 
 >>> import subprocess, sys

@@ -39,12 +39,12 @@ def parse_spec(text: str, scope: Any) -> ShapeDtypeStruct:
     """
     found = re.fullmatch(r"\s*(\w+)\s*\[(.*)\]\s*", text)
     if not found:
-        raise ValueError(f"{text!r} is no specification: write a dtype and a shape, as in f32[8,3]")
+        raise ValueError(f"{text!r} is not a specification: write a dtype and a shape, as in f32[8,3]")
     name, sizes = found.groups()
     known, short = dtypes.NAMES
     dtype = short.get(name) or known.get(name)
     if dtype is None or dtype == dtypes.float0:
-        raise ValueError(f"{text!r} is no specification: {name!r} is no dtype; write one, as in f32[8,3]")
+        raise ValueError(f"{text!r} is not a specification: {name!r} is not a dtype; write one, as in f32[8,3]")
     dtype = dtypes.canonicalize_dtype(dtype)
     parts = [part.strip() for part in sizes.split(",") if part.strip()]
     if all(part.isdigit() for part in parts):
@@ -65,7 +65,7 @@ def _function(path: str) -> Any:
     for part in name.split("."):
         function = getattr(function, part)
     if not callable(function):
-        raise ValueError(f"{path!r} is no function, it is {function!r}")
+        raise ValueError(f"{path!r} is not a function, it is {function!r}")
     return function if isinstance(function, xla.PjitFunction) else jit(function)
 
 
@@ -103,7 +103,7 @@ def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        raise ValueError(f"{text!r} is no input: give a .npy file, or a Python literal such as 3 or [1.0, 2.0]") from None
+        raise ValueError(f"{text!r} is not an input: give a .npy file, or a Python literal such as 3 or [1.0, 2.0]") from None
 
 
 def _run(arguments: argparse.Namespace) -> None:

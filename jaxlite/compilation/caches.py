@@ -36,7 +36,7 @@ class PerFunction(Generic[Made]):
 
 
 def clear_caches() -> None:
-    """Forget everything that was traced and compiled; the next calls start over."""
+    """Clear all caches of traced and compiled programs; the next calls trace and compile again."""
     xla.PjitFunctionCache.clear_all()
     for hook in clear_hooks:
         hook()

@@ -80,7 +80,7 @@ def record(function: str, location: str, avals: Any, static: str, device: Any, s
 
 
 def compile_report() -> CompileReport:
-    """All compiles of this process so far, also those of single operations; printed, it is a table.
+    """All compiles of this process, including those of single operations; prints as a table.
 
     A list of `CompileRecord`s, oldest first, each with `function`, `location`, `signature`, `device`, the seconds of
     its stages (`trace_seconds`, `lower_seconds`, `compile_seconds`), what the persistent `cache` said and, where the

@@ -135,7 +135,7 @@ class Executable:
 
 
 def orders_for_c(orders: list[Any] | None, num_consts: int, avals: list[Any]) -> list[Any]:
-    """How C++ is to have inputs lie in memory: None where it need not look, as all lie as the signature says."""
+    """How C++ is to have inputs are laid out in memory: None where it need not look, as all lie as the signature says."""
     nothing: list[Any] = [None] * num_consts
     if orders is None and not placement.layouts.exist:
         return nothing + [None] * len(avals)

@@ -32,7 +32,7 @@ def _guarded(names: tuple[str, ...], level: str) -> Iterator[None]:
 
 
 def transfer_guard(new_val: str) -> Any:
-    """Say inside a `with` block, in this thread, what copies between host and devices, and between devices, do.
+    """Set inside a `with` block, in this thread, what copies between host and devices, and between devices, do.
 
     Args:
       new_val: "allow"; "log" or "disallow" for those that were not asked for; "log_explicit" or "disallow_explicit" for
@@ -87,7 +87,7 @@ def _collected(level: str) -> Iterator[None]:
 
 @contextmanager
 def thread_guard(new_val: bool = True) -> Iterator[None]:
-    """Inside a `with` block, programs of several processes may be run by this thread alone; another one gets an error."""
+    """Inside a `with` block, only this thread may run programs of several processes; in another thread they raise an error."""
     xla.set_thread_guard(bool(new_val))
     try:
         yield

@@ -7,7 +7,7 @@ from lowering import xla
 
 
 class Inline(enum.Enum):
-    """What becomes of a jitted function in the program of another."""
+    """How a nested jitted function is inlined."""
 
     JAX_EARLY = "jax_early"  # its operations stand in the program
     JAX_LATE = "jax_late"  # a call in the program, operations in what XLA gets
@@ -17,7 +17,7 @@ class Inline(enum.Enum):
 
 
 class CompilerEffortLevel(enum.Enum):
-    """How much time XLA may take to make programs fast, or small in memory; as its `-O` levels."""
+    """The effort of XLA's optimizations for speed or memory; its `-O` levels."""
 
     UNKNOWN = 0
     O0 = 9

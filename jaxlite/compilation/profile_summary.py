@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 class Summary:
-    """Where the time of a block went.
+    """The time of a block, by stage, function and operation.
 
     Attributes, there when the block has ended: `wall_seconds`; `stages`, rows for import, trace, lower, compile, transfers,
     execution; `functions`, a row for each function that was compiled; `operations`, a row for each operation of XLA's, the
@@ -71,7 +71,7 @@ def _times(count: int) -> str:
 
 @contextmanager
 def summary(*, top: int = 10, file: Any = None) -> Iterator[Summary]:
-    """Print after a `with` block where its time went.
+    """Print after a `with` block where its time was spent.
 
     Args:
       top: how many functions and operations are listed.
@@ -113,7 +113,7 @@ def summary(*, top: int = 10, file: Any = None) -> Iterator[Summary]:
 
 
 def _own_seconds(begin: float, compiles: list[Any], ends: list[float], imports: _ImportTimer) -> dict[Any, float]:
-    """The seconds of each stage of each compile, by (its place, the stage's), and of "import", without what lies inside."""
+    """The seconds of each stage of each compile, by (its place, the stage's), and of "import", without what is inside."""
     spans: list[tuple[float, float, Any]] = [(start, end, "import") for start, end in imports.spans]
     for number, (each, end) in enumerate(zip(compiles, ends, strict=False)):
         for stage in (2, 1, 0):
@@ -217,7 +217,7 @@ def _lines_of(modules: set[str]) -> dict[tuple[str, str], str]:
 
 
 class _ImportTimer:
-    """Measures the time that imports take inside of a `with` block: a finder in front that times what the others load."""
+    """Measures the time that imports take inside a `with` block: a finder in front that times what the others load."""
 
     def __init__(self) -> None:
         self.spans, self.count, self.depth = list[tuple[float, float]](), 0, 0

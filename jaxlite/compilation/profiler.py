@@ -46,7 +46,7 @@ class _Running:
 
 def start_trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = False, create_perfetto_trace: bool = False,
                 profiler_options: Any = None) -> None:
-    """Start to record what Python, the runtime and the devices do.
+    """Start to profile Python, the runtime and the devices.
 
     Args:
       log_dir: the folder for the profile, written when it stops: an `.xplane.pb` for XProf and TensorBoard, a
@@ -83,7 +83,7 @@ def stop_trace() -> None:
 @contextmanager
 def trace(log_dir: os.PathLike[str] | str, create_perfetto_link: bool = False, create_perfetto_trace: bool = False,
           profiler_options: Any = None) -> Iterator[None]:
-    """Record what happens in a `with` block; see `start_trace`.
+    """Profile a `with` block; see `start_trace`.
 
     >>> import tempfile, pathlib, jaxlite, jaxlite.numpy as jnp
     >>> folder = tempfile.mkdtemp()
@@ -154,7 +154,7 @@ class StepTraceAnnotation(TraceAnnotation):
 
 
 def annotate_function(func: Callable[..., Any], name: str | None = None, **decorator_kwargs: Any) -> Callable[..., Any]:
-    """A function whose calls have a name in profiles, by default its own."""
+    """A function whose calls have a name in profiles, by default the function's name."""
     name = name or source.function_name(func)
 
     @functools.wraps(func)
@@ -189,7 +189,7 @@ def stop_server() -> None:
 
 
 def device_memory_profile(backend: str | None = None) -> bytes:
-    """What memory is in use by which line: a gzipped profile for `pprof`.
+    """The live memory by source line: a gzipped profile for `pprof`.
 
     Args:
       backend: the platform; by default the one in use.

@@ -54,14 +54,14 @@ class Program:
         self.out_shardings: tuple[Any, ...] | None = None
         self.in_layouts: tuple[Any, ...] | None = None  # beside them
         self.out_layouts: tuple[Any, ...] | None = None
-        self.layouts: Any = None  # of arguments and results, where they do not lie in memory as usual
+        self.layouts: Any = None  # of arguments and results, where they do not are laid out in memory as usual
         self.variants: dict[Any, Program] | None = None  # for other such layouts
         self._mesh: Any = _unknown
         self.hoisted: ClosedJaxpr | None = None
         self.executables: dict[Any, execution.Executable] = {}
         self.modules: dict[Any, Any] = {}  # that users asked for, by platform and partitioning
         self.lock = threading.Lock()
-        self.call_of_values: Any = None  # how it runs where its values are no arrays
+        self.call_of_values: Any = None  # how it runs where its values are not arrays
         self.host_plan: Any = None  # how NumPy runs it while it has no executable (`jaxlite.traces.host`)
         self.ran_on_host = False  # whether C++ was given a result without an executable
         self.takes_refs = any(type(var.aval) is AbstractRef for var in (*closed.jaxpr.constvars, *closed.jaxpr.invars))
@@ -103,7 +103,7 @@ class Program:
         return self._mesh
 
     def laid_out(self, leaves: Sequence[Any]) -> Program:
-        """The program for arguments whose elements lie in memory as those of these; itself where that is as usual."""
+        """The program for arguments whose elements are laid out in memory as those of these; itself where that is as usual."""
         if self.in_layouts is self.out_layouts is None and not placement.layouts.exist or self.takes_refs or self.is_high:
             return self
         found = placement.layouts_module().of_call(self, leaves)

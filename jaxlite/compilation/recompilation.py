@@ -56,7 +56,7 @@ def note(location: str, seconds: float, why: Callable[[], str]) -> str:
 
 
 def expect_recompilations(fun: Any) -> Any:
-    """Say that a function is meant to be compiled many times: there is no warning. Gives the function.
+    """Disable the warning about many compiles for a function. Returns the function.
 
     >>> import jaxlite
     >>> @jaxlite.jit

@@ -98,7 +98,7 @@ def as_sharding(given: Any, what: str, who: str, or_entered: bool = False) -> An
     """A sharding from a sharding, or from a spec over the mesh of the context.
 
     Args: `what` and `who` name the argument and the function; `or_entered` as for `named_sharding`.
-    Raises: RuntimeError for a spec without a mesh; TypeError for what is no place.
+    Raises: RuntimeError for a spec without a mesh; TypeError for an invalid device or sharding.
     """
     if isinstance(given, shardings.Format):
         given = given.sharding
@@ -127,7 +127,7 @@ def checked(given: Any, what: str) -> tuple[Any, ...]:
 
 
 def stay_with_call(program: Program) -> bool:
-    """Whether the shardings that `jit` was given, inside of a program, stay params of the call, as JAX shows them. Where they
+    """Whether the shardings that `jit` was given, inside a program, stay params of the call, as JAX shows them. Where they
     would change types, or mean parts of what one device has, they are constraints around it. Checks the shapes."""
     if program.is_high or program.takes_refs or get_abstract_mesh().manual_axes:
         return False

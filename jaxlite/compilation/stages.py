@@ -37,7 +37,7 @@ CompilerOptions = dict[str, str | bool | int | float]
 
 
 class ArgInfo:
-    """What a stage knows of one flat argument."""
+    """The description of a flat argument of a stage."""
 
     __slots__ = ("_aval", "donated")
 
@@ -64,7 +64,7 @@ class ArgInfo:
 
 @runtime_checkable
 class Wrapped(Protocol):
-    """A function ready to be traced, lowered and compiled: what `jit` gives."""
+    """A function that can be traced, lowered and compiled: the result of `jit`."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function, compiling it if this signature is new."""
@@ -129,7 +129,7 @@ class _Stage:
 
     def _out_structs(self, shardings: Sequence[Any] | None = None) -> Any:
         avals = self._program.closed.out_avals
-        if shardings is None and layouts.exist:  # types say how values lie on explicit mesh axes
+        if shardings is None and layouts.exist:  # types say how values are on explicit mesh axes
             shardings = [aval.sharding if getattr(aval, "layout", None) is not None else None for aval in avals]
         return self.out_tree.unflatten(
             aval if aval.is_high else
@@ -175,7 +175,7 @@ class Traced(_Stage):
             known = platforms.known_names()
             for name in lowering_platforms:
                 if name not in known:
-                    raise ValueError(f"lowering_platforms names {name!r}, which is no platform; known are {', '.join(known)}")
+                    raise ValueError(f"lowering_platforms names {name!r}, which is not a platform. Known: {', '.join(known)}")
             platform = ",".join(lowering_platforms)
         return Lowered(self._program, self._program.module(platform, device), device, committed)
 
@@ -420,7 +420,7 @@ def _check_kinds(program: Program, executable: Any, leaves: list[Any]) -> None:
 
 
 def _check_layouts(program: Program, executable: Any, leaves: list[Any]) -> None:
-    """Raises ValueError if an argument that is bound to a place lies in memory otherwise than the program was compiled for."""
+    """Raises ValueError if a committed argument has another memory layout than the program was compiled for."""
     module, wrong = placement.layouts_module(), []
     count = len(leaves)
     wanted = [None] * count if executable.layouts is None else executable.layouts.inputs[-count:]

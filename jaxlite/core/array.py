@@ -125,8 +125,8 @@ def _gather(array: Any) -> np.ndarray:
     if sharding.is_fully_replicated:
         return xla.to_numpy(array._arrays[0])
     if sharding.spec.unreduced:
-        raise NotImplementedError(f"an array that is still to be summed over the mesh axes {set(sharding.spec.unreduced)} has "
-                                  "no value yet. Sum it with jax.sharding.reshard; x.addressable_shards holds the parts")
+        raise NotImplementedError(f"an array that is unreduced over the mesh axes {set(sharding.spec.unreduced)} has "
+                                  "no single value. Sum it with jax.sharding.reshard; x.addressable_shards holds the parts")
     if not sharding.is_fully_addressable:
         raise _elsewhere_error()
     whole = np.empty(array.shape, array.dtype)
@@ -289,7 +289,7 @@ def _copy_to_host_async(array: Any) -> None:
         shard._copy_single_device_array_to_host_async()
 
 
-_DOC = """An array: values of one dtype in a box of some shape, on one device or spread over several.
+_DOC = """An array: values of one dtype, with a shape, on one device or several.
 
     Arrays come from functions (`jnp.array`, `jnp.zeros`); they do not change. Tracers, which stand for arrays while a function
     is traced, are instances, too: `isinstance(x, jax.Array)`.

@@ -23,7 +23,7 @@ _nowhere: frozenset[Any] = frozenset()
 
 
 class ManualAxisType:
-    """What a type says of the mesh axes along which a `shard_map` is written for one device.
+    """The part of a type about the manual mesh axes of a `shard_map`.
 
     Args:
       varying: the axes along which values may differ from device to device.
@@ -96,7 +96,7 @@ class AbstractValue:
 
     __slots__ = ("__weakref__",)
     vma: Any = _nowhere
-    is_high = has_qdd = False  # whether its values are no arrays but made of them, and whether they change (`core/high.py`)
+    is_high = has_qdd = False  # whether its values are not arrays but made of them, and whether they change (`core/high.py`)
 
     def str_short(self, short_dtypes: bool = False, **options: Any) -> str:
         """The type as messages print it."""
@@ -146,7 +146,7 @@ _DEVICE = MemorySpace.Device
 class ShapedArray(AbstractValue):
     """An array's shape and dtype. `weak_type` marks values made from Python scalars, which yield in promotion.
 
-    `layout` says how the array lies on the explicit axes of a mesh: a `NamedSharding` over the mesh without its devices, with
+    `layout` says how the array is on the explicit axes of a mesh: a `NamedSharding` over the mesh without its devices, with
     an entry for each axis. Most types have none: then the array is whole on all of them, or there are no such axes.
 
     Args to the constructor: `shape` a tuple of ints, `dtype` a NumPy dtype or an extended dtype; `sharding` how the array is
@@ -239,11 +239,11 @@ class ShapedArray(AbstractValue):
     normalize = strip_weak_type
 
     def inc_rank(self, size: int, spec: int | None) -> ShapedArray:
-        """The type of a batch with its new axis at `spec`; None: it is no batch."""
+        """The type of a batch with its new axis at `spec`; None: it is not a batch."""
         return self if spec is None else with_axis(self, spec, size)
 
     def dec_rank(self, size: int, spec: int | None) -> ShapedArray:
-        """The type of one example of a batch with its axis at `spec`; None: it is no batch."""
+        """The type of one example of a batch with its axis at `spec`; None: it is not a batch."""
         return self if spec is None else without_axis(self, spec)
 
     def str_short(self, short_dtypes: bool = False, **options: Any) -> str:

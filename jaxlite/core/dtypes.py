@@ -292,7 +292,7 @@ def _issubclass(a: Any, b: Any) -> bool:
 
 
 def issubdtype(a: Any, b: Any) -> bool:
-    """Whether dtype `a` is `b` or lies below it, as `numpy.issubdtype`.
+    """Whether dtype `a` is `b` or is below it, as `numpy.issubdtype`.
 
     bfloat16 and the float8, float6 and float4 types are `np.floating`, int4 and its like `np.signedinteger`;
     `extended` and `prng_key` are above the extended dtypes.
@@ -493,7 +493,7 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
         raise ValueError("result_type takes at least one array or dtype")
     found = [
         (check_user_dtype_supported(arg, "result_type") if arg is None or isinstance(arg, (str, type, np.dtype))
-         and not isinstance(getattr(arg, "dtype", None), np.dtype)  # `jnp.float64` has one, and means the width at hand
+         and not isinstance(getattr(arg, "dtype", None), np.dtype)  # `jnp.float64` has one, and means the given width
          else dtype(arg, canonicalize=True), is_weakly_typed(arg))
         for arg in args
     ]

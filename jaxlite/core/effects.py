@@ -22,7 +22,7 @@ class Effect:
 
 
 class DebugEffect(Effect):
-    """Of what looks at values, and may happen in any order."""
+    """The effect of debug callbacks, which may run in any order."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ class DebugEffect(Effect):
 
 
 class OrderedDebugEffect(Effect):
-    """Of what looks at values in the order of the program."""
+    """The effect of debug callbacks that run in program order."""
 
     __slots__ = ()
 
@@ -72,5 +72,5 @@ def check_harmless(effects: Any, where: str) -> None:
     """Raises NotImplementedError if a program that is run more often than it says has effects that count."""
     for effect in effects:
         if isinstance(effect, Effect) and not effect.harmless and not control_flow_allowed_effects.contains(effect):
-            raise NotImplementedError(f"{effect.name} effects are not supported in {where}: they would happen more "
-                                      "often than the program says")
+            raise NotImplementedError(f"{effect.name} effects are not supported in {where}: they would run more "
+                                      "often than in the program")

@@ -14,7 +14,7 @@ class JaxprTypeError(TypeError):
 
 
 class JaxprSyntaxError(ValueError):
-    """A text that is no jaxpr, or an ill-typed one; raised by `parse_jaxpr`.
+    """A text that is not a jaxpr, or an ill-typed one; raised by `parse_jaxpr`.
 
     Attributes: `line` and `column`, from 1 on.
     """
@@ -75,7 +75,7 @@ class TracerIntegerConversionError(JAXTypeError):
 class TracerArrayConversionError(JAXTypeError):
     """A traced value was handed to NumPy, which needs its data.
 
-    Use the function of the same name in `jaxlite.numpy`, or compute the NumPy value outside of the traced
+    Use the function of the same name in `jaxlite.numpy`, or compute the NumPy value outside the traced
     function.
     """
 

@@ -253,7 +253,7 @@ class StateVar(Var):
 
 
 def new_var(aval: Any, value: Any = None) -> Var:
-    """A variable of a high type; for a value from outside of the program, in the state that it has there."""
+    """A variable of a high type; for a value from outside the program, in the state that it has there."""
     if aval.has_qdd and type(aval) is not AvalQDD:
         if value is None:
             raise TypeError(f"a value of the type {aval} has a state, which is not known here")
@@ -262,7 +262,7 @@ def new_var(aval: Any, value: Any = None) -> Var:
 
 
 def cur_qdd(x: Any, trace: Any = None) -> Any:
-    """The state of a value whose type has one, at this point of the program.
+    """The state of a mutable value of a high type, at this point of the program.
 
     Args: `trace` to be asked instead of the current one.
     """

@@ -86,7 +86,7 @@ class Printed:
         return hash(self.text)
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(f"{self.text} is a function that the text of a jaxpr names but does not hold; give it to parse_jaxpr: "
+        raise TypeError(f"{self.text} is a function, and the text of a jaxpr only has its name; give it to parse_jaxpr: "
                         f"objects={{{self.text!r}: ...}}")
 
 
@@ -694,7 +694,7 @@ class _Parser(TypeReader):
         return self.objects[text] if text in self.objects else Printed(text)
 
     def opaque(self) -> str:
-        """The text of an object of unknown kind: up to a space or a mark outside of brackets."""
+        """The text of an object of unknown kind: up to a space or a mark outside brackets."""
         start = self.tokens[self.at].start
         depth = 0
         while True:

@@ -145,7 +145,7 @@ class Primitive:
         return rule
 
     def _checked_types(self, rule: Callable[..., Any], found: Any) -> Any:
-        """What the typing rule of a user's gave. Raises: TypeError that names the rule if it is no type."""
+        """What the typing rule of a user's gave. Raises: TypeError that names the rule if it is not a type."""
         several = self.multiple_results
         outs = found if several and isinstance(found, (tuple, list)) else (found,)
         if several and outs is not found or not all(isinstance(out, (AbstractValue, AbstractRef)) for out in outs):

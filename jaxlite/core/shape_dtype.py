@@ -14,7 +14,7 @@ from jaxlite.core.values import aval_of
 
 
 class ShapeDtypeStruct:
-    """A shape and a dtype, to stand for an array where only these matter: `eval_shape`, `jit(f).lower`, ...
+    """A shape and a dtype, in place of an array: `eval_shape`, `jit(f).lower`, ...
 
     Args:
       shape: a sequence of ints.

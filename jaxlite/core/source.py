@@ -113,7 +113,7 @@ def function_location(fun: Callable[..., Any]) -> str:
 
 
 def wraps(fun: Callable[..., Any]) -> Callable[[Any], Any]:
-    """`functools.wraps`, also for callables whose name is no string: such names are left out."""
+    """`functools.wraps`, also for callables whose name is not a string: such names are left out."""
     if isinstance(getattr(fun, "__name__", ""), str) and isinstance(getattr(fun, "__qualname__", ""), str):
         return functools.wraps(fun)
     return functools.wraps(fun, ("__module__", "__doc__"))

@@ -26,7 +26,7 @@ Term = tuple[tuple[Factor, int], ...]  # factors with their powers, sorted
 
 
 class SymbolicScope:
-    """Where variables belong to: dimensions of one program are of one scope. `constraints` are texts such as "a >= b", "a +
+    """The scope of symbolic variables: one per program. `constraints` are strings such as "a >= b", "a +
     b == 10".
     """
 
@@ -186,7 +186,7 @@ _NO_CONSTANT = ("Symbolic dimension '{}' used in a context that requires a const
 
 
 class DimensionAsIndexError(InconclusiveDimensionOperation, TypeError):
-    """For a dimension where an int is asked for: code that tries `operator.index` expects a TypeError."""
+    """For a dimension where an int is requested: code that tries `operator.index` expects a TypeError."""
 
 
 class Dim:
@@ -614,7 +614,7 @@ def set_dimension_value(function: Any) -> None:
 
 
 def _as_array(apply: Any, dim: Dim, other: Any) -> Any:
-    """Arithmetic whose result is no size: an array."""
+    """Arithmetic whose result is not a size: an array."""
     if not hasattr(other, "dtype") and not isinstance(other, (int, float, complex, Dim)):
         return NotImplemented
     return apply(_dimension_value(dim), _dimension_value(other) if isinstance(other, Dim) else other)

@@ -71,8 +71,8 @@ class _State(threading.local):
 
     trace: Any = None
     axis_sizes: dict[Any, int] = {}
-    axis_indices: dict[Any, Any] = {}  # for axes that are no examples: what gives the index, as of a kernel's grid
-    batch_cut: Any = None  # how the axis of the batching rule that runs lies on explicit mesh axes
+    axis_indices: dict[Any, Any] = {}  # for axes that are not examples: what gives the index, as of a kernel's grid
+    batch_cut: Any = None  # how the axis of the batching rule that runs is on explicit mesh axes
     scopes: tuple[str, ...] = ()
     pushes_forward = False  # whether what is linearized will be applied to tangents, and not transposed
 
@@ -130,7 +130,7 @@ class _CompileTimeTrace(Trace):
 
 @contextmanager
 def ensure_compile_time_eval() -> Iterator[None]:
-    """Inside a `with` block in a traced function, compute what depends on concrete values alone at once.
+    """Inside a `with` block in a traced function, compute operations on concrete values eagerly.
 
     >>> import jaxlite, jaxlite.numpy as jnp
     >>> @jaxlite.jit

@@ -26,7 +26,7 @@ DictKey = pytree.DictKey
 GetAttrKey = pytree.GetAttrKey
 FlattenedIndexKey = pytree.FlattenedIndexKey
 for _class, _doc in (  # jaxlib's classes have none
-        (PyTreeDef, "The structure of a pytree: what is left of it without its leaves."),
+        (PyTreeDef, "The structure of a pytree, without its leaves."),
         (SequenceKey, "The entry of a key path at a list, tuple or namedtuple: `idx`."),
         (DictKey, "The entry of a key path at a dict: `key`."),
         (GetAttrKey, "The entry of a key path at an attribute: `name`."),
@@ -379,7 +379,7 @@ def register_pytree_node(
     Args:
       flatten_func: `flatten_func(x) -> (children, aux_data)`; aux_data must be comparable and, where treedefs are
         hashed (as by jit), hashable.
-      unflatten_func: `unflatten_func(aux_data, children) -> x`. It also gets children that are no arrays
+      unflatten_func: `unflatten_func(aux_data, children) -> x`. It also gets children that are not arrays
         (tracers, placeholders), so it should not look at them.
       flatten_with_keys_func: like `flatten_func` with `(key, child)` pairs; without it keys are positions.
     Raises: ValueError if the class is registered already.

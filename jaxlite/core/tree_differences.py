@@ -45,7 +45,7 @@ def equality_errors(tree1: Any, tree2: Any, is_leaf: IsLeaf | None = None) -> It
 def raise_prefix_error(
     error: Exception, headline: str, name: str, prefix: Any, full: Any, is_leaf: IsLeaf | None
 ) -> NoReturn:
-    """Raise, in place of an error of jaxlib, a ValueError with each place where a tree is no prefix; that error for none."""
+    """Raise, in place of an error of jaxlib, a ValueError with each place where a tree is not a prefix; that error for none."""
     problems = prefix_errors(prefix, full, is_leaf, name)
     if not problems:
         raise error

@@ -38,9 +38,9 @@ class UserContext:
 
 
 def make_user_context(default_value: Any = None) -> UserContext:
-    """A context whose value jitted functions may read while they are traced: calls under another value are traced anew.
+    """A context value that jitted functions may read at tracing: calls with another value are traced again.
 
-    Args: `default_value` the value outside of all blocks; hashable, as the others.
+    Args: `default_value` the value outside all blocks; hashable, as the others.
 
     >>> import jaxlite
     >>> scale = make_user_context(1.0)

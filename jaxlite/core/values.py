@@ -18,7 +18,7 @@ from lowering import xla
 ArrayImpl = xla.ArrayImpl
 _x64 = config.enable_x64.state
 
-_bool_aval = ShapedArray((), np.dtype(bool), False)  # no weak bool: nothing lies below it
+_bool_aval = ShapedArray((), np.dtype(bool), False)  # no weak bool: nothing is below it
 _scalar_avals = {
     (kind, x64): ShapedArray((), np.dtype(name), True)
     for x64, names in ((False, ("int32", "float32", "complex64")), (True, ("int64", "float64", "complex128")))
@@ -112,7 +112,7 @@ def typeof(x: Any, /) -> Any:
     >>> jaxlite.typeof(np.zeros((3, 2)))
     ShapedArray(float32[3,2])
 
-    Raises: TypeError if the object is no value."""
+    Raises: TypeError if the object is not a value."""
     return aval_of(x)
 
 
@@ -128,7 +128,7 @@ def _inherited(kind: type) -> Callable[[Any], Any] | None:
 def with_arrays(args: Sequence[Any]) -> list[Any] | None:
     """Operands with arrays for those that only stand for one (`__jax_array__`), which may be tracers; None if none does.
 
-    A trace asks before it takes an operand for a value from outside of it.
+    A trace asks before it takes an operand for a value from outside it.
     """
     if all(type(arg) in AVAL_OF or isinstance(arg, Tracer) or not hasattr(arg, "__jax_array__") for arg in args):
         return None

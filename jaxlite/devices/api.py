@@ -70,12 +70,12 @@ def local_devices(process_index: int | None = None, backend: str | None = None, 
 
 
 def device_count(backend: str | None = None) -> int:
-    """How many devices a platform has."""
+    """The number of devices of a platform."""
     return platforms.client(backend).device_count()
 
 
 def local_device_count(backend: str | None = None) -> int:
-    """How many of a platform's devices this process owns."""
+    """The number of a platform's devices that this process owns."""
     return platforms.client(backend).local_device_count()
 
 
@@ -85,32 +85,32 @@ def default_backend() -> str:
 
 
 def process_index(backend: str | None = None) -> int:
-    """The number of this process among those that run programs together: 0 if it is alone."""
+    """The index of this process: 0 without `distributed.initialize`."""
     return platforms.client(backend).process_index()
 
 
 def process_indices(backend: str | None = None) -> list[int]:
-    """The numbers of all processes."""
+    """The indices of all processes."""
     return list(range(process_count(backend)))
 
 
 def process_count(backend: str | None = None) -> int:
-    """How many processes run programs together: 1 if this one is alone."""
+    """The number of processes of the program: 1 without `distributed.initialize`."""
     return max((device.process_index for device in devices(backend)), default=0) + 1
 
 
 @boundary
 def device_put(x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: Any = None) -> Any:
-    """Put a pytree of arrays and scalars on a device, or spread its arrays over several.
+    """Put a pytree of arrays and scalars on a device, or shard its arrays over several.
 
     Args:
-      device: a device, a sharding, a `PartitionSpec` over the mesh of the context, a `Format` (which says too how the elements
-        lie in memory), or a pytree prefix of those; None keeps arrays where they are and puts the rest on the default device.
+      device: a device, a sharding, a `PartitionSpec` over the mesh of the context, a `Format` (with a memory
+        layout), or a pytree prefix of those; None leaves arrays where they are and puts the rest on the default device.
         With a device, the results are committed to it.
       donate: whether the memory of the sources may be reused (they are deleted after the copy); or a prefix of flags.
       may_alias: whether a result may share memory with its source; or a prefix of flags.
     Returns: the same tree, of Arrays.
-    Raises: ValueError for what is no place, and for a sharding that does not cut an array evenly.
+    Raises: ValueError for an invalid device or sharding, and for a sharding that does not cut an array evenly.
     """
     leaves, tree = tree_flatten(x)
     if device is None or isinstance(device, (xla.Device, xla.Sharding)):
@@ -210,7 +210,7 @@ def _release(source: Any, result: Any, donate: bool) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """Copy a pytree of arrays to the host: the same tree, of NumPy arrays. Scalars, keys and what is no array stay."""
+    """Copy a pytree of arrays to the host: the same tree, of NumPy arrays. Scalars, keys and other objects are unchanged."""
 
     def get(leaf: Any) -> Any:
         if isinstance(leaf, np.generic) or not hasattr(leaf, "__array__") or hasattr(leaf, "_base_array"):  # NumPy has no keys
@@ -229,7 +229,7 @@ def device_get(x: Any) -> Any:
 
 
 def block_until_ready(x: Any) -> Any:
-    """Wait until every array of a pytree is computed; returns the tree. Errors of the computation surface here."""
+    """Wait until every array of a pytree is computed; returns the tree. Raises the errors of the computation."""
     pending = [leaf for leaf in tree_leaves(x) if type(leaf) is ArrayImpl]
     for leaf in pending:
         if leaf.is_deleted():

@@ -108,7 +108,7 @@ _ASKED_BY_NAME: dict[str, Callable[[], Cluster | None]] = {"mpi4py": _mpi4py}  #
 def detect(method: str | None = None) -> Cluster:
     """What the environment says; of some `method` alone, if one is given ('ompi', 'slurm', 'k8s', 'mpi4py', 'deactivate').
 
-    Raises: ValueError for an unknown method, and for variables that are no numbers; RuntimeError if the method that was asked
+    Raises: ValueError for an unknown method, and for variables that are not numbers; RuntimeError if the method that was asked
     for does not recognize this process; ModuleNotFoundError without mpi4py.
     """
     own = _own()

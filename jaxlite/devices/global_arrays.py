@@ -52,7 +52,7 @@ def place(value: Any, sharding: Any, committed: bool = True, copy: bool = False,
                                   [sharding._device], committed)
         return arrays.put_array(value, sharding._device, committed, copy, aval)
     if shardings.UNCONSTRAINED in sharding.spec:
-        raise ValueError(f"an array lies along each of its axes in some way; {sharding} leaves one unconstrained")
+        raise ValueError(f"the sharding of an array must be specified along each axis; {sharding} leaves one unconstrained")
     shardings.check_shape(sharding, aval.shape, what)
     if sharding.spec.unreduced or type(value) is ArrayImpl and arrays.is_unreduced(value):
         return _summed_or_split(value, sharding, committed)
@@ -92,7 +92,7 @@ def _summed_or_split(value: Any, sharding: Any, committed: bool) -> Any:
 
 
 def _aligned_copy(host: np.ndarray) -> np.ndarray:
-    """A copy that lies in memory so that XLA need not copy it again."""
+    """A copy that is laid out in memory so that XLA need not copy it again."""
     memory = np.empty(host.nbytes + 63, np.uint8)
     start = -memory.ctypes.data % 64
     copy = memory[start:start + host.nbytes].view(host.dtype).reshape(host.shape)
@@ -203,7 +203,7 @@ def _aval(shape: Any, dtype: Any) -> ShapedArray:
 
 def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback: Callable[[Any], Any],
                              dtype: Any = None) -> Any:
-    """An array each of whose shards a function makes: it is called for the shards of this process alone.
+    """An array whose shards a function computes; it is called for the shards of this process only.
 
     Args:
       shape: of the whole array.
@@ -268,7 +268,7 @@ def xla_shape(shape: Ints, dtype: Any) -> Ints:
 
 def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, arrays_: Sequence[Any] = (), *,
                                          dtype: Any = None, **renamed: Any) -> Any:
-    """An array from its shards, which lie on their devices already; nothing is copied.
+    """An array from its shards, which are already on their devices; nothing is copied.
 
     Args:
       shape: of the whole array.
@@ -319,7 +319,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
 
 
 def make_array_from_process_local_data(sharding: Any, local_data: Any, global_shape: Sequence[int] | None = None) -> Any:
-    """An array from what each process holds of it.
+    """An array over several processes, from the part that each process has.
 
     Args:
       sharding: how the array is cut.

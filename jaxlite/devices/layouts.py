@@ -100,7 +100,7 @@ def is_usual(layout: Layout | None) -> bool:
 
 
 def of_call(program: Any, leaves: Sequence[Any]) -> Layouts | None:
-    """How inputs and results of a program lie in memory for these arguments; None for all as usual.
+    """How inputs and results of a program are laid out in memory for these arguments; None for all as usual.
 
     Raises: ValueError for an argument that lies otherwise than `jit` was told, and for a layout of an array of another rank.
     """

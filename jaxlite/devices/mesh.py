@@ -32,7 +32,7 @@ from lowering import platforms, xla
 
 
 class AxisType(enum.Enum):
-    """Who says how values are laid out along an axis of a mesh: XLA, their types, or code written for single devices."""
+    """What determines shardings along a mesh axis: XLA (Auto), types (Explicit), or per-device code (Manual)."""
 
     Auto = enum.auto()
     Explicit = enum.auto()
@@ -43,7 +43,7 @@ class AxisType(enum.Enum):
 
 
 class AbstractDevice(NamedTuple):
-    """What kind of devices an abstract mesh stands for."""
+    """The kind of devices of an abstract mesh."""
 
     device_kind: str
     num_cores: int | None
@@ -190,7 +190,7 @@ class Mesh(_Grid):
             if not isinstance(device, xla.Device):
                 raise TypeError(f"a mesh consists of devices (jax.devices()), got {device!r}")
         if len(set(flat)) != len(flat):
-            raise ValueError(f"a device can stand in a mesh once only, got {list(flat)}")
+            raise ValueError(f"a device can be in a mesh only once, got {list(flat)}")
         key = (Mesh, flat, grid.shape, names, types)
         with _lock:
             found = _interned.get(key)
@@ -221,7 +221,7 @@ class Mesh(_Grid):
     def local_mesh(self) -> Mesh:
         """The part that this process owns.
 
-        Raises: ValueError if its devices are no block of the grid.
+        Raises: ValueError if its devices are not a block of the grid.
         """
         local = np.vectorize(lambda device: device.process_index == device.client.process_index(), otypes=[bool])(self.devices)
         if local.all():
@@ -229,7 +229,7 @@ class Mesh(_Grid):
         where = np.nonzero(local)
         block = tuple(slice(int(axis.min()), int(axis.max()) + 1) for axis in where)
         if not where[0].size or not local[block].all():
-            raise ValueError("the devices of this process are no contiguous block of the mesh")
+            raise ValueError("the devices of this process are not a contiguous block of the mesh")
         return Mesh(self.devices[block], self.axis_names, self.axis_types)
 
     @property
@@ -374,7 +374,7 @@ def _restore_abstract(sizes: Any, names: Any, types: Any, device: Any) -> Abstra
 @boundary
 def make_mesh(axis_shapes: Sequence[int], axis_names: Sequence[Any], axis_types: Any = None, *,
               devices: Sequence[Any] | None = None) -> Mesh:
-    """A mesh of the first devices there are.
+    """A mesh of the first available devices.
 
     Args:
       axis_shapes: the size of each axis.
@@ -419,7 +419,7 @@ _empty: Any = None
 
 
 def get_mesh() -> Mesh:
-    """The mesh that `set_mesh` has set, else the empty one.
+    """The mesh of `set_mesh`; the empty mesh if none is set.
 
     Raises: ValueError while a function is traced: a program knows `get_abstract_mesh()` alone.
     """
@@ -435,7 +435,7 @@ def context_mesh() -> Mesh:
 
 
 def get_abstract_mesh() -> AbstractMesh:
-    """The mesh that programs are traced under here, without its devices; the empty one if none is set."""
+    """The current mesh of tracing, without devices; the empty mesh if none is set."""
     found = abstract_context.value
     if found is not None:
         return found
@@ -444,7 +444,7 @@ def get_abstract_mesh() -> AbstractMesh:
 
 
 class set_mesh:
-    """Set the mesh that a bare `PartitionSpec` refers to: for good, or inside a `with` block.
+    """Set the mesh for `PartitionSpec`s without a mesh: permanently, or inside a `with` block.
 
     Args: `mesh` a Mesh; None takes the mesh of this thread away.
 

@@ -26,7 +26,7 @@ _SEVERAL = object()
 
 
 class _Layouts:
-    """Whether any array lies in memory otherwise than by default yet: what looks at their layouts asks this first."""
+    """Whether any array is laid out in memory otherwise than by default yet: what looks at their layouts asks this first."""
 
     exist = False
 
@@ -38,12 +38,12 @@ layouts_module = loader("jaxlite.devices.layouts")
 def target_device(args: Sequence[Any], asked: Any = None) -> tuple[Any, bool]:
     """Where a call runs: the device asked for, else that of its committed arguments, else the default one.
 
-    Returns: the device, and whether the results are committed to it; None for the device if an argument lies on several.
+    Returns: the device, and whether the results are committed to it; None for the device if an argument is on several.
     Raises: ValueError if arguments are committed to different devices.
     """
     if asked is not None:
         if any(_bound_to(arg) is _SEVERAL for arg in args):
-            raise ValueError(f"the function is to run on {asked}, and an argument lies on several devices; move it with "
+            raise ValueError(f"the function is to run on {asked}, and an argument is on several devices; move it with "
                              "device_put")
         return as_device(asked), True
     found, first = None, 0
@@ -116,7 +116,7 @@ def as_device(spec: Any) -> Any:
             return spec._device
         devices = shardings().devices_of(spec)
         if len(devices) != 1:
-            raise ValueError(f"one device is wanted here, {spec} is over {len(devices)}")
+            raise ValueError(f"expected one device, {spec} is over {len(devices)}")
         return devices[0]
     return spec
 
@@ -134,7 +134,7 @@ def put(value: Any, target: Any, copy: bool = False, aval: Any = None) -> Any:
 def as_target(spec: Any, what: str = "device_put") -> Any:
     """A device or a sharding from what users name as the place of an array.
 
-    Raises: ValueError for a `PartitionSpec` without a mesh; TypeError for what is no place.
+    Raises: ValueError for a `PartitionSpec` without a mesh; TypeError for an invalid device or sharding.
     """
     if isinstance(spec, (xla.Device, xla.Sharding)):
         return spec
@@ -236,7 +236,7 @@ def product_sharding() -> Any:
 
 
 def laid_out_as(x: Any, like: Any) -> Any:
-    """A value that lies on explicit mesh axes as another value or type does."""
+    """A value that is on explicit mesh axes as another value or type does."""
     aval = getattr(like, "aval", like)
     if getattr(aval, "layout", None) is None:
         return x

@@ -46,7 +46,7 @@ def initialize(coordinator_address: str | None = None, num_processes: int | None
                initialization_timeout: int = 300, heartbeat_timeout_seconds: int = 100, shutdown_timeout_seconds: int = 300,
                coordinator_bind_address: str | None = None, slice_index: int | None = None, partition_index: int | None = None
                ) -> None:
-    """Let this process run programs together with others; call it in each of them, before anything else.
+    """Connect this process to the other processes of the program; call it in each of them, before using a device.
 
     Args:
       coordinator_address: 'host:port', where process 0 is to be reached and all others look for it.
@@ -145,7 +145,7 @@ def _see_devices(asked: int | Sequence[int] | None, local_id: int | None) -> Non
 
 
 def shutdown() -> None:
-    """Part from the other processes: wait until all of them do. Without `initialize`, nothing happens.
+    """Disconnect from the other processes, after all have called it. Without `initialize` it does nothing.
 
     Ending the process does it too.
     """
@@ -179,7 +179,7 @@ def _at_exit() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether this process runs programs together with others: between `initialize` and `shutdown`."""
+    """Whether this process is between `initialize` and `shutdown`."""
     return _peers is not None
 
 
@@ -202,7 +202,7 @@ def exchange(peers: Peers, name: str, text: str, numbers: Iterable[int], timeout
                 said[number] = peers.store.blocking_key_value_get(f"jaxlite/{name}/{number}", 1000)  # and look for Ctrl-C
             except xla.XlaRuntimeError as error:
                 if time.monotonic() > deadline or "DEADLINE_EXCEEDED" not in str(error):
-                    raise RuntimeError(f"process {number} has not come to {name!r} within {timeout:g} s of process "
+                    raise RuntimeError(f"process {number} has not reached {name!r} within {timeout:g} s of process "
                                        f"{peers.number} (coordinator at {peers.address}): {error}") from None
     return said
 

@@ -25,7 +25,7 @@ _PAUSE = 0.1
 
 
 def host_and_port(address: str, name: str = "coordinator_address") -> tuple[str, int]:
-    """Both parts of 'host:port' ('[::1]:port' for IPv6). Raises: ValueError if it is not that, TypeError if it is no text."""
+    """Both parts of 'host:port' ('[::1]:port' for IPv6). Raises: ValueError if it is not that, TypeError if it is not a str."""
     if not isinstance(address, str):
         raise TypeError(f"{name} must be a string, 'host:port', got {address!r}")
     host, colon, port = address.rpartition(":")
@@ -39,7 +39,7 @@ def _say(peer: socket.socket, **message: Any) -> None:
 
 
 def _hear(peer: socket.socket, timeout: float) -> dict[str, Any]:
-    """The next message; nothing from what is no peer of ours, or is gone. Raises: TimeoutError"""
+    """The next message; nothing from what is not a peer of ours, or is gone. Raises: TimeoutError"""
     peer.settimeout(max(timeout, 0.01))
     line = b""
     while not line.endswith(b"\n"):

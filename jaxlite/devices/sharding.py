@@ -26,7 +26,7 @@ from lowering import xla
 
 Sharding = xla.Sharding
 NamedSharding = xla.NamedSharding
-NamedSharding.__doc__ = """How an array is cut over a mesh of devices: `NamedSharding(mesh, PartitionSpec("x", None))`.
+NamedSharding.__doc__ = """How an array is split over a mesh of devices: `NamedSharding(mesh, PartitionSpec("x", None))`.
 
     Args:
       mesh: a `Mesh` or an `AbstractMesh`.
@@ -56,7 +56,7 @@ UNCONSTRAINED = _Unconstrained()
 
 
 class PartitionSpec:
-    """Along which mesh axes each axis of an array is cut. Also called `P`.
+    """The mesh axes that split each axis of an array. Also called `P`.
 
     Args:
       partitions: for each axis of the array a mesh axis, a tuple of them, None (not cut), or `P.UNCONSTRAINED` (XLA may
@@ -547,7 +547,7 @@ Layout.AUTO = AutoLayout.AUTO  # type: ignore[attr-defined]
 class Format:
     """A layout and a sharding: all that there is to say of where the elements of an array are.
 
-    Raises: TypeError for what is no layout or sharding; ValueError for a layout without a sharding.
+    Raises: TypeError for what is not a layout or sharding; ValueError for a layout without a sharding.
     """
 
     layout: Layout | AutoLayout | None = None

@@ -1,4 +1,4 @@
-"""What JAX names experimental. Here it is as good as the rest."""
+"""JAX's experimental modules."""
 
 from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.lax.callbacks import io_callback as io_callback

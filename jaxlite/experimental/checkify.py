@@ -87,7 +87,7 @@ all_checks = automatic_checks | user_checks
 
 
 class Error:
-    """Whether a check failed, which, and what it says; a pytree.
+    """An error value: whether a check failed, which one, and its message; a pytree.
 
     It comes from `checkify`. Batched by `vmap` it holds an error for each example.
     """
@@ -159,7 +159,7 @@ init_error = Error(np.int32(0), [], ())
 
 
 def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:
-    """State that a condition holds.
+    """Check a condition: the error has the message if it is false.
 
     Args:
       pred: a scalar bool.
@@ -168,7 +168,7 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
 
     With a concrete `pred` it raises JaxRuntimeError at once. In a traced function it becomes part of the program, which has to
     go through `checkify` before it is compiled.
-    Raises: TypeError if `pred` is no scalar bool, or an argument no array.
+    Raises: TypeError if `pred` is not a scalar bool, or an argument is not an array.
     """
     if not isinstance(msg, str):
         raise TypeError(f"check takes a string as message, got {msg!r}")
@@ -189,12 +189,12 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
 
 
 def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
-    """A `check` that counts only under `checkify`: elsewhere it does nothing."""
+    """A `check` that only has an effect under `checkify`."""
     check(pred, msg, *fmt_args, debug=True, **fmt_kwargs)
 
 
 def check_error(error: Error) -> None:
-    """Raise what an error holds: at once, or inside of a traced function as a check that an outer `checkify` finds."""
+    """Raise an error value: eagerly, or in a traced function as a check for an outer `checkify`."""
     if not isinstance(error, Error):
         raise ValueError(f"check_error takes an Error from checkify, got {error!r}")
     code = error._code
@@ -207,7 +207,7 @@ def check_error(error: Error) -> None:
 
 
 def checkify(f: Callable, errors: Iterable[ErrorCategory] = user_checks) -> Callable[..., tuple[Error, Any]]:
-    """A function that gives an error beside the result of `f`.
+    """A function that returns an error value and the result of `f`.
 
     Args:
       f: a function of pytrees.

@@ -67,7 +67,7 @@ def compute_on2(f: Any = None, *, compute_type: str, out_memory_spaces: Any, com
     Args:
       f: a function of pytrees of arrays. Without it, a decorator.
       compute_type: as in `compute_on`.
-      out_memory_spaces: a `jax.memory.Space`, or a pytree prefix of them: where the results are, inside of programs.
+      out_memory_spaces: a `jax.memory.Space`, or a pytree prefix of them: where the results are, inside programs.
       compiler_options: for the compile of the part; on the CPU there is none of its own.
 
     >>> import jaxlite as jax

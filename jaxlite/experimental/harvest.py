@@ -323,7 +323,7 @@ class _Harvester:
         for path, (mode, _) in sown.items():
             if mode == "strict":
                 raise ValueError(f"{_shown(path)} is sown with mode 'strict' inside a {eqn.primitive.name} loop at "
-                                 f"{eqn.source_line}, where it comes up again and again. Use mode='append' or mode='clobber'.")
+                                 f"{eqn.source_line}, where its name repeats. Use mode='append' or mode='clobber'.")
 
     rules: dict[str, Callable] = {"jit": call, "nest": call, "remat2": call, "cond": cond, "scan": scan, "while": loop}
 

@@ -252,7 +252,7 @@ def _pow(order: int, apply: Callable, x: Series, y: Series) -> Series:
 
 
 def _circular(first: Callable, second: Callable, sign: float) -> Callable:
-    """The pair s' = c x', c' = sign * s x'; `first` is the one that is asked for."""
+    """The pair s' = c x', c' = sign * s x'; `first` is the one that is requested."""
 
     def rule(order: int, apply: Callable, x: Series) -> tuple[Series, Series]:
         s, c = [first(x[0])], [second(x[0])]

@@ -1,4 +1,4 @@
-"""How arrays lie in memory, as `jax.experimental.layout` names it: a view; arrays are kept row-major."""
+"""How arrays are laid out in memory, as `jax.experimental.layout` names it: a view; arrays are kept row-major."""
 
 from jaxlite.devices.sharding import Format, Layout
 from jaxlite.lax.sharding import with_layout_constraint

@@ -28,7 +28,7 @@ def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None 
       contiguous_submeshes: whether to insist that the devices of each process are a block of the grid.
       allow_split_physical_axes: for platforms with coordinates; without effect.
     Returns: a NumPy array of devices.
-    Raises: ValueError if there are more or fewer devices than places, or a process' devices are no block.
+    Raises: ValueError if there are more or fewer devices than places, or a process' devices are not a block.
 
     >>> from jaxlite.experimental import mesh_utils
     >>> mesh_utils.create_device_mesh((1, 1), mesh_utils.api.devices()[:1]).shape
@@ -45,7 +45,7 @@ def create_device_mesh(mesh_shape: Sequence[int], devices: Sequence[Any] | None 
             where = np.nonzero(owners == owner)
             block = math.prod(int(axis.max() - axis.min()) + 1 for axis in where)
             if block != where[0].size:
-                raise ValueError(f"the devices of process {owner} are no block of a grid of the shape {shape}")
+                raise ValueError(f"the devices of process {owner} are not a block of a grid of the shape {shape}")
     return grid
 
 

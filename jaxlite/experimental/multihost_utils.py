@@ -101,7 +101,7 @@ def _unpack(rows: np.ndarray, leaves: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 @boundary
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """What one process has, given to all.
+    """Broadcast the values of one process to all processes.
 
     Args:
       in_tree: a pytree of arrays and scalars, of the same types in each process.
@@ -124,7 +124,7 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
 
 @boundary
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
-    """What each process has, given to all.
+    """Gather the values of all processes in every process.
 
     Args:
       in_tree: a pytree of arrays and scalars, of the same types in each process; or of arrays over several processes, which are
@@ -175,7 +175,7 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
 
 @boundary
 def sync_global_devices(name: str) -> None:
-    """Wait until all processes have come here; for half an hour at most.
+    """Wait until all processes call this, for half an hour at most.
 
     Args: `name` what they come to, the same in all.
     Raises: AssertionError if they come to different things; RuntimeError if one does not come.
@@ -186,7 +186,7 @@ def sync_global_devices(name: str) -> None:
     said = _tell(f"sync {name}")
     if len(set(said.values())) > 1:
         shown = {number: each.removeprefix("sync ") for number, each in said.items()}
-        raise AssertionError(f"sync_global_devices name mismatch ('{name}'). The processes have come to: {shown}")
+        raise AssertionError(f"sync_global_devices name mismatch ('{name}'). The names of the processes: {shown}")
 
 
 
@@ -200,7 +200,7 @@ class ProcessFailureError(Exception):
 
 @contextlib.contextmanager
 def live_devices(devices: Sequence[Any]) -> Iterator[list[Any]]:
-    """Run a block on those devices whose processes live, which all of them agree about.
+    """Run a block on the devices of live processes, on which all of these agree.
 
     The processes that live wait for each other at the start of the block and at its end. Set the option
     `enable_recoverability` before `initialize`, without which XLA's runtime ends the processes that are left. That one has died
@@ -239,7 +239,7 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
       pspecs: a pytree prefix of PartitionSpecs.
     Returns: the tree, of Arrays with the sharding `NamedSharding(global_mesh, pspec)`. What is not cut must be the same in all
       processes. Arrays over several processes stay as they are.
-    Raises: ValueError if this process' devices are no block of the mesh, or a part cannot be cut evenly.
+    Raises: ValueError if this process' devices are not a block of the mesh, or a part cannot be cut evenly.
 
     >>> import jaxlite as jax, numpy as np
     >>> from jaxlite.experimental import multihost_utils
@@ -288,7 +288,7 @@ def _localized(leaf: Any, mesh: Mesh, spec: Any) -> Any:
 
 
 def reached_preemption_sync_point(step_id: int) -> bool:
-    """Whether all processes are to save what they have, as one of them is told to end (SIGTERM).
+    """Whether all processes should save their state, because one of them received SIGTERM.
 
     Each process calls it in each step, with the step's number. Once one has had the signal, it is True in the same later step
     everywhere. From the first call on, SIGTERM does not end the process.

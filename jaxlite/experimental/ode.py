@@ -73,7 +73,7 @@ def odeint(func: Callable, y0: Any, t: Any, *args: Any, rtol: float = 1.4e-8, at
       mxstep: the most steps between two times.
       hmax: the largest step.
     Returns: y at each time: a pytree like `y0` with a leading axis of length n.
-    Raises: TypeError for leaves of `args` and times that are no arrays of numbers.
+    Raises: TypeError for leaves of `args` and times that are not arrays of numbers.
 
     >>> import jaxlite.numpy as jnp
     >>> from jaxlite.experimental.ode import odeint

@@ -69,7 +69,7 @@ def _placed(program: Program, executable: Any) -> Any:
 
     shardings = [*executable.in_shardings, *executable.out_shardings]
     if not all(each is None or type(each) is xla.NamedSharding for each in shardings):
-        raise ValueError(f"{program.name} cannot be serialized: its arrays lie in a way that no mesh names")
+        raise ValueError(f"{program.name} cannot be serialized: its arrays have shardings that no mesh axes describe")
     entries = [None if each is None else (of_mesh(each.mesh), each.spec, each.memory_kind) for each in shardings]
     count = len(executable.in_shardings)
     return len(place.devices), of_mesh(place.mesh), entries[:count], entries[count:]

@@ -41,7 +41,7 @@ def sow(value: Any, *, tag: Any, name: Any, mode: str = "strict", key: Any = Non
       key: a pytree; the value counts as computed from it, though it is not: `sow(jnp.zeros(2), ..., key=key)`.
 
     Returns: `value`.
-    Raises: ValueError for an unknown mode; TypeError if a leaf is no array or scalar.
+    Raises: ValueError for an unknown mode; TypeError if a leaf is not an array or scalar.
 
     >>> import jaxlite, jaxlite.numpy as jnp
     >>> from jaxlite.experimental.unzip import reap, sow
@@ -62,7 +62,7 @@ def nest(f: Callable, *, scope: Any) -> Callable:
     """The function itself; what it sows has its names in a dictionary of their own, under `scope`.
 
     Args:
-      f: a function of pytrees; leaves of its arguments that are no arrays, such as Python numbers, are handed on as they are.
+      f: a function of pytrees; leaves of its arguments that are not arrays, such as Python numbers, are handed on as they are.
       scope: the name of the dictionary.
 
     >>> import jaxlite, jaxlite.numpy as jnp
@@ -113,7 +113,7 @@ def unzip(f: Callable, *, tag: Any, key_args: int | Sequence[int] | None = 0) ->
       are) that traces `f` once and gives `init` and `apply`:
       `init(*key_arguments)` is the dictionary, `apply(params, *other_arguments)` the result of `f`, and
       `apply(init(key), x)` equals `f(key, x)`.
-      Sown values that depend on other arguments are no parameters; nor is what is sown in loops, branches and functions
+      Sown values that depend on other arguments are not parameters; nor is what is sown in loops, branches and functions
       with derivatives of their own, which count as one operation each.
     Raises: ValueError if `tag` is None, if a name stands for two parameters, and if a result depends on a key argument
       other than through parameters; KeyError from `apply` for a parameter that is missing.

@@ -102,7 +102,7 @@ def set_xla_metadata(x: Any = None, **kwargs: Any) -> Any:
 
     Args:
       x: values; what computes each of them gets the attributes. Without it, the result is a context manager for the operations
-        of a `with` block, which is a decorator too. Functions under `jit` that are called inside of it are compiled with the
+        of a `with` block, which is a decorator too. Functions under `jit` that are called inside it are compiled with the
         attributes, too, and what is done of marked operations for derivatives has them.
       kwargs: the attributes; numbers and booleans as texts.
     Returns: the values as they are, or the context manager.

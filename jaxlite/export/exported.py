@@ -39,7 +39,7 @@ call_exported_p = Primitive("call_exported", multiple_results=True, memoise=Fals
 
 
 class DisabledSafetyCheck:
-    """A check of exports that is switched off: that of the platform at calls, or that of one custom call at export."""
+    """A disabled check: of the platform at calls, or of a custom call at export."""
 
     def __init__(self, _impl: str):
         self._impl = _impl
@@ -82,7 +82,7 @@ class Exported:
       before it is compiled: for symbolic dimensions or several platforms; `calling_convention_version`;
       `disabled_safety_checks`; `ordered_effects` and `unordered_effects`.
 
-    A function that was exported for several devices runs where as many are at hand: on arrays that lie on as many, or under
+    A function that was exported for several devices runs on arrays over as many devices, or under
     `jit` with shardings over a mesh of that size.
     """
 
@@ -296,7 +296,7 @@ def _call_exported_aval(*avals: Any, exported: _Bound) -> Any:
 
 
 def deserialize(blob: bytes | bytearray) -> Exported:
-    """The exported function in a file, which jaxlite or JAX wrote.
+    """Read an exported function from bytes that jaxlite or JAX wrote.
 
     Raises: ValueError for what is no such file; NotImplementedError for one of a version that is not known.
 
@@ -315,7 +315,7 @@ def deserialize(blob: bytes | bytearray) -> Exported:
 
 
 def default_export_platform() -> str:
-    """The platform of arrays that nobody placed: 'cpu', 'cuda', 'rocm' or 'tpu'."""
+    """The platform of uncommitted arrays: 'cpu', 'cuda', 'rocm' or 'tpu'."""
     name = default_backend()
     if name == "gpu":
         return "rocm" if "rocm" in str(getattr(xla, "platform_version", "")) else "cuda"

@@ -136,7 +136,7 @@ _by_name: dict[str, _Kind] = {}
 
 def register_pytree_node_serialization(nodetype: type, *, serialized_name: str, serialize_auxdata: Callable[[Any], bytes],
                                        deserialize_auxdata: Callable[[bytes], Any], from_children: Any = None) -> type:
-    """Say how pytree nodes of a type are kept in files.
+    """Register how pytree nodes of a type are stored in files.
 
     Args: `serialized_name` the name in the file; `serialize_auxdata` and `deserialize_auxdata` turn the node's auxiliary
       data into
@@ -154,7 +154,7 @@ def register_pytree_node_serialization(nodetype: type, *, serialized_name: str, 
 
 
 def register_namedtuple_serialization(nodetype: type, *, serialized_name: str) -> type:
-    """Say under what name a named tuple is kept in files.
+    """Register the name of a named tuple in files.
 
     >>> import collections
     >>> from jaxlite import export
@@ -263,7 +263,7 @@ def read(blob: bytes, make: Callable[..., Any], make_check: Callable[[str], Any]
     try:
         return _read_exported(fb.Table.root(bytes(blob)), make, make_check)
     except (struct.error, UnicodeDecodeError, IndexError, RecursionError, MemoryError, OverflowError) as error:
-        raise ValueError(f"this is no file of an exported function: {error}") from None
+        raise ValueError(f"this is not a file of an exported function: {error}") from None
 
 
 def _read_exported(table: fb.Table, make: Callable[..., Any], make_check: Callable[[str], Any]) -> Any:
@@ -291,7 +291,7 @@ def _read_exported(table: fb.Table, make: Callable[..., Any], make_check: Callab
     vjp = table.table(17)
     in_tree, out_tree = table.table(2), table.table(4)
     if in_tree is None or out_tree is None:
-        raise ValueError("this is no file of an exported function: it has no trees")
+        raise ValueError("this is not a file of an exported function: it has no trees")
     later = None if vjp is None else _read_exported(vjp, make, make_check)
     checks = [make_check(f"custom_call:{each.text(1)}" if each.number(0, "b") else "platform")
               for each in table.tables(12)]

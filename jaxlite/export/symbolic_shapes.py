@@ -24,7 +24,7 @@ def is_symbolic_dim(p: Any) -> bool:
 def symbolic_dim_bounds(dimension: Any) -> tuple[float, float]:
     """Bounds of a dimension, as far as its terms and the constraints of its scope tell: the least and the greatest value.
 
-    Raises: TypeError for what is no dimension.
+    Raises: TypeError for what is not a dimension.
 
     >>> from jaxlite import export
     >>> a, b = export.symbolic_shape("a, b", constraints=["a <= 8"])

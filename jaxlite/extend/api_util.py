@@ -100,7 +100,7 @@ def flatten_axes(name: str, treedef: Any, axis_tree: Any, *, kws: bool = False, 
     """For each leaf of a tree what a prefix of that tree says of it: an axis, a sharding, None.
 
     Args: `name` says in messages what it is; `kws` and `tupled_args` what kind of tree it is for.
-    Raises: ValueError if it is no prefix.
+    Raises: ValueError if it is not a prefix.
     """
     return tree.flatten_axes(name, treedef, axis_tree)
 

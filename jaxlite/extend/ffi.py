@@ -27,7 +27,7 @@ _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p
 
 
 def pycapsule(funcptr: Any) -> Any:
-    """A PyCapsule around a function of a library that was loaded with ctypes.
+    """A PyCapsule of a function from a ctypes library.
 
     Args:
       funcptr: a function of a `ctypes.CDLL`. The library has to stay loaded.
@@ -36,7 +36,7 @@ def pycapsule(funcptr: Any) -> Any:
 
 
 def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: int = 1, **kwargs: Any) -> None:
-    """Make a handler known to XLA under a name.
+    """Register a handler with XLA under a name.
 
     Args:
       name: the name that `ffi_call` calls it by.
@@ -45,7 +45,7 @@ def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: 
       platform: where it runs: "cpu", "gpu" or "cuda".
       api_version: 1 for the typed interface, 0 for the one before.
       kwargs: further options of jaxlib's registry, `traits`.
-    Raises: TypeError if `fn` is no capsule; JaxRuntimeError if another handler has the name, or if it was compiled with the
+    Raises: TypeError if `fn` is not a capsule; JaxRuntimeError if another handler has the name, or if it was compiled with the
       headers of a newer jaxlib.
     """
     parts = list(fn.values()) if isinstance(fn, dict) else [fn]
@@ -55,17 +55,17 @@ def register_ffi_target(name: str, fn: Any, platform: str = "cpu", api_version: 
 
 
 def register_ffi_target_as_batch_partitionable(name: str) -> None:
-    """Say that a handler treats the leading axes of its operands as a batch, which programs on several devices may split."""
+    """Declare that a handler treats leading axes as a batch, which programs over several devices may split."""
     xla.register_batch_partitionable(name)
 
 
 def register_ffi_type(name: str, type_registration: dict[str, Any], platform: str = "cpu") -> None:
-    """Make a type known that handlers keep their state in: a dictionary of the capsules "type_id" and "type_info"."""
+    """Register a type for the state of handlers: a dictionary of the capsules "type_id" and "type_info"."""
     xla.register_foreign_type(name, type_registration, _platform(platform))
 
 
 def register_ffi_type_id(name: str, obj: Any, platform: str = "cpu") -> None:
-    """Make the id of a type known, a capsule; `register_ffi_type` gives XLA the functions for it as well."""
+    """Register the id of a type, a capsule; `register_ffi_type` gives XLA the functions for it as well."""
     xla.register_foreign_type(name, obj, _platform(platform))
 
 

@@ -150,7 +150,7 @@ def emit_python_callback(ctx: LoweringRuleContext, callback: Callable[..., Any],
 
 
 def module_to_string(module: Any, enable_debug_info: bool | None = None) -> str:
-    """The text of an MLIR module; with locations if that is asked for."""
+    """The text of an MLIR module; with locations if that is requested."""
     return module.operation.get_asm(enable_debug_info=bool(enable_debug_info))
 
 
@@ -214,7 +214,7 @@ def _checked(ctx: RuleContext, rule: LoweringRule, results: Any) -> list[Any]:
         if hasattr(value, "result") and not isinstance(value, ir.Value):
             value = value.result
         if not isinstance(value, ir.Value):
-            raise fail(f"returned {value!r} of type {type(value)} as result {index}, which is no MLIR value")
+            raise fail(f"returned {value!r} of type {type(value)} as result {index}, which is not an MLIR value")
         expected = ctx.type_of(aval)
         if value.type != expected:
             raise fail(f"returned a value of type {value.type} as result {index}, which is of type {expected} ({aval})")
@@ -233,7 +233,7 @@ def register_lowering(prim: Primitive, rule: LoweringRule, platform: str | None 
       rule: `rule(ctx, *values, **params)` gives a sequence of MLIR values, one for each result.
       platform: the platform it is for, such as "cpu" or "cuda"; None for all that have no rule of their own.
       inline, cacheable: for compatibility; rules run once for each equation, where it stands.
-    Raises: TypeError if `prim` is no primitive or the rule no function; NotImplementedError for an unknown platform.
+    Raises: TypeError if `prim` is not a primitive or the rule no function; NotImplementedError for an unknown platform.
     """
     if not isinstance(prim, Primitive) or not callable(rule):
         where = source.function_location(rule) if callable(rule) else repr(rule)

@@ -57,7 +57,7 @@ def op_sharding_to_indices(op_sharding: Any, shape: Sequence[int], num_devices: 
 
 
 class _Environment:
-    """The mesh of this thread: `physical_mesh`, the empty one outside of all blocks."""
+    """The mesh of this thread: `physical_mesh`, the empty one outside all blocks."""
 
     __slots__ = ()
 

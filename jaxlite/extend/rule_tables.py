@@ -39,18 +39,18 @@ class UserRule:
         return RuleError(f"the {what} rule of {self.primitive.name!r}, {source.function_location(self.rule)}, {problem}")
 
     def type_of(self, what: str, value: Any) -> Any:
-        """The type of something that the rule gives. Raises: RuleError if it is no array."""
+        """The type of something that the rule gives. Raises: RuleError if it is not an array."""
         try:
             return aval_of(value)
         except TypeError:
-            raise self.fail(what, f"returned {value!r} of type {type(value)}, which is no array") from None
+            raise self.fail(what, f"returned {value!r} of type {type(value)}, which is not an array") from None
 
 
 def check_primitive(what: str, primitive: Any, rule: Any) -> None:
-    """Raises TypeError where a rule is registered for what is no primitive."""
+    """Raises TypeError where a rule is registered for an object that is not a primitive."""
     if not isinstance(primitive, Primitive):
         where = source.function_location(rule) if callable(rule) else repr(rule)
-        raise TypeError(f"the {what} rule {where} is registered for {primitive!r} of type {type(primitive)}, which is no "
+        raise TypeError(f"the {what} rule {where} is registered for {primitive!r} of type {type(primitive)}, which is not a "
                         "primitive: use jax.extend.core.Primitive, or one of jax.extend.core.primitives")
 
 
@@ -71,7 +71,7 @@ class RuleTable(MutableMapping):
     def __setitem__(self, primitive: Primitive, rule: Callable) -> None:
         check_primitive(self._what, primitive, rule)
         if not callable(rule):
-            raise TypeError(f"the {self._what} rule of {primitive.name!r} is no function: {rule!r}")
+            raise TypeError(f"the {self._what} rule of {primitive.name!r} is not a function: {rule!r}")
         load_rules()  # ours, which would otherwise come later and replace it
         setattr(primitive, self._slot, UserRule(primitive, rule, self._call))
         if self._slot == "jvp":

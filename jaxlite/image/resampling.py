@@ -85,7 +85,7 @@ def _weights(size: int, new_size: int, scale, translation, method: ResizeMethod,
     if method is ResizeMethod.AREA:  # the length that an old cell and a new one share
         weights = jnp.clip((1 + 1 / scale) / 2 - distances, 0, jnp.minimum(1, 1 / scale))
     elif method is ResizeMethod.CUBIC_PYTORCH and not antialias:
-        # What lies beyond the edges is as they are; the kernel reaches over two elements.
+        # What is beyond the edges is as they are; the kernel reaches over two elements.
         before, after = (sum(_keys(abs(center - place), -0.75) for place in places)
                          for places in ((-2, -1), (size, size + 1)))
         weights = _keys(distances, -0.75).at[0].add(before).at[-1].add(after)

@@ -17,7 +17,7 @@ from jaxlite.lax.sharding import mesh_cast_p, reshard
 
 
 def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> Callable:
-    """A function inside of which XLA decides how values lie along mesh axes, as along those of the type `Auto`.
+    """A function inside which XLA chooses the shardings along mesh axes, as for axes of type `Auto`.
 
     Args:
       f: a function of pytrees of arrays. Without it, a decorator.
@@ -56,13 +56,13 @@ def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> 
 
 
 def explicit_axes(f: Callable | None = None, /, *, axes=None, in_sharding=None) -> Callable:
-    """A function inside of which types say how values lie along mesh axes, as along those of the type `Explicit`.
+    """A function inside which types have the shardings along mesh axes, as for axes of type `Explicit`.
 
     Args:
       f: a function of pytrees of arrays. Without it, a decorator.
       axes: the names of the axes, or one name; by default all of the mesh.
-      in_sharding: how the arguments lie inside, a `PartitionSpec` or a pytree prefix of `args`; may be given to each call
-        instead.
+      in_sharding: the shardings of the arguments inside, a `PartitionSpec` or a pytree prefix of `args`; may be given to each
+        call instead.
     Returns: a function of the same arguments, and of the keyword `in_sharding`.
     Raises: TypeError if no `in_sharding` is given; ValueError without a mesh.
     """

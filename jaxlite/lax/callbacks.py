@@ -1,7 +1,7 @@
 """Host callbacks: primitives that call Python functions from traced and compiled programs.
 
 `pure_callback` computes, `io_callback` also acts, `debug_callback` and `debug_print` look on: derivatives and batching
-leave them as they are. Outside of traced functions the Python function is called at once. How compiled programs call
+leave them as they are. Outside traced functions the Python function is called at once. How compiled programs call
 it is in `jaxlite.compilation.effects`.
 """
 
@@ -51,7 +51,7 @@ VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_a
 class FlatCallback:
     """A Python function of pytrees as one of their leaves that returns leaves.
 
-    `static_args` are leaves that are no arrays, with their positions.
+    `static_args` are leaves that are not arrays, with their positions.
     """
 
     callback_func: Callable
@@ -152,7 +152,7 @@ def pure_callback(callback: Callable[..., Any], result_shape_dtypes, *args, shar
 @boundary
 def io_callback(callback: Callable[..., Any], result_shape_dtypes, *args, sharding=None, ordered: bool = False,
                 **kwargs):
-    """Call a Python function that acts on the world outside from a traced function: once each time it is run.
+    """Call a Python function with side effects from a traced function, once per run.
 
     Args:
       callback: gets the arguments as arrays on the CPU and returns a pytree of arrays.
@@ -292,7 +292,7 @@ register_host_function("io_callback", _host_callback)
 @boundary
 def debug_callback(callback: Callable[..., Any] | None = None, *args, ordered: bool = False, partitioned: bool = False,
                    **kwargs):
-    """Call a Python function to look at values inside a traced function.
+    """Call a Python function with values of a traced function, for debugging.
 
     It does not take part in what transformations make of the function: derivatives pass it by, under `vmap` it is called
     for each example, and what is computed twice calls it twice.

@@ -33,7 +33,7 @@ ConvGeneralDilatedDimensionNumbers = None | ConvDimensionNumbers | tuple[str, st
 
 @boundary
 def conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers) -> ConvDimensionNumbers:
-    """Positions from what users write: None for `('NCHW', 'OIHW', 'NCHW')` of the rank at hand, or three strings.
+    """Positions from what users write: None for `('NCHW', 'OIHW', 'NCHW')` of the given rank, or three strings.
 
     Raises: TypeError or ValueError for specs that do not fit the arrays.
     """
@@ -232,7 +232,7 @@ def conv_general_dilated(lhs, rhs, window_strides: Sequence[int], padding: str |
       dimension_numbers: None for `('NCHW', 'OIHW', 'NCHW')`, three such strings, or `ConvDimensionNumbers`.
       feature_group_count, batch_group_count: independent groups of features, or of the batch.
       preferred_element_type: the dtype to accumulate in and return.
-      out_sharding: how the result lies on a mesh; over explicit axes it is needed where features or the kernel are cut.
+      out_sharding: how the result is on a mesh; over explicit axes it is needed where features or the kernel are cut.
     Returns: an array of batch, output features and the spatial axes, in the order of the third spec.
     Raises: TypeError or ValueError that name the sizes that do not fit.
     """
@@ -311,7 +311,7 @@ def conv_transpose(lhs, rhs, strides: Sequence[int], padding, rhs_dilation: Sequ
     Args:
       padding: 'SAME' gives sizes `input * stride`, 'VALID' those of which a strided convolution makes the input;
         or explicit pairs: of this convolution, or with `use_consistent_padding` of the strided one.
-      dimension_numbers: default `('NHWC', 'HWIO', 'NHWC')` of the rank at hand.
+      dimension_numbers: default `('NHWC', 'HWIO', 'NHWC')` of the given rank.
       transpose_kernel: flip the kernel's spatial axes and exchange its features, as the gradient does.
     """
     lhs_aval, rhs_aval = aval_of(lhs), aval_of(rhs)

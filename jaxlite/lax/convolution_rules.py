@@ -23,7 +23,7 @@ from jaxlite.traces.transpose import def_bilinear
 
 
 def _fold(x, source: int, target: int, groups: int = 1):
-    """Merge an axis into another one, which is `target` without it: outermost, but inside of `groups` parts."""
+    """Merge an axis into another one, which is `target` without it: outermost, but inside `groups` parts."""
     if groups > 1:
         x = _cut(x, target + (source <= target), groups)
         source += source > target

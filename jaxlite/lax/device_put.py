@@ -1,6 +1,6 @@
-"""`device_put` inside of a program: an equation that says in which memory, or how over a mesh, values are to be from there on.
+"""`device_put` inside a program: an equation that says in which memory, or how over a mesh, values are to be from there on.
 
-Outside of a trace `jaxlite.devices.api` puts arrays where they are to be.
+Outside a trace `jaxlite.devices.api` puts arrays where they are to be.
 """
 
 from __future__ import annotations

@@ -71,9 +71,9 @@ def typed(primitive, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any,
 
 
 def _unknown(name: str, avals: Sequence[Any]) -> NoReturn:
-    raise ShardingTypeError(f"sharding rule for {name} is not implemented, so it takes no operands that are cut along explicit "
-                            f"mesh axes; got {', '.join(aval.str_short() for aval in avals)}. Use jax.sharding.reshard to make "
-                            "them whole, or jax.sharding.auto_axes around the call to leave the layout to the compiler")
+    raise ShardingTypeError(f"sharding rule for {name} is not implemented, so its operands must not be split along explicit "
+                            f"mesh axes; got {', '.join(aval.str_short() for aval in avals)}. Use jax.sharding.reshard to "
+                            "replicate them, or jax.sharding.auto_axes around the call to leave the sharding to the compiler")
 
 
 # --- what is still to be summed, and what its cotangents will be ---------------------------------------

@@ -49,7 +49,7 @@ def _static(name: str, value):
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return value
     if isinstance(value, (np.generic, np.ndarray)):
-        if value.dtype.kind in "OSUMmc" and not (value.dtype.kind == "c" and value.ndim):  # scalars are no complex numbers
+        if value.dtype.kind in "OSUMmc" and not (value.dtype.kind == "c" and value.ndim):  # scalars are not complex numbers
             raise TypeError(f"ffi_call: the attribute {name} is of dtype {value.dtype}, which handlers do not take; attributes "
                             "are numbers, strings, arrays, and dictionaries and sequences of them")
         return value if isinstance(value, np.generic) else ArrayAttribute(value)

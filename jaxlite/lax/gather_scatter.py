@@ -66,7 +66,7 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 class GatherScatterMode(enum.Enum):
-    """What happens to a box that is not wholly inside of the operand.
+    """What happens to a box that is not wholly inside the operand.
 
     CLIP moves it inside. FILL_OR_DROP reads a fill value, and writes nothing. PROMISE_IN_BOUNDS says that there is
     none: if there is one, a gather reads something and a scatter may write anywhere in the operand, or not at all.
@@ -224,7 +224,7 @@ def gather(operand, start_indices, dimension_numbers: GatherDimensionNumbers, sl
       fill_value: scalar read out of bounds in mode 'fill'; by default NaN, the least signed integer, the greatest
         unsigned integer, True.
     Returns: array of the operand's dtype; positions run over the axes that are not in `offset_dims`.
-    Raises: TypeError for sizes and dimension numbers that do not fit, ValueError for indices that are no integers.
+    Raises: TypeError for sizes and dimension numbers that do not fit, ValueError for indices that are not integers.
 
     >>> import jaxlite.numpy as jnp
     >>> from jaxlite import lax

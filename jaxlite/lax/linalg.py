@@ -126,7 +126,7 @@ def _strong(shape, dtype) -> ShapedArray:
 
 
 def _subset(name: str, subset_by_index, count: int) -> int:
-    """How many of `count` values are asked for."""
+    """How many of `count` values are requested."""
     if subset_by_index is None:
         return count
     start, stop = subset_by_index
@@ -832,7 +832,7 @@ def qdwh(x, *, is_hermitian: bool = False, max_iterations: int | None = None, ep
       is_hermitian: x is Hermitian: then so is u.
       max_iterations: 10 by default.
       eps: the precision aimed at, by default that of the dtype.
-      dynamic_shape: the part of x that counts: what lies outside it is taken as zero.
+      dynamic_shape: the part of x that counts: what is outside it is taken as zero.
     Returns: u (m, n) with orthonormal columns, h (n, n) Hermitian and positive semidefinite, how many iterations
       were made (int32), and whether they converged (bool).
     Raises: ValueError unless x is a matrix with at least as many rows as columns, or max_iterations is below 1.

@@ -57,7 +57,7 @@ def _names(axis_name, who: str = "") -> Names:
 
 
 def mesh_axes() -> tuple[Any, ...]:
-    """The axes of the mesh along which the program is written for one device: inside of `shard_map`."""
+    """The axes of the mesh along which the program is written for one device: inside `shard_map`."""
     mesh = config.context_abstract_mesh.value
     return () if mesh is None else mesh.manual_axes
 

@@ -109,7 +109,7 @@ def _ragged_dot_general_aval(lhs, rhs, sizes, *, ragged_dot_dimension_numbers, p
 @decomposes(ragged_dot_general_p)
 def _ragged_dot_general(lhs, rhs, sizes, *, ragged_dot_dimension_numbers, precision, preferred_element_type,
                         group_offset, out_sharding):
-    """lhs once for each group, zero outside of the group's rows, times the group's rhs."""
+    """lhs once for each group, zero outside the group's rows, times the group's rhs."""
     numbers = ragged_dot_dimension_numbers
     kind, axis = _kind_of_ragged(numbers)
     if kind == "batch":
@@ -158,7 +158,7 @@ def ragged_dot_general(lhs, rhs, group_sizes, ragged_dot_dimension_numbers: Ragg
       ragged_dot_dimension_numbers: a `RaggedDotDimensionNumbers`.
       precision, preferred_element_type: as of `dot_general`.
       group_offset: must be None.
-      out_sharding: how the result lies on a mesh; needed for operands that are cut along explicit axes.
+      out_sharding: how the result is on a mesh; needed for operands that are cut along explicit axes.
     Raises: TypeError for numbers and sizes that do not fit.
     """
     if group_offset is not None:
@@ -184,7 +184,7 @@ def ragged_dot(lhs, rhs, group_sizes, precision=None, preferred_element_type=Non
         so on. Rows beyond all groups give zeros.
       precision, preferred_element_type: as of `dot_general`.
       group_offset: must be None.
-      out_sharding: how the result lies on a mesh; needed for operands that are cut along explicit axes.
+      out_sharding: how the result is on a mesh; needed for operands that are cut along explicit axes.
     Returns: (m, n).
     Raises: TypeError for shapes that do not fit.
 

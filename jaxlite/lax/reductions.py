@@ -257,7 +257,7 @@ def trace_computation(name: str, computation: Callable, trees: Sequence[Any], in
 def initial_values(name: str, operands: Sequence[Any], init_values: Sequence[Any]) -> list[Any]:
     """The initial values as scalars of the operands' dtypes; weakly typed ones are converted.
 
-    Raises: ValueError for arrays that are no scalars; TypeError for another dtype.
+    Raises: ValueError for arrays that are not scalars; TypeError for another dtype.
     """
     result = []
     for operand, init in zip(operands, init_values, strict=True):

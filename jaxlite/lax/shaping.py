@@ -527,7 +527,7 @@ def split(operand, sizes: Sequence[int], axis: int = 0) -> Sequence[Any]:
     axis = canonical_axis(axis, aval_of(operand).ndim)
     if any(isinstance(size, (int, np.integer)) and size < 0 for size in sizes):
         raise ValueError(f"Sizes passed to split must be nonnegative, got {list(sizes)}")
-    each = tuple(canonical_shape((size,), "sizes")[0] for size in sizes)  # one by one: together they are no shape
+    each = tuple(canonical_shape((size,), "sizes")[0] for size in sizes)  # one by one: together they are not shape
     return split_p.bind(operand, sizes=each, axis=axis)
 
 

@@ -1,7 +1,7 @@
 """What a program says about the layout of its values over a mesh, and in memory: `with_sharding_constraint`, `reshard`,
 `shard_alike`, `with_layout_constraint`.
 
-A constraint is an equation like any other, the identity on values. At once, outside of a trace, it moves the array.
+A constraint is an equation like any other, the identity on values. At once, outside a trace, it moves the array.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _with_batch(sharding, axis, dim: int):
     """The sharding of a batch, whose own axis lies as `vmap` was given it."""
     cut = None if axis.cut is None else axis.cut.spec[0]
     if cut is not None and not set(shardings.axes_of(cut)).isdisjoint(shardings.used_axes(sharding.spec)):
-        raise ShardingTypeError(f"the axis that vmap maps is cut along {cut!r}, and so is {sharding.spec} inside of it")
+        raise ShardingTypeError(f"the axis that vmap maps is split along {cut!r}, and so is {sharding.spec} inside of it")
     entries = [*sharding.spec, *[None] * (dim - len(sharding.spec))]
     entries.insert(dim, cut)
     return sharding.update(spec=sharding.spec.update(partitions=entries))
@@ -276,7 +276,7 @@ def laid_out(x, out_sharding):
     """One array with what a function got as its argument `out_sharding`."""
     sharding = asked_sharding(out_sharding)
     if type(sharding) is shardings.NamedSharding and sharding.mesh.empty:
-        return x  # that of the type of an array that lies on no mesh
+        return x  # that of the type of an array that is on no mesh
     return moved(x, sharding)
 
 
@@ -314,7 +314,7 @@ def moved(x, sharding):
 
 
 def laid_out_as(x, aval):
-    """One array that lies on explicit axes as a type says."""
+    """One array that is on explicit axes as a type says."""
     own = aval_of(x).layout
     if own == aval.layout:
         return x
@@ -325,7 +325,7 @@ def laid_out_as(x, aval):
 
 
 def _among_parts(x, wanted):
-    """What is the same on all devices, inside of `shard_map`, as what is still to be summed, or will be in its cotangent."""
+    """What is the same on all devices, inside `shard_map`, as what is still to be summed, or will be in its cotangent."""
     from jaxlite.lax import elementwise, parallel, shaping, unreduced
 
     aval = aval_of(x)
@@ -376,7 +376,7 @@ def with_sharding_constraint(x, shardings):
 
 @boundary
 def reshard(xs, out_shardings):
-    """Values as they are, with other shardings: the arguments are those of `with_sharding_constraint`.
+    """The same values with other shardings; arguments as in `with_sharding_constraint`.
 
     Over explicit mesh axes, the types of the results say how they lie.
     """
@@ -388,7 +388,7 @@ def shard_alike(x, y) -> tuple[Any, Any]:
     """Two values as they are, laid out over the mesh in the same way: XLA chooses for both what is best for both.
 
     Args: `x`, `y` pytrees of the same structure, whose arrays have the same shapes.
-    Returns: both. Outside of a trace, `y` is laid out as `x` is.
+    Returns: both. Outside a trace, `y` is laid out as `x` is.
     Raises: ValueError if structures or shapes differ.
 
     >>> import jaxlite as jax, jaxlite.numpy as jnp
@@ -410,7 +410,7 @@ def shard_alike(x, y) -> tuple[Any, Any]:
 
 @boundary
 def with_layout_constraint(x, layouts):
-    """Values as they are, whose elements follow each other in memory as said, inside of a program.
+    """Values as they are, whose elements follow each other in memory as said, inside a program.
 
     Args:
       x: a pytree of arrays.

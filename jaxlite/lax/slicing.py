@@ -76,7 +76,7 @@ def slice(operand, start_indices: Sequence[int], limit_indices: Sequence[int], s
     Args:
       start_indices, limit_indices: one int for each axis, 0 <= start <= limit <= size.
       strides: positive ints; all 1 if not given.
-    Raises: TypeError for positions outside of the operand or of the wrong number.
+    Raises: TypeError for positions outside the operand or of the wrong number.
 
     >>> import jaxlite.numpy as jnp
     >>> from jaxlite import lax

@@ -72,7 +72,7 @@ def random_gamma_grad(a, x):
 def betainc(a, b, x):
     """The regularized incomplete beta function I_x(a, b), from 0 at x = 0 to 1 at x = 1.
 
-    NaN for x outside of [0, 1], negative a or b, and where both are 0 or both infinite.
+    NaN for x outside [0, 1], negative a or b, and where both are 0 or both infinite.
     """
     return regularized_incomplete_beta_p.bind(a, b, x)
 

@@ -17,7 +17,7 @@ def _create_token_aval() -> AbstractToken:
 
 
 def create_token(_=None):
-    """A token to start a chain of ordered effects with. Outside of traced functions it is an empty array."""
+    """A token to start a chain of ordered effects with. Outside traced functions it is an empty array."""
     return create_token_p.bind()
 
 

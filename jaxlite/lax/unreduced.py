@@ -1,4 +1,4 @@
-"""Values inside of `shard_map` that are still to be summed over axes of the mesh, and those whose cotangents will be.
+"""Values inside `shard_map` that are still to be summed over axes of the mesh, and those whose cotangents will be.
 
 Along a mesh axis a value either may differ from device to device (`V`), is the same on all (nothing is printed), is a part of
 a sum over the devices (`U`, unreduced), or is the same, with cotangents that are such parts (`R`, reduced). Casts and

@@ -38,7 +38,7 @@ def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window
       in_shape, window_shape, window_strides: sizes, one for each dimension.
       padding: 'VALID' for none; 'SAME' for outputs of ceil(size / stride), with the odd element after; 'SAME_LOWER'
         with it before. Case does not matter.
-    Raises: RuntimeError for an unknown mode, TypeError if it is no string, ValueError for lengths that differ.
+    Raises: RuntimeError for an unknown mode, TypeError if it is not a string, ValueError for lengths that differ.
     """
     if not isinstance(padding, str):
         raise TypeError(f"Unknown padding type: {padding}.")

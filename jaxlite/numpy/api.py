@@ -143,7 +143,7 @@ def is_array_like(x) -> bool:
 
 
 def check_arrays(name: str, *args) -> None:
-    """Raises TypeError, naming the function and the position, for arguments that are no arrays or scalars."""
+    """Raises TypeError, naming the function and the position, for arguments that are not arrays or scalars."""
     for position, arg in enumerate(args):
         if not isinstance(arg, Tracer) and type(arg) not in AVAL_OF and not is_array_like(arg):
             raise TypeError(f"{name} requires ndarray or scalar arguments, got {type(arg)} at position {position}. "

@@ -119,7 +119,7 @@ isdtype = dtypes.isdtype
 
 
 def issubdtype(arg1, arg2):
-    """Whether a dtype is, or lies below, another dtype or abstract type. bfloat16 is `floating`, int4 `signedinteger`.
+    """Whether a dtype is, or is below, another dtype or abstract type. bfloat16 is `floating`, int4 `signedinteger`.
 
     >>> from jaxlite import numpy as jnp
     >>> jnp.issubdtype(jnp.bfloat16, jnp.floating)

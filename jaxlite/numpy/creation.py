@@ -100,7 +100,7 @@ def _from_other(object, dtype):
 
 
 def _parsed(object, text: str | bytes, dtype) -> np.ndarray:
-    """What text says, or a list with it, in a dtype that was asked for."""
+    """What text says, or a list with it, in a dtype that was requested."""
     if dtype is None or isinstance(dtype, dtypes.ExtendedDType):
         raise _no_numbers(text)
     return np.array(object, dtype)
@@ -149,9 +149,9 @@ _KNOWN = (Tracer, arrays.Array, np.ndarray, np.generic, int, float, complex, str
 
 
 def _readable(leaf, dtype) -> Any:
-    """What is no array and no number, as NumPy reads it: a list for a sequence that may hold arrays, or a NumPy array.
+    """An object that is neither an array nor a number, as NumPy reads it: a list for a sequence (of arrays), else an array.
 
-    Raises: TypeError for what NumPy finds no numbers in.
+    Raises: TypeError if NumPy finds no numbers in it.
     """
     if isinstance(leaf, (list, tuple, deque)):
         return list(leaf)

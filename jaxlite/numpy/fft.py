@@ -258,7 +258,7 @@ def fftfreq(n: int, d=1.0, *, dtype=None, device=None):
       n: the length of the transformed axis; d: the distance of samples.
       dtype: default that of Python's floats.
       device: ignored.
-    Raises: ValueError if n is no int, or d no scalar.
+    Raises: ValueError if n is not an int, or d is not a scalar.
     """
     n, dtype = _frequency_arguments("fftfreq", n, d, dtype)
     return _frequencies(d, n=n, count=n, start=n // 2, dtype=dtype)

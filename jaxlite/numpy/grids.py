@@ -202,7 +202,7 @@ def _clipped(k, rows: int, columns: int):
 
 
 def _below(rows: int, columns: int, k):
-    """Which elements lie on or below the k-th diagonal."""
+    """Which elements are on or below the k-th diagonal."""
     row = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 0)
     row = row + _clipped(k, rows, columns)
     return row >= shaping.broadcasted_iota(dtypes.int32, (rows, columns), 1)

@@ -44,7 +44,7 @@ class Span(NamedTuple):
 def canonical_index(index, shape: Ints) -> tuple[Any, ...]:
     """An index as a tuple of ints, slices, spans, None, Ellipsis, integer arrays and bools.
 
-    Raises: TypeError and IndexError for what is no index of an array of this shape.
+    Raises: TypeError and IndexError for what is not an index of an array of this shape.
     """
     if type(index) is int and shape:
         return (index,)

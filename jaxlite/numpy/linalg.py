@@ -387,7 +387,7 @@ def tensorsolve(a, b, axes: Ints | None = None):
                          f"Got shapes {shape} and {right}")
     rows, columns = math.prod(right), math.prod(shape[len(right):])
     if rows != columns:
-        raise ValueError(f"tensorsolve: a of shape {shape} is no square matrix over b of shape {right}")
+        raise ValueError(f"tensorsolve: a of shape {shape} is not a square matrix over b of shape {right}")
     x = solve(shaping.reshape(a, (rows, columns)), shaping.reshape(b, (rows,)))
     return shaping.reshape(x, shape[len(right):])
 
@@ -455,7 +455,7 @@ def matrix_rank(M, rtol=None, *, hermitian: bool = False, tol=None):
 def matrix_power(a, n: int):
     """Matrices (..., n, n) to a whole power, by repeated squaring; negative powers are those of the inverse.
 
-    Raises: TypeError if n is no int or the matrices are not square.
+    Raises: TypeError if n is not an int or the matrices are not square.
     """
     try:
         n = operator.index(n)
@@ -551,7 +551,7 @@ def tensordot(x1, x2, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2,
 def outer(x1, x2, /):
     """The products of every element of a vector with every element of another: (m, n).
 
-    Raises: ValueError for arrays that are no vectors.
+    Raises: ValueError for arrays that are not vectors.
     """
     check_arrays("jnp.linalg.outer", x1, x2)
     left, right = aval_of(x1).shape, aval_of(x2).shape

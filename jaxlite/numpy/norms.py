@@ -114,6 +114,6 @@ def matrix_norm(x, /, *, keepdims: bool = False, ord: Ord = "fro"):
 
 @api("axis", "keepdims", "ord")
 def vector_norm(x, /, *, axis: int | Ints | None = None, keepdims: bool = False, ord: Ord = 2):
-    """The norms of vectors that lie along one or several axes (None for all); orders as in `norm`."""
+    """The norms of vectors that are along one or several axes (None for all); orders as in `norm`."""
     x = parts.strong(parts.inexact("vector_norm", x))
     return _vector_norm(x, canonical_axes(axis, x.ndim), keepdims, ord)

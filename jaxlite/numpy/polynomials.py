@@ -294,7 +294,7 @@ def roots(p, *, strip_zeros: bool = True):
       strip_zeros: drop leading zeros first; p must be concrete then. If False there are n - 1 roots whatever the
         values, of which as many are NaN as there are leading zeros.
     Returns: complex, in no particular order; zeros of the polynomial at 0 come last if stripped.
-    Raises: ValueError if p is no vector, ConcretizationTypeError for a traced p with `strip_zeros`.
+    Raises: ValueError if p is not a vector, ConcretizationTypeError for a traced p with `strip_zeros`.
 
     >>> import jaxlite.numpy as jnp
     >>> print(jnp.sort(jnp.roots(jnp.array([1.0, -3.0, 2.0])).real))

@@ -95,7 +95,7 @@ def unique(ar, return_index: bool = False, return_inverse: bool = False, return_
       size: how many to give, so that the result has a static shape: more are cut off, fewer filled up.
       fill_value: what to fill up with; the least element by default.
       sorted: without effect, the result is always sorted.
-    Returns: the array, or a tuple of it and what else is asked for, in the order above. Without `size`, `ar` must
+    Returns: the array, or a tuple of it and what else is requested, in the order above. Without `size`, `ar` must
       be concrete.
     Raises: ConcretizationTypeError for a traced array without `size`; ValueError for nothing to fill up with.
 

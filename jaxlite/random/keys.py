@@ -55,7 +55,7 @@ def _is_typed(key) -> bool:
 def check_key(name: str, key) -> tuple[Any, Implementation, bool]:
     """A key that a function got: the value, its generator, whether it is typed. One key, no array of them.
 
-    Raises: TypeError if it is no key, ValueError if it is several.
+    Raises: TypeError if it is not a key, ValueError if it is several.
     """
     if _is_typed(key):
         if key.aval.shape:
@@ -129,7 +129,7 @@ def key(seed, *, impl=None, dtype=None):
       impl: 'threefry2x32' (the default), 'rbg' or 'unsafe_rbg'.
       dtype: a key dtype, instead of `impl`.
     Returns: a scalar of dtype `key<fry>` or the like.
-    Raises: TypeError for seeds that are no integers or no scalars, OverflowError for those beyond 64 bits.
+    Raises: TypeError for seeds that are not integer scalars, OverflowError for those beyond 64 bits.
 
     >>> from jaxlite import random
     >>> random.key_data(random.key(3))
@@ -165,7 +165,7 @@ def key_data(keys):
 
 
 def key_impl(keys):
-    """The name of the generator of keys, or one of a user's itself; legacy keys are of the default one."""
+    """The name of the keys' generator, or a user-defined generator itself; legacy keys have the default one."""
     if _is_typed(keys):
         impl = keys.aval.dtype.impl
         return impl.name if impl.name in IMPLEMENTATIONS else impl
@@ -175,7 +175,7 @@ def key_impl(keys):
 
 
 def clone(key):
-    """The same key, for use once more on purpose."""
+    """A copy of a key, to use it again on purpose."""
     if not _is_typed(key):
         check_legacy(key, implementation())
         return key
@@ -205,7 +205,7 @@ def split(key, num: int | Ints = 2):
       key: one key, typed or legacy; do not use it again.
       num: how many, or the shape of the array of keys.
     Returns: an array of keys of that shape; for a legacy key uint32[num, 2].
-    Raises: ValueError for an array of keys, TypeError for what is no key.
+    Raises: ValueError for an array of keys, TypeError for what is not a key.
 
     >>> from jaxlite import random
     >>> random.split(random.key(0), 3).shape

@@ -32,7 +32,7 @@ from jaxlite.random.uniforms import (
 # --- permutations ------------------------------------------------------------------------------------
 
 
-# The greatest sizes for which 0, 1, 2 sorts are enough, 3 log(size) / log(2**32 - 1); a size that is no int32 needs more.
+# The greatest sizes for which 0, 1, 2 sorts are enough, 3 log(size) / log(2**32 - 1); a size that is not an int32 needs more.
 _MANY = (1, 1625, 2642245)
 
 
@@ -88,7 +88,7 @@ def permutation(key, x, axis: int = 0, independent: bool = False, *, out_shardin
       x: an array, or an integer.
       axis: the axis along which slices are reordered.
       independent: reorder each vector along the axis for itself, not whole slices.
-    Raises: TypeError for a scalar that is no integer.
+    Raises: TypeError for a scalar that is not an integer.
 
     >>> from jaxlite import random
     >>> random.permutation(random.key(0), 5).shape

@@ -24,7 +24,7 @@ _ONE = np.float32(1.0)
 
 
 def float_dtype(name: str, dtype, accepted: str = "f"):
-    """The dtype that a sampler was asked for; the default float if None. Raises: ValueError for other kinds."""
+    """The dtype that a sampler was requested; the default float if None. Raises: ValueError for other kinds."""
     found = dtypes.check_user_dtype_supported(float if dtype is None else dtype, name)
     if dtypes.kind(found) not in accepted:
         kinds = "float or complex" if "c" in accepted else "float"
@@ -33,7 +33,7 @@ def float_dtype(name: str, dtype, accepted: str = "f"):
 
 
 def int_dtype(name: str, dtype):
-    """The dtype that a sampler of integers was asked for; the default int if None."""
+    """The dtype that a sampler of integers was requested; the default int if None."""
     return dtypes.check_user_dtype_supported(int if dtype is None else dtype, name)
 
 

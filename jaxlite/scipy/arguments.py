@@ -14,7 +14,7 @@ from jaxlite.numpy.api import as_array, check_arrays, promote_dtypes_inexact
 def floats(name: str, *args, complex: bool = False):
     """The arguments promoted to one floating dtype: one array for one argument, else a list.
 
-    Raises: TypeError for arguments that are no arrays or scalars, and for complex ones unless `complex` allows them.
+    Raises: TypeError for arguments that are not arrays or scalars, and for complex ones unless `complex` allows them.
     """
     check_arrays(name, *args)
     given = [aval_of(x).dtype for x in args]

@@ -26,7 +26,7 @@ class RegularGridInterpolator:
       values: (m1, ..., mn, ...): the values at the grid's points; trailing axes are interpolated together.
       method: 'linear' or 'nearest'.
       bounds_error: must be False: a compiled program cannot raise.
-      fill_value: the value outside of the grid; None extrapolates.
+      fill_value: the value outside the grid; None extrapolates.
     Raises: ValueError for points and values that make no grid; NotImplementedError for `bounds_error`.
 
     >>> import jaxlite.numpy as jnp

@@ -210,7 +210,7 @@ def minimize(fun: Callable[..., Any], x0, args: tuple[Any, ...] = (), *, method:
       options: `gtol` (1e-5), `norm` (of the gradient: infinity), `maxiter` (200 n), `line_search_maxiter` (20);
         for the second method `maxls` (20) and `maxcor`, how many steps are kept (10), instead of the last.
     Returns: OptimizeResults.
-    Raises: ValueError for another method and for an x0 that is no vector; TypeError for options that are not there.
+    Raises: ValueError for another method and for an x0 that is not a vector; TypeError for options that are not there.
 
     >>> import jaxlite.numpy as jnp
     >>> from jaxlite.scipy.optimize import minimize

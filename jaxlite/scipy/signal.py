@@ -1,7 +1,7 @@
 """jaxlite.scipy.signal: convolutions and correlations in any number of dimensions, the removal of trends, spectra.
 
 `mode` says how much of the full result is wanted: 'full' all of it, 'same' its middle in the shape of the first input,
-'valid' where the smaller input lies within the larger one.
+'valid' where the smaller input is within the larger one.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def convolve2d(in1, in2, mode: str = "full", boundary: str = "fill", fillvalue=0
 
     Args:
       mode: 'full', 'same' or 'valid'.
-      boundary: what lies beyond the edges of in1: 'fill' a value, 'wrap' the opposite side, 'symm' its mirror image.
+      boundary: what is beyond the edges of in1: 'fill' a value, 'wrap' the opposite side, 'symm' its mirror image.
       fillvalue: that value.
     """
     a, b = _inputs("convolve2d", in1, in2, mode, 2)

@@ -21,7 +21,7 @@ from jaxlite.state.primitives import addupdate_p, freeze_p, get_p, new_ref_p, sw
 
 @boundary
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any:
-    """A mutable array with a first value.
+    """A mutable array with an initial value.
 
     Args: `init_val` an array or a scalar; the Ref has its shape and dtype. It is left alone by writes.
     Returns: a `Ref`: `ref[index]` reads, `ref[index] = value` writes, in traced functions too.
@@ -46,13 +46,13 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: Any = None) -> Any
 
 
 def empty_ref(ty: Any, memory_space: Any = None) -> Any:
-    """A mutable array of a type, an object with `shape` and `dtype`; what it holds at first means nothing."""
+    """A mutable array with the type of an object with `shape` and `dtype`; its initial contents are undefined."""
     return new_ref(empty(ty.shape, ty.dtype), memory_space=memory_space)
 
 
 @boundary
 def freeze(ref: Any) -> Any:
-    """The value of a Ref, which is not to be used any more: in a traced function this costs no copy.
+    """The value of a Ref, which must not be used afterwards: in a traced function this needs no copy.
 
     >>> import jaxlite
     >>> jaxlite.freeze(jaxlite.new_ref(2.0))
@@ -63,7 +63,7 @@ def freeze(ref: Any) -> Any:
 
 
 def free_ref(ref: Any) -> None:
-    """Give up a Ref: its memory is free again. It cannot be read any more."""
+    """Free the memory of a Ref. It cannot be used afterwards."""
     _check_ref(ref, "free_ref")
     if type(ref) is Ref:
         ref.put(None)

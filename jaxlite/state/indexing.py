@@ -73,7 +73,7 @@ register_pytree_node(Slice, _flatten_slice, _slice)
 
 
 def dslice(start: Any, size: int | None = None, stride: int | None = None) -> Slice:
-    """An index of `size` elements from `start` on, which may be traced; `dslice(n)` is the first n elements.
+    """A slice of `size` elements from `start`, which may be traced; `dslice(n)` is the first n elements.
 
     >>> from jaxlite.state.indexing import dslice
     >>> dslice(2, 3)

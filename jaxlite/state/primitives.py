@@ -184,7 +184,7 @@ def _discharge_addupdate(eqn: JaxprEqn, values: list[Any]) -> Any:
 
 
 def _as_part(value: Any, array: Any, eqn: JaxprEqn) -> Any:
-    """A value that is written to a part of a mutable array, as that is typed: it lies on explicit mesh axes as that does."""
+    """A value that is written to a part of a mutable array, as that is typed: it is on explicit mesh axes as that does."""
     value, ref = convert(value, aval_of(array).dtype, False), eqn.invars[0].aval
     layout = ref.inner_aval.layout if type(ref) is AbstractRef else None
     if layout is aval_of(value).layout:

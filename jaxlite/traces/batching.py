@@ -29,7 +29,7 @@ class Axis:
     """The batched axis: its size, the name collectives know it by (or None), and a mesh axis to spread it over.
 
     `vma`: manual axes of the mesh along which it has been spread, so that batches vary along them. `cut`: how a batch of
-    scalars lies on explicit mesh axes, if it is not whole on them.
+    scalars is on explicit mesh axes, if it is not whole on them.
     """
 
     __slots__ = ("size", "name", "spmd_name", "vma", "cut")
@@ -70,7 +70,7 @@ class BatchTracer(Tracer):
 
 
 class _spreading:
-    """Within the context, unbatched values that are repeated lie along the batched axis as the batches do."""
+    """Within the context, unbatched values that are repeated are along the batched axis as the batches do."""
 
     __slots__ = ("cut", "previous")
 

@@ -151,7 +151,7 @@ def _in_memory_of(cotangent: Any, aval: Any) -> Any:
 
 def _laid_out_cotangents(rule: Callable[..., Any], cotangent: Any, operands: Sequence[Any],
                          params: dict[str, Any]) -> list[Any]:
-    """What a rule gives: cotangents each of which lies on explicit mesh axes as its operand does, and in its memory."""
+    """What a rule gives: cotangents each of which is on explicit mesh axes as its operand does, and in its memory."""
     found = rule(cotangent, *operands, **params)
     if spaces.exist:
         found = [_in_memory_of(out, operand.aval) if type(operand) is Linear else out

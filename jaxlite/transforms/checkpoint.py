@@ -24,7 +24,7 @@ from jaxlite.traces.saving import Offloadable, Recompute, Saveable
 def checkpoint(fun: Callable | None = None, *, prevent_cse: bool = True, policy: Callable[..., Any] | None = None,
                static_argnums: int | tuple[int, ...] = (), static_argnames: str | Iterable[str] = (),
                concrete: bool = False) -> Any:
-    """A function whose inner values are computed again in the backward pass instead of being kept.
+    """A function whose inner values are recomputed in the backward pass instead of being saved.
 
     Args:
       prevent_cse: keep the compiler from merging the recomputation with the first computation. Not needed inside `scan`.
@@ -82,7 +82,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
 
 
 class checkpoint_policies:
-    """What `checkpoint` keeps for the backward pass."""
+    """Policies: which values `checkpoint` saves for the backward pass."""
 
     @staticmethod
     def everything_saveable(primitive: Any, *avals: Any, **params: Any) -> bool:

@@ -129,7 +129,7 @@ class _Custom:
 
 
 class custom_jvp(_Custom):
-    """A function with a JVP rule of its own.
+    """A function with a custom JVP rule.
 
     Args:
       fun: the function.
@@ -255,7 +255,7 @@ class CustomVJPPrimal:
 
 
 class custom_vjp(_Custom):
-    """A function with a reverse-mode rule of its own.
+    """A function with a custom reverse-mode rule.
 
     Args:
       fun: the function.
@@ -473,7 +473,7 @@ def custom_gradient(fun: Callable) -> Callable:
 
 
 class _Static:
-    """A residual that is no array: a leafless tree node."""
+    """A residual that is not an array: a leafless tree node."""
 
     def __init__(self, value: Any):
         self.value = value

@@ -37,7 +37,7 @@ class Frame(NamedTuple):
 
 def breakpoint(*, backend: str | None = None, filter_frames: bool = True, num_frames: int | None = None,
                ordered: bool = False, token: Any = None, **kwargs: Any) -> Any:
-    """Stop here when the traced function runs, with a debugger on the terminal.
+    """Stop at this point when the traced function runs, with a debugger on the terminal.
 
     Its commands are those of pdb: `p NAME` or any expression prints a value, `pp` neatly, `l` lists the text around the
     line, `bt` the frames, `u` and `d` go up and down, `c` goes on, `q` ends the program with an error. Values are arrays.

@@ -48,7 +48,7 @@ class _Flat:
         self.out_tree: Any = None
         self.aux_tree: Any = None
         self.num_outs = 0
-        self.fixed_aux: dict[int, Any] = {}  # leaves of the auxiliary part that are no arrays, by position
+        self.fixed_aux: dict[int, Any] = {}  # leaves of the auxiliary part that are not arrays, by position
 
     def aux(self, values: Sequence[Any]) -> Any:
         """The auxiliary part, from the values of its arrays."""
@@ -353,7 +353,7 @@ def vjp(fun: Callable, *primals: Any, has_aux: bool = False, reduce_axes: Sequen
 
 
 def fwd_and_bwd(fun: Callable, argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True) -> tuple[Any, Any]:
-    """The forward and the backward pass of a function, as two functions that are compiled apart from each other.
+    """The forward and the backward pass of a function, as two functions that are compiled separately.
 
     Args:
       argnums: with respect to which positional arguments: an int, or several for a tuple of cotangents.
@@ -419,7 +419,7 @@ def _check_input(name: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
         raise TypeError(f"Argument '{x}' of type {type(x)} is not a valid JAX type")
     if aval_of(x).is_high:
         if aval_of(x).has_qdd:
-            raise TypeError(f"{name} cannot differentiate with respect to a value that changes, of type {aval_of(x)}: choose "
+            raise TypeError(f"{name} cannot differentiate with respect to a mutable value, of type {aval_of(x)}: choose "
                             "other argnums, or pass what it holds")
         return
     kind = dtypes.kind(aval_of(x).dtype)
@@ -440,7 +440,7 @@ def _check_input(name: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
 @boundary
 def value_and_grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
                    allow_int: bool = False, reduce_axes: Sequence[Any] = ()) -> Callable:
-    """A function that gives the value of a scalar function and its gradient; arguments are as in `grad`."""
+    """A function that computes the value of a scalar function and its gradient; arguments are as in `grad`."""
     if reduce_axes:
         raise NotImplementedError("reduce_axes argument to grad is deprecated")
     check_callable(fun)
@@ -490,7 +490,7 @@ def _check_output(name: str, dtype: Any, holomorphic: bool) -> None:
 @boundary
 def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False, holomorphic: bool = False,
          allow_int: bool = False, reduce_axes: Sequence[Any] = ()) -> Callable:
-    """A function that gives the gradient of a scalar function.
+    """A function that computes the gradient of a scalar function.
 
     Args:
       fun: a function whose output is a scalar; its arguments are pytrees.
@@ -498,7 +498,7 @@ def grad(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = False,
       has_aux: whether `fun` returns (output, auxiliary data); then the result is (gradient, auxiliary data).
       holomorphic: whether `fun` is a holomorphic function of complex arguments.
       allow_int: whether integer arguments are allowed; their gradients are of dtype float0.
-    Raises: TypeError for outputs that are no real scalars, and for inputs that are not differentiable.
+    Raises: TypeError for outputs that are not real scalars, and for inputs that are not differentiable.
 
     >>> import jaxlite
     >>> jaxlite.grad(lambda x: x ** 3)(2.0)

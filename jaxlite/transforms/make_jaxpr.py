@@ -19,7 +19,7 @@ from lowering import xla
 @boundary
 def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (),
                axis_env: Sequence[tuple[Any, int]] | None = None, return_shape: bool = False) -> Callable[..., Any]:
-    """Make a function that gives the jaxpr of `fun` for its arguments.
+    """Make a function that returns the jaxpr of `fun` for its arguments.
 
     Args:
       fun: a function of pytrees of arrays and scalars that returns such a pytree.

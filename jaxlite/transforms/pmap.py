@@ -46,7 +46,7 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
       axis_size: the number of examples, which the arguments tell.
       donate_argnums: positions of arguments whose memory the results may take.
     Returns: a function whose results are spread over the devices.
-    Raises: TypeError for axes that are no ints; ValueError if no argument is mapped, sizes differ, or there are more examples
+    Raises: TypeError for axes that are not ints; ValueError if no argument is mapped, sizes differ, or there are more examples
       than devices.
 
     >>> import jaxlite, jaxlite.numpy as jnp

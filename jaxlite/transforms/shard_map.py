@@ -35,7 +35,7 @@ _UNSET: Any = type("Unspecified", (), {"__repr__": lambda self: "Unspecified"})(
 
 def shard_map(f: Callable = _UNSET, /, *, out_specs: Any, in_specs: Any = _INFER, mesh: Any = None,
               axis_names: Any = frozenset(), check_vma: bool = True) -> Callable:
-    """Map a function over the parts that the devices of a mesh have of its arguments.
+    """Map a function over the shards of its arguments on the devices of a mesh.
 
     Each device runs `f` on its own part; what the parts have to do with each other, `f` says with collectives such as
     `lax.psum` over the axes of the mesh. Works at once, under `jit` and under every transformation, and inside itself.
@@ -81,7 +81,7 @@ def shard_map(f: Callable = _UNSET, /, *, out_specs: Any, in_specs: Any = _INFER
 
 
 def smap(f: Callable = _UNSET, /, *, in_axes: Any = _INFER, out_axes: Any, axis_name: Any) -> Callable:
-    """`shard_map` over one axis of the mesh of the context, with the positions of the axes that are cut.
+    """`shard_map` over one axis of the mesh of the context, with the positions of the axes that are split.
 
     Args:
       in_axes: an int, None for an argument that is not cut, or a tuple with an entry for each argument; negative ones count
@@ -215,7 +215,7 @@ class _Call:
                 tree_flatten(full)[0])
         except ValueError as error:
             whole = "arguments" if what == "in_specs" else "result"
-            raise ValueError(f"pytree structure error: shard_map {what} is no prefix of the {whole}: {error}") from None
+            raise ValueError(f"pytree structure error: shard_map {what} is not a prefix of the {whole}: {error}") from None
         return tuple(P() if spec is None else spec for spec in flat)
 
     def _check_axes(self, what: str, specs: Sequence[Any]) -> None:

@@ -152,7 +152,7 @@ def _batch(trace: Any, size: int, value: Any, spec: Any) -> Any:
 
 
 def _mapped_layout(avals: list[Any], dims: list[Any]) -> Any:
-    """How the mapped axis lies on explicit mesh axes: the layout of a batch of scalars, or None."""
+    """How the mapped axis is on explicit mesh axes: the layout of a batch of scalars, or None."""
     found: dict[Any, Any] = {}
     for aval, dim in zip(avals, dims, strict=True):
         layout = None if aval is None else getattr(aval, "layout", None)

@@ -154,7 +154,7 @@ class Folder:
     def _check(self) -> None:
         status = os.lstat(self.path)
         if not stat.S_ISDIR(status.st_mode) or not _is_own(status):
-            raise PermissionError(errno.EPERM, "it is not a folder of this user's that nobody else can write to")
+            raise PermissionError(errno.EPERM, "it must belong to this user, and others must not be able to write to it")
 
     def _give_up(self, error: OSError) -> None:
         self._writable = False

@@ -83,7 +83,7 @@ class _Writer:
                 raise _Unknown
             if eqn.traceback is not traceback:
                 traceback = eqn.traceback
-                if getattr(traceback, "words", None):  # attributes of its operations, which are no part of a program
+                if getattr(traceback, "words", None):  # attributes of its operations, which are not part of a program
                     raise _Unknown
             if name in _READ:
                 params = {each: params[each] for each in _READ[name]}

@@ -267,7 +267,7 @@ def window(name: str, shape: Sequence[int], seen: Sequence[bool], dtype: Any, me
     if space not in ("vmem", "smem", "any", "semaphore_mem"):
         raise LoweringError(f"Refs in the memory space {space!r} are not supported in the Pallas Mosaic TPU lowering")
     if not shape and space == "vmem":
-        raise LoweringError("on a TPU a Ref without axes lies in SMEM: give it BlockSpec(memory_space=pallas.tpu.SMEM)")
+        raise LoweringError("on a TPU a Ref without axes must be in SMEM: give it BlockSpec(memory_space=pallas.tpu.SMEM)")
     axes = tuple(Axis(0, size if visible else None, 1, 1, None) for size, visible in zip(shape, seen, strict=True))
     element = scalar_text(dtype)
     if space == "semaphore_mem":

@@ -339,7 +339,7 @@ def _plus(k: Kernel, x: Any, y: Any, dtype: Any) -> Any:
 
 
 def pointers(k: Kernel, ref: Ref, transforms: Sequence[Any]) -> tuple[str, tuple[int, ...], Value | None]:
-    """The pointers to a part of a Ref, the part's shape, and a mask of those inside of the array where some may not be."""
+    """The pointers to a part of a Ref, the part's shape, and a mask of those inside the array where some may not be."""
     ref, arrays, front, common = part_of(ref, transforms)
     dtype = _index_type(ref)
     sizes = [axis.size for axis in ref.axes if axis.size is not None]

@@ -66,7 +66,7 @@ _COSTLY = _REDUCTIONS | frozenset(
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",
           "custom_vjp_call": "call_jaxpr"}
-_FOLDS = ("reduce", "reduce_window")  # their bodies are no kernels of their own
+_FOLDS = ("reduce", "reduce_window")  # their bodies are not kernels of their own
 _BODIES = ("jaxpr", "body_jaxpr", "cond_jaxpr")
 _first = itemgetter(0)
 
@@ -202,7 +202,7 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
 
 
 def call_body(eqn: Any) -> Any:
-    """The program that an equation calls once, as part of its own; None if it is no call."""
+    """The program that an equation calls once, as part of its own; None if it is not a call."""
     param = _CALLS.get(eqn.primitive.name)
     return None if param is None else eqn.params[param].jaxpr
 

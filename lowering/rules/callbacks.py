@@ -26,8 +26,8 @@ def emit_callback(ctx: Any, name: str, function: Callable[..., Any], token: Any,
     if ctx.platform not in ("cpu", "gpu"):
         raise LoweringError(f"{name} runs on CPU and GPU; this program is for the platform {ctx.platform!r}")
     if ctx.in_computation:  # XLA would end the process
-        raise LoweringError(f"{name} cannot run inside the function of a reduction, a scatter or the like: call it on what "
-                            "goes in or comes out, or use lax.scan")
+        raise LoweringError(f"{name} cannot run inside the function of a reduction, a scatter or similar: call it on the "
+                            "operands or the results, or use lax.scan")
     functions, ordered = ctx.builder.host_functions, token is not None
     functions.append(_with_token(function) if ordered else function)
     types = [ctx.type_of(aval) for aval in avals_out]

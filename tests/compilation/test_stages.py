@@ -167,7 +167,7 @@ def test_lowering_for_another_platform(traced):
     with pytest.raises(ValueError, match="lowered for tpu"):
         lowered.compile()
     assert traced.lower(lowering_platforms=("cpu",)).compile() is not None
-    with pytest.raises(ValueError, match="names 'tpx', which is no platform"):
+    with pytest.raises(ValueError, match="names 'tpx', which is not a platform"):
         traced.lower(lowering_platforms=("cpu", "tpx"))
 
 

@@ -95,7 +95,7 @@ def test_functions_are_given_by_name():
     run = lambda parsed: lambda x: jaxpr_as_fun(parsed)(x)[0]
     assert run(parsed)(3.0) == 6
     rule = closed.eqns[0].params["jvp"]
-    with pytest.raises(TypeError, match=f"{rule.__name__} is a function that the text"):
+    with pytest.raises(TypeError, match=f"{rule.__name__} is a function, and the text"):
         jax.grad(run(parsed))(3.0)
     assert jax.grad(run(parse_jaxpr(str(closed), objects={rule.__name__: rule})))(3.0) == 5
 

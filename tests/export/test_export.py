@@ -130,7 +130,7 @@ def with_version(number):
     (lambda: with_version(8), ValueError, r"calling convention version 8 is outside the range of supported versions \[9..10\]"),
     (lambda: exported().call("a", 2), TypeError, "Argument 'a' of type <class 'str'> is not a valid JAX type"),
     (lambda: export.deserialize("abc"), TypeError, "takes the bytes of a file, got a str"),
-    (lambda: export.deserialize(b"abc"), ValueError, "no file of an exported function"),
+    (lambda: export.deserialize(b"abc"), ValueError, "not a file of an exported function"),
     (lambda: export.deserialize(b"\x04" + bytes(40)), (ValueError, NotImplementedError), "."),
     (lambda: export.deserialize(exported().serialize()).vjp(), ValueError, "No VJP is available"),
     (lambda: jaxlite.vmap(exported().call)(np.ones((2, 3), np.float32), np.ones(2, int)), NotImplementedError,
@@ -201,14 +201,14 @@ def test_command_line(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("given, text", [
-    (["{prog}:g", "f32[3]"], "has no attribute 'g'"), (["{prog}:number", "f32[3]"], "is no function, it is 3"),
+    (["{prog}:g", "f32[3]"], "has no attribute 'g'"), (["{prog}:number", "f32[3]"], "is not a function, it is 3"),
     (["{prog}", "f32[3]"], "names no function"), (["nowhere:f", "f32[3]"], "No module named 'nowhere'"),
     (["{prog}:f", "f99[3]"], "'f99' is no dtype"), (["{prog}:f", "f32[a b]"], "syntax error in symbolic shape"),
     (["{prog}:f", "f32[3]", "--platforms", "xyz"], "unknown platform 'xyz'"), (["{prog}:f"], "missing 1 required positional"),
     (["{prog}:f", "f32[b]", "--constraint", "b"], "Constraint parsing error"), (["{prog}:branch", "f32[b]"], "is inconclusive"),
-    (["{prog}:calls", "f32[3]"], "serialization of host_callbacks"), (["show", "{prog}"], "no file of an exported function"),
+    (["{prog}:calls", "f32[3]"], "serialization of host_callbacks"), (["show", "{prog}"], "not a file of an exported function"),
     (["show", "nowhere.bin"], "No such file"), (["run", "{file}"], "takes 1 arrays, got 0"),
-    (["run", "{file}", "x+"], "is no input"),
+    (["run", "{file}", "x+"], "is not an input"),
     (["run", "{file}", "[1]"], "symbolic shape constraint b >= 2. Expected 'b - 2' to be greater or equal to 0, but found -1"),
     (["run", "{file}", "[[1, 2]]"], "Rank mismatch for args[0]"), (["run", "{file}", "[99999999999, 1]"], "out of bounds"),
 ])

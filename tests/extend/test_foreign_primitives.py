@@ -143,7 +143,7 @@ def test_a_lowering_of_the_wrong_type_is_named():
     for rule, message in (
         (lambda ctx, x: [mlir.ir_constant(np.int32(1))], r"tensor<i32> as result 0, which is of type tensor<3xf32>"),
         (lambda ctx, x: [x, x], "returned 2 values for 1 results"),
-        (lambda ctx, x: ["text"], "'text' of type <class 'str'> as result 0, which is no MLIR value"),
+        (lambda ctx, x: ["text"], "'text' of type <class 'str'> as result 0, which is not an MLIR value"),
     ):
         mlir.register_lowering(prim, rule)
         with pytest.raises(RuleError, match=f"the lowering rule of 'wrong lowering', <lambda> at .*{message}"):
@@ -151,7 +151,7 @@ def test_a_lowering_of_the_wrong_type_is_named():
 
 
 def test_tables_take_primitives_alone():
-    with pytest.raises(TypeError, match=r"registered for 'sin' of type <class 'str'>, which is no primitive"):
+    with pytest.raises(TypeError, match=r"registered for 'sin' of type <class 'str'>, which is not a primitive"):
         ad.primitive_jvps["sin"] = lambda primals, tangents: None
     with pytest.raises(TypeError, match="register_lowering takes a primitive and a function"):
         mlir.register_lowering("sin", lambda ctx: None)
@@ -306,13 +306,13 @@ def test_what_is_no_array_and_what_is_no_primitive_names_the_rule():
     batching.primitive_batchers[p] = lambda args, dims: (rule(), 0)
     ad.primitive_jvps[p] = lambda primals, tangents: (primals[0], rule())
     for call in (lambda: jax.vmap(p.bind)(jnp.ones(2)), lambda: jax.jvp(p.bind, (1.0,), (1.0,))):
-        with pytest.raises(RuleError, match=r"gives_objects.*test_foreign_primitives.py.*object.*which is no array"):
+        with pytest.raises(RuleError, match=r"gives_objects.*test_foreign_primitives.py.*object.*which is not an array"):
             call()
     ad.deflinear2(p, lambda ct, x: [rule()])
-    with pytest.raises(RuleError, match=r"transpose rule of 'gives_objects'.*test_foreign_primitives.py.*which is no array"):
+    with pytest.raises(RuleError, match=r"transpose rule of 'gives_objects'.*test_foreign_primitives.py.*is not an array"):
         jax.grad(p.bind)(1.0)
     for register in (ad.defjvp, ad.deflinear, ad.deflinear2):
-        with pytest.raises(TypeError, match=r"rule rule at .*test_foreign_primitives.py.*which is no primitive"):
+        with pytest.raises(TypeError, match=r"rule rule at .*test_foreign_primitives.py.*which is not a primitive"):
             register("gives_objects", rule)
     with pytest.raises(NotImplementedError, match=r"rule at .*test_foreign_primitives.py.*platform 'nowhere'"):
         mlir.register_lowering(p, rule, platform="nowhere")

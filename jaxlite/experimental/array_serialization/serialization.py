@@ -1,4 +1,4 @@
-"""What a manager of checkpoints that writes in the background promises: a base for those of libraries."""
+"""The interface of asynchronous checkpoint managers: a base class for libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of functions that run beside their arguments, and what is promised of these calls."""
+"""Calls of colocated functions, and their declared result types."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def _mapping(spec: Any, aval: Any, grid: tuple[Any, ...], index_avals: Sequence[
     if spec is no_block_spec or spec is None:
         spec = BlockSpec()
     if not isinstance(spec, BlockSpec):
-        raise TypeError(f"the spec of {origin} is no BlockSpec: {spec!r}")
+        raise TypeError(f"the spec of {origin} is not a BlockSpec: {spec!r}")
     dims = block_dims(spec, aval.shape, origin)
     space = spec.memory_space if spec.memory_space is not None else space
     return BlockMapping(dims, _place(spec, dims, grid, index_avals, origin), aval,

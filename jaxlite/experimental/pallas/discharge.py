@@ -1,7 +1,7 @@
 """Kernels on values: what their primitives do to arrays that stand for Refs, and a kernel as a program of its
 place in the grid.
 
-Positions outside of an array read as nothing known (NaN, or the least integer) and are not written, as a GPU's masks have it.
+Positions outside an array read as nothing known (NaN, or the least integer) and are not written, as a GPU's masks have it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def fresh_value(aval: Any, make: Callable[..., Any] = unknown) -> Any:
 
 
 def _positions(shape: Ints, transforms: Sequence[Any]) -> Any:
-    """Where the selected elements lie in the flattened array; its size for those that lie outside."""
+    """Where the selected elements lie in the flattened array; its size for those that are outside."""
     size = int(np.prod(shape))
     flat = reshape(iota(np.int32, size), shape) if shape else full((), 0, np.int32)
     outside = np.int32(size)

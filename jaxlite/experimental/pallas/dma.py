@@ -266,7 +266,7 @@ def async_copy(src_ref: Any, dst_ref: Any, sem: Any, *, priority: int = 0, add: 
 
 def make_async_remote_copy(src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: Any, device_id: Any,
                            device_id_type: DeviceIdType = DeviceIdType.MESH) -> AsyncCopy:
-    """The description of a copy to a Ref of another device, inside of `shard_map`.
+    """The description of a copy to a Ref of another device, inside `shard_map`.
 
     Args: `send_sem` of this device tells that the source has been read, `recv_sem` of the other one that the target has been
     written; `device_id` names the other device: its places along the mesh's axes, as a tuple or by name, or its number if

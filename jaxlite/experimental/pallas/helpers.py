@@ -223,7 +223,7 @@ def next_power_of_2(x: int) -> int:
 
 
 def strides_from_shape(shape: Sequence[int]) -> tuple[int, ...]:
-    """How many elements lie between neighbours along each axis of an array that is stored row by row."""
+    """How many elements are between neighbours along each axis of an array that is stored row by row."""
     return tuple(int(np.prod(shape[axis + 1:])) for axis in range(len(shape)))
 
 

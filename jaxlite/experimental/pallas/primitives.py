@@ -97,7 +97,7 @@ def program_id(axis: int) -> Any:
     """The index of the current step along an axis of the grid.
 
     Args: `axis` of the grid, an int. Returns: an int32 scalar.
-    Raises: ValueError outside of a kernel, or for an axis that the grid has not.
+    Raises: ValueError outside a kernel, or for an axis that the grid has not.
     """
     _extent(axis, "program_id")
     ids = _grids.stack[-1][1]

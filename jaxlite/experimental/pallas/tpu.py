@@ -54,7 +54,7 @@ class CoreType(enum.Enum):
 
 
 class Tiling(enum.Enum):
-    """How arrays lie in memory, as `emit_pipeline` is told."""
+    """How arrays are laid out in memory, as `emit_pipeline` is told."""
 
     COMPACT = 1
     SPARSE_CORE = 2

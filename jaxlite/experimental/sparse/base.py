@@ -56,7 +56,7 @@ class JAXSparse:
         try:
             axes = "".join(f", {name}={count}" for name in ("n_batch", "n_dense") if (count := getattr(self, name, 0)))
             return f"{type(self).__name__}({self.dtype.name}[{', '.join(map(str, self.shape))}], nse={self.nse}{axes})"
-        except Exception:  # its leaves are no arrays
+        except Exception:  # its leaves are not arrays
             return f"{type(self).__name__}(<invalid>)"
 
     def __len__(self) -> int:
@@ -80,7 +80,7 @@ class JAXSparse:
         raise TypeError(f"{name} of {type(self).__name__} with a dense array gives a dense array: use todense() first")
 
     def __array__(self, *args, **kwargs) -> np.ndarray:
-        raise TypeError(f"a {type(self).__name__} does not become a NumPy array by itself: use todense()")
+        raise TypeError(f"a {type(self).__name__} is not converted to a NumPy array implicitly: use todense()")
 
     def __neg__(self):
         return self._with_data(-self.data)

@@ -535,7 +535,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     """
     order = tuple(permutation)
     if sorted(order) != [*range(mat.ndim)]:
-        raise ValueError(f"bcoo_transpose: {order} is no permutation of {mat.ndim} axes")
+        raise ValueError(f"bcoo_transpose: {order} is not a permutation of {mat.ndim} axes")
     first, last = mat.n_batch, mat.n_batch + mat.n_sparse
     batch, dense = order[:first], order[last:]
     if sorted(batch) != [*range(first)] or sorted(dense) != [*range(last, mat.ndim)]:

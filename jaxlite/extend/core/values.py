@@ -23,7 +23,7 @@ array_types: set[type] = {kind for kind in AVAL_OF if kind not in (int, float, c
 
 
 class Token:
-    """An array without elements that stands for a token outside of traced functions."""
+    """An array without elements that stands for a token outside traced functions."""
 
     __slots__ = ("_buf",)
 
@@ -36,7 +36,7 @@ class Token:
 
 
 def mapped_aval(size: int, axis: int | None, aval: AbstractValue) -> AbstractValue:
-    """The type of one example of a batch of `size` along an axis; None: it is no batch.
+    """The type of one example of a batch of `size` along an axis; None: it is not a batch.
 
     >>> import jaxlite, numpy as np
     >>> mapped_aval(3, 1, jaxlite.core.ShapedArray((2, 3), np.dtype("float32")))

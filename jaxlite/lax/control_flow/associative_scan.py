@@ -68,7 +68,7 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
 
 
 def _scan(combine: Callable, elems: list[Any], axis: int) -> list[Any]:
-    """Combine neighbours, scan the half as long sequence that this gives, and fill in what lies between."""
+    """Combine neighbours, scan the half as long sequence that this gives, and fill in what is between."""
     size = elems[0].shape[axis]
 
     def part(values: list[Any], start: int, stop: int, step: int) -> list[Any]:

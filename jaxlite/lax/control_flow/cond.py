@@ -65,7 +65,7 @@ def _stage(trace, args: Sequence[Any], params: dict[str, Any]):
     does."""
     if config.check_vma.value:
         branches, chosen = params["branches"], aval_of(args[0]).vma
-        # What is cast inside of a branch is summed there when it is transposed, and not all devices would come.
+        # What is cast inside a branch is summed there when it is transposed, and not all devices would come.
         inputs = [varying(leaves[0], chosen.union(*[leaf.vma for leaf in leaves])) for leaves in zip(
             *(branch.in_avals for branch in branches), map(aval_of, args[1:]), strict=True)]
         branches = [varying_inputs(branch, inputs) for branch in branches]

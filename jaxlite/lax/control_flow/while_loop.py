@@ -80,7 +80,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
       init_val: the first carry, a pytree of arrays and scalars. Python scalars take the dtype that `body_fun` gives.
 
     Returns: the last carry.
-    Raises: TypeError that names the leaf of the carry whose type changes, or if the condition is no scalar bool.
+    Raises: TypeError that names the leaf of the carry whose type changes, or if the condition is not a scalar bool.
 
     >>> from jaxlite import lax
     >>> lax.while_loop(lambda n: lax.lt(n, 100), lambda n: lax.mul(n, 2), 1)

@@ -81,7 +81,7 @@ def expm(A, *, upper_triangular: bool = False, max_squarings: int = 16):
         raise TypeError(f"expm needs float32, float64 or their complex counterparts, got {dtype}")
     degree, bound = _PADE[real]
     norm = jnp.max(jnp.sum(jnp.abs(a), axis=-2), axis=-1, initial=0)
-    # How often to halve is no function to differentiate: the result does not depend on it.
+    # How often to halve is not a function to differentiate: the result does not depend on it.
     count = jnp.ceil(jnp.log2(lax.stop_gradient(norm) / bound))
     count = jnp.maximum(count, 0)
     odd, even = _pade_parts(a * jnp.exp2(-count)[..., None, None].astype(dtype), degree)

@@ -274,7 +274,7 @@ def factorial(n, exact: bool = False):
 
 @api("repetition")
 def comb(N, k, *, repetition: bool = False):
-    """How many ways there are to choose k of N things, as a floating number; 0 for k outside of [0, N].
+    """How many ways there are to choose k of N things, as a floating number; 0 for k outside [0, N].
 
     Args:
       repetition: things may be chosen more than once.

@@ -22,6 +22,6 @@ def counted(name: str, k, loc, *shapes) -> list[Any]:
 
 
 def log_of(probability):
-    """The logarithm of a probability, with slope 0 where that is 0: outside of the support."""
+    """The logarithm of a probability, with slope 0 where that is 0: outside the support."""
     is_none = probability == 0
     return jnp.where(is_none, -jnp.inf, jnp.log(jnp.where(is_none, 1, probability)))

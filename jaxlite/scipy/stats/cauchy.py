@@ -54,7 +54,7 @@ def logsf(x, loc=0, scale=1):
 
 
 def _cotangent(q):
-    """cot(pi q), infinite at 0 and 1; NaN outside of them."""
+    """cot(pi q), infinite at 0 and 1; NaN outside them."""
     is_low = q <= 0.5
     value = 1 / jnp.tan(math.pi * jnp.where(is_low, q, 1 - q))
     return jnp.where((q < 0) | (q > 1), jnp.nan, jnp.where(is_low, value, -value))

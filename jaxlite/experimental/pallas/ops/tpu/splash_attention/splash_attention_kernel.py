@@ -89,7 +89,7 @@ class SplashAttentionKernel:
           segment_ids: what queries see besides, `SegmentIds`.
           sinks: float[heads], logits that take weight and give no value.
 
-        Returns: float[heads, q_len, dim], and if residuals were asked for, the logarithm of the sum of the exponentials of
+        Returns: float[heads, q_len, dim], and if residuals were requested, the logarithm of the sum of the exponentials of
         the logits, float32[heads, q_len], beside it.
         """
         is_mqa, mask_value, soft_cap, save_residuals, _ = self.options
@@ -97,7 +97,7 @@ class SplashAttentionKernel:
             k, v = k[None], v[None]
         heads = q.shape[0]
         if heads % k.shape[0]:
-            raise ValueError(f"there are {heads} heads of queries, which is no multiple of the {k.shape[0]} of keys")
+            raise ValueError(f"there are {heads} heads of queries, which is not a multiple of the {k.shape[0]} of keys")
         if self.mask.shape != (heads, q.shape[1], k.shape[1]):
             raise ValueError(f"the mask is of shape {self.mask.shape}, not {(heads, q.shape[1], k.shape[1])} as the heads, "
                              "queries and keys are")
@@ -129,7 +129,7 @@ def _make(mask: Any, *, block_sizes: BlockSizes | None = None, is_mqa: bool, sav
     if not isinstance(mask, Mask) or len(mask.shape) != 3:
         raise ValueError(f"a mask has axes for heads, queries and keys: a MultiHeadMask or a bool array, not {mask!r}")
     if mask.shape[0] % head_shards or mask.shape[1] % q_seq_shards:
-        raise ValueError(f"a mask of shape {mask.shape} can't be cut into {head_shards} parts of heads and {q_seq_shards} of "
+        raise ValueError(f"a mask of shape {mask.shape} cannot be split into {head_shards} parts of heads, {q_seq_shards} of "
                          "queries")
     return SplashAttentionKernel(jnp.asarray(mask[:, :, :]), is_mqa, mask_value, attn_logits_soft_cap, save_residuals,
                                  (head_shards, q_seq_shards))

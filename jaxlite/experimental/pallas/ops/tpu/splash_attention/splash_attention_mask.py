@@ -139,7 +139,7 @@ class MultiHeadMask(Mask):
     def __post_init__(self) -> None:
         shapes = sorted({mask.shape for mask in self.masks})
         if len(shapes) != 1:
-            raise ValueError(f"the masks of all heads have to be of one shape, not {shapes}" if shapes else "there is no head")
+            raise ValueError(f"the masks of all heads must have one shape, not {shapes}" if shapes else "there is no head")
 
     @property
     def shape(self) -> tuple[int, ...]:

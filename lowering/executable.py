@@ -108,7 +108,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
       partitioning: the devices and shardings of a program over several devices.
       constants: for each constvar its value, if the module is to contain it, or None; of its type.
       part_of: of the program of one partition, the mesh along whose axes it exchanges data, and the devices in order.
-      layouts: for each constvar and invar, and for each result, how it is laid out in memory (see `annotate_layouts`).
+      layouts: for each constvar and invar, and for each result, its memory layout (see `annotate_layouts`).
       kinds: for the same the kind of memory, None for the usual one.
     """
     start = time.perf_counter()
@@ -235,7 +235,7 @@ def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers
 
 def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | None = None,
                     shortcut: Any = None) -> tuple[Any, float, str]:
-    """Compile for a device or a partitioning, or find it in the persistent cache, to which a `shortcut` is laid then.
+    """Compile for a device or a partitioning, or find it in the persistent cache, and then a `shortcut` to it is written.
 
     Returns: the loaded executable, the seconds it took, and what the cache said: "hit", "miss", or "off".
     """

@@ -162,7 +162,7 @@ class Meshes:
         order = [index for index, name in enumerate(axes) if name not in names] + [axes.index(name) for name in names]
         rows = partitions.transpose(order).reshape(-1, math.prod(self.manual_mesh.shape[name] for name in names))
         if index_groups is not None:
-            widest = max(map(len, index_groups))  # shorter rows end in -1, which is nobody
+            widest = max(map(len, index_groups))  # shorter rows end in -1, which is no device
             rows = np.concatenate([np.pad(rows[:, list(group)], ((0, 0), (0, widest - len(group))), constant_values=-1)
                                    for group in index_groups])
         return np.ascontiguousarray(rows)
@@ -312,7 +312,7 @@ def annotate_kinds(builder: Any, *groups: tuple[Sequence[str | None], list[dict[
 
 
 def annotate_layouts(builder: Any, *groups: tuple[Sequence[Any], Sequence[Any], list[dict[str, Any]]]) -> None:
-    """Say in a module how parameters or results are laid out in memory.
+    """Annotate a module with the memory layouts of parameters or results.
 
     Args: groups of variables, their layouts (None for the usual one, otherwise with a method `mode(rank)` that gives XLA's
     text), and the attributes to which these are added.

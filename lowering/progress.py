@@ -121,7 +121,7 @@ def _erase() -> None:
 
 
 def _write(text: str) -> None:
-    with contextlib.suppress(OSError, ValueError, AttributeError):  # nobody there to see it
+    with contextlib.suppress(OSError, ValueError, AttributeError):  # no terminal
         sys.stderr.write(text)
         sys.stderr.flush()
 
@@ -134,7 +134,7 @@ def _columns() -> int:
 
 
 def _after_fork() -> None:
-    """The child has no watcher, and a lock that nobody will open if the watcher held it."""
+    """The child has no watcher, and a lock stays locked if the watcher held it."""
     global _lock, _watcher, _line_stands
     _lock, _watcher, _line_stands = threading.Lock(), None, False
     _active.clear()

@@ -57,7 +57,7 @@ def compiled(lowered: Any, closed: Any, loaded: Any, trace_seconds: float, compi
 
 
 def logger() -> Any:
-    """Where all that is told about compiles goes."""
+    """Where logs and dumps of compiles are written."""
     import logging  # only who asks pays for it
 
     return logging.getLogger("jaxlite")
@@ -161,7 +161,7 @@ def _file_name(name: str) -> str:
 
 @contextlib.contextmanager
 def _next_number(folder: str) -> Iterator[int]:
-    """The first number that no file in the folder has; nobody else, in any thread or process, gets it."""
+    """The first number that no file in the folder has, reserved for this thread and process."""
     with open(os.path.join(folder, ".lock"), "a") as lock:
         with contextlib.suppress(ImportError, OSError):  # a system or a file system without locks
             import fcntl

@@ -313,7 +313,7 @@ def put_shards(shards: Sequence[Any], aval: Any, sharding: Any, devices: Sequenc
                copy: bool = False) -> Any:
     """One array from its shards, host values or arrays on one device, in the order of the sharding's devices.
 
-    Without `copy`, aligned NumPy arrays are aliased: hand over ones that nobody writes to. With it, each shard has to be an
+    Without `copy`, aligned NumPy arrays are aliased: pass arrays that are not written to. With it, each shard has to be an
     object of its own.
     """
     return _jax.batched_device_put(aval, sharding, list(shards), list(devices), committed, copy)

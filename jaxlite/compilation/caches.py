@@ -20,7 +20,7 @@ class PerFunction(Generic[Made]):
         self._dicts: weakref.WeakKeyDictionary[Any, dict[Any, Made]] = weakref.WeakKeyDictionary()
 
     def of(self, fun: Callable[..., Any]) -> dict[Any, Made]:
-        """The dict of a function; one that nobody keeps if the function is unhashable, or cannot be referenced weakly."""
+        """The dict of a function; a temporary one if the function is unhashable, or cannot be referenced weakly."""
         try:
             found = self._dicts.get(fun)
             return self._dicts.setdefault(fun, {}) if found is None else found

@@ -112,7 +112,7 @@ class Jitted:
             if not self.programs:
                 explain.remember(self.fun)
             if reason and abstract is None and is_eager():
-                traced.reason = reason  # told with the compile that follows
+                traced.reason = reason  # logged with the compile that follows
             elif reason:
                 explain.tell("traced" if is_eager() else "traced inside another function:", traced.debug_info.location,
                              {"trace": traced.trace_seconds}, reason)
@@ -389,7 +389,7 @@ def constrained(values: Sequence[Any], shardings: Sequence[Any]) -> list[Any]:
 
 
 def said_shardings(ins: Sequence[Any] | None, outs: Sequence[Any] | None) -> dict[str, Any]:
-    """The params of an equation of `jit` that say how operands and results lie, where they say anything."""
+    """The params of a `jit` equation with the shardings of operands and results, if any are given."""
     return {name: tuple(each) for name, each in (("in_shardings", ins), ("out_shardings", outs))
             if each is not None and any(sharding is not None for sharding in each)}
 

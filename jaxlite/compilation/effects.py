@@ -51,7 +51,7 @@ def execute(loaded: Any, inputs: Sequence[Any], handlers: Sequence[Any], ordered
 
 
 def _finish() -> None:
-    """Wait for the oldest program. If it failed, its results say so; here that is nobody's concern."""
+    """Wait for the oldest program. If it failed, its results raise the error; here it is ignored."""
     with contextlib.suppress(IndexError, xla.XlaRuntimeError):  # another thread may have taken it
         _pending.popleft().block_until_ready()
 

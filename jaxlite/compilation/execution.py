@@ -135,7 +135,7 @@ class Executable:
 
 
 def orders_for_c(orders: list[Any] | None, num_consts: int, avals: list[Any]) -> list[Any]:
-    """How C++ is to have inputs are laid out in memory: None where it need not look, as all lie as the signature says."""
+    """The layouts of inputs that C++ must check: None if the signature determines all of them."""
     nothing: list[Any] = [None] * num_consts
     if orders is None and not placement.layouts.exist:
         return nothing + [None] * len(avals)
@@ -187,7 +187,7 @@ def _small_constant(const: Any, aval: Any) -> np.ndarray | None:
 
 def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str, Any] | None, donated: Sequence[bool],
                   keep_unused: bool, layouts: Any = None, kinds: Any = None) -> shortcuts.Shortcut | None:
-    """The shortcut of a program past lowering, if it may have one and nobody wants to see the module."""
+    """The shortcut of a program past lowering, if it may have one and the module is not needed."""
     if config.dump_ir_to.value is not None or xla.is_compile_only(device) or _is_compared(device):
         return None
     if any(isinstance(const, Tracer) for const in closed.consts):

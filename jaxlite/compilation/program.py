@@ -49,12 +49,12 @@ class Program:
         self.closed, self.in_tree, self.out_tree, self.name, self.donated = closed, in_tree, out_tree, name, donated
         self.options, self.trace_seconds, self.debug_info = options, trace_seconds, debug_info
         self.static = static  # the static arguments, as text
-        self.reason = ""  # why it was traced, if that was asked and not told yet
+        self.reason = ""  # why it was traced, if requested and not yet logged
         self.in_shardings: tuple[Any, ...] | None = None  # that jit was given, one or None for each argument and result
         self.out_shardings: tuple[Any, ...] | None = None
         self.in_layouts: tuple[Any, ...] | None = None  # beside them
         self.out_layouts: tuple[Any, ...] | None = None
-        self.layouts: Any = None  # of arguments and results, where they do not are laid out in memory as usual
+        self.layouts: Any = None  # memory layouts of arguments and results, if not the default
         self.variants: dict[Any, Program] | None = None  # for other such layouts
         self._mesh: Any = _unknown
         self.hoisted: ClosedJaxpr | None = None
@@ -103,7 +103,7 @@ class Program:
         return self._mesh
 
     def laid_out(self, leaves: Sequence[Any]) -> Program:
-        """The program for arguments whose elements are laid out in memory as those of these; itself where that is as usual."""
+        """The program for arguments with the memory layouts of these; itself if they are the default."""
         if self.in_layouts is self.out_layouts is None and not placement.layouts.exist or self.takes_refs or self.is_high:
             return self
         found = placement.layouts_module().of_call(self, leaves)
@@ -158,7 +158,7 @@ class Program:
         return placement.target_device(leaves, self.options.device if asked is None else asked)
 
     def _check_kinds(self, leaves: Sequence[Any]) -> None:
-        """Raises ValueError for an array in another kind of memory than `jit` was told."""
+        """Raises ValueError for an array in another memory kind than `jit` expects."""
         for leaf, wanted, aval in zip(leaves, self.in_shardings or (), self.closed.in_avals, strict=True):
             has = leaf._sharding.memory_kind if type(leaf) is xla.ArrayImpl and wanted is not None else None
             if has is not None and has != wanted.memory_kind:

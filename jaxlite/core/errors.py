@@ -128,7 +128,7 @@ class InconclusiveDimensionOperation(Exception):
 
 
 class ShardingTypeError(Exception):
-    """Operands over explicit mesh axes contradict each other, or do not tell how the result is to lie."""
+    """Operands over explicit mesh axes contradict each other, or do not determine the sharding of the result."""
 
 
 class KeyReuseError(JAXTypeError):

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
-pending: dict[int, _Failure] = {}  # by thread: the failures that nobody has asked about yet
+pending: dict[int, _Failure] = {}  # by thread: failures that have not been raised yet
 
 
 class _Failure:

@@ -37,7 +37,7 @@ class Var:
 
 
 class DropVar(Var):
-    """The place of a result that nobody reads; printed as `_`."""
+    """An unused result; printed as `_`."""
 
     __slots__ = ()
 

@@ -116,7 +116,7 @@ class _Words(str):
 
 
 def _said_shardings(params: dict[str, Any]) -> dict[str, Any]:
-    """The params of a call, with JAX's word where they do not say how an operand or a result lies."""
+    """The params of a call, with JAX's word for an operand or a result without a sharding."""
     said = [name for name in ("in_shardings", "out_shardings") if name in params]
     return params if not said else params | {name: tuple(
         _Words("UnspecifiedValue") if each is None else each for each in params[name]) for name in said}

@@ -92,7 +92,7 @@ def _summed_or_split(value: Any, sharding: Any, committed: bool) -> Any:
 
 
 def _aligned_copy(host: np.ndarray) -> np.ndarray:
-    """A copy that is laid out in memory so that XLA need not copy it again."""
+    """A copy with a layout that XLA can use without another copy."""
     memory = np.empty(host.nbytes + 63, np.uint8)
     start = -memory.ctypes.data % 64
     copy = memory[start:start + host.nbytes].view(host.dtype).reshape(host.shape)

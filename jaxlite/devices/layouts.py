@@ -100,7 +100,7 @@ def is_usual(layout: Layout | None) -> bool:
 
 
 def of_call(program: Any, leaves: Sequence[Any]) -> Layouts | None:
-    """How inputs and results of a program are laid out in memory for these arguments; None for all as usual.
+    """The memory layouts of inputs and results of a program for these arguments; None if all are the default.
 
     Raises: ValueError for an argument that lies otherwise than `jit` was told, and for a layout of an array of another rank.
     """

@@ -26,7 +26,7 @@ _SEVERAL = object()
 
 
 class _Layouts:
-    """Whether any array is laid out in memory otherwise than by default yet: what looks at their layouts asks this first."""
+    """Whether any array has a memory layout other than the default; checked before layouts are read."""
 
     exist = False
 

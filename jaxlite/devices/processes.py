@@ -239,7 +239,7 @@ def check_connected(devices: Sequence[Any]) -> None:
 
 @functools.cache
 def preemption() -> Any:
-    """What notices that a process is told to end, and tells the others. Raises: RuntimeError if this process is alone."""
+    """Notices that a process receives SIGTERM, and informs the others. Raises: RuntimeError if this process is alone."""
     if _peers is None:
         raise RuntimeError("Preemption sync manager has not been initialized.")
     return xla.preemption_manager(_peers.store)

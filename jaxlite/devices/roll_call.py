@@ -174,7 +174,7 @@ def _admit_all_at(door: socket.socket, present: dict[int, tuple[socket.socket, s
 def answer(address: str, number: int, count: int, timeout: float) -> None:
     """Another process: come to process 0, and wait until it lets all go.
 
-    Raises: RuntimeError if nobody is there, or with what is wrong there.
+    Raises: RuntimeError if no process listens there, or with its error.
     """
     start = time.monotonic()
     me = f"process {number} of {count}"

@@ -1,4 +1,4 @@
-"""How arrays are laid out in memory, as `jax.experimental.layout` names it: a view; arrays are kept row-major."""
+"""Memory layouts of arrays, under the names of `jax.experimental.layout`: a view."""
 
 from jaxlite.devices.sharding import Format, Layout
 from jaxlite.lax.sharding import with_layout_constraint

@@ -131,7 +131,7 @@ class LinearProgram:
 
 
 def prune(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
-    """Without dead equations and without constvars that nobody reads."""
+    """Without dead equations and unused constvars."""
     eqns, live = live_parts(jaxpr)
     kept = [(var, const) for var, const, keep in zip(jaxpr.constvars, consts, live, strict=False) if keep]
     return jaxpr.replace(eqns=eqns, constvars=[var for var, _ in kept]), [const for _, const in kept]

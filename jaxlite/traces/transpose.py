@@ -64,7 +64,7 @@ def backward(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any], cotangent
     Returns: for each invar its cotangent, `Zero` where none arrives and for the non-linear ones.
     """
     load_rules()
-    if layouts.exist and not chooses_layouts.value:  # it was typed when it was traced, and its cotangents lie as its values
+    if layouts.exist and not chooses_layouts.value:  # it was typed at tracing, cotangents have the shardings of values
         previous = chooses_layouts.swap_local(True)
         try:
             return backward(jaxpr, consts, args, cotangents)

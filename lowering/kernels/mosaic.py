@@ -292,7 +292,7 @@ def module_text(jaxpr: Any, mapping: Any, compiler_params: Any) -> str:
             raise LoweringError(f"the block of {block.origin} has a dimension that the Pallas Mosaic TPU lowering does not "
                                 f"support: {block.block_shape}")
         seen = [type(dim).__name__ != "Squeezed" for dim in block.block_shape]
-        whole = _space(block.memory_space) == "any"  # the kernel gets all of it, where it lies
+        whole = _space(block.memory_space) == "any"  # the kernel gets the whole array in its memory
         sizes = block.array_aval.shape if whole else block.sizes
         blocks.append(window(f"%b{place}", sizes, seen, np.dtype(block.array_aval.dtype), block.memory_space))
         bounds = f"array<i64: {', '.join(map(str, sizes))}>"

@@ -337,7 +337,7 @@ _CUMULATIVE = {"cumsum": ("add", 0.0), "cumprod": ("mul", 1.0), "cummax": ("max"
 
 @lowers(*_CUMULATIVE)
 def _cumulative(k: MosaicKernel, eqn: Any, x: Value, *, axis: int, reverse: bool) -> Any:
-    """By doubling: what lies 1, 2, 4, ... positions before is added in turn."""
+    """By doubling: adds the elements 1, 2, 4, ... positions before."""
     name, start = _CUMULATIVE[eqn.primitive.name]
     if not triton_math.is_float(x.dtype) and name in ("max", "min"):
         limits = np.iinfo(x.dtype)

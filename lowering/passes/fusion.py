@@ -299,7 +299,7 @@ def _kernels(value: _Value) -> tuple[Kernels, bool]:
             written = True
         elif user.shape == value.shape or user.name == "transpose":
             if len(users) == 1:
-                return user.kernels, written  # shared: nobody changes it
+                return user.kernels, written  # shared: it is not changed
             for kernel, times in user.kernels.items():
                 kernels[kernel] = max(times, kernels.get(kernel, 0))
         else:

@@ -34,7 +34,7 @@ def _name(name: str | None, jaxpr: Any) -> str:
 
 def _triton_call(ctx: Any, operands: Any, *, jaxpr: Any, grid_mapping: Any, input_output_aliases: Any, debug: bool,
                  name: str | None, compiler_params: Any, **params: Any) -> list[Any]:
-    """XLA compiles the kernel; it is told of the grid, of warps and stages."""
+    """XLA compiles the kernel for a grid, and numbers of warps and stages."""
     name = _name(name, jaxpr)
     text, grid = triton.module_text(name, jaxpr, grid_mapping)
     if debug:

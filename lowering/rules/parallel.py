@@ -75,7 +75,7 @@ def _held(ctx: Any, x: Any, spec: Any, mesh: Any, aval: Any) -> Any:
 
 
 def _alone(ctx: Any) -> bool:
-    """Whether there is one partition, which has nobody to talk to."""
+    """Whether there is only one partition."""
     return ctx.builder.meshes.manual_mesh.size == 1
 
 
@@ -162,7 +162,7 @@ def _all_to_all(ctx: Any, x: Any, *, axis_index_groups: Any, axis_name: Any, con
 
 @lowers("ppermute")
 def _ppermute(ctx: Any, x: Any, *, axis_name: Any, perm: Any) -> Any:
-    if not perm:  # nobody gets anything
+    if not perm:  # no partition receives anything
         shape, dtype = physical(ctx.aval_out)
         return ctx.constant(0, dtype, shape)
     if _alone(ctx):

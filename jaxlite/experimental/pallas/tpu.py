@@ -54,7 +54,7 @@ class CoreType(enum.Enum):
 
 
 class Tiling(enum.Enum):
-    """How arrays are laid out in memory, as `emit_pipeline` is told."""
+    """Memory layouts of arrays, for `emit_pipeline`."""
 
     COMPACT = 1
     SPARSE_CORE = 2

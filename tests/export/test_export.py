@@ -197,13 +197,13 @@ def test_command_line(tmp_path, capsys):
     assert aot.main(["run", file, str(tmp_path / "x.npy"), "3"]) == 0
     assert "result['y']: [0. 0. 0.]" in capsys.readouterr().out
     assert aot.main(["run", file, "1"]) == 1 and "takes 2 arrays" in capsys.readouterr().err
-    assert aot.main([f"{tmp_path}/prog_for_aot.py:f", "f32"]) == 1 and "is no specification" in capsys.readouterr().err
+    assert aot.main([f"{tmp_path}/prog_for_aot.py:f", "f32"]) == 1 and "is not a specification" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given, text", [
     (["{prog}:g", "f32[3]"], "has no attribute 'g'"), (["{prog}:number", "f32[3]"], "is not a function, it is 3"),
     (["{prog}", "f32[3]"], "names no function"), (["nowhere:f", "f32[3]"], "No module named 'nowhere'"),
-    (["{prog}:f", "f99[3]"], "'f99' is no dtype"), (["{prog}:f", "f32[a b]"], "syntax error in symbolic shape"),
+    (["{prog}:f", "f99[3]"], "'f99' is not a dtype"), (["{prog}:f", "f32[a b]"], "syntax error in symbolic shape"),
     (["{prog}:f", "f32[3]", "--platforms", "xyz"], "unknown platform 'xyz'"), (["{prog}:f"], "missing 1 required positional"),
     (["{prog}:f", "f32[b]", "--constraint", "b"], "Constraint parsing error"), (["{prog}:branch", "f32[b]"], "is inconclusive"),
     (["{prog}:calls", "f32[3]"], "serialization of host_callbacks"), (["show", "{prog}"], "not a file of an exported function"),

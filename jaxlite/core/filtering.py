@@ -13,6 +13,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from opcode import opmap
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
@@ -23,8 +24,9 @@ _NOTE = ("--------------------\nThe frames of jaxlite itself are left out of the
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Raised in our own code these are most likely our own bugs: whoever reports one needs all frames.
+# In our own code these are most likely our own bugs, unless a statement raises them: whoever reports one needs all frames.
 _BUGS = (AssertionError, AttributeError, KeyError)
+_RAISE = opmap["RAISE_VARARGS"]
 
 
 def hide_own_frames(error: BaseException) -> None:
@@ -110,7 +112,9 @@ def _is_bug(error: BaseException) -> bool:
     innermost = error.__traceback__
     while innermost is not None and innermost.tb_next is not None:
         innermost = innermost.tb_next
-    return innermost is not None and type(error) in _BUGS and _is_own(innermost)
+    if innermost is None or type(error) not in _BUGS or not _is_own(innermost):
+        return False
+    return type(error) is AssertionError or innermost.tb_frame.f_code.co_code[innermost.tb_lasti] != _RAISE
 
 
 def _is_own(traceback: TracebackType) -> bool:

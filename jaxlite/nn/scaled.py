@@ -78,15 +78,17 @@ def get_scaled_dot_general_config(mode: str, global_scale=None) -> BlockScaleCon
     """The configuration of one operand for `scaled_dot_general`.
 
     Args:
-      mode: 'mxfp8': 32 numbers of float8_e4m3fn and a power of two; 'nvfp4': 16 of float4_e2m1fn and a float8_e4m3fn.
+      mode: 'mxfp8': 32 numbers of float8_e4m3fn and a power of two; 'mxfp4': 32 of float4_e2m1fn and a power of two; 'nvfp4': 16
+        of float4_e2m1fn and a float8_e4m3fn.
       global_scale: float32[1], of 'nvfp4' alone; 1 by default.
     Raises: ValueError for another mode.
 
     >>> get_scaled_dot_general_config("mxfp8").block_size
     32
     """
-    if mode == "mxfp8":
-        return BlockScaleConfig(mode, 32, dtypes.float8_e4m3fn, dtypes.float8_e8m0fnu, None, False)
+    if mode in ("mxfp8", "mxfp4"):
+        narrow = dtypes.float8_e4m3fn if mode == "mxfp8" else dtypes.float4_e2m1fn
+        return BlockScaleConfig(mode, 32, narrow, dtypes.float8_e8m0fnu, None, False)
     if mode == "nvfp4":
         scale = jnp.ones((1,), jnp.float32) if global_scale is None else global_scale
         return BlockScaleConfig(mode, 16, dtypes.float4_e2m1fn, dtypes.float8_e4m3fn, scale, False)
@@ -102,7 +104,7 @@ def _quantized(values, config: BlockScaleConfig) -> tuple[Any, Any]:
         split = split / config.global_scale.reshape(1, 1, 1, 1)
     largest = float(dtypes.finfo(config.data_type).max)
     needed = jnp.max(abs(split), axis=-1) / largest
-    if config.mode == "mxfp8":
+    if config.mode in ("mxfp8", "mxfp4"):
         scales, factors = _power_of_two(needed)
     else:
         scales = jnp.minimum(needed, float(dtypes.finfo(config.scale_type).max)).astype(config.scale_type)

@@ -199,7 +199,7 @@ def _contains(self, item):
         raise ValueError(f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.shape}.")
     if np.shape(item):
         raise ValueError(f"Array.__contains__: search value must be scalar, got item of shape {np.shape(item)}.")
-    return bool(ufuncs.equal(self, item).any())
+    return ufuncs.equal(self, item).any()
 
 
 def _array_module(self, types):

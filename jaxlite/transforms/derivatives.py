@@ -390,19 +390,23 @@ def checked_argnums(argnums: Any) -> int | tuple[int, ...]:
         return tuple(map(operator.index, argnums))
 
 
-def _argnums(argnums: Any, count: int) -> tuple[int, ...]:
+def _argnums(argnums: Any, count: int, error: type[Exception]) -> tuple[int, ...]:
     nums = (argnums,) if isinstance(argnums, int) else argnums
     for num in nums:
         if not -count <= num < count:
-            raise TypeError(f"differentiating with respect to argnums={argnums} requires at least "
+            raise error(f"differentiating with respect to argnums={argnums} requires at least "
                             f"{max(num + 1 if num >= 0 else -num for num in nums)} positional arguments to be passed by "
                             f"the caller, but got only {count} positional arguments.")
     return tuple(num % count for num in nums)
 
 
-def of_chosen(fun: Callable, argnums: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable, tuple[Any, ...]]:
-    """The function of the chosen positional arguments, the others fixed; and the chosen arguments."""
-    nums = _argnums(argnums, len(args))
+def of_chosen(fun: Callable, argnums: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+              error: type[Exception] = TypeError) -> tuple[Callable, tuple[Any, ...]]:
+    """The function of the chosen positional arguments, the others fixed; and the chosen arguments.
+
+    Raises: an error of the class given for an argument that is not there.
+    """
+    nums = _argnums(argnums, len(args), error)
 
     def chosen(*values: Any) -> Any:
         full = list(args)

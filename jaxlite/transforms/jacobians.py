@@ -58,7 +58,7 @@ def jacfwd(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
     @source.wraps(fun)
     @boundary
     def jacfun(*args: Any, **kwargs: Any) -> Any:
-        chosen, primals = of_chosen(fun, argnums, args, kwargs)
+        chosen, primals = of_chosen(fun, argnums, args, kwargs, ValueError)
         for leaf in tree_leaves(primals):
             _check_input("jacfwd", leaf, holomorphic, False)
         basis, shapes, sizes = _basis(primals)
@@ -97,7 +97,7 @@ def jacrev(fun: Callable, argnums: int | Sequence[int] = 0, has_aux: bool = Fals
     @source.wraps(fun)
     @boundary
     def jacfun(*args: Any, **kwargs: Any) -> Any:
-        chosen, primals = of_chosen(fun, argnums, args, kwargs)
+        chosen, primals = of_chosen(fun, argnums, args, kwargs, ValueError)
         for leaf in tree_leaves(primals):
             _check_input("jacrev", leaf, holomorphic, allow_int)
         out, pull, *aux = vjp(chosen, *primals, has_aux=has_aux)

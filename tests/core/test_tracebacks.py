@@ -64,6 +64,7 @@ WITHOUT_OWN = {
     "lax's functions": lambda: lax.conv_dimension_numbers(0, X, 1),
     "scipy's functions": lambda: jaxlite.scipy.linalg.polar(X),
     "what is no function": lambda: jaxlite.hessian(X),
+    "options": lambda: jaxlite.config.update("jax_nobody", 1),
     "branch on a tracer": lambda: jaxlite.jit(lambda x: 1 if x else 2)(True),
 }
 
@@ -126,6 +127,13 @@ def test_what_looks_like_a_bug_of_ours_keeps_its_frames() -> None:
 
     def own_failure(x: Any) -> Any:
         exec(compile("assert False", source._OWN_FOLDERS[0] + "made_up.py", "exec"))
+
+    assert functions(lambda: jaxlite.jit(own_failure)(X), own=True)
+
+
+def test_what_looks_for_what_is_not_there_is_a_bug_of_ours() -> None:
+    def own_failure(x: Any) -> Any:
+        exec(compile("x.nobody", source._OWN_FOLDERS[0] + "made_up.py", "exec"))
 
     assert functions(lambda: jaxlite.jit(own_failure)(X), own=True)
 

@@ -231,3 +231,9 @@ def test_tangents_are_weakly_typed_where_their_values_are() -> None:
     assert value.weak_type and all(term.weak_type for term in series)
     value, series = jet(jnp.sin, (jnp.float32(0.5),), ((1.0, 0.0),))
     assert not value.weak_type and not any(term.weak_type for term in series)
+
+
+@pytest.mark.parametrize("transform, error", [(jax.grad, TypeError), (jax.jacfwd, ValueError), (jax.jacrev, ValueError)])
+def test_arguments_that_are_not_there_to_differentiate(transform, error):
+    with pytest.raises(error, match="at least 4 positional arguments"):
+        transform(jnp.sin, argnums=3)(1.0)

@@ -78,8 +78,8 @@ def get_scaled_dot_general_config(mode: str, global_scale=None) -> BlockScaleCon
     """The configuration of one operand for `scaled_dot_general`.
 
     Args:
-      mode: 'mxfp8': 32 numbers of float8_e4m3fn and a power of two; 'mxfp4': 32 of float4_e2m1fn and a power of two; 'nvfp4': 16
-        of float4_e2m1fn and a float8_e4m3fn.
+      mode: 'mxfp8': 32 numbers of float8_e4m3fn and a power of two; 'mxfp4': 32 of float4_e2m1fn and a power of two;
+        'nvfp4': 16 of float4_e2m1fn and a float8_e4m3fn.
       global_scale: float32[1], of 'nvfp4' alone; 1 by default.
     Raises: ValueError for another mode.
 

@@ -80,7 +80,7 @@ KNOWN: list[tuple[str, str, str]] = [
      "docs/sharp_edges.md: one class of error for one cause"),
     (r"^jax\.make_jaxpr\(lambda: np\.", "repr", "constants are converted while tracing"),
     (r"\.args_info$", "structure", "the parts of an ArgInfo are not a tree"),
-    (r"^jax\.grad\(lambda x: lax\.complex", "weak type", "docs/sharp_edges.md: gradients are weakly typed where their argument is"),
+    (r"^jax\.grad\(lambda x: lax\.complex", "weak type", "docs/sharp_edges.md: as the argument"),
     (r"hasattr\(jax,'test_util'\)", "type", "reached as an attribute without its import"),
     (r"wofz\(.*inf", "value of nan", "0 at infinity, as its limit"),
     (r"^random\.key\(0\)\.(astype|real)", "class of error", "the same error as of convert_element_type"),

@@ -20,7 +20,7 @@ from jaxlite.core.aval import MemorySpace, spaces
 from jaxlite.core.lazy import loader
 from lowering import platforms, xla
 
-_PATIENCE = 0.005  # seconds to wait for operands that are still being computed; a compile takes longer
+_PATIENCE = 0.03  # seconds to wait for operands that are still being computed: about what a compile takes
 
 _plans = loader("jaxlite.traces.host_plan")  # with all rules: not before something is computed
 
@@ -64,12 +64,13 @@ def run_on_host(program: Any, leaves: Sequence[Any], device: Any, committed: boo
 
 def _are_ready(leaves: Sequence[Any]) -> bool:
     """Whether the operands are computed, or are so soon: the call of an executable would not wait for them."""
-    patience = 0.0
+    patience, pause = 0.0, 2e-5
     for leaf in leaves:
         if type(leaf) is xla.ArrayImpl:
             while not leaf.is_deleted() and not leaf.is_ready():
                 patience = patience or time.perf_counter() + _PATIENCE
                 if time.perf_counter() > patience:
                     return False
-                time.sleep(2e-5)
+                time.sleep(pause)
+                pause *= 1.1  # a computation that takes longer is asked about less often
     return True

@@ -50,8 +50,8 @@ with _importing:
     from jaxlite.core.config import check_tracer_leaks as checking_leaks
     from jaxlite.core.config import disable_jit as _disable_jit
     from jaxlite.core.dtypes import float0
+    from jaxlite.core.shape_dtype import typeof
     from jaxlite.core.tracing import ensure_compile_time_eval
-    from jaxlite.core.values import typeof
     from jaxlite.devices.api import (
         block_until_ready,
         copy_to_host_async,

@@ -140,6 +140,7 @@ def _install() -> None:
     top = sys.modules["jaxlite"]
     for name in [name for name in sys.modules if name.partition(".")[0] == "jaxlite"]:
         _name_in_jax(sys.modules[name])
+    sys.modules["jaxlite.numpy"].__name__ = "jax.numpy"  # array-api-compat, SciPy and others tell by it whose namespace it is
     version = sys.modules["jax.version"] = _version_module()
     vars(top).update(__version__=VERSION_TEXT, __version_info__=VERSION_INFO, version=version)
     private = private_module("_src")

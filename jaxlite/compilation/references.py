@@ -30,8 +30,8 @@ class RefCall:
         run.__name__ = run.__qualname__ = program.name
         consts, written = [None] * len(self.consts), [None] * len(self.found.written)
         self.call = make_call(run, program.options, tuple(sorted({*donated, *self.found.written})),
-                              program.in_shardings and (*consts, *program.in_shardings),
-                              program.out_shardings and [*program.out_shardings, *written])
+                              None if program.in_shardings is None else (*consts, *program.in_shardings),
+                              None if program.out_shardings is None else [*program.out_shardings, *written])
 
     def __call__(self, leaves: Sequence[Any]) -> list[Any]:
         return run_on_values(self.found, self.call, [*self.consts, *leaves])

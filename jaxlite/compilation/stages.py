@@ -11,20 +11,17 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import numpy as np
-
 from jaxlite.compilation import dispatch
 from jaxlite.compilation.finite import check_finite
 from jaxlite.compilation.program import Program
 from jaxlite.core import array as arrays
-from jaxlite.core import config, dtypes, tree
-from jaxlite.core.aval import ShapedArray, in_space, layouts, space_of_kind, spaces, typematch
+from jaxlite.core import config, tree
+from jaxlite.core.aval import ShapedArray, in_space, layouts, spaces, typematch
 from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.jaxpr import ClosedJaxpr
-from jaxlite.core.shape_dtype import ShapeDtypeStruct
-from jaxlite.core.symbolic import as_size
+from jaxlite.core.shape_dtype import ShapeDtypeStruct, abstract
 from jaxlite.core.tracing import Tracer
-from jaxlite.core.values import aval_of, is_array_like
+from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from jaxlite.devices.placement import shardings
 from lowering import platforms, xla
@@ -451,22 +448,6 @@ def _shown(aval: Any) -> str:
 
 
 # --- the methods of jitted functions -----------------------------------------------------------------
-
-
-def abstract(value: Any) -> Any:
-    """The abstract value of an argument of a stage: an array, a scalar, or anything with a shape and a dtype."""
-    if is_array_like(value) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
-        return aval_of(value)
-    dtype = value.dtype
-    if not isinstance(dtype, dtypes.ExtendedDType):
-        dtype = dtypes.canonicalize_dtype(np.dtype(dtype))
-    shape = tuple(map(as_size, value.shape))
-    if any(isinstance(size, int) and size < 0 for size in shape):
-        raise TypeError(f"shape {shape} has a negative size")
-    sharding = getattr(value, "sharding", None)
-    return ShapedArray(shape, dtype, bool(getattr(value, "weak_type", False)),
-                       sharding=sharding if type(sharding) is xla.NamedSharding else None,
-                       memory_space=space_of_kind(getattr(sharding, "memory_kind", None)))
 
 
 def _program(path: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Program, list[Any]]:

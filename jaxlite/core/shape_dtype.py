@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from jaxlite.core import dtypes
-from jaxlite.core.aval import ManualAxisType
-from jaxlite.core.values import aval_of
+from jaxlite.core.aval import ManualAxisType, ShapedArray, space_of_kind
+from jaxlite.core.symbolic import as_size
+from jaxlite.core.values import aval_of, is_array_like
+from lowering import xla
 
 
 class ShapeDtypeStruct:
@@ -128,3 +130,30 @@ make_format: Callable[[Any, Any], Any] = lambda layout, sharding: (layout, shard
 
 def _unpickled(shape: Any, dtype: Any, sharding: Any, weak_type: bool, manual: Any = None) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(shape, dtype, sharding=sharding, weak_type=weak_type, manual_axis_type=manual)
+
+
+def abstract(value: Any) -> Any:
+    """The abstract value of an array, a scalar, or of anything with a shape and a dtype."""
+    if is_array_like(value) or not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return aval_of(value)
+    dtype = value.dtype
+    if not isinstance(dtype, dtypes.ExtendedDType):
+        dtype = dtypes.canonicalize_dtype(np.dtype(dtype))
+    shape = tuple(map(as_size, value.shape))
+    if any(isinstance(size, int) and size < 0 for size in shape):
+        raise TypeError(f"shape {shape} has a negative size")
+    sharding = getattr(value, "sharding", None)
+    return ShapedArray(shape, dtype, bool(getattr(value, "weak_type", False)),
+                       sharding=sharding if type(sharding) is xla.NamedSharding else None,
+                       memory_space=space_of_kind(getattr(sharding, "memory_kind", None)))
+
+
+def typeof(x: Any, /) -> Any:
+    """The type of an array, tracer, scalar or `ShapeDtypeStruct`: its shape, dtype and weak type.
+
+    >>> import jaxlite, numpy as np
+    >>> jaxlite.typeof(np.zeros((3, 2)))
+    ShapedArray(float32[3,2])
+
+    Raises: TypeError if the object is not a value."""
+    return abstract(x) if isinstance(x, ShapeDtypeStruct) else aval_of(x)

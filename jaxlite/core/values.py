@@ -105,17 +105,6 @@ def aval_of(value: Any) -> Any:
     raise TypeError(f"{_shown(value)} is not a valid JAX type: expected an array or a scalar")
 
 
-def typeof(x: Any, /) -> Any:
-    """The type of an array, tracer or scalar: its shape, dtype and weak type.
-
-    >>> import jaxlite, numpy as np
-    >>> jaxlite.typeof(np.zeros((3, 2)))
-    ShapedArray(float32[3,2])
-
-    Raises: TypeError if the object is not a value."""
-    return aval_of(x)
-
-
 def _inherited(kind: type) -> Callable[[Any], Any] | None:
     for base in kind.__mro__:
         if base.__name__ == "MaskedArray" and base.__module__.startswith("numpy.ma"):  # known by name: numpy.ma loads slowly

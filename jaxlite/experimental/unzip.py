@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import argument_names, check_callable, leaf_paths
 from jaxlite.compilation.program import flatten_outputs
-from jaxlite.compilation.stages import abstract
 from jaxlite.core import source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Atom, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from jaxlite.core.shape_dtype import abstract
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_flatten, tree_leaves

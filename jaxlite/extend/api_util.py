@@ -7,8 +7,8 @@ from typing import Any
 
 from jaxlite.core import source, tree
 from jaxlite.core.jaxpr import DebugInfo
+from jaxlite.core.shape_dtype import abstract
 from jaxlite.core.tree import keystr, tree_flatten, tree_flatten_with_path, tree_unflatten
-from jaxlite.core.values import aval_of
 from jaxlite.extend.linear_util import Store, WrappedFun, transformation2, transformation_with_aux2
 
 
@@ -134,4 +134,4 @@ def safe_map(f: Callable, *args: Iterable[Any]) -> list[Any]:
 
 def shaped_abstractify(x: Any) -> Any:
     """The abstract value of an array, a scalar, or of anything with a shape and a dtype."""
-    return aval_of(x)
+    return abstract(x)

@@ -366,3 +366,11 @@ def test_a_signature_is_lowered_once(monkeypatch):
     f.clear_cache()
     f.lower(F32(1))
     assert len(lowerings) == 3
+
+
+def test_the_type_of_what_has_no_values():
+    key = jaxlite.eval_shape(lambda: jaxlite.random.key(0))
+    assert jaxlite.typeof(key) is jaxlite.typeof(jaxlite.random.key(0))
+    weak = jaxlite.ShapeDtypeStruct((1, 2), F32, weak_type=True)
+    assert jaxlite.typeof(weak).weak_type and jaxlite.typeof(weak).shape == (1, 2)
+    assert jaxlite.api_util.shaped_abstractify(weak) is jaxlite.typeof(weak)

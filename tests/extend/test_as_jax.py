@@ -31,7 +31,7 @@ from jax import lax, config
 from jax._src.core import ShapedArray
 import jaxlite
 assert jax is jaxlite and jnp is jaxlite.numpy and sys.modules["jax.numpy"] is jnp
-assert jnp.__name__ == jnp.__spec__.name == "jaxlite.numpy" and ShapedArray is jax.core.ShapedArray
+assert jnp.__name__ == "jax.numpy" and jnp.__spec__.name == "jaxlite.numpy" and ShapedArray is jax.core.ShapedArray
 assert jax.__version__ == importlib.metadata.version("jax") == importlib.metadata.version("jaxlib") == jax.version.__version__
 assert jax.__version_info__ >= (0, 10, 2)
 assert "jax" in {each.name for each in importlib.metadata.distributions()}
@@ -70,11 +70,12 @@ def test_a_program_runs_unedited(tmp_path):
 def test_processes_that_a_program_starts_see_it_as_jax_too(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(
-        "import multiprocessing, subprocess, sys\nimport jax\nname = lambda: jax.numpy.__name__\n"
+        "import multiprocessing, subprocess, sys\nimport jax\nname = lambda: jax.numpy.__spec__.name\n"
         "def work(): print('spawned', name(), flush=True)\n"
         "if __name__ == '__main__':\n"
         "    process = multiprocessing.get_context('spawn').Process(target=work)\n    process.start(), process.join()\n"
-        "    print(subprocess.check_output([sys.executable, '-c', 'import jax.numpy; print(jax.numpy.__name__)'], text=True))")
+        "    see = 'import jax.numpy; print(jax.numpy.__spec__.name)'\n"
+        "    print(subprocess.check_output([sys.executable, '-c', see], text=True))")
     assert run("-m", "jaxlite", str(program)).split() == ["spawned", "jaxlite.numpy", "jaxlite.numpy"]
     elsewhere = tmp_path / "jax"  # what a Python without jaxlite has
     elsewhere.mkdir()

@@ -324,3 +324,15 @@ def test_debugging_shows_the_value_of_a_ref(capsys):
 def test_with_refs_without_targets_is_the_same_function():
     _, pull = jaxlite.vjp(jnp.sin, 0.0)
     assert pull.with_refs()(1.0) == (1.0,)
+
+
+def test_a_jitted_function_of_a_ref_alone_takes_shardings():
+    """It has no results, so that there is nothing to shard but what is in the Ref."""
+    ref = jaxlite.new_ref(jnp.zeros(2))
+
+    def add(ref):
+        ref[...] += 1.0
+
+    jaxlite.jit(add, out_shardings=None, in_shardings=None)(ref)
+    jaxlite.jit(add, out_shardings=jaxlite.sharding.SingleDeviceSharding(jaxlite.devices()[0]))(ref)
+    np.testing.assert_array_equal(ref[...], [2, 2])

@@ -33,35 +33,35 @@ _NOT_OURS = (
 # Modules and names of which there will be none soon, and why: the first that a name begins with.
 _REASONS = {
     "jax.collect_profile": "it fetches profiles for TensorBoard; `jax.profiler` writes them",
-    "jax.experimental.jax2tf": "it makes programs of TensorFlow; `jax.export` gives modules that others load",
-    "jax.experimental.mosaic": "it is the inside of Pallas' compiler for GPUs",
-    "jax.extend.pallas": "it is the inside of Pallas",
-    "jax.tools": "they print programs; `jax.jit(f).lower(x)` gives them",
+    "jax.experimental.jax2tf": "it converts to TensorFlow; `jax.export` writes modules for other programs",
+    "jax.experimental.mosaic": "it is the implementation of Pallas for GPUs",
+    "jax.extend.pallas": "it is the implementation of Pallas",
+    "jax.tools": "they print programs; use `jax.jit(f).lower(x)`",
     "jax.cloud_tpu_init": "it sets up TPU machines of a cloud",
-    "jax.experimental.transfer": "it needs a server of XLA's that moves arrays between processes",
-    "jax.experimental.fused": "it is a note to a compiler that is not part of jaxlib",
-    "jax.experimental.control_deps": "it is a note to TPU's scheduler",
-    "jax.example_libraries.": "they are what the module imports",
+    "jax.experimental.transfer": "it needs XLA's server for transfers between processes",
+    "jax.experimental.fused": "it is for a compiler that is not part of jaxlib",
+    "jax.experimental.control_deps": "it is for the TPU's scheduler",
+    "jax.example_libraries.": "they are imports of the module",
     "jax.experimental.EArray": "arrays of dtypes that a library defines in tables of `jax._src.dtypes`",
-    "jax.experimental.primal_tangent_dtype": "a dtype for such arrays; `jax.experimental.hijax` has types of a library's own",
-    "jax.experimental.colocated_python.": "they are the inside of the module",
-    "jax.experimental.jet.": "they are its tracers, which ours does not have",
-    "jax.experimental.mesh_utils.": "it chooses by the coordinates of TPU chips, which ours does not look at",
+    "jax.experimental.primal_tangent_dtype": "a dtype for such arrays; use types of `jax.experimental.hijax`",
+    "jax.experimental.colocated_python.": "they are its implementation",
+    "jax.experimental.jet.": "they are its tracers; jaxlite's implementation has none",
+    "jax.experimental.mesh_utils.": "it is about coordinates of TPU chips, which jaxlite does not use",
     "jax.experimental.ode.": "they flatten trees for `odeint`; `jax.flatten_util.ravel_pytree` does it for anyone",
     "jax.experimental.scheduling_groups.": "they are the steps of JAX's rules for it",
     "jax.experimental.rnn.": "the rest of the module are cuDNN's primitives; `lstm` is a scan here, on every platform",
     "jax.experimental.sparse.": "the steps of JAX's `sparsify`, which turns BCSR arrays into BCOO here, and names for cuSPARSE",
     "jax.experimental.multihost_utils.": "the rest of the module is its implementation",
-    "jax.lax.psend": "it is the send of NVIDIA's library; elsewhere JAX refuses it",
-    "jax.lax.precv": "it is the receive of NVIDIA's library; elsewhere JAX refuses it",
-    "jax.interpreters.mlir.": "they are the steps of JAX's own lowering; ours takes others",
-    "jax.core.": "deprecated in JAX, about the inside of its tracing",
-    "jax.extend.core.primitives.": "their functions are made of other primitives here",
-    "jax.lax.ragged_all_to_all_p": "`ragged_all_to_all` is made of other primitives here",
-    "jax.lax.stage_p": "`stage` is no operation here",
-    "jax.interpreters.ad.": "in JAX too they take trees of a private class, so nobody outside can call them",
+    "jax.lax.psend": "it is for NVIDIA's communication library; on other platforms it is an error in JAX",
+    "jax.lax.precv": "it is for NVIDIA's communication library; on other platforms it is an error in JAX",
+    "jax.interpreters.mlir.": "they are steps of JAX's lowering, which jaxlite does not have",
+    "jax.core.": "deprecated in JAX, about its implementation",
+    "jax.extend.core.primitives.": "their functions use other primitives here",
+    "jax.lax.ragged_all_to_all_p": "`ragged_all_to_all` uses other primitives here",
+    "jax.lax.stage_p": "`stage` is not an operation here",
+    "jax.interpreters.ad.": "their arguments have a private class, in JAX too",
     "jax.extend.backend.": "clients start once in a process; plugins are found by their packages' entry points",
-    "jax.interpreters.partial_eval.": "rules that speak of unknown values; ours splits programs once they are linearized",
+    "jax.interpreters.partial_eval.": "rules about unknown values; jaxlite splits programs after linearization",
     "jax.interpreters.pxla.": "they are the steps of JAX's own compile",
 }
 
@@ -150,17 +150,18 @@ def page() -> str:
     total = sum(map(len, jax_names().values()))
     absent = sum(map(len, names.values())) + sum(len(jax_names()[module]) for module in modules)
     lines = [
-        "# What JAX has and jaxlite has not yet", "",
-        "Made by `python docs/missing.py page` from the list of JAX's public names in `jaxlite/core/jax_names.txt`; the suite "
-        "checks that it is up to date. A program that asks for one of these fails at that name with a message that leads here.",
-        "", f"{total - absent} of {total} names are there.", "", "## Modules", "",
+        "# What is missing", "",
+        "`python docs/missing.py page` generates this page from the list of JAX's public names in "
+        "`jaxlite/core/jax_names.txt`; a test checks that it is up to date. Using one of these names raises an error that refers "
+        "to this page.",
+        "", f"{total - absent} of {total} names exist.", "", "## Modules", "",
     ]
     lines += [f"- `{module}`" + (f" ({len(jax_names()[module])} names)" if jax_names()[module] else "") for module in modules]
     lines += ["", "## Names in modules that exist", ""]
     lines += [f"- `{module}`: " + ", ".join(f"`{name}`" for name in absent) for module, absent in names.items()]
     listed = [f"{module}." for module in modules] + [f"{module}.{name}" for module, absent in names.items() for name in absent]
     reasons = {start: reason for start, reason in _REASONS.items() if any(name.startswith(start) for name in listed)}
-    lines += ["", "## Why", "", "Where there is a reason, other than that nobody has asked for it yet:", ""]
+    lines += ["", "## Why", "", "Reasons, where there are any beside a lack of demand:", ""]
     lines += [f"- `{start.rstrip('.')}`: {reason}" for start, reason in reasons.items()]
     return "\n".join(lines) + "\n"
 

@@ -11,7 +11,7 @@ PAGE = ROOT / "docs" / "config.md"
 HEAD = """\
 # Options
 
-An option is set for the process with `jaxlite.config.update("jax_enable_x64", True)`, by the environment
+An option is set for the process with `jaxlite.config.update("jax_enable_x64", True)`, in the environment
 (`JAXLITE_ENABLE_X64=1`, or `JAX_ENABLE_X64=1`), or on the command line of a program that calls
 `jaxlite.config.parse_flags_with_absl()`. Most have a context manager for a block and the thread that runs it:
 `with jaxlite.enable_x64(True): ...`, `with jaxlite.debug_nans(True): ...`. The prefix `jax_` may be left out.
@@ -20,15 +20,15 @@ An option is set for the process with `jaxlite.config.update("jax_enable_x64", T
 |---|---|---|
 """
 MIDDLE = """
-## Options of JAX that change nothing here
+## JAX's options without effect
 
-They can be set, by the environment too (`JAX_NAME=...`), and read, so that programs that set them run.
+They can be set, also in the environment (`JAX_NAME=...`), and read, so programs that set them run.
 
 | options | why |
 |---|---|
 """
 END = """
-These take their default alone, since what else they could be would change what programs mean: {refused}.
+These accept only their default, because another value would change the meaning of programs: {refused}.
 """
 
 

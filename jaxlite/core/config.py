@@ -180,59 +180,59 @@ numpy_dtype_promotion = _option(
 )
 numpy_rank_promotion = _option(
     "numpy_rank_promotion", "allow", _one_of("allow", "warn", "raise"),
-    "What happens when operands of different rank are broadcast.", affects_program=True,
+    "The behaviour for broadcasting of operands of different rank.", affects_program=True,
 )
 default_prng_impl = _option(
     "default_prng_impl", "threefry2x32", _one_of("threefry2x32", "rbg", "unsafe_rbg"),
-    "The generator of random keys that are made without a choice, and of legacy keys.", affects_program=True,
+    "The default generator of random keys, and that of legacy keys.", affects_program=True,
 )
 enable_custom_prng = _option("enable_custom_prng", False, _parse_bool, "`random.PRNGKey` makes typed keys, as `key` does.",
                              affects_program=True)
 legacy_prng_key = _option("legacy_prng_key", "allow", _one_of("allow", "warn", "error"),
-                          "What happens when an array of uint32 is used as a key.", affects_program=True)
+                          "The behaviour for an array of uint32 that is used as a key.", affects_program=True)
 high_dynamic_range_gumbel = _option(
     "high_dynamic_range_gumbel", False, _parse_bool,
-    "`random.gumbel` and what draws with it take twice as many bits, where they are not told `mode`.", affects_program=True)
+    "`random.gumbel`, and functions that use it, take twice as many random bits, unless `mode` is given.", affects_program=True)
 check_static_indices = _option("check_static_indices", False, _parse_bool,
-                               "Reading at a Python int that is out of bounds is an IndexError.", affects_program=True)
+                               "Reading with a Python int out of bounds raises IndexError.", affects_program=True)
 explicit_x64_dtypes = _option(
     "explicit_x64_dtypes", "warn", _one_of("warn", "error"),
-    "A 64-bit type that is asked for by name while enable_x64 is off becomes 32 bits wide with a warning, or is an error. "
-    "JAX's third choice, to allow it, is not there: turn on enable_x64.",
+    "With enable_x64 off, a 64-bit dtype that is requested explicitly becomes 32-bit with a warning, or raises an error. "
+    "JAX's third choice, 'allow', does not exist: turn on enable_x64.",
     affects_program=True)
 disallow_mesh_context_manager = _option("disallow_mesh_context_manager", False, _parse_bool,
                                         "`with mesh:` is an error; `set_mesh` is not.")
 exec_time_optimization_effort = _option("exec_time_optimization_effort", 0.0, _parse_number,
-                                        "Of XLA, between -1 and 1: how hard it tries to make programs fast.",
+                                        "XLA's effort to make programs fast, between -1 and 1.",
                                         affects_program=True)
 memory_fitting_effort = _option("memory_fitting_effort", 0.0, _parse_number,
-                                "Of XLA, between -1 and 1: how hard it tries to save memory.", affects_program=True)
+                                "XLA's effort to save memory, between -1 and 1.", affects_program=True)
 LEVELS = ("UNKNOWN", "O0", "O1", "O2", "O3")
-optimization_level = _option("optimization_level", "UNKNOWN", _one_of(*LEVELS), "Of XLA; UNKNOWN leaves it to XLA.",
-                             affects_program=True)
-memory_fitting_level = _option("memory_fitting_level", "O2", _one_of(*LEVELS), "Of XLA: how hard it tries to save memory.",
+optimization_level = _option("optimization_level", "UNKNOWN", _one_of(*LEVELS),
+                             "XLA's optimization level; UNKNOWN: its default.", affects_program=True)
+memory_fitting_level = _option("memory_fitting_level", "O2", _one_of(*LEVELS), "XLA's effort to save memory.",
                                affects_program=True)
 disable_most_optimizations = _option("disable_most_optimizations", False, _parse_bool,
                                      "XLA compiles with few optimizations: faster compiles, slower programs.",
                                      affects_program=True)
-random_seed_offset = _option("random_seed_offset", 0, _parse_int, "Is added to the seed of every key that is made.",
+random_seed_offset = _option("random_seed_offset", 0, _parse_int, "A number that is added to the seed of every new key.",
                              affects_program=True)
 threefry_partitionable = _option(
     "threefry_partitionable", True, _parse_bool,
-    "Threefry hashes a 64-bit counter for each element; off, it pairs 32-bit counters, as it did long ago.",
+    "Threefry hashes a 64-bit counter for each element; off, it hashes pairs of 32-bit counters (JAX's old scheme).",
     affects_program=True,
 )
 threefry_gpu_kernel_lowering = _option(
     "threefry_gpu_kernel_lowering", False, _parse_bool,
-    "On a GPU threefry is the kernel of the plugin's package instead of operations that XLA fuses.", affects_program=True,
+    "On a GPU, threefry uses the kernel of the plugin's package instead of operations that XLA fuses.", affects_program=True,
 )
 remove_size_one_mesh_axis_from_type = _option(
     "remove_size_one_mesh_axis_from_type", False, _parse_bool,
-    "Types do not tell that an array is cut along explicit mesh axes of size 1.", affects_program=True,
+    "Types omit explicit mesh axes of size 1.", affects_program=True,
 )
 default_matmul_precision = _option(
     "default_matmul_precision", None, _one_of(None, *PRECISION_NAMES, *DotAlgorithmPreset.__members__),
-    "Precision of matrix products that ask for none.", affects_program=True,
+    "The precision of matrix products without an explicit one.", affects_program=True,
 )
 default_device = _option(
     "default_device", None, _parse_device, "The device that uncommitted computations use.", affects_program=True
@@ -255,48 +255,48 @@ num_cpu_devices = _option("num_cpu_devices", -1, _parse_int, "How many CPU devic
 cuda_visible_devices = _option("cuda_visible_devices", "all", _parse_text, "The CUDA devices to use, by number: '0,2'.")
 rocm_visible_devices = _option("rocm_visible_devices", "all", _parse_text, "The ROCm devices to use, by number: '0,2'.")
 cpu_fusion_barriers = _option("cpu_fusion_barriers", True, _parse_bool,
-                              "Whether CPU programs get the fusion barriers that keep compiles short.", affects_program=True)
+                              "Whether CPU programs get fusion barriers, which make compiles short.", affects_program=True)
 cpu_collectives_implementation = _option("cpu_collectives_implementation", "gloo", _one_of("gloo", "mpi", "none", None),
-                                         "How the processors of several processes exchange data.")
+                                         "The library that CPU devices of several processes communicate with.")
 distributed_debug = _option("distributed_debug", False, _parse_bool,
                             "Before a program of several processes is compiled, check that all of them have the same.")
 enable_recoverability = _option("enable_recoverability", False, _parse_bool,
-                                "Whether processes go on when another of their program has died. Process 0 decides.")
+                                "Whether processes continue when another one has died. Process 0 decides.")
 eager_on_host = _option("eager_on_host", True, _parse_bool,
                         "Whether the first calls of an eager operation may run in NumPy, where that gives the same bits.")
 log_compiles = _option("log_compiles", False, _parse_bool, "Log one line for each compile.")
 enable_compilation_cache = _option("enable_compilation_cache", True, _parse_bool,
-                                   "Whether compiled programs are kept for later processes.")
+                                   "Whether compiled programs are stored for later processes.")
 compilation_cache_dir = _option("compilation_cache_dir", _cache_folder(), _parse_folder,
-                                "Where they are kept; the empty string or None: nowhere.")
+                                "The folder of the persistent cache; the empty string or None: no cache.")
 compilation_cache_max_size = _option("compilation_cache_max_size", 2 << 30, _parse_int,
-                                     "Bytes of kept programs; the least recently used go first. -1: no limit.")
+                                     "The limit of the cache in bytes, enforced by LRU eviction. -1: no limit.")
 persistent_cache_min_compile_time_secs = _option("persistent_cache_min_compile_time_secs", 0.002,
-                                                 _parse_seconds, "Shorter compiles are not kept.")
+                                                 _parse_seconds, "Shorter compiles are not stored.")
 explain_cache_misses = _option("explain_cache_misses", False, _parse_bool,
                                "Log why each trace and each compile was needed.", short_name="explain")
 progress = _option("progress", None, _parse_switch,
-                   "Whether long compiles show a line on stderr; None for on a terminal alone.")
+                   "Whether long compiles show a line on stderr; None: only on a terminal.")
 dump_ir_to = _option("dump_ir_to", None, _parse_any, "Folder that receives every stage of every compile.")
 dump_ir_modes = _option("dump_ir_modes", "jaxpr,stablehlo,hlo", _parse_text,
-                        "Which stages are dumped: these, or also 'page'; 'all'.")
+                        "The stages to dump: some of jaxpr, stablehlo, hlo, page; or 'all'.")
 
 # JAX has these as context managers too; here there is one way for each, so they change nothing.
 _NOTHING = "Without effect:"
 allow_f16_reductions = _option("allow_f16_reductions", True, _parse_bool,
-                               f"{_NOTHING} sums of half precision are added up in 32 bits.")
+                               f"{_NOTHING} half-precision sums are computed in 32 bits.")
 auto_pcast = _option("auto_pcast", True, _parse_bool,
-                     f"{_NOTHING} inside shard_map operands are always brought to the same varying axes.")
+                     f"{_NOTHING} inside shard_map, operands are always cast to the same varying axes.")
 jax2tf_associative_scan_reductions = _option("jax2tf_associative_scan_reductions", False, _parse_bool,
                                              f"{_NOTHING} there is no jax2tf.")
 softmax_custom_jvp = _option("softmax_custom_jvp", False, _parse_bool, f"{_NOTHING} softmax has one derivative.")
 export_calling_convention_version = _option(
     "export_calling_convention_version", 10, _parse_int, "The calling convention of exported programs: 9 or 10.")
 recompilation_limit = _option("recompilation_limit", 10, _parse_int,
-                              "How often a function may be compiled before there is a warning; 0: as often as it likes.")
-no_tracing = _option("no_tracing", False, _parse_bool, "Raise where a function would have to be traced.")
-OPTIONS["no_execution"] = no_execution = Option("no_execution", False, _parse_bool, "Raise where a program would be run.",
-                                                in_call_key=True, in_trace_key=False)
+                              "The number of compiles of a function that causes a warning; 0: none.")
+no_tracing = _option("no_tracing", False, _parse_bool, "Raise an error instead of tracing.")
+OPTIONS["no_execution"] = no_execution = Option("no_execution", False, _parse_bool,
+                                                "Raise an error instead of running a program.", in_call_key=True, in_trace_key=False)
 GUARD_LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
 
 
@@ -319,8 +319,8 @@ for _name, _directions in (
     _ways = " and ".join(each.replace("_", " ").replace("host to", "from host to").replace("device to", "from device to")
                          for each in _directions)
     _guard = OPTIONS[_name] = _GuardOption(_name, None, _one_of(None, *GUARD_LEVELS),
-                                            f"What copies {_ways} do: 'allow', 'log', 'disallow', or with '_explicit', also "
-                                            "those that were asked for.", False, False)
+                                            f"For copies {_ways}: 'allow', 'log', 'disallow', or with '_explicit', also "
+                                            "those that are explicit.", False, False)
     _guard.directions = _directions
     if _guard.value is not None:  # from the environment
         _guard.set(_guard.value)
@@ -338,7 +338,7 @@ class _ThreadGuardOption(Option):
 
 
 OPTIONS["thread_guard"] = thread_guard = _ThreadGuardOption(
-    "thread_guard", False, _parse_bool, "Programs of several processes may be run by the thread alone that set it.", False,
+    "thread_guard", False, _parse_bool, "Only the thread that sets it may run programs of several processes.", False,
     False)
 
 
@@ -367,7 +367,7 @@ class _LogOption(Option):
 _LOG_LEVELS = ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 OPTIONS["logging_level"] = logging_level = _LogOption(
     "logging_level", None, lambda value, name: _one_of(None, *_LOG_LEVELS)(value.upper() if value else None, name),
-    "The least level that jaxlite's loggers print.", False, False)
+    "The lowest level that jaxlite's loggers print.", False, False)
 OPTIONS["debug_log_modules"] = debug_log_modules = _LogOption(
     "debug_log_modules", "", _parse_text, "Comma-separated loggers that print everything: 'jaxlite', or one below it.",
     False, False)

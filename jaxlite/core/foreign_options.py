@@ -27,13 +27,13 @@ _REASONS: dict[str, dict[str, Any]] = {
         "share_binary_between_hosts": False, "share_binary_between_hosts_timeout_ms": 1_200_000},
     "compiles guided by a profile are not there": {
         "enable_pgle": False, "pgle_aggregation_percentile": 90, "pgle_profiling_runs": 3, "xla_profile_version": 0},
-    "it is about messages, locations or dumps, which are written otherwise here": {
+    "it is about messages, locations or dumps, which differ here": {
         "captured_constants_report_frames": 0, "captured_constants_warn_bytes": 2_000_000_000,
         "compiler_detailed_logging_min_ops": 10, "hlo_source_file_canonicalization_regex": None,
         "include_debug_info_in_dumps": True, "include_full_tracebacks_in_locations": True, "log_checkpoint_residuals": False,
         "pprint_use_color": True, "send_traceback_to_runtime": "off", "source_url_schema": None,
         "tracer_error_num_traceback_frames": 5, "traceback_in_locations_limit": 100},
-    "it is about kernels for hardware that they were not run on here": {
+    "it is about kernels for hardware on which jaxlite has not been run": {
         "bcoo_cusparse_lowering": False, "compiler_enable_remat_pass": True, "mosaic_allow_hlo": False,
         "mosaic_unzip_debug_locations": True, "pallas_auto_assign_collective_ids": "no",
         "pallas_auto_assign_collective_ids_limit": 25, "pallas_enable_debug_checks": False, "pallas_poison_buffers": False,

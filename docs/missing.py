@@ -152,8 +152,8 @@ def page() -> str:
     lines = [
         "# What is missing", "",
         "`python docs/missing.py page` generates this page from the list of JAX's public names in "
-        "`jaxlite/core/jax_names.txt`; a test checks that it is up to date. Using one of these names raises an error that refers "
-        "to this page.",
+        "`jaxlite/core/jax_names.txt`; a test checks that it is up to date. Using one of these names raises an error that "
+        "refers to this page.",
         "", f"{total - absent} of {total} names exist.", "", "## Modules", "",
     ]
     lines += [f"- `{module}`" + (f" ({len(jax_names()[module])} names)" if jax_names()[module] else "") for module in modules]

@@ -295,8 +295,8 @@ export_calling_convention_version = _option(
 recompilation_limit = _option("recompilation_limit", 10, _parse_int,
                               "The number of compiles of a function that causes a warning; 0: none.")
 no_tracing = _option("no_tracing", False, _parse_bool, "Raise an error instead of tracing.")
-OPTIONS["no_execution"] = no_execution = Option("no_execution", False, _parse_bool,
-                                                "Raise an error instead of running a program.", in_call_key=True, in_trace_key=False)
+OPTIONS["no_execution"] = no_execution = Option(
+    "no_execution", False, _parse_bool, "Raise an error instead of running a program.", in_call_key=True, in_trace_key=False)
 GUARD_LEVELS = ("allow", "log", "disallow", "log_explicit", "disallow_explicit")
 
 

@@ -1,9 +1,9 @@
-"""checkify: errors that depend on values, in traced functions, as values.
+"""checkify: value-dependent errors of traced functions, as values.
 
-`checkify(f)` traces `f` and runs its program again with, beside each value, one number: which check failed first. Checks
-are those of the user (`check`), and on demand those of operations: a NaN, a division by zero, an index out of bounds. A
-program's checks are counted beforehand (`_Plan`), so that loops and branches know what they carry: the number, and for
-each check what its message needs.
+`checkify(f)` traces `f` and evaluates its program with an additional number: the index of the first check that failed.
+Checks are those of the user (`check`), and on request those of operations: NaN, division by zero, index out of bounds. A
+program's checks are enumerated first (`_Plan`), so that loops and branches know what to carry: the number, and the values
+that each message needs.
 """
 
 from __future__ import annotations

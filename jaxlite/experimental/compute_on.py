@@ -1,4 +1,4 @@
-"""Where a part of a program is computed, as `jax.experimental.compute_on` names it: on the CPU all kinds are one."""
+"""`compute_on`: on which kind of host or device a part of a program is computed. On the CPU all kinds are the same."""
 
 from __future__ import annotations
 

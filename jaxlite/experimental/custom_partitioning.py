@@ -1,8 +1,8 @@
-"""Functions that say themselves how XLA is to partition them, as `jax.experimental.custom_partitioning` has them.
+"""Functions with custom partitioning, under the names of `jax.experimental.custom_partitioning`.
 
-The call is one equation, with the function's own jaxpr for where there is nothing to partition. In a program over several
-devices it is a custom call: Shardy propagates shardings through it by its sharding rule, and when XLA partitions it, XLA asks
-for the program of one part: `per_shard` traces and lowers it then.
+A call is one equation, with the function's jaxpr for programs that are not partitioned. In a program over several devices
+it is a custom call: Shardy propagates shardings through it by its sharding rule, and XLA requests the per-device program
+when it partitions: `per_shard` traces and lowers it.
 """
 
 from __future__ import annotations

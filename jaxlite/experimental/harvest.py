@@ -1,8 +1,8 @@
 """harvest: read and replace the values that a function sows (`jaxlite.experimental.unzip.sow`).
 
-The function is traced and its program is run again, equation by equation: a sown value of the tag is noted, or replaced by
-a planted one. Calls, loops and branches whose programs sow are made again with what is planted as further operands and what
-is reaped as further results. Functions with derivatives of their own are left as they are: nothing inside is seen.
+The function is traced and its program is evaluated, equation by equation: a sown value with the tag is recorded, or
+replaced by a planted one. Calls, loops and branches that sow values get planted values as additional operands and return
+reaped values as additional results. Values inside functions with custom derivatives are not visible.
 """
 
 from __future__ import annotations

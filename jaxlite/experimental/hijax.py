@@ -1,4 +1,4 @@
-"""Primitives written as classes, and types of values that are made of arrays, as `jax.experimental.hijax` names them."""
+"""Primitives written as classes, and types of values that consist of arrays; `jax.experimental.hijax`."""
 
 from jaxlite.core.aval import AbstractRef, AbstractValue, ShapedArray
 from jaxlite.core.effects import control_flow_allowed_effects

@@ -1,7 +1,7 @@
-"""Values that the processes of one program tell each other, and arrays of one process as parts of those of all.
+"""Exchange of values between the processes of a program, and arrays of one process as parts of global arrays.
 
-All of these functions are called by all processes, in the same order. What they exchange travels as bytes, so that every
-value arrives as it was sent. A process that alone is its program takes part in the same way.
+All processes must call these functions in the same order. Values are transferred as bytes, so they arrive unchanged. They
+also work with a single process.
 """
 
 from __future__ import annotations

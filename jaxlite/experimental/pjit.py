@@ -1,4 +1,4 @@
-"""`pjit`, which is `jit`: programs over several devices need no other name."""
+"""`pjit`, another name of `jit`."""
 
 from jaxlite.compilation.jit import jit as pjit
 

@@ -1,4 +1,4 @@
-"""A generator that keeps its state, as `jax.experimental.random` names it: a key, and a Ref that counts the draws."""
+"""A stateful generator, as in `jax.experimental.random`: a key, and a Ref with the number of draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of a program that XLA schedules as one, as `jax.experimental.scheduling_groups` names them."""
+"""Parts of a program that XLA schedules together; `jax.experimental.scheduling_groups`."""
 
 from __future__ import annotations
 

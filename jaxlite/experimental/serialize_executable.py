@@ -1,6 +1,6 @@
-"""Compiled functions as bytes, for processes on machines of the same kind with the same version of jaxlib.
+"""Executables as bytes, for processes on machines of the same kind with the same version of jaxlib.
 
-`jaxlite.export` keeps programs that any later version compiles again; this keeps what was compiled.
+`jaxlite.export` stores programs, which any later version can compile; this module stores compiled code.
 """
 
 from __future__ import annotations

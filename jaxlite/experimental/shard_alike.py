@@ -1,4 +1,4 @@
-"""Values that are laid out over a mesh in the same way, as `jax.experimental.shard_alike` names it: a view."""
+"""`shard_alike`: gives two values the same sharding; a view."""
 
 from jaxlite.lax.sharding import shard_alike
 

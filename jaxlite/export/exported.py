@@ -1,4 +1,4 @@
-"""Exported functions: lowered once, kept as portable StableHLO, called from other programs and by other processes."""
+"""Exported functions: lowered once to portable StableHLO, and called from other programs and processes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""FlatBuffers, as far as JAX's export files need them: tables of numbers, strings, vectors and tables.
+"""FlatBuffers, the subset that JAX's export files use: tables of numbers, strings, vectors and tables.
 
-`Table` reads by field number. `write` makes a file from nested `{field: value}` dictionaries; values are made by `number`,
-`text`, `texts`, `numbers`, `raw`, `table` and `tables`. Parents are written before children, so that all offsets are positive.
+`Table` reads fields by number. `write` makes a file from nested `{field: value}` dictionaries, whose values come from
+`number`, `text`, `texts`, `numbers`, `raw`, `table` and `tables`. Parents are written before children, so all offsets are
+positive.
 """
 
 from __future__ import annotations

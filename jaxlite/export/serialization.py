@@ -1,8 +1,7 @@
-"""`Exported` objects as bytes and back, in JAX's file format, versions 2 to 12 of it.
+"""`Exported` objects to and from bytes, in JAX's file format, versions 2 to 12.
 
-The schema's tables are here by the numbers of their fields. Files are written in version 11, which JAX 0.10 reads too; what
-is new in
-it are types and shardings kept once each and referred to by index.
+The schema's tables are written with the numbers of their fields. Files have version 11, which JAX 0.10 can read. It stores
+each type and sharding once, and refers to them by index.
 """
 
 from __future__ import annotations

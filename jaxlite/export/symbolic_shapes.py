@@ -1,4 +1,4 @@
-"""Shapes with symbolic dimensions: made from texts, and solved for at calls."""
+"""Shapes with symbolic dimensions: parsing them, and solving for their variables at calls."""
 
 from __future__ import annotations
 

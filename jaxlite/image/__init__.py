@@ -1,4 +1,4 @@
-"""Arrays in other sizes."""
+"""Resizing arrays."""
 
 from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.image.resampling import ResizeMethod, resize, scale_and_translate

@@ -1,7 +1,7 @@
-"""Arrays in other sizes.
+"""Resizing arrays.
 
 An axis is resampled by a matrix product: each new element is a weighted mean of the elements around it. Elements are cells:
-the first of n begins at 0 and the last ends at n, so that the centers of new cells seldom meet those of old ones. The
+the first of n begins at 0 and the last ends at n, so the centers of new cells seldom coincide with those of old ones. The
 kernels: R. G. Keys, "Cubic convolution interpolation for digital image processing", 1981 (with a = -1/2), and Lanczos'
 windowed sinc.
 """

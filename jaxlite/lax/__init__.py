@@ -1,7 +1,7 @@
-"""lax: the operations programs are made of, strict about shapes and dtypes, as `jax.lax` names them.
+"""lax: the operations that programs consist of, strict about shapes and dtypes, as in `jax.lax`.
 
-One module a family: what an operation means is in the file that defines it, how it is lowered in the file of the
-same name in `lowering.rules`.
+There is one module per family of primitives, which defines its types and public functions. `lowering.rules` has the
+lowering rules in a file of the same name.
 """
 from typing import Any as _Any
 

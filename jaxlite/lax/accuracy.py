@@ -1,4 +1,4 @@
-"""How exact elementwise functions shall be: the values of their keyword `accuracy`."""
+"""The accuracy of elementwise functions: values of their keyword `accuracy`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Functions in which mesh axes have another type: `auto_axes` leaves their layout to XLA, with `explicit_axes` types say it."""
+"""Functions in which mesh axes have another type: with `auto_axes` XLA chooses the shardings along them, with `explicit_axes`
+types have them.
+"""
 
 from __future__ import annotations
 

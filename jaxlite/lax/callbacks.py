@@ -1,8 +1,8 @@
 """Host callbacks: primitives that call Python functions from traced and compiled programs.
 
-`pure_callback` computes, `io_callback` also acts, `debug_callback` and `debug_print` look on: derivatives and batching
-leave them as they are. Outside traced functions the Python function is called at once. How compiled programs call
-it is in `jaxlite.compilation.effects`.
+`pure_callback` computes values, `io_callback` may have side effects, `debug_callback` and `debug_print` only read values,
+and derivatives and batching do not change them. Outside traced functions the Python function is called immediately.
+`jaxlite.compilation.effects` has the calls from compiled programs.
 """
 
 from __future__ import annotations

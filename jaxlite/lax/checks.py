@@ -1,7 +1,6 @@
-"""Checks of traced programs: the primitive behind `checkify.check`, and what a failed check says.
+"""Checks of traced programs: the primitive behind `checkify.check`, and the messages of failed checks.
 
-A check is an effect: it is kept though nothing comes of it. Programs that still have one cannot be compiled; `checkify`
-turns checks into values.
+A check is an effect, so it is not dead code. Programs with checks cannot be compiled; `checkify` turns checks into values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Convolution: `conv_general_dilated`, of which all others are cases, and the shapes and paddings it takes."""
+"""Convolution: `conv_general_dilated`, which includes all others as special cases, with its shapes and paddings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`device_put` inside a program: an equation that says in which memory, or how over a mesh, values are to be from there on.
+"""`device_put` inside a program: an equation that moves values to a memory, or to a sharding over a mesh.
 
-Outside a trace `jaxlite.devices.api` puts arrays where they are to be.
+Outside a trace, `jaxlite.devices.api` moves arrays.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Matrix products: `dot_general`, of which all others are cases, and the precisions they may ask for."""
+"""Matrix products: `dot_general`, which includes all others as special cases, and precisions."""
 
 from __future__ import annotations
 

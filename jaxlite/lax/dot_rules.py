@@ -1,8 +1,8 @@
 """Derivative and batching rules of matrix products.
 
-The cotangent of an operand is a product of the output's with the other operand. Of the two orders of that product the
-one is taken that gives the operand's axes in their own order, so that most need no transposition; where both do, ct is
-first: batched, its batch is then in front. Letters: ct a cotangent.
+The cotangent of an operand is a product of the output's cotangent and the other operand. Of its two orders, the rule
+chooses the one whose result has the operand's axis order, so most products need no transpose; if both have, ct is first, so
+that a batch axis is in front. Letters: ct a cotangent.
 """
 
 from __future__ import annotations

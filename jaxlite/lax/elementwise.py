@@ -1,8 +1,8 @@
 """Elementwise operations: arithmetic, comparisons, bits, exponentials, trigonometry, complex parts, selection.
 
-Each is a primitive whose output has the broadcast shape of its operands. Operands share one dtype: lax never
-promotes, that is `jaxlite.numpy`'s work. A scalar operand may stand beside arrays, and sizes of 1 stretch.
-The makers `unary` and `nary` below turn an operation into two lines; special functions are in `special.py`.
+The output of each primitive has the broadcast shape of its operands. Operands have the same dtype: lax never promotes,
+`jaxlite.numpy` does. An operand may be a scalar, and sizes of 1 are broadcast. `unary` and `nary` below define an operation
+in two lines; special functions are in `special.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Derivative and batching rules of the elementwise primitives.
 
-They stand apart from `elementwise.py` because they need to broadcast and to sum, which are defined above it. Letters:
-g a tangent, ans the output, x and y the operands, ct a cotangent.
+They are separate from `elementwise.py` because they broadcast and sum, and these operations are defined in higher modules.
+Letters: g a tangent, ans the output, x and y the operands, ct a cotangent.
 """
 
 from __future__ import annotations

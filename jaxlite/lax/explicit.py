@@ -1,15 +1,15 @@
-"""The types of results over explicit mesh axes: how each primitive's results lie, from how its operands do.
+"""Sharding rules for explicit mesh axes: the shardings of a primitive's results, from those of its operands.
 
-`typed` stands between a primitive's typing rule, which knows shapes and dtypes alone, and the types of its results. A layout is
-here a tuple with an entry for each array axis: None, the name of a mesh axis, or a tuple of names. A rule gives the layouts of
-the results. Where operands contradict each other, or where the result could lie in several ways, it raises `ShardingTypeError`;
-if the caller says the layout of the result anyway (`out_sharding`, or a cotangent, which lies as its primal), the axes in
-question are left whole instead, and the result is laid out then.
+`typed` combines a primitive's typing rule, which only knows shapes and dtypes, with its sharding rule. A layout is here a
+tuple with an entry for each array axis: None, the name of a mesh axis, or a tuple of names. A rule returns the layouts of
+the results. If operands contradict each other, or the result is ambiguous, it raises `ShardingTypeError`; if the caller
+gives the sharding of the result (`out_sharding`, or a cotangent, which has that of its primal), these axes are not split
+instead, and the result is resharded.
 
-A primitive without a rule raises too: no result is ever laid out in a way that its type does not say.
+A primitive without a rule raises an error too: the sharding of a result is always that of its type.
 
-Beside that a layout says over which axes a value is still to be summed (unreduced), and over which its cotangents will be
-(reduced). `_pending` says it of results, from one table; where it says nothing, such operands are refused.
+A layout also has the axes over which a value is unreduced, and those over which it is reduced. `_pending` gives them for
+results, from one table; operations that are not in it do not accept such operands.
 """
 
 from __future__ import annotations

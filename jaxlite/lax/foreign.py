@@ -1,5 +1,5 @@
-"""Calls of native code: the primitive `ffi_call`, to a handler that is registered with XLA, and `buffer_callback`, to a
-Python function that gets the buffers themselves. The public names are in `jaxlite.ffi` and `jaxlite.experimental`.
+"""Native calls: the primitive `ffi_call`, to a handler that is registered with XLA, and `buffer_callback`, to a Python
+function that gets the buffers. The public names are in `jaxlite.ffi` and `jaxlite.experimental`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Reading and updating many boxes of an array at once, at positions given by an array.
+"""Reading and updating many windows of an array, at positions given by an array.
 
-`gather` cuts a box of static size at each position; the scatter family combines boxes of updates into an operand.
-Positions are vectors along the last axis of the index array: component k counts along the operand axis that the
-dimension numbers name for it.
+`gather` reads a window of static size at each position; the scatter family combines windows of updates with an operand.
+Positions are vectors along the last axis of the index array; the dimension numbers say along which operand axis component k
+counts.
 """
 
 from __future__ import annotations

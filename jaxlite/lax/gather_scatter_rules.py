@@ -1,8 +1,8 @@
 """Derivative and batching rules of gather and the scatter family.
 
-Gather's transpose is scatter-add and the other way round. A batched axis that operand and indices share becomes a
-batching axis of the dimension numbers; one of the operand (or the indices) alone becomes an axis of the box (or of
-the positions). Letters: g a tangent, ct a cotangent, d the batched axis of the operand.
+The transpose of gather is scatter-add, and vice versa. A batch axis that operand and indices share becomes a batching axis
+of the dimension numbers; one of the operand (or the indices) only becomes an axis of the window (or of the positions).
+Letters: g a tangent, ct a cotangent, d the batch axis of the operand.
 """
 
 from __future__ import annotations

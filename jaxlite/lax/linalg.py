@@ -1,10 +1,10 @@
-"""Factorizations of matrices and solvers that follow from them, as `jax.lax.linalg` names them.
+"""Factorizations of matrices, and solvers that use them, under the names of `jax.lax.linalg`.
 
-Operands have shape (..., m, n): every matrix along the leading axes is handled by itself. All are strict: one
-dtype of float32, float64, complex64, complex128, no promotion. LAPACK does the work on the CPU; a matrix that it
-could not handle gives NaN.
+Operands have shape (..., m, n), with leading batch axes. All functions are strict: one of float32, float64, complex64,
+complex128, without promotion. On the CPU they call LAPACK; if it fails for a matrix, the result is NaN.
 
-A long file, as `jax.lax.linalg` is one module: each section is a primitive with its type and its function, and stands alone.
+The file is long because `jax.lax.linalg` is one module: each section is a primitive with its type and its function,
+independent of the others.
 """
 
 from __future__ import annotations

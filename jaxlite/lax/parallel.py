@@ -1,8 +1,8 @@
 """Collectives: operations across a named axis: the examples of a `vmap(..., axis_name=...)`, or the devices of a `shard_map`.
 
-A name stands for its innermost binding. Several names make one axis whose index runs over the last name fastest.
+A name refers to its innermost binding. Several names are one axis, whose index varies fastest along the last name.
 
-Over axes of a mesh (`_over_mesh`) one equation takes several names. There the types say along which axes a value varies, if
+Over mesh axes (`_over_mesh`), one equation takes several names. Types have the axes along which a value varies, if
 `shard_map` checks that: an operand that does not vary along an axis of the collective is cast first (`MixedVarying`).
 """
 

@@ -1,8 +1,7 @@
-"""Derivative and batching rules of collectives. vmap over the named axis turns them into reductions and reorderings.
+"""Derivative and batching rules of collectives. vmap over the named axis turns them into reductions and permutations.
 
-A sum over examples is transposed to a sum of the cotangents: each example's result is taken for a result of the whole. Over
-axes of a mesh whose types say that the sum is one and the same value (`psum_invariant`), it is transposed to the cast that says
-that a value may vary, and that cast to the sum.
+The transpose of a sum over examples is a sum of the cotangents. Over mesh axes, if types say that the sum does not vary
+(`psum_invariant`), its transpose is the cast to a varying type, and the transpose of this cast is the sum.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is about a program rather than about numbers: composites, staging, hints to the compiler."""
+"""Operations on programs instead of numbers: composites, staging, hints for the compiler."""
 
 from __future__ import annotations
 

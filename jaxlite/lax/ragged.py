@@ -1,4 +1,4 @@
-"""Matrix products with more than two operands: ragged ones, whose rows come in groups, and scaled ones."""
+"""Matrix products with more than two operands: ragged products, whose rows have groups, and scaled products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of the ragged and scaled products: those of the products of which they are made up."""
+"""Rules of ragged and scaled products, which follow from their decompositions."""
 
 from jaxlite.lax.ragged import ragged_dot_general_p, scaled_dot_p
 from jaxlite.traces.decompose import rules_by_parts

@@ -1,8 +1,8 @@
-"""Reductions over axes: sums, products, extremes, logical ones, their positions, and any computation of two values.
+"""Reductions over axes: sums, products, extremes, logical operations, argmax, and any binary function.
 
-A reduction with an operation of its own name knows its identity element; `reduce` takes any associative
-computation and falls back on those where it recognises one. lax counts axes from 0 and keeps the dtype: negative
-axes and wider accumulators are `jaxlite.numpy`'s work.
+A reduction with a named operation has a known identity element; `reduce` takes any associative function, and uses a named
+reduction if it recognises one. lax counts axes from 0 and preserves the dtype: `jaxlite.numpy` has negative axes and wider
+accumulators.
 """
 
 from __future__ import annotations

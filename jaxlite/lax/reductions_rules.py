@@ -1,8 +1,7 @@
 """Derivative and batching rules of the reductions over axes.
 
-A reduction with any computation is differentiated and, where its initial value is batched, computed as a tree of
-that computation: log2 of the size many levels, each of which works on all pairs at once (`combine_along`). Letters: g a
-tangent, ct a cotangent.
+A reduction with a general function is differentiated (and, if its initial value is batched, computed) as a tree: log2(size)
+levels, each of which combines all pairs at once (`combine_along`). Letters: g a tangent, ct a cotangent.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Operations that change type, shape or order and compute nothing: conversions, broadcasts, reshapes, joins.
+"""Operations that change dtype, shape or order: conversions, broadcasts, reshapes, joins.
 
-Also here: values made from nothing (`iota`, `full`), and the identities `stop_gradient` and
-`optimization_barrier`.
+Also here: operations without operands (`iota`, `full`), and the identities `stop_gradient` and `optimization_barrier`.
 """
 
 from __future__ import annotations

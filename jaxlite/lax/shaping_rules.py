@@ -1,7 +1,7 @@
-"""Derivative and batching rules of the primitives that change type, shape or order.
+"""Derivative and batching rules of the primitives that change dtype, shape or order.
 
-All of them are linear, or do not vary at all. Batching leaves the batched axis where it is, wherever the operation
-allows it. Letters: g a tangent, x the operand, ct a cotangent, d the batched axis.
+All of them are linear, or have no operands. Batching keeps the batch axis in its place if the operation allows it. Letters:
+g a tangent, x the operand, ct a cotangent, d the batch axis.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""The primitive of `shard_map`: a program written for one device of a mesh at a time, and its rules.
+"""The primitive of `shard_map`, a per-device program over a mesh, and its rules.
 
-Its params: `jaxpr`, the program of the parts that one device has; `mesh`; `newly_manual_axes`, the axes along which the
-program is written for one device (the others, XLA cuts along as it likes, or a `shard_map` around it has cut already);
-`in_specs` and `out_specs`, how operands and results are cut along those axes; `check_vma`, whether the types in the program
-say along which axes values vary.
+Its params: `jaxpr`, the program of one device; `mesh`; `newly_manual_axes`, the mesh axes that are manual (along the others
+XLA splits the program, or an outer `shard_map` has split it already); `in_specs` and `out_specs`, how operands and results
+are split along the manual axes; `check_vma`, whether types record the axes along which values vary.
 
-The rules transform the inner program and find the specs of what is added. A derivative's residuals leave the program by the
-axes along which they vary, stacked along their axis 0. What is the same on all devices enters the program without a cut, and
-its cotangent is the sum over the devices: with `check_vma` the casts in the program are transposed to it, without, the
-transposition sums over all axes that a spec does not name.
+The rules transform the inner program and compute the specs of new operands and results. Residuals of a derivative leave the
+program split along the axes along which they vary, stacked along axis 0. An operand that is the same on all devices enters
+the program unsplit, and its cotangent is the sum over the devices: with `check_vma`, the transposes of the casts are this
+sum; without it, transposition sums over all axes that a spec does not name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What a program says about the layout of its values over a mesh, and in memory: `with_sharding_constraint`, `reshard`,
-`shard_alike`, `with_layout_constraint`.
+"""Sharding and layout constraints of programs: `with_sharding_constraint`, `reshard`, `shard_alike`, `with_layout_constraint`.
 
-A constraint is an equation like any other, the identity on values. At once, outside a trace, it moves the array.
+A constraint is an equation, the identity on values. Outside a trace it moves the array immediately.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Taking and replacing boxes of an array: slices at static and at computed positions.
+"""Reading and replacing windows of an array: static and dynamic slices.
 
-A box that would reach over the end is moved back inside; `gather_scatter.py` has the operations that choose
-otherwise, and those on many boxes at once.
+A window that would extend beyond the end is clamped. `gather_scatter.py` has other modes, and many windows at once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Derivative and batching rules of slices at static and at computed positions.
+"""Derivative and batching rules of static and dynamic slices.
 
-A batch of positions makes a gather or a scatter; one position for the whole batch stays a slice.
+A batch of positions gives a gather or a scatter; one position for the whole batch remains a slice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Derivative and batching rules of sorting: tangents are permuted as their values are."""
+"""Derivative and batching rules of sorting: tangents are permuted like their values."""
 
 from __future__ import annotations
 

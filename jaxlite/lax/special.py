@@ -1,6 +1,6 @@
-"""Special functions that XLA has itself: error functions, log gamma and its derivatives, zeta, Bessel I1.
+"""Special functions that are XLA operations: error functions, log gamma and its derivatives, zeta, Bessel I1.
 
-Those that are written in terms of other primitives are in `special_series.py`.
+`special_series.py` has those that are written in terms of other primitives.
 """
 
 from __future__ import annotations

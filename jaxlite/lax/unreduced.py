@@ -1,8 +1,8 @@
-"""Values inside `shard_map` that are still to be summed over axes of the mesh, and those whose cotangents will be.
+"""Unreduced and reduced values inside `shard_map`.
 
-Along a mesh axis a value either may differ from device to device (`V`), is the same on all (nothing is printed), is a part of
-a sum over the devices (`U`, unreduced), or is the same, with cotangents that are such parts (`R`, reduced). Casts and
-collectives lead from one to another, and each one's transpose is among them, since U and R are dual.
+Along a mesh axis a value may differ between devices (`V`), be the same on all (not printed), be one summand per device
+(`U`, unreduced), or be the same with such cotangents (`R`, reduced). Casts and collectives convert between these, and the
+transpose of each is among them, since U and R are dual.
 """
 
 from __future__ import annotations

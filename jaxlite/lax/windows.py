@@ -1,7 +1,7 @@
-"""Windows and running totals: reductions over sliding windows, cumulative ones, and scatters to a window's pick.
+"""Windowed reductions: over sliding windows, cumulative ones, and scatters to the selected element of a window.
 
-Window arguments are those of XLA: sizes, strides, padding (before, after) and two dilations, each over all
-dimensions of the operand. Averages and convolutions are elsewhere.
+Window arguments are those of XLA: sizes, strides, padding (before, after) and two dilations, each over all dimensions of
+the operand. Averages and convolutions are elsewhere.
 """
 
 from __future__ import annotations

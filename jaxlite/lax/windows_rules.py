@@ -1,8 +1,8 @@
-"""Derivative and batching rules of windows and running totals.
+"""Derivative and batching rules of windowed and cumulative reductions.
 
-Running products, extremes and log-sum-exps are differentiated as a scan of pairs of value and tangent. A reduction of
-windows with any computation is differentiated as one over an axis, along which its windows are laid out (`windows_of`).
-Letters: g a tangent, ct a cotangent.
+Cumulative products, extremes and log-sum-exps are differentiated as a scan of (value, tangent) pairs. A windowed reduction
+with a general function is differentiated as a reduction over an axis that contains the elements of each window
+(`windows_of`). Letters: g a tangent, ct a cotangent.
 """
 
 from __future__ import annotations

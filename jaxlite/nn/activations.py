@@ -1,7 +1,7 @@
-"""Activation functions. Each works element by element, in the dtype of its argument.
+"""Activation functions. All are elementwise, and keep the dtype of their argument.
 
-Integers become floating, but for those that `sigmoid` enters (sigmoid, silu, glu), which refuse them, and for those
-that need no floating numbers (relu, hard_tanh, identity).
+Integers become floating. Exceptions: functions that use `sigmoid` (sigmoid, silu, glu) raise an error for integers, and
+relu, hard_tanh and identity keep them.
 """
 
 from __future__ import annotations

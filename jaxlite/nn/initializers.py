@@ -1,4 +1,4 @@
-"""Initializers: functions `init(key, shape, dtype)` that draw the first values of weights."""
+"""Initializers: functions `init(key, shape, dtype)` that draw initial weights."""
 
 from __future__ import annotations
 

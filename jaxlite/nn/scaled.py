@@ -1,4 +1,4 @@
-"""Products of matrices that are stored with one scale for each block of entries."""
+"""Products of matrices that are stored with one scale per block of entries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What every function of the numpy API stands on: one compiled call when eager, argument checks, promotion.
+"""The base of all functions of the numpy API: one compiled call when eager, argument checks, promotion.
 
-`@api(...)` marks a public function. Called with concrete arrays it is one cached compiled call; called while
-something is being traced its body runs in place, so that jaxprs stay flat.
+`@api(...)` marks a public function. With concrete arrays it is one cached compiled call; under a trace its body is inlined,
+so jaxprs are flat.
 """
 
 from __future__ import annotations

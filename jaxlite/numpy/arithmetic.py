@@ -1,7 +1,7 @@
-"""Elementwise functions behind operators: arithmetic, comparisons, logic and bits; and the makers of such functions.
+"""Elementwise functions behind operators: arithmetic, comparisons, logic and bits; and helpers that define such functions.
 
-Each promotes its arguments as NumPy and JAX do and applies one or a few operations of lax. Those whose methods JAX
-has (`add.reduce`) are `ufunc` objects; the others are functions. The mathematical functions are in `ufuncs.py`.
+Each promotes its arguments as NumPy and JAX do, and applies one or a few lax operations. Those that have methods in JAX
+(`add.reduce`) are `ufunc` objects; the others are functions. `ufuncs.py` has the mathematical functions.
 """
 
 from __future__ import annotations

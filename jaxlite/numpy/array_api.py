@@ -1,4 +1,4 @@
-"""What this namespace says of itself to code written for the array API standard."""
+"""The namespace information of the array API standard."""
 
 from __future__ import annotations
 

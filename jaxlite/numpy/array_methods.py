@@ -1,4 +1,4 @@
-"""Operators and methods of arrays: the functions of this API, attached to concrete arrays and to tracers."""
+"""Operators and methods of arrays: functions of this API, added to concrete arrays and to tracers."""
 
 from __future__ import annotations
 

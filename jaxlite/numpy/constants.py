@@ -1,7 +1,7 @@
-"""Constants, scalar types, questions about dtypes, and what is NumPy's own: printing, saving, abstract types.
+"""Constants, scalar types, functions of dtypes, and functions of NumPy itself: printing, saving, abstract types.
 
-A scalar type such as `jnp.float32` is a class in name only: called, it makes an array; anywhere else it stands for
-its dtype, and it equals NumPy's scalar type of the same name.
+A scalar type such as `jnp.float32` is a class in name only: a call makes an array; elsewhere it stands for its dtype, and
+it equals NumPy's scalar type of the same name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Making arrays: from data, from nothing, from ranges and grids; and their dtypes and devices."""
+"""Creating arrays: from data, filled, from ranges and grids; their dtypes and devices."""
 
 from __future__ import annotations
 

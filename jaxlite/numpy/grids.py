@@ -1,7 +1,7 @@
-"""Grids and what is laid out on them: evenly spaced values, triangles, index grids, window functions.
+"""Grids: evenly spaced values, triangles, index grids, window functions.
 
-Also here: the indexing objects `mgrid`, `ogrid`, `r_`, `c_`, `s_`, and the way between positions in a grid and
-positions in it laid end to end (`ravel_multi_index`, `unravel_index`).
+Also here: the indexing objects `mgrid`, `ogrid`, `r_`, `c_`, `s_`, and conversions between multi-dimensional and flat
+indices (`ravel_multi_index`, `unravel_index`).
 """
 
 from __future__ import annotations

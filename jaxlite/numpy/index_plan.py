@@ -1,9 +1,8 @@
-"""What an index means: reading and writing `x[index]` in terms of lax, for concrete arrays and tracers alike.
+"""The semantics of an index: reading and writing `x[index]` with lax operations, for concrete arrays and tracers.
 
-An index is first brought into a canonical form (`canonical_index`): a tuple of ints, slices, None, Ellipsis, integer
-arrays and bools, in which masks have become the positions they select. Boxes (ints and slices) are read by slicing;
-everything else becomes one gather or scatter, planned by `_plan_boxes`. How eager calls get compiled is in
-`jaxlite.numpy.indexing`.
+An index is first converted to a canonical form (`canonical_index`): a tuple of ints, slices, None, Ellipsis, integer arrays
+and bools, in which masks are replaced by the positions that they select. Ints and slices become slices; everything else
+becomes one gather or scatter, planned by `_plan_boxes`. `jaxlite.numpy.indexing` compiles eager calls.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Indexing as NumPy does it: `x[index]`, what `x.at[index]` calls, and the functions `take` and `put`.
+"""NumPy's indexing: `x[index]`, the functions behind `x.at[index]`, `take` and `put`.
 
-While something is traced, reads and writes run in place (`jaxlite.numpy.index_plan`). Eagerly each is one compiled
-call: the index is split into a hashable form and operands, and each form has its own jitted function. Ints, and the
-starts of slices, are operands: looping over positions compiles once.
+Under a trace, reads and writes are inlined (`jaxlite.numpy.index_plan`). Eagerly each is one compiled call: the index is
+split into a hashable form and operands, and each form has its own jitted function. Ints and the starts of slices are
+operands, so a loop over positions compiles once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """jaxlite.numpy.linalg: NumPy's linear algebra, batched over leading axes.
 
-Arguments of integers are taken as floating. Here are determinants, systems of equations, ranks and powers; norms are in
-`norms.py`, the factorizations in `decompositions.py`, on those of `jaxlite.lax.linalg`. What NumPy has in both
-namespaces (`matmul`, `outer`, `tensordot`, ...) is in `jaxlite.numpy.linear`.
+Integer arguments become floating. This module has determinants, systems of equations, ranks and powers; `norms.py` has
+norms, `decompositions.py` factorizations, which use `jaxlite.lax.linalg`. Functions that NumPy has in both namespaces
+(`matmul`, `outer`, `tensordot`, ...) are in `jaxlite.numpy.linear`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the functions of `jaxlite.numpy.linalg` have in common: checks of their arguments, and small pieces of matrices."""
+"""Helpers of `jaxlite.numpy.linalg`: argument checks, and small pieces of matrices."""
 
 from __future__ import annotations
 

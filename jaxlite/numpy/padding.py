@@ -1,4 +1,4 @@
-"""`pad`, with NumPy's modes. Each axis is padded in turn, over what was padded before."""
+"""`pad`, with NumPy's modes. Axes are padded in sequence, including earlier padding."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Reductions of the numpy API: sums, products, extremes, logic, moments; those that skip NaN; running totals.
+"""Reductions of the numpy API: sums, products, extremes, logic, moments; those that skip NaN; cumulative ones.
 
-All take `axis` (None for all, an int, or a tuple), `keepdims` and, where NumPy has them, `where` and `initial`. Sums,
-means, variances and extremes take names of axes that `vmap` binds, too.
-Order statistics and histograms are in `statistics.py`.
+All take `axis` (None for all, an int, or a tuple), `keepdims` and, as in NumPy, `where` and `initial`. Sums, means,
+variances and extremes also accept names of axes that `vmap` binds. `statistics.py` has order statistics and histograms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Searching: positions of extremes and of nonzero elements, binary search, choices by conditions."""
+"""Searching: argmax and similar, nonzero, binary search, selection by conditions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Sets: the distinct elements of an array, unions, intersections and differences of two, membership.
+"""Sets: unique elements, unions, intersections, differences, membership.
 
-The sizes of such results depend on data. With `size` they are static, and the functions work while tracing; without,
-one compiled call gives a result long enough for every case, and the host cuts it.
+The sizes of such results depend on values. With `size` they are static, and the functions work under a trace; without it,
+one compiled call returns a result of the largest possible size, and the host slices it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The class `ufunc`: an elementwise function with the methods reduce, accumulate, at, reduceat and outer.
 
-Each method follows from the function alone, by a loop over the elements in order. Where XLA has an operation for
-it (sums, products, extrema, logic) `Folds` names that instead. Every method is one compiled call when eager.
+Each method uses only the function, in a loop over the elements in order. If XLA has an operation for it (sums, products,
+extrema, logic), `Folds` names that instead. Eagerly, each method is one compiled call.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Python functions that run on the host of the devices that hold their arguments.
+"""Python functions that run on the host of the devices of their arguments.
 
-All devices of jaxlite belong to this process, so such a function is called in it, on arrays of CPU devices.
+All devices of jaxlite belong to this process, so it calls such a function directly, with arrays on CPU devices.
 """
 
 from jaxlite.experimental.colocated_python.api import colocated_cpu_devices as colocated_cpu_devices

@@ -1,4 +1,4 @@
-"""The CPU devices beside others, and the decorators for functions and classes that use them."""
+"""The CPU devices of other devices, and decorators for colocated functions and classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects whose methods run beside their arguments."""
+"""Objects whose methods are colocated functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the persistent compile cache is; `jaxlite.cache` looks into it."""
+"""The folder of the persistent compile cache; `python -m jaxlite.cache` shows its entries."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Bodies: the functions handed to control flow, traced for given types, and what to say when they do not fit.
+"""Bodies: tracing the functions of control flow for given types, and the errors if types do not match.
 
-A function is traced once for each signature; what was traced is kept for as long as the function lives.
-`cond.py`, `while_loop.py` and `scan.py` turn traced bodies into equations.
+A function is traced once per signature, and the result is cached for the lifetime of the function. `cond.py`,
+`while_loop.py` and `scan.py` make equations from traced bodies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Branches: `cond`, `switch` and `platform_dependent`.
 
-The primitive `cond` has the param `branches`; operand 0 is the index of the branch to run, the others are what all
-branches take: first the values that any of them closes over, then the user's operands.
+The primitive `cond` has the param `branches`. Operand 0 is the index of the branch; the others are the operands of all
+branches: first the values that any branch closes over, then the user's operands.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Derivative and batching rules of `cond`: each branch is transformed, and all give results of the same types."""
+"""Derivative and batching rules of `cond`: each branch is transformed, and all branches return the same types."""
 
 from __future__ import annotations
 

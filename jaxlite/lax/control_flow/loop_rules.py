@@ -1,7 +1,7 @@
 """Derivative and batching rules of `scan` and `while`.
 
-Which leaves of the carry have a tangent (or a batched axis) is found by going round the loop until nothing changes: a
-leaf gets one from its first value, or from another leaf a step before.
+A fixed-point iteration finds the leaves of the carry that have a tangent (or a batch axis): a leaf has one if its initial
+value does, or if another leaf passes it on in the body.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Polynomials: written out where they are short, loops where they are long."""
+"""Polynomials: unrolled if they are short, loops if they are long."""
 
 from __future__ import annotations
 

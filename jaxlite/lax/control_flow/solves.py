@@ -1,7 +1,8 @@
-"""Solutions given by a solver and differentiated by what they solve: `custom_linear_solve` and `custom_root`.
+"""Solvers with implicit derivatives: `custom_linear_solve` and `custom_root`.
 
-Both primitives have the traced functions in the param `jaxprs`, and in `const_lengths` how many operands each of them
-closes over; these come first, in the same order. What follows is what the solver takes. They are lowered as the solver.
+Both primitives have the traced functions in the param `jaxprs`, and in `const_lengths` the number of operands that each
+closes over; these operands come first, in the same order, followed by the operands of the solver. They are lowered as the
+solver.
 """
 
 from __future__ import annotations

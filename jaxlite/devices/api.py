@@ -230,7 +230,7 @@ def device_get(x: Any) -> Any:
 
 def block_until_ready(x: Any) -> Any:
     """Wait until every array of a pytree is computed; returns the tree. Raises the errors of the computation."""
-    pending = [leaf for leaf in tree_leaves(x) if type(leaf) is ArrayImpl]
+    pending = [x] if type(x) is ArrayImpl else [leaf for leaf in tree_leaves(x) if type(leaf) is ArrayImpl]
     for leaf in pending:
         if leaf.is_deleted():
             raise arrays.deleted_error(leaf)

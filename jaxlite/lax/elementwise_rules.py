@@ -180,7 +180,8 @@ def _abs_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]
 
 def_jvp(e.exp_p, lambda g, ans, x, **accuracy: mul(g, ans))
 def_jvp(e.exp2_p, lambda g, ans, x, **accuracy: mul(const(np.log(2), x), mul(g, ans)))
-def_jvp(e.expm1_p, lambda g, ans, x, **accuracy: mul(g, add(ans, const(1, x))))
+# Not ans + 1, which is 0 from -17 on. And the value need not be kept for it.
+def_jvp(e.expm1_p, lambda g, ans, x, **accuracy: mul(g, e.exp_p.bind(x, **accuracy)))
 def_jvp(e.log_p, lambda g, ans, x, **accuracy: div(g, x))
 def_jvp(e.log1p_p, lambda g, ans, x, **accuracy: div(g, add(x, const(1, x))))
 def_jvp(e.logistic_p, lambda g, ans, x, **accuracy: mul(g, mul(ans, sub(const(1, x), ans))))

@@ -326,3 +326,9 @@ def test_batched_derivatives_and_derivatives_of_batches_agree():
     each = jaxlite.vmap(jaxlite.grad(lambda row: jnp.sum(lax.sin(row) * row)))(x)
     np.testing.assert_allclose(total, each, rtol=1e-6)
     np.testing.assert_allclose(each, np.cos(x) * x + np.sin(x), rtol=1e-5)
+
+
+def test_the_slope_of_expm1_far_below_zero():
+    slope, curvature = jax.grad(lax.expm1), jax.grad(jax.grad(lax.expm1))
+    for f in (slope, curvature):
+        np.testing.assert_allclose(jax.jit(jax.vmap(f))(np.float32([-60, -20, 0, 3])), np.exp([-60, -20, 0, 3]), rtol=1e-6)

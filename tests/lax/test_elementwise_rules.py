@@ -329,6 +329,7 @@ def test_batched_derivatives_and_derivatives_of_batches_agree():
 
 
 def test_the_slope_of_expm1_far_below_zero():
-    slope, curvature = jax.grad(lax.expm1), jax.grad(jax.grad(lax.expm1))
+    x = np.float32([-60, -20, 0, 3])
+    slope, curvature = jaxlite.grad(lax.expm1), jaxlite.grad(jaxlite.grad(lax.expm1))
     for f in (slope, curvature):
-        np.testing.assert_allclose(jax.jit(jax.vmap(f))(np.float32([-60, -20, 0, 3])), np.exp([-60, -20, 0, 3]), rtol=1e-6)
+        np.testing.assert_allclose(jaxlite.jit(jaxlite.vmap(f))(x), np.exp(x), rtol=1e-6)

@@ -297,6 +297,9 @@ def test_weak_types_of_special_functions():
     for f in (special.ndtr, special.ndtri, special.log_ndtr, special.spence, special.erfcx, stats.norm.isf, stats.uniform.cdf,
               lambda x: linalg.block_diag(x, 2), linalg.toeplitz, lambda x: jnp.unique(x, size=2, fill_value=3)):
         assert not jax.eval_shape(f, 0.25).weak_type, f
+    counts, mass = jnp.arange(2), (stats.bernoulli.pmf, stats.geom.logpmf, stats.bernoulli.cdf, stats.poisson.cdf)
+    for f in mass:
+        assert jax.eval_shape(f, 1, 0.25).weak_type and not jax.eval_shape(f, counts, 0.25).weak_type, f
     for f in (special.factorial, linalg.fiedler_companion, stats.uniform.ppf):
         assert jax.eval_shape(f, 0.25).weak_type, f
     assert not jnp.gradient(jnp.arange(3)).weak_type and jnp.gradient(jnp.arange(3), 2.0).weak_type

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from jaxlite import numpy as jnp
+from jaxlite.core.values import aval_of
+from jaxlite.lax import shaping
 from jaxlite.scipy.arguments import floats
 
 
@@ -19,6 +23,17 @@ def counted(name: str, k, loc, *shapes) -> list[Any]:
     k, loc, *shapes = floats(name, k, loc, *shapes)
     k = k - loc
     return [k, (k >= 0) & (k == jnp.floor(k)), *shapes]
+
+
+def typed_by_count(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator: the result is strongly typed where the first argument is, whatever the parameters are."""
+
+    @functools.wraps(function)
+    def typed(*args, **kwargs):
+        result, k = function(*args, **kwargs), args[0] if args else kwargs["k"]
+        return shaping.convert(result, None, None if aval_of(k).weak_type else False)
+
+    return typed
 
 
 def log_of(probability):

@@ -6,13 +6,14 @@ from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import xlog1py, xlogy
-from jaxlite.scipy.stats.arguments import counted
+from jaxlite.scipy.stats.arguments import counted, typed_by_count
 
 __all__ = ["cdf", "logpmf", "pmf", "ppf"]
 __dir__ = lambda: __all__
 
 
 @api()
+@typed_by_count
 def logpmf(k, p, loc=0):
     """The logarithm of the probability of k."""
     k, is_count, p = counted("bernoulli.logpmf", k, loc, p)
@@ -26,6 +27,7 @@ def pmf(k, p, loc=0):
 
 
 @api()
+@typed_by_count
 def cdf(k, p):
     """The probability of at most k."""
     k, p = floats("bernoulli.cdf", k, p)

@@ -6,13 +6,14 @@ from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import betaln
-from jaxlite.scipy.stats.arguments import counted
+from jaxlite.scipy.stats.arguments import counted, typed_by_count
 
 __all__ = ["logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
 @api()
+@typed_by_count
 def logpmf(k, n, a, b, loc=0):
     """The logarithm of the probability of k."""
     k, n, a, b = floats("betabinom.logpmf", k, n, a, b)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.special import gammaln, xlog1py, xlogy
-from jaxlite.scipy.stats.arguments import counted
+from jaxlite.scipy.stats.arguments import counted, typed_by_count
 
 __all__ = ["logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
 @api()
+@typed_by_count
 def logpmf(k, n, p, loc=0):
     """The logarithm of the probability of k."""
     k, is_count, n, p = counted("nbinom.logpmf", k, loc, n, p)

@@ -8,7 +8,7 @@ from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
 from jaxlite.scipy.special import gammaincc, gammaln, xlogy
-from jaxlite.scipy.stats.arguments import counted
+from jaxlite.scipy.stats.arguments import counted, typed_by_count
 
 __all__ = ["cdf", "entropy", "logpmf", "pmf"]
 __dir__ = lambda: __all__
@@ -28,6 +28,7 @@ def pmf(k, mu, loc=0):
 
 
 @api()
+@typed_by_count
 def cdf(k, mu, loc=0):
     """The probability of at most k."""
     k, loc, mu = floats("poisson.cdf", k, loc, mu)

@@ -370,7 +370,12 @@ def make_call_path(fun: Callable[..., Any], options: Options) -> Any:
 
 def make_entry_path(name: str, miss: Callable[..., tuple[Any, Any]], static_argnums: tuple[int, ...]) -> Any:
     """C++ that runs what `miss` compiled: like `Jitted.miss`, it does a call and gives its entry for later ones, or None."""
-    return xla.make_call_path(name, miss, miss, static_argnums, (), "entries", put_argument, _call_cache)
+
+    def outs(*args: Any, **kwargs: Any) -> Any:
+        """What C++ calls where `jit` is disabled."""
+        return miss(*args, **kwargs)[0]
+
+    return xla.make_call_path(name, outs, miss, static_argnums, (), "entries", put_argument, _call_cache)
 
 
 def put_argument(value: Any, sharding: Any, layout: Any) -> Any:

@@ -109,3 +109,10 @@ def test_eight_devices():
     done = subprocess.run([sys.executable, "-c", EIGHT], env=os.environ | {"JAX_NUM_CPU_DEVICES": "8"}, capture_output=True,
                           text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_where_jit_is_disabled():
+    double = jax.pmap(lambda x, factor: x * factor, static_broadcasted_argnums=1)
+    with jax.disable_jit():
+        found = double(np.ones((1, 2), np.float32), 2)
+    np.testing.assert_array_equal(found, [[2, 2]])

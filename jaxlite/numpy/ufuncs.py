@@ -579,7 +579,7 @@ def angle(z, deg: builtins.bool = False):
     """The angle of complex numbers in the plane, in [-pi, pi]; in degrees if `deg`, which is static."""
     (z,) = promote("angle", z)
     if kind_of(z) != "c":
-        z = lax.convert_element_type(z, dtypes.to_inexact_dtype(dtype_of(z))) if kind_of(z) != "f" else z
+        z = lax.convert_element_type(z, dtypes.to_inexact_dtype(dtype_of(z)))  # a strong type
         parts = full_of(0, z), z
     else:
         parts = lax.imag(z), lax.real(z)

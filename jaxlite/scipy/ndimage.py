@@ -67,9 +67,9 @@ def map_coordinates(input, coordinates: Sequence[Any], order: int, mode: str = "
     >>> print(ndimage.map_coordinates(jnp.array([0.0, 10.0, 20.0]), [jnp.array([0.5, 1.25])], order=1))
     [ 5.  12.5]
     """
-    coordinates = list(coordinates)
-    check_arrays("map_coordinates", input, *coordinates)
-    array, places = as_array(input), [as_array(each) for each in coordinates]
+    places = [jnp.asarray(each) for each in coordinates]
+    check_arrays("map_coordinates", input)
+    array = as_array(input)
     shape, dtype = array.shape, array.dtype
     if len(places) != len(shape):
         raise ValueError(f"coordinates must be a sequence of length input.ndim, but {len(places)} != {len(shape)}")

@@ -6,7 +6,6 @@ Fourier transform for the estimation of power spectra", 1967. The windows are Sc
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
+from jaxlite.core import source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
@@ -80,8 +80,7 @@ def _segments(window, nperseg: int | None, noverlap: int | None, nfft: int | Non
 
         nperseg = 256 if nperseg is None else nperseg
         if length is not None and nperseg > length:
-            warnings.warn(f"nperseg = {nperseg} is greater than input length  = {length}, using nperseg = {length}",
-                          stacklevel=4)
+            source.warn(f"nperseg = {nperseg} is greater than input length  = {length}, using nperseg = {length}")
             nperseg = length
         win = get_window(window, nperseg)
     else:
@@ -291,7 +290,7 @@ def istft(Zxx, fs=1.0, window="hann", nperseg: int | None = None, noverlap: int 
         inside = slice(nperseg // 2, length - nperseg // 2)
         x, weights = x[..., inside], weights[inside]
     if not (weights > 1e-10).all():
-        warnings.warn("NOLA condition failed, STFT may not be invertible.", stacklevel=2)
+        source.warn("NOLA condition failed, STFT may not be invertible.")
     x = x / jnp.asarray(np.where(weights > 1e-10, weights, 1.0), win.dtype)
     if x.ndim > 1:
         x = jnp.moveaxis(x, -1, time - (frequency < time))

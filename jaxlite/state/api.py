@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 from jaxlite.core import dtypes
+from jaxlite.core.aval import AbstractRef
 from jaxlite.core.filtering import boundary
 from jaxlite.core.primitive import register_rule_modules
 from jaxlite.core.refs import Ref
-from jaxlite.core.tracing import is_eager, ref_methods
+from jaxlite.core.tracing import Tracer, is_eager, ref_methods
 from jaxlite.core.tree import tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax.shaping import broadcast_in_dim, convert
@@ -145,6 +147,42 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
     addupdate_p.bind(ref, _value_for(ref, x, leaves, tree), *leaves, tree=tree)
 
 
+# --- methods, in which the value comes first -------------------------------------------------------------------
+
+
+def _get(self: Any, idx: Any = None) -> Any:
+    """What the part holds: `ref[idx]`, all of it without an index."""
+    return get(self, idx)
+
+
+def _set(self: Any, value: Any, idx: Any = None) -> None:
+    """Write a value: `ref[idx] = value`."""
+    set(self, idx, value)
+
+
+def _swap(self: Any, value: Any, idx: Any = None) -> Any:
+    """Write a value, and give what was there."""
+    return swap(self, idx, value)
+
+
+def _addupdate(self: Any, value: Any, idx: Any = None) -> None:
+    """Add a value: positions that occur several times count several times."""
+    addupdate(self, idx, value)
+
+
+_METHODS = {"get": _get, "set": _set, "swap": _swap, "addupdate": _addupdate}
+
+
+def _of_traced_refs(name: str) -> property:
+    """A method that tracers have which stand for a Ref."""
+    def method(self: Tracer) -> Any:
+        if type(self.aval) is not AbstractRef:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return functools.partial(_METHODS[name], self)
+
+    return property(method, doc=_METHODS[name].__doc__)
+
+
 class TransformedRef:
     """A part of a Ref, `ref.at[index]`: it is read and written as a Ref is, and has parts in turn."""
 
@@ -162,6 +200,7 @@ class TransformedRef:
     at = property(lambda self: RefIndexer(self), doc="Parts of this part.")
     __getitem__ = get
     __setitem__ = set
+    get, set, swap, addupdate = _get, _set, _swap, _addupdate
 
     def __repr__(self) -> str:
         return f"TransformedRef(ref={self.ref!r}, transforms={self.transforms})"
@@ -181,5 +220,7 @@ class RefIndexer:
 
 
 ref_methods.new, ref_methods.get, ref_methods.set, ref_methods.add, ref_methods.at = new_ref, get, set, addupdate, RefIndexer
-Ref.addupdate = addupdate  # type: ignore[attr-defined]
+Ref.addupdate = _addupdate  # type: ignore[attr-defined]
+for _name in _METHODS:
+    setattr(Tracer, _name, _of_traced_refs(_name))
 register_rule_modules("jaxlite.state.rules")

@@ -123,6 +123,12 @@ def test_linear_algebra():
                                rtol=1e-4, atol=1e-5)
 
 
+def test_iterative_solvers_take_sparse_matrices():
+    dense = np.diag([2.0, 4.0]).astype(np.float32)
+    for m in (BCOO.fromdense(dense), sparse.BCSR.fromdense(dense)):
+        np.testing.assert_allclose(jax.jit(lambda m: jax.scipy.sparse.linalg.cg(m, jnp.ones(2))[0])(m), [0.5, 0.25], rtol=1e-5)
+
+
 def test_makers_and_bad_input():
     m = sparse.random_bcoo(jax.random.key(0), (2, 4, 5), n_batch=1, nse=0.3)
     assert m.nse == 6 and m.shape == (2, 4, 5) and m.sum_duplicates().nse == 6

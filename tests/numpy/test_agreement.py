@@ -238,6 +238,16 @@ def test_weak_types_of_what_integers_become():
     assert not jax.eval_shape(jax.grad(jnp.abs), 1j).weak_type
 
 
+def test_functions_of_numbers_whose_results_do_not_yield():
+    special, stats = jax.scipy.special, jax.scipy.stats
+    for f in (jnp.angle, special.ndtr, special.ndtri, special.log_ndtr, special.erfcx, special.spence, stats.uniform.cdf,
+              stats.norm.cdf, stats.norm.ppf):
+        assert not jax.eval_shape(f, 0.5).weak_type, f
+    for f in (special.erfc, special.expit, stats.norm.pdf, stats.uniform.pdf, stats.logistic.cdf):
+        assert jax.eval_shape(f, 0.5).weak_type, f
+    assert jax.eval_shape(jnp.angle, 1j).weak_type
+
+
 def test_collectives_and_transforms_of_no_axes():
     assert isinstance(lax.pmax(True, ()), jax.Array) and lax.pmin(2.5, ()).weak_type
     assert (lax.pmean(True, ()), type(lax.pmean(3, ()))) == (1.0, float)

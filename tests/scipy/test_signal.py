@@ -152,6 +152,10 @@ def test_cosine_transforms_of_other_types():
 CONTINUED = {"constant": "grid-constant", "nearest": "nearest", "wrap": "grid-wrap", "mirror": "mirror", "reflect": "reflect"}
 
 
+def test_coordinates_may_be_lists():
+    assert ndimage.map_coordinates(np.arange(6).reshape(2, 3), [[1, 0], [1, 2]], 0).tolist() == [4, 2]
+
+
 @pytest.mark.parametrize("mode", CONTINUED)
 def test_values_between_elements(mode, x64):
     image, line = random(4, 5), random(1)

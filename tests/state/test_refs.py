@@ -40,6 +40,22 @@ def test_reads_and_writes_are_numpys(jit):
     np.testing.assert_allclose(ref[...], array, rtol=1e-6)
 
 
+def test_methods_take_the_value_first():
+    def work(ref, x):
+        ref.addupdate(x, 1)
+        ref.set(2 * x, 0)
+        part = ref.at[1:]
+        part.addupdate(1.0, 0)
+        return ref.get(1), part.get(), ref.swap(7.0, 2), part.swap(x, 1), ref.get()
+
+    found = jaxlite.jit(work)(jaxlite.new_ref(jnp.zeros(3)), 2.0)
+    assert [np.asarray(each).tolist() for each in found] == [3, [3, 0], 0, 7, [4, 3, 2]]
+    own = jaxlite.new_ref(jnp.zeros(2))
+    own.addupdate(3.0, 1)
+    assert own[...].tolist() == [0, 3]
+    assert jaxlite.jit(lambda x: hasattr(x, "get") or hasattr(x, "set"))(1.0) == False  # noqa: E712  of arrays
+
+
 def test_writes_happen_in_place_and_leave_what_was_read_alone():
     first = jnp.zeros(1000)
     ref = jaxlite.new_ref(first)

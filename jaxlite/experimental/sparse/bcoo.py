@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import operator
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 
 from jaxlite import lax
 from jaxlite import numpy as jnp
-from jaxlite.core import dtypes
+from jaxlite.core import dtypes, source
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import register_pytree_node_class
 from jaxlite.experimental.sparse.base import JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, SparseInfo, is_dense
@@ -456,7 +455,7 @@ def bcoo_update_layout(mat: BCOO, *, n_batch: int | None = None, n_dense: int | 
         if on_inefficient == "error":
             raise SparseEfficiencyError(message)
         if on_inefficient == "warn":
-            warnings.warn(message, SparseEfficiencyWarning, stacklevel=3)
+            source.warn(message, SparseEfficiencyWarning)
     while mat.n_dense > n_dense:
         mat = _dense_axis_to_sparse(mat)
     while mat.n_batch > n_batch:

@@ -36,7 +36,7 @@ def _operator(A) -> Operator:
 
 
 def _product(x, y):
-    if hasattr(x, "dtype") and hasattr(y, "dtype"):
+    if isinstance(x, (jnp.ndarray, np.ndarray)):  # sparse matrices have a dtype too
         return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
     return x @ y
 

@@ -83,7 +83,10 @@ def _real_erfcx(x):
 def erfcx(x):
     """exp(x^2) erfc(x), which does not underflow for large x; of complex numbers, too."""
     check_arrays("erfcx", x)
-    return wofz(x * 1j) if dtypes.kind(aval_of(x).dtype) == "c" else _real_erfcx(x)
+    if dtypes.kind(aval_of(x).dtype) == "c":
+        return wofz(x * 1j)
+    x = floats("erfcx", x)
+    return _real_erfcx(shaping.convert(x, x.dtype, False))
 
 
 # --- complex -----------------------------------------------------------------------------------------

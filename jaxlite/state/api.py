@@ -170,7 +170,7 @@ def _addupdate(self: Any, value: Any, idx: Any = None) -> None:
     addupdate(self, idx, value)
 
 
-_METHODS = {"get": _get, "set": _set, "swap": _swap, "addupdate": _addupdate}
+_METHODS: dict[str, Any] = {"get": _get, "set": _set, "swap": _swap, "addupdate": _addupdate}
 
 
 def _of_traced_refs(name: str) -> property:

@@ -50,6 +50,10 @@ def test_an_arrays_sharding_has_its_methods_from_the_start():
     loaded("assert {'num_devices', 'devices_indices_map', 'device_set'} <= set(dir(jnp.ones(3).sharding))")
 
 
+def test_modules_that_jax_imports_are_attributes_without_an_import():
+    loaded("assert not jax.experimental.compilation_cache.compilation_cache.__name__.endswith('nothing')")
+
+
 def test_who_reads_the_module_finds_classes_of_operations():
     (function,) = jax.jit(jnp.sin).lower(1.0).compiler_ir().body.operations
     assert type(function).__name__ == "FuncOp" and function.name.value == "main"

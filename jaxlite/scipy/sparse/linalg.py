@@ -35,10 +35,9 @@ def _operator(A) -> Operator:
     raise TypeError(f"linear operator must be either a function or ndarray: {A}")
 
 
-def _product(x, y):
-    if isinstance(x, (jnp.ndarray, np.ndarray)):  # sparse matrices have a dtype too
-        return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
-    return x @ y
+def _product(x: Any, y: Any) -> Any:
+    is_dense = isinstance(x, (jnp.ndarray, np.ndarray))  # sparse matrices have a dtype too
+    return jnp.matmul(x, y, precision=lax.Precision.HIGHEST) if is_dense else x @ y
 
 
 def _identity(x):

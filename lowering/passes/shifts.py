@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from lowering import xla
 from lowering.passes.fusion import bodies, call_body
@@ -28,13 +28,17 @@ _MARGIN = 1 / 8  # of an extent: a wider margin costs more than it spares
 Margins = tuple[tuple[int, int], ...]  # before and after, for each axis
 
 
-class Shift(NamedTuple):
-    """How a value is read out of an array with margins."""
+class Shift:
+    """How a value is read out of an array with margins.
 
-    why: str
-    source: Any = None  # the variable of the array that gets margins; None if the value itself is written
-    margins: Margins | None = None
-    start: tuple[int, ...] = ()  # where the value begins in it
+    Attributes: `why`, for the reader of a dump; `source`, the variable of the array that gets margins, None if the value itself
+    is written; `margins`, before and after, for each axis; `start`, where the value begins in what is written.
+    """
+
+    __slots__ = ("why", "source", "margins", "start")
+
+    def __init__(self, why: str, source: Any = None, margins: Margins | None = None, start: tuple[int, ...] = ()):
+        self.why, self.source, self.margins, self.start = why, source, margins, start
 
 
 def find(jaxpr: Any) -> dict[Any, Shift]:

@@ -267,6 +267,8 @@ def test_complex_activations_and_their_gradients():
     np.testing.assert_array_equal(jax.grad(lambda z: jax.nn.relu6(z).real.sum())(z), [1, 0, 0])
     np.testing.assert_array_equal(jax.grad(lambda z: jax.nn.relu(z).real.sum())(z), [1, 0, 1])
     np.testing.assert_allclose(jax.scipy.stats.norm.logpdf(1 + 1j), -0.5 * np.log(2 * np.pi) - 1j, rtol=1e-6)
+    z = np.array([0.5 + 1j, -1 + 2j])
+    np.testing.assert_allclose(jax.scipy.stats.logistic.pdf(z), np.exp(-z) / (1 + np.exp(-z)) ** 2, rtol=1e-5)
 
 
 def test_transposing_what_is_not_linear_says_so():
@@ -287,6 +289,13 @@ def test_one_number_where_arrays_are_usual():
     np.testing.assert_array_equal(jnp.inner(2.0, jnp.arange(3.0)), [0, 2, 4])
     np.testing.assert_array_equal(jax.ops.segment_sum(2.0, jnp.array([0, 0, 1]), 2), [4, 2])
     assert jnp.any(2, where=True) and not jnp.any(2, where=False)
+
+
+@pytest.mark.parametrize("call, dtype", [
+    (lambda: jax.scipy.linalg.convolution_matrix(jnp.array([True, False]), 2), bool),
+    (lambda: jax.scipy.special.log_softmax(jnp.array([1j, 2])), jnp.complex64)])
+def test_dtypes_that_stay(call, dtype):
+    assert call().dtype == dtype
 
 
 @pytest.mark.parametrize("call", [lambda: jnp.delete(jnp.arange(3), 7), lambda: lax.reduce_and(jnp.ones(2, bool), (1,))])

@@ -111,7 +111,7 @@ def convolution_matrix(a, n: int, mode: str = "full"):
     count = {"full": total, "same": large, "valid": large - small + 1}[mode]
     first = {"full": 0, "same": (small - 1) // 2, "valid": small - 1}[mode]
     index = np.arange(first, first + count)[:, None] - np.arange(n)
-    return jnp.where((index >= 0) & (index < size), _lookup(a, index.clip(0, size - 1)), 0)
+    return jnp.where((index >= 0) & (index < size), _lookup(a, index.clip(0, size - 1)), jnp.zeros((), a.dtype))
 
 
 # --- made of vectors or matrices ---------------------------------------------------------------------

@@ -23,5 +23,5 @@ def log_softmax(x, /, *, axis: int | tuple[int, ...] | None = None):
 
 
 def _over(name: str, x, axis) -> tuple[Any, Any]:
-    x = floats(name, x)
+    x = floats(name, x, complex=True)
     return x, tuple(range(aval_of(x).ndim)) if axis is None else axis

@@ -158,6 +158,10 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
                                   result_attributes if any(result_attributes) else None, result_names or None, names,
                                   list(contained.values()))
     unusable = [var.aval for index, var in enumerate(parameters) if offered[index] and index not in aliases]
+    if partitioning is not None and aliases:
+        places = [place for place, keep in zip(partitioning.arguments, kept, strict=True) if keep]
+        unusable += [parameters[index].aval for index, output in aliases.items()
+                     if _parts_differ(parameters[index].aval.shape, places[index], partitioning.results[output])]
     return Lowered(builder.module, kept, sorted(aliases), unusable, name, platform, time.perf_counter() - start, program,
                    builder.scopes, builder.overwritten, builder.host_functions, builder.keep_alive, builder.sets_layouts)
 
@@ -178,6 +182,11 @@ def _can_alias(given: Any, result: Any) -> bool:
             f"**{one} layout** to **Layout.AUTO**? This will allow for the input and output layout to be chosen by XLA and not "
             f"the layout of the {one} which might not be optimal.")
     return chosen[0] or given is result is None
+
+
+def _parts_differ(shape: Any, given: Any, made: Any) -> bool:
+    """Whether a device has parts of other sizes of two arrays of a shape, as far as their shardings are known."""
+    return given is not None and made is not None and given.shard_shape(shape) != made.shard_shape(shape)
 
 
 def _identifier(name: str) -> str:

@@ -226,10 +226,11 @@ class Meshes:
         found = self._names.get(text)
         if found is None:
             builder, ir = self._builder, self._builder.ir
-            found = base if base not in self._names.values() else f"{base}_{len(self._names)}"
+            found = base if base not in self._names.values() else f"{base}_{len(self._names) - 1}"
             self._names[text] = found
-            first = next(iter(builder.module.body.operations), None)
-            place = ir.InsertionPoint.at_block_begin(builder.module.body) if first is None else ir.InsertionPoint(first)
+            # Behind the others: of several meshes, Shardy propagates what is said of the first.
+            rest = next((each for each in builder.module.body.operations if each.operation.name != "sdy.mesh"), None)
+            place = ir.InsertionPoint(builder.module.body) if rest is None else ir.InsertionPoint(rest)
             with builder.context:
                 ir.Operation.create("sdy.mesh", [], [], {
                     "sym_name": ir.StringAttr.get(found), "mesh": ir.Attribute.parse(text, builder.context),

@@ -185,7 +185,7 @@ class Program:
                                             layouts=self.layouts, kinds=self.kinds)
         if lowered.unusable:
             _warn("Some donated buffers were not usable: " + ", ".join(map(str, lowered.unusable))
-                  + ". No result has their type; do not donate them.")
+                  + ". No result has their type, or lies as they do; do not donate them.")
         return lowered
 
     def module(self, platform: str, place: Any = None) -> Any:

@@ -38,26 +38,20 @@ layouts_module = loader("jaxlite.devices.layouts")
 def target_device(args: Sequence[Any], asked: Any = None) -> tuple[Any, bool]:
     """Where a call runs: the device asked for, else that of its committed arguments, else the default one.
 
-    Returns: the device, and whether the results are committed to it; None for the device if an argument is on several.
-    Raises: ValueError if arguments are committed to different devices.
+    Returns: the device, and whether the results are committed to it; None for the device if arguments are on several.
     """
     if asked is not None:
         if any(_bound_to(arg) is _SEVERAL for arg in args):
             raise ValueError(f"the function is to run on {asked}, and an argument is on several devices; move it with "
                              "device_put")
         return as_device(asked), True
-    found, first = None, 0
-    for index, arg in enumerate(args):
+    found = None
+    for arg in args:
         device = _bound_to(arg)
         if device is not None:
-            if device is _SEVERAL:
+            if device is _SEVERAL or found is not None and device is not found and device != found:
                 return None, True
-            if found is None:
-                found, first = device, index
-            elif device is not found and device != found:
-                raise ValueError(
-                    f"Received incompatible devices for jitted computation. Argument {first} is committed to "
-                    f"{found}, argument {index} to {device}. Move one with device_put.")
+            found = device
     if found is not None:
         return found, True
     return default_device(), False

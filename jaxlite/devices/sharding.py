@@ -293,6 +293,10 @@ def slices(sharding: Any, shape: Ints) -> tuple[tuple[slice, ...], ...]:
     return _slices(sharding.mesh, sharding.spec, shape)
 
 
+def _num_devices(sharding: Any) -> int:
+    return 1 if type(sharding) is SingleDeviceSharding else sharding.mesh.size
+
+
 def devices_of(sharding: Any) -> tuple[Any, ...]:
     """The devices of a sharding, in the order of its shards. Raises: ValueError for a mesh without devices."""
     if type(sharding) is SingleDeviceSharding:
@@ -445,7 +449,7 @@ def _install() -> None:
     for cls in (NamedSharding, SingleDeviceSharding):
         each: Any = cls
         each.device_set = property(lambda self: set(devices_of(self)), doc="The devices that hold parts of an array.")
-        each.num_devices = property(lambda self: len(devices_of(self)), doc="How many devices there are.")
+        each.num_devices = property(_num_devices, doc="How many devices there are.")
         each.addressable_devices = property(lambda self: {device for device in devices_of(self) if is_local(device)},
                                             doc="Those devices that this process owns.")
         each._device_assignment = property(devices_of)

@@ -463,12 +463,9 @@ def _on_tree(x, given, what: str, who: str, each_one: Callable[[Any, Any], Any] 
                          "each axis leaves it to the compiler")
 
     def one(leaf, place) -> Any:
-        sharding = spread.as_sharding(place, what, who, or_entered)
-        if not isinstance(place, shardings.Format):
-            return each_one(leaf, sharding)
         if each_one is not constrain:
-            raise TypeError(f"`out_sharding` argument of {who} only supports instances of `NamedSharding` or `PartitionSpec`. "
-                            f"Got {place} of type: {type(place)}")
-        return constrain(leaf, sharding, place.layout)
+            return each_one(leaf, asked_sharding(place))
+        sharding = spread.as_sharding(place, what, who, or_entered)
+        return constrain(leaf, sharding, place.layout if isinstance(place, shardings.Format) else None)
 
     return tree.unflatten([leaf if each is None else one(leaf, each) for leaf, each in zip(leaves, flat, strict=True)])

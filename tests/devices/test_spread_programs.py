@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -325,3 +327,20 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         with config.recompilation_limit(2), pytest.warns(UserWarning, match=r"argument `x`: P\('x',\) was P\(\)"):
             for spec in (P(), P("x")):
                 f(jax.device_put(np.ones(8, np.float32), NamedSharding(MESH, spec)))
+
+    def test_of_two_meshes_the_first_counts():
+        other = Mesh(np.array(jax.devices()).reshape(4, 2), ("a", "b"))
+        one, two = jax.device_put(X[0], on("x")), jax.device_put(X[0], NamedSharding(other, P("a")))
+        assert (one + two).sharding == on("x") and (two + one).sharding == two.sharding
+
+    def test_what_is_given_away_in_vain():
+        for given, made, vain in ((on("x"), on("y"), True), (on("x"), on("x"), False), (on("x"), None, False)):
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                jax.jit(lambda x: x + 1, donate_argnums=0, out_shardings=made)(jax.device_put(X, given))
+            assert [str(each.message).startswith("Some donated buffers were not usable") for each in seen] == [True] * vain
+
+    def test_what_cannot_be_together_is_named():
+        a, b = (jax.device_put(1.0, device) for device in jax.devices()[:2])
+        with pytest.raises(ValueError, match=r"argument t\[0\] of <lambda> .*device ids \[0\].* and argument t\[1\] of"):
+            jax.jit(lambda t: t[0] + t[1])((a, b))

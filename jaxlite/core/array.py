@@ -54,6 +54,9 @@ def put_array(value: Any, device: Any, committed: bool, copy: bool = False, aval
         if value.is_deleted():
             raise deleted_error(value)
         if type(value._sharding) is not xla.SingleDeviceSharding:
+            if not value.is_fully_addressable and not value.is_fully_replicated:
+                raise ValueError(f"an array of shape {value.shape}, with parts on devices of other processes, cannot be put on "
+                                 "one device; multihost_utils.process_allgather(x, tiled=True) gathers it")
             value, aval = _on_one_device(value, device), plain(aval)
         return xla.device_put(value, aval, sharding, device, committed, copy)
     if isinstance(aval.dtype, np.dtype):

@@ -69,8 +69,8 @@ class BatchTracer(Tracer):
         return f"BatchTracer({self.aval})"
 
 
-class _spreading:
-    """Within the context, unbatched values that are repeated are along the batched axis as the batches do."""
+class spreading:
+    """Within the context, unbatched values that are repeated lie along the batched axis as the batches do."""
 
     __slots__ = ("cut", "previous")
 
@@ -138,7 +138,7 @@ class BatchTrace(Trace):
             return self.parent.apply(primitive, args, params)
         with set_trace(self.parent):
             if layouts.exist:
-                with _spreading(self.axis.cut):
+                with spreading(self.axis.cut):
                     out, dim = batching_rule(primitive)(self.axis, values, dims, **params)
             else:
                 out, dim = batching_rule(primitive)(self.axis, values, dims, **params)

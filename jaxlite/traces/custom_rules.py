@@ -29,6 +29,7 @@ custom_jvp_call_p = Primitive("custom_jvp_call", multiple_results=True)
 custom_vjp_call_p = Primitive("custom_vjp_call", multiple_results=True)
 custom_linear_p = Primitive("custom_linear", multiple_results=True)
 custom_linear_p.takes_refs = True
+custom_linear_p.knows_vma = True
 custom_linear_p.has_own_backward = True
 
 

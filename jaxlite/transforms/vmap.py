@@ -20,7 +20,7 @@ from jaxlite.core.tree import flatten_axes, tree_flatten, tree_flatten_with_path
 from jaxlite.core.values import aval_of
 from jaxlite.lax.reductions import reduce_sum
 from jaxlite.numpy.api import as_array
-from jaxlite.traces.batching import Axis, batch_flat, bring, move
+from jaxlite.traces.batching import Axis, batch_flat, bring, move, spreading
 
 # Types of libraries that vmap takes apart and puts together by their functions: `(spec_type, to_elt, from_elt)`.
 _vmappables: dict[type, tuple[type, Callable, Callable]] = {}
@@ -128,10 +128,16 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
         cut = _mapped_layout(avals, dims) if layouts.exist else None
         outs, out_dims = batch_flat(flat, leaves, dims, Axis(size, axis_name, spmd_axis_name, cut=cut), debug)
         targets = flatten_axes("vmap out_axes", out_tree, out_axes)
-        results = [_batch(trace, size, out, target) if is_leaf is not None and is_leaf(out)
-                   else _place(out, dim, target, size, sum_match)
-                   for out, dim, target in zip(outs, out_dims, targets, strict=True)]
-        return tree_unflatten(out_tree, results)
+
+        def results() -> list[Any]:
+            return [_batch(trace, size, out, target) if is_leaf is not None and is_leaf(out)
+                    else _place(out, dim, target, size, sum_match)
+                    for out, dim, target in zip(outs, out_dims, targets, strict=True)]
+
+        if cut is None:
+            return tree_unflatten(out_tree, results())
+        with spreading(cut):  # what is the same for all is repeated along the axis as that lies
+            return tree_unflatten(out_tree, results())
 
     return vmap_f
 

@@ -243,6 +243,12 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         with pytest.raises(ValueError, match="in_specs passed to shard_map: P\\(None, None\\) does not match the specs of the"):
             jax.shard_map(lambda a: a, in_specs=P(), out_specs=P())(XY)
 
+    def test_what_is_the_same_for_a_batch_lies_as_the_batch():
+        for fun in (lambda row: lax.psum(row, "v"), lambda row: jnp.zeros(3)):
+            out = jax.vmap(fun, axis_name="v")(XY)
+            assert short(jax.typeof(out)) in ("f32[8@x,16@y]", "f32[8@x,3]")
+            assert (np.asarray(out) == np.asarray(out)[:1]).all()
+
     def test_some_axes_are_explicit():
         mesh = jax.make_mesh((4, 2), ("x", "y"), (AxisType.Explicit, AxisType.Auto))
         with jax.set_mesh(mesh):

@@ -103,7 +103,8 @@ if COUNT == 2:
              "batches. Expected: [0 1 1 2]"),
             (lambda: multihost_utils.sync_global_devices(f"step {RANK}"), AssertionError, "{0: 'step 0', 1: 'step 1'}"),
             (lambda: multihost_utils.process_allgather(np.zeros(1 + RANK)), ValueError, "process 1: "),
-            (lambda: multihost_utils.process_allgather(x), ValueError, "only supports tiled=True")):
+            (lambda: multihost_utils.process_allgather(x), ValueError, "only supports tiled=True"),
+            (lambda: jax.device_put(x, jax.local_devices()[0]), ValueError, "parts on devices of other")):
         try:
             call()
         except kind as error:

@@ -459,3 +459,12 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         with pytest.raises(ValueError, match=r"varies along the mesh axes \('x',\) is written to a Ref that is the same along "
                                              r"them, Ref\{float32\[2,4\]\}.* in_specs; .*pcast.*psum"):
             over(lambda x, ref: write(ref, x), (P("x"), P()), None)(X, ref)
+
+    def test_cotangents_of_rules_vary_as_the_results():
+        @jax.custom_vjp
+        def total(x):
+            return lax.psum(x, "x")
+
+        total.defvjp(lambda x: (total(x), None), lambda _, ct: (lax.pcast(ct, "x", to="varying"),))  # ct is the same everywhere
+        out = jax.grad(lambda x: (over(total, P("x"), P())(x) * X[:2]).sum())(X)
+        close(out, np.tile(X[:2], (len(X) // 2, 1)))

@@ -216,20 +216,21 @@ class Meshes:
 
     def adopt(self, mesh: Any) -> str:
         """The symbol of a mesh of another module, from its attribute."""
-        return self._symbol(str(mesh), "mesh")
+        return self._symbol(str(mesh), "mesh", in_front=True)
 
     def maximal(self) -> str:
         """The symbol of the mesh that is the first partition alone."""
         return self._symbol("#sdy.mesh<[], device_ids=[0]>", "maximal_mesh_0")
 
-    def _symbol(self, text: str, base: str) -> str:
+    def _symbol(self, text: str, base: str, in_front: bool = False) -> str:
         found = self._names.get(text)
         if found is None:
             builder, ir = self._builder, self._builder.ir
             found = base if base not in self._names.values() else f"{base}_{len(self._names) - 1}"
             self._names[text] = found
-            # Behind the others: of several meshes, Shardy propagates what is said of the first.
-            rest = next((each for each in builder.module.body.operations if each.operation.name != "sdy.mesh"), None)
+            # Of several meshes, Shardy tells all in terms of the first: that of our programs, as in JAX, but where a file has
+            # collectives, whose axes it does not translate.
+            rest = next((each for each in builder.module.body.operations if in_front or each.operation.name != "sdy.mesh"), None)
             place = ir.InsertionPoint(builder.module.body) if rest is None else ir.InsertionPoint(rest)
             with builder.context:
                 ir.Operation.create("sdy.mesh", [], [], {

@@ -179,7 +179,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
                                    (Format(Layout((0, 7)), ONE), Exception, "out-of-bounds")):
             with pytest.raises(error, match=said):
                 jax.device_put(X, wrong)
-        with pytest.raises(TypeError, match="reshard only supports"):
+        with pytest.raises(TypeError, match="`out_sharding` argument only supports"):
             jax.sharding.reshard(X, Format(COLUMNS, MANY))
         with pytest.raises(TypeError, match="sharding argument"):
             Format(COLUMNS, P("x"))

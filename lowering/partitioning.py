@@ -230,7 +230,8 @@ class Meshes:
             self._names[text] = found
             # Of several meshes, Shardy tells all in terms of the first: that of our programs, as in JAX, but where a file has
             # collectives, whose axes it does not translate.
-            rest = next((each for each in builder.module.body.operations if in_front or each.operation.name != "sdy.mesh"), None)
+            rest = next((each for each in builder.module.body.operations
+                         if in_front or each.operation.name != "sdy.mesh"), None)
             place = ir.InsertionPoint(builder.module.body) if rest is None else ir.InsertionPoint(rest)
             with builder.context:
                 ir.Operation.create("sdy.mesh", [], [], {

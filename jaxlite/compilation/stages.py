@@ -400,8 +400,8 @@ def _check_arguments(program: Program, executable: Any, leaves: list[Any], in_tr
         return _check_shardings(program, device, leaves)
     found, committed = placement.target_device(leaves, None)
     if committed and found != device:
-        raise ValueError(f"{program.name} was compiled for {device} and called with arguments on {found or 'others'}. Move them "
-                         "with device_put, or lower with arguments on that device.")
+        raise ValueError(f"{program.name} was compiled for {device} and called with arguments on {found or 'others'}. Move "
+                         "them with device_put, or lower with arguments on that device.")
 
 
 def _check_kinds(program: Program, executable: Any, leaves: list[Any]) -> None:

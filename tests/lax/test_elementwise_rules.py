@@ -136,7 +136,7 @@ def test_what_does_not_vary_has_derivative_zero(name: str) -> None:
     (lambda x: lax.igamma_grad_a(x, x), NotImplementedError, "igamma_grad_a"),
     (lambda x: lax.random_gamma_grad(x, x), NotImplementedError, "random_gamma_grad"),
     (lambda x: lax.polygamma(x, np.float32(1)), ValueError, "with respect to m"),
-    (lambda x: lax.zeta(x, np.float32(1)), ValueError, "with respect to x"),
+    (lambda x: lax.zeta(x, np.float32(1)), NotImplementedError, "with respect to x"),
     (lambda x: lax.betainc(x, np.float32(1), np.float32(0.5)), ValueError, "with respect to a and b"),
     (lambda x: lax.betainc(np.float32(1), x, np.float32(0.5)), ValueError, "with respect to a and b"),
 ])

@@ -15,7 +15,7 @@ import numpy as np
 
 from lowering import xla
 from lowering.cache import entries, keys
-from lowering.module import ModuleBuilder, is_ordered, physical
+from lowering.module import ModuleBuilder, is_ordered, module_name, physical
 from lowering.partitioning import (
     Meshes,
     Partitioning,
@@ -120,7 +120,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     parameters = [var for var, keep in zip(inputs, kept, strict=True) if keep]
     program = jaxpr.replace(constvars=[*contained], invars=parameters, eqns=eqns)
     targets = platform.split(",")
-    builder = ModuleBuilder(f"jit_{_identifier(name)}".rstrip("_"), is_hidden, targets[0])
+    builder = ModuleBuilder(module_name(name), is_hidden, targets[0])
 
     offered = [False] * len(jaxpr.constvars) + list(donated or [False] * len(jaxpr.invars))
     offered = [flag for flag, keep in zip(offered, kept, strict=True) if keep]
@@ -187,10 +187,6 @@ def _can_alias(given: Any, result: Any) -> bool:
 def _parts_differ(shape: Any, given: Any, made: Any) -> bool:
     """Whether a device has parts of other sizes of two arrays of a shape, as far as their shardings are known."""
     return given is not None and made is not None and given.shard_shape(shape) != made.shard_shape(shape)
-
-
-def _identifier(name: str) -> str:
-    return "".join(char if char.isalnum() or char in "_.-" else "_" for char in name) or "unnamed"
 
 
 def _aliases(parameters: list[Any], outvars: list[Any], donated: list[bool], given: Sequence[Any], made: Sequence[Any],

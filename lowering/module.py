@@ -231,6 +231,12 @@ def element_type_text(dtype: Any) -> str:
     return text
 
 
+def module_name(name: str) -> str:
+    """What the module of a function is called."""
+    identifier = "".join(char if char.isalnum() or char in "_.-" else "_" for char in name) or "unnamed"
+    return f"jit_{identifier}".rstrip("_")
+
+
 def physical(aval: Any) -> tuple[tuple[int, ...], Any]:
     """Shape and dtype of the buffer behind an aval; they differ from its own for extended dtypes."""
     dtype = aval.dtype

@@ -41,6 +41,11 @@ class Partitioning:
         self._key = (devices, arguments, results, mesh)
         self._hash = hash(self._key)
 
+    @property
+    def has_devices(self) -> bool:
+        """Whether the mesh has devices. If not, `devices` only says how many there are to be."""
+        return self.mesh is None or self.mesh._internal_device_list is not None
+
     def __eq__(self, other: Any) -> bool:
         return type(other) is Partitioning and self._key == other._key
 

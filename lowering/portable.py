@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lowering import xla
-from lowering.module import ModuleBuilder, physical
+from lowering.module import ModuleBuilder, module_name, physical
 from lowering.partitioning import Partitioning, annotate, annotate_kinds, annotate_layouts, memory_kinds
 from lowering.passes.dce import live_parts
 from lowering.several import emit_choice
@@ -33,8 +33,8 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
                   ) -> tuple[Any, list[int]]:
     """A module by JAX's calling convention for exported programs, and which of the invars it takes.
 
-    Args: `constants` the values of the constvars, which the module contains; `targets` the platforms, 'cpu', 'cuda', 'rocm',
-      'tpu'; `partitioning` the devices and shardings of a program over several devices;
+    Args: `name` of the function; `constants` the values of the constvars, which the module contains; `targets` the
+      platforms, 'cpu', 'cuda', 'rocm', 'tpu'; `partitioning` the devices and shardings of a program over several devices;
       `keep_unused` take those invars too that no equation reads; `layouts` as for `lowering.executable.lower`.
       With `solve(sizes, require)` the program has symbolic dimensions: it gives the values of variables for the sizes of all
       invars.
@@ -49,7 +49,7 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
     values = [value for _, value in consts]
     names = [argument_names[index] for index in kept]
     kind = ModuleBuilder if solve is None else SymbolicBuilder
-    builder = kind(name, is_hidden, targets[0])
+    builder = kind(module_name(name), is_hidden, targets[0])
     if solve is not None:
         shapes = [physical(var.aval)[0] for var in program.invars]
         builder.prologue = lambda ctx, arguments: bind_variables(ctx, arguments, shapes, solve)

@@ -219,6 +219,7 @@ class Program:
     def _settled(self, key: tuple[Any, ...], lowered: Any, options: dict[str, Any] | None) -> Any:
         if isinstance(key[0], xla.Device):
             return self._compile(key, lowered, options)
+        spread().check_has_devices(key[0])
         try:
             return self._compile(key, lowered, options)
         except spread().Unsettled as error:

@@ -196,6 +196,8 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
                              "argument to jit.")
         devices, first = tuple(concrete_context.value.devices.flat), "jit's context mesh"
     for sharding, index in bound:
+        if shardings.lacks_devices(sharding):
+            continue
         found = shardings.devices_of(sharding)
         if devices is None:
             devices, first = found, index
@@ -210,6 +212,13 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
             devices = found if devices is None else devices
         if set(found) != set(devices):
             raise ValueError(_incompatible(program, devices, first, found, None, num_consts))
+    grids = [each.mesh for each, _ in bound if shardings.lacks_devices(each)]
+    if grids:
+        is_abstract, devices = devices is None, _devices_for(program, grids, devices)
+        if not is_abstract:
+            asked, results = (tuple([shardings.on_devices(each, devices) for each in group]) for group in (asked, results))
+            own = [shardings.on_devices(each, devices) for each in own]
+            bound = [(shardings.on_devices(each, devices), index) for each, index in bound]
     named = next((each.mesh for each, _ in bound if type(each) is xla.NamedSharding), mesh)
     if named is None or devices is None:
         return None
@@ -240,6 +249,42 @@ def partitioning(program: Program, leaves: Sequence[Any]) -> Partitioning | None
             _check_result(program, place, wanted, aval)
         outs.append(wanted)
     return Partitioning(devices, tuple(arguments), tuple(outs), named, len(leaves))
+
+
+def _devices_for(program: Program, grids: Sequence[AbstractMesh], devices: tuple[Any, ...] | None) -> tuple[Any, ...]:
+    """The devices of a program whose shardings are over meshes without any: those it is bound to otherwise, or as many
+    times the default one, for which it can be lowered but not compiled.
+
+    Raises: ValueError for meshes of different sizes, and for as many devices as do not fill them.
+    """
+    first = grids[0]
+    for grid in grids:
+        if grid.size != first.size:
+            raise ValueError(f"AbstractMesh should be of the same size across all shardings. Got {first} and {grid}")
+    if devices is None:
+        return (placement.target_device((), program.options.device)[0],) * first.size
+    if len(devices) != first.size:
+        raise ValueError(f"AbstractMesh size: {first.size} does not match the device assignment size: {len(devices)}")
+    return devices
+
+
+def check_has_devices(place: Any) -> None:
+    """Raises: ValueError for a program that is to run over a mesh without devices."""
+    if type(place) is Partitioning and not place.has_devices:
+        raise ValueError(f"the shardings of this program are over {place.mesh}, which has no devices. To run it, use a Mesh, "
+                         "or set one with jax.set_mesh. To read or keep what is lowered, name platforms: "
+                         "jit(f).trace(*args).lower(lowering_platforms=('tpu',)), or jax.export")
+
+
+def on_devices(place: Partitioning, devices: Sequence[Any]) -> Partitioning:
+    """A partitioning over a mesh without devices, over these. Raises: ValueError for another number of them."""
+    if len(devices) != len(place.devices):
+        raise ValueError(f"device_assignment must hold {len(place.devices)} devices, got {len(devices)}")
+    devices = tuple(devices)
+    arguments, results = (tuple(shardings.on_devices(each, devices) for each in group)
+                          for group in (place.arguments, place.results))
+    mesh = shardings.on_devices(xla.NamedSharding(place.mesh, shardings.P()), devices).mesh
+    return Partitioning(devices, arguments, results, mesh, place.num_arguments)
 
 
 def _check_result(program: Program, place: int, sharding: Any, aval: Any) -> None:

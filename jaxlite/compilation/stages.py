@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from jaxlite.compilation import dispatch
 from jaxlite.compilation.finite import check_finite
-from jaxlite.compilation.program import Program
+from jaxlite.compilation.program import Program, spread
 from jaxlite.core import array as arrays
 from jaxlite.core import config, tree
 from jaxlite.core.aval import ShapedArray, in_space, layouts, spaces, typematch
@@ -174,6 +174,8 @@ class Traced(_Stage):
                 if name not in known:
                     raise ValueError(f"lowering_platforms names {name!r}, which is not a platform. Known: {', '.join(known)}")
             platform = ",".join(lowering_platforms)
+        elif not isinstance(device, xla.Device):
+            spread().check_has_devices(device)
         return Lowered(self._program, self._program.module(platform, device), device, committed)
 
 
@@ -232,21 +234,28 @@ class Lowered(_Stage):
 
         Args:
           compiler_options: XLA options by name; they go before those given to `jit`.
-          device_assignment: the one device to compile for, instead of the one that the arguments are on.
-        Raises: XLA's error for an option that it does not know or a value of the wrong kind.
+          device_assignment: the one device to compile for, instead of the one that the arguments are on; the devices of a
+            program over an `AbstractMesh`, in the order of the mesh.
+        Raises: XLA's error for an option that it does not know or a value of the wrong kind; RuntimeError for a program over
+          an `AbstractMesh` without `device_assignment`.
         """
         device = self._device
-        if device_assignment is not None:
+        lowered: backend.Lowered | None = self._lowered
+        if not isinstance(device, xla.Device) and not device.has_devices:
+            if device_assignment is None:
+                raise RuntimeError("device_assignment cannot be `None` during compilation. Please pass a tuple of devices to "
+                                   "`.compile(device_assignment=)`")
+            device, lowered = spread().on_devices(device, device_assignment), None  # lowered again, for these
+        elif device_assignment is not None:
             if len(device_assignment) != 1:
                 raise ValueError(f"device_assignment must hold one device, got {len(device_assignment)}")
             device = device_assignment[0]
-        if not isinstance(self._device, xla.Device) and device is not self._device:
-            raise ValueError("device_assignment is for programs on one device; this one is spread over a mesh")
+            if not isinstance(self._device, xla.Device) and device is not self._device:
+                raise ValueError("device_assignment is for programs on one device; this one is spread over a mesh")
         if platforms.canonical_name(self._lowered.platform) != platforms.platform_of(device):
             raise ValueError(f"{self._program.name} was lowered for {self._lowered.platform}; it cannot be compiled "
                              f"for {device}")
-        return Compiled(self._program, self._program.executable(device, self._committed, self._lowered,
-                                                                compiler_options))
+        return Compiled(self._program, self._program.executable(device, self._committed, lowered, compiler_options))
 
 
 class Compiled(_Stage):

@@ -306,6 +306,19 @@ def devices_of(sharding: Any) -> tuple[Any, ...]:
     return _flat(sharding.mesh)
 
 
+def lacks_devices(sharding: Any) -> bool:
+    """Whether a sharding is over a mesh without devices."""
+    return type(sharding) is NamedSharding and isinstance(sharding.mesh, AbstractMesh)
+
+
+def on_devices(sharding: Any, devices: Sequence[Any]) -> Any:
+    """A sharding over a mesh without devices, over these in its place; others are what they are."""
+    if not lacks_devices(sharding):
+        return sharding
+    mesh = sharding.mesh
+    return sharding.update(mesh=Mesh(np.array(devices).reshape(mesh.axis_sizes), mesh.axis_names, axis_types=mesh.axis_types))
+
+
 @functools.lru_cache(64)
 def _flat(mesh: Mesh) -> tuple[Any, ...]:
     return tuple(mesh.devices.flat)

@@ -419,7 +419,7 @@ def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence
         def solver(sizes: Sequence[Any], require: Callable[..., None]) -> dict[str, Any]:
             return solve(shapes, sizes, paths, require, OPERATIONS)
 
-    module, kept = portable.export_module(jaxpr, constants, f"jit_{program.name}", targets, source.is_own_file, names, results,
+    module, kept = portable.export_module(jaxpr, constants, program.name, targets, source.is_own_file, names, results,
                                           allowed, solver, spread, program.options.keep_unused, program.layouts)
     return module, kept, solver is not None
 

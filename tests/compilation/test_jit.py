@@ -765,7 +765,7 @@ for _ in range(2):
     try:
         f(a, b)
     except ValueError as error:
-        assert "cpu:0" in str(error) or "id=0" in str(error), error
+        assert "device ids [0]" in str(error) and "device ids [1]" in str(error), error
         assert "incompatible devices" in str(error), error
     else:
         raise AssertionError("no error")

@@ -1,4 +1,4 @@
-"""Programs over several devices in files: their shardings are kept, and files of JAX run."""
+"""Programs over several devices in files, and over meshes without devices: shardings are kept, and files of JAX run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     import jaxlite.numpy as jnp
     from jaxlite import export, lax
     from jaxlite.experimental.serialize_executable import deserialize_and_load, serialize
-    from jaxlite.sharding import AxisType, Mesh, NamedSharding
+    from jaxlite.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
     from jaxlite.sharding import PartitionSpec as P
 
     DATA = Path(__file__).resolve().parents[1] / "data" / "export"
@@ -104,3 +104,61 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     def test_a_program_for_one_device_runs_on_many():
         exported = export.export(jax.jit(lambda x: jnp.cumsum(x) * 2))(X)
         np.testing.assert_allclose(exported.call(jax.device_put(X, NamedSharding(ALL, P("x")))), jnp.cumsum(X) * 2)
+
+    # --- over a mesh without devices
+
+    GRID = AbstractMesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+    ROWS, BOTH = NamedSharding(GRID, P("x")), NamedSharding(GRID, P("x", "y"))
+    TYPE = jax.ShapeDtypeStruct((8, 8), np.float32, sharding=BOTH)
+    SQUARE = np.arange(64, dtype=np.float32).reshape(8, 8)
+    product = jax.jit(lambda x: x @ x, out_shardings=ROWS)
+
+    def test_lowered_for_a_platform_and_compiled_for_devices():
+        traced = product.trace(TYPE)
+        assert "dot_general" in str(traced.jaxpr)
+        with pytest.raises(ValueError, match="AbstractMesh.*has no devices"):
+            traced.lower()
+        assert "num_partitions = 8" in traced.lower(lowering_platforms=("tpu",)).as_text()
+        lowered = traced.lower(lowering_platforms=("cpu",))
+        assert lowered.out_info.sharding == ROWS and '#sdy.sharding<@mesh, [{"x"}, {"y"}]>' in lowered.as_text()
+        with pytest.raises(RuntimeError, match="device_assignment cannot be `None`"):
+            lowered.compile()
+        with pytest.raises(ValueError, match="must hold 8 devices, got 2"):
+            lowered.compile(device_assignment=jax.devices()[:2])
+        compiled = lowered.compile(device_assignment=tuple(jax.devices()[::-1]))
+        (given,) = compiled.input_shardings[0]
+        assert list(given.mesh.devices.flat) == jax.devices()[::-1]
+        out = compiled(jax.device_put(SQUARE, given))
+        np.testing.assert_array_equal(out, SQUARE @ SQUARE)
+        assert out.sharding.spec == P("x") and list(out.sharding.mesh.devices.flat) == jax.devices()[::-1]
+
+    def test_called_where_other_things_have_devices():
+        mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+        for out in (product(jax.device_put(SQUARE, NamedSharding(mesh, P("x")))),
+                    product(jax.device_put(SQUARE, NamedSharding(mesh, P("x"))))):  # the second by C++
+            assert out.sharding == NamedSharding(mesh, P("x"))
+        with jax.set_mesh(mesh):
+            assert product(SQUARE).sharding == NamedSharding(mesh, P("x"))
+        with pytest.raises(ValueError, match="AbstractMesh.*has no devices"):
+            product(SQUARE)
+        with pytest.raises(ValueError, match="AbstractMesh size: 8 does not match the device assignment size: 1"):
+            product(jax.device_put(SQUARE, jax.devices()[1]))
+        other = jax.ShapeDtypeStruct((8, 8), np.float32, sharding=NamedSharding(AbstractMesh((2,), ("z",)), P("z")))
+        with pytest.raises(ValueError, match="should be of the same size across all shardings"):
+            jax.jit(jnp.add).trace(TYPE, other)
+
+    def test_exported_and_called_over_devices():
+        mean = jax.shard_map(lambda x: lax.pmean(x, "x"), mesh=GRID, in_specs=P("x", "y"), out_specs=P(None, "y"))
+        exported = export.export(jax.jit(lambda x: mean(x) * 2), platforms=("cpu",))(TYPE)
+        assert exported.nr_devices == 8
+        exported = export.deserialize(exported.serialize())
+        mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
+        x = jax.device_put(SQUARE, NamedSharding(mesh, P("x", "y")))
+        np.testing.assert_array_equal(jax.jit(exported.call)(x), SQUARE.reshape(4, 2, 8).mean(0) * 2)
+
+    def test_explicit_axes():
+        mesh = AbstractMesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit,) * 2)
+        given = jax.ShapeDtypeStruct((8, 8), np.float32, sharding=NamedSharding(mesh, P("x", "y")))
+        traced = jax.jit(lambda x: jnp.sin(x).T).trace(given)
+        assert str(traced.jaxpr.out_avals[0].str_short()) == "float32[8@y,8@x]"
+        assert '[{"y"}, {"x"}]' in traced.lower(lowering_platforms=("cuda",)).as_text()

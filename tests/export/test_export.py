@@ -66,6 +66,12 @@ def test_round_trip(platforms):
     assert "stablehlo.tanh" in again.mlir_module() and again.vjp().in_avals[-1].dtype == jaxlite.float0
 
 
+def test_the_module_is_called_as_the_one_of_lower():
+    fun = jaxlite.jit(lambda x: x + 1)
+    for text in (export.export(fun)(1.0).mlir_module(), fun.lower(1.0).as_text()):
+        assert "module @jit__lambda " in text
+
+
 def test_derivatives_of_programs_with_integers():
     """Their tangents have no data, at any order and with symbolic sizes; complex constants and unused arguments are kept."""
     size, = export.symbolic_shape("b")

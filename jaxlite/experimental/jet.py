@@ -12,7 +12,7 @@ the value and the coefficients of t, t^2, ... of the result, from those of the o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,9 +21,9 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
-from jaxlite.core.primitive import PRIMITIVES
 from jaxlite.core.tree import tree_flatten, tree_structure, tree_unflatten
 from jaxlite.core.values import aval_of
+from jaxlite.extend.rule_tables import RulesBeside, UserRule
 from jaxlite.lax import shaping
 from jaxlite.transforms.derivatives import jvp
 from jaxlite.transforms.make_jaxpr import make_jaxpr
@@ -108,8 +108,8 @@ def _apply(primitive: Any, operands: list[Series], params: dict[str, Any], order
     if all(_is_constant(operand) for operand in operands) or order == 0:
         outs = primitive.bind(*[operand[0] for operand in operands], **params)
         return [[out] for out in outs] if primitive.multiple_results else [[outs]]
-    if primitive in _registered:
-        return _apply_registered(primitive, operands, params, order)
+    if primitive in jet_rules.registered:
+        return jet_rules.registered[primitive](operands, params, order)
     if name in _INLINED:
         closed = next(params[key] for key in _INLINED[name] if key in params)
         jaxpr, consts = (closed.jaxpr, closed.consts) if isinstance(closed, ClosedJaxpr) else (closed, [])
@@ -435,42 +435,19 @@ class ZeroSeries:
 
 
 zero_term, zero_series = ZeroTerm(), ZeroSeries()
-Rule = Callable[..., tuple[Any, Any]]
-_registered: dict[Any, Rule] = {}
-
-
-class _JetRules(MutableMapping[Any, Rule]):
-    """The table `primitive -> rule(primals, series, **params)`: a view on the rules above and those of others."""
-
-    def __setitem__(self, primitive: Any, rule: Rule) -> None:
-        _registered[primitive] = rule
-
-    def __delitem__(self, primitive: Any) -> None:
-        del _registered[primitive]
-
-    def __getitem__(self, primitive: Any) -> Rule:
-        if primitive in _registered:
-            return _registered[primitive]
-        if primitive.name not in _RULES and primitive.name not in _LINEAR or PRIMITIVES.get(primitive.name) is not primitive:
-            raise KeyError(primitive)
-        return partial(_apply_own, primitive)
-
-    def __iter__(self) -> Iterator[Any]:
-        own = (PRIMITIVES[name] for name in [*_RULES, *_LINEAR] if name in PRIMITIVES)
-        return iter(dict.fromkeys([*own, *_registered]))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-jet_rules = _JetRules()
-
-
-def _apply_registered(primitive: Any, operands: list[Series], params: dict[str, Any], order: int) -> list[Series]:
+def _call_registered(rule: UserRule, operands: list[Series], params: dict[str, Any], order: int) -> list[Series]:
     series = [[_dense(operand, k) for k in range(1, order + 1)] for operand in operands]
-    value, terms = _registered[primitive](tuple(operand[0] for operand in operands), series, **params)
-    values = list(value) if primitive.multiple_results else [value]
-    several = terms if primitive.multiple_results and not isinstance(terms, ZeroSeries) else [terms] * len(values)
+    found = rule.rule(tuple(operand[0] for operand in operands), series, **params)
+    if not isinstance(found, (tuple, list)) or len(found) != 2:
+        raise rule.fail("jet", f"shall return the value and its series, but returned {found!r}")
+    value, terms = found
+    is_several = rule.primitive.multiple_results
+    values = list(value) if is_several else [value]
+    several = terms if is_several and not isinstance(terms, ZeroSeries) else [terms] * len(values)
+    for of_each in several:
+        if not isinstance(of_each, ZeroSeries) and not (hasattr(of_each, "__len__") and len(of_each) == order):
+            raise rule.fail("jet", f"shall return {order} coefficients, or zero_series, for each result, but returned "
+                                   f"{of_each!r}")
     return [_with_value(each, of_each) for each, of_each in zip(values, several, strict=True)]
 
 
@@ -485,6 +462,10 @@ def _apply_own(primitive: Any, primals: Sequence[Any], series: Sequence[Any], **
     outs = _apply(primitive, operands, params, order)
     values, terms = [out[0] for out in outs], [[_dense(out, k) for k in range(1, order + 1)] for out in outs]
     return (values, terms) if primitive.multiple_results else (values[0], terms[0])
+
+
+jet_rules = RulesBeside("jet", lambda: _RULES.keys() | _LINEAR, _call_registered,
+                        lambda primitive: partial(_apply_own, primitive))
 
 
 jet2 = partial(jet, factorial_scaled=False)

@@ -6,7 +6,7 @@ function and its line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -46,12 +46,14 @@ class UserRule:
             raise self.fail(what, f"returned {value!r} of type {type(value)}, which is not an array") from None
 
 
-def check_primitive(what: str, primitive: Any, rule: Any) -> None:
-    """Raises TypeError where a rule is registered for an object that is not a primitive."""
+def check_rule(what: str, primitive: Any, rule: Any) -> None:
+    """Raises TypeError where a rule is registered for an object that is not a primitive, or is not a function."""
     if not isinstance(primitive, Primitive):
         where = source.function_location(rule) if callable(rule) else repr(rule)
         raise TypeError(f"the {what} rule {where} is registered for {primitive!r} of type {type(primitive)}, which is not a "
                         "primitive: use jax.extend.core.Primitive, or one of jax.extend.core.primitives")
+    if not callable(rule):
+        raise TypeError(f"the {what} rule of {primitive.name!r} is not a function: {rule!r}")
 
 
 class RuleTable(MutableMapping):
@@ -69,9 +71,7 @@ class RuleTable(MutableMapping):
         self._what, self._slot, self._call, self._given, self._mark = what, slot, call, given, mark
 
     def __setitem__(self, primitive: Primitive, rule: Callable) -> None:
-        check_primitive(self._what, primitive, rule)
-        if not callable(rule):
-            raise TypeError(f"the {self._what} rule of {primitive.name!r} is not a function: {rule!r}")
+        check_rule(self._what, primitive, rule)
         load_rules()  # ours, which would otherwise come later and replace it
         setattr(primitive, self._slot, UserRule(primitive, rule, self._call))
         if self._slot == "jvp":
@@ -102,6 +102,43 @@ class RuleTable(MutableMapping):
 
     def __iter__(self) -> Iterator[Primitive]:
         return iter([primitive for primitive in list(PRIMITIVES.values()) if primitive in self])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class RulesBeside(MutableMapping):
+    """A table `primitive -> rule` of a transformation that has its own rules by name, not in a slot of primitives.
+
+    Args:
+      what: the kind of rule, for messages.
+      own: gives the names of the primitives that have a rule of ours.
+      call: adapts and checks a registered rule, as for `RuleTable`.
+      given: one of our rules in the table's calling convention: `given(primitive)`.
+    Attributes: `registered`, the rules of libraries: primitive -> `UserRule`.
+    """
+
+    def __init__(self, what: str, own: Callable[[], Collection[str]], call: Callable, given: Callable[[Any], Callable]):
+        self._what, self._own, self._call, self._given = what, own, call, given
+        self.registered: dict[Any, UserRule] = {}
+
+    def __setitem__(self, primitive: Primitive, rule: Callable) -> None:
+        check_rule(self._what, primitive, rule)
+        self.registered[primitive] = UserRule(primitive, rule, self._call)
+
+    def __getitem__(self, primitive: Primitive) -> Callable:
+        if primitive in self.registered:
+            return self.registered[primitive].rule
+        if primitive.name not in self._own() or PRIMITIVES.get(primitive.name) is not primitive:
+            raise KeyError(primitive)
+        return self._given(primitive)
+
+    def __delitem__(self, primitive: Primitive) -> None:
+        del self.registered[primitive]
+
+    def __iter__(self) -> Iterator[Primitive]:
+        own = (PRIMITIVES[name] for name in self._own() if name in PRIMITIVES)
+        return iter(dict.fromkeys([*own, *self.registered]))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -194,7 +231,7 @@ def _without_answer(rule: Callable, tangent: Any, answer: Any, *primals: Any, **
 
 def defjvp2(primitive: Primitive, *rules: Callable | None) -> None:
     """The same with rules that also get the result: `rule(tangent, result, *primals, **params)`."""
-    check_primitive("JVP", primitive, next(filter(None, rules), defjvp2))
+    check_rule("JVP", primitive, next(filter(None, rules), defjvp2))
     def_jvp(primitive, *rules)
     primitive_jvps[primitive] = primitive.jvp
 

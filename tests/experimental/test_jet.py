@@ -87,6 +87,13 @@ def test_rules_of_others():
     assert [list(map(float, each)) for each in terms] == [[0, 0], [1, 4]]
     with pytest.raises(KeyError):
         jet_module.jet_rules[lax.sort_p]
+    for rule, text in ((lambda primals, series: primals[0], "shall return the value and its series"),
+                       (lambda primals, series: (primals[0], [1.0]), "shall return 3 coefficients")):
+        jet_module.jet_rules[cube] = rule
+        with pytest.raises(TypeError, match=f"the jet rule of 'cube', .*<lambda> at .*test_jet.py.*{text}"):
+            derivatives()
+    with pytest.raises(TypeError, match="registered for 'cube'.*not a primitive"):
+        jet_module.jet_rules["cube"] = print
     np.testing.assert_allclose(jet_module.fact(np.arange(5.0)), [1, 1, 2, 6, 24], rtol=1e-5)
 
 

@@ -11,13 +11,12 @@ that is an error, not a silent conversion.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from jaxlite import lax
 from jaxlite.core.aval import ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
-from jaxlite.core.primitive import PRIMITIVES
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.tree import tree_flatten, tree_map, tree_structure, tree_unflatten
@@ -26,6 +25,7 @@ from jaxlite.experimental.sparse import bcoo
 from jaxlite.experimental.sparse.base import is_sparse
 from jaxlite.experimental.sparse.bcoo import BCOO
 from jaxlite.experimental.sparse.compressed import _Converted
+from jaxlite.extend.rule_tables import RulesBeside, UserRule
 from jaxlite.transforms.make_jaxpr import make_jaxpr
 
 __all__ = ["SparseTrace", "SparseTracer", "sparsify"]
@@ -147,8 +147,8 @@ def _evaluate(jaxpr: Jaxpr, consts, args) -> list[Any]:
 
 def _apply(eqn, values: list[Any]):
     name, params = eqn.primitive.name, eqn.params
-    if eqn.primitive in _registered:
-        return _apply_registered(eqn, values)
+    if eqn.primitive in sparse_rules_bcoo.registered:
+        return sparse_rules_bcoo.registered[eqn.primitive](eqn, values)
     inner = params.get("jaxpr", params.get("call_jaxpr"))
     if name in _CALLS and inner is not None:
         jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, [])
@@ -399,43 +399,18 @@ def sparsify_raw(f: Callable) -> Callable:
     return wrapped
 
 
-Rule = Callable[..., Sequence[SparsifyValue]]
-_registered: dict[Any, Rule] = {}
-
-
-def _apply_registered(eqn, values: list[Any]):
+def _call_registered(rule: UserRule, eqn, values: list[Any]):
     spenv = SparsifyEnv()
-    outs = _registered[eqn.primitive](spenv, *arrays_to_spvalues(spenv, values), **eqn.params)
+    outs = rule.rule(spenv, *arrays_to_spvalues(spenv, values), **eqn.params)
+    if not isinstance(outs, (tuple, list)) or not all(isinstance(each, SparsifyValue) for each in outs):
+        raise rule.fail("sparsify", f"shall return a list of spvalues, but returned {outs!r}")
     arrays = spvalues_to_arrays(spenv, list(outs))
     return arrays if eqn.primitive.multiple_results else arrays[0]
 
 
-class _SparseRules(MutableMapping[Any, Rule]):
-    """The table `primitive -> rule(spenv, *spvalues, **params)`: a view on the rules above and those of others."""
-
-    def __setitem__(self, primitive: Any, rule: Rule) -> None:
-        _registered[primitive] = rule
-
-    def __delitem__(self, primitive: Any) -> None:
-        del _registered[primitive]
-
-    def __getitem__(self, primitive: Any) -> Rule:
-        if primitive in _registered:
-            return _registered[primitive]
-        if primitive.name not in _NAMES or PRIMITIVES.get(primitive.name) is not primitive:
-            raise KeyError(primitive)
-        return functools.partial(_apply_own, primitive)
-
-    def __iter__(self) -> Iterator[Any]:
-        own = (PRIMITIVES[name] for name in sorted(_NAMES) if name in PRIMITIVES)
-        return iter(dict.fromkeys([*own, *_registered]))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
 _NAMES = _CALLS | _ON_ELEMENTS | _RULES.keys()
-sparse_rules_bcoo = _SparseRules()
+sparse_rules_bcoo = RulesBeside("sparsify", lambda: _NAMES, _call_registered,
+                                lambda primitive: functools.partial(_apply_own, primitive))
 
 
 def _apply_own(primitive: Any, spenv: SparsifyEnv, *spvalues: SparsifyValue, **params: Any) -> Sequence[SparsifyValue]:

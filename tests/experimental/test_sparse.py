@@ -203,6 +203,25 @@ def test_a_sum_of_all_is_an_array():
     assert sparse.grad(lambda each: each.sum())(mat).todense()[1, 1] == 1
 
 
+def test_indexing_with_arrays():
+    rng = np.random.default_rng(0)
+    a = rng.integers(1, 4, (4, 5, 6)).astype(np.float32) * (rng.random((4, 5, 6)) < 0.3)
+    m = sparse.BCOO.fromdense(jnp.asarray(a))
+    i, j, every = np.array([2, -1]), np.array([[1], [-3]]), slice(None)
+    for key in (i, (every, i), (i, every, i), (1, None, i), (None, i, None, slice(1, None), j), (slice(None, None, -1), 2, i),
+                (every, i, j), np.zeros((0, 2), int), a[:, 0, 0] > 0):
+        np.testing.assert_array_equal(m[key].todense(), a[key])
+    rows = jax.jit(lambda m, i: m[i, 1])(sparse.BCOO.fromdense(jnp.asarray(a), n_dense=1), i)
+    assert rows.n_batch == 1 and rows.nse == 6  # a row has no more
+    np.testing.assert_array_equal(rows.todense(), a[i, 1])
+    slope = jax.grad(lambda data: (sparse.BCOO((data, m.indices), shape=m.shape)[i].todense() ** 2).sum())(m.data)
+    np.testing.assert_array_equal(slope, 2 * m.data * np.isin(m.indices[:, 0], [2, 3]))
+    with pytest.raises(IndexError, match="boolean index did not match"):
+        m[np.array([True])]
+    with pytest.raises(NotImplementedError, match="indexing of a BCOO with <class 'bool'>"):
+        m[True]
+
+
 def test_sparse_rules_of_others():
     thrice = Primitive("thrice")
     thrice.def_impl(lambda x, by: x * by)

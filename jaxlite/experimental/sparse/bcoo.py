@@ -24,6 +24,7 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import register_pytree_node_class
 from jaxlite.experimental.sparse.base import JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, SparseInfo, is_dense
 from jaxlite.experimental.sparse.primitives import sparse_primitive
+from jaxlite.numpy.index_plan import canonical_index
 from jaxlite.transforms.vmap import vmap
 
 __all__ = [
@@ -701,14 +702,13 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
 
 
 def _indexed(mat: BCOO, index):
-    """`mat[index]` with integers, slices, None and Ellipsis."""
-    keys = list(index) if isinstance(index, tuple) else [index]
-    used = sum(key is not None and key is not Ellipsis for key in keys)
-    if used > mat.ndim:
-        raise IndexError(f"Too many indices: array is {mat.ndim}-dimensional, but {used} were indexed")
-    rest = [slice(None)] * (mat.ndim - used)
+    """`mat[index]` with what NumPy takes as an index."""
+    keys = list(canonical_index(index, mat.shape))
+    rest = [slice(None)] * (mat.ndim - sum(key is not None and key is not Ellipsis for key in keys))
     place = next((position for position, key in enumerate(keys) if key is Ellipsis), len(keys))
     keys[place:place + 1] = rest
+    if any(isinstance(key, Tracer) or np.ndim(key) for key in keys if not isinstance(key, slice)):
+        return _gathered(mat, keys)
     ranges: list[range] = []
     gone, turned, layout = [], [], []
     for key in keys:
@@ -724,11 +724,10 @@ def _indexed(mat: BCOO, index):
                 chosen = chosen[::-1]
             layout.append(False)
         else:
-            try:
-                start = operator.index(key)
-            except TypeError:
-                raise NotImplementedError(f"indexing of a BCOO with {type(key)}; it takes integers, slices, None and "
-                                          "Ellipsis") from None
+            if type(key) is bool or not hasattr(key, "__index__"):
+                raise NotImplementedError(f"indexing of a BCOO with {type(key)}; it takes integers, slices, arrays, None and "
+                                          "Ellipsis")
+            start = operator.index(key)
             if not -size <= start < size:
                 raise IndexError(f"index {start} is out of bounds for axis {axis} with size {size}")
             chosen = range(start % size, start % size + 1)
@@ -743,6 +742,42 @@ def _indexed(mat: BCOO, index):
     if any(layout):
         sizes = iter(result.shape)
         result = bcoo_reshape(result, new_sizes=[1 if is_new else next(sizes) for is_new in layout])
+    return result
+
+
+def _gathered(mat: BCOO, keys: Sequence[Any]) -> BCOO:
+    """Indexing with arrays of integers among the keys, one for each axis or None for a new one: a slice for each of their
+    places, as a batch. Numbers beside arrays are arrays, too."""
+    positions = [position for position, key in enumerate(keys) if key is not None and not isinstance(key, slice)]
+    axes = [position - sum(key is None for key in keys[:position]) for position in positions]
+    mat = _flat(_indexed(mat, tuple(key if isinstance(key, slice) else slice(None) for key in keys if key is not None)))
+    places = jnp.broadcast_arrays(*[jnp.asarray(keys[position]) for position in positions])
+    batch = places[0].shape
+    sizes = [1 if axis in axes else size for axis, size in enumerate(mat.shape)]
+    nse = min(mat.nse, math.prod(sizes))
+
+    def piece(*indices):
+        starts: list[Any] = [0] * mat.ndim
+        for axis, index in zip(axes, indices, strict=True):
+            starts[axis] = jnp.where(index < 0, index + mat.shape[axis], index)
+        found = bcoo_squeeze(bcoo_dynamic_slice(mat, starts, sizes), dimensions=axes)
+        found = found if nse == found.nse else bcoo_sum_duplicates(found, nse=nse)
+        return found.data, found.indices
+
+    data, indices = vmap(piece)(*[place.ravel() for place in places])
+    rest = [size for axis, size in enumerate(mat.shape) if axis not in axes]
+    result = BCOO((data.reshape(*batch, nse), indices.reshape(*batch, nse, len(rest))), shape=(*batch, *rest))
+    is_joined = positions[-1] - positions[0] == len(positions) - 1
+    before = axes[0] if is_joined else 0  # axes that come before those of the arrays, as in NumPy
+    if before:
+        order = [*range(len(batch), len(batch) + before), *range(len(batch)), *range(len(batch) + before, result.ndim)]
+        result = bcoo_transpose(bcoo_update_layout(result, n_batch=0), permutation=order)
+    if any(key is None for key in keys):
+        first = positions[0] if is_joined else 0
+        shown = [key is None for key in keys[:first]] + [False] * len(batch)
+        shown += [key is None for position, key in enumerate(keys) if position >= first and position not in positions]
+        extents = iter(result.shape)
+        result = bcoo_reshape(bcoo_update_layout(result, n_batch=0), new_sizes=[1 if new else next(extents) for new in shown])
     return result
 
 

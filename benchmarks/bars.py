@@ -28,6 +28,7 @@ GROUPS: dict[str, tuple[str, float | None]] = {
     "warm call": ("warm call of a jitted function", 1.05),
     "eager": ("eager operations on small arrays", 1.1),
     "sharded": ("programs over eight CPU devices", 1.05),
+    "processes": ("several processes, each with a device", 1.05),
     "operation compile": ("`.compile()` of single operations", 1.05),
     "operation run": ("run time of single operations", 1.05),
 }

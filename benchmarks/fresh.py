@@ -9,9 +9,11 @@ import atexit
 import functools
 import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
-from time import perf_counter
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter, time
 from typing import Any, NamedTuple
 
 from benchmarks.sessions import SESSIONS
@@ -65,6 +67,21 @@ SESSION: dict[str, Script] = {
 }
 AGAIN = ", again"
 
+# What each of several processes runs; it ends with the time of day, which all processes of a machine share.
+ALL_REDUCE = """
+import time, numpy, {module}
+{module}.distributed.initialize("127.0.0.1:{port}", {count}, {number})
+P = {module}.sharding.PartitionSpec
+mesh = {module}.sharding.Mesh(numpy.array({module}.devices()), ("i",))
+cut = {module}.sharding.NamedSharding(mesh, P("i"))
+x = {module}.make_array_from_callback(({count},), cut, lambda _: numpy.ones(1, numpy.float32))
+total = {module}.shard_map(lambda x: {module}.lax.psum(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
+assert float({module}.jit(total)(x)[0]) == {count}
+print(flush=True)
+print(time.time())
+"""
+PROCESSES = {"2 processes, start to first all-reduce": 2}
+
 
 def import_rows(side: Side, rows: str) -> Iterator[dict[str, Any]]:
     """Each row once, in a process of its own."""
@@ -86,7 +103,25 @@ def session_rows(side: Side, rows: str) -> Iterator[dict[str, Any]]:
     yield from _scripts(side, {name + AGAIN: script for name, script in SESSION.items()}, rows, warm=True)
 
 
-GROUPS = {"import": import_rows, "warm start": warm_start_rows, "session": session_rows}
+def process_rows(side: Side, rows: str) -> Iterator[dict[str, Any]]:
+    """The time from the start of the first process to the result of the last one; nothing was compiled before."""
+    for name, count in PROCESSES.items():
+        if re.search(rows, name):
+            with socket.socket() as probe:  # a port that nobody uses
+                probe.bind(("127.0.0.1", 0))
+                port = probe.getsockname()[1]
+            code = functools.partial(ALL_REDUCE.format, module=side.module, port=port, count=count)
+            start = time()
+            with ThreadPoolExecutor(count) as threads:
+                ended = list(threads.map(lambda number: side.start("-c", code(number=number)), range(count)))
+            errors = [last_line(err) for _, err, status in ended if status]
+            if errors:
+                yield {"row": name, "error": errors[0]}
+            else:
+                yield {"row": name, "times": [max(float(last_line(out)) for out, _, _ in ended) - start]}
+
+
+GROUPS = {"import": import_rows, "warm start": warm_start_rows, "session": session_rows, "processes": process_rows}
 
 
 def _scripts(side: Side, scripts: dict[str, Script], rows: str, warm: bool) -> Iterator[dict[str, Any]]:

@@ -110,10 +110,10 @@ def process_rows(side: Side, rows: str) -> Iterator[dict[str, Any]]:
             with socket.socket() as probe:  # a port that nobody uses
                 probe.bind(("127.0.0.1", 0))
                 port = probe.getsockname()[1]
-            code = functools.partial(ALL_REDUCE.format, module=side.module, port=port, count=count)
+            codes = [ALL_REDUCE.format(module=side.module, port=port, count=count, number=number) for number in range(count)]
             start = time()
             with ThreadPoolExecutor(count) as threads:
-                ended = list(threads.map(lambda number: side.start("-c", code(number=number)), range(count)))
+                ended = list(threads.map(side.start, ["-c"] * count, codes))
             errors = [last_line(err) for _, err, status in ended if status]
             if errors:
                 yield {"row": name, "error": errors[0]}

@@ -47,7 +47,7 @@ WAITS = ROOT / "docs" / "waits.png"
 ROUNDS = {"quick": 1, "full": 5}
 OTHER_ROUNDS = {
     ("quick", "import"): 2,
-    **{("full", group): 10 for group in ("import", "warm start", "run", "processes")},  # few samples, or noise between processes
+    **{("full", group): 10 for group in ("import", "warm start", "run", "processes")},  # few samples, or noise of fresh ones
     **{("full", group): 2 for group in ("curve", *ON_DEMAND)},  # half a minute or more each
 }
 TITLE, FUSION_TITLE = "# jaxlite beside JAX", "# Fusion barriers, with the newest jaxlib"  # the chapters of the results

@@ -65,6 +65,8 @@ OTHERWISE = {
     ("fft", "n"): "int | None", ("ifft", "n"): "int | None", ("rfft", "n"): "int | None", ("irfft", "n"): "int | None",
     ("hfft", "n"): "int | None", ("ihfft", "n"): "int | None", ("identity", "n"): "int", ("arange", "step"): "ArrayLike | None",
     ("squeeze", "axis"): "Axis", ("lax.reduce", "init_values"): "Any", ("fftfreq", "n"): "int", ("rfftfreq", "n"): "int",
+    ("select", "condlist"): "Sequence[ArrayLike]", ("select", "choicelist"): "Sequence[ArrayLike]",
+    ("map_coordinates", "coordinates"): "Sequence[ArrayLike]",
     ("wrap_key_data", "key_bits_array"): "ArrayLike", ("empty_like", "prototype"): "ArrayLike",
 }
 # Results that are no single array. Everything else in a module of arrays gives one.

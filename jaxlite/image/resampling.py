@@ -116,9 +116,9 @@ def _new_shape(image, shape: Sequence[int]) -> tuple[int, ...]:
     return shape
 
 
-@api("shape", "spatial_dims", "method", "antialias", "precision")
+@api
 def scale_and_translate(image, shape: Sequence[int], spatial_dims: Sequence[int], scale, translation,
-                        method: str | ResizeMethod, antialias: bool = True, precision=lax.Precision.HIGHEST):
+                        method: str | ResizeMethod, antialias: bool = True, precision: Any = lax.Precision.HIGHEST):
     """An image scaled, then moved, in a frame of a new shape.
 
     Args:
@@ -181,8 +181,8 @@ def resize(image, shape: Sequence[int], method: str | ResizeMethod, antialias: b
     return _resize(image, _new_shape(image, shape), _method(method), antialias, precision)
 
 
-@api("shape", "method", "antialias", "precision")
-def _resize(image, shape: tuple[int, ...], method: ResizeMethod, antialias: bool, precision):
+@api
+def _resize(image, shape: tuple[int, ...], method: ResizeMethod, antialias: bool, precision: Any):
     image = as_array(image)
     changed = [axis for axis, size in enumerate(aval_of(image).shape) if size != shape[axis]]
     if any(not aval_of(image).shape[axis] for axis in changed):

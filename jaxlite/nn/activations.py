@@ -45,21 +45,21 @@ def _relu_jvp(primals, tangents):
     return _relu(x), lax.select(jnp.greater(x, 0), g, shaping.full_like(g, 0))
 
 
-@api()
+@api
 def relu(x):
     """max(x, 0). The derivative at 0 is 0."""
     check_arrays("relu", x)
     return _relu(as_array(x))
 
 
-@api()
+@api
 def identity(x):
     """x itself, as an array."""
     check_arrays("identity", x)
     return as_array(x)
 
 
-@api()
+@api
 def relu6(x):
     """min(max(x, 0), 6). The derivative at 0 and 6 is 0."""
     return _relu6(_floating("relu6", x))
@@ -77,14 +77,14 @@ def _relu6_jvp(primals, tangents):
     return _relu6(x), lax.select(inside, g, shaping.full_like(g, 0))
 
 
-@api()
+@api
 def sigmoid(x):
     """1 / (1 + exp(-x)). Raises: TypeError for integers."""
     check_arrays("sigmoid", x)
     return lax.logistic(as_array(x))
 
 
-@api()
+@api
 def softplus(x):
     """log(1 + exp(x))."""
     check_arrays("softplus", x)
@@ -104,27 +104,27 @@ def _softplus_jvp(primals, tangents):
     return _softplus(x), g * lax.logistic(x)  # of every order, and without the selections of the formula
 
 
-@api()
+@api
 def sparse_plus(x):
     """0 below -1, x above 1, and the parabola (x + 1)**2 / 4 between."""
     x = _floating("sparse_plus", x)
     return jnp.where(x <= -1.0, 0.0, jnp.where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
 
 
-@api()
+@api
 def sparse_sigmoid(x):
     """0 below -1, 1 above 1, and (x + 1) / 2 between."""
     return 0.5 * jnp.clip(_floating("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
 
 
-@api()
+@api
 def soft_sign(x):
     """x / (|x| + 1)."""
     x = _inexact("soft_sign", x)
     return x / (jnp.abs(x) + 1)
 
 
-@api()
+@api
 def silu(x):
     """x * sigmoid(x). Raises: TypeError for integers."""
     check_arrays("silu", x)
@@ -135,41 +135,41 @@ def silu(x):
 swish = silu
 
 
-@api()
+@api
 def mish(x):
     """x * tanh(softplus(x))."""
     x = _inexact("mish", x)
     return x * jnp.tanh(softplus(x))
 
 
-@api()
+@api
 def log_sigmoid(x):
     """log(sigmoid(x)), accurate for large |x|."""
     x = _inexact("log_sigmoid", x)
     return -softplus(-x)
 
 
-@api()
+@api
 def elu(x, alpha=1.0):
     """x above 0, alpha * (exp(x) - 1) below."""
     x = _floating("elu", x)
     return jnp.where(x > 0, x, alpha * jnp.expm1(jnp.where(x > 0, 0.0, x)))
 
 
-@api()
+@api
 def celu(x, alpha=1.0):
     """max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1): continuously differentiable."""
     x = _floating("celu", x)
     return jnp.maximum(x, 0.0) + alpha * jnp.expm1(jnp.minimum(x, 0.0) / alpha)
 
 
-@api()
+@api
 def selu(x):
     """The scaled exponential linear unit, which keeps mean 0 and variance 1 (Klambauer et al. 2017)."""
     return 1.0507009873554804934193349852946 * elu(x, 1.6732632423543772848170429916717)
 
 
-@api("approximate")
+@api
 def gelu(x, approximate: bool = True):
     """x times the normal distribution function of x (Hendrycks & Gimpel 2016); by default its tanh approximation."""
     x = as_array(promote_inexact("gelu", x)[0])
@@ -181,7 +181,7 @@ def gelu(x, approximate: bool = True):
     return jnp.array(0.5 * x * lax.erfc(-x * root), dtype=x.dtype)
 
 
-@api()
+@api
 def leaky_relu(x, negative_slope=1e-2):
     """x above 0, negative_slope * x below."""
     check_arrays("leaky_relu", x)
@@ -189,7 +189,7 @@ def leaky_relu(x, negative_slope=1e-2):
     return jnp.where(x >= 0, x, negative_slope * x)
 
 
-@api()
+@api
 def hard_tanh(x):
     """x limited to [-1, 1]."""
     check_arrays("hard_tanh", x)
@@ -197,13 +197,13 @@ def hard_tanh(x):
     return jnp.where(x > 1, 1, jnp.where(x < -1, -1, x))
 
 
-@api()
+@api
 def hard_sigmoid(x):
     """relu6(x + 3) / 6."""
     return relu6(_floating("hard_sigmoid", x) + 3.0) / 6.0
 
 
-@api()
+@api
 def hard_silu(x):
     """x * hard_sigmoid(x)."""
     x = _floating("hard_silu", x)
@@ -213,20 +213,20 @@ def hard_silu(x):
 hard_swish = hard_silu
 
 
-@api()
+@api
 def squareplus(x, b=4):
     """(x + sqrt(x**2 + b)) / 2."""
     x = as_array(promote_inexact("squareplus", x)[0])
     return (x + jnp.sqrt(jnp.square(x) + b)) / 2
 
 
-@api()
+@api
 def tanh(x, /):
     """The hyperbolic tangent."""
     return jnp.tanh(x)
 
 
-@api()
+@api
 def log1mexp(x):
     """log(1 - exp(-x)) for x > 0, accurate for small and large x (Mächler 2012)."""
     x = as_array(promote_inexact("log1mexp", x)[0])
@@ -234,7 +234,7 @@ def log1mexp(x):
     return jnp.where(small, jnp.log(-jnp.expm1(-jnp.where(small, x, 1.0))), jnp.log1p(-jnp.exp(-jnp.where(small, 1.0, x))))
 
 
-@api("axis")
+@api
 def glu(x, axis: int = -1):
     """The gated linear unit: the first half of an axis times the sigmoid of the second (Dauphin et al. 2016)."""
     check_arrays("glu", x)

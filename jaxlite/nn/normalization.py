@@ -20,8 +20,8 @@ from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, promote_in
 from jaxlite.numpy.reductions import is_name, split_axes
 
 
-@api("axis", "keepdims", "return_sign")
-def logsumexp(a, axis=None, b=None, keepdims: bool = False, return_sign: bool = False, where=None):
+@api
+def logsumexp(a, axis: Any = None, b=None, keepdims: bool = False, return_sign: bool = False, where=None):
     """log(sum(b * exp(a))) over axes, without overflow.
 
     Args:
@@ -59,8 +59,8 @@ def logsumexp(a, axis=None, b=None, keepdims: bool = False, return_sign: bool = 
     return jnp.log(jnp.abs(total) if dtypes.kind(total.dtype) != "c" else total) + peak
 
 
-@api("axis", "keepdims")
-def logmeanexp(x, axis=None, where=None, keepdims: bool = False):
+@api
+def logmeanexp(x, axis: Any = None, where=None, keepdims: bool = False):
     """log(mean(exp(x))) over axes, without overflow."""
     check_arrays("logmeanexp", x)
     total = logsumexp(x, axis=axis, where=where, keepdims=keepdims)
@@ -73,8 +73,8 @@ def logmeanexp(x, axis=None, where=None, keepdims: bool = False):
     return total - jnp.log(count)
 
 
-@api("axis")
-def softmax(x, axis=-1, where=None):
+@api
+def softmax(x, axis: Any = -1, where=None):
     """exp(x) / sum(exp(x)) over axes. Elements left out by `where` give 0."""
     (x,) = promote_inexact("softmax", x)
     x = as_array(x)
@@ -88,8 +88,8 @@ def softmax(x, axis=-1, where=None):
     return unnormalized / jnp.where(total == 0, 1, total)  # zeros where all elements are left out
 
 
-@api("axis")
-def log_softmax(x, axis=-1, where=None):
+@api
+def log_softmax(x, axis: Any = -1, where=None):
     """The logarithm of softmax, accurate where softmax is small. Elements left out by `where` give -inf."""
     (x,) = promote_inexact("log_softmax", x)
     x = as_array(x)
@@ -101,8 +101,8 @@ def log_softmax(x, axis=-1, where=None):
     return result if where is None else jnp.where(where, result, -jnp.inf)
 
 
-@api("axis", "algorithm")
-def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm: str = "fast"):
+@api
+def standardize(x, axis: Any = -1, mean=None, variance=None, epsilon=1e-5, where=None, *, algorithm: str = "fast"):
     """(x - mean) / sqrt(variance + epsilon) over axes.
 
     Args:
@@ -123,8 +123,8 @@ def standardize(x, axis=-1, mean=None, variance=None, epsilon=1e-5, where=None, 
     return (x - as_array(mean)) * lax.rsqrt(variance + epsilon)
 
 
-@api("num_classes", "dtype", "axis", "out_sharding")
-def one_hot(x, num_classes: int, *, dtype=None, axis: int | Hashable = -1, out_sharding=None):
+@api
+def one_hot(x, num_classes: int, *, dtype: Any = None, axis: int | Hashable = -1, out_sharding: Any = None):
     """Vectors that are 1 at the class that `x` names, and 0 elsewhere (everywhere, for classes out of range).
 
     Args:

@@ -1,6 +1,6 @@
 """The base of all functions of the numpy API: one compiled call when eager, argument checks, promotion.
 
-`@api(...)` marks a public function. With concrete arrays it is one cached compiled call; under a trace its body is inlined,
+`@api` marks a public function. With concrete arrays it is one cached compiled call; under a trace its body is inlined,
 so jaxprs are flat.
 """
 
@@ -27,80 +27,77 @@ from lowering.xla import trace_context
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def api(*static: str) -> Callable[[F], F]:
+def api(fun: F) -> F:
     """Decorator: an eager call of the function is one compiled call.
 
-    Args:
-      static: the names of parameters that are Python values (axes, shapes, dtypes, flags): each new value is a
-        new compile. All others are arrays, scalars or None.
+    Parameters with an annotation are static, Python values such as axes, shapes, dtypes and flags: each new value is a new
+    compile. All others are arrays, scalars, trees of them, or None.
     """
+    call: Any
+    compiled: Any
+    wrapper: Any
+    static: Sequence[str] = ()
 
-    def decorate(fun):
-        call: Any
-        compiled: Any
+    def compile_first(*args, **kwargs):
+        nonlocal call, compiled, static
+        static = [name for name in plain.__annotations__ if name != "return"]
+        call = compiled = eager_jit(fun, static_argnames=static) if static else eager_jit(fun)
+        return compiled(*args, **kwargs)
 
-        def compile_first(*args, **kwargs):
-            nonlocal call, compiled
-            call = compiled = eager_jit(fun, static_argnames=static) if static else eager_jit(fun)
-            return compiled(*args, **kwargs)
+    call = compiled = compile_first
+    plain: Any = fun
+    while hasattr(plain, "__wrapped__"):
+        plain = plain.__wrapped__
+    code = plain.__code__
+    positional = code.co_argcount
+    if code.co_posonlyargcount == positional and not code.co_kwonlyargcount and not plain.__defaults__ \
+            and positional in (1, 2):  # the operators' way: no packing of arguments
+        if positional == 1:
 
-        call = compiled = compile_first
-        wrapper: Any
-        plain = fun
-        while hasattr(plain, "__wrapped__"):
-            plain = plain.__wrapped__
-        code = plain.__code__
-        positional = code.co_argcount
-        if code.co_posonlyargcount == positional and not code.co_kwonlyargcount and not plain.__defaults__ \
-                and positional in (1, 2):  # the operators' way: no packing of arguments
-            if positional == 1:
-
-                def wrapper(x, /):
-                    try:
-                        return call(x) if state.trace is eager_trace else fun(x)
-                    except Exception as error:
-                        hide_own_frames(error)
-                        raise
-            else:
-
-                def wrapper(x, y, /):
-                    try:
-                        return call(x, y) if state.trace is eager_trace else fun(x, y)
-                    except Exception as error:
-                        hide_own_frames(error)
-                        raise
-        else:
-            def tolerant(*args, **kwargs):
-                named = itertools.zip_longest(code.co_varnames[:min(positional, len(args))], args)
-                return compiled(*(_hashable(arg) if name in static else arg for name, arg in named),
-                                **{name: _hashable(arg) if name in static else arg for name, arg in kwargs.items()})
-
-            def wrapper(*args, **kwargs):
-                nonlocal call
+            def wrapper(x, /):
                 try:
-                    trace = state.trace
-                    if trace is eager_trace:
-                        try:
-                            return call(*args, **kwargs) if kwargs else call(*args)
-                        except ValueError as error:
-                            if not str(error).startswith("Non-hashable static"):
-                                raise
-                        # A list where a key is needed: the next call may have one, and to fail takes long.
-                        call = tolerant
-                        return tolerant(*args, **kwargs)
-                    pinned = trace.pin_here()
-                    try:
-                        return fun(*args, **kwargs)
-                    finally:
-                        if pinned:
-                            trace.pin(None)
+                    return call(x) if state.trace is eager_trace else fun(x)
                 except Exception as error:
                     hide_own_frames(error)
                     raise
+        else:
 
-        return functools.wraps(fun)(wrapper)
+            def wrapper(x, y, /):
+                try:
+                    return call(x, y) if state.trace is eager_trace else fun(x, y)
+                except Exception as error:
+                    hide_own_frames(error)
+                    raise
+    else:
+        def tolerant(*args, **kwargs):
+            named = itertools.zip_longest(code.co_varnames[:min(positional, len(args))], args)
+            return compiled(*(_hashable(arg) if name in static else arg for name, arg in named),
+                            **{name: _hashable(arg) if name in static else arg for name, arg in kwargs.items()})
 
-    return decorate
+        def wrapper(*args, **kwargs):
+            nonlocal call
+            try:
+                trace = state.trace
+                if trace is eager_trace:
+                    try:
+                        return call(*args, **kwargs) if kwargs else call(*args)
+                    except ValueError as error:
+                        if not str(error).startswith("Non-hashable static"):
+                            raise
+                    # A list where a key is needed: the next call may have one, and to fail takes long.
+                    call = tolerant
+                    return tolerant(*args, **kwargs)
+                pinned = trace.pin_here()
+                try:
+                    return fun(*args, **kwargs)
+                finally:
+                    if pinned:
+                        trace.pin(None)
+            except Exception as error:
+                hide_own_frames(error)
+                raise
+
+    return functools.wraps(fun)(wrapper)  # type: ignore[return-value]
 
 
 def _hashable(arg):

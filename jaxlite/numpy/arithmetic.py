@@ -73,11 +73,11 @@ def binary_xy(name: str, operation: Callable, doc: str, prepare: Callable = prom
     return named(fun, name, doc)
 
 
-def named(fun, name: str, doc: str | None, *static: str):
+def named(fun, name: str, doc: str | None):
     """The function under its public name, one compiled call when eager."""
     fun.__name__ = fun.__qualname__ = name
     fun.__doc__ = doc
-    return api(*static)(fun)
+    return api(fun)
 
 
 def shape_of(x) -> Ints:
@@ -260,8 +260,10 @@ def _power(x1, x2, /):
     return lax.pow(x, y)
 
 
-_static_power = named(_static_power, "power", None, "exponent")
+_static_power = named(_static_power, "power", None)
 _power = named(_power, "power", None)
+
+
 
 
 def _concrete_integer(x) -> int | None:

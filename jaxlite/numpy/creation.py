@@ -182,8 +182,8 @@ def _flat_parts(object, dtype) -> tuple[list[Any], Ints]:
     return [part for parts, _ in rows for part in parts], (len(rows), *outer)
 
 
-@api("outer", "dtype")
-def _joined(*parts, outer: Ints, dtype):
+@api
+def _joined(*parts, outer: Ints, dtype: Any):
     """Arrays of one shape laid out on the axes `outer`."""
     parts = tuple(shaping.convert(part, dtype, False) for part in parts)
     shapes = {aval_of(part).shape for part in parts}
@@ -246,13 +246,13 @@ def astype(x, dtype, /, *, copy: bool = False, device=None):
     return result if device is None else device_put(result, device)
 
 
-@api("dtype")
-def _convert(x, dtype):
+@api
+def _convert(x, dtype: Any):
     return shaping.convert(as_array(x), dtype, False)
 
 
-@api("dtype")
-def _bitcast(x, dtype):
+@api
+def _bitcast(x, dtype: Any):
     old, new = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(dtype)
     if x.dtype == dtypes.bool_:
         x = shaping.convert(x, np.uint8)
@@ -392,8 +392,8 @@ def _dtype_of(dtype, name: str, shape=None):
         raise
 
 
-@api("value", "shape", "dtype", "weak")
-def _constant(value: int, shape: Ints, dtype, weak: bool):
+@api
+def _constant(value: int, shape: Ints, dtype: Any, weak: bool):
     if isinstance(dtype, dtypes.ExtendedDType):
         return shaping.full(shape, value, dtype)
     if dtype == dtypes.float0:  # has no device arrays
@@ -418,8 +418,8 @@ def empty(shape, dtype=None, *, device=None, out_sharding=None):
     return zeros(shape, dtype, device=device, out_sharding=out_sharding)
 
 
-@api("shape", "dtype", "weak")
-def _full(fill_value, shape: Ints, dtype, weak: bool):
+@api
+def _full(fill_value, shape: Ints, dtype: Any, weak: bool):
     own = aval_of(fill_value).shape
     if own and shaping.broadcast_shapes(own, shape) != shape:
         raise ValueError(f"Incompatible shapes for broadcasting: fill_value of shape {own} and requested shape {shape}")
@@ -553,16 +553,16 @@ def _bound(value):
         int(value) if isinstance(value, int) else float(value)
 
 
-@api("dtype", "size")
-def _iota(dtype, size: int):
+@api
+def _iota(dtype: Any, size: int):
     return shaping.iota(dtype, size)
 
 
-@api("size")
+@api
 def _ramp(start, size: int):
     return start + shaping.iota(start.dtype, size)
 
 
-@api("size")
+@api
 def _spaced(start, step, size: int):
     return start + step * shaping.iota(start.dtype, size)

@@ -50,7 +50,7 @@ class SVDResult(NamedTuple):
     Vh: Any
 
 
-@api("upper", "symmetrize_input")
+@api
 def cholesky(a, *, upper: bool = False, symmetrize_input: bool = True):
     """The lower triangular L with a = L @ L^H, or the upper triangular U with a = U^H @ U.
 
@@ -70,7 +70,7 @@ def cholesky(a, *, upper: bool = False, symmetrize_input: bool = True):
     return parts.adjoint(factor) if upper else factor
 
 
-@api("mode")
+@api
 def qr(a, mode: str = "reduced"):
     """Factors a = Q @ R, Q with orthonormal columns and R upper triangular.
 
@@ -102,7 +102,7 @@ def _upper_triangle(x):
     return lax.select(lax.le(row, column), x, shaping.full_like(x, 0))
 
 
-@api("full_matrices", "compute_uv", "hermitian", "subset_by_index")
+@api
 def svd(a, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False,
         subset_by_index: tuple[int, int] | None = None):
     """The singular value decomposition a = (U * S) @ Vh.
@@ -137,13 +137,13 @@ def svd(a, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool 
     return SVDResult(vectors, lax.neg(smaller), parts.adjoint(parts.columns_scaled(vectors, signs)))
 
 
-@api()
+@api
 def svdvals(x, /):
     """The singular values of matrices, descending: (..., min(m, n))."""
     return svd(x, compute_uv=False)
 
 
-@api()
+@api
 def eig(a) -> EigResult:
     """Eigenvalues and eigenvectors of general matrices: a @ v = v * w. On the CPU alone.
 
@@ -155,7 +155,7 @@ def eig(a) -> EigResult:
     return EigResult(values, vectors)
 
 
-@api()
+@api
 def eigvals(a):
     """Eigenvalues of general matrices, complex: (..., n). On the CPU alone."""
     return lax_linalg.eig(parts.inexact("eigvals", a), compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
@@ -167,7 +167,7 @@ def _is_lower(UPLO: str | None) -> bool:
     return UPLO != "U"
 
 
-@api("UPLO", "symmetrize_input")
+@api
 def eigh(a, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """Eigenvalues and eigenvectors of Hermitian matrices: a @ v = v * w.
 
@@ -186,7 +186,7 @@ def eigh(a, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResul
     return EighResult(values, vectors)
 
 
-@api("UPLO", "symmetrize_input")
+@api
 def eigvalsh(a, UPLO: str | None = "L", *, symmetrize_input: bool = True):
     """Eigenvalues of Hermitian matrices, real and ascending: (..., n). Arguments as in `eigh`."""
     return eigh(a, UPLO, symmetrize_input).eigenvalues

@@ -29,7 +29,7 @@ def _slice(x, start: int, stop: int | None, axis: int):
     return lax.slice_in_dim(x, start, stop, axis=axis)
 
 
-@api("n", "axis")
+@api
 def diff(a, n: int = 1, axis: int = -1, prepend=None, append=None):
     """The n-th differences of neighbours along an axis; for booleans, whether they differ.
 
@@ -64,7 +64,7 @@ def diff(a, n: int = 1, axis: int = -1, prepend=None, append=None):
     return a
 
 
-@api()
+@api
 def ediff1d(ary, to_end=None, to_begin=None):
     """The differences of neighbours of all elements, flattened, with values before and after."""
     ary = as_arrays("ediff1d", ary)
@@ -98,7 +98,7 @@ def gradient(f, *varargs, axis: int | Sequence[int] | None = None, edge_order: i
                       axis=tuple(axis) if isinstance(axis, list) else axis)
 
 
-@api("axis")
+@api
 def _gradients(f, *varargs, axis: int | Sequence[int] | None = None):
     rank = aval_of(f).ndim
     axes = range(rank) if axis is None else axis if isinstance(axis, tuple) else (axis,)
@@ -145,7 +145,7 @@ def _gradient(f, spacing, axis: int):
     return shaping.concatenate([low, inner, high], axis)
 
 
-@api("axis")
+@api
 def trapezoid(y, x=None, dx=1.0, axis: int = -1):
     """The integral along an axis by the trapezoidal rule, over samples at `x` or at distance `dx`."""
     y = as_arrays("trapezoid", y)
@@ -165,8 +165,8 @@ def trapezoid(y, x=None, dx=1.0, axis: int = -1):
     return 0.5 * (dx * (y[..., 1:] + y[..., :-1])).sum(-1)
 
 
-@api("axis", "period")
-def unwrap(p, discont=None, axis: int = -1, period=2 * np.pi):
+@api
+def unwrap(p, discont=None, axis: int = -1, period: Any = 2 * np.pi):
     """Remove jumps of more than half a period (or `discont`) between neighbours by adding periods.
 
     Args:
@@ -235,7 +235,7 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     return _interp(x, xp, fp, left, right, period, extrapolate=extrapolate)
 
 
-@api("extrapolate")
+@api
 def _interp(x, xp, fp, left, right, period, extrapolate: tuple[bool, bool]):
     x, xp = promote_dtypes_inexact(as_array(x), as_array(xp))
     (fp,) = promote_dtypes_inexact(as_array(fp))
@@ -310,8 +310,8 @@ def _convolution(name: str, a, v, mode: str, precision, preferred, flip: bool):
     return shaping.rev(result, (0,)) if swapped and not flip else result
 
 
-@api("mode", "precision", "preferred_element_type")
-def convolve(a, v, mode: str = "full", *, precision=None, preferred_element_type=None):
+@api
+def convolve(a, v, mode: str = "full", *, precision: Any = None, preferred_element_type: Any = None):
     """The convolution of two vectors: sums of a[i] * v[n - i].
 
     Args:
@@ -320,7 +320,7 @@ def convolve(a, v, mode: str = "full", *, precision=None, preferred_element_type
     return _convolution("convolve", a, v, mode, precision, preferred_element_type, True)
 
 
-@api("mode", "precision", "preferred_element_type")
-def correlate(a, v, mode: str = "valid", *, precision=None, preferred_element_type=None):
+@api
+def correlate(a, v, mode: str = "valid", *, precision: Any = None, preferred_element_type: Any = None):
     """The cross-correlation of two vectors: sums of a[i + n] * conj(v[i]). Modes are as in `convolve`."""
     return _convolution("correlate", a, v, mode, precision, preferred_element_type, False)

@@ -155,7 +155,7 @@ def _strategy(optimize, count: int):
     return ("optimal" if count <= 4 else "greedy") if optimize in ("auto", True) else optimize
 
 
-@api("inputs", "output", "optimize", "precision", "preferred_element_type")
+@api
 def _einsum(*operands, **params):
     return _contracted(*operands, dot_general=lax.dot_general, **params)
 

@@ -70,8 +70,8 @@ def _transform(name: str, kind, a, s, axes, norm: str | None):
     return _compute(a, kind=kind, sizes=s, axes=axes, scale=_scale(name, kind, norm, math.prod(s)))
 
 
-@api("kind", "sizes", "axes", "scale")
-def _compute(a, kind, sizes: Ints, axes: Ints, scale: float):
+@api
+def _compute(a, kind: Any, sizes: Ints, axes: Ints, scale: float):
     a = as_array(a)
     dtype = dtypes.to_inexact_dtype(a.dtype)
     if kind == _RFFT:
@@ -280,8 +280,8 @@ def _frequency_arguments(name: str, n, d, dtype) -> tuple[int, Any]:
     return operator.index(n), dtype
 
 
-@api("n", "count", "start", "dtype")
-def _frequencies(d, n: int, count: int, start: int, dtype):
+@api
+def _frequencies(d, n: int, count: int, start: int, dtype: Any):
     """0, 1, ..., wrapped around to -start where that is positive, over n * d."""
     index = shaping.iota(dtypes.int32, count)
     if start:

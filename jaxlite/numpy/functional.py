@@ -23,13 +23,13 @@ from jaxlite.traces.batching import over_leading_axis
 # --- comparing arrays --------------------------------------------------------------------------------
 
 
-@api("equal_nan")
+@api
 def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan: bool = False):
     """Whether all elements are equal within `atol + rtol * |b|`."""
     return reductions.all(isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan))
 
 
-@api("equal_nan")
+@api
 def _same_elements(a, b, equal_nan: bool):
     same = equal(a, b)
     if equal_nan:

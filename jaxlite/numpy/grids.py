@@ -87,7 +87,7 @@ def _linear(start, stop, num: int, endpoint: bool, dtype, axis: int) -> tuple[An
 def _linspace(num: int, endpoint: bool, dtype, axis: int, retstep: bool) -> Callable[[Any, Any], Any]:
     """`linspace` of two bounds. One function for each choice of static arguments: no keywords on the way in."""
 
-    @api()
+    @api
     def linspace(start, stop, /):
         computed = _spacing_dtype(start, stop, dtype)
         result, distance = _linear(start, stop, num, endpoint, computed, axis)
@@ -122,8 +122,8 @@ def linspace(start, stop, num: int = 50, endpoint: bool = True, retstep: bool = 
     return result if device is None else tree_map(lambda each: device_put(each, device), result)
 
 
-@api("num", "endpoint", "dtype", "axis")
-def logspace(start, stop, num: int = 50, endpoint: bool = True, base=10.0, dtype=None, axis: int = 0):
+@api
+def logspace(start, stop, num: int = 50, endpoint: bool = True, base=10.0, dtype: Any = None, axis: int = 0):
     """Powers of `base` with evenly spaced exponents, from `base ** start` to `base ** stop`; else like `linspace`."""
     num, dtype = _spaced("logspace", start, stop, num, dtype)
     computed = _spacing_dtype(start, stop, dtype)
@@ -131,8 +131,8 @@ def logspace(start, stop, num: int = 50, endpoint: bool = True, base=10.0, dtype
     return shaping.convert(result, computed if dtype is None else dtype, False)
 
 
-@api("num", "endpoint", "dtype", "axis")
-def geomspace(start, stop, num: int = 50, endpoint: bool = True, dtype=None, axis: int = 0):
+@api
+def geomspace(start, stop, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0):
     """Values from `start` to `stop` with one ratio between neighbours; else like `linspace`."""
     num, dtype = _spaced("geomspace", start, stop, num, dtype)
     computed = _spacing_dtype(start, stop, dtype)
@@ -150,14 +150,16 @@ def geomspace(start, stop, num: int = 50, endpoint: bool = True, dtype=None, axi
 # --- ones on diagonals, triangles --------------------------------------------------------------------
 
 
-def _eye(k, rows: int, columns: int, dtype):
+@api
+def _eye(k, rows: int, columns: int, dtype: Any):
     row = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 0)
     column = shaping.broadcasted_iota(dtypes.int32, (rows, columns), 1)
     return shaping.convert(row + shaping.convert(k, dtypes.int32, False) == column, dtype, False)
 
 
-_eye_traced = api("rows", "columns", "dtype")(_eye)
-_eye_static = api("k", "rows", "columns", "dtype")(_eye)
+@api
+def _eye_static(k: int, rows: int, columns: int, dtype: Any):
+    return _eye(k, rows, columns, dtype)
 
 
 @boundary
@@ -184,7 +186,7 @@ def eye(N, M=None, k=0, dtype=None, *, device=None):
         aval = aval_of(k)
         if aval.shape or dtypes.kind(aval.dtype) not in "iu":
             raise ValueError(f"k must be a scalar integer; got {k}")
-        result = _eye_traced(k, rows, columns, dtype)
+        result = _eye(k, rows, columns, dtype)
     return result if device is None else device_put(result, device)
 
 
@@ -208,8 +210,8 @@ def _below(rows: int, columns: int, k):
     return row >= shaping.broadcasted_iota(dtypes.int32, (rows, columns), 1)
 
 
-@api("rows", "columns", "k", "dtype")
-def _tri(rows: int, columns: int, k: int, dtype):
+@api
+def _tri(rows: int, columns: int, k: int, dtype: Any):
     return shaping.convert(_below(rows, columns, k), dtype, False)
 
 
@@ -236,13 +238,13 @@ def _triangle(m, k: int, upper: bool):
     return lax.select(below, zeros, m) if upper else lax.select(below, m, zeros)
 
 
-@api("k")
+@api
 def tril(m, k: int = 0):
     """Matrices with zeros above their k-th diagonal. Raises: ValueError for fewer than two axes."""
     return _triangle(m, k, False)
 
 
-@api("k")
+@api
 def triu(m, k: int = 0):
     """Matrices with zeros below their k-th diagonal. Raises: ValueError for fewer than two axes."""
     return _triangle(m, k, True)
@@ -329,7 +331,7 @@ def mask_indices(n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, si
     return rows, columns
 
 
-@api("wrap", "inplace")
+@api
 def fill_diagonal(a, val, wrap: bool = False, *, inplace: bool = True):
     """An array with a value, or the elements of an array in turn, on its diagonal.
 
@@ -359,7 +361,7 @@ def fill_diagonal(a, val, wrap: bool = False, *, inplace: bool = True):
 # --- index grids -------------------------------------------------------------------------------------
 
 
-@api("copy", "sparse", "indexing")
+@api
 def meshgrid(*xi, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any] | tuple[Any, ...]:
     """Coordinates of a grid, one array for each vector: element [i, j, ...] is that point's coordinate.
 
@@ -387,8 +389,8 @@ def meshgrid(*xi, copy: bool = True, sparse: bool = False, indexing: str = "xy")
     return tuple(grids) if VERSION >= (0, 11) else grids  # as JAX of the same jaxlib
 
 
-@api("dimensions", "dtype", "sparse")
-def indices(dimensions: Sequence[int], dtype=None, sparse: bool = False):
+@api
+def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False):
     """The index of each element of an array of this shape: stacked, one array for each axis.
 
     With `sparse`, a tuple of arrays that keep size 1 on the other axes. Integers by default.
@@ -573,8 +575,8 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
     return _ravel_multi_index(*parts, sizes=sizes, mode=mode, order=order, dtype=target)
 
 
-@api("sizes", "mode", "order", "dtype")
-def _ravel_multi_index(*parts, sizes: Ints, mode: str, order: str, dtype):
+@api
+def _ravel_multi_index(*parts, sizes: Ints, mode: str, order: str, dtype: Any):
     strides = [math.prod(sizes[axis + 1:] if order == "C" else sizes[:axis]) for axis in range(len(sizes))]
     result: Any = np.zeros((), dtype)[()]
     for part, size, stride in zip(parts, sizes, strides, strict=True):
@@ -586,8 +588,8 @@ def _ravel_multi_index(*parts, sizes: Ints, mode: str, order: str, dtype):
     return as_array(result)
 
 
-@api("shape")
-def unravel_index(indices, shape) -> tuple[Any, ...]:
+@api
+def unravel_index(indices, shape: Any) -> tuple[Any, ...]:
     """The indices, one array for each axis, of elements that lie at these positions of an array laid end to end.
 
     Negative positions count from the end; those out of range give the first or last element.
@@ -612,7 +614,7 @@ def unravel_index(indices, shape) -> tuple[Any, ...]:
 # --- polynomials and windows -------------------------------------------------------------------------
 
 
-@api("N", "increasing")
+@api
 def vander(x, N: int | None = None, increasing: bool = False):
     """The Vandermonde matrix: the powers N - 1, ..., 0 of each element in a row, or 0, ..., N - 1 if `increasing`."""
     check_arrays("vander", x)
@@ -637,7 +639,7 @@ def _window(name: str, M, formula: Callable[..., Any], *args):
     return _windowed(*args, formula=formula, size=size)
 
 
-@api("formula", "size")
+@api
 def _windowed(*args, formula: Callable[..., Any], size: int):
     return formula(shaping.iota(dtypes.default_dtype(float), size), size, *args)
 

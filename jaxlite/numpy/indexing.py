@@ -310,9 +310,9 @@ def _integer_indices(name: str, indices, size: int, mode) -> tuple[Any, Any, boo
     return indices, GatherScatterMode.FILL_OR_DROP, True
 
 
-@api("axis", "mode", "unique_indices", "indices_are_sorted", "fill_value")
+@api
 def take(a, indices, axis: int | None = None, out: None = None, mode: str | None = None, unique_indices: bool = False,
-         indices_are_sorted: bool = False, fill_value=None):
+         indices_are_sorted: bool = False, fill_value: Any = None):
     """The elements at given positions of an axis: `a[..., indices, ...]`.
 
     Args:
@@ -352,8 +352,8 @@ def _flat(x):
     return shaping.reshape(x, (aval_of(x).size,))
 
 
-@api("axis", "mode", "fill_value", "wrap_negative_indices")
-def take_along_axis(arr, indices, axis: int | None = -1, mode: str | GatherScatterMode | None = None, fill_value=None,
+@api
+def take_along_axis(arr, indices, axis: int | None = -1, mode: str | GatherScatterMode | None = None, fill_value: Any = None,
                     *, wrap_negative_indices: bool | None = None):
     """Elements picked along an axis, by one index array for all lines: what `argsort` gives is what this takes.
 
@@ -430,7 +430,7 @@ def _refuse_in_place(name: str, inplace: bool) -> None:
                          "inplace=False to instead return an updated array.")
 
 
-@api("mode", "inplace")
+@api
 def put(a, ind, v, mode: str | None = None, *, inplace: bool = True):
     """A copy of an array with elements replaced, at positions in its flattened form.
 
@@ -451,7 +451,7 @@ def put(a, ind, v, mode: str | None = None, *, inplace: bool = True):
     return shaping.reshape(write(_flat(a), indices, values, "set", parsed, wrap=wrap), a.shape)
 
 
-@api("axis", "mode", "inplace")
+@api
 def put_along_axis(arr, indices, values, axis: int | None, inplace: bool = True, *, mode: str | None = None):
     """A copy of an array with the elements that `take_along_axis` would pick replaced.
 

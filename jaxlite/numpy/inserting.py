@@ -17,7 +17,7 @@ from jaxlite.numpy import joining, manipulation
 from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, scalar
 
 
-@api("axis")
+@api
 def append(arr, values, axis: int | None = None):
     """An array with values joined at the end of an axis; of all elements, flattened, for None."""
     check_arrays("append", arr, values)
@@ -67,7 +67,7 @@ def delete(arr, obj, axis: int | None = None, *, assume_unique_indices: bool = F
     return manipulation.take_slices(arr, kept, axis=axis)
 
 
-@api("axis")
+@api
 def _delete_traced(arr, obj, axis: int):
     extent, count = arr.shape[axis], aval_of(obj).size
     gone = _wrapped(obj, extent)
@@ -104,7 +104,7 @@ def insert(arr, obj, values, axis: int | None = None):
     return _insert(arr, obj, values, axis=axis)
 
 
-@api("axis")
+@api
 def _insert(arr, obj, values, axis: int):
     arr = as_array(arr)
     sizes = list(arr.shape)

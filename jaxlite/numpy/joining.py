@@ -37,8 +37,8 @@ def _checked_dtype(dtype, name: str):
     return None if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
 
 
-@api("axis", "dtype")
-def _concatenate(*parts, axis: int | None, dtype):
+@api
+def _concatenate(*parts, axis: int | None, dtype: Any):
     values = promoted(parts, dtype)
     if axis is None:
         values = [shaping.reshape(value, (aval_of(value).size,)) for value in values]
@@ -71,8 +71,8 @@ def concat(arrays, /, *, axis: int | None = 0):
     return concatenate(arrays, axis)
 
 
-@api("axis", "dtype")
-def _stack(*parts, axis: int, dtype):
+@api
+def _stack(*parts, axis: int, dtype: Any):
     values = promoted(parts, dtype)
     first = aval_of(values[0]).shape
     if any(aval_of(value).shape != first for value in values):
@@ -90,8 +90,8 @@ def stack(arrays, axis: int = 0, out: None = None, dtype=None):
     return _stack(*_parts("stack", arrays), axis=axis, dtype=_checked_dtype(dtype, "stack"))
 
 
-@api("least", "axis", "dtype")
-def _stack_along(*parts, least: int, axis: int, dtype):
+@api
+def _stack_along(*parts, least: int, axis: int, dtype: Any):
     """Join along an axis after raising each part to at least so many axes."""
     values = []
     for part in promoted(parts, dtype):
@@ -126,7 +126,7 @@ def dstack(tup, dtype=None):
     return _stack_along(*_parts("dstack", tup), least=3, axis=2, dtype=_checked_dtype(dtype, "dstack"))
 
 
-@api()
+@api
 def _column_stack(*parts):
     values = []
     for value in promoted(parts):

@@ -69,7 +69,7 @@ def _swaps_sign(pivots, like):
     return shaping.convert(sign, aval_of(like).dtype, aval_of(like).weak_type)
 
 
-@api()
+@api
 def det(a):
     """Determinants of matrices: (...) for a of shape (..., n, n).
 
@@ -134,7 +134,7 @@ def _cofactors_of_singular(a, determinant):
     return parts.columns_scaled(ufuncs.conj(u), scale) @ ufuncs.conj(v)
 
 
-@api("method")
+@api
 def slogdet(a, *, method: str | None = None) -> SlogdetResult:
     """Sign and logarithm of the absolute value of determinants: det(a) = sign * exp(logabsdet), without overflow.
 
@@ -204,7 +204,7 @@ def _identities(a):
 # --- systems of equations ----------------------------------------------------------------------------
 
 
-@api()
+@api
 def solve(a, b):
     """The x with a @ x = b.
 
@@ -252,7 +252,7 @@ def _solve(a, b):
     return lax_linalg.lu_solve(a, factors, permutation, manipulation.broadcast_to(b, (*batch, *right[-2:])))
 
 
-@api()
+@api
 def inv(a):
     """Inverses of matrices (..., n, n). Not finite where a matrix is singular.
 
@@ -265,7 +265,7 @@ def inv(a):
     return _solve(a, _identities(a))
 
 
-@api()
+@api
 def _least_squares(a, b, rcond) -> tuple[Any, Any, Any, Any]:
     a, b = map(parts.strong, promote_dtypes_inexact(a, b))
     is_vector = aval_of(b).ndim == 1
@@ -318,7 +318,7 @@ def lstsq(a, b, rcond: float | None = None, *, numpy_resid: bool = False) -> tup
     return x, residuals, rank, s
 
 
-@api("hermitian")
+@api
 def pinv(a, rtol=None, hermitian: bool = False, *, rcond=None):
     """Moore-Penrose inverses of matrices.
 
@@ -349,7 +349,7 @@ def pinv(a, rtol=None, hermitian: bool = False, *, rcond=None):
     return linear.matmul(parts.columns_scaled(parts.adjoint(vh), inverse), parts.adjoint(u), precision="highest")
 
 
-@api("ind")
+@api
 def tensorinv(a, ind: int = 2):
     """The inverse of `a` under `tensordot` over its first `ind` axes: tensordot(tensorinv(a, ind), a, ind) is one.
 
@@ -369,7 +369,7 @@ def tensorinv(a, ind: int = 2):
     return shaping.reshape(inv(shaping.reshape(a, (math.prod(rows), math.prod(columns)))), (*columns, *rows))
 
 
-@api("axes")
+@api
 def tensorsolve(a, b, axes: Ints | None = None):
     """The x with tensordot(a, x, x.ndim) = b.
 
@@ -395,7 +395,7 @@ def tensorsolve(a, b, axes: Ints | None = None):
 # --- rank and condition ------------------------------------------------------------------------------
 
 
-@api("p")
+@api
 def cond(x, p: Ord = None):
     """Condition numbers of matrices: norm(x, p) * norm(inv(x), p).
 
@@ -420,7 +420,7 @@ def cond(x, p: Ord = None):
     return selection.where(singular, np.inf, result)
 
 
-@api("hermitian")
+@api
 def matrix_rank(M, rtol=None, *, hermitian: bool = False, tol=None):
     """How many singular values of matrices are not negligible.
 
@@ -451,7 +451,7 @@ def matrix_rank(M, rtol=None, *, hermitian: bool = False, tol=None):
 # --- products ----------------------------------------------------------------------------------------
 
 
-@api("n")
+@api
 def matrix_power(a, n: int):
     """Matrices (..., n, n) to a whole power, by repeated squaring; negative powers are those of the inverse.
 
@@ -497,8 +497,8 @@ def multi_dot(arrays: Sequence[Any], *, precision=None):
     return _multi_dot(*arrays, precision=precision)
 
 
-@api("precision")
-def _multi_dot(*arrays, precision):
+@api
+def _multi_dot(*arrays, precision: Any):
     arrays = tuple(promote_dtypes(*arrays))
     shapes = [aval_of(array).shape for array in arrays]
     ends = shapes[0], shapes[-1]

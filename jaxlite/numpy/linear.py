@@ -43,8 +43,8 @@ def _product(a, b, contract, batch, precision, dtype):
     return shaping.convert(out, None, True) if weak else out
 
 
-@api("precision", "preferred_element_type", "out_sharding")
-def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
+@api
+def dot(a, b, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None):
     """The product of two arrays: the last axis of `a` with the last but one of `b` (its only one for a vector).
 
     A scalar operand multiplies. `precision` and `preferred_element_type` are as in `lax.dot_general`.
@@ -61,8 +61,8 @@ def dot(a, b, *, precision=None, preferred_element_type=None, out_sharding=None)
     return placement.laid_out_by(out_sharding, _product, a, b, ((len(left) - 1,), (axis,)), ((), ()), precision, dtype)
 
 
-@api("precision", "preferred_element_type", "out_sharding")
-def matmul(a, b, *, precision=None, preferred_element_type=None, out_sharding=None):
+@api
+def matmul(a, b, *, precision: Any = None, preferred_element_type: Any = None, out_sharding: Any = None):
     """Matrix products over broadcast leading axes; vectors count as a row on the left, a column on the right.
 
     Args:
@@ -143,8 +143,8 @@ def _core_plan(name: str, left: Ints, right: Ints, left_core: int, right_core: i
     return tuple(left_drop), tuple(right_drop), (contract, batch), None if order == tuple(range(len(order))) else order
 
 
-@api("precision", "preferred_element_type")
-def vdot(a, b, *, precision=None, preferred_element_type=None):
+@api
+def vdot(a, b, *, precision: Any = None, preferred_element_type: Any = None):
     """The sum of conj(a) * b over all elements of both, flattened."""
     a, b = as_arrays("vdot", a, b)
     if is_complex(a):
@@ -153,8 +153,8 @@ def vdot(a, b, *, precision=None, preferred_element_type=None):
     return dot(*flat, precision=precision, preferred_element_type=preferred_element_type)
 
 
-@api("axis", "precision", "preferred_element_type")
-def vecdot(x1, x2, /, *, axis: int = -1, precision=None, preferred_element_type=None):
+@api
+def vecdot(x1, x2, /, *, axis: int = -1, precision: Any = None, preferred_element_type: Any = None):
     """The sum of conj(x1) * x2 along an axis; the other axes are broadcast."""
     x1, x2 = as_arrays("vecdot", x1, x2)
     left, right = aval_of(x1), aval_of(x2)
@@ -171,7 +171,7 @@ def _axis_last(x, axis: int):
     return shaping.transpose(x, [each for each in range(rank) if each != axis] + [axis])
 
 
-@api()
+@api
 def matvec(x1, x2, /):
     """Matrices times vectors: (..., m, k) and (..., k) give (..., m), over broadcast leading axes.
 
@@ -180,7 +180,7 @@ def matvec(x1, x2, /):
     return _core_product("matvec", x1, x2, 2, 1)
 
 
-@api()
+@api
 def vecmat(x1, x2, /):
     """Conjugated vectors times matrices: (..., k) and (..., k, n) give (..., n), over broadcast leading axes.
 
@@ -190,8 +190,8 @@ def vecmat(x1, x2, /):
     return _core_product("vecmat", lax.conj(x1) if is_complex(x1) else x1, x2, 1, 2)
 
 
-@api("precision", "preferred_element_type")
-def inner(a, b, *, precision=None, preferred_element_type=None):
+@api
+def inner(a, b, *, precision: Any = None, preferred_element_type: Any = None):
     """The product over the last axes of both arrays."""
     a, b, dtype = _operands("inner", a, b, preferred_element_type)
     left, right = aval_of(a).shape, aval_of(b).shape
@@ -202,7 +202,7 @@ def inner(a, b, *, precision=None, preferred_element_type=None):
     return _product(a, b, ((len(left) - 1,), (len(right) - 1,)), ((), ()), precision, dtype)
 
 
-@api()
+@api
 def outer(a, b, out: None = None):
     """The products of every element of `a` with every element of `b`: (size of a, size of b)."""
     if out is not None:
@@ -215,8 +215,8 @@ def outer(a, b, out: None = None):
     return left * right
 
 
-@api("axes", "precision", "preferred_element_type", "out_sharding")
-def _tensordot(a, b, axes, precision, preferred_element_type, out_sharding=None):
+@api
+def _tensordot(a, b, axes: Any, precision: Any, preferred_element_type: Any, out_sharding: Any = None):
     a, b, dtype = _operands("tensordot", a, b, preferred_element_type)
     left, right = aval_of(a), aval_of(b)
     if isinstance(axes, int):
@@ -253,7 +253,7 @@ def tensordot(a, b, axes: int | Sequence[int] | Sequence[Sequence[int]] = 2, *, 
                       out_sharding=out_sharding)
 
 
-@api()
+@api
 def kron(a, b):
     """The Kronecker product: blocks of `b`, each scaled by an element of `a`."""
     a, b = promote_dtypes(*as_arrays("kron", a, b))
@@ -266,7 +266,7 @@ def kron(a, b):
     return shaping.reshape(a * b, [x * y for x, y in zip(left, right, strict=True)])
 
 
-@api("axisa", "axisb", "axisc", "axis")
+@api
 def cross(a, b, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None):
     """The cross product of vectors of 2 or 3 components; of two plane vectors, the component out of the plane."""
     if axis is not None:
@@ -291,8 +291,8 @@ def cross(a, b, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | N
     return shaping.stack(parts, *canonical_axes(axisc, parts[0].ndim + 1))
 
 
-@api("offset", "axis1", "axis2", "dtype")
-def trace(a, offset: int | Any = 0, axis1: int = 0, axis2: int = 1, dtype=None, out: None = None):
+@api
+def trace(a, offset: int | Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None):
     """The sum along a diagonal of two axes."""
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.trace is not supported.")

@@ -109,7 +109,7 @@ def _new_shape(shape, total: int, old: Ints) -> Ints:
     return tuple([total // known if each == -1 else each for each in shape])
 
 
-@api("new_sizes", "order")
+@api
 def _reshape(a, new_sizes: Ints, order: str):
     if order == "C":
         return shaping.reshape(as_array(a), new_sizes)
@@ -151,7 +151,7 @@ def ravel(a, order: str = "C", *, out_sharding=None):
     return reshape(a, (math.prod(aval_of(a).shape),), order, out_sharding=out_sharding)
 
 
-@api()
+@api
 def _ravel(a, /):
     a = as_arrays("ravel", a)
     return shaping.reshape(a, (a.size,))
@@ -167,7 +167,7 @@ def _static_axes(axis):
     return tuple(map(operator.index, each)) if len(each) != 1 or each[0] is not axis else operator.index(axis)
 
 
-@api("axis")
+@api
 def squeeze(a, axis: int | Sequence[int] | None = None):
     """Without axes of size 1: all of them, or the given ones. Raises: ValueError for axes of other sizes."""
     a = as_arrays("squeeze", a)
@@ -176,15 +176,15 @@ def squeeze(a, axis: int | Sequence[int] | None = None):
     return shaping.squeeze(a, canonical_axes(_static_axes(axis), a.ndim))
 
 
-@api("axis")
+@api
 def expand_dims(a, axis: int | Sequence[int]):
     """With new axes of size 1 at these positions of the result."""
     a, axis = as_arrays("expand_dims", a), _static_axes(axis)
     return shaping.expand_dims(a, axis if isinstance(axis, tuple) else (axis,))
 
 
-@api("shape", "out_sharding")
-def _broadcast_to(array, shape: Ints, out_sharding=None):
+@api
+def _broadcast_to(array, shape: Ints, out_sharding: Any = None):
     array = as_arrays("broadcast_to", array)
     old = array.shape
     if len(old) > len(shape):
@@ -208,7 +208,7 @@ def broadcast_shapes(*shapes) -> Ints:
     return shaping.broadcast_shapes(*[each if hasattr(each, "__iter__") else (each,) for each in shapes])
 
 
-@api()
+@api
 def broadcast_arrays(*args) -> list[Any] | tuple[Any, ...]:
     """All arrays stretched to their common shape."""
     check_arrays("broadcast_arrays", *args)
@@ -218,7 +218,7 @@ def broadcast_arrays(*args) -> list[Any] | tuple[Any, ...]:
 
 
 def _atleast(name: str, rank: int) -> Callable:
-    @api()
+    @api
     def raise_rank(a, /):
         a = as_array(a)
         old = a.ndim
@@ -245,8 +245,8 @@ def _atleast(name: str, rank: int) -> Callable:
 atleast_1d, atleast_2d, atleast_3d = _atleast("atleast_1d", 1), _atleast("atleast_2d", 2), _atleast("atleast_3d", 3)
 
 
-@api("new_shape")
-def resize(a, new_shape):
+@api
+def resize(a, new_shape: Any):
     """The elements, repeated as often as it takes or cut off, under a new shape."""
     new_shape = new_shape if hasattr(new_shape, "__iter__") else (new_shape,)
     if builtins.any(each < 0 for each in new_shape):
@@ -265,7 +265,7 @@ def resize(a, new_shape):
 # --- order of axes -----------------------------------------------------------------------------------
 
 
-@api("axes")
+@api
 def transpose(a, axes: Sequence[int] | None = None):
     """With axes in another order; reversed for None. Raises: TypeError if `axes` does not name each axis once."""
     a = as_arrays("transpose", a)
@@ -281,7 +281,7 @@ def permute_dims(a, /, axes: Ints):
     return transpose(a, tuple(axes))
 
 
-@api()
+@api
 def matrix_transpose(x, /):
     """With the last two axes exchanged."""
     x = as_arrays("matrix_transpose", x)
@@ -291,7 +291,7 @@ def matrix_transpose(x, /):
     return shaping.transpose(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
-@api("axis1", "axis2")
+@api
 def swapaxes(a, axis1: int, axis2: int):
     """With two axes exchanged."""
     a = as_arrays("swapaxes", a)
@@ -301,7 +301,7 @@ def swapaxes(a, axis1: int, axis2: int):
     return shaping.transpose(a, order)
 
 
-@api("source", "destination")
+@api
 def moveaxis(a, source: int | Sequence[int], destination: int | Sequence[int]):
     """With axes moved to other positions; the rest keep their order."""
     a = as_arrays("moveaxis", a)
@@ -315,7 +315,7 @@ def moveaxis(a, source: int | Sequence[int], destination: int | Sequence[int]):
     return shaping.transpose(a, order)
 
 
-@api("axis", "start")
+@api
 def rollaxis(a, axis: int, start: int = 0):
     """With one axis moved in front of the one at `start`."""
     a = as_arrays("rollaxis", a)
@@ -352,7 +352,7 @@ def _cut(name: str, ary, indices_or_sections, axis: int, even: bool) -> list[Any
     return list(_slices(ary, bounds=tuple(bounds), axis=operator.index(axis)))
 
 
-@api("bounds", "axis")
+@api
 def _slices(a, bounds: Ints, axis: int) -> list[Any]:
     a = as_array(a)
     axis = shaping.canonical_axis(axis, a.ndim)
@@ -394,7 +394,7 @@ def dsplit(ary, indices_or_sections) -> list[Any]:
     return split(ary, indices_or_sections, 2)
 
 
-@api("axis")
+@api
 def unstack(x, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices of an array along an axis, without that axis."""
     x = as_arrays("unstack", x)
@@ -406,8 +406,8 @@ def unstack(x, /, *, axis: int = 0) -> tuple[Any, ...]:
 # --- repeating and moving ----------------------------------------------------------------------------
 
 
-@api("reps")
-def tile(A, reps):
+@api
+def tile(A, reps: Any):
     """Copies of an array side by side, `reps[i]` times along each axis."""
     A = as_arrays("tile", A)
     reps = shape_of(reps if hasattr(reps, "__iter__") else (reps,), "reps")
@@ -448,7 +448,7 @@ def repeat(a, repeats, axis: int | None = None, *, total_repeat_length: int | No
     return placement.laid_out(result, out_sharding)
 
 
-@api("count", "axis")
+@api
 def _repeat_evenly(a, count: int, axis: int):
     a = as_array(a)
     sizes = a.shape
@@ -457,7 +457,7 @@ def _repeat_evenly(a, count: int, axis: int):
     return shaping.reshape(wide, (*sizes[:axis], sizes[axis] * count, *sizes[axis + 1:]))
 
 
-@api("axis")
+@api
 def take_slices(a, positions, axis: int):
     """The slices at some positions of an axis; those out of range are the nearest."""
     size = aval_of(positions).size
@@ -478,7 +478,7 @@ def counts_of(positions, total: int):
     return write(shaping.full((total,), 0, dtypes.int32), positions, np.int32(1), "add", mode="drop", wrap=False)
 
 
-@api("axis", "total")
+@api
 def _repeat_traced(a, repeats, axis: int, total: int):
     a = as_array(a)
     extent = a.shape[axis]
@@ -491,7 +491,7 @@ def _repeat_traced(a, repeats, axis: int, total: int):
     return take_slices(a, lax.cumsum(counts_of(lax.cumsum(counts), total)), axis=axis)
 
 
-@api("axis")
+@api
 def _roll(a, shift, axis: Ints):
     a = as_array(a)
     for each, amount in zip(axis, shift, strict=True):
@@ -510,12 +510,12 @@ def _roll(a, shift, axis: Ints):
     return a
 
 
-@api("shift", "axis")
+@api
 def _roll_static(a, shift: Ints, axis: Ints):
     return _roll(as_array(a), shift, axis)
 
 
-@api("shift", "axis")
+@api
 def _roll_by_number(a, shift: int, axis: int | None):
     a = as_array(a)
     if axis is None:
@@ -553,7 +553,7 @@ def roll(a, shift, axis: int | Sequence[int] | None = None):
     return _roll(a, tuple(shifts), axis=tuple(axes))
 
 
-@api("k", "axes")
+@api
 def rot90(m, k: int = 1, axes: tuple[int, int] = (0, 1)):
     """Turned by k quarter turns in the plane of two axes, from the first towards the second."""
     m = as_arrays("rot90", m)
@@ -572,7 +572,7 @@ def rot90(m, k: int = 1, axes: tuple[int, int] = (0, 1)):
     return shaping.rev(shaping.transpose(m, order), (second,))
 
 
-@api("axis")
+@api
 def flip(m, axis: int | Sequence[int] | None = None):
     """With the order of elements reversed along axes; all for None."""
     m = as_arrays("flip", m)
@@ -592,7 +592,7 @@ def fliplr(m):
 # --- diagonals ---------------------------------------------------------------------------------------
 
 
-@api("offset", "axis1", "axis2")
+@api
 def diagonal(a, offset: int = 0, axis1: int = 0, axis2: int = 1):
     """The diagonal of two axes, as the last axis."""
     a = as_arrays("diagonal", a)
@@ -613,7 +613,7 @@ def diagonal(a, offset: int = 0, axis1: int = 0, axis2: int = 1):
     return lax.slice_in_dim(flat, start, stop, columns + 1, axis=rank - 2)
 
 
-@api("k")
+@api
 def diag(v, k: int = 0):
     """A matrix with a vector on its k-th diagonal, or the k-th diagonal of a matrix."""
     v = as_arrays("diag", v)
@@ -664,7 +664,7 @@ def compress(condition, a, axis: int | None = None, *, size: int | None = None, 
     return _compress(condition, a, fill_value, axis=axis, size=operator.index(size))
 
 
-@api("axis", "size")
+@api
 def _compress(condition, a, fill_value, axis: int, size: int):
     extent = builtins.min(a.shape[axis], aval_of(condition).shape[0])
     mask = shaping.convert(lax.slice_in_dim(condition, 0, extent), bool, False)
@@ -704,7 +704,7 @@ def choose(a, choices, out: None = None, mode: str = "raise"):
     return _choose(a, *options, mode=mode)
 
 
-@api("mode")
+@api
 def _choose(a, *options, mode: str):
     a = shaping.convert(as_array(a), dtypes.int32, False)
     count = len(options)

@@ -75,7 +75,7 @@ def _static_axes(axis) -> Ints | None:
     return tuple(map(operator.index, axis)) if isinstance(axis, (tuple, list)) else (operator.index(axis),)
 
 
-@api("ord", "axis", "keepdims")
+@api
 def norm(x, ord: Ord = None, axis: None | Ints | int = None, keepdims: bool = False):
     """The norm of a matrix or a vector.
 
@@ -105,14 +105,14 @@ def norm(x, ord: Ord = None, axis: None | Ints | int = None, keepdims: bool = Fa
                      "axes to compute a matrix-norm.")
 
 
-@api("keepdims", "ord")
+@api
 def matrix_norm(x, /, *, keepdims: bool = False, ord: Ord = "fro"):
     """The norms of matrices (..., m, n); orders as in `norm`."""
     x = parts.strong(parts.inexact("matrix_norm", x))
     return _matrix_norm(x, canonical_axes((-2, -1), x.ndim), keepdims, ord)  # type: ignore[arg-type]
 
 
-@api("axis", "keepdims", "ord")
+@api
 def vector_norm(x, /, *, axis: int | Ints | None = None, keepdims: bool = False, ord: Ord = 2):
     """The norms of vectors that are along one or several axes (None for all); orders as in `norm`."""
     x = parts.strong(parts.inexact("vector_norm", x))

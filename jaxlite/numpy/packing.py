@@ -29,7 +29,7 @@ def _one_axis(a, axis: int | None) -> tuple[Any, int, int]:
     return a, shaping.canonical_axis(axis, rank), rank
 
 
-@api("axis", "bitorder")
+@api
 def packbits(a, axis: int | None = None, bitorder: str = "big"):
     """Eight booleans to a byte along an axis, filled up with zeros; over all elements, flattened, for None."""
     check_arrays("packbits", a)
@@ -48,7 +48,7 @@ def packbits(a, axis: int | None = None, bitorder: str = "big"):
     return lax.reduce_sum(lax.shift_left(grouped, shifts), (axis + 1,))
 
 
-@api("axis", "count", "bitorder")
+@api
 def unpackbits(a, axis: int | None = None, count: int | None = None, bitorder: str = "big"):
     """The bits of bytes along an axis; `count` cuts off or fills up with zeros."""
     check_arrays("unpackbits", a)

@@ -128,7 +128,7 @@ def pad(array, pad_width, mode: str | Callable[..., Any] = "constant", **kwargs)
     return _pad_from_array(array, widths=widths, mode=mode, odd=kind == "odd")
 
 
-@api("widths")
+@api
 def _pad_constant(x, values, widths: tuple[tuple[int, int], ...]):
     x = as_array(x)
     aval = aval_of(x)
@@ -149,7 +149,7 @@ def _element(values, row: int, column: int):
     return shaping.squeeze(lax.slice(values, (row, column), (row + 1, column + 1)), (0, 1))
 
 
-@api("widths")
+@api
 def _pad_ramp(x, ends, widths: tuple[tuple[int, int], ...]):
     x = as_array(x)
     aval = aval_of(x)
@@ -168,7 +168,7 @@ def _pad_ramp(x, ends, widths: tuple[tuple[int, int], ...]):
     return x
 
 
-@api("widths", "mode", "odd")
+@api
 def _pad_from_array(x, widths: tuple[tuple[int, int], ...], mode: str, odd: bool):
     """The modes that take elements of the array."""
     x = as_array(x)
@@ -219,8 +219,8 @@ def _mirrored(x, axis: int, width: int, after: bool, skip_edge: bool, odd: bool)
     return x
 
 
-@api("widths", "mode", "lengths")
-def _pad_statistic(x, widths: tuple[tuple[int, int], ...], mode: str, lengths):
+@api
+def _pad_statistic(x, widths: tuple[tuple[int, int], ...], mode: str, lengths: Any):
     x = as_array(x)
     aval = aval_of(x)
     statistic = _STATISTICS[mode]

@@ -58,7 +58,7 @@ def _without_leading_zeros(name: str, argument: str, value, instead: str) -> tup
 # --- arithmetic --------------------------------------------------------------------------------------
 
 
-@api()
+@api
 def polyadd(a1, a2):
     """The sum of two polynomials; the shorter one gets leading zeros.
 
@@ -69,7 +69,7 @@ def polyadd(a1, a2):
     return arithmetic.add(*_aligned("polyadd", a1, a2))
 
 
-@api()
+@api
 def polysub(a1, a2):
     """The difference of two polynomials; the shorter one gets leading zeros."""
     return arithmetic.subtract(*_aligned("polysub", a1, a2))
@@ -109,7 +109,7 @@ def polymul(a1, a2, *, trim_leading_zeros: bool = False):
     return _polymul(a1, a2)
 
 
-@api()
+@api
 def _polymul(a1, a2):
     factors = _coefficients("polymul", a1, a2)
     # No coefficients at all are the polynomial zero.
@@ -137,7 +137,7 @@ def polydiv(u, v, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
     return quotient, rest
 
 
-@api()
+@api
 def _polydiv(u, v) -> tuple[Any, Any]:
     u, v = _coefficients("polydiv", u, v)
     if aval_of(u).ndim != 1 or aval_of(v).ndim != 1 or not _length(v):
@@ -162,7 +162,7 @@ def _polydiv(u, v) -> tuple[Any, Any]:
 # --- calculus ----------------------------------------------------------------------------------------
 
 
-@api("m")
+@api
 def polyder(p, m: int = 1):
     """The m-th derivative of a polynomial, floating or complex. Raises: ValueError for m < 0.
 
@@ -192,7 +192,7 @@ def _times_rows(p, factors: np.ndarray):
     return p * shaping.convert(np.broadcast_to(column, aval.shape), aval.dtype, aval.weak_type)
 
 
-@api("m")
+@api
 def polyint(p, m: int = 1, k=None):
     """The m-th integral of a polynomial, floating or complex.
 
@@ -222,7 +222,7 @@ def polyint(p, m: int = 1, k=None):
 # --- values and zeros --------------------------------------------------------------------------------
 
 
-@api("unroll")
+@api
 def polyval(p, x, *, unroll: int | None = None):
     """A polynomial's values at x, by Horner's rule.
 
@@ -247,7 +247,7 @@ def polyval(p, x, *, unroll: int | None = None):
     return lax.scan(horner, shaping.full_like(x, 0), shaping.convert(p, None, False), unroll=unroll)[0]
 
 
-@api()
+@api
 def poly(seq_of_zeros):
     """The polynomial with given zeros and leading coefficient one, floating or complex.
 
@@ -309,7 +309,7 @@ def roots(p, *, strip_zeros: bool = True):
     return _roots(value[:len(value) - at_zero], at_zero=at_zero)
 
 
-@api("at_zero")
+@api
 def _roots(p, at_zero: int):
     (p,) = _coefficients("roots", p)
     found = _companion_eigenvalues(p)
@@ -327,7 +327,7 @@ def _companion_eigenvalues(p):
     return _linalg().eigvals(shaping.concatenate([shaping.expand_dims(first, (0,)), below], 0))
 
 
-@api()
+@api
 def _padded_roots(p):
     (p,) = _coefficients("roots", p)
     size = _length(p)
@@ -392,8 +392,8 @@ def polyfit(x, y, deg: int, rcond: float | None = None, full: bool = False, w=No
     return _polyfit(x, y, rcond, w, deg=deg, full=bool(full), cov=cov if cov == "unscaled" else bool(cov))
 
 
-@api("deg", "full", "cov")
-def _polyfit(x, y, rcond, w, deg: int, full: bool, cov):
+@api
+def _polyfit(x, y, rcond, w, deg: int, full: bool, cov: Any):
     if w is None:
         x, y = promote_dtypes_inexact(x, y)
     else:

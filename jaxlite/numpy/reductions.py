@@ -154,8 +154,8 @@ def _total(name: str, a, axis, dtype, keepdims: bool, initial, where, promote_in
     return shaping.convert(_reduce(name, a, axis, keepdims, reducer, identity, where, initial, combine), dtype, False)
 
 
-@api("axis", "dtype", "keepdims", "promote_integers")
-def sum(a, axis: Axis = None, dtype=None, out: None = None, keepdims: bool = False, initial=None, where=None,
+@api
+def sum(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial=None, where=None,
         promote_integers: bool = True):
     """The sum over axes; 0 for none. Integers narrower than the default are widened to it; half floats are added up
     in 32 bits.
@@ -172,8 +172,8 @@ def _sum(a, axis, dtype, keepdims: bool, initial, where, promote_integers: bool)
     return _total("sum", a, axis, dtype, keepdims, initial, where, promote_integers, lax.reduce_sum, ufuncs.add, 0)
 
 
-@api("axis", "dtype", "keepdims", "promote_integers")
-def prod(a, axis: Axis = None, dtype=None, out: None = None, keepdims: bool = False, initial=None, where=None,
+@api
+def prod(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial=None, where=None,
          promote_integers: bool = True):
     """The product over axes; 1 for none. Dtypes are as in `sum`."""
     _refuse_out("prod", out)
@@ -217,21 +217,21 @@ def _complex_extreme(name: str, a, axes: Ints, keepdims: bool, where, reducer: C
     return result if keepdims else shaping.squeeze(result, axes)
 
 
-@api("axis", "keepdims")
+@api
 def max(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The greatest element over axes; NaN if there is one. An empty reduction needs `initial`."""
     _refuse_out("max", out)
     return _extreme("max", a, axis, keepdims, initial, where, lax.reduce_max, ufuncs.maximum, _lowest)
 
 
-@api("axis", "keepdims")
+@api
 def min(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The least element over axes; NaN if there is one. An empty reduction needs `initial`."""
     _refuse_out("min", out)
     return _extreme("min", a, axis, keepdims, initial, where, lax.reduce_min, ufuncs.minimum, _highest)
 
 
-@api("axis", "keepdims")
+@api
 def minmax(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None) -> tuple[Any, Any]:
     """The least and the greatest element over axes.
 
@@ -254,7 +254,7 @@ def amin(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial
     return min(a, axis=axis, out=out, keepdims=keepdims, initial=initial, where=where)
 
 
-@api("axis", "keepdims")
+@api
 def all(a, axis: Axis = None, out: None = None, keepdims: bool = False, *, where=None):
     """Whether every element over axes is nonzero; True for none."""
     _refuse_out("all", out)
@@ -262,7 +262,7 @@ def all(a, axis: Axis = None, out: None = None, keepdims: bool = False, *, where
     return _reduce("all", shaping.convert(as_array(a), bool), axis, keepdims, lax.reduce_and, True, where)
 
 
-@api("axis", "keepdims")
+@api
 def any(a, axis: Axis = None, out: None = None, keepdims: bool = False, *, where=None):
     """Whether some element over axes is nonzero; False for none."""
     _refuse_out("any", out)
@@ -270,14 +270,14 @@ def any(a, axis: Axis = None, out: None = None, keepdims: bool = False, *, where
     return _reduce("any", shaping.convert(as_array(a), bool), axis, keepdims, lax.reduce_or, False, where)
 
 
-@api("axis", "keepdims")
+@api
 def ptp(a, axis: Axis = None, out: None = None, keepdims: bool = False):
     """The range over axes: the greatest element less the least."""
     _refuse_out("ptp", out)
     return max(a, axis=axis, keepdims=keepdims) - min(a, axis=axis, keepdims=keepdims)
 
 
-@api("axis", "keepdims")
+@api
 def count_nonzero(a, axis: Axis = None, keepdims: bool = False):
     """How many elements over axes are nonzero."""
     check_arrays("count_nonzero", a)
@@ -321,8 +321,8 @@ def _divide(total, count):
     return total / shaping.convert(count, total.dtype)
 
 
-@api("axis", "dtype", "keepdims")
-def mean(a, axis: Axis = None, dtype=None, out: None = None, keepdims: bool = False, *, where=None):
+@api
+def mean(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, *, where=None):
     """The arithmetic mean over axes, in floating point; NaN for none.
 
     Half floats are averaged in 32 bits unless `dtype` is given.
@@ -342,8 +342,8 @@ def _mean(a, axis, dtype, keepdims: bool, where, name: str = "mean"):
     return shaping.convert(result, result_dtype, False)
 
 
-@api("axis", "dtype", "keepdims")
-def _variance(a, ddof, mean, where, axis, dtype, keepdims: bool, out=None):
+@api
+def _variance(a, ddof, mean, where, axis: Any, dtype: Any, keepdims: bool, out=None):
     check_arrays("var", a)
     a = as_array(a)
     computation, result_dtype = _variance_dtypes(a, dtype)
@@ -418,8 +418,8 @@ def std(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, keepd
     return _deviation(a, ddof, mean, where, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
-@api("axis", "dtype", "keepdims")
-def _deviation(a, ddof, mean, where, axis, dtype, keepdims: bool):
+@api
+def _deviation(a, ddof, mean, where, axis: Any, dtype: Any, keepdims: bool):
     return lax.sqrt(_variance(a, ddof, mean, where, axis=axis, dtype=dtype, keepdims=keepdims))
 
 
@@ -451,38 +451,38 @@ def _nan_extreme(name: str, a, axis, keepdims: bool, initial, where, function: C
     return lax.select(nothing, shaping.full_like(result, np.nan), result)
 
 
-@api("axis", "keepdims")
+@api
 def nanmax(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The greatest element that is not NaN; NaN if all are."""
     _refuse_out("nanmax", out)
     return _nan_extreme("nanmax", a, axis, keepdims, initial, where, max, _lowest)
 
 
-@api("axis", "keepdims")
+@api
 def nanmin(a, axis: Axis = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The least element that is not NaN; NaN if all are."""
     _refuse_out("nanmin", out)
     return _nan_extreme("nanmin", a, axis, keepdims, initial, where, min, _highest)
 
 
-@api("axis", "dtype", "keepdims")
-def nansum(a, axis: Axis = None, dtype=None, out: None = None, keepdims: bool = False, initial=None, where=None):
+@api
+def nansum(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The sum of the elements that are not NaN."""
     _refuse_out("nansum", out)
     check_arrays("nansum", a)
     return sum(_without_nan(as_array(a), 0), axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
 
-@api("axis", "dtype", "keepdims")
-def nanprod(a, axis: Axis = None, dtype=None, out: None = None, keepdims: bool = False, initial=None, where=None):
+@api
+def nanprod(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, initial=None, where=None):
     """The product of the elements that are not NaN."""
     _refuse_out("nanprod", out)
     check_arrays("nanprod", a)
     return prod(_without_nan(as_array(a), 1), axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
 
 
-@api("axis", "dtype", "keepdims")
-def nanmean(a, axis: Axis = None, dtype=None, out: None = None, keepdims: bool = False, where=None):
+@api
+def nanmean(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, where=None):
     """The mean of the elements that are not NaN."""
     _refuse_out("nanmean", out)
     check_arrays("nanmean", a)
@@ -495,8 +495,8 @@ def nanmean(a, axis: Axis = None, dtype=None, out: None = None, keepdims: bool =
     return lax.div(total, shaping.convert(count, total.dtype, False))
 
 
-@api("axis", "dtype", "keepdims")
-def nanvar(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, keepdims: bool = False, where=None,
+@api
+def nanvar(a, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False, where=None,
            mean=None):
     """The variance of the elements that are not NaN; NaN where fewer than `ddof` + 1 are left."""
     _refuse_out("nanvar", out)
@@ -512,8 +512,8 @@ def nanvar(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, ke
     return _variance(_without_nan(a, 0), ddof, mean, valid, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
-@api("axis", "dtype", "keepdims")
-def nanstd(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, keepdims: bool = False, where=None,
+@api
+def nanstd(a, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int = 0, keepdims: bool = False, where=None,
            mean=None):
     """The standard deviation of the elements that are not NaN."""
     _refuse_out("nanstd", out)
@@ -545,29 +545,29 @@ def _running(name: str, a, axis, dtype, operation: Callable, fill_nan=None):
     return operation(shaping.convert(a, dtype, False), axis)
 
 
-@api("axis", "dtype")
-def cumsum(a, axis: int | None = None, dtype=None, out: None = None):
+@api
+def cumsum(a, axis: int | None = None, dtype: Any = None, out: None = None):
     """Running sums along an axis; over all elements, flattened, for None."""
     _refuse_out("cumsum", out)
     return _running("cumsum", a, axis, dtype, lax.cumsum)
 
 
-@api("axis", "dtype")
-def cumprod(a, axis: int | None = None, dtype=None, out: None = None):
+@api
+def cumprod(a, axis: int | None = None, dtype: Any = None, out: None = None):
     """Running products along an axis; over all elements, flattened, for None."""
     _refuse_out("cumprod", out)
     return _running("cumprod", a, axis, dtype, lax.cumprod)
 
 
-@api("axis", "dtype")
-def nancumsum(a, axis: int | None = None, dtype=None, out: None = None):
+@api
+def nancumsum(a, axis: int | None = None, dtype: Any = None, out: None = None):
     """Running sums with NaN as 0."""
     _refuse_out("nancumsum", out)
     return _running("nancumsum", a, axis, dtype, lax.cumsum, 0)
 
 
-@api("axis", "dtype")
-def nancumprod(a, axis: int | None = None, dtype=None, out: None = None):
+@api
+def nancumprod(a, axis: int | None = None, dtype: Any = None, out: None = None):
     """Running products with NaN as 1."""
     _refuse_out("nancumprod", out)
     return _running("nancumprod", a, axis, dtype, lax.cumprod, 1)
@@ -597,13 +597,13 @@ def _cumulative(name: str, x, axis, dtype, include_initial: bool, function: Call
     return result
 
 
-@api("axis", "dtype", "include_initial")
-def cumulative_sum(x, /, *, axis: int | None = None, dtype=None, include_initial: bool = False):
+@api
+def cumulative_sum(x, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False):
     """Running sums along an axis, led by 0 if `include_initial`."""
     return _cumulative("cumulative_sum", x, axis, dtype, include_initial, cumsum, 0)
 
 
-@api("axis", "dtype", "include_initial")
-def cumulative_prod(x, /, *, axis: int | None = None, dtype=None, include_initial: bool = False):
+@api
+def cumulative_prod(x, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False):
     """Running products along an axis, led by 1 if `include_initial`."""
     return _cumulative("cumulative_prod", x, axis, dtype, include_initial, cumprod, 1)

@@ -45,7 +45,7 @@ def _position(name: str, a, axis, out, keepdims, search: Callable):
     return shaping.broadcast_in_dim(result, kept, rest)
 
 
-@api("axis", "keepdims")
+@api
 def argmax(a, axis: int | None = None, out: None = None, keepdims: bool | None = None):
     """The position of the greatest element along an axis (the first of equals; NaN counts as greatest).
 
@@ -61,7 +61,7 @@ def argmax(a, axis: int | None = None, out: None = None, keepdims: bool | None =
     return _position("argmax", a, axis, out, keepdims, lax.argmax)
 
 
-@api("axis", "keepdims")
+@api
 def argmin(a, axis: int | None = None, out: None = None, keepdims: bool | None = None):
     """The position of the least element along an axis (the first of equals; NaN counts as least). As `argmax`."""
     return _position("argmin", a, axis, out, keepdims, lax.argmin)
@@ -81,13 +81,13 @@ def _position_without_nan(name: str, a, axis, out, keepdims, search: Callable, f
     return _position(name, a, axis, out, keepdims, search_numbers)
 
 
-@api("axis", "keepdims")
+@api
 def nanargmax(a, axis: int | None = None, out: None = None, keepdims: bool | None = None):
     """The position of the greatest element that is not NaN; -1 where all are. As `argmax`."""
     return _position_without_nan("nanargmax", a, axis, out, keepdims, lax.argmax, -np.inf)
 
 
-@api("axis", "keepdims")
+@api
 def nanargmin(a, axis: int | None = None, out: None = None, keepdims: bool | None = None):
     """The position of the least element that is not NaN; -1 where all are. As `argmax`."""
     return _position_without_nan("nanargmin", a, axis, out, keepdims, lax.argmin, np.inf)
@@ -153,7 +153,7 @@ def nonzero(a, *, size: int | None = None, fill_value=None) -> tuple[Any, ...]:
     return _nonzero(a, fill_value, size=size)
 
 
-@api("size")
+@api
 def _nonzero(a, fill_value, size: int) -> tuple[Any, ...]:
     shape = aval_of(a).shape
     flat, found = true_positions(shaping.convert(shaping.reshape(a, (aval_of(a).size,)), bool, False), size)
@@ -205,7 +205,7 @@ def argwhere(a, *, size: int | None = None, fill_value=None):
     return _columns(*nonzero(a, size=size, fill_value=fill_value))
 
 
-@api()
+@api
 def _columns(*parts):
     return shaping.stack(promote_dtypes(*parts), 1)
 
@@ -221,7 +221,7 @@ def extract(condition, arr, *, size: int | None = None, fill_value=0):
                                  fill_value=fill_value)
 
 
-@api("inplace")
+@api
 def place(arr, mask, vals, *, inplace: bool = True):
     """A copy of the array whose elements under the mask are taken, one after the other, from `vals`, repeated.
 
@@ -330,7 +330,7 @@ _METHODS: dict[str, Callable] = {
 }
 
 
-@api("side", "method")
+@api
 def searchsorted(a, v, side: str = "left", sorter=None, *, method: str = "scan"):
     """Where elements would have to be inserted to keep an array sorted.
 
@@ -364,7 +364,7 @@ def searchsorted(a, v, side: str = "left", sorter=None, *, method: str = "scan")
     return shaping.convert(_METHODS[method](a, v, side), dtype, False)
 
 
-@api("right", "method")
+@api
 def digitize(x, bins, right: bool = False, *, method: str | None = None):
     """The bin that each element is in: how many edges are not above it.
 
@@ -390,8 +390,8 @@ def digitize(x, bins, right: bool = False, *, method: str | None = None):
 # --- choices by conditions ---------------------------------------------------------------------------
 
 
-@api()
-def select(condlist: Sequence[Any], choicelist: Sequence[Any], default=0):
+@api
+def select(condlist, choicelist, default=0):
     """Each element from the first choice whose condition holds there, else the default.
 
     Args:
@@ -464,8 +464,8 @@ def _active(conditions: list[Any]) -> list[Any]:
     return [*found[::-1], ufuncs.logical_not(later)]
 
 
-@api()
-def _pieces(x, conditions: list[Any], values: list[Any]):
+@api
+def _pieces(x, conditions, values):
     shape, dtype = x.shape, x.dtype
     *pieces, result = (shaping.convert(value, dtype, False) for value in values)
     for condition, piece in zip(conditions, pieces, strict=True):

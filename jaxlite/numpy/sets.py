@@ -127,7 +127,7 @@ def _distinct(name: str, ar, index: bool, inverse: bool, counts: bool, axis, equ
     return tuple(results) if index or inverse or counts else results[0]
 
 
-@api("axis", "equal_nan", "size", "index", "inverse", "counts")
+@api
 def _unique(ar, fill_value, axis: int | None, equal_nan: bool, size: int, index: bool, inverse: bool,
             counts: bool) -> tuple[Any, ...]:
     """How many are distinct, and the results of `unique`; the axis comes first."""
@@ -247,7 +247,7 @@ def union1d(ar1, ar2, *, size: int | None = None, fill_value=None):
     return _distinct("union1d", both, False, False, False, None, True, size, fill_value)
 
 
-@api()
+@api
 def _both(ar1, ar2):
     return shaping.concatenate([_flat(each) for each in promote_dtypes(ar1, ar2)], 0)
 
@@ -297,7 +297,7 @@ def intersect1d(ar1, ar2, assume_unique: bool = False, return_indices: bool = Fa
     return tuple(results) if return_indices else results[0]
 
 
-@api("size", "indices", "unique")
+@api
 def _intersection(ar1, ar2, fill_value, size: int, indices: bool, unique: bool) -> tuple[Any, ...]:
     ar1, ar2 = map(_flat, promote_dtypes(ar1, ar2))
     count = aval_of(ar1).size
@@ -340,7 +340,7 @@ def setdiff1d(ar1, ar2, assume_unique: bool = False, *, size: int | None = None,
         ar1, ar2, 0 if fill_value is None else fill_value, size=size, unique=bool(assume_unique)), ar1, ar2)[0]
 
 
-@api("size", "unique")
+@api
 def _difference(ar1, ar2, fill_value, size: int, unique: bool) -> tuple[Any, ...]:
     ar1, ar2 = map(_flat, as_arrays("setdiff1d", ar1, ar2))
     count = aval_of(ar1).size
@@ -373,7 +373,7 @@ def setxor1d(ar1, ar2, assume_unique: bool = False, *, size: int | None = None, 
         ar1, ar2, fill_value, size=size), ar1, ar2)[0]
 
 
-@api("size")
+@api
 def _exclusive(ar1, ar2, fill_value, size: int) -> tuple[Any, ...]:
     ar1, ar2 = map(_flat, promote_dtypes(ar1, ar2))
     dtype = dtypes.default_dtype(int)
@@ -399,7 +399,7 @@ def _exclusive(ar1, ar2, fill_value, size: int) -> tuple[Any, ...]:
 # --- membership --------------------------------------------------------------------------------------
 
 
-@api("assume_unique", "invert", "method")
+@api
 @broadcasts_inside
 def isin(element, test_elements, assume_unique: bool = False, invert: bool = False, *, method: str = "auto"):
     """Whether each element is in another array. NaN is not.

@@ -37,7 +37,7 @@ def _line(name: str, a, axis) -> tuple[Any, int]:
     return a, shaping.canonical_axis(operator.index(axis), a.ndim)
 
 
-@api("axis", "kind", "order", "stable", "descending")
+@api
 def sort(a, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
          descending: bool = False):
     """The elements of each line along an axis in ascending order.
@@ -59,9 +59,9 @@ def sort(a, axis: int | None = -1, *, kind: None = None, order: None = None, sta
     return shaping.rev(result, (axis,)) if descending else result
 
 
-@api("axis", "kind", "order", "stable", "descending", "dtype")
+@api
 def argsort(a, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
-            descending: bool = False, dtype=None):
+            descending: bool = False, dtype: Any = None):
     """The positions that sort an axis: `take_along_axis(a, argsort(a), -1)` is `sort(a)`.
 
     Args: as in `sort`; with `stable`, equal elements keep their order in both directions.
@@ -82,7 +82,7 @@ def argsort(a, axis: int | None = -1, *, kind: None = None, order: None = None, 
     return shaping.rev(result, (axis,)) if descending else result
 
 
-@api("axis", "batch_size")
+@api
 def lexsort(keys, axis: int = -1, *, batch_size: int = 16):
     """The positions that sort an axis by several keys, the last of them first in importance.
 
@@ -131,7 +131,7 @@ def _partition_line(name: str, a, kth, axis) -> tuple[Any, int, int]:
     return a, axis, kth % size
 
 
-@api("kth", "axis")
+@api
 def partition(a, kth: int, axis: int = -1):
     """Each line with the element that sorting would put at `kth` there, none greater before, none less after.
 
@@ -168,7 +168,7 @@ def top_k(a, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: bool =
     return _top_k(a, k=operator.index(k), axis=shaping.canonical_axis(axis, aval_of(a).ndim), largest=mode == "largest")
 
 
-@api("k", "axis", "largest")
+@api
 def _top_k(a, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
     if largest:
         values, positions = lax.top_k(a, k, axis=axis)
@@ -181,7 +181,7 @@ def _top_k(a, k: int, axis: int, largest: bool) -> tuple[Any, Any]:
     return values, positions
 
 
-@api("kth", "axis")
+@api
 def argpartition(a, kth: int, axis: int = -1):
     """The positions that partition an axis, as `partition` does; those after `kth` in ascending order."""
     a, axis, kth = _partition_line("argpartition", a, kth, axis)
@@ -192,7 +192,7 @@ def argpartition(a, kth: int, axis: int = -1):
     return shaping.concatenate([least, lax.sort(rest, dimension=axis)], axis)
 
 
-@api()
+@api
 def sort_complex(a):
     """The last axis sorted, as complex numbers."""
     a = as_arrays("sort_complex", a)

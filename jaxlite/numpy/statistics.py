@@ -59,7 +59,7 @@ def _check(name: str, a, q, weights, out, overwrite_input, method: str) -> None:
         raise ValueError(f"q must be have rank <= 1, got shape {aval_of(q).shape}")
 
 
-@api("axis", "out", "overwrite_input", "method", "keepdims")
+@api
 def quantile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
              keepdims: bool = False, *, weights=None):
     """The values below which given fractions of the elements along axes lie; NaN where an element is.
@@ -81,29 +81,29 @@ def quantile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = 
     return _quantile("quantile", a, q, weights, out, overwrite_input, axis, method, keepdims)
 
 
-@api("axis", "out", "overwrite_input", "method", "keepdims")
+@api
 def nanquantile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
                 keepdims: bool = False, *, weights=None):
     """The quantiles of the elements that are not NaN; NaN for none. As `quantile`."""
     return _quantile("nanquantile", a, q, weights, out, overwrite_input, axis, method, keepdims)
 
 
-@api("axis", "out", "overwrite_input", "method", "keepdims", "out_sharding")
+@api
 def percentile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
-               keepdims: bool = False, *, weights=None, out_sharding=None):
+               keepdims: bool = False, *, weights=None, out_sharding: Any = None):
     """The values below which given percentages, in [0, 100], of the elements lie. As `quantile`."""
     result = _quantile("percentile", a, q, weights, out, overwrite_input, axis, method, keepdims)
     return placement.laid_out(result, out_sharding)
 
 
-@api("axis", "out", "overwrite_input", "method", "keepdims")
+@api
 def nanpercentile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
                   keepdims: bool = False, *, weights=None):
     """The percentiles of the elements that are not NaN; NaN for none. As `percentile`."""
     return _quantile("nanpercentile", a, q, weights, out, overwrite_input, axis, method, keepdims)
 
 
-@api("axis", "out", "overwrite_input", "keepdims")
+@api
 def median(a, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False):
     """The middle element along axes, the mean of the middle two for an even number; NaN where an element is.
 
@@ -131,7 +131,7 @@ def median(a, axis: Axis = None, out: None = None, overwrite_input: bool = False
     return shaping.reshape(result, kept) if keepdims else shaping.squeeze(result, (axis,))
 
 
-@api("axis", "out", "overwrite_input", "keepdims")
+@api
 def nanmedian(a, axis: Axis = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False):
     """The median of the elements that are not NaN; NaN for none. As `median`."""
     return _quantile("nanmedian", a, 0.5, None, out, overwrite_input, axis, "midpoint", keepdims)
@@ -295,7 +295,7 @@ def _weighted_quantile(line, q, weights, axis: int, skip_nan: bool):
 # --- weighted means, covariances ---------------------------------------------------------------------
 
 
-@api("axis", "returned", "keepdims")
+@api
 def average(a, axis: Axis = None, weights=None, returned: bool = False, keepdims: bool = False):
     """The weighted mean over axes; the plain mean without weights.
 
@@ -337,9 +337,9 @@ def _sample_weights(name: str, weights, samples: int):
     return ufuncs.absolute(weights)
 
 
-@api("rowvar", "bias", "ddof", "dtype")
+@api
 def cov(m, y=None, rowvar: bool = True, bias: bool = False, ddof: int | None = None, fweights=None, aweights=None,
-        dtype=None):
+        dtype: Any = None):
     """The covariances of variables: (variables, variables), a scalar for one.
 
     Args:
@@ -415,9 +415,9 @@ def _variables(x, rowvar: bool):
     return x if rowvar else shaping.transpose(x, (1, 0))
 
 
-@api("rowvar", "dtype")
+@api
 @broadcasts_inside
-def corrcoef(x, y=None, rowvar: bool = True, dtype=None):
+def corrcoef(x, y=None, rowvar: bool = True, dtype: Any = None):
     """The correlations of variables: covariances divided by both standard deviations. Arguments are as in `cov`."""
     check_arrays("corrcoef", x, *(() if y is None else (y,)))
     c = cov(x, y, rowvar, dtype=dtype)
@@ -473,7 +473,7 @@ def bincount(x, weights=None, minlength: int = 0, *, length: int | None = None, 
     return placement.laid_out(_bincount(x, weights, length=length), out_sharding)
 
 
-@api("length")
+@api
 def _bincount(x, weights, length: int):
     x = as_array(x)
     dtype = x.dtype
@@ -531,8 +531,8 @@ def histogram_bin_edges(a, bins=10, range: Sequence[Any] | None = None, weights=
     return _edges(a, edges, _range("histogram_bin_edges", range), count=count)
 
 
-@api("count", "dtype")
-def _edges(a, edges, range, count: int | None, dtype=None):
+@api
+def _edges(a, edges, range, count: int | None, dtype: Any = None):
     a = as_array(a)
     dtype = dtypes.to_inexact_dtype(a.dtype) if dtype is None else dtype
     if count is None:
@@ -586,7 +586,7 @@ def histogram(a, bins=10, range: Sequence[Any] | None = None, weights=None,
     return placement.laid_out(counts, out_sharding), edges
 
 
-@api("count", "density")
+@api
 def _histogram(a, edges, range, weights, count: int | None, density: bool) -> tuple[Any, Any]:
     a = as_array(a)
     avals = [aval_of(a)] if weights is None or is_complex(weights) else [aval_of(a), aval_of(weights)]
@@ -632,7 +632,7 @@ def histogram2d(x, y, bins=10, range=None, weights=None, density: bool | None = 
     return counts, edges[0], edges[1]
 
 
-@api()
+@api
 def _points(*coordinates):
     return shaping.stack(promote_dtypes_inexact(*coordinates), 1)
 
@@ -672,9 +672,8 @@ def histogramdd(sample, bins=10, range=None, weights=None, density: bool | None 
                         counts=tuple(count for count, _ in split), density=bool(density))
 
 
-@api("counts", "density")
-def _histogramdd(sample, given: list[Any], ranges: list[Any], weights, counts: tuple[Any, ...],
-                 density: bool) -> tuple[Any, list[Any]]:
+@api
+def _histogramdd(sample, given, ranges, weights, counts: tuple[int | None, ...], density: bool) -> tuple[Any, list[Any]]:
     sample = _inexact(as_array(sample))
     all_edges, places, sizes = [], [], []
     for dimension, (edges, range, count) in enumerate(zip(given, ranges, counts, strict=True)):

@@ -182,7 +182,7 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity=Non
     return ufunc(func, nin, nout, identity=identity)
 
 
-@api("op")
+@api
 def _apply_to_elements(*args, op: ufunc):
     arrays = [as_array(arg) for arg in args]
     shape = lax.broadcast_shapes(*(array.shape for array in arrays))
@@ -230,8 +230,8 @@ def _to_front(a, axis):
     return lax.reshape(a, (math.prod(a.shape[:len(axes)]), *a.shape[len(axes):]))
 
 
-@api("op", "axis", "dtype", "keepdims")
-def _reduce(a, initial, where, *, op: ufunc, axis, dtype, keepdims: bool):
+@api
+def _reduce(a, initial, where, *, op: ufunc, axis: Any, dtype: Any, keepdims: bool):
     a = as_array(a)
     if dtype is None and op.folds.widen:
         dtype = _widened(a.dtype)
@@ -278,8 +278,8 @@ def _fold(op: ufunc, items, initial, identity, where):
     return lax.scan(step, state, (items, take))[0]
 
 
-@api("op", "axis", "dtype")
-def _accumulate(a, *, op: ufunc, axis, dtype):
+@api
+def _accumulate(a, *, op: ufunc, axis: Any, dtype: Any):
     a = as_array(a)
     if axis is None or not a.shape:
         a, axis = lax.reshape(a, (a.size,)), 0
@@ -303,7 +303,7 @@ def _accumulate(a, *, op: ufunc, axis, dtype):
     return lax.transpose(result, order)
 
 
-@api("op")
+@api
 def _at(a, indices, b, *, op: ufunc):
     a = as_array(a)
     if op.folds.scatter:
@@ -338,8 +338,8 @@ def _longest(a, indices, axis: int) -> int | None:
     return 1 << max(int(lengths.max()) - 1, 0).bit_length()
 
 
-@api("op", "axis", "dtype", "longest")
-def _reduceat(a, indices, *, op: ufunc, axis: int, dtype, longest: int | None):
+@api
+def _reduceat(a, indices, *, op: ufunc, axis: int, dtype: Any, longest: int | None):
     a, starts = _operand(op, a, dtype), as_array(indices)
     if starts.ndim != 1 or dtypes.kind(starts.dtype) not in "iu":
         raise ValueError(f"reduceat indices must be an array of integers with one axis, got {aval_of(starts)}")
@@ -368,7 +368,7 @@ def _reduceat(a, indices, *, op: ufunc, axis: int, dtype, longest: int | None):
     return lax.transpose(result, [*range(1, axis + 1), 0, *range(axis + 1, a.ndim)])
 
 
-@api("op")
+@api
 def _outer(a, b, *, op: ufunc):
     a, b = as_array(a), as_array(b)
     if a.dtype == b.dtype and not a.ndim and not b.ndim:

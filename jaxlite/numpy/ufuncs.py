@@ -209,7 +209,7 @@ def _sinc(x):
 sinc = unary("sinc", _sinc, "sin(pi x) / (pi x), element by element; 1 at 0.")
 
 
-@api()
+@api
 def i0(x):
     """The modified Bessel function of the first kind of order 0, element by element. ValueError for complex x."""
     (x,) = promote_inexact("i0", x)
@@ -289,7 +289,7 @@ fabs = unary("fabs", _fabs, "The absolute value as a float, element by element. 
 heaviside = binary("heaviside", _heaviside, "0 where x1 < 0, 1 where x1 > 0, x2 where x1 is 0.", _promote_by_first)
 
 
-@api()
+@api
 def frexp(x, /) -> tuple[Any, Any]:
     """Mantissa and exponent: x = m * 2 ** e with 0.5 <= |m| < 1 and int32 e, element by element.
 
@@ -323,7 +323,7 @@ def frexp(x, /) -> tuple[Any, Any]:
     return mantissa, exponent
 
 
-@api()
+@api
 def ldexp(x1, x2, /):
     """x1 * 2 ** x2, element by element, for integers x2. ValueError for other x2 and for complex x1."""
     check_arrays("ldexp", x1, x2)
@@ -378,14 +378,14 @@ ceil = unary("ceil", _or_whole(lax.ceil), "The least whole number not below x, e
 rint = unary("rint", _rint, "The whole number nearest to x, as a float; the even one of two.", promote)
 
 
-@api()
+@api
 def trunc(x):
     """The whole number next to x towards 0, element by element. Integers stay as they are."""
     (x,) = promote("trunc", x)
     return _or_whole(_trunc)(x)
 
 
-@api()
+@api
 def modf(x, /, out: None = None) -> tuple[Any, Any]:
     """Fractional and whole part, both with the sign of x, element by element."""
     unsupported("modf", out=out)
@@ -411,7 +411,7 @@ def _round_integers(x, decimals: int):
     return where_same(up, below + constant(1, x), below) * step
 
 
-@api("decimals")
+@api
 def round(a, decimals: int = 0, out: None = None):
     """Round to a number of decimal places, element by element; ties go to the even digit.
 
@@ -436,7 +436,7 @@ def round(a, decimals: int = 0, out: None = None):
     return shaping.convert(result, dtype, aval_of(x).weak_type)
 
 
-@api("decimals")
+@api
 def around(a, decimals: int = 0, out: None = None):
     """Round to a number of decimal places: `round`."""
     return round(a, decimals, out)
@@ -474,13 +474,13 @@ def _is_infinity(name: str, infinity: float, x, out):
     return lax.eq(x, constant(infinity, x)) if kind == "f" else lax.full_like(x, False, dtype=bool)
 
 
-@api()
+@api
 def isposinf(x, /, out: None = None):
     """Whether x is positive infinity, element by element. ValueError for complex x."""
     return _is_infinity("isposinf", math.inf, x, out)
 
 
-@api()
+@api
 def isneginf(x, /, out: None = None):
     """Whether x is negative infinity, element by element. ValueError for complex x."""
     return _is_infinity("isneginf", -math.inf, x, out)
@@ -490,7 +490,7 @@ def _imag(x):
     return lax.imag(x) if kind_of(x) == "c" else full_of(0, x)
 
 
-@api()
+@api
 def iscomplex(x):
     """Whether the imaginary part is not 0, element by element."""
     (x,) = promote("iscomplex", x)
@@ -498,7 +498,7 @@ def iscomplex(x):
     return lax.ne(imag, constant(0, imag))
 
 
-@api()
+@api
 def isreal(x):
     """Whether the imaginary part is 0, element by element."""
     (x,) = promote("isreal", x)
@@ -531,7 +531,7 @@ def isscalar(element) -> builtins.bool:
     return np.isscalar(element) or (hasattr(element, "shape") and np.ndim(element) == 0)
 
 
-@api("equal_nan")
+@api
 def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan: builtins.bool = False):
     """Whether |a - b| <= atol + rtol * |b|, element by element.
 
@@ -553,14 +553,14 @@ def isclose(a, b, rtol=1e-05, atol=1e-08, equal_nan: builtins.bool = False):
 # --- complex numbers ---------------------------------------------------------------------------------
 
 
-@api()
+@api
 def real(val, /):
     """The real part, element by element."""
     (x,) = promote("real", val)
     return lax.real(x) if kind_of(x) == "c" else as_array(x)
 
 
-@api()
+@api
 def imag(val, /):
     """The imaginary part, element by element: 0 for real numbers."""
     (x,) = promote("imag", val)
@@ -574,7 +574,7 @@ def _conj(x):
 conjugate, conj = unaries("conjugate conj", _conj, "The complex conjugate, element by element.", promote)
 
 
-@api("deg")
+@api
 def angle(z, deg: builtins.bool = False):
     """The angle of complex numbers in the plane, in [-pi, pi]; in degrees if `deg`, which is static."""
     (z,) = promote("angle", z)
@@ -622,13 +622,13 @@ def _euclid(x, y):
     return lax.while_loop(unfinished, step, (x, y))[0]
 
 
-@api()
+@api
 def gcd(x1, x2):
     """The greatest common divisor of integers, element by element. ValueError for others."""
     return _euclid(*_two_integers("gcd", x1, x2))
 
 
-@api()
+@api
 def lcm(x1, x2):
     """The least common multiple of integers, element by element; 0 where one is 0. ValueError for others."""
     x, y = _two_integers("lcm", x1, x2)
@@ -640,21 +640,21 @@ def lcm(x1, x2):
 # --- limits ------------------------------------------------------------------------------------------
 
 
-@api()
+@api
 def fmax(x1, x2):
     """The greater of x1 and x2, element by element; the other one if one is NaN."""
     x, y = promote("fmax", x1, x2)
     return where_same(ordered(lax.gt)(x, y) | lax.ne(y, y), x, y)
 
 
-@api()
+@api
 def fmin(x1, x2):
     """The lesser of x1 and x2, element by element; the other one if one is NaN."""
     x, y = promote("fmin", x1, x2)
     return where_same(ordered(lax.lt)(x, y) | lax.ne(y, y), x, y)
 
 
-@api()
+@api
 def clip(arr=None, /, min=None, max=None):
     """Limit values to [min, max], element by element; a bound that is None is no limit.
 
@@ -678,7 +678,7 @@ def clip(arr=None, /, min=None, max=None):
     return x
 
 
-@api("copy")
+@api
 def nan_to_num(x, copy: builtins.bool = True, nan=0.0, posinf=None, neginf=None):
     """Replace NaN and infinities, element by element.
 

@@ -106,7 +106,7 @@ def _transform(name: str, x, type: int, sizes, axes, norm: str | None, inverse: 
     return x
 
 
-@api("type", "n", "axis", "norm")
+@api
 @broadcasts_inside
 def dct(x, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None):
     """The cosine transform along an axis.
@@ -126,7 +126,7 @@ def dct(x, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None
     return _transform("dct", x, type, None if n is None else (n,), (axis,), norm, False)
 
 
-@api("type", "n", "axis", "norm")
+@api
 @broadcasts_inside
 @promotes_inside
 def idct(x, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None):
@@ -134,14 +134,14 @@ def idct(x, type: int = 2, n: int | None = None, axis: int = -1, norm: str | Non
     return _transform("idct", x, type, None if n is None else (n,), (axis,), norm, True)
 
 
-@api("type", "s", "axes", "norm")
+@api
 @broadcasts_inside
 def dctn(x, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None):
     """The cosine transform along several axes, by default all; `s` are their lengths. Arguments as in `dct`."""
     return _transform("dctn", x, type, s, axes, norm, False)
 
 
-@api("type", "s", "axes", "norm")
+@api
 @broadcasts_inside
 @promotes_inside
 def idctn(x, type: int = 2, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str | None = None):

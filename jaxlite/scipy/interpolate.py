@@ -84,8 +84,8 @@ class RegularGridInterpolator:
         return _interpolated(self.grid, self.values, xi, self.fill_value, method=method)
 
 
-@api("method")
-def _interpolated(grid: tuple[Any, ...], values, xi, fill_value, method: str):
+@api
+def _interpolated(grid, values, xi, fill_value, method: str):
     cells, parts, outside = [], [], jnp.zeros(aval_of(xi).shape[:-1], bool)
     for axis, line in enumerate(grid):
         x = xi[..., axis]

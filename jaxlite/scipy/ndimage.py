@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from jaxlite import lax
@@ -49,8 +49,8 @@ def _neighbors(coordinate, order: int) -> list[tuple[Any, Any]]:
     return [(index, 1 - weight), (index + 1, weight)]
 
 
-@api("order", "mode")
-def map_coordinates(input, coordinates: Sequence[Any], order: int, mode: str = "constant", cval=0.0):
+@api
+def map_coordinates(input, coordinates, order: int, mode: str = "constant", cval=0.0):
     """The values of an array at coordinates between its elements.
 
     Args:

@@ -83,8 +83,8 @@ def _check_method(name: str, method: str) -> None:
         raise ValueError(f"{name}: method must be one of ['auto', 'direct', 'fft'], got {method!r}")
 
 
-@api("mode", "method", "precision")
-def convolve(in1, in2, mode: str = "full", method: str = "auto", precision=None):
+@api
+def convolve(in1, in2, mode: str = "full", method: str = "auto", precision: Any = None):
     """The convolution of two arrays of any rank: sums of in1[i] * in2[n - i].
 
     Args:
@@ -104,8 +104,8 @@ def convolve(in1, in2, mode: str = "full", method: str = "auto", precision=None)
     return _by_fft("convolve", a, b, mode, None) if method == "fft" else _convolve("convolve", a, b, mode, precision)
 
 
-@api("mode", "method", "precision")
-def correlate(in1, in2, mode: str = "full", method: str = "auto", precision=None):
+@api
+def correlate(in1, in2, mode: str = "full", method: str = "auto", precision: Any = None):
     """The cross-correlation of two arrays of any rank: sums of in1[i + n] * conj(in2[i]). Arguments as in `convolve`."""
     _check_method("correlate", method)
     a, b = _inputs("correlate", in1, in2, mode)
@@ -127,8 +127,8 @@ def _in_two_dimensions(name: str, a, b, mode: str, boundary: str, fillvalue, pre
     return _convolve(name, jnp.pad(a, margins, _PADDING[boundary], **filled), b, "valid", precision)
 
 
-@api("mode", "boundary", "precision")
-def convolve2d(in1, in2, mode: str = "full", boundary: str = "fill", fillvalue=0, precision=None):
+@api
+def convolve2d(in1, in2, mode: str = "full", boundary: str = "fill", fillvalue=0, precision: Any = None):
     """The convolution of two matrices.
 
     Args:
@@ -143,8 +143,8 @@ def convolve2d(in1, in2, mode: str = "full", boundary: str = "fill", fillvalue=0
     return _in_two_dimensions("convolve2d", a, b, mode, boundary, fillvalue, precision, before)
 
 
-@api("mode", "boundary", "precision")
-def correlate2d(in1, in2, mode: str = "full", boundary: str = "fill", fillvalue=0, precision=None):
+@api
+def correlate2d(in1, in2, mode: str = "full", boundary: str = "fill", fillvalue=0, precision: Any = None):
     """The cross-correlation of two matrices; the second is conjugated. Arguments as in `convolve2d`."""
     a, b = _inputs("correlate2d", in1, in2, mode, 2)
     if mode == "valid":
@@ -187,7 +187,7 @@ def _by_fft(name: str, a, b, mode: str, axes):
     return lax.slice(result, start, stop)
 
 
-@api("mode", "axes")
+@api
 def fftconvolve(in1, in2, mode: str = "full", axes: Sequence[int] | int | None = None):
     """The convolution of two arrays by their Fourier transforms: faster than `convolve` for large arrays, less exact.
 

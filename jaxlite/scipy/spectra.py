@@ -20,9 +20,9 @@ from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, broadcasts_inside, canonical_axes, check_arrays, is_complex, promote_dtypes_inexact
 
 
-@api("axis", "type", "bp", "overwrite_data")
+@api
 @broadcasts_inside
-def detrend(data, axis: int = -1, type: str = "linear", bp=0, overwrite_data: None = None):
+def detrend(data, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: None = None):
     """Samples along an axis without their trend.
 
     Args:

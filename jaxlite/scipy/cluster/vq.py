@@ -13,7 +13,7 @@ __all__ = ["vq"]
 __dir__ = lambda: __all__
 
 
-@api("check_finite")
+@api
 @broadcasts_inside
 def vq(obs, code_book, check_finite: bool = True) -> tuple[Any, Any]:
     """The nearest code of each observation.

@@ -46,7 +46,7 @@ def as_complex(x):
 # --- Cholesky ----------------------------------------------------------------------------------------
 
 
-@api("lower")
+@api
 def cholesky(a, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True):
     """The triangular factor of Hermitian positive definite matrices.
 
@@ -74,7 +74,7 @@ def cho_factor(a, lower: bool = False, overwrite_a: bool = False, check_finite: 
 # --- LU ----------------------------------------------------------------------------------------------
 
 
-@api()
+@api
 def lu_factor(a, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
     """The factors that `lu_solve` takes.
 
@@ -87,7 +87,7 @@ def lu_factor(a, overwrite_a: bool = False, check_finite: bool = True) -> tuple[
     return factors, pivots
 
 
-@api("permute_l")
+@api
 def lu(a, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True):
     """Gaussian elimination with partial pivoting: a = P @ L @ U.
 
@@ -122,7 +122,7 @@ def lu(a, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool
 # --- QR ----------------------------------------------------------------------------------------------
 
 
-@api("mode", "pivoting")
+@api
 def qr(a, overwrite_a: bool = False, lwork=None, mode: str = "full", pivoting: bool = False,
        check_finite: bool = True) -> tuple[Any, ...]:
     """Factors a = Q @ R, Q with orthonormal columns and R upper triangular.
@@ -140,7 +140,7 @@ def qr(a, overwrite_a: bool = False, lwork=None, mode: str = "full", pivoting: b
     return (r, *order) if mode == "r" else (q, r, *order)
 
 
-@api("mode", "pivoting", "conjugate")
+@api
 def qr_multiply(a, c, mode: str = "right", pivoting: bool = False, conjugate: bool = False, overwrite_a: bool = False,
                 overwrite_c: bool = False) -> tuple[Any, ...]:
     """The product of a matrix with the orthonormal factor of another: (c @ Q, R) for a = Q @ R.
@@ -180,7 +180,7 @@ def qr_multiply(a, c, mode: str = "right", pivoting: bool = False, conjugate: bo
 # --- eigenvalues and singular values -----------------------------------------------------------------
 
 
-@api("full_matrices", "compute_uv", "lapack_driver")
+@api
 def svd(a, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
         lapack_driver: str = "gesdd"):
     """The singular value decomposition a = (U * s) @ Vh.
@@ -207,7 +207,7 @@ def inv(a, overwrite_a: bool = False, check_finite: bool = True):
     return jnp.linalg.inv(jnp.asarray(a))
 
 
-@api("lower", "eigvals_only", "type")
+@api
 def _generalized_eigh(a, b, lower: bool, eigvals_only: bool, type: int):
     """With b = L L^H: of L^-1 a L^-H for type 1, of L^H a L else; its vectors are L^H v, for type 3 L^-1 v."""
     a, b = promote_dtypes_inexact(matrices("eigh", a), matrices("eigh", b))
@@ -226,7 +226,7 @@ def _generalized_eigh(a, b, lower: bool, eigvals_only: bool, type: int):
     return values, factor @ vectors if type == 3 else solve(vectors, transpose_a=True, conjugate_a=True)
 
 
-@api("lower", "eigvals_only", "type")
+@api
 def eigh(a, b=None, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
          overwrite_b: bool = False, turbo: bool = True, eigvals: None = None, type: int = 1, check_finite: bool = True):
     """Eigenvalues and eigenvectors of Hermitian matrices: a @ v = v * w.
@@ -250,7 +250,7 @@ def eigh(a, b=None, lower: bool = True, eigvals_only: bool = False, overwrite_a:
     return values if eigvals_only else (values, vectors)
 
 
-@api("first", "last", "tol")
+@api
 def _tridiagonal_values(d, e, first: int, last: int, tol: float | None):
     """Eigenvalues `first` to `last` by bisection: the number of negative pivots of A - x counts those below x."""
     size, dtype = d.shape[0], d.dtype
@@ -294,7 +294,7 @@ def _tridiagonal_values(d, e, first: int, last: int, tol: float | None):
     return (below + above) / 2
 
 
-@api("first", "last")
+@api
 def _tridiagonal_vectors(d, e, first: int, last: int):
     matrix = jnp.diag(d.astype(e.dtype)) + jnp.diag(e, -1)
     vectors, values = lax_linalg.eigh(matrix, lower=True, symmetrize_input=False)
@@ -346,7 +346,7 @@ def eigh_tridiagonal(d, e, *, eigvals_only: bool = False, select: str = "a",
 # --- Schur and Hessenberg forms ----------------------------------------------------------------------
 
 
-@api("output")
+@api
 def schur(a, output: str = "real") -> tuple[Any, Any]:
     """The Schur form a = Z @ T @ Z^H, Z unitary. On the CPU alone.
 
@@ -398,7 +398,7 @@ def _product(x, y):
     return jnp.matmul(x, y, precision=lax.Precision.HIGHEST)
 
 
-@api()
+@api
 def rsf2csf(T, Z, check_finite: bool = True) -> tuple[Any, Any]:
     """A real Schur form made complex: T upper triangular, with Z @ T @ Z^H as before.
 
@@ -415,7 +415,7 @@ def rsf2csf(T, Z, check_finite: bool = True) -> tuple[Any, Any]:
     return jnp.vectorize(_triangularize, signature="(n,n),(n,n)->(n,n),(n,n)")(T, Z)
 
 
-@api("calc_q")
+@api
 def hessenberg(a, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True):
     """The Hessenberg form a = Q @ H @ Q^H: H has zeros below its first subdiagonal. On the CPU alone.
 

@@ -60,7 +60,7 @@ def _pade_parts(a, degree: int) -> tuple[Any, Any]:
     return _product(a, odd_total), even_total
 
 
-@api("upper_triangular", "max_squarings")
+@api
 def expm(A, *, upper_triangular: bool = False, max_squarings: int = 16):
     """The exponential of matrices, by scaling and squaring of a Pade approximant.
 
@@ -116,7 +116,7 @@ def expm_frechet(A, E, *, method: str | None = None, compute_expm: bool = True):
 # --- by the Schur form -------------------------------------------------------------------------------
 
 
-@api("blocksize")
+@api
 def sqrtm(A, blocksize: int = 1):
     """The principal square root of a matrix: R @ R = A. On the CPU alone.
 
@@ -195,7 +195,7 @@ def _parlett(a, func: Callable[[Any], Any]) -> tuple[Any, Any]:
 # --- polar decomposition -----------------------------------------------------------------------------
 
 
-@api("side", "method", "eps", "max_iterations")
+@api
 def _polar(a, side: str, method: str, eps: float | None, max_iterations: int | None) -> tuple[Any, Any]:
     rows, columns = aval_of(a).shape[-2:]
     if method == "svd":

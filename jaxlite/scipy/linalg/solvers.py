@@ -41,7 +41,7 @@ def _solve_by(name: str, solve: Callable[[Any, Any], Any], a, b):
 # --- by factors --------------------------------------------------------------------------------------
 
 
-@api("lower")
+@api
 def _cho_solve(c, b, lower: bool):
     return _solve_by("cho_solve", lambda c, b: _by_cholesky(c, b, lower), c, b)
 
@@ -68,7 +68,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b, overwrite_b: bool = False, check
     return _cho_solve(c, b, bool(lower))
 
 
-@api("trans")
+@api
 def _lu_solve(lu, pivots, b, trans: int):
     shape, batch = aval_of(lu).shape, aval_of(pivots).shape
     if len(shape) < 2 or shape[-1] != shape[-2] or batch[-1:] != shape[-1:]:
@@ -131,7 +131,7 @@ def solve(a, b, lower: bool = False, overwrite_a: bool = False, overwrite_b: boo
     return _solve_definite(a, b, bool(lower))
 
 
-@api("lower")
+@api
 def _solve_definite(a, b, lower: bool):
     left, right = jnp.asarray(a).shape, jnp.asarray(b).shape
     if len(right) not in (len(left), len(left) - 1):
@@ -155,7 +155,7 @@ def _solve_definite(a, b, lower: bool):
 _TRANSPOSITIONS = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
 
 
-@api("trans", "lower", "unit_diagonal")
+@api
 def solve_triangular(a, b, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False,
                      overwrite_b: bool = False, debug=None, check_finite: bool = True):
     """The x with a @ x = b, for triangular a.
@@ -228,7 +228,7 @@ def _sylvester_by_eigenvectors(A, B, C) -> tuple[Any, Any, Any]:
 _METHODS = {"schur": _sylvester_by_schur, "eigen": _sylvester_by_eigenvectors}
 
 
-@api("method")
+@api
 def solve_sylvester(A, B, C, *, method: str = "schur", tol: float = 1e-8):
     """The X with A @ X + X @ B = C. On the CPU alone.
 

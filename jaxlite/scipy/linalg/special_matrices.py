@@ -43,7 +43,7 @@ def _joined(first, second):
     return jnp.concatenate([jnp.broadcast_to(x, (*batch, aval_of(x).shape[-1])) for x in (first, second)], axis=-1)
 
 
-@api()
+@api
 def toeplitz(c, r=None):
     """The matrix that is constant along its diagonals, from its first column and row.
 
@@ -67,7 +67,7 @@ def toeplitz(c, r=None):
     return _lookup(diagonals, np.arange(rows)[:, None] - np.arange(columns) + max(columns - 1, 0))
 
 
-@api()
+@api
 def hankel(c, r=None):
     """The matrix that is constant along its antidiagonals, from its first column and last row.
 
@@ -82,7 +82,7 @@ def hankel(c, r=None):
     return _lookup(_joined(c, r[..., 1:]), np.arange(rows)[:, None] + np.arange(columns))
 
 
-@api()
+@api
 def circulant(c):
     """The square matrix whose columns are the first one, c (..., n), rotated: element (i, j) is c[(i - j) % n]."""
     (c,) = _vectors("circulant", c)
@@ -90,7 +90,7 @@ def circulant(c):
     return _lookup(c, (index[:, None] - index) % max(len(index), 1))
 
 
-@api("n", "mode")
+@api
 def convolution_matrix(a, n: int, mode: str = "full"):
     """The Toeplitz matrix M with M @ v = convolve(a, v, mode), for v of length n.
 
@@ -117,7 +117,7 @@ def convolution_matrix(a, n: int, mode: str = "full"):
 # --- made of vectors or matrices ---------------------------------------------------------------------
 
 
-@api()
+@api
 def block_diag(*arrs):
     """The matrix with the given ones along its diagonal, zeros elsewhere.
 
@@ -155,7 +155,7 @@ def _with_subdiagonal(first_row, below):
     return matrix.at[..., np.arange(1, size), np.arange(size - 1)].set(below)
 
 
-@api()
+@api
 def companion(a):
     """The companion matrix of polynomials: its eigenvalues are their roots.
 
@@ -170,7 +170,7 @@ def companion(a):
     return _with_subdiagonal(first_row, jnp.ones(a.shape[-1] - 2, a.dtype))
 
 
-@api()
+@api
 def fiedler_companion(a):
     """The pentadiagonal companion matrix of polynomials [M. Fiedler, A note on companion matrices, 2003].
 
@@ -200,14 +200,14 @@ def fiedler_companion(a):
     return matrix.at[..., right - 2, right].set(1)
 
 
-@api()
+@api
 def fiedler(a):
     """The matrix of distances |a[j] - a[i]|, for a of shape (..., n)."""
     (a,) = _vectors("fiedler", a)
     return jnp.abs(a[..., None, :] - a[..., :, None])
 
 
-@api()
+@api
 def leslie(f, s):
     """The Leslie matrix of a population: fecundities f (..., n) in the first row, survival rates s (..., n - 1) below the
     diagonal."""

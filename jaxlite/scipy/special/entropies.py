@@ -20,7 +20,7 @@ def _xlogy(x, y):
 _xlogy.defjvps(lambda t, out, x, y: t * jnp.log(y), lambda t, out, x, y: t * (x / y))
 
 
-@api()
+@api
 def xlogy(x, y):
     """x log(y), and 0 for x = 0.
 
@@ -41,7 +41,7 @@ def _xlog1py(x, y):
 _xlog1py.defjvps(lambda t, out, x, y: t * jnp.log1p(y), lambda t, out, x, y: t * (x / (1 + y)))
 
 
-@api()
+@api
 def xlog1py(x, y):
     """x log(1 + y), and 0 for x = 0."""
     check_arrays("xlog1py", x, y)
@@ -59,7 +59,7 @@ def _entr_jvp(primals, tangents):
     return _entr(x), dx * -(jnp.log(x) + 1)  # infinite at 0, as the function's slope is
 
 
-@api()
+@api
 def entr(x):
     """-x log(x), 0 at 0 and -inf below."""
     x = floats("entr", x)
@@ -67,7 +67,7 @@ def entr(x):
     return jnp.where(is_negative, -jnp.inf, _entr(jnp.where(is_negative, 1, x)))
 
 
-@api()
+@api
 def rel_entr(p, q):
     """p log(p / q), 0 for p = 0 and q >= 0, and inf where it is not defined."""
     p, q = floats("rel_entr", p, q)
@@ -77,20 +77,20 @@ def rel_entr(p, q):
     return jnp.where(is_positive, safe_p * (jnp.log(safe_p) - jnp.log(safe_q)), other)
 
 
-@api()
+@api
 def kl_div(p, q):
     """p log(p / q) - p + q, q for p = 0, and inf where it is not defined."""
     p, q = floats("kl_div", p, q)
     return rel_entr(p, q) - p + q
 
 
-@api()
+@api
 def expit(x):
     """The logistic function, 1 / (1 + exp(-x))."""
     return lax.logistic(floats("expit", x, complex=True))
 
 
-@api()
+@api
 def logit(x):
     """The inverse of the logistic function, log(x / (1 - x)), for x in [0, 1]."""
     x = floats("logit", x, complex=True)
@@ -108,14 +108,14 @@ def _power_transformed(log, power):
     return jnp.where(is_zero, log, jnp.expm1(safe * log) / safe)
 
 
-@api()
+@api
 def boxcox(x, lmbda):
     """(x^lmbda - 1) / lmbda, and log(x) for lmbda = 0; x >= 0."""
     x, lmbda = floats("boxcox", x, lmbda)
     return _power_transformed(jnp.log(x), lmbda)
 
 
-@api()
+@api
 def boxcox1p(x, lmbda):
     """`boxcox(1 + x, lmbda)`, accurate for small x."""
     x, lmbda = floats("boxcox1p", x, lmbda)

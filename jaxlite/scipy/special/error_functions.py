@@ -24,19 +24,19 @@ from jaxlite.scipy.arguments import floats, in_working_precision, polynomial
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
-@api()
+@api
 def erf(x):
     """The error function."""
     return lax.erf(floats("erf", x))
 
 
-@api()
+@api
 def erfc(x):
     """1 - erf(x), accurate where it is small."""
     return lax.erfc(floats("erfc", x))
 
 
-@api()
+@api
 def erfinv(x):
     """The inverse of the error function, for x in [-1, 1]."""
     return lax.erf_inv(floats("erfinv", x))
@@ -79,7 +79,7 @@ def _real_erfcx(x):
     return _erfcx(shaping.convert(x, None, False))
 
 
-@api()
+@api
 def erfcx(x):
     """exp(x^2) erfc(x), which does not underflow for large x; of complex numbers, too."""
     check_arrays("erfcx", x)
@@ -128,7 +128,7 @@ def _wofz(z):
 _wofz.defjvps(lambda t, out, z: t * (2j / math.sqrt(math.pi) - 2 * z * out))
 
 
-@api()
+@api
 def wofz(z):
     """The Faddeeva function exp(-z^2) erfc(-i z), complex."""
     check_arrays("wofz", z)
@@ -156,7 +156,7 @@ def _dawsn(x):
 _dawsn.defjvps(lambda t, out, x: t * (1 - 2 * x * out))
 
 
-@api()
+@api
 @in_working_precision
 def dawsn(x):
     """Dawson's integral: exp(-x^2) times the integral of exp(t^2) from 0 to x."""
@@ -191,7 +191,7 @@ def _fresnel_jvp(primals, tangents):
     return _fresnel(x), (t * jnp.sin(angle), t * jnp.cos(angle))
 
 
-@api()
+@api
 @in_working_precision
 def fresnel(x) -> tuple[Any, Any]:
     """Fresnel's integrals (S, C): those of sin(pi t^2 / 2) and cos(pi t^2 / 2) from 0 to x."""
@@ -210,7 +210,7 @@ def _strict(name: str, x):
     return shaping.convert(x, dtype, False)
 
 
-@api()
+@api
 def ndtr(x):
     """The distribution function of the standard normal distribution.
 
@@ -255,13 +255,13 @@ def _erfcinv(y):
     return (0 - _ndtri(y / 2)) * math.sqrt(0.5)
 
 
-@api()
+@api
 def erfcinv(y):
     """The inverse of erfc, for y in [0, 2]; as accurate near 0, where `erfinv(1 - y)` loses all digits."""
     return _erfcinv(floats("erfcinv", y))
 
 
-@api()
+@api
 def ndtri(p):
     """The quantile function of the standard normal distribution, for p in [0, 1].
 
@@ -288,7 +288,7 @@ def _log_ndtr_jvp(primals, tangents):
     return _log_ndtr(x), t * jnp.where(x < 0, left, right)
 
 
-@api("series_order")
+@api
 def log_ndtr(x, series_order: int = 3):
     """The logarithm of `ndtr`, accurate in both tails.
 
@@ -336,7 +336,7 @@ def _owens_t_jvp(primals, tangents):
     return _owens_t(h, a), dh * along_h + da * along_a
 
 
-@api()
+@api
 @in_working_precision
 def owens_t(h, a):
     """Owen's T function: the integral of exp(-h^2 (1 + x^2) / 2) / (1 + x^2) from 0 to a, over 2 pi."""

@@ -16,26 +16,26 @@ from jaxlite.scipy.arguments import floats
 # --- modified Bessel functions -----------------------------------------------------------------------
 
 
-@api()
+@api
 def i0e(x):
     """exp(-|x|) times the modified Bessel function of the first kind of order 0."""
     return lax.bessel_i0e(floats("i0e", x))
 
 
-@api()
+@api
 def i0(x):
     """The modified Bessel function of the first kind of order 0."""
     x = floats("i0", x)
     return jnp.exp(jnp.abs(x)) * lax.bessel_i0e(x)
 
 
-@api()
+@api
 def i1e(x):
     """exp(-|x|) times the modified Bessel function of the first kind of order 1."""
     return lax.bessel_i1e(floats("i1e", x))
 
 
-@api()
+@api
 def i1(x):
     """The modified Bessel function of the first kind of order 1."""
     x = floats("i1", x)
@@ -45,7 +45,7 @@ def i1(x):
 # --- Bessel functions --------------------------------------------------------------------------------
 
 
-@api("v", "n_iter")
+@api
 @broadcasts_inside
 def bessel_jn(z, *, v: int, n_iter: int = 50):
     """Bessel functions of the first kind of orders 0 to v.
@@ -83,7 +83,7 @@ def bessel_jn(z, *, v: int, n_iter: int = 50):
 # --- spherical harmonics -----------------------------------------------------------------------------
 
 
-@api("n_max")
+@api
 def _sph_harm_y(n, m, theta, phi, n_max: int):
     theta, phi = promote_dtypes_inexact(theta, phi, np.float32(0))[:2]  # there are no narrower complex numbers
     n, m, theta, phi = jnp.broadcast_arrays(n, m, theta, phi)

@@ -97,7 +97,7 @@ def _hyp1f1_jvp(primals, tangents):
     return _hyp1f1(a, b, x), da * along_a + db * along_b + dx * along_x
 
 
-@api()
+@api
 @in_working_precision
 def hyp1f1(a, b, x):
     """Kummer's confluent hypergeometric function 1F1(a; b; x), of real arguments.
@@ -163,7 +163,7 @@ def _hyp2f1_jvp(primals, tangents):
     return _hyp2f1(a, b, c, x), scale * (da * along_a + db * along_b + dc * along_c) + dx * along_x
 
 
-@api()
+@api
 @in_working_precision
 def hyp2f1(a, b, c, x):
     """Gauss' hypergeometric function 2F1(a, b; c; x), of real arguments with x <= 1; NaN beyond.

@@ -64,7 +64,7 @@ def _exp1(x):
 _exp1.defjvps(lambda t, out, x: -t * jnp.exp(-x) / x)
 
 
-@api()
+@api
 @in_working_precision
 def exp1(x):
     """The exponential integral E_1: that of exp(-t) / t from x to infinity; NaN for negative x."""
@@ -91,7 +91,7 @@ def _expi(x):
 _expi.defjvps(lambda t, out, x: t * jnp.exp(x) / x)
 
 
-@api()
+@api
 @in_working_precision
 def expi(x):
     """The exponential integral Ei: that of exp(t) / t from minus infinity to x, as a principal value."""
@@ -131,7 +131,7 @@ def _expn_jvp(primals, tangents):
     return _expn(n, x), -t * down
 
 
-@api()
+@api
 @in_working_precision
 def expn(n, x):
     """The exponential integral E_n: that of exp(-x t) / t^n from 1 to infinity.
@@ -169,7 +169,7 @@ def _sici_jvp(primals, tangents):
     return _sici(x), (t * jnp.sinc(x / math.pi), t * jnp.cos(x) / x)
 
 
-@api()
+@api
 @in_working_precision
 def sici(x) -> tuple[Any, Any]:
     """The sine and cosine integrals (Si, Ci): that of sin(t) / t from 0 to x, and of cos(t) / t from infinity to |x|."""
@@ -211,7 +211,7 @@ def _spence_jvp(primals, tangents):
     return _spence(x), t * jnp.where(is_one, -1, jnp.log(x) / jnp.where(is_one, 1, 1 - x))
 
 
-@api()
+@api
 def spence(x):
     """Spence's function, the dilogarithm of 1 - x: the integral of log(t) / (1 - t) from 1 to x.
 

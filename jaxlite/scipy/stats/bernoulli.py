@@ -12,7 +12,7 @@ __all__ = ["cdf", "logpmf", "pmf", "ppf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 @typed_by_count
 def logpmf(k, p, loc=0):
     """The logarithm of the probability of k."""
@@ -20,13 +20,13 @@ def logpmf(k, p, loc=0):
     return jnp.where(is_count & (k <= 1), xlogy(k, p) + xlog1py(1 - k, -p), -jnp.inf)
 
 
-@api()
+@api
 def pmf(k, p, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, p, loc))
 
 
-@api()
+@api
 @typed_by_count
 def cdf(k, p):
     """The probability of at most k."""
@@ -35,7 +35,7 @@ def cdf(k, p):
     return jnp.where((p < 0) | (p > 1), jnp.nan, jnp.where(jnp.isnan(k), k, value))
 
 
-@api()
+@api
 def ppf(q, p):
     """The least k whose `cdf` is at least q."""
     q, p = floats("bernoulli.ppf", q, p)

@@ -11,7 +11,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, a, b, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, a, b = standardized("beta.logpdf", x, loc, scale, a, b)
@@ -21,7 +21,7 @@ def logpdf(x, a, b, loc=0, scale=1):
     return jnp.where((a <= 0) | (b <= 0) | (scale <= 0), jnp.nan, jnp.where(is_inside, value, -jnp.inf))
 
 
-@api()
+@api
 def pdf(x, a, b, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, a, b, loc, scale))
@@ -34,27 +34,27 @@ def _share(a, b, z):
     return jnp.where(jnp.isnan(inside), inside, jnp.where(below, 0, jnp.where(above, 1, inside)))
 
 
-@api()
+@api
 def cdf(x, a, b, loc=0, scale=1):
     """The distribution function."""
     z, _, a, b = standardized("beta.cdf", x, loc, scale, a, b)
     return _share(a, b, z)
 
 
-@api()
+@api
 def sf(x, a, b, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _, a, b = standardized("beta.sf", x, loc, scale, a, b)
     return _share(b, a, 1 - z)
 
 
-@api()
+@api
 def logcdf(x, a, b, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(cdf(x, a, b, loc, scale))
 
 
-@api()
+@api
 def logsf(x, a, b, loc=0, scale=1):
     """The logarithm of `sf`."""
     return log_of(sf(x, a, b, loc, scale))

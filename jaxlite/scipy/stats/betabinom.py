@@ -12,7 +12,7 @@ __all__ = ["logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 @typed_by_count
 def logpmf(k, n, a, b, loc=0):
     """The logarithm of the probability of k."""
@@ -24,7 +24,7 @@ def logpmf(k, n, a, b, loc=0):
     return jnp.where((n < 0) | (a <= 0) | (b <= 0), jnp.nan, jnp.where(is_inside, value, -jnp.inf))
 
 
-@api()
+@api
 def pmf(k, n, a, b, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, n, a, b, loc))

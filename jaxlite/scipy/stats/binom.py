@@ -11,7 +11,7 @@ __all__ = ["logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpmf(k, n, p, loc=0):
     """The logarithm of the probability of k."""
     k, is_count, n, p = counted("binom.logpmf", k, loc, n, p)
@@ -21,7 +21,7 @@ def logpmf(k, n, p, loc=0):
     return jnp.where(is_inside, log_ways + xlogy(k, p) + xlog1py(n - k, -p), -jnp.inf)
 
 
-@api()
+@api
 def pmf(k, n, p, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, n, p, loc))

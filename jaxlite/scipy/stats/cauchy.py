@@ -14,40 +14,40 @@ __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("cauchy.logpdf", x, loc, scale, complex=True)
     return -math.log(math.pi) - jnp.log(scale) - jnp.log1p(z * z)
 
 
-@api()
+@api
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
-@api()
+@api
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
     z, _ = standardized("cauchy.cdf", x, loc, scale)
     return lax.atan2(jnp.ones_like(z), -z) / math.pi
 
 
-@api()
+@api
 def logcdf(x, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return jnp.log(cdf(x, loc, scale))
 
 
-@api()
+@api
 def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _ = standardized("cauchy.sf", x, loc, scale)
     return lax.atan2(jnp.ones_like(z), z) / math.pi
 
 
-@api()
+@api
 def logsf(x, loc=0, scale=1):
     """The logarithm of `sf`."""
     return jnp.log(sf(x, loc, scale))
@@ -60,14 +60,14 @@ def _cotangent(q):
     return jnp.where((q < 0) | (q > 1), jnp.nan, jnp.where(is_low, value, -value))
 
 
-@api()
+@api
 def ppf(q, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     q, loc, scale = floats("cauchy.ppf", q, loc, scale)
     return loc - scale * _cotangent(q)
 
 
-@api()
+@api
 def isf(q, loc=0, scale=1):
     """The inverse of `sf`."""
     q, loc, scale = floats("cauchy.isf", q, loc, scale)

@@ -11,7 +11,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, df, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, df = standardized("chi2.logpdf", x, loc, scale, df)
@@ -21,33 +21,33 @@ def logpdf(x, df, loc=0, scale=1):
     return jnp.where(is_inside, xlogy(df / 2 - 1, z) - z - gammaln(df / 2) - jnp.log(scale), -jnp.inf)
 
 
-@api()
+@api
 def pdf(x, df, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, df, loc, scale))
 
 
-@api()
+@api
 def cdf(x, df, loc=0, scale=1):
     """The distribution function."""
     z, _, df = standardized("chi2.cdf", x, loc, scale, df)
     return gammainc(df / 2, jnp.maximum(z, 0) / 2)
 
 
-@api()
+@api
 def sf(x, df, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _, df = standardized("chi2.sf", x, loc, scale, df)
     return gammaincc(df / 2, jnp.maximum(z, 0) / 2)
 
 
-@api()
+@api
 def logcdf(x, df, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(cdf(x, df, loc, scale))
 
 
-@api()
+@api
 def logsf(x, df, loc=0, scale=1):
     """The logarithm of `sf`."""
     return log_of(sf(x, df, loc, scale))

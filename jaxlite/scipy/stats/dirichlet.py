@@ -11,7 +11,7 @@ __all__ = ["logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, alpha):
     """The logarithm of the density.
 
@@ -36,7 +36,7 @@ def logpdf(x, alpha):
     return jnp.where(is_inside, log_scale + jnp.sum(xlogy(exponents, x), axis=0), -jnp.inf)
 
 
-@api()
+@api
 def pdf(x, alpha):
     """The density."""
     return jnp.exp(logpdf(x, alpha))

@@ -11,7 +11,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, a, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, a = standardized("gamma.logpdf", x, loc, scale, a)
@@ -20,33 +20,33 @@ def logpdf(x, a, loc=0, scale=1):
     return jnp.where(is_inside, xlogy(a - 1, z) - z - gammaln(a) - jnp.log(scale), -jnp.inf)
 
 
-@api()
+@api
 def pdf(x, a, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, a, loc, scale))
 
 
-@api()
+@api
 def cdf(x, a, loc=0, scale=1):
     """The distribution function."""
     z, _, a = standardized("gamma.cdf", x, loc, scale, a)
     return gammainc(a, jnp.maximum(z, 0))
 
 
-@api()
+@api
 def sf(x, a, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _, a = standardized("gamma.sf", x, loc, scale, a)
     return gammaincc(a, jnp.maximum(z, 0))
 
 
-@api()
+@api
 def logcdf(x, a, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(cdf(x, a, loc, scale))
 
 
-@api()
+@api
 def logsf(x, a, loc=0, scale=1):
     """The logarithm of `sf`."""
     return log_of(sf(x, a, loc, scale))

@@ -11,20 +11,20 @@ __all__ = ["cdf", "logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, beta):
     """The logarithm of the density."""
     x, beta = floats("gennorm.logpdf", x, beta)
     return jnp.log(beta / 2) - gammaln(1 / beta) - jnp.abs(x) ** beta
 
 
-@api()
+@api
 def pdf(x, beta):
     """The density."""
     return jnp.exp(logpdf(x, beta))
 
 
-@api()
+@api
 def cdf(x, beta):
     """The distribution function."""
     x, beta = floats("gennorm.cdf", x, beta)

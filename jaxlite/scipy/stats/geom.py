@@ -11,7 +11,7 @@ __all__ = ["logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 @typed_by_count
 def logpmf(k, p, loc=0):
     """The logarithm of the probability of k."""
@@ -19,7 +19,7 @@ def logpmf(k, p, loc=0):
     return jnp.where(is_count & (k >= 1), xlog1py(k - 1, -p) + jnp.log(p), -jnp.inf)
 
 
-@api()
+@api
 def pmf(k, p, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, p, loc))

@@ -11,7 +11,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("gumbel_r.logpdf", x, loc, scale)
@@ -19,37 +19,37 @@ def logpdf(x, loc=0, scale=1):
     return z - jnp.exp(z) - jnp.log(scale)
 
 
-@api()
+@api
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
-@api()
+@api
 def logcdf(x, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return -jnp.exp(-standardized("gumbel_r.logcdf", x, loc, scale)[0])
 
 
-@api()
+@api
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
     return jnp.exp(logcdf(x, loc, scale))
 
 
-@api()
+@api
 def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return -jnp.expm1(logcdf(x, loc, scale))
 
 
-@api()
+@api
 def logsf(x, loc=0, scale=1):
     """The logarithm of `sf`."""
     return jnp.log(sf(x, loc, scale))
 
 
-@api()
+@api
 def ppf(p, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     p, loc, scale = floats("gumbel_r.ppf", p, loc, scale)

@@ -149,7 +149,7 @@ class gaussian_kde:
         raise NotImplementedError("dynamically changing the bandwidth method is not supported; make a new gaussian_kde")
 
 
-@api()
+@api
 def _log_overlaps(points, centers, covariance):
     """The logarithm of the normal density of each point (d, m) around each center (d, n). Returns: (m, n)."""
     factor = jnp.linalg.cholesky(covariance)

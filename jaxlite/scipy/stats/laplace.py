@@ -10,20 +10,20 @@ __all__ = ["cdf", "logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("laplace.logpdf", x, loc, scale)
     return -jnp.abs(z) - jnp.log(2 * scale)
 
 
-@api()
+@api
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
-@api()
+@api
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
     z, _ = standardized("laplace.cdf", x, loc, scale)

@@ -12,7 +12,7 @@ __all__ = ["cdf", "isf", "logpdf", "pdf", "ppf", "sf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("logistic.logpdf", x, loc, scale, complex=True)
@@ -20,32 +20,32 @@ def logpdf(x, loc=0, scale=1):
     return -size - 2 * jnp.log1p(jnp.exp(-size)) - jnp.log(scale)
 
 
-@api()
+@api
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
-@api()
+@api
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
     return expit(standardized("logistic.cdf", x, loc, scale, complex=True)[0])
 
 
-@api()
+@api
 def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return expit(-standardized("logistic.sf", x, loc, scale, complex=True)[0])
 
 
-@api()
+@api
 def ppf(x, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     x, loc, scale = floats("logistic.ppf", x, loc, scale, complex=True)
     return loc + scale * logit(x)
 
 
-@api()
+@api
 def isf(x, loc=0, scale=1):
     """The inverse of `sf`."""
     x, loc, scale = floats("logistic.isf", x, loc, scale, complex=True)

@@ -14,7 +14,7 @@ __all__ = ["logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def _logpdf(x, mean, cov):
     x, mean, cov = floats("multivariate_normal.logpdf", x, mean, cov)
     if not mean.ndim:

@@ -11,7 +11,7 @@ __all__ = ["logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 @typed_by_count
 def logpmf(k, n, p, loc=0):
     """The logarithm of the probability of k."""
@@ -21,7 +21,7 @@ def logpmf(k, n, p, loc=0):
     return jnp.where(is_count, log_ways + xlogy(n, p) + xlog1py(k, -p), -jnp.inf)
 
 
-@api()
+@api
 def pmf(k, n, p, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, n, p, loc))

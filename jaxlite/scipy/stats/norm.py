@@ -14,51 +14,51 @@ __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("norm.logpdf", x, loc, scale, complex=True)
     return -(z * z + math.log(2 * math.pi)) / 2 - jnp.log(scale)
 
 
-@api()
+@api
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
-@api()
+@api
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
     return ndtr(standardized("norm.cdf", x, loc, scale)[0])
 
 
-@api()
+@api
 def logcdf(x, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_ndtr(standardized("norm.logcdf", x, loc, scale)[0])
 
 
-@api()
+@api
 def sf(x, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return ndtr(-standardized("norm.sf", x, loc, scale)[0])
 
 
-@api()
+@api
 def logsf(x, loc=0, scale=1):
     """The logarithm of `sf`."""
     return log_ndtr(-standardized("norm.logsf", x, loc, scale)[0])
 
 
-@api()
+@api
 def ppf(q, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     q, loc, scale = floats("norm.ppf", q, loc, scale)
     return loc + scale * ndtri(q)
 
 
-@api()
+@api
 def isf(q, loc=0, scale=1):
     """The inverse of `sf`."""
     q, loc, scale = floats("norm.isf", q, loc, scale)

@@ -11,7 +11,7 @@ __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, b, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, b = standardized("pareto.logpdf", x, loc, scale, b)
@@ -19,38 +19,38 @@ def logpdf(x, b, loc=0, scale=1):
     return jnp.where(is_inside, jnp.log(b) - (b + 1) * jnp.log(jnp.where(is_inside, z, 1)) - jnp.log(scale), -jnp.inf)
 
 
-@api()
+@api
 def pdf(x, b, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, b, loc, scale))
 
 
-@api()
+@api
 def logsf(x, b, loc=0, scale=1):
     """The logarithm of `sf`."""
     z, _, b = standardized("pareto.logsf", x, loc, scale, b)
     return -b * jnp.log(jnp.maximum(z, 1))
 
 
-@api()
+@api
 def sf(x, b, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     return jnp.exp(logsf(x, b, loc, scale))
 
 
-@api()
+@api
 def cdf(x, b, loc=0, scale=1):
     """The distribution function."""
     return -jnp.expm1(logsf(x, b, loc, scale))
 
 
-@api()
+@api
 def logcdf(x, b, loc=0, scale=1):
     """The logarithm of the distribution function."""
     return log_of(cdf(x, b, loc, scale))
 
 
-@api()
+@api
 def ppf(q, b, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     q, b, loc, scale = floats("pareto.ppf", q, b, loc, scale)

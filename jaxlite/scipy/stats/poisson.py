@@ -14,20 +14,20 @@ __all__ = ["cdf", "entropy", "logpmf", "pmf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpmf(k, mu, loc=0):
     """The logarithm of the probability of k."""
     k, is_count, mu = counted("poisson.logpmf", k, loc, mu)
     return jnp.where(is_count, xlogy(k, mu) - gammaln(k + 1) - mu, -jnp.inf)
 
 
-@api()
+@api
 def pmf(k, mu, loc=0):
     """The probability of k."""
     return jnp.exp(logpmf(k, mu, loc))
 
 
-@api()
+@api
 @typed_by_count
 def cdf(k, mu, loc=0):
     """The probability of at most k."""
@@ -36,7 +36,7 @@ def cdf(k, mu, loc=0):
     return jnp.where(whole < 0, 0, gammaincc(jnp.maximum(whole, 0) + 1, mu))
 
 
-@api()
+@api
 def entropy(mu, loc=0):
     """The entropy: the mean of -log(pmf)."""
     mu = floats("poisson.entropy", mu)

@@ -27,7 +27,7 @@ def _check_nan_policy(name: str, nan_policy: str) -> None:
         raise NotImplementedError(f"{name}: the policy {nan_policy!r} is not supported")
 
 
-@api("axis", "nan_policy", "keepdims")
+@api
 def mode(a, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
     """The most frequent values along an axis, the least of them where several are; None stands for all axes.
 
@@ -58,7 +58,7 @@ def mode(a, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool 
     return ModeResult(value, count)
 
 
-@api("method", "axis", "nan_policy")
+@api
 def rankdata(a, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate"):
     """The ranks of values along an axis, from 1; None stands for all elements in a row.
 
@@ -92,7 +92,7 @@ def rankdata(a, method: str = "average", *, axis: int | None = None, nan_policy:
     return ranks if axis is None else jnp.moveaxis(ranks, -1, axis)
 
 
-@api("axis", "ddof", "nan_policy", "keepdims")
+@api
 def sem(a, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False):
     """The standard error of the mean along an axis: the standard deviation over sqrt(n); None stands for all axes.
 

@@ -11,14 +11,14 @@ __all__ = ["logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, df, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, df = standardized("t.logpdf", x, loc, scale, df)
     return -jnp.log(scale) - jnp.log(df) / 2 - betaln(df / 2, 0.5) - (df + 1) / 2 * jnp.log1p(z * z / df)
 
 
-@api()
+@api
 def pdf(x, df, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, df, loc, scale))

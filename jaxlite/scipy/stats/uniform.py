@@ -11,27 +11,27 @@ __all__ = ["cdf", "logpdf", "pdf", "ppf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("uniform.logpdf", x, loc, scale)
     return jnp.where((z < 0) | (z > 1), -jnp.inf, jnp.where(jnp.isnan(z), jnp.nan, -jnp.log(scale)))
 
 
-@api()
+@api
 def pdf(x, loc=0, scale=1):
     """The density."""
     return jnp.exp(logpdf(x, loc, scale))
 
 
-@api()
+@api
 def cdf(x, loc=0, scale=1):
     """The distribution function."""
     z, _ = standardized("uniform.cdf", x, loc, scale)
     return jnp.clip(z, 0, jnp.ones((), z.dtype))
 
 
-@api()
+@api
 def ppf(q, loc=0, scale=1):
     """The quantile function: the inverse of `cdf`."""
     q, loc, scale = floats("uniform.ppf", q, loc, scale)

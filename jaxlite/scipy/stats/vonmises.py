@@ -13,7 +13,7 @@ __all__ = ["logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, kappa):
     """The logarithm of the density."""
     x, kappa = floats("vonmises.logpdf", x, kappa)
@@ -21,7 +21,7 @@ def logpdf(x, kappa):
     return jnp.where(kappa > 0, value, jnp.nan)
 
 
-@api()
+@api
 def pdf(x, kappa):
     """The density."""
     return jnp.exp(logpdf(x, kappa))

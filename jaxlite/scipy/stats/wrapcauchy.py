@@ -12,7 +12,7 @@ __all__ = ["logpdf", "pdf"]
 __dir__ = lambda: __all__
 
 
-@api()
+@api
 def logpdf(x, c):
     """The logarithm of the density."""
     x, c = floats("wrapcauchy.logpdf", x, c)
@@ -21,7 +21,7 @@ def logpdf(x, c):
     return jnp.where((c > 0) & (c < 1), value, jnp.nan)
 
 
-@api()
+@api
 def pdf(x, c):
     """The density."""
     return jnp.exp(logpdf(x, c))

@@ -139,7 +139,7 @@ def scale_and_translate(image, shape: Sequence[int], spatial_dims: Sequence[int]
         raise ValueError("Nearest neighbor resampling is not currently supported for scale_and_translate.")
     (image,) = promote_dtypes_inexact(as_array(image))
     axes = canonical_axes(tuple(spatial_dims), len(shape))
-    for axis, (size, new_size) in enumerate(zip(aval_of(image).shape, shape, strict=True)):
+    for axis, (size, new_size) in enumerate(zip(image.shape, shape, strict=True)):
         if axis not in axes and size != new_size:
             raise ValueError(f"scale_and_translate: axis {axis} is not among spatial_dims {axes}, so its size must stay "
                              f"{size}, got {new_size}")
@@ -147,7 +147,7 @@ def scale_and_translate(image, shape: Sequence[int], spatial_dims: Sequence[int]
     if aval_of(scale).shape != (len(axes),) or aval_of(translation).shape != (len(axes),):
         raise ValueError(f"scale_and_translate: scale and translation must have one number for each of the {len(axes)} "
                          f"spatial axes, got shapes {aval_of(scale).shape} and {aval_of(translation).shape}")
-    matrices = {axis: _weights(aval_of(image).shape[axis], shape[axis], scale[place], translation[place],
+    matrices = {axis: _weights(image.shape[axis], shape[axis], scale[place], translation[place],
                                method, antialias) for place, axis in enumerate(axes)}
     return _resampled(image, matrices, precision)
 
@@ -184,12 +184,12 @@ def resize(image, shape: Sequence[int], method: str | ResizeMethod, antialias: b
 @api
 def _resize(image, shape: tuple[int, ...], method: ResizeMethod, antialias: bool, precision: Any):
     image = as_array(image)
-    changed = [axis for axis, size in enumerate(aval_of(image).shape) if size != shape[axis]]
-    if any(not aval_of(image).shape[axis] for axis in changed):
-        raise ValueError(f"resize: cannot make {shape} of an array without elements, of shape {aval_of(image).shape}")
+    changed = [axis for axis, size in enumerate(image.shape) if size != shape[axis]]
+    if any(not image.shape[axis] for axis in changed):
+        raise ValueError(f"resize: cannot make {shape} of an array without elements, of shape {image.shape}")
     if method is ResizeMethod.NEAREST:
         for axis in changed:
-            size = aval_of(image).shape[axis]
+            size = image.shape[axis]
             # In integers: the old cell in which the center of a new one lies.
             cells: Any = jnp.arange(shape[axis]) if is_symbolic(shape[axis]) else np.arange(shape[axis], dtype=np.int64)
             places = (2 * cells + 1) * size // (2 * shape[axis])
@@ -197,7 +197,7 @@ def _resize(image, shape: tuple[int, ...], method: ResizeMethod, antialias: bool
         return image
     (image,) = promote_dtypes_inexact(image)
     dtype = _working_dtype(image)
-    matrices = {axis: _weights(aval_of(image).shape[axis], shape[axis],
-                               jnp.asarray(shape[axis] / aval_of(image).shape[axis], dtype), jnp.zeros((), dtype),
+    matrices = {axis: _weights(image.shape[axis], shape[axis],
+                               jnp.asarray(shape[axis] / image.shape[axis], dtype), jnp.zeros((), dtype),
                                method, antialias) for axis in changed if math.prod(shape)}
-    return _resampled(image, matrices, precision) if matrices or not changed else jnp.zeros(shape, aval_of(image).dtype)
+    return _resampled(image, matrices, precision) if matrices or not changed else jnp.zeros(shape, image.dtype)

@@ -15,7 +15,7 @@ from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, check_arrays, dtype_of, promote_inexact
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays, dtype_of, promote_inexact
 from jaxlite.transforms.custom_derivatives import custom_jvp
 
 
@@ -127,8 +127,7 @@ def soft_sign(x):
 @api
 def silu(x):
     """x * sigmoid(x). Raises: TypeError for integers."""
-    check_arrays("silu", x)
-    x = as_array(x)
+    x = as_arrays("silu", x)
     return x * lax.logistic(x)
 
 
@@ -184,16 +183,14 @@ def gelu(x, approximate: bool = True):
 @api
 def leaky_relu(x, negative_slope=1e-2):
     """x above 0, negative_slope * x below."""
-    check_arrays("leaky_relu", x)
-    x = as_array(x)
+    x = as_arrays("leaky_relu", x)
     return jnp.where(x >= 0, x, negative_slope * x)
 
 
 @api
 def hard_tanh(x):
     """x limited to [-1, 1]."""
-    check_arrays("hard_tanh", x)
-    x = as_array(x)
+    x = as_arrays("hard_tanh", x)
     return jnp.where(x > 1, 1, jnp.where(x < -1, -1, x))
 
 
@@ -237,8 +234,7 @@ def log1mexp(x):
 @api
 def glu(x, axis: int = -1):
     """The gated linear unit: the first half of an axis times the sigmoid of the second (Dauphin et al. 2016)."""
-    check_arrays("glu", x)
-    x = as_array(x)
+    x = as_arrays("glu", x)
     size = x.shape[axis]
     if size % 2:
         raise ValueError(f"glu: axis {axis} must have an even size, got {size}")

@@ -129,7 +129,7 @@ def _gradient(f, spacing, axis: int):
     else:
         if spacing.shape != (size,):
             raise ValueError("Spacing arrays must be 1D and match the axis: got shape "
-                             f"{aval_of(spacing).shape} for axis {axis} of size {size}")
+                             f"{spacing.shape} for axis {axis} of size {size}")
         steps = spacing[1:] - spacing[:-1]
 
         def along(values):

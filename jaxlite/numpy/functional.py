@@ -15,7 +15,7 @@ from jaxlite.core.tree import tree_flatten, tree_map
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import reductions
-from jaxlite.numpy.api import api, as_array, check_arrays
+from jaxlite.numpy.api import api, as_array, as_arrays, check_arrays
 from jaxlite.numpy.arithmetic import equal
 from jaxlite.numpy.ufuncs import isclose, isnan
 from jaxlite.traces.batching import over_leading_axis
@@ -78,8 +78,7 @@ def apply_along_axis(func1d: Callable, axis: int, arr, *args, **kwargs):
 
     The axes of its result take the place of that axis.
     """
-    check_arrays("apply_along_axis", arr)
-    arr = as_array(arr)
+    arr = as_arrays("apply_along_axis", arr)
     rank = arr.ndim
     axis = shaping.canonical_axis(axis, rank)
     arr = shaping.transpose(arr, [each for each in range(rank) if each != axis] + [axis])

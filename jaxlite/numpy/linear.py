@@ -299,7 +299,7 @@ def trace(a, offset: int | Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any =
     a = as_arrays("trace", a)
     rank = a.ndim
     if rank < 2:
-        raise ValueError(f"trace needs an array of at least 2 axes, got shape {aval_of(a).shape}")
+        raise ValueError(f"trace needs an array of at least 2 axes, got shape {a.shape}")
     first, second = canonical_axes((axis1, axis2), rank)
     order = [axis for axis in range(rank) if axis not in (first, second)] + [first, second]
     a = shaping.transpose(a, order)

@@ -272,7 +272,7 @@ def transpose(a, axes: Sequence[int] | None = None):
     rank = a.ndim
     order = range(rank)[::-1] if axes is None else [shaping.canonical_axis(axis, rank) for axis in _static_axes(tuple(axes))]
     if axes is not None and sorted(order) != list(range(rank)):
-        raise TypeError(f"axes {tuple(axes)} do not match array of shape {aval_of(a).shape}")
+        raise TypeError(f"axes {tuple(axes)} do not match array of shape {a.shape}")
     return shaping.transpose(a, order)
 
 
@@ -398,7 +398,7 @@ def dsplit(ary, indices_or_sections) -> list[Any]:
 def unstack(x, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices of an array along an axis, without that axis."""
     x = as_arrays("unstack", x)
-    if not aval_of(x).ndim:
+    if not x.ndim:
         raise ValueError("Unstack requires arrays with rank > 0, however a scalar array was passed.")
     return shaping.unstack(x, operator.index(axis))
 

@@ -11,7 +11,7 @@ from jaxlite import lax
 from jaxlite.core import dtypes
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
-from jaxlite.numpy.api import api, as_array, check_arrays
+from jaxlite.numpy.api import api, as_arrays
 
 
 def _places(bitorder: str):
@@ -32,8 +32,7 @@ def _one_axis(a, axis: int | None) -> tuple[Any, int, int]:
 @api
 def packbits(a, axis: int | None = None, bitorder: str = "big"):
     """Eight booleans to a byte along an axis, filled up with zeros; over all elements, flattened, for None."""
-    check_arrays("packbits", a)
-    a = as_array(a)
+    a = as_arrays("packbits", a)
     if dtypes.kind(a.dtype) not in "biu":
         raise TypeError("Expected an input array of integer or boolean data type")
     weights = _places(bitorder)
@@ -51,8 +50,7 @@ def packbits(a, axis: int | None = None, bitorder: str = "big"):
 @api
 def unpackbits(a, axis: int | None = None, count: int | None = None, bitorder: str = "big"):
     """The bits of bytes along an axis; `count` cuts off or fills up with zeros."""
-    check_arrays("unpackbits", a)
-    a = as_array(a)
+    a = as_arrays("unpackbits", a)
     if a.dtype != dtypes.uint8:
         raise TypeError("Expected an input array of unsigned byte data type")
     weights = _places(bitorder)

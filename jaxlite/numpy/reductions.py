@@ -20,7 +20,7 @@ from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import ufuncs
-from jaxlite.numpy.api import api, are_plain_axes, as_array, canonical_axes, check_arrays, each_axis, is_complex
+from jaxlite.numpy.api import api, are_plain_axes, as_array, as_arrays, canonical_axes, check_arrays, each_axis, is_complex
 
 Axis = Any  # None, an int, the name of an axis that vmap binds, or a tuple of those
 _COLLECTIVES = {lax.reduce_sum: "psum", lax.reduce_max: "pmax", lax.reduce_min: "pmin"}
@@ -280,8 +280,7 @@ def ptp(a, axis: Axis = None, out: None = None, keepdims: bool = False):
 @api
 def count_nonzero(a, axis: Axis = None, keepdims: bool = False):
     """How many elements over axes are nonzero."""
-    check_arrays("count_nonzero", a)
-    a = as_array(a)
+    a = as_arrays("count_nonzero", a)
     return sum(a != 0, axis=axis, dtype=dtypes.default_dtype(int), keepdims=keepdims)
 
 
@@ -332,8 +331,7 @@ def mean(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bo
 
 
 def _mean(a, axis, dtype, keepdims: bool, where, name: str = "mean"):
-    check_arrays(name, a)
-    a = as_array(a)
+    a = as_arrays(name, a)
     computation, result_dtype = _mean_dtypes(name, a, dtype)
     own, names = split_axes(axis, a.ndim)
     axes = own + names
@@ -344,8 +342,7 @@ def _mean(a, axis, dtype, keepdims: bool, where, name: str = "mean"):
 
 @api
 def _variance(a, ddof, mean, where, axis: Any, dtype: Any, keepdims: bool, out=None):
-    check_arrays("var", a)
-    a = as_array(a)
+    a = as_arrays("var", a)
     computation, result_dtype = _variance_dtypes(a, dtype)
     own, names = split_axes(axis, a.ndim)
     axes = own + names
@@ -439,8 +436,7 @@ def _without_nan(a, fill):
 
 
 def _nan_extreme(name: str, a, axis, keepdims: bool, initial, where, function: Callable, identity: Callable):
-    check_arrays(name, a)
-    a = as_array(a)
+    a = as_arrays(name, a)
     if not _has_nan(a):
         return function(a, axis=axis, keepdims=keepdims, initial=initial, where=where)
     fill = identity(a.dtype)
@@ -485,8 +481,7 @@ def nanprod(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims:
 def nanmean(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bool = False, where=None):
     """The mean of the elements that are not NaN."""
     _refuse_out("nanmean", out)
-    check_arrays("nanmean", a)
-    a = as_array(a)
+    a = as_arrays("nanmean", a)
     if not _has_nan(a):
         return mean(a, axis=axis, dtype=dtype, keepdims=keepdims, where=where)
     valid = ~_is_nan(a)
@@ -500,8 +495,7 @@ def nanvar(a, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int 
            mean=None):
     """The variance of the elements that are not NaN; NaN where fewer than `ddof` + 1 are left."""
     _refuse_out("nanvar", out)
-    check_arrays("nanvar", a)
-    a = as_array(a)
+    a = as_arrays("nanvar", a)
     if not _has_nan(a):
         result = var(a, axis=axis, dtype=dtype, ddof=ddof, keepdims=keepdims, where=where, mean=mean)
         return result if dtype is None else shaping.convert(result, dtypes.check_user_dtype_supported(dtype, "nanvar"), False)
@@ -524,8 +518,7 @@ def nanstd(a, axis: Axis = None, dtype: Any = None, out: None = None, ddof: int 
 
 
 def _running(name: str, a, axis, dtype, operation: Callable, fill_nan=None):
-    check_arrays(name, a)
-    a = as_array(a)
+    a = as_arrays(name, a)
     if fill_nan is not None:
         a = _without_nan(a, fill_nan)
     if axis is None:
@@ -574,8 +567,7 @@ def nancumprod(a, axis: int | None = None, dtype: Any = None, out: None = None):
 
 
 def _cumulative(name: str, x, axis, dtype, include_initial: bool, function: Callable, first: int):
-    check_arrays(name, x)
-    x = as_array(x)
+    x = as_arrays(name, x)
     rank = x.ndim
     if rank == 0:
         raise ValueError(f"The input must be non-scalar to take a {name.replace('_', ' ')}, however a scalar value or "

@@ -376,7 +376,7 @@ def digitize(x, bins, right: bool = False, *, method: str | None = None):
     """
     x, bins = as_arrays("digitize", x, bins)
     if bins.ndim != 1:
-        raise ValueError(f"digitize: bins must be a 1-dimensional array; got shape {aval_of(bins).shape}")
+        raise ValueError(f"digitize: bins must be a 1-dimensional array; got shape {bins.shape}")
     count = bins.size
     if not count:
         return shaping.full(x.shape, 0, dtypes.int32)
@@ -449,7 +449,7 @@ def piecewise(x, condlist, funclist: Sequence[Any], *args, **kw):
     for value in values:
         if aval_of(value).shape not in ((), x.shape):
             raise TypeError(f"piecewise: a function gave shape {aval_of(value).shape} for x of shape "
-                            f"{aval_of(x).shape}; functions must be elementwise")
+                            f"{x.shape}; functions must be elementwise")
     return _pieces(x, conditions, values)
 
 

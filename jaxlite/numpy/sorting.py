@@ -30,8 +30,7 @@ def _refuse(name: str, kind, order) -> None:
 
 def _line(name: str, a, axis) -> tuple[Any, int]:
     """The array and the axis to sort: the flattened array and 0 for None."""
-    check_arrays(name, a)
-    a = as_array(a)
+    a = as_arrays(name, a)
     if axis is None:
         return a.ravel(), 0
     return a, shaping.canonical_axis(operator.index(axis), a.ndim)
@@ -127,7 +126,7 @@ def _partition_line(name: str, a, kth, axis) -> tuple[Any, int, int]:
     kth = operator.index(kth)
     if not -size <= kth < size:
         raise ValueError(f"{name}: kth {kth} is out of bounds for the size {size} of axis {axis} of shape "
-                         f"{aval_of(a).shape}")
+                         f"{a.shape}")
     return a, axis, kth % size
 
 
@@ -165,7 +164,7 @@ def top_k(a, k: int, /, *, axis: int = -1, mode: str = "largest", sorted: bool =
     if mode not in ("largest", "smallest"):
         raise ValueError(f"mode must be 'largest' or 'smallest', got {mode!r}")
     a = as_arrays("top_k", a)
-    return _top_k(a, k=operator.index(k), axis=shaping.canonical_axis(axis, aval_of(a).ndim), largest=mode == "largest")
+    return _top_k(a, k=operator.index(k), axis=shaping.canonical_axis(axis, a.ndim), largest=mode == "largest")
 
 
 @api

@@ -76,10 +76,10 @@ class RegularGridInterpolator:
             xi = jnp.stack(jnp.broadcast_arrays(*xi), axis=-1)
         check_arrays("RegularGridInterpolator", xi)
         (xi,) = promote_dtypes_inexact(as_array(xi))
-        if rank == 1 and aval_of(xi).ndim <= 1:
+        if rank == 1 and xi.ndim <= 1:
             xi = xi[..., None]
-        if not aval_of(xi).ndim or aval_of(xi).shape[-1] != rank:
-            raise ValueError(f"the requested sample points xi have dimension {(aval_of(xi).shape or (0,))[-1]} but this "
+        if not xi.ndim or xi.shape[-1] != rank:
+            raise ValueError(f"the requested sample points xi have dimension {(xi.shape or (0,))[-1]} but this "
                              f"RegularGridInterpolator has dimension {rank}")
         return _interpolated(self.grid, self.values, xi, self.fill_value, method=method)
 

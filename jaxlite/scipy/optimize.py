@@ -14,7 +14,6 @@ from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tree import tree_map
-from jaxlite.core.values import aval_of
 from jaxlite.numpy.api import promote_dtypes_inexact
 from jaxlite.transforms.derivatives import value_and_grad
 
@@ -223,7 +222,7 @@ def minimize(fun: Callable[..., Any], x0, args: tuple[Any, ...] = (), *, method:
         raise ValueError(f"Method {method} not recognized")
     (x0,) = promote_dtypes_inexact(jnp.asarray(x0))
     if x0.ndim != 1:
-        raise ValueError(f"minimize: x0 must be a vector (n,), got shape {aval_of(x0).shape}")
+        raise ValueError(f"minimize: x0 must be a vector (n,), got shape {x0.shape}")
     settings = dict(options or {})
     if tol is not None:
         settings.setdefault("gtol", tol)

@@ -108,7 +108,7 @@ def expm_frechet(A, E, *, method: str | None = None, compute_expm: bool = True):
     A, E = promote_dtypes_inexact(jnp.asarray(A), jnp.asarray(E))
     A = _square_matrices("expm_frechet", A)
     if aval_of(A).shape != E.shape:
-        raise ValueError(f"expected A and E to be the same shape, got A.shape={aval_of(A).shape} E.shape={aval_of(E).shape}")
+        raise ValueError(f"expected A and E to be the same shape, got A.shape={aval_of(A).shape} E.shape={E.shape}")
     outs = jvp(expm, (A,), (E,))
     return outs if compute_expm else outs[1]
 

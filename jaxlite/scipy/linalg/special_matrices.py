@@ -165,7 +165,7 @@ def companion(a):
     """
     (a,) = promote_dtypes_inexact(*_vectors("companion", a))
     if a.shape[-1] < 2:
-        raise ValueError(f"The length of `a` along the last axis must be at least 2; got shape {aval_of(a).shape}.")
+        raise ValueError(f"The length of `a` along the last axis must be at least 2; got shape {a.shape}.")
     first_row = -a[..., 1:] / a[..., :1]
     return _with_subdiagonal(first_row, jnp.ones(a.shape[-1] - 2, a.dtype))
 
@@ -181,7 +181,7 @@ def fiedler_companion(a):
     (a,) = promote_dtypes_inexact(*_vectors("fiedler_companion", a))
     if not a.shape[-1]:
         raise ValueError("fiedler_companion requires the last axis of 'a' to have nonzero length, but got an array of "
-                         f"shape {aval_of(a).shape}.")
+                         f"shape {a.shape}.")
     size = a.shape[-1] - 1
     if not size:
         return shaping.full_like(a, 0, shape=(*a.shape[:-1], 0, 0))

@@ -110,9 +110,9 @@ class gaussian_kde:
         """The integral of the density times that of a normal distribution."""
         mean = jnp.atleast_1d(jnp.squeeze(jnp.asarray(mean, self.dataset.dtype)))
         cov = jnp.atleast_2d(jnp.asarray(cov, self.dataset.dtype))
-        if aval_of(mean).shape != (self.d,):
+        if mean.shape != (self.d,):
             raise ValueError(f"mean does not have dimension {self.d}")
-        if aval_of(cov).shape != (self.d, self.d):
+        if cov.shape != (self.d, self.d):
             raise ValueError(f"covariance does not have dimension {self.d}")
         return jnp.exp(_log_overlaps(mean[:, None], self.dataset, self.covariance + cov))[0] @ self.weights
 

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 from jaxlite import lax
 from jaxlite.core import dtypes
-from jaxlite.core.values import aval_of
 from jaxlite.lax import linalg as lax_linalg
 from jaxlite.lax import shaping
 from jaxlite.numpy import indexing, manipulation, selection
@@ -89,8 +88,8 @@ def qr(a, mode: str = "reduced"):
         raise ValueError(f"Unsupported QR decomposition mode '{mode}'; there are 'reduced', 'complete', 'r' and 'raw'.")
     if mode == "r":
         reflectors, _ = lax_linalg.geqrf(a)
-        rows, columns = aval_of(reflectors).shape[-2:]
-        upper = lax.slice_in_dim(reflectors, 0, min(rows, columns), axis=aval_of(a).ndim - 2)
+        rows, columns = reflectors.shape[-2:]
+        upper = lax.slice_in_dim(reflectors, 0, min(rows, columns), axis=a.ndim - 2)
         return _upper_triangle(upper)
     q, r = lax_linalg.qr(a, full_matrices=mode == "complete")
     return QRResult(q, r)
@@ -124,11 +123,11 @@ def svd(a, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool 
         out = lax_linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset_by_index)
         return SVDResult(*out) if compute_uv else out
     vectors, values = lax_linalg.eigh(a, subset_by_index=subset_by_index)
-    axis = aval_of(values).ndim - 1
+    axis = values.ndim - 1
     sizes = lax.abs(values)
     if not compute_uv:
         return lax.rev(lax.sort(sizes, dimension=axis), (axis,))
-    index = shaping.broadcasted_iota(dtypes.int32, aval_of(values).shape, axis)
+    index = shaping.broadcasted_iota(dtypes.int32, values.shape, axis)
     # Keys are negated rather than the order reversed: equal values keep their order.
     smaller, order = lax.sort((-sizes, index), dimension=axis, num_keys=1)
     vectors = indexing.take_along_axis(vectors, parts.expand(order, -2), axis=-1)

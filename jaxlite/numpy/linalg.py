@@ -63,7 +63,7 @@ __dir__ = lambda: __all__
 
 def _swaps_sign(pivots, like):
     """-1 for an odd number of row swaps, else 1; in the type of a matrix."""
-    rows = shaping.broadcasted_iota(dtypes.int32, aval_of(pivots).shape, aval_of(pivots).ndim - 1)
+    rows = shaping.broadcasted_iota(dtypes.int32, pivots.shape, pivots.ndim - 1)
     swaps = reductions.sum(shaping.convert(pivots != rows, dtypes.int32), axis=-1)
     sign = 1 - 2 * (swaps % 2)
     return shaping.convert(sign, aval_of(like).dtype, aval_of(like).weak_type)
@@ -128,7 +128,7 @@ def _cofactors_of_singular(a, determinant):
     """From a = u s v: the adjugate of a product is that of its factors in reverse, and for a unitary matrix it is its
     determinant times its adjoint. That of s has on its diagonal the products of the other singular values."""
     u, values, v = lax_linalg.svd(a)
-    size = aval_of(values).shape[-1]
+    size = values.shape[-1]
     others = reductions.prod(selection.where(parts.eye(size, dtypes.bool_), 1, parts.expand(values, -2)), axis=-1)
     scale = parts.expand(lax.mul(_det_by_lu(u), _det_by_lu(v)), -1) * others
     return parts.columns_scaled(ufuncs.conj(u), scale) @ ufuncs.conj(v)
@@ -166,7 +166,7 @@ def _slogdet_by_qr(a) -> tuple[Any, Any]:
     factors, taus = lax_linalg.geqrf(a)
     # A reflector has determinant -1, one with tau = 0 is the identity.
     signs = selection.where(arithmetic.not_equal(taus, 0), -1, 1)
-    sign = shaping.convert(reductions.prod(signs, axis=-1), aval_of(a).dtype, aval_of(a).weak_type)
+    sign = shaping.convert(reductions.prod(signs, axis=-1), a.dtype, aval_of(a).weak_type)
     return _sign_and_log(sign, factors)
 
 

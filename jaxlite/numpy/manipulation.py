@@ -491,15 +491,43 @@ def _repeat_traced(a, repeats, axis: int, total: int):
     return take_slices(a, lax.cumsum(counts_of(lax.cumsum(counts), total)), axis=axis)
 
 
+def roll(a, shift, axis: int | Sequence[int] | None = None):
+    """Elements moved along axes; what leaves at one end comes back at the other.
+
+    Args:
+      shift: how far, for each axis; may be traced.
+      axis: over all elements, flattened, for None.
+    """
+    several = shift if isinstance(shift, (tuple, list)) else (shift,)
+    if type(shift) is int or builtins.all([isinstance(each, (int, np.integer)) for each in several]):
+        return _roll_static(a, shift, axis)
+    return _roll(a, shift, axis)
+
+
 @api
-def _roll(a, shift, axis: Ints):
-    a = as_array(a)
-    for each, amount in zip(axis, shift, strict=True):
+def _roll_static(a, shift: Any, axis: Any):
+    return _roll(a, shift, axis)
+
+
+@api
+def _roll(a, shift, axis: Any):
+    a = as_arrays("roll", a)
+    if axis is None:
+        return shaping.reshape(_roll(ravel(a), shift, 0), a.shape)
+    shifts = list(shift) if isinstance(shift, (tuple, list)) or aval_of(shift).ndim else [shift]
+    axes = [shaping.canonical_axis(each, a.ndim) for each in each_axis(axis)]
+    if len(shifts) == 1:
+        shifts *= len(axes)
+    elif len(axes) == 1:
+        axes *= len(shifts)
+    if len(shifts) != len(axes):
+        raise ValueError(f"roll: shift and axis must have equal lengths, got {len(shifts)} and {len(axes)}")
+    for each, amount in zip(axes, shifts, strict=True):
         extent = a.shape[each]
         if not extent:
             continue
-        if isinstance(amount, int) and not is_symbolic(extent):
-            amount = -amount % extent
+        if isinstance(amount, (int, np.integer)) and not is_symbolic(extent):
+            amount = -int(amount) % extent
             if amount:
                 first, second = shaping.split(a, (amount, extent - amount), each)
                 a = shaping.concatenate([second, first], each)
@@ -508,49 +536,6 @@ def _roll(a, shift, axis: Ints):
             start = -amount % extent
             a = lax.dynamic_slice_in_dim(shaping.concatenate([a, a], each), start, extent, each)
     return a
-
-
-@api
-def _roll_static(a, shift: Ints, axis: Ints):
-    return _roll(as_array(a), shift, axis)
-
-
-@api
-def _roll_by_number(a, shift: int, axis: int | None):
-    a = as_array(a)
-    if axis is None:
-        return reshape(_roll(ravel(a), (shift,), (0,)), a.shape)
-    return _roll(a, (shift,), (shaping.canonical_axis(axis, a.ndim),))
-
-
-def roll(a, shift, axis: int | Sequence[int] | None = None):
-    """Elements moved along axes; what leaves at one end comes back at the other.
-
-    Args:
-      shift: how far, for each axis; may be traced.
-      axis: over all elements, flattened, for None.
-    """
-    check_arrays("roll", a)
-    if type(shift) is int and (axis is None or type(axis) is int):
-        return _roll_by_number(a, shift, axis)
-    if axis is None:
-        return reshape(roll(ravel(a), shift, 0), aval_of(a).shape)
-    if isinstance(shift, (tuple, list)):
-        shifts: list[Any] = list(shift)
-    elif np.ndim(shift) if not isinstance(shift, Tracer) else shift.ndim:
-        shifts = [shift[index] for index in range(shift.shape[0])]
-    else:
-        shifts = [shift]
-    axes = [shaping.canonical_axis(each, aval_of(a).ndim) for each in (axis if hasattr(axis, "__iter__") else (axis,))]
-    if len(shifts) == 1:
-        shifts = shifts * len(axes)
-    elif len(axes) == 1:
-        axes = axes * len(shifts)
-    if len(shifts) != len(axes):
-        raise ValueError(f"roll: shift and axis must have equal lengths, got {len(shifts)} and {len(axes)}")
-    if builtins.all(isinstance(each, (int, np.integer)) for each in shifts):
-        return _roll_static(a, shift=tuple(map(int, shifts)), axis=tuple(axes))
-    return _roll(a, tuple(shifts), axis=tuple(axes))
 
 
 @api

@@ -110,8 +110,8 @@ def _reduce(name: str, a, axis, keepdims: bool, reducer: Callable, identity, whe
             combine: Callable | None = None):
     """Mask, reduce, combine with `initial`, restore axes. `identity` maps a dtype to what masked elements become."""
     if where is not None:
-        a = _masked(name, a, where, identity(aval_of(a).dtype) if callable(identity) else identity)
-    shape = aval_of(a).shape
+        a = _masked(name, a, where, identity(a.dtype) if callable(identity) else identity)
+    shape = a.shape
     axes, names = split_axes(axis, len(shape))
     result = reducer(a, axes)
     if names:
@@ -119,7 +119,7 @@ def _reduce(name: str, a, axis, keepdims: bool, reducer: Callable, identity, whe
             raise NotImplementedError(f"Named reductions not implemented for jnp.{name}(): axis={axis!r}")
         result = getattr(lax, _COLLECTIVES[reducer])(result, names)
     if combine is not None and initial is not None:
-        result = combine(shaping.convert(initial, aval_of(result).dtype, False), result)
+        result = combine(shaping.convert(initial, result.dtype, False), result)
     return _keep(result, shape, axes, keepdims)
 
 
@@ -206,7 +206,7 @@ def _complex_extreme(name: str, a, axes: Ints, keepdims: bool, where, reducer: C
     """Lexicographic: the extreme real part, then the extreme imaginary part among those that have it."""
     fill = identity(lax.real(a).dtype)
     a = _masked(name, a, where, complex(fill, fill))
-    shape = aval_of(a).shape
+    shape = a.shape
     real, imag = lax.real(a), lax.imag(a)
     best = _keep(reducer(real, axes), shape, axes, True)
     ties = real == _broadcast_to(best, shape)
@@ -289,7 +289,7 @@ def count_nonzero(a, axis: Axis = None, keepdims: bool = False):
 
 def _count(a, axes: tuple[Any, ...], where, keepdims: bool, dtype):
     """How many elements are averaged: a Python number, or an array if a mask decides. Named axes count, too."""
-    shape = aval_of(a).shape
+    shape = a.shape
     if where is None:
         own, names = split_axes(axes, len(shape))
         return math.prod(shape[axis] for axis in own) * (lax.axis_size(names) if names else 1)
@@ -395,24 +395,23 @@ def var(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, keepd
       mean: the mean, if it is known, with the reduced axes kept.
     """
     _refuse_out("var", out)
-    if correction is not None:
-        if ddof:
-            raise ValueError("ddof and correction can't be provided simultaneously.")
-        ddof = correction  # type: ignore[assignment]
-    return _variance(a, ddof, mean, where, axis=axis, dtype=dtype, keepdims=keepdims)
+    return _variance(a, _taken_off(ddof, correction), mean, where, axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def _taken_off(ddof, correction):
+    """What `ddof` and `correction` say, two names for one thing."""
+    if ddof and correction is not None:
+        raise ValueError("ddof and correction can't be provided simultaneously.")
+    return ddof if correction is None else correction
 
 
 def std(a, axis: Axis = None, dtype=None, out: None = None, ddof: int = 0, keepdims: bool = False, *, where=None,
         mean=None, correction: int | float | None = None):
     """The standard deviation over axes: the square root of `var`, with its arguments."""
     _refuse_out("std", out)
-    if correction is not None:
-        if ddof:
-            raise ValueError("ddof and correction can't be provided simultaneously.")
-        ddof = correction  # type: ignore[assignment]
     if dtype is not None and dtypes.kind(dtypes.canonicalize_dtype(dtype)) in "biu":
         raise ValueError(f"dtype argument to jnp.std must be inexact; got {dtype}")
-    return _deviation(a, ddof, mean, where, axis=axis, dtype=dtype, keepdims=keepdims)
+    return _deviation(a, _taken_off(ddof, correction), mean, where, axis=axis, dtype=dtype, keepdims=keepdims)
 
 
 @api
@@ -583,9 +582,9 @@ def _cumulative(name: str, x, axis, dtype, include_initial: bool, function: Call
         dtype = _accumulator_dtype(aval_of(x), None, name == "cumulative_sum", name)
     result = function(x, axis=axis, dtype=dtype)
     if include_initial:
-        shape = list(aval_of(result).shape)
+        shape = list(result.shape)
         shape[axis] = 1
-        result = shaping.concatenate([shaping.full(shape, first, aval_of(result).dtype), result], axis)
+        result = shaping.concatenate([shaping.full(shape, first, result.dtype), result], axis)
     return result
 
 

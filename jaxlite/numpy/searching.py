@@ -41,7 +41,7 @@ def _position(name: str, a, axis, out, keepdims, search: Callable):
     result = search(line, axis, dtypes.default_dtype(int))
     if not keepdims:
         return result
-    rest = [each for each in range(len(shape)) if each != axis] if aval_of(result).shape else []
+    rest = [each for each in range(len(shape)) if each != axis] if result.shape else []
     return shaping.broadcast_in_dim(result, kept, rest)
 
 
@@ -74,7 +74,7 @@ def _position_without_nan(name: str, a, axis, out, keepdims, search: Callable, f
     nan = a != a
 
     def search_numbers(line, axis: int, dtype):
-        gone = shaping.reshape(nan, aval_of(line).shape)
+        gone = shaping.reshape(nan, line.shape)
         position = search(lax.select(gone, shaping.full_like(line, fill), line), axis, dtype)
         return lax.select(lax.reduce_and(gone, (axis,)), shaping.full_like(position, -1), position)
 
@@ -470,6 +470,6 @@ def _pieces(x, conditions, values):
     *pieces, result = (shaping.convert(value, dtype, False) for value in values)
     for condition, piece in zip(conditions, pieces, strict=True):
         result = selection.where(condition, piece, result)
-    if aval_of(result).shape == shape:
+    if result.shape == shape:
         return result
     return manipulation.broadcast_to(result, shape)

@@ -116,7 +116,7 @@ def median(a, axis: Axis = None, out: None = None, overwrite_input: bool = False
     axes = canonical_axes(axis, a.ndim)
     kept = [1 if each in axes else size for each, size in enumerate(a.shape)] or [1]
     line, axis = _one_line(a, axes)
-    shape = list(aval_of(line).shape)
+    shape = list(line.shape)
     size, shape[axis] = shape[axis], 1
     if not size:
         result = shaping.full(shape, np.nan, a.dtype)
@@ -161,7 +161,7 @@ def _ends(ordered, axis: int, index: int):
 
 def _spread_nan(result, ordered, axis: int):
     """NaN where a line has one: it is sorted to the end."""
-    last = _ends(ordered, axis, aval_of(ordered).shape[axis] - 1)
+    last = _ends(ordered, axis, ordered.shape[axis] - 1)
     nan = shaping.broadcast_in_dim(last != last, result.shape, range(result.ndim))
     return lax.select(nan, shaping.full_like(result, np.nan), result)
 
@@ -189,13 +189,13 @@ def _quantile(name: str, a, q, weights, out, overwrite_input, axis: Axis, method
         weights = shaping.convert(_weights_like(a, weights, axis, axes), wide, False)
         weights, _ = _one_line(weights, axes)
     line, axis = _one_line(a, axes)
-    rank = aval_of(line).ndim
+    rank = line.ndim
     # The fractions take the place of the axis until the end.
     along = [count if each == axis else 1 for each in range(rank)]
     q = shaping.reshape(q, along)
-    size = aval_of(line).shape[axis]
+    size = line.shape[axis]
     if not size:
-        shape = tuple(count if each == axis else extent for each, extent in enumerate(aval_of(line).shape))
+        shape = tuple(count if each == axis else extent for each, extent in enumerate(line.shape))
         result = shaping.full(shape, np.nan, dtype)
     elif weights is not None:
         result = _weighted_quantile(line, q, weights, axis, skip_nan)
@@ -222,7 +222,7 @@ def _pick(ordered, q, size, last, axis: int, method: str, wide):
     """Elements of sorted lines at fractions of their length, where `last` is the position of the last element."""
 
     def at(position):
-        position = lax.clamp(scalar(0, wide), position, scalar(aval_of(ordered).shape[axis] - 1, wide))
+        position = lax.clamp(scalar(0, wide), position, scalar(ordered.shape[axis] - 1, wide))
         position = shaping.convert(position, dtypes.int32, False)
         if position.size == position.shape[axis]:  # the same for all lines
             found = indexing.take(ordered, position.ravel(), axis, mode="clip")
@@ -277,11 +277,11 @@ def _weighted_quantile(line, q, weights, axis: int, skip_nan: bool):
     else:
         bad = bad | nan
     ordered, weights = lax.sort((line, weights), dimension=axis, num_keys=1)
-    size = aval_of(line).shape[axis]
+    size = line.shape[axis]
     sums = lax.cumsum(weights, axis)
     target = q * _ends(sums, axis, size - 1)
     # One comparison a fraction: (.., size, .., fractions at the end), then the count takes the place of the axis.
-    rank = aval_of(line).ndim
+    rank = line.ndim
     targets = shaping.expand_dims(manipulation.moveaxis(target, axis, rank - 1), (axis,))
     before = shaping.expand_dims(sums, (rank,)) < targets
     position = reductions.sum(before, axis=axis, dtype=dtypes.int32)
@@ -362,19 +362,19 @@ def cov(m, y=None, rowvar: bool = True, bias: bool = False, ddof: int | None = N
     if dtype is not None:
         parts = [shaping.convert(part, dtype, False) for part in parts]
     x = _variables(parts[0], rowvar)
-    if not aval_of(x).shape[0]:
-        return shaping.full((0, 0), 0, aval_of(x).dtype)
+    if not x.shape[0]:
+        return shaping.full((0, 0), 0, x.dtype)
     if y is not None:
         other = _variables(parts[1], rowvar)
-        if aval_of(other).shape[1] != aval_of(x).shape[1]:
+        if other.shape[1] != x.shape[1]:
             raise TypeError(f"cov: m and y must have as many samples, got shapes {aval_of(m).shape} and "
                             f"{aval_of(y).shape}")
         x = shaping.concatenate([x, other], 0)
-    dtype = aval_of(x).dtype
-    samples = aval_of(x).shape[1]
+    dtype = x.dtype
+    samples = x.shape[1]
     if not samples:
-        return shaping.squeeze(shaping.full((aval_of(x).shape[0],) * 2, np.nan, dtype),
-                               (0, 1) if aval_of(x).shape[0] == 1 else ())
+        return shaping.squeeze(shaping.full((x.shape[0],) * 2, np.nan, dtype),
+                               (0, 1) if x.shape[0] == 1 else ())
     ddof = (0 if bias else 1) if ddof is None else ddof
     w = None
     if fweights is not None:
@@ -409,9 +409,9 @@ def cov(m, y=None, rowvar: bool = True, bias: bool = False, ddof: int | None = N
 
 def _variables(x, rowvar: bool):
     """One variable a row."""
-    rank = aval_of(x).ndim
+    rank = x.ndim
     if rank < 2:
-        return shaping.reshape(x, (1, aval_of(x).size))
+        return shaping.reshape(x, (1, x.size))
     return x if rowvar else shaping.transpose(x, (1, 0))
 
 
@@ -683,7 +683,7 @@ def _histogramdd(sample, given, ranges, weights, counts: tuple[int | None, ...],
         places.append(_bin(column, edges))
         sizes.append(edges.size + 1)
     # Cells are numbered with one more on each side, for points outside.
-    cell = functools.reduce(lambda cell, step: lax.mul(cell, scalar(step[1], aval_of(cell).dtype)) + step[0],
+    cell = functools.reduce(lambda cell, step: lax.mul(cell, scalar(step[1], cell.dtype)) + step[0],
                             zip(places[1:], sizes[1:], strict=True), places[0])
     if weights is not None:
         weights = _inexact(as_array(weights))

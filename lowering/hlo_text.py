@@ -81,7 +81,7 @@ def parse(text: str) -> Module:
 
 def _stack(tables: dict[str, dict[int, str]], frame: int) -> tuple[tuple[str, int], ...]:
     frames = []
-    # Where the first frame names itself as its parent, 1 stands for none, and 2 for the first.
+    # Where the first frame names itself as its parent, 1 means none, and 2 the first.
     shift = int("parent_frame_id=1}" in tables.get("StackFrames", {}).get(1, "") + "}")
     seen: set[int] = set()
     while frame and frame not in seen:

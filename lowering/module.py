@@ -20,7 +20,7 @@ from lowering.metadata import mark_all
 from lowering.rules import DECOMPOSITIONS, ELEMENTWISE, EXTENDED, FOREIGN, RULES, find_rule
 
 _ELEMENT_TYPE_TEXT = {
-    "bool": "i1", "void": "i1",  # of tangents that hold nothing: a boolean stands for each
+    "bool": "i1", "void": "i1",  # tangents without data: a boolean is the placeholder
     "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16",
     "complex64": "complex<f32>", "complex128": "complex<f64>",
     **{f"int{bits}": f"i{bits}" for bits in (2, 4, 8, 16, 32, 64)},

@@ -207,7 +207,7 @@ class Meshes:
 
 
     def name(self, mesh: Any) -> str:
-        """The symbol of a mesh. One without devices stands for that of the partitioning, if it has the same axes."""
+        """The symbol of a mesh. One without devices gets the symbol of the partitioning's mesh, if it has the same axes."""
         own = self.mesh
         if mesh._internal_device_list is None and own is not None and own.axis_names == mesh.axis_names and (
                 own.axis_sizes == mesh.axis_sizes):

@@ -75,7 +75,7 @@ _SAME = {"compiler": "lowering.xla"}  # chex: backend_compile_and_load
 
 
 def private_module(rest: str) -> types.ModuleType | None:
-    """A module that stands for `jax._src` or `jax._src.x`; None if no name of it is in the table."""
+    """A module in the place of `jax._src` or `jax._src.x`; None if no name of it is in the table."""
     name = rest.partition(".")[2]
     if name in _SAME:
         return importlib.import_module(_SAME[name])

@@ -1,4 +1,4 @@
-"""`jax._src.sharding_impls` for libraries: the sharding that an argument `out_sharding` stands for."""
+"""`jax._src.sharding_impls` for libraries: the sharding that an argument `out_sharding` means."""
 
 from __future__ import annotations
 

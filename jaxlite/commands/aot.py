@@ -32,7 +32,7 @@ from lowering import xla
 
 
 def parse_spec(text: str, scope: Any) -> ShapeDtypeStruct:
-    """What `f32[8,3]` stands for; names in a shape are symbolic dimensions of the scope.
+    """The type that `f32[8,3]` describes; names in a shape are symbolic dimensions of the scope.
 
     >>> parse_spec("f32[2,3]", None)
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)

@@ -284,7 +284,7 @@ class Jitted:
             earlier = [each for each, _ in entries if each is not key]
             *before, last = [*program.executables] or [None]
             if program.variants:
-                return "its arguments lie otherwise in memory than before"
+                return "its arguments have another memory layout than before"
             if before:
                 return explain.other_executable(last, before, program.debug_info.arg_name)
             if not earlier:

@@ -185,7 +185,7 @@ class Program:
                                             layouts=self.layouts, kinds=self.kinds)
         if lowered.unusable:
             _warn("Some donated buffers were not usable: " + ", ".join(map(str, lowered.unusable))
-                  + ". No result has their type, or lies as they do; do not donate them.")
+                  + ". No result has their type and sharding; do not donate them.")
         return lowered
 
     def module(self, platform: str, place: Any = None) -> Any:
@@ -254,7 +254,7 @@ class Program:
         location, reason = self.debug_info.location, ""
         if config.explain_cache_misses.value:
             reason = self.reason or ("traced before, compiled now" if self.layouts is None else
-                                     "arguments or results lie otherwise in memory")
+                                     "arguments or results have other memory layouts")
             if not self.reason and self.executables:
                 reason = explain.other_executable(key, list(self.executables), self.debug_info.arg_name)
             explain.tell("compiled", location, {stage: time for stage, time in seconds.items() if time}, reason,

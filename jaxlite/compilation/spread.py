@@ -81,7 +81,7 @@ def flat_layouts(given: Any, tree: Any, what: str) -> tuple[Any, ...] | None:
 
 
 def laid_out(avals: Sequence[Any], given: Sequence[Any] | None) -> tuple[Any, ...]:
-    """The types of arguments that `jit` gives shardings: over explicit mesh axes they say how these lie."""
+    """The types of arguments that `jit` gives shardings: over explicit mesh axes these are part of the type."""
     if given is None:
         return tuple(avals)
     return tuple(aval if sharding is None or not isinstance(aval, ShapedArray)

@@ -294,7 +294,7 @@ def _copy_to_host_async(array: Any) -> None:
 
 _DOC = """An array: values of one dtype, with a shape, on one device or several.
 
-    Arrays come from functions (`jnp.array`, `jnp.zeros`); they do not change. Tracers, which stand for arrays while a function
+    Arrays come from functions (`jnp.array`, `jnp.zeros`); they do not change. Tracers, the values of arrays while a function
     is traced, are instances, too: `isinstance(x, jax.Array)`.
     """
 

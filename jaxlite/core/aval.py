@@ -407,7 +407,7 @@ def has_states(aval: Any) -> bool:
 
 
 def dual(aval: Any) -> Any:
-    """The type of cotangents from that of tangents: they lie alike, but unreduced along the axes where those are reduced."""
+    """The type of cotangents from that of tangents: the same sharding, but unreduced along the axes where those are reduced."""
     return with_layout(aval, aval.layout.update(spec=dual_spec(aval.layout.spec))) if has_states(aval) else aval
 
 

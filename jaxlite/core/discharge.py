@@ -2,8 +2,8 @@
 
 `discharge_jaxpr` takes a closed jaxpr whose inputs may be Refs. In the result, these inputs are the values of the Refs, and
 the final values of the Refs that it writes follow the outputs. Refs that the program makes disappear. The rule of a
-primitive is `rule(eqn, values) -> (outs, changed)`: values stand for Refs, and `changed` maps positions of Ref operands to
-their new values.
+primitive is `rule(eqn, values) -> (outs, changed)`: Refs are replaced by their values, and `changed` maps positions of Ref
+operands to their new values.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _value_aval(aval: Any) -> Any:
 
 
 def _run(jaxpr: Jaxpr, inputs: Sequence[Var], args: Sequence[Any]) -> tuple[list[Any], dict[Var, Any]]:
-    """Evaluate with values for Refs. Gives the outputs, and what the variables stand for at the end."""
+    """Evaluate with values for Refs. Gives the outputs, and the final values of the variables."""
     env: dict[Var, Any] = dict(zip(inputs, args, strict=True))
     trace = state.trace
     try:

@@ -225,7 +225,7 @@ def _python_scalar_type(x: Any) -> type | None:
 
 
 def dtype(x: Any, *, canonicalize: bool = False) -> Any:
-    """The dtype of a value, or of a type or name that stands for one.
+    """The dtype of a value, or of a type or name that means one.
 
     Arrays, tracers and avals by their `.dtype`; Python numbers by their kind (64-bit unless `canonicalize`).
     Raises: TypeError if `x` has no dtype, or one that arrays cannot have; ValueError for None.
@@ -272,7 +272,7 @@ _ABSTRACT_OF_KIND = {"i": np.signedinteger, "u": np.unsignedinteger, "f": np.flo
 
 
 def _scalar_class(spec: Any) -> Any:
-    """The scalar type that stands for a dtype or an abstract type in `issubdtype`; an extended dtype as it is."""
+    """The scalar type of a dtype or an abstract type in `issubdtype`; an extended dtype as it is."""
     if isinstance(spec, type) and (spec in _ABSTRACT or issubclass(spec, extended)):
         return spec
     found = _as_dtype(spec)

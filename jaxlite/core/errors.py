@@ -35,7 +35,7 @@ class JAXIndexError(IndexError):
 class ConcretizationTypeError(JAXTypeError):
     """A traced value was used where Python needs a concrete one.
 
-    Under `jit`, `grad` or `vmap` an array argument stands for every value it may take. What depends on one
+    Under `jit`, `grad` or `vmap` an array argument represents every value it may take. What depends on one
     value (a Python branch, a shape, an index of a list) has to be static (`static_argnums`), or become part
     of the program (`jaxlite.lax.cond`, `jaxlite.numpy.where`).
     """

@@ -182,7 +182,7 @@ class Jaxpr:
 
 
 class ClosedJaxpr:
-    """A jaxpr with the arrays that its constvars stand for."""
+    """A jaxpr with the values of its constvars."""
 
     __slots__ = ("jaxpr", "consts", "__weakref__")
 

@@ -22,7 +22,7 @@ def jax_names() -> dict[str, frozenset[str]]:
 
 
 def is_in_jax(module: str, name: str = "") -> bool:
-    """Whether JAX has a module of this name (`jaxlite.x` stands for `jax.x`), or a name in it."""
+    """Whether JAX has a module of this name (`jaxlite.x` is `jax.x`), or a name in it."""
     module = _jax_name(module)
     if not name:
         return module in jax_names()

@@ -117,7 +117,7 @@ def parse_jaxpr(text: str, consts: Mapping[str, Any] | Sequence[Any] = (), *,
     if not isinstance(text, str):
         raise TypeError(f"parse_jaxpr: the text must be a string, got {type(text)}")
     parser = _Parser(_ESCAPES.sub("", text), objects or {}, scope)
-    chooses = chooses_layouts.swap_local(True)  # what lies in a way that was chosen when it was traced may do so again
+    chooses = chooses_layouts.swap_local(True)  # shardings that were chosen when it was traced may be chosen again
     try:
         with contextlib.nullcontext() if mesh is None else meshes().use_abstract_mesh(mesh.abstract_mesh):
             jaxpr, names = parser.whole()
@@ -360,7 +360,7 @@ class _Parser(TypeReader):
             return primitive.typed(avals, params)
         if primitive.name == "reshard":
             params.setdefault("concrete_mesh", None)
-        else:  # it need not be said if the result comes to lie so by itself
+        else:  # not needed if the result has this sharding anyway
             made, effects = primitive.typed(avals, params)
             if wanted.layout is None or typematch(wanted, made):
                 return made, effects

@@ -21,7 +21,7 @@ class _RefType(type):
 class Ref(metaclass=_RefType):
     """A mutable array: `ref[index]` reads, `ref[index] = value` writes. `jaxlite.new_ref` makes one.
 
-    In a traced function a tracer stands for it, for which `isinstance(x, Ref)` holds too.
+    In a traced function it is a tracer, for which `isinstance(x, Ref)` holds too.
     """
 
     __slots__ = ("aval", "_array", "_handed_out", "__weakref__")
@@ -49,7 +49,7 @@ class Ref(metaclass=_RefType):
     def put(self, array: Any) -> None:
         self._array, self._handed_out = array, False
 
-    _base_array = property(lambda self: self._array, doc="The array that stands for it where its place is asked for.")
+    _base_array = property(lambda self: self._array, doc="The array that holds its value, for look-ups of its placement.")
 
     # --- for users
 

@@ -49,7 +49,7 @@ def _stage_pvary(trace: StagingTrace, args: Sequence[Any], params: dict[str, Any
 
 
 class StagedTracer(Tracer):
-    """A value of the program being written: its variable stands for it in equations."""
+    """A value of the program being traced, with its variable."""
 
     __slots__ = ("atom",)
     atom: Var | Literal
@@ -80,7 +80,7 @@ class StagedTracer(Tracer):
 
 
 class StagingTrace(Trace):
-    """Records equations. `constvars` stand for the concrete values, and outer tracers, that it met."""
+    """Records equations. `constvars` are the variables of concrete values and outer tracers that it met."""
 
     __slots__ = ("eqns", "invars", "_constants", "effects", "pinned")
 
@@ -117,7 +117,7 @@ class StagingTrace(Trace):
         return tracer
 
     def atom(self, value: Any) -> Var | Literal:
-        """What stands for a value in an equation: its variable, a literal, or the variable of a constant."""
+        """The operand for a value in an equation: its variable, a literal, or the variable of a constant."""
         kind = type(value)
         if kind is StagedTracer and value._trace is self:
             return value.atom

@@ -190,7 +190,7 @@ class DimensionAsIndexError(InconclusiveDimensionOperation, TypeError):
 
 
 class Dim:
-    """A symbolic dimension. It works as an int does in shapes, as far as what it stands for decides the outcome."""
+    """A symbolic dimension. It works as an int does in shapes, as far as the outcome is the same for all its values."""
 
     __slots__ = ("terms", "scope", "_hash")
     __array_priority__ = 1000  # NumPy's arrays leave arithmetic to this class

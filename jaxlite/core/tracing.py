@@ -146,7 +146,7 @@ def ensure_compile_time_eval() -> Iterator[None]:
 
 
 def is_concrete(x: Any) -> bool:
-    """Whether the value of `x` is known now: all but tracers, and those that stand for a known array beside a derivative."""
+    """Whether the value of `x` is known now: all but tracers; also tracers of a known array beside a derivative."""
     return not (isinstance(x, Tracer) and isinstance(x.known(), Tracer))
 
 
@@ -159,7 +159,7 @@ def unmapped_axis(name: Any, who: str = "") -> NameError:
 
 
 class RefMethods:
-    """What tracers that stand for mutable arrays do; set by `jaxlite.state`, which is there before the first of them."""
+    """What tracers of mutable arrays do; set by `jaxlite.state`, which is there before the first of them."""
 
     new: Any = None
     get: Any = None
@@ -193,7 +193,7 @@ class Tracer:
         return True
 
     def full_lower(self) -> Any:
-        """What the tracer stands for where it need not be one. Tracers of libraries may replace it."""
+        """The value behind the tracer where a tracer is not needed. Tracers of libraries may replace it."""
         return self
 
     def made_at(self) -> str:
@@ -255,7 +255,7 @@ class Tracer:
     # --- what needs data
 
     def known(self) -> Any:
-        """The concrete array that this stands for beside a derivative; the tracer itself if its value is not known."""
+        """The concrete array behind this tracer beside a derivative; the tracer itself if its value is not known."""
         return self
 
     def __bool__(self) -> bool:

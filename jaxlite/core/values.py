@@ -115,7 +115,7 @@ def _inherited(kind: type) -> Callable[[Any], Any] | None:
 
 
 def with_arrays(args: Sequence[Any]) -> list[Any] | None:
-    """Operands with arrays for those that only stand for one (`__jax_array__`), which may be tracers; None if none does.
+    """Operands with arrays in place of objects that convert to one (`__jax_array__`), which may be tracers; None if none does.
 
     A trace asks before it takes an operand for a value from outside it.
     """

@@ -51,7 +51,7 @@ class CompoundFactor(tuple):
 class ArrayMapping(tuple):
     """The factors of an array's axes, each a name or a `CompoundFactor`; the first may be `BATCHING`.
 
-    Args: `BATCHING` may be followed by a number: those with different numbers stand for different axes.
+    Args: `BATCHING` may be followed by a number: those with different numbers mean different axes.
 
     >>> ArrayMapping(BATCHING, CompoundFactor("b", "c"), "d")
     ('…0', ('b', 'c'), 'd')
@@ -228,7 +228,7 @@ def rule_text(rule: SdyShardingRule, operands: Sequence[tuple[int, ...]], result
 
 
 def _expanded(mapping: ArrayMapping, shape: tuple[int, ...], what: str, batch: dict[str, list[str]]) -> list[list[str]]:
-    """The factors of each axis, with those that a `BATCHING` stands for."""
+    """The factors of each axis, with those of a `BATCHING` expanded."""
     dims: list[Any] = list(mapping)
     if dims and _is_batching(dims[0]):
         count = len(shape) - (len(dims) - 1)
@@ -236,7 +236,7 @@ def _expanded(mapping: ArrayMapping, shape: tuple[int, ...], what: str, batch: d
             raise ValueError(f"Sharding rule {what} has rank {len(dims) - 1}, but the operation {what} has rank {len(shape)}")
         leading = batch.setdefault(dims[0], [f"{dims[0]}_{index}" for index in range(count)])
         if len(leading) != count:
-            raise ValueError(f"Batching group {dims[0]} stands for {len(leading)} axes elsewhere, and for {count} of {what}")
+            raise ValueError(f"Batching group {dims[0]} is {len(leading)} axes elsewhere, and {count} of {what}")
         dims[:1] = leading
     if len(dims) != len(shape):
         raise ValueError(f"Sharding rule {what} has rank {len(dims)}, but the operation {what} has rank {len(shape)}")

@@ -24,7 +24,7 @@ AUTO = AutoLayout.AUTO
 
 
 class Layouts(NamedTuple):
-    """How the inputs of a program (what it closes over, and arguments) and its results lie: None for as usual."""
+    """The layouts of a program's inputs (captured arrays and arguments) and results: None for the default."""
 
     inputs: tuple[Any, ...]
     results: tuple[Any, ...]
@@ -102,7 +102,7 @@ def is_usual(layout: Layout | None) -> bool:
 def of_call(program: Any, leaves: Sequence[Any]) -> Layouts | None:
     """The memory layouts of inputs and results of a program for these arguments; None if all are the default.
 
-    Raises: ValueError for an argument that lies otherwise than `jit` was told, and for a layout of an array of another rank.
+    Raises: ValueError for an argument whose layout is not the one given to `jit`, and for a layout of an array of another rank.
     """
     values = [*program.closed.consts, *leaves]
     debug, first = program.debug_info, len(program.closed.consts)
@@ -167,7 +167,7 @@ def explicit(wanted: Sequence[Any] | None, avals: Sequence[Any]) -> list[Any]:
 
 
 def settled(loaded: Any, kept: Sequence[bool]) -> Layouts:
-    """The layouts of an executable, None for inputs that it does not read; notes if a result lies unusually."""
+    """The layouts of an executable, None for inputs that it does not read; notes if that of a result is not the default."""
     found = iter(map(_read, loaded.get_parameter_layouts()))
     inputs = tuple(next(found) if keep else None for keep in kept)
     results = tuple(map(_read, loaded.get_output_layouts()))

@@ -292,7 +292,7 @@ class AbstractMesh(_Grid):
     Args:
       axis_sizes, axis_names: for each axis.
       axis_types: an `AxisType` for each axis, or one for all; by default `Auto`.
-      abstract_device: what kind of devices it stands for, if that matters.
+      abstract_device: the kind of its devices, if that matters.
 
     >>> import jaxlite as jax
     >>> jax.sharding.AbstractMesh((2, 4), ("x", "y"))

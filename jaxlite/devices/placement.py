@@ -58,7 +58,7 @@ def target_device(args: Sequence[Any], asked: Any = None) -> tuple[Any, bool]:
 
 
 def _bound_to(arg: Any) -> Any:
-    """The device of a committed array, or of what stands for one; else None."""
+    """The device of a committed array, or of an object with one; else None."""
     if type(arg) is ArrayImpl:
         if type(arg._sharding) is not xla.SingleDeviceSharding:
             return _SEVERAL
@@ -169,7 +169,7 @@ def in_memory(value: Any, space: Any) -> Any:
 
 
 def of_kind(sharding: Any, memory_kind: str | None) -> Any:
-    """The same sharding in another kind of memory; None stands for the usual one."""
+    """The same sharding in another kind of memory; None means the default one."""
     shardings()  # shardings get their methods there
     return sharding.with_memory_kind(memory_kind)
 
@@ -239,7 +239,7 @@ def laid_out_as(x: Any, like: Any) -> Any:
 
 
 def placed_as(x: Any, like: Any) -> Any:
-    """A new value that, if it has the shape of another, lies where that was placed, or where its type says."""
+    """A new value that, if it has the shape of another, has that one's placement or the sharding of its type."""
     if x.shape != getattr(like, "shape", ()):
         return x
     if type(x) is ArrayImpl and not isinstance(like, Tracer):
@@ -277,7 +277,7 @@ def _install() -> None:
     shape_dtype.resolve_place = _described_place
     shape_dtype.make_format = lambda layout, sharding: shardings().Format(layout, sharding)
     types: Any = ShapedArray
-    types.sharding = property(_sharding_of_type, doc="How the array lies on a mesh's explicit axes.")
+    types.sharding = property(_sharding_of_type, doc="The array's sharding over a mesh's explicit axes.")
     cls: Any = ArrayImpl
     cls.addressable_shards = property(lambda self: global_arrays().addressable_shards(self),
                                       doc="The shards that this process holds, each with its data, index and device.")

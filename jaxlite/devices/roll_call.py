@@ -162,7 +162,7 @@ def _admit(door: socket.socket, address: str, count: int, present: dict[int, tup
 
 
 def _admit_all_at(door: socket.socket, present: dict[int, tuple[socket.socket, str]]) -> None:
-    """Let those in who wait at the door, to hear of what went wrong."""
+    """Let waiting processes connect, so that they get the error."""
     door.settimeout(0)
     with suppress(OSError):
         while True:

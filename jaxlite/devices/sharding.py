@@ -37,7 +37,7 @@ SingleDeviceSharding = xla.SingleDeviceSharding
 
 
 class DuplicateSpecError(Exception):
-    """A mesh axis stands for two axes of an array."""
+    """A mesh axis is assigned to two axes of an array."""
 
 
 class IndivisibleError(ValueError):

@@ -32,7 +32,7 @@ __all__ = ["ZeroSeries", "ZeroTerm", "def_comp", "def_deriv", "deflinear", "defz
            "jet_rules", "linear_prop", "zero_prop", "zero_series", "zero_term"]
 __dir__ = lambda: __all__
 
-Series = list[Any]  # the coefficients of t^0, t^1, ...; None stands for zeros
+Series = list[Any]  # the coefficients of t^0, t^1, ...; None means zeros
 
 
 def jet(fun: Callable, primals: Sequence[Any], series: Sequence[Sequence[Any]], factorial_scaled: bool = True,
@@ -310,7 +310,7 @@ def _abs(order: int, apply: Callable, x: Series) -> Series:
 
 def _extremum(compare: Callable) -> Callable:
     def rule(order: int, apply: Callable, a: Any, b: Any) -> Series:
-        shape = aval_of(apply(a[0], b[0])).shape  # a scalar stands for an array of equal elements
+        shape = aval_of(apply(a[0], b[0])).shape  # a scalar is broadcast
         spread = lambda term: lax.broadcast_in_dim(term, shape, range(len(shape)) if aval_of(term).shape else ())
         a, b = ([None if term is None else spread(term) for term in series] for series in (a, b))
         one, half = lax.full_like(a[0], 1), lax.full_like(a[0], 0.5)

@@ -37,7 +37,7 @@ _codes: weakref.WeakKeyDictionary[execution.Executable, bytes] = weakref.WeakKey
 def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
     """A compiled function as bytes, and the trees of its (args, kwargs) and of its result.
 
-    Raises: ValueError for one that calls Python functions, or whose arrays lie in a way that no mesh names.
+    Raises: ValueError for one that calls Python functions, or whose arrays have a sharding that is not over a mesh.
 
     >>> import jaxlite, jaxlite.numpy as jnp
     >>> from jaxlite.experimental.serialize_executable import deserialize_and_load, serialize
@@ -58,7 +58,7 @@ def serialize(compiled: Compiled) -> tuple[bytes, Any, Any]:
 
 
 def _placed(program: Program, executable: Any) -> Any:
-    """How the arrays of a program over several devices lie, without the devices: meshes have their numbers. None for one."""
+    """The shardings of a program over several devices, with the devices' numbers in the meshes. None for one device."""
     place = executable.device
     if type(place) is not Partitioning:
         return None

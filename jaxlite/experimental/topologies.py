@@ -40,7 +40,7 @@ def get_attached_topology(platform: str | None = None) -> TopologyDescription:
 
 
 def get_topology_desc(topology_name: str = "", platform: str | None = None, **kwargs: Any) -> TopologyDescription:
-    """The devices that a name stands for.
+    """The devices of a named topology.
 
     Args:
       topology_name: 'v5e:2x2', 'h100', 'h100:8'. Empty: what is attached.

@@ -115,7 +115,7 @@ def unzip(f: Callable, *, tag: Any, key_args: int | Sequence[int] | None = 0) ->
       `apply(init(key), x)` equals `f(key, x)`.
       Sown values that depend on other arguments are not parameters; nor is what is sown in loops, branches and functions
       with derivatives of their own, which count as one operation each.
-    Raises: ValueError if `tag` is None, if a name stands for two parameters, and if a result depends on a key argument
+    Raises: ValueError if `tag` is None, if two parameters have one name, and if a result depends on a key argument
       other than through parameters; KeyError from `apply` for a parameter that is missing.
 
     >>> import jaxlite, jaxlite.numpy as jnp

@@ -164,7 +164,7 @@ class Exported:
         return tree_unflatten(self.out_tree, outs)
 
     def _apply(self, leaves: Sequence[Any], avals: tuple[Any, ...]) -> list[Any]:
-        """The results of flat arguments of these types. Those of dtype float0 have no data: None stands for such a result, and
+        """The results of flat arguments of these types. Those of dtype float0 have no data: such a result is None, and
         is not looked at as an argument.
         """
         out_avals = self.result_avals(avals)

@@ -42,7 +42,7 @@ def symbolic_shape(shape_spec: str | None, *, constraints: Sequence[str] = (), s
     """A shape from text, with symbolic dimensions where it has names.
 
     Args:
-      shape_spec: sizes separated by commas, such as "b, 2*h, 3"; `_` and `...` stand for those of `like`.
+      shape_spec: sizes separated by commas, such as "b, 2*h, 3"; `_` and `...` mean those of `like`.
       constraints: relations that hold between dimensions: "a >= b", "mod(a, 2) == 0".
       scope: where the names belong to; without, a new one.
       like: a shape to take sizes from.
@@ -69,7 +69,7 @@ def symbolic_shape(shape_spec: str | None, *, constraints: Sequence[str] = (), s
             raise ValueError(f"syntax error in symbolic shape {shape_spec!r}: '...' needs `like`, a shape to take sizes from")
         missing = len(like) - (len(parts) - 1)
         if place != len(parts) - 1 or missing < 0:
-            raise ValueError(f"syntax error in symbolic shape {shape_spec!r}: '...' is the last part and stands for the rest "
+            raise ValueError(f"syntax error in symbolic shape {shape_spec!r}: '...' is the last part and means the rest "
                              f"of {like}")
         parts[place:] = ["_"] * missing
     if like is not None and len(like) != len(parts):

@@ -14,7 +14,7 @@ GSPMDSharding = xla.GSPMDSharding
 
 
 def get_op_sharding_from_serialized_proto(sharding: bytes) -> Any:
-    """The `OpSharding` that bytes stand for.
+    """The `OpSharding` that was serialized to these bytes.
 
     >>> whole = get_serialized_proto_from_hlo_sharding(xla.HloSharding.replicate())
     >>> get_hlo_sharding_from_serialized_proto(whole).is_replicated()
@@ -24,10 +24,10 @@ def get_op_sharding_from_serialized_proto(sharding: bytes) -> Any:
 
 
 def get_hlo_sharding_from_serialized_proto(sharding: bytes) -> Any:
-    """The `HloSharding` that bytes stand for."""
+    """The `HloSharding` that was serialized to these bytes."""
     return xla.HloSharding.from_proto(xla.op_sharding(sharding))
 
 
 def get_serialized_proto_from_hlo_sharding(sharding: Any) -> bytes:
-    """The bytes that stand for an `HloSharding`."""
+    """An `HloSharding`, serialized to bytes."""
     return sharding.to_proto().SerializeToString()

@@ -190,7 +190,7 @@ def _resize(image, shape: tuple[int, ...], method: ResizeMethod, antialias: bool
     if method is ResizeMethod.NEAREST:
         for axis in changed:
             size = image.shape[axis]
-            # In integers: the old cell in which the center of a new one lies.
+            # In integers: the old cell that contains the center of a new one.
             cells: Any = jnp.arange(shape[axis]) if is_symbolic(shape[axis]) else np.arange(shape[axis], dtype=np.int64)
             places = (2 * cells + 1) * size // (2 * shape[axis])
             image = jnp.take(image, places.astype(np.int32), axis, mode="clip")

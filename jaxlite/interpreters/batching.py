@@ -15,7 +15,7 @@ from jaxlite.traces.batching import BatchTrace, BatchTracer
 from jaxlite.traces.batching import move as moveaxis
 from jaxlite.transforms.vmap import register_vmappable, unregister_vmappable
 
-not_mapped = None  # what stands for the axis of an operand that has none
+not_mapped = None  # the axis of an operand that has none
 
 __all__ = [
     "AxisData", "BatchTrace", "BatchTracer", "axis_primitive_batchers", "bdim_at_front", "broadcast", "defbroadcasting",

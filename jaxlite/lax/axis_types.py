@@ -24,7 +24,7 @@ def auto_axes(f: Callable | None = None, /, *, axes=None, out_sharding=None) -> 
     Args:
       f: a function of pytrees of arrays. Without it, a decorator.
       axes: the names of the axes, or one name; by default all of the mesh.
-      out_sharding: how the results lie, a `PartitionSpec` or a pytree prefix of them; may be given to each call instead.
+      out_sharding: the sharding of the results, a `PartitionSpec` or a pytree prefix of them; each call may have its own.
     Returns: a function of the same arguments, and of the keyword `out_sharding`.
     Raises: TypeError if no `out_sharding` is given; ValueError without a mesh.
 

@@ -80,7 +80,7 @@ def _unknown(name: str, avals: Sequence[Any]) -> NoReturn:
 
 Axes = frozenset[Any]
 Pending = tuple[Axes, Axes]
-Specs = Sequence[Any]  # of operands; None for what lies whole everywhere
+Specs = Sequence[Any]  # of operands; None for replicated ones
 _NONE: Axes = frozenset()
 # Linear operations of one array, or of several that are alike: results are unreduced and reduced as the operands are.
 _LINEAR = frozenset("""broadcast_in_dim concatenate convert_element_type copy dynamic_update_slice neg optimization_barrier pad
@@ -316,7 +316,7 @@ class _Case:
                                   else (None,) * len(getattr(aval, "shape", ())) for aval in avals]
 
     def refuse(self, message: str) -> None:
-        """Raise, unless the caller says how the result lies."""
+        """Raise, unless the caller gives the result's sharding."""
         if not chooses_layouts.value:
             raise ShardingTypeError(message)
 
@@ -604,8 +604,8 @@ def _full(spec: Spec, aval):
 def _check_alike(case: _Case) -> None:
     if len(set(map(_full, case.specs, case.avals))) > 1:
         shown = ", ".join(aval.str_short() for aval in case.avals)
-        case.refuse(f"All operands should have the same sharding. Got shardings {shown}\nUse jax.sharding.reshard on those "
-                    "that lie otherwise")
+        case.refuse(f"All operands should have the same sharding. Got shardings {shown}\nUse jax.sharding.reshard on "
+                    "the others")
 
 
 @_rule("concatenate")
@@ -651,7 +651,7 @@ def _dot_general(case: _Case, *, dimension_numbers, **params) -> list[Spec]:
 
 @_rule("conv_general_dilated")
 def _conv(case: _Case, *, dimension_numbers, batch_group_count: int = 1, **params) -> list[Spec]:
-    """Batch and spatial axes of the result lie as those of the input."""
+    """Batch and spatial axes of the result have the shardings of the input's."""
     (left, right), (lhs_spec, _, out_spec) = case.specs, dimension_numbers
     if any(right) or left[lhs_spec[1]] is not None:
         case.refuse("Please specify the output sharding via `out_sharding` parameter of `conv_general_dilated`")

@@ -24,7 +24,7 @@ def _fft_transpose(ct, x, *, fft_type: FftType, fft_lengths: Ints) -> list[Any]:
         padding[-1] = (0, fft_lengths[-1] - aval_of(ct).shape[-1], 0)
         whole = shaping.pad(ct, const(0, ct), padding)
         return [e.real(fft_p.bind(whole, fft_type=FftType.FFT, fft_lengths=fft_lengths))]
-    if fft_type == FftType.IRFFT:  # all but the first and, of an even length, the last frequency stand for two
+    if fft_type == FftType.IRFFT:  # all but the first and, of an even length, the last frequency count twice
         spectrum = fft_p.bind(ct, fft_type=FftType.RFFT, fft_lengths=fft_lengths)
         shape, dtype = aval_of(spectrum).shape, aval_of(spectrum).dtype
         weights = np.full(shape[-1], 2 / math.prod(fft_lengths))

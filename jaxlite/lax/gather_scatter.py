@@ -191,7 +191,7 @@ def default_fill_value(dtype):
     if kind == "b":
         return True
     if kind == "x":
-        return None  # decided by what lies behind the dtype
+        return None  # decided by the dtype's implementation
     limits = dtypes.iinfo(dtype)
     return int(limits.min if kind == "i" else limits.max)
 

@@ -305,7 +305,7 @@ def _lu_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
 
 @la.lu_solve_p.def_jvp
 def _lu_solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, transpose_a: bool) -> tuple[Any, Any]:
-    """dX = A^-1 (dB - dA X), with the given factors: those have tangents of their own, which A's stands for."""
+    """dX = A^-1 (dB - dA X), with the given factors: their own tangents follow from A's."""
     (a, factors, permutation, b), (da, _, _, db) = primals, tangents
     x = la.lu_solve(a, factors, permutation, b, transpose_a=transpose_a)
     if type(da) is not Zero:

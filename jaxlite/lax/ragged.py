@@ -235,7 +235,7 @@ def _scaled_dot(lhs, rhs, lhs_scale, rhs_scale, *, dimension_numbers, preferred_
 @boundary
 def scaled_dot(lhs, rhs, *, lhs_scale=None, rhs_scale=None, dimension_numbers: DotDimensionNumbers | None = None,
                preferred_element_type=None):
-    """`(lhs * lhs_scale) @ (rhs * rhs_scale)`, where each scale stands for a block of contracted elements.
+    """`(lhs * lhs_scale) @ (rhs * rhs_scale)`, where each scale applies to a block of contracted elements.
 
     Args:
       lhs, rhs: arrays, usually of narrow floats.

@@ -117,7 +117,7 @@ def _convert_element_type_aval(x, *, new_dtype, weak_type: bool) -> ShapedArray:
 def convert_element_type(operand, new_dtype):
     """The operand's values in another dtype, strongly typed.
 
-    Floats to ints truncate; complex to real drops the imaginary part. A Python type stands for the default dtype of its
+    Floats to ints truncate; complex to real drops the imaginary part. A Python type means the default dtype of its
     kind. Raises: ValueError without a dtype.
     """
     if new_dtype is None:

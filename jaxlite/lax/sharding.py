@@ -130,7 +130,7 @@ def _mesh_cast_batch(axis, args, dims, *, dst_sharding):
 
 
 def _with_batch(sharding, axis, dim: int):
-    """The sharding of a batch, whose own axis lies as `vmap` was given it."""
+    """The sharding of a batch, with that of the batch axis as given to `vmap`."""
     cut = None if axis.cut is None else axis.cut.spec[0]
     if cut is not None and not set(shardings.axes_of(cut)).isdisjoint(shardings.used_axes(sharding.spec)):
         raise ShardingTypeError(f"the axis that vmap maps is split along {cut!r}, and so is {sharding.spec} inside of it")
@@ -263,7 +263,7 @@ def _check_layout(aval, sharding) -> None:
         "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
         f"sharding: {_spec_text(aval.layout, aval.ndim)} did not match the sharding provided: {sharding.spec}. Please "
         "use `jax.sharding.reshard` to shard your input to the sharding you want."
-        if is_all else f"with_sharding_constraint cannot change how {aval.str_short()} lies on explicit mesh axes: "
+        if is_all else f"with_sharding_constraint cannot change the sharding of {aval.str_short()} over explicit mesh axes: "
         f"{sharding.spec} was provided. Use jax.sharding.reshard.")
 
 
@@ -331,7 +331,7 @@ def _among_parts(x, wanted):
     manual, spec = wanted.mesh.manual_axes, wanted.spec
     own = () if aval.layout is None else (*aval.layout.spec.unreduced, *aval.layout.spec.reduced)
     if own or any(shardings.axes_of(entry) for entry in spec) or not (spec.unreduced | spec.reduced).issubset(manual):
-        raise NotImplementedError(f"{aval.str_short()} as what lies as {spec}, inside of shard_map: use jax.lax.pcast, psum "
+        raise NotImplementedError(f"resharding {aval.str_short()} to {spec} inside of shard_map: use jax.lax.pcast, psum "
                                   "and psum_scatter, and jax.sharding.reshard outside")
     names = tuple(name for name in manual if name in spec.unreduced)
     if names:
@@ -362,7 +362,7 @@ def with_sharding_constraint(x, shardings):
     Returns: the same tree. Derivatives are laid out alike.
     Over explicit axes, whose layout is part of types, nothing is moved: that is what `reshard` is for.
     Raises: RuntimeError for a spec without a mesh; ValueError for an axis that is not cut evenly; AssertionError for a value
-      whose type says that it lies otherwise on explicit axes.
+      whose type has another sharding over explicit axes.
 
     >>> import jaxlite as jax
     >>> mesh = jax.make_mesh((1,), ("x",), (jax.sharding.AxisType.Auto,))
@@ -377,7 +377,7 @@ def with_sharding_constraint(x, shardings):
 def reshard(xs, out_shardings):
     """The same values with other shardings; arguments as in `with_sharding_constraint`.
 
-    Over explicit mesh axes, the types of the results say how they lie.
+    Over explicit mesh axes, the types of the results have the shardings.
     """
     return _on_tree(xs, out_shardings, "out_shardings", "reshard", moved)
 
@@ -414,7 +414,7 @@ def with_layout_constraint(x, layouts):
     Args:
       x: a pytree of arrays.
       layouts: a `Layout`, or a pytree of them like `x`.
-    Returns: the same tree. Results of programs lie as they do by default all the same, unless `jit` is given a `Format`.
+    Returns: the same tree. Results of programs have the default layout nevertheless, unless `jit` is given a `Format`.
     Raises: ValueError for what is no `Layout`, or is for another number of axes.
 
     >>> import jaxlite as jax, jaxlite.numpy as jnp

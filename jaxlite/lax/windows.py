@@ -32,7 +32,7 @@ def dilated(size: int, dilation: int) -> int:
 @boundary
 def padtype_to_pads(in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int],
                     padding) -> list[tuple[int, int]]:
-    """The (before, after) padding of each dimension that a padding mode stands for.
+    """The (before, after) padding of each dimension for a padding mode.
 
     Args:
       in_shape, window_shape, window_strides: sizes, one for each dimension.

@@ -108,12 +108,12 @@ def _hashable(arg):
 
 
 def broadcasts_inside(fun: F) -> F:
-    """Decorator: operands of different rank inside a function are its own affair, whatever `numpy_rank_promotion` says."""
+    """Decorator: the option `numpy_rank_promotion` does not apply to operands of different rank inside the function."""
     return _with_own(fun, config.numpy_rank_promotion, "allow")
 
 
 def promotes_inside(fun: F) -> F:
-    """Decorator: dtypes that meet inside a function are its own affair, whatever `numpy_dtype_promotion` says."""
+    """Decorator: the option `numpy_dtype_promotion` does not apply to operations inside the function."""
     return _with_own(fun, config.numpy_dtype_promotion, "standard")
 
 
@@ -343,7 +343,7 @@ def dtype_of(x):
 
 
 def unwrapped(args) -> list[Any]:
-    """Arguments of classes that stand for arrays, as arrays or scalars."""
+    """Arguments with `__jax_array__`, and scalars of subclasses, as arrays and plain scalars."""
     return [arg if type(arg) in AVAL_OF or isinstance(arg, Tracer) else
             arg.__jax_array__() if hasattr(arg, "__jax_array__") else _plain_scalar(arg) for arg in args]
 

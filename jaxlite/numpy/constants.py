@@ -1,6 +1,6 @@
 """Constants, scalar types, functions of dtypes, and functions of NumPy itself: printing, saving, abstract types.
 
-A scalar type such as `jnp.float32` is a class in name only: a call makes an array; elsewhere it stands for its dtype, and
+A scalar type such as `jnp.float32` is a class in name only: a call makes an array; elsewhere it means its dtype, and
 it equals NumPy's scalar type of the same name.
 """
 
@@ -28,7 +28,7 @@ newaxis: None = None
 
 
 class ScalarType(type):
-    """The class of scalar types: `jnp.int8(3)` is an array of dtype int8, `jnp.int8` itself stands for the dtype."""
+    """The class of scalar types: `jnp.int8(3)` is an array of dtype int8, `jnp.int8` itself means the dtype."""
 
     dtype: np.dtype
 

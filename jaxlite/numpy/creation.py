@@ -129,7 +129,7 @@ def _from_sequence(object, dtype):
         if isinstance(leaf, (str, bytes)):
             return _parsed(object, leaf, dtype)
     if dtype is None:
-        # One element stands for all of its class, but arrays have dtypes of their own.
+        # One element of each class is enough, except for arrays, which have dtypes of their own.
         samples = {kind: leaf for kind, leaf in zip(map(type, leaves), leaves, strict=True)}
         own = [leaf for leaf in leaves if hasattr(leaf, "dtype")] if any(
             hasattr(kind, "dtype") for kind in kinds) else []
@@ -230,7 +230,7 @@ def copy_array(x):
 def astype(x, dtype, /, *, copy: bool = False, device=None):
     """The values in another dtype. Complex to real takes the real part; float to int truncates.
 
-    None stands for the default floating dtype.
+    None means the default floating dtype.
     """
     check_arrays("astype", x)
     if dtype is None:

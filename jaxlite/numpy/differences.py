@@ -33,7 +33,7 @@ def _slice(x, start: int, stop: int | None, axis: int):
 def diff(a, n: int = 1, axis: int = -1, prepend=None, append=None):
     """The n-th differences of neighbours along an axis; for booleans, whether they differ.
 
-    `prepend` and `append` are joined to the axis first; scalars stand for one element.
+    `prepend` and `append` are joined to the axis first; a scalar is one element.
     """
     a = as_arrays("diff", a)
     n = operator.index(n)

@@ -52,8 +52,8 @@ def einsum(subscripts, /, *operands, out: None = None, optimize: str | bool | li
     params = {"inputs": tuple(inputs), "output": output, "optimize": optimize, "precision": precision,
               "preferred_element_type": preferred_element_type}
     if _dot_general is not lax.dot_general:  # a function of the user's runs each time
-        return placement.laid_out_by(out_sharding, _contracted, *operands, dot_general=_dot_general, **params)
-    return placement.laid_out_by(out_sharding, _einsum, *operands, **params)
+        return placement.laid_out_by(out_sharding, _einsum, *operands, dot_general=_dot_general, **params)
+    return placement.laid_out_by(out_sharding, _compiled_einsum, *operands, **params)
 
 
 @boundary
@@ -155,13 +155,8 @@ def _strategy(optimize, count: int):
     return ("optimal" if count <= 4 else "greedy") if optimize in ("auto", True) else optimize
 
 
-@api
-def _einsum(*operands, **params):
-    return _contracted(*operands, dot_general=lax.dot_general, **params)
-
-
-def _contracted(*operands, inputs: tuple[str, ...], output: str, optimize, precision, preferred_element_type,
-                dot_general: Callable[..., Any]):
+def _einsum(*operands, inputs: tuple[str, ...], output: str, optimize: Any, precision: Any, preferred_element_type: Any,
+            dot_general: Callable[..., Any] = lax.dot_general):
     values = promote_dtypes(*operands)
     dtype = preferred_element_type
     if dtype is None:
@@ -184,6 +179,9 @@ def _contracted(*operands, inputs: tuple[str, ...], output: str, optimize, preci
     text, value = _sum_out(text, value, set(output))
     value = shaping.transpose(value, [text.index(letter) for letter in output])
     return shaping.convert(value, dtype, weak)
+
+
+_compiled_einsum = api(_einsum)
 
 
 def _multiplied(terms: list[tuple[str, Any]], path: Sequence[Any], output: str, sizes: dict[str, int],
@@ -214,7 +212,7 @@ def _diagonals(text: str, value) -> tuple[str, Any]:
             columns = shaping.broadcasted_iota(dtypes.uint32, pair, 1)
             mask = shaping.broadcast_in_dim(rows == columns, shape, (first, second))
             value = lax.select(mask, value, shaping.full_like(value, 0))
-            gone = first if pair[0] == 1 else second  # an axis of size 1 stands for one of any size
+            gone = first if pair[0] == 1 else second  # an axis of size 1 is broadcast to any size
             value = (lax.reduce_or if dtypes.kind(value.dtype) == "b" else lax.reduce_sum)(value, (gone,))
             text = text[:gone] + text[gone + 1:]
     return text, value

@@ -458,7 +458,7 @@ class _Grid:
 
 
 def _range(key, name: str):
-    """The values that a slice stands for."""
+    """The values that a slice describes."""
     if not isinstance(key, slice):
         raise TypeError(f"jnp.{name} is indexed by slices, got {key!r}")
     start = 0 if key.start is None else key.start
@@ -536,13 +536,13 @@ r_, c_ = RClass(), CClass()
 s_ = np.s_
 index_exp = np.index_exp
 
-# --- positions in a grid laid end to end -------------------------------------------------------------
+# --- flat positions ----------------------------------------------------------------------------------
 
 
 @boundary
 def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str = "raise", order: str = "C", *,
                       dtype=None):
-    """Where elements with these indices lie in an array of shape `dims` laid end to end.
+    """The flat positions of elements with these indices in an array of shape `dims`.
 
     Args:
       multi_index: one integer array for each axis; they are broadcast.
@@ -590,7 +590,7 @@ def _ravel_multi_index(*parts, sizes: Ints, mode: str, order: str, dtype: Any):
 
 @api
 def unravel_index(indices, shape: Any) -> tuple[Any, ...]:
-    """The indices, one array for each axis, of elements that lie at these positions of an array laid end to end.
+    """The indices, one array for each axis, of elements at these flat positions.
 
     Negative positions count from the end; those out of range give the first or last element.
     """

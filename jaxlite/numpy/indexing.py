@@ -66,7 +66,7 @@ def _operand(value: int):
 def _split_index(index, shape: Ints, canonical: bool = False) -> tuple[tuple[Any, ...], list[Any]]:
     """An index as a hashable form and the operands left out of it.
 
-    In the form 'i' stands for an int or an index array, (0, n) for an int that fits no operand, (n,) for a slice of n
+    In the form 'i' means an int or an index array, (0, n) for an int that fits no operand, (n,) for a slice of n
     elements whose start is an operand, (start, n, step) for another slice.
     """
     form: list[Any] = []
@@ -204,7 +204,7 @@ def getitem(self, index):
 
 
 def _ambiguous_read(x, index) -> ShardingTypeError:
-    """The error for a part of an array that is cut along explicit mesh axes, where nobody says how the part lies."""
+    """The error for a part of an array that is sharded over explicit mesh axes, if no sharding is given for it."""
     count = len(_split_index(index, x.aval.shape)[1])
     return ShardingTypeError(
         "Use `.at[...].get(out_sharding=)` to provide output PartitionSpec for the gather indexing as out sharding could not "

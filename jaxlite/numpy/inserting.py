@@ -119,7 +119,7 @@ def _insert(arr, obj, values, axis: int):
     count = places.shape[0]
     sizes[axis] = count
     values = manipulation.broadcast_to(values, tuple(sizes))
-    # One gather from both arrays laid end to end. Values at one place keep their order.
+    # One gather from the concatenation of both arrays. Values at one place keep their order.
     places, order = lax.sort((places, shaping.iota(dtypes.int32, count)), num_keys=1)
     is_new = manipulation.counts_of(places + shaping.iota(dtypes.int32, count), extent + count)
     passed = lax.cumsum(is_new)

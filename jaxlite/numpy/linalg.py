@@ -298,7 +298,7 @@ def lstsq(a, b, rcond: float | None = None, *, numpy_resid: bool = False) -> tup
 
     Args:
       a: (m, n). b: (m,) or (m, k).
-      rcond: singular values below rcond times the greatest count as zero; None stands for machine epsilon times
+      rcond: singular values below rcond times the greatest count as zero; None means machine epsilon times
         max(m, n), a negative number for machine epsilon.
       numpy_resid: give no residuals where the rank is below n or m <= n, as NumPy does. That needs concrete arrays.
     Returns: x (n,) or (n, k); sums of squared residuals, (1,) or (k,); the rank of a, int32; a's singular values.

@@ -591,7 +591,7 @@ def diagonal(a, offset: int = 0, axis1: int = 0, axis2: int = 1):
     batch = a.shape[:-2]
     if not length or not math.prod(batch):
         return shaping.full((*batch, length), 0, a.dtype)
-    # Element k of the diagonal lies at a fixed stride in the rows laid end to end.
+    # In the flattened matrix, the elements of the diagonal have a fixed stride.
     start = -offset * columns if offset < 0 else offset
     flat = shaping.reshape(a, (*batch, rows * columns))
     stop = start + (length - 1) * (columns + 1) + 1

@@ -62,7 +62,7 @@ def _check(name: str, a, q, weights, out, overwrite_input, method: str) -> None:
 @api
 def quantile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
              keepdims: bool = False, *, weights=None):
-    """The values below which given fractions of the elements along axes lie; NaN where an element is.
+    """The values below which given fractions of the elements along axes are; NaN where an element is.
 
     Args:
       q: fractions in [0, 1], a scalar or one axis, which comes first in the result.
@@ -91,7 +91,7 @@ def nanquantile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool
 @api
 def percentile(a, q, axis: Axis = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
                keepdims: bool = False, *, weights=None, out_sharding: Any = None):
-    """The values below which given percentages, in [0, 100], of the elements lie. As `quantile`."""
+    """The values below which given percentages, in [0, 100], of the elements are. As `quantile`."""
     result = _quantile("percentile", a, q, weights, out, overwrite_input, axis, method, keepdims)
     return placement.laid_out(result, out_sharding)
 

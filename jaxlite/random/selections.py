@@ -57,7 +57,7 @@ def _permuted_range(key, size: int):
 
 
 def _count(x) -> int | None:
-    """The number that stands for range(x): a Python or NumPy integer, a concrete scalar array of one, a symbolic dimension."""
+    """The number n if x means range(n): a Python or NumPy integer, a concrete scalar array of one, a symbolic dimension."""
     if is_symbolic(x):
         return x
     try:

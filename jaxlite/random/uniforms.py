@@ -240,7 +240,7 @@ def normal(key, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
 
 @sampler("shape", "dtype")
 def truncated_normal(key, lower, upper, shape=None, dtype=None, *, out_sharding=None):
-    """Standard normal numbers given that they lie in (lower, upper).
+    """Standard normal numbers truncated to (lower, upper).
 
     Args:
       lower, upper: arrays or scalars.

@@ -24,7 +24,7 @@ def _mirrored(index, size: int):
     return abs((index + last) % (2 * last) - last) if last else index * 0
 
 
-# How an array goes on: which of its elements lies at an index beyond its ends.
+# How an array continues: the element for an index beyond its ends.
 _CONTINUED: dict[str, Callable[[Any, int], Any]] = {
     "constant": lambda index, size: index,
     "nearest": lambda index, size: jnp.clip(index, 0, size - 1),

@@ -174,7 +174,7 @@ _METHODS: dict[str, Any] = {"get": _get, "set": _set, "swap": _swap, "addupdate"
 
 
 def _of_traced_refs(name: str) -> property:
-    """A method that tracers have which stand for a Ref."""
+    """A method of tracers of Refs."""
     def method(self: Tracer) -> Any:
         if type(self.aval) is not AbstractRef:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")

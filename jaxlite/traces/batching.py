@@ -70,7 +70,7 @@ class BatchTracer(Tracer):
 
 
 class spreading:
-    """Within the context, unbatched values that are repeated lie along the batched axis as the batches do."""
+    """Within the context, unbatched values that are repeated get the sharding of the batches along the batched axis."""
 
     __slots__ = ("cut", "previous")
 

@@ -22,8 +22,8 @@ Said = tuple[Sequence[Any], Sequence[Any]]
 
 def _call(primitive: Primitive, jaxpr: ClosedJaxpr, operands: Sequence[Any], params: dict[str, Any],
           said: Callable[[], Said] | None = None) -> list[Any]:
-    """Bind a call of another program. Where the params say how operands and results lie, `said` gives that of the last of the
-    new operands, and of the first of the new results; the others are free."""
+    """Bind a call of another program. If the params give shardings of operands and results, `said` gives that of the last new
+    operands and of the first new results; the others are free."""
     if "donated_invars" in params:
         params = {**params, "donated_invars": (False,) * len(operands)}
     if "in_shardings" in params or "out_shardings" in params:

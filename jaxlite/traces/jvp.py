@@ -316,7 +316,7 @@ def forget() -> None:
 def def_jvp(primitive: Primitive, *rules: Callable[..., Any] | None) -> None:
     """Set a rule from one per operand: `rule(tangent, out, *primals, **params)` gives that operand's share.
 
-    None stands for an operand whose tangent does not matter (it is an integer, or the output does not vary).
+    None for an operand whose tangent does not matter (it is an integer, or the output does not vary).
     """
 
     def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:

@@ -138,7 +138,7 @@ def pick(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
 
 
 def whole_or_inside(eqn: JaxprEqn, inner: Split, outvars: Sequence[Any]) -> Split | None:
-    """Where nothing is left to compute inside, the results of the equation itself are kept: None stands for the other case."""
+    """Where nothing is left to compute inside, the results of the equation itself are saved; otherwise None."""
     if narrowed(Jaxpr([], [], list(outvars), inner.again, no_effects)).eqns:
         return None
     return Split([eqn], [var for var in eqn.outvars if not isinstance(var, DropVar)], [])

@@ -389,7 +389,7 @@ def _as_one_equation(fwd: Callable, fun: Callable[..., list[Any]]) -> Callable:
 def _add_cotangents(outs: list[Any], value: Any, expected: Any) -> bool:
     """Add a cotangent for each leaf of the expected tree. False if the given tree is not a prefix of it.
 
-    A leaf in the place of a subtree, such as None, stands for each of its leaves.
+    A leaf in the place of a subtree, such as None, applies to each of its leaves.
     """
     leaves, tree = tree_flatten(value, is_leaf=lambda each: each is None)
     try:
@@ -414,7 +414,7 @@ def _checked_cotangents(result: Any, in_tree: Any, in_avals: list[Any], name: st
                         "tuple of the primal function, and in particular must produce a tuple of length equal to the number of "
                         f"arguments to the primal function, but got bwd output structure {tree_structure(result)} for primal "
                         f"input structure {in_tree}.\n"
-                        f"The rule is {bwd_name}, of the function {name}. None stands for no cotangent of an argument.")
+                        f"The rule is {bwd_name}, of the function {name}. None means no cotangent of an argument.")
     paths = [keystr(path) for path, _ in tree_flatten_with_path(tree_unflatten(in_tree, range(in_tree.num_leaves)))[0]]
     checked: list[Any] = []
     for out, aval, path in zip(outs, in_avals, paths, strict=True):

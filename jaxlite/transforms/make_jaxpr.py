@@ -28,7 +28,7 @@ def make_jaxpr(fun: Callable, static_argnums: int | Sequence[int] = (),
       return_shape: also give the shapes and dtypes of the result.
 
     Returns: a function that takes the arguments of `fun`, or objects with their `shape` and `dtype`. It gives a
-      `ClosedJaxpr`, whose constvars stand for the arrays that `fun` closes over. With `return_shape` it gives a pair of
+      `ClosedJaxpr`, whose constvars are the arrays that `fun` closes over. With `return_shape` it gives a pair of
       this and a pytree of `ShapeDtypeStruct`s. Nothing is compiled; a function seen by `jit` for the same types is not
       traced again.
     Raises: TypeError if `fun` is not callable, for arguments or results that are not arrays; what `fun` raises.

@@ -140,7 +140,7 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
     def miss(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
         """Do a call that C++ has no entry for, and give it the entry of the program.
 
-        None for arrays that lie otherwise than the program wants them: C++ would hand them over as they are. That their mesh
+        None for arrays whose sharding is not what the program expects: C++ would pass them unchanged. That their mesh
         has another name does not matter.
         """
         try:

@@ -32,7 +32,7 @@ def register_vmappable(data_type: type, spec_type: type, axis_size_type: type, t
 
     Args:
       data_type: a type; its values count as one argument or result, also if they are pytrees.
-      spec_type: of what stands for such a value in `in_axes` and `out_axes`.
+      spec_type: the type of the entry for such a value in `in_axes` and `out_axes`.
       axis_size_type: of sizes; the size of the mapped axis comes from other arguments or `axis_size`.
       to_elt: `to_elt(cont, index, value, spec) -> element`, where `cont(part, axis)` gives the element of a part.
       from_elt: `from_elt(cont, axis_size, element, spec) -> value`, where `cont(axis_size, part, axis)` gives the batch.
@@ -136,7 +136,7 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
 
         if cut is None:
             return tree_unflatten(out_tree, results())
-        with spreading(cut):  # what is the same for all is repeated along the axis as that lies
+        with spreading(cut):  # unbatched values are repeated with the sharding of that axis
             return tree_unflatten(out_tree, results())
 
     return vmap_f

@@ -1,7 +1,7 @@
 """The persistent cache: executables that outlive the process, one file each.
 
 **Where.** `<folder>/executables`, created with mode 0700; the folder is an option (`configure`). Loading an executable
-is running code: a folder or an entry that is not this user's own, or that others can write, is never read. Beside it lie
+is running code: a folder or an entry that is not this user's own, or that others can write, is never read. Beside it are
 the shortcuts (`lowering.cache.shortcuts`), entries of the same form.
 
 **The key** of an entry: `lowering.cache.keys`.

@@ -2,7 +2,7 @@
 
 A neighbour beyond the edge is another edge's element, the edge's own, or a number. XLA:CPU makes kernels of the parts of a
 concatenation along rows, one for each part of each shift, and of padding a decision for each element, which LLVM often cannot
-take out of the loop. Where an array is written once with what lies around it, its shifts are slices: they are read as fast as
+take out of the loop. Where an array is written once with margins, its shifts are slices: they are read as fast as
 the array itself. So
 
 - rotations of one array along its rows become slices of it between a copy of its end and one of its start,
@@ -158,7 +158,7 @@ def _is_dense(eqn: Any) -> bool:
 
 
 def _extended(eqn: Any) -> tuple[int, int] | None:
-    """Where in the rows of a concatenation an array lies to which it adds a few elements, if it does that."""
+    """The position of an array in the rows of a concatenation that adds a few elements to it, else None."""
     axis = len(eqn.outvars[0].aval.shape) - 1
     extents = [atom.aval.shape[axis] for atom in eqn.invars]
     longest, length = max(extents), sum(extents)

@@ -204,7 +204,7 @@ def _reduced(eqn: Any) -> Any:
 
 
 def _rearranges(eqn: Any, given: list[Any]) -> bool:
-    """Whether it gives a large array in rows of another length, or of another axis, and not one of the `given` as it lies."""
+    """Whether it gives a large array in rows of another length, or of another axis, and not one of the `given` unchanged."""
     name = eqn.primitive.name
     if name not in ("reshape", "tile"):
         return _turns_rows(eqn, _LARGE)

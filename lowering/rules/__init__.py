@@ -73,7 +73,7 @@ def register_host_function(name: str, maker: Callable[[list[Any], dict[str, Any]
 
 
 def register_foreign(primitive: Any, rule: Callable[..., Any] | None) -> None:
-    """Set the rule of a primitive that others define or change. It goes before what its name stands for."""
+    """Set the rule of a primitive that others define or change. It has priority over the rule under its name."""
     FOREIGN[primitive] = rule
 
 

@@ -17,7 +17,7 @@ __dir__ = lambda: __all__
 
 
 def colocated_cpu_devices(devices_or_mesh: Any) -> Any:
-    """The CPU devices on the host of some devices, in their order; those that are CPU devices stand for themselves.
+    """The CPU devices on the host of some devices, in their order; those that are CPU devices are their own.
 
     Args:
       devices_or_mesh: a sequence of devices, or a mesh.

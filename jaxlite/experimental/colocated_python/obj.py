@@ -15,7 +15,7 @@ __dir__ = lambda: __all__
 
 
 def wrap_class(cls: type) -> type:
-    """A class of the same methods; its objects make the one that they stand for when it is first needed."""
+    """A class of the same methods; its objects make the real one when it is first needed."""
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         self._lock, self._found = threading.Lock(), None

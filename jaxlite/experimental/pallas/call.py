@@ -139,7 +139,7 @@ def _mapping(spec: Any, aval: Any, grid: tuple[Any, ...], index_avals: Sequence[
 
 
 def _spread_specs(given: Any, tree: Any, paths: Sequence[Any], what: str, values: str) -> list[Any]:
-    """A spec for each leaf of a tree; one alone stands for none."""
+    """A spec for each leaf of a tree."""
     if given is no_block_spec:
         return [no_block_spec] * tree.num_leaves
     is_spec = lambda each: each is None or each is no_block_spec or isinstance(each, BlockSpec)

@@ -71,7 +71,7 @@ def kernel(body: Callable[..., None] | None = None, out_type: Any = (), *, mesh:
     """A function of arrays that runs a kernel on each core of a mesh; without `body` a decorator.
 
     Args:
-      body: takes a Ref to the whole of each input and of each output, where they lie, and one for each scratch type. It copies
+      body: takes a Ref to the whole of each input and of each output, in their memory, and one for each scratch type. It copies
         what it needs, or has `pallas.tpu.emit_pipeline` do that.
       out_type: a tree of objects with `shape` and `dtype`.
       mesh: the cores, of `pallas.tpu.create_tensorcore_mesh`; `jax.lax.axis_index(name)` tells them apart.

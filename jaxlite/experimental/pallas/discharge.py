@@ -1,4 +1,4 @@
-"""Kernels on values: what their primitives do to arrays that stand for Refs, and a kernel as a program of its
+"""Kernels on values: what their primitives do to the arrays in the place of Refs, and a kernel as a program of its
 place in the grid.
 
 Positions outside an array read as nothing known (NaN, or the least integer) and are not written, as a GPU's masks have it.
@@ -35,7 +35,7 @@ from jaxlite.traces.remat_rules import checkpoint_p
 
 
 def unknown(shape: Sequence[int], dtype: Any) -> Any:
-    """An array of the value that stands for none: NaN, False, or the least integer."""
+    """An array of the fill value: NaN, False, or the least integer."""
     kind = dtypes.kind(dtype)
     least: Any = np.nan if kind in "fc" else False if kind == "b" else dtypes.iinfo(dtype).min
     return full(tuple(shape), least, dtype)
@@ -52,7 +52,7 @@ def fresh_value(aval: Any, make: Callable[..., Any] = unknown) -> Any:
 
 
 def _positions(shape: Ints, transforms: Sequence[Any]) -> Any:
-    """Where the selected elements lie in the flattened array; its size for those that are outside."""
+    """The flat positions of the selected elements; the array's size for those that are outside."""
     size = int(np.prod(shape))
     flat = reshape(iota(np.int32, size), shape) if shape else full((), 0, np.int32)
     outside = np.int32(size)

@@ -90,7 +90,7 @@ class DeviceIdType(enum.Enum):
 
 
 def _device(device_id: Any, kind: DeviceIdType) -> Any:
-    """The number of a device of the mesh around the kernel, as an int32; None stands for this one."""
+    """The number of a device of the mesh around the kernel, as an int32; None means this one."""
     if device_id is None:
         return None
     axes = parallel.mesh_axes()

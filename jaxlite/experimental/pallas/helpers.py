@@ -260,7 +260,7 @@ _FREE = frozenset("broadcast_in_dim reshape squeeze transpose convert_element_ty
 def estimate_cost(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> CostEstimate:
     """A `CostEstimate` of a function of arrays: operations by the sizes of results, bytes of its arguments and results.
 
-    Args: as the function's; objects with `shape` and `dtype` stand for arrays.
+    Args: as the function's; objects with `shape` and `dtype` are accepted instead of arrays.
     """
     jaxpr = jit(fun).trace(*args, **kwargs).jaxpr.jaxpr
     flops, transcendentals = _operations(jaxpr)

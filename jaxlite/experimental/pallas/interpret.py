@@ -1,7 +1,7 @@
 """Interpret mode: a `pallas_call` as an ordinary program, on any platform.
 
 A loop over the grid carries the outputs and the scratch memory. A step cuts its blocks out of the arrays, runs the kernel on
-them, and puts the blocks of outputs back. Arrays that blocks do not divide are extended by values that stand for none.
+them, and puts the blocks of outputs back. Arrays that blocks do not divide are padded with a fill value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a kernel is told about its operands: memory spaces, blocks of arrays and where in the grid they lie.
+"""What a kernel is told about its operands: memory spaces, blocks of arrays and their positions in the grid.
 
 `GridMapping` is what is left of it in an equation: a grid, and for each array a block shape and a program that gives the
 block's place from the indices of the grid. Transformations and lowerings read that.
@@ -62,7 +62,7 @@ MEMORY_SPACES.update({str(space): space for space in (*TpuMemorySpace, *MemorySp
 
 @dataclass(frozen=True)
 class SemaphoreSpace:
-    """The memory that semaphores of a kind lie in."""
+    """The memory of semaphores of a kind."""
 
     kind: str = "regular"
 
@@ -175,7 +175,7 @@ class BlockSpec:
         the whole array.
       index_map: from the indices of the grid to the place of the block, counted in blocks; None for the first one.
       pipeline_mode: a `Buffered`.
-      memory_space: where the block lies while the kernel runs.
+      memory_space: the memory that the block is in while the kernel runs.
 
     >>> from jaxlite.experimental import pallas as pl
     >>> rows = pl.BlockSpec((None, 128), lambda i: (i, 0))

@@ -114,7 +114,7 @@ def trace_value(label: str, value: Any) -> None:
 
 
 def with_memory_space_constraint(x: Any, memory_space: Any) -> Any:
-    """The same array; where the operand of a kernel lies, its BlockSpec says."""
+    """The same array; the memory of a kernel's operand is given by its BlockSpec."""
     return x
 
 

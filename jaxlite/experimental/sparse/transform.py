@@ -5,7 +5,7 @@ operands is done by the rule below. There is none where the result would be dens
 that is an error, not a silent conversion.
 
 `sparse_rules_bcoo` takes rules for primitives of a library's own, in JAX's calling convention: `rule(spenv, *spvalues,
-**params)` gives spvalues, which stand for arrays whose parts are in the environment.
+**params)` gives spvalues, descriptions of arrays whose parts are in the environment.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ class SparsifyValue(NamedTuple):
 
 
 class SparsifyEnv:
-    """Holds the parts of the arrays that spvalues stand for."""
+    """The parts of the arrays that spvalues describe."""
 
     def __init__(self, bufs: Sequence[Any] = ()):
         self._buffers = list(bufs)
@@ -361,7 +361,7 @@ def _on_spvalues(function: Callable, spvalues: Any) -> Any:
 
 
 def spvalues_to_arrays(spenv: SparsifyEnv, spvalues: Any) -> Any:
-    """The arrays that a tree of spvalues stands for."""
+    """The arrays that a tree of spvalues describes."""
 
     def convert(spvalue: SparsifyValue) -> Any:
         if spvalue.is_dense():
@@ -373,7 +373,7 @@ def spvalues_to_arrays(spenv: SparsifyEnv, spvalues: Any) -> Any:
 
 
 def spvalues_to_avals(spenv: SparsifyEnv, spvalues: Any) -> Any:
-    """The types of the arrays that a tree of spvalues stands for."""
+    """The types of the arrays that a tree of spvalues describes."""
 
     def convert(spvalue: SparsifyValue) -> ShapedArray:
         data = aval_of(spenv.data(spvalue))

@@ -23,7 +23,7 @@ array_types: set[type] = {kind for kind in AVAL_OF if kind not in (int, float, c
 
 
 class Token:
-    """An array without elements that stands for a token outside traced functions."""
+    """An array without elements: a token outside traced functions."""
 
     __slots__ = ("_buf",)
 

@@ -119,7 +119,7 @@ def without_numpy(carry):
 def flatten_values(what: str, value) -> tuple[list[Any], Any, list[Any]]:
     """Leaves, tree and avals of a pytree of values.
 
-    Raises: TypeError that names the leaf which is not an array or scalar; `what` stands for the whole.
+    Raises: TypeError that names the leaf which is not an array or scalar; `what` names the tree.
     """
     leaves, tree = tree_flatten(value)
     avals = []

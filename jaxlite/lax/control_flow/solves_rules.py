@@ -78,7 +78,7 @@ def _linear_solve_transpose(cotangents: Sequence[Any], *operands, jaxprs, const_
     outs = linear_solve_p.bind(*[const for which in swapped for const in consts[which]], *given,
                                jaxprs=tuple(jaxprs[which] for which in swapped),
                                const_lengths=tuple(const_lengths[which] for which in swapped))
-    # Leaves of the right side that are known are zeros that stand for tangents that vanish.
+    # Known leaves of the right side are zeros in place of tangents that vanish.
     return [None] * sum(const_lengths) + [out if is_linear(each) else None for out, each in zip(outs, b, strict=False)]
 
 

@@ -29,7 +29,7 @@ def _check_nan_policy(name: str, nan_policy: str) -> None:
 
 @api
 def mode(a, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool = False) -> ModeResult:
-    """The most frequent values along an axis, the least of them where several are; None stands for all axes.
+    """The most frequent values along an axis, the least of them where several are; None means all axes.
 
     Returns: ModeResult(mode, count).
     """
@@ -60,7 +60,7 @@ def mode(a, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool 
 
 @api
 def rankdata(a, method: str = "average", *, axis: int | None = None, nan_policy: str = "propagate"):
-    """The ranks of values along an axis, from 1; None stands for all elements in a row.
+    """The ranks of values along an axis, from 1; None means all elements, flattened.
 
     Args:
       method: the rank of equal values: 'average', 'min', 'max', 'dense' (the next rank is one higher), or 'ordinal' (in
@@ -94,7 +94,7 @@ def rankdata(a, method: str = "average", *, axis: int | None = None, nan_policy:
 
 @api
 def sem(a, axis: int | None = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False):
-    """The standard error of the mean along an axis: the standard deviation over sqrt(n); None stands for all axes.
+    """The standard error of the mean along an axis: the standard deviation over sqrt(n); None means all axes.
 
     Args:
       ddof: n - ddof takes the place of n in the variance.

@@ -180,13 +180,22 @@ def _hypot(x, y):
     if kind_of(x) == "c":
         raise ValueError("jnp.hypot is not well defined for complex-valued inputs. Convert them to real numbers first, "
                          "for instance with abs(x).")
-    x, y = lax.abs(x), lax.abs(y)
-    inf, zero, one = (constant(value, x) for value in (math.inf, 0, 1))
-    infinite = (x == inf) | (y == inf)
-    long, short = lax.max(x, y), lax.min(x, y)  # long is taken out of the root, which then cannot overflow
-    none = long == zero
-    ratio = lax.div(short, where_same(none, one, long))
-    length = where_same(none, long, long * lax.sqrt(one + lax.square(ratio)))
+    dtype = dtype_of(x)
+    if dtype.itemsize < 4:  # squares are exact in float32, and most of them in its range
+        wide = (lax.convert_element_type(each, np.float32) for each in (x, y))
+        return lax.convert_element_type(_hypot(*wide), dtype)
+    # Where squares would leave the range of the dtype, all is multiplied by a power of two: no rounding, and no derivative.
+    info, (size_x, size_y) = dtypes.finfo(dtype), (lax.abs(x), lax.abs(y))
+    long, power = lax.max(size_x, size_y), 3 * info.maxexp // 4
+    is_long = long >= constant(2.0 ** (info.maxexp // 2 - 1), x)
+    is_short = long <= constant(2.0 ** ((info.minexp + info.nmant) // 2 + 1), x)
+    inf, zero, one, half, up, down = (constant(each, x) for each in (math.inf, 0, 1, 0.5, 2.0 ** power, 2.0 ** -power))
+    scale = where_same(is_long, down, where_same(is_short, up, one))
+    back = where_same(is_long, up, where_same(is_short, down, one))
+    none, infinite = long == zero, (size_x == inf) | (size_y == inf)
+    squares = lax.square(x * scale) + lax.square(y * scale)
+    length = lax.sqrt(where_same(none, one, squares)) * back
+    length = where_same(none, (size_x + size_y) * half, length)  # which has a derivative at 0
     return where_same(infinite, inf, length)
 
 

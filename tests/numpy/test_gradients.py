@@ -541,6 +541,9 @@ KINKS: list[tuple[str, Callable, Any, Any]] = [
     ("logaddexp at a tie", lambda x: jnp.logaddexp(x[0], x[1]), [1., 1.], [0.5, 0.5]),
     ("logaddexp2 at a tie", lambda x: jnp.logaddexp2(x[0], x[1]), [1., 1.], [0.5, 0.5]),
     ("hypot at 0", lambda x: jnp.hypot(x[0], x[1]), [0., 0.], [0.5, 0.5]),
+    ("hypot of large numbers", lambda x: jnp.hypot(x[0], x[1]), [3e300, -4e300], [0.6, -0.8]),
+    ("hypot of small numbers", lambda x: jnp.hypot(x[0], x[1]), [3e-300, -4e-300], [0.6, -0.8]),
+    ("hypot in float16", lambda x: jnp.hypot(*x.astype("float16")), [3e4, 0.], [1., 0.]),
     ("arctan2 at 0", lambda x: jnp.arctan2(x[0], x[1]), [0., 0.], [nan, nan]),
     ("arctan2 on the axis", lambda x: jnp.arctan2(x[0], x[1]), [0., -1.], [-1., 0.]),
     ("arcsin at 1", jnp.arcsin, 1., inf),
@@ -627,6 +630,8 @@ BETTER_THAN_JAX: list[tuple[str, Callable, Any, Any]] = [
 SECOND: list[tuple[str, Callable, float, float]] = [
     ("logaddexp at a tie", lambda x: jnp.logaddexp(x, 1.0), 1., 0.25),
     ("logaddexp2 at a tie", lambda x: jnp.logaddexp2(1.0, x), 1., np.log(2) / 4),
+    ("hypot at a tie", lambda x: jnp.hypot(x, 2.0), 2., 2**-2.5), ("hypot of small numbers", lambda x: jnp.hypot(x, 1e-30),
+                                                                  1e-30, 2**-1.5 * 1e30),
     ("cumlogsumexp at a tie", lambda x: lax.cumlogsumexp(jnp.stack([x, 1.0]))[1], 1., 0.25),
     ("softplus at 0", nn.softplus, 0., 0.25), ("i0 at 0", jnp.i0, 0., 0.5), ("sinc at 0", jnp.sinc, 0., -np.pi**2 / 3),
     ("x**2. at 0", lambda x: x**2.0, 0., 2.), ("prod of zeros", lambda x: jnp.prod(jnp.stack([x, x, 2.0])), 0., 4.),

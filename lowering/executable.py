@@ -68,8 +68,8 @@ class Lowered:
         """
         with self._lock:
             wanted = wanted and self.platform == "cpu"
-            self.is_unrolled = not wanted or unrolling.gains(self._jaxpr)
             shifted = shifts.find(self._jaxpr) if wanted else {}
+            self.is_unrolled = not wanted or unrolling.gains(self._jaxpr, shifted)
             reasons = fusion.barriers(self._jaxpr, shifted) if wanted else {}
             with (tables.filled(self._overwritten if wanted else ()),
                   barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers):

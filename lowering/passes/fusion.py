@@ -63,6 +63,7 @@ _FUSIBLE = _REDUCTIONS | _VIEWS | frozenset(
 _COSTLY = _REDUCTIONS | frozenset(
     "tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt erf erf_inv erfc lgamma digamma div rem pow atan2 sinh cosh "
     "asin acos atan asinh acosh atanh gather pad".split())
+_SLICES = frozenset("slice split unstack dynamic_slice".split())
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",
           "custom_vjp_call": "call_jaxpr"}
@@ -93,7 +94,7 @@ class _Value:
     """A value of the program: the result of an equation, and what the walks find out about it."""
 
     __slots__ = ("var", "name", "shape", "size", "operands", "users", "is_result", "is_loop", "is_costly", "is_shy",
-                 "is_blocked", "weight", "run", "kernels", "is_kernel", "readers", "is_written", "is_charged",
+                 "is_blocked", "weight", "run", "kernels", "is_kernel", "readers", "part", "is_written", "is_charged",
                  "instructions", "work")
 
     def __init__(self, var: Any, eqn: Any, operands: list[_Value]):
@@ -120,6 +121,7 @@ class _Value:
         self.is_kernel = not self.is_loop  # does XLA write it, or a barrier?
         self.kernels: Kernels = {}  # where it is computed
         self.readers: Kernels | None = None  # where a candidate would be computed if it is not written
+        self.part = 1.0  # of its elements, which a copy computes: its readers may need a slice each
         self.instructions = self.work = 0.0
 
 
@@ -284,10 +286,23 @@ def _find_readers(values: list[_Value]) -> None:
             continue
         is_candidate = len(value.users) + value.is_result > 1 and _copies(value.kernels) > 1 and value.name not in _VIEWS
         kernels, value.is_written = _kernels(value)
+        value.part = _part(value)
         if is_candidate:
             value.readers, value.kernels = kernels, {value: 1}
         else:
             value.kernels = kernels | {value: 1} if value.is_written or not kernels else kernels
+
+
+def _part(value: _Value) -> float:
+    """How much of a value one of its copies computes, on average: all, unless its readers take slices of it."""
+    copies = elements = 0.0
+    for user in value.users:
+        is_written = user.is_kernel or user.readers is not None
+        times = 1 if is_written else _copies(user.kernels)
+        size = min(user.size, value.size) if user.name in _SLICES else value.size
+        copies += times
+        elements += times * size * (1.0 if is_written else user.part)
+    return elements / (copies * value.size) if elements else 1.0
 
 
 def _kernels(value: _Value) -> tuple[Kernels, bool]:
@@ -331,7 +346,8 @@ def _choose(values: list[_Value], found: dict[Any, str]) -> None:
         if saving < (_SAVING_IF_WRITTEN if value.is_written else _SAVING):
             continue
         traffic = _traffic(value) * (len(value.readers) + (not value.is_written))
-        if (copies - 1) * value.work < traffic and saving < _HUGE_SAVING:
+        computed = _copies(value.readers) * value.part + value.is_written  # times each element, on average
+        if (computed - 1) * value.work < traffic and saving < _HUGE_SAVING:
             continue
         found[value.var] = (f"{copies} times these {value.instructions:.4g} instructions "
                             f"({value.name} of {value.size} elements)")

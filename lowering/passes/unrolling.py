@@ -10,15 +10,16 @@ where short rows are turned, those before and after a convolution too, and so do
 bytes, or elements in another order. An update of one position of a large array is a loop that stores each element where it
 was: LLVM drops that loop where it may unroll. Other code runs as fast without, or faster: what XLA compiles in one piece, such
 as a small scan, outgrows the processor's caches when it is unrolled. Costly functions in rows of fewer than sixteen elements
-gain: LLVM does not vectorize so short a loop if it has to ask first whether arrays overlap, but what it becomes when it is
-unrolled. And so does padding of rows, where a turn of the loop has nothing to decide once the first or the last is taken out.
+gain, and all functions in rows of two: LLVM does not vectorize so short a loop if it has to ask first whether arrays overlap,
+but what it becomes when it is unrolled. And so does padding of rows, and what puts one element before others: a turn of the
+loop has nothing to decide once the first or the last is taken out.
 docs/fusion.md has the measurements.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from lowering.passes.fusion import LIBRARY_REDUCTION, RUN_COST, bodies, call_body
@@ -37,27 +38,37 @@ _FEW, _MANY = 1024, 8192  # elements that are reduced in no time either way, if 
 _SHARE = 1 / 64  # of what a program computes, from which on reductions of small arrays count
 _LOOP_SHARE = 1 / 4  # of what is computed in loops, from which on short rows count
 _COSTLY, _COSTLY_ROW = 6, 16  # operations for an element that are many, and the elements of a row that a vector loop may have
-_EVEN_ROWS = (2, 4, 8)  # elements that fit a vector register, unless they are read from the midst of longer rows
+_EVEN_ROW = 8  # elements that fill a vector register, unless they are read from the midst of longer rows
+_NO_SLOWER = ("gather", "dot_general")  # in short rows
 _CUTS = frozenset("slice split dynamic_slice".split())
 _COSTLY_SHARE, _COSTLY_WORK = 1 / 4, 50_000  # of all operations, and operations, from which on costly short rows count
 _TURNS = 16  # of a loop, where it is not known
 _PRODUCTS = 8  # multiplications of a matrix product in the time of one element elsewhere
 _PADDED, _PADDED_IN_LOOP = 16384, 1024  # elements of rows that are padded, from which on it counts
+_FIRST, _FIRST_IN_LOOP = 16384, 64  # elements behind a first one that is something else, from which on it counts
+_SMALL_LOOP = 1024  # elements of arrays in loops that XLA compiles in one piece
 _LARGE = 65536  # elements that take a while to be moved
 _FEW_EQUATIONS = 8  # of a program that may be a single kernel
 
 
-def gains(jaxpr: Any) -> bool:
-    """Whether a program, or a program in its equations, runs faster if LLVM unrolls loops."""
+def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
+    """Whether a program, or a program in its equations, runs faster if LLVM unrolls loops.
+
+    Args:
+      jaxpr: the program.
+      shifted: variables that are read from arrays with margins (see `shifts.find`).
+    """
     if len(jaxpr.eqns) <= _FEW_EQUATIONS:
         is_of_bytes = any(map(_is_of_bytes, [*jaxpr.invars, *jaxpr.outvars]))
         if is_of_bytes or any(_rearranges(eqn, jaxpr.invars) for eqn in jaxpr.eqns):
             return True
-    in_short_rows = work = in_loops = short_in_loops = operations = costly = in_odd_rows = 0.0
+    in_short_rows = work = in_loops = short_in_loops = operations = in_cut_rows = in_odd_rows = 0.0
     are_cut = False  # rows of a few elements, out of longer ones
     for eqn, in_loop in _equations(jaxpr, False, set()):
         if any(gains_in(eqn, in_loop) for gains_in in (_is_short_reduction, _is_slow_convolution, _turns_short_rows,
                                                             _updates_one_position, _pads_rows)):
+            return True
+        if _has_another_first(eqn, in_loop) and eqn.outvars[0] not in shifted:
             return True
         done = _work(eqn)
         times = _TURNS if in_loop else 1
@@ -67,9 +78,9 @@ def gains(jaxpr: Any) -> bool:
         row = _row(eqn.outvars[0].aval) if eqn.outvars else 0
         if 1 < row < _COSTLY_ROW:
             are_cut = are_cut or eqn.primitive.name in _CUTS
-            if cost >= _COSTLY:
-                costly += done * cost * times
-                in_odd_rows += done * cost * times if row not in _EVEN_ROWS else 0
+            is_slow = (cost >= _COSTLY or row == 2) and eqn.primitive.name not in _NO_SLOWER
+            in_cut_rows += done * cost * times if is_slow else 0
+            in_odd_rows += done * cost * times if is_slow and row != _EVEN_ROW else 0
         if in_loop and call_body(eqn) is None and eqn.primitive.name not in (*_LOOPS, "cond"):
             in_loops += done
             short_in_loops += done if _is_of_short_rows(eqn) else 0
@@ -78,7 +89,7 @@ def gains(jaxpr: Any) -> bool:
                 _has_short_rows(eqn)):
             in_short_rows += eqn.invars[0].aval.size
     return (in_short_rows > max(_FEW, _SHARE * work) or short_in_loops > _LOOP_SHARE * in_loops
-            or (costly if are_cut else in_odd_rows) > max(_COSTLY_WORK, _COSTLY_SHARE * operations))
+            or (in_cut_rows if are_cut else in_odd_rows) > max(_COSTLY_WORK, _COSTLY_SHARE * operations))
 
 
 def _work(eqn: Any) -> float:
@@ -150,6 +161,21 @@ def _pads_rows(eqn: Any, in_loop: bool) -> bool:
     if out.size < (_PADDED_IN_LOOP if in_loop else _PADDED) or out.size == out.shape[-1]:
         return False
     return row == 1 < out.shape[-1] if in_loop else low > 0 or high > 0
+
+
+def _has_another_first(eqn: Any, in_loop: bool) -> bool:
+    """Whether it puts a single element before others: without a first turn of its own, the loop decides for each element."""
+    name = eqn.primitive.name
+    if name not in ("pad", "concatenate"):
+        return False
+    out, first = eqn.outvars[0].aval, eqn.invars[0].aval
+    if not out.shape or out.size < (_FIRST_IN_LOOP if in_loop else _FIRST):
+        return False
+    if name == "pad":
+        return eqn.params["padding_config"][-1] == (1, 0, 0)
+    is_alone = eqn.params["dimension"] == out.ndim - 1 and first.shape[-1] == 1 < out.shape[-1]
+    # In larger loops, and outside of them, the rows of an array are joined in memory.
+    return is_alone and (out.size == out.shape[-1] or in_loop and out.size <= _SMALL_LOOP)
 
 
 def _is_slow_convolution(eqn: Any, in_loop: bool) -> bool:

@@ -151,6 +151,15 @@ def test_values_that_everybody_would_compute_in_no_time_are_not_written():
     assert barriers(cheap, big) == {}
 
 
+@pytest.mark.parametrize("takes_slices", [True, False])
+def test_readers_of_a_slice_each_compute_no_more_than_once(takes_slices):
+    def f(x):
+        y = functools.reduce(lambda y, k: y * (k + 0.5) + 1, range(9), x)
+        return [jnp.roll(y[k] if takes_slices else y, 1, axis=1) for k in range(8)]
+
+    assert bool(barriers(f, np.ones((8, 16, 16), np.float32))) is not takes_slices
+
+
 def test_the_walks_are_linear_in_the_program():
     def calls(steps):
         jaxpr = jax.make_jaxpr(doubling(steps))(X).jaxpr

@@ -69,6 +69,12 @@ def repeat(f):
     (repeat(lambda c: c + jnp.pad(c[:, :1], ((0, 0), (31, 0)))), WIDE),
     (lambda x: jax.nn.sigmoid(x) * jnp.tanh(x), LARGE[:6000].reshape(1000, 6)),
     (repeat(lambda c: jnp.tile(jax.nn.sigmoid(c[:, :8]) * jnp.tanh(c[:, 8:]), 2)), LARGE[:1024].reshape(64, 16)),
+    (jax.nn.softplus, LARGE[:8000].reshape(2000, 4)),
+    (lambda x: x / (1 + x * x), LARGE.reshape(-1, 2)),
+    (repeat(lambda c: jnp.concatenate([c[:1], c[1:] - c[:-1]])), LARGE[:100]),
+    (repeat(lambda c: jnp.concatenate([c[:, :1], c[:, 1:] - c[:, :-1]], 1)), LARGE[:300].reshape(10, 30)),
+    (repeat(lambda c: c + jnp.pad(c[1:], (1, 0))), LARGE[:100]),
+    (lambda x: jnp.roll(x, 1) + x, LARGE),
 ], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
         "slices in short rows",
         "argmax of longer rows", "to bytes", "one position",
@@ -76,14 +82,15 @@ def repeat(f):
         "in a branch",
         "reduce", "window", "cummax", "scan", "dilated", "half", "many", "short rows",
         "features first", "turned", "turned in a loop", "windows, in a scan",
-        "padded rows", "padded columns, in a scan", "costly, in rows of six", "gates of eight"])
+        "padded rows", "padded columns, in a scan", "costly, in rows of six", "gates of eight", "costly, in rows of four", "rows of two",
+        "another first in a scan", "another first in rows in a scan", "padded in front, in a scan", "rotated by one"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 
 
 @pytest.mark.parametrize("f, x", [
-    (jnp.sin, X),
-    (lambda x: jax.nn.softmax(x), X),  # the library's reductions
+    (jnp.sin, X.reshape(512, 8)),
+    (lambda x: jax.nn.softmax(x), X.reshape(512, 8)),  # the library's reductions
     (lambda x: jax.nn.softmax(x), X[:100]),
     (lambda x: jax.nn.softmax(jnp.sin(x)[:2000].reshape(500, 4)), np.ones(1 << 18, np.float32)),  # hardly a part of it
     (lambda x: jnp.prod(x, axis=1), WIDE),  # long rows
@@ -105,11 +112,16 @@ def test_programs_that_gain_from_unrolling(f, x):
     (jax.grad(lambda x: (jnp.diff(x, axis=1) ** 2).sum()), WIDE),
     (lambda x: jax.nn.sigmoid(x) * jnp.tanh(x), LARGE[:8000].reshape(1000, 8)),
     (lambda x: jax.nn.sigmoid(x) * jnp.tanh(x), LARGE[:600].reshape(100, 6)),
+    (lambda x: x[np.zeros(40000, int)], X),
+    (repeat(lambda c: jnp.concatenate([c[:2], c[2:] - c[:-2]])), LARGE[:100]),
+    (repeat(lambda c: jnp.concatenate([c[1:] - c[:-1], c[-1:]])), LARGE[:100]),
+    (repeat(lambda c: jnp.concatenate([c[:, :1], c[:, 1:] - c[:, :-1]], 1)), WIDE),
 ], ids=["none", "library", "small", "small share",
         "long", "one column", "few", "long, in a scan", "few bytes", "bytes, among others",
         "all of them", "scan", "convolution", "turned once",
         "rows stay", "turned, long", "an argument in other rows", "one position is set", "some positions",
-        "padded in front", "few padded rows", "costly, in rows of eight", "few costly rows"])
+        "padded in front", "few padded rows", "costly, in rows of eight", "few costly rows", "gathered rows of four",
+        "two others first, in a scan", "another last, in a scan", "another first, in many rows in a scan"])
 def test_other_programs_do_not(f, x):
     assert not unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 

@@ -186,10 +186,10 @@ def _hypot(x, y):
         return lax.convert_element_type(_hypot(*wide), dtype)
     # Where squares would leave the range of the dtype, all is multiplied by a power of two: no rounding, and no derivative.
     info, (size_x, size_y) = dtypes.finfo(dtype), (lax.abs(x), lax.abs(y))
-    long, power = lax.max(size_x, size_y), 3 * info.maxexp // 4
+    long, exponent = lax.max(size_x, size_y), 3 * info.maxexp // 4
     is_long = long >= constant(2.0 ** (info.maxexp // 2 - 1), x)
     is_short = long <= constant(2.0 ** ((info.minexp + info.nmant) // 2 + 1), x)
-    inf, zero, one, half, up, down = (constant(each, x) for each in (math.inf, 0, 1, 0.5, 2.0 ** power, 2.0 ** -power))
+    inf, zero, one, half, up, down = (constant(each, x) for each in (math.inf, 0, 1, 0.5, 2.0 ** exponent, 2.0 ** -exponent))
     scale = where_same(is_long, down, where_same(is_short, up, one))
     back = where_same(is_long, up, where_same(is_short, down, one))
     none, infinite = long == zero, (size_x == inf) | (size_y == inf)

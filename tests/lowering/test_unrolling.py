@@ -83,7 +83,8 @@ def repeat(f):
         "reduce", "window", "cummax", "scan", "dilated", "half", "many", "short rows",
         "features first", "turned", "turned in a loop", "windows, in a scan",
         "padded rows", "padded columns, in a scan", "costly, in rows of six", "gates of eight",
-        "costly, in rows of four", "rows of two", "another first in a scan", "another first in rows in a scan", "padded in front, in a scan", "rotated by one"])
+        "costly, in rows of four", "rows of two", "another first in a scan",
+        "another first in rows in a scan", "padded in front, in a scan", "rotated by one"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 

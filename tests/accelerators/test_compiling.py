@@ -13,6 +13,7 @@ from jaxlite import lax
 from jaxlite.core.array import single_device_sharding
 from jaxlite.experimental import topologies
 from lowering import platforms, targets
+from tests.pages import blocks_of, run_block
 
 TARGETS = {"h100": "gpu", "v5e:2x2": "tpu"}
 
@@ -22,6 +23,13 @@ def device(request):
     if platforms.plugin_of(TARGETS[request.param]) is None:
         pytest.skip(f"the plugin for {TARGETS[request.param]} is not installed: make test-accelerators does that")
     return topologies.get_topology_desc(request.param).devices[0]
+
+
+def test_the_page_about_accelerators(device):
+    (program,) = blocks_of("docs/accelerators.md")
+    names = {"jax": jax, "step": lambda x: jnp.tanh(x @ x).sum()}
+    run_block(program if device.platform == "gpu" else program.replace('"h100"', '"v5e:2x2"'), names)
+    assert names["compiled"].cost_analysis()["flops"] > 2 * 1024**3
 
 
 def svd_economic(a):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import types
@@ -14,6 +16,7 @@ import pytest
 
 import jaxlite as jax
 from jaxlite.devices import clusters, roll_call
+from tests.pages import blocks_of
 
 # Each process gets its number, how many there are, and a port.
 PREAMBLE = """
@@ -28,12 +31,21 @@ RANK, COUNT, PORT = map(int, sys.argv[1:])
 
 def start(**options):
     jax.distributed.initialize(f"127.0.0.1:{PORT}", COUNT, RANK, **{"initialization_timeout": 60, **options})
+    return spread()
+
+def spread():
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("d",))
     return mesh, jax.make_array_from_process_local_data(NamedSharding(mesh, P("d")), np.arange(4.0) + 4 * RANK)
 
 def total(mesh, work=jnp.sum):
     return jax.jit(work, out_shardings=NamedSharding(mesh, P()))
 """
+
+
+# The programs of the page about processes, for this machine and for what the tests do with them.
+STARTING, RECOVERING = blocks_of("docs/processes.md")
+STARTING = STARTING.replace('"10.0.0.1:1234"', 'f"127.0.0.1:{PORT}"').replace("process_id=0)", "process_id=RANK)")
+RECOVERING = RECOVERING.replace("jax.distributed.initialize(...)", "start(heartbeat_timeout_seconds=3)")
 
 
 def free_port() -> int:
@@ -145,25 +157,26 @@ for step in range(10 ** 6):
 
 
 def test_those_that_live_go_on():
-    codes, texts = run(3, """
+    codes, texts = run(3, f"""
 import time
-jax.config.update("jax_enable_recoverability", True)
-start(heartbeat_timeout_seconds=3)
-for step in range(3):
-    try:
-        with multihost_utils.live_devices(jax.devices()) as devices:
-            if RANK == 1 and step == 1:
-                os.kill(os.getpid(), 9)
-            mesh = jax.sharding.Mesh(np.array(devices), ("d",))
-            parts = jax.make_array_from_process_local_data(NamedSharding(mesh, P("d")), np.full(2, RANK + 1.0))
-            if step != 1:
-                print("step", step, float(total(mesh)(parts).addressable_data(0)))
-            if RANK == 2 and step == 2:
-                raise KeyError("of this process alone")
-    except multihost_utils.ProcessFailureError as error:
-        print("lost", {device.process_index for device in error.failed_devices})
-    except KeyError:
-        print("raised")
+batches = range(3)
+
+def make_mesh(devices):
+    return jax.sharding.Mesh(np.array(devices), ("d",))
+
+def step(mesh, batch):
+    if RANK == 1 and batch == 1:
+        os.kill(os.getpid(), 9)
+    parts = jax.make_array_from_process_local_data(NamedSharding(mesh, P("d")), np.full(2, RANK + 1.0))
+    if batch != 1:
+        print("step", batch, float(total(mesh)(parts).addressable_data(0)))
+    if RANK == 2 and batch == 2:
+        raise KeyError("of this process alone")
+
+try:
+{textwrap.indent(RECOVERING, "    ")}
+except KeyError:
+    print("raised")
 sys.stdout.flush()
 if RANK == 0:
     time.sleep(1)  # the others meet here
@@ -172,7 +185,8 @@ os._exit(0)
     assert codes == [0, -9, 0], texts
     for text, end in ((texts[0], []), (texts[2], ["raised"])):
         said = [line for line in text.splitlines() if line.startswith(("step", "lost", "raised"))]
-        assert said == ["step 0 12.0", "lost {1}", "step 2 8.0", *end], text
+        said = [re.sub(r"{.*id=(\d+)\)}", lambda found: str(int(found[1]) // 2048), line) for line in said]  # the process
+        assert said == ["step 0 12.0", "lost 1", "step 2 8.0", *end], text
 
 
 def test_an_exception_in_one_process_ends_the_others():
@@ -187,9 +201,10 @@ total(mesh)(x).block_until_ready()
 
 
 def test_programs_are_compared_if_asked():
-    codes, outputs = run(2, """
+    codes, outputs = run(2, f"""
 jax.config.update("jax_distributed_debug", True)
-mesh, x = start()
+{STARTING}
+mesh, x = spread()
 assert float(total(mesh)(x)) == 28
 try:
     total(mesh, jnp.max if RANK else jnp.min)(x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,16 +14,13 @@ import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import ffi
 from jaxlite.experimental.buffer_callback import buffer_callback
+from tests.pages import blocks_of, run_block
 
 SOURCE = r"""
-#include <cstdint>
-#include "xla/ffi/api/ffi.h"
-namespace ffi = xla::ffi;
-
 static int calls = 0;
 extern "C" int count() { return calls; }
 
-static ffi::Error Axpy(float alpha, ffi::Span<const int64_t> tags, ffi::Buffer<ffi::F32> x, ffi::Buffer<ffi::F32> y,
+static ffi::Error Tagged(float alpha, ffi::Span<const int64_t> tags, ffi::Buffer<ffi::F32> x, ffi::Buffer<ffi::F32> y,
                        ffi::ResultBuffer<ffi::F32> out) {
   ++calls;
   if (x.element_count() != y.element_count()) return ffi::Error::InvalidArgument("sizes differ");
@@ -30,10 +28,11 @@ static ffi::Error Axpy(float alpha, ffi::Span<const int64_t> tags, ffi::Buffer<f
     out->typed_data()[i] = alpha * x.typed_data()[i] + y.typed_data()[i] + tags[0];
   return ffi::Error::Success();
 }
-XLA_FFI_DEFINE_HANDLER_SYMBOL(AxpyHandler, Axpy, ffi::Ffi::Bind().Attr<float>("alpha").Attr<ffi::Span<const int64_t>>("tags")
-    .Arg<ffi::Buffer<ffi::F32>>().Arg<ffi::Buffer<ffi::F32>>().Ret<ffi::Buffer<ffi::F32>>());
+XLA_FFI_DEFINE_HANDLER_SYMBOL(TaggedHandler, Tagged, ffi::Ffi::Bind().Attr<float>("alpha")
+    .Attr<ffi::Span<const int64_t>>("tags").Arg<ffi::Buffer<ffi::F32>>().Arg<ffi::Buffer<ffi::F32>>()
+    .Ret<ffi::Buffer<ffi::F32>>());
 
-// Copies the memory as it lies, and says what it was told.
+// Copies the memory byte by byte, and returns its attributes.
 static ffi::Error Raw(ffi::Dictionary options, std::string_view word, bool flag, int64_t number, double real,
                       ffi::Buffer<ffi::F32> x, ffi::ResultBuffer<ffi::F32> out, ffi::ResultBuffer<ffi::F64> told) {
   for (size_t i = 0; i < x.element_count(); ++i) out->typed_data()[i] = x.typed_data()[i];
@@ -69,11 +68,12 @@ def library(tmp_path_factory):
     if shutil.which("g++") is None:
         pytest.skip("there is no g++ to compile a handler with")
     folder = tmp_path_factory.mktemp("ffi")
-    (folder / "handlers.cc").write_text(SOURCE)
-    command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", f"-I{ffi.include_dir()}", "handlers.cc", "-o", "handlers.so"]
+    (handler,) = blocks_of("docs/ffi.md", "c++")
+    (folder / "axpy.cc").write_text(handler + SOURCE)
+    command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", f"-I{ffi.include_dir()}", "axpy.cc", "-o", "axpy.so"]
     subprocess.run(command, check=True, cwd=folder)
-    library = ctypes.CDLL(str(folder / "handlers.so"))
-    ffi.register_ffi_target("test_axpy", ffi.pycapsule(library.AxpyHandler))
+    library = ctypes.CDLL(str(folder / "axpy.so"))
+    ffi.register_ffi_target("test_axpy", ffi.pycapsule(library.TaggedHandler))
     ffi.register_ffi_target("test_raw", ffi.pycapsule(library.RawHandler), platform="cpu")
     library.type_id.restype = library.type_info.restype = ctypes.c_void_p
     ffi.register_ffi_type("test_state", {"type_id": ffi.pycapsule(library.type_id()),
@@ -81,6 +81,14 @@ def library(tmp_path_factory):
     ffi.register_ffi_target("test_next", {"instantiate": ffi.pycapsule(library.BeginHandler),
                                           "execute": ffi.pycapsule(library.NextHandler)})
     return library
+
+
+def test_the_page_about_native_code(library, monkeypatch):
+    monkeypatch.chdir(Path(library._name).parent)
+    names = {}
+    (program,) = blocks_of("docs/ffi.md")
+    run_block(program, names)
+    np.testing.assert_array_equal(jax.jit(names["axpy"])(X, Y), 2 * X + Y)
 
 
 def axpy(x, y, **options):

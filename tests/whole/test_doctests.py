@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import doctest
 import importlib
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.pages import ROOT, blocks_of
+
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
@@ -25,15 +24,24 @@ MODULES = with_examples([file for package in ("jaxlite", "lowering") for file in
 TEXTS = with_examples([*ROOT.glob("README.md"), *(ROOT / "docs").glob("*.md")])
 
 
+OF_A_PROCESS = "jaxlite/as_jax/__init__.py"  # gives modules JAX's names when it is imported
+
+
 def module_name(file: str) -> str:
     parts = Path(file).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@pytest.mark.parametrize("file", MODULES)
+@pytest.mark.parametrize("file", [file for file in MODULES if file != OF_A_PROCESS])
 def test_docstring_examples(file: str) -> None:
     module = importlib.import_module(module_name(file))
     assert doctest.testmod(module, optionflags=FLAGS).failed == 0
+
+
+def test_examples_of_what_changes_its_process() -> None:
+    assert OF_A_PROCESS in MODULES
+    run(f"import doctest, {module_name(OF_A_PROCESS)} as module; assert doctest.testmod(module) == (0, 3)")
+    assert "jax" not in sys.modules or not sys.modules["jax"].__name__.startswith("jaxlite")
 
 
 @pytest.mark.parametrize("file", TEXTS)
@@ -48,49 +56,32 @@ BLOCKS = {
     "docs/eager.md": [""],
     "docs/sharding.md": [ARRAYS, f"{ARRAYS}\nmesh = jax.sharding.Mesh(np.array(jax.devices()), ('x',))", "h = y", ARRAYS, ""],
 }
-ELSEWHERE = {"docs/accelerators.md": "tests/accelerators", "docs/ffi.md": "tests/lax/test_foreign.py",
+# Pages whose programs need a compiler, several processes, or a plugin: the tests that run them.
+ELSEWHERE = {"docs/accelerators.md": "tests/accelerators/test_compiling.py", "docs/ffi.md": "tests/lax/test_foreign.py",
              "docs/processes.md": "tests/devices/test_processes.py"}
 
 
-def blocks_of(page: Path) -> list[str]:
-    found = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    return [block for block in found if ">>>" not in block]
-
-
-def run_block(block: str, names: dict) -> None:
-    """A line whose comment begins with the name of an exception raises it."""
-    for node in ast.parse(block).body:
-        lines = block.splitlines()[node.lineno - 1:node.end_lineno]
-        error = re.search(r"# (\w+Error)\b", lines[-1])
-        code = compile(ast.Module([node], []), "block", "exec")
-        if error is None:
-            exec(code, names)
-            continue
-        try:
-            exec(code, names)
-        except Exception as raised:
-            assert type(raised).__name__ == error[1], raised
-        else:
-            raise AssertionError(f"{lines[-1]}: nothing is raised")
-
-
-@pytest.mark.parametrize("page", BLOCKS)
-def test_blocks_of_pages_run(page: str) -> None:
-    program = f"""
-import sys; sys.path.insert(0, {str(ROOT / 'tests' / 'whole')!r})
-import numpy as np, test_doctests as here
-import jaxlite as jax, jaxlite.numpy as jnp
-from jaxlite import NamedSharding, P, lax
-names = dict(globals())
-for before, block in zip(here.BLOCKS[{page!r}], here.blocks_of(here.ROOT / {page!r}), strict=True):
-    exec(before, names)
-    here.run_block(block, names)
-"""
+def run(program: str) -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120,
                           env={**os.environ, "JAX_NUM_CPU_DEVICES": "8", "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("page", BLOCKS)
+def test_blocks_of_pages_run(page: str) -> None:
+    run(f"""
+from tests import pages
+import numpy as np, jaxlite as jax, jaxlite.numpy as jnp
+from jaxlite import NamedSharding, P, lax
+names = dict(globals())
+for before, block in zip({BLOCKS[page]!r}, pages.blocks_of({page!r}), strict=True):
+    exec(before, names)
+    pages.run_block(block, names)
+""")
+
+
 def test_each_page_with_blocks_is_run() -> None:
-    pages = {str(page.relative_to(ROOT)) for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")] if blocks_of(page)}
-    assert pages == {*BLOCKS, *ELSEWHERE}
+    pages = [str(page.relative_to(ROOT)) for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]]
+    assert {page for page in pages if blocks_of(page)} == {*BLOCKS, *ELSEWHERE}
+    for page, test in ELSEWHERE.items():
+        assert f'blocks_of("{page}")' in (ROOT / test).read_text(encoding="utf-8")

@@ -37,7 +37,7 @@ _NO_UNROLLING = "xla_cpu_disable_loop_unrolling"
 class Lowered:
     """An MLIR module for a jaxpr.
 
-    Attributes: `module`; `kept` says for each of constvars + invars whether it is a parameter of the module;
+    Attributes: `module`; `kept` has for each of constvars + invars whether it is a parameter of the module;
     `donated` the indices of the parameters whose buffer a result may take, `unusable` the types of those that
     were offered in vain; `seconds` the time it took; `host_functions` the Python functions that the module calls by their
     index, `ordered` whether they are to run in the order of the programs that call them. Of the last compile: `barriers`,
@@ -145,7 +145,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
     for index, output in aliases.items():
         if partitioning is None and (modes is None or _can_alias(modes[0][index], modes[1][output])):
             arg_attributes[index]["tf.aliasing_output"] = ir.IntegerAttr.get(i32, output)
-        else:  # whether the parts of both are alike, XLA knows
+        else:  # XLA compares the parts of both
             arg_attributes[index]["jax.buffer_donor"] = ir.BoolAttr.get(True, builder.context)
     names = [""] * len(jaxpr.constvars) + list(argument_names or [""] * len(jaxpr.invars))
     with builder.context:
@@ -167,7 +167,7 @@ def lower(jaxpr: Any, name: str, *, platform: str, is_hidden: Callable[[str], bo
 
 
 def _joined(ones: tuple[Any, Any], others: tuple[Any, Any]) -> tuple[list[str | None], list[str | None]]:
-    """For arguments and results the kind of memory that either says."""
+    """For arguments and results the kind of memory that either of both has."""
     arguments, results = ([one or other for one, other in zip(*pair, strict=True)] for pair in zip(ones, others, strict=True))
     return arguments, results
 
@@ -225,7 +225,7 @@ def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers
     overrides = dict(overrides or {})
     for name in _BUILD_OPTIONS.keys() & overrides.keys():
         value = _BUILD_OPTIONS[name](overrides.pop(name))
-        if hasattr(options.executable_build_options, name):  # jaxlib 0.12 does not know the efforts
+        if hasattr(options.executable_build_options, name):  # jaxlib 0.12 does not have the efforts
             setattr(options.executable_build_options, name, value)
     if keep_barriers and xla.BARRIER_DROPPER:
         disabled = overrides.get(_DISABLED, options.executable_build_options.debug_options.xla_disable_hlo_passes)

@@ -37,7 +37,7 @@ class Module(NamedTuple):
 
 
 def parse(text: str) -> Module:
-    """Read a module's text; what it does not know it leaves out."""
+    """Read a module's text; unknown parts are left out."""
     lines = text.splitlines()
     match = re.match(r"HloModule ([\w.\-<>$]+)", text)
     name = match[1] if match else ""

@@ -43,7 +43,7 @@ class Partitioning:
 
     @property
     def has_devices(self) -> bool:
-        """Whether the mesh has devices. If not, `devices` only says how many there are to be."""
+        """Whether the mesh has devices. If not, `devices` is only their number."""
         return self.mesh is None or self.mesh._internal_device_list is not None
 
     def __eq__(self, other: Any) -> bool:
@@ -63,7 +63,7 @@ class Partitioning:
 
 
 def devices_of(place: Any) -> tuple[Any, ...]:
-    """The devices of a partitioning, or the one device that stands in its place."""
+    """The devices of a partitioning, or the one device instead of it."""
     return place.devices if type(place) is Partitioning else (place,)
 
 
@@ -267,7 +267,7 @@ class Meshes:
         return ctx.op("sdy.sharding_constraint", [value], [value.type], {"sharding": ctx.attribute(text)}).result
 
     def held(self, ctx: Any, value: Any, sharding: Any, aval: Any) -> Any:
-        """A value with an operation after it that holds it to a sharding; one about a single device says nothing."""
+        """A value with a sharding constraint; one for a single device adds nothing."""
         if not hasattr(sharding, "spec"):
             return value
         attribute = self.attribute(sharding, len(physical(aval)[0]))

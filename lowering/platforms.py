@@ -56,7 +56,7 @@ def known_names() -> list[str]:
 @functools.cache
 def installed() -> dict[str, plugins.Plugin]:
     """The plugins that are installed, by name."""
-    from lowering import plugins  # with what looks for files: only a program that asks for devices gets here
+    from lowering import plugins  # it searches for files: only for programs that use devices
 
     # Asked when a client starts: what is set between now and then counts.
     plugins.configure(visible_devices=lambda name: _settings["visible_devices"](name), nodes=lambda: _settings["nodes"]())
@@ -180,7 +180,7 @@ def default_device() -> Any:
 
 
 def platform_of(device: Any) -> str:
-    """The platform name that lowering rules ask for: 'cpu', 'gpu' or 'tpu'."""
+    """The platform name that lowering rules use: 'cpu', 'gpu' or 'tpu'."""
     return canonical_name(device.platform)
 
 

@@ -115,7 +115,7 @@ def _file_in(package: str, name: str) -> str:
 def _named_by_packages() -> Iterator[str]:
     """The modules that installed packages name in the group `jax_plugins`.
 
-    `importlib.metadata` would tell, and takes longer to load than all else that starts a program.
+    `importlib.metadata` would tell, and takes longer to load than the rest of a program's start.
     """
     for folder in sys.path:
         try:
@@ -165,7 +165,7 @@ def load_nvidia_libraries() -> None:
                 try:
                     ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
                 except OSError:
-                    continue  # the system may have it: the plugin says what it misses
+                    continue  # the system may have it: the plugin reports what is missing
 
 
 def _has_tpu() -> bool:

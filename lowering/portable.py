@@ -38,7 +38,7 @@ def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, target
       `keep_unused` take those invars too that no equation reads; `layouts` as for `lowering.executable.lower`.
       With `solve(sizes, require)` the program has symbolic dimensions: it gives the values of variables for the sizes of all
       invars.
-    Raises: ValueError for custom calls that nobody promises to keep, NotImplementedError for calls of Python functions.
+    Raises: ValueError for custom calls without a compatibility guarantee, NotImplementedError for calls of Python functions.
     """
     eqns, used = live_parts(jaxpr)
     if solve is not None or keep_unused:  # for `solve`, the sizes of all of them count
@@ -120,7 +120,7 @@ def from_artifact(artifact: bytes, context: Any) -> Any:
 def specialise(artifact: bytes, context: Any, types: Sequence[Any]) -> Any:
     """The module of an artifact, its `main` made to take operands of these static types. Constraints on shapes are checked.
 
-    Raises: ValueError that says which constraint does not hold.
+    Raises: ValueError with the constraint that does not hold.
     """
     module = from_artifact(artifact, context)
     ir = xla.ir
@@ -202,7 +202,7 @@ def _adopt_meshes(builder: ModuleBuilder, module: Any, operations: Sequence[Any]
 
 
 def main_shardings(module: Any) -> tuple[list[Any], list[Any]]:
-    """How a module wants the arguments and the results of `main` cut, as Shardy's attributes; None where it says nothing."""
+    """The shardings of `main`'s arguments and results in a module, as Shardy's attributes; None without one."""
     main, ir = _function(module, "main"), xla.ir
     kind = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
     found = []

@@ -58,7 +58,7 @@ def compiled(lowered: Any, closed: Any, loaded: Any, trace_seconds: float, compi
 
 def logger() -> Any:
     """Where logs and dumps of compiles are written."""
-    import logging  # only who asks pays for it
+    import logging  # loaded only if used
 
     return logging.getLogger("jaxlite")
 
@@ -207,7 +207,7 @@ def _type(aval: Any) -> dict[str, Any]:
 
 
 def _numbers(analysis: Callable[[], Any]) -> dict[str, Any]:
-    """What XLA says of a program, as far as this platform knows it: names and finite numbers."""
+    """XLA's cost analysis of a program, if the platform has one: names and finite numbers."""
     try:
         found = analysis()
     except xla.XlaRuntimeError:

@@ -221,7 +221,7 @@ def _is_static(value: Any) -> bool:
 
 def bind_variables(ctx: SymbolicContext, arguments: Sequence[Any], shapes: Sequence[Sequence[Any]],
                    solve: Callable[[list[tuple[Any, ...]], Callable[..., None]], dict[str, Any]]) -> None:
-    """Compute the values of variables from the sizes of arguments; `solve` gives them, and says what else has to hold."""
+    """Compute the values of variables from the sizes of arguments; `solve` gives them, and the constraints."""
     sizes = [tuple(size if type(size) is int else Scalar(ctx, ctx.plain(
         "stablehlo.get_dimension_size", [argument], (), _I32, dimension=ctx.i64(axis))) for axis, size in enumerate(shape))
         for argument, shape in zip(arguments, shapes, strict=True)]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Gpu(NamedTuple):
-    """What the compiler knows of a GPU. Memory in bytes, bandwidth in bytes a second, per core: of a multiprocessor.
+    """The compiler's data of a GPU. Memory in bytes, bandwidth in bytes a second, per core: of a multiprocessor.
 
     `capability` is CUDA's pair of numbers, or the name of AMD's architecture.
     """

@@ -109,7 +109,7 @@ PjitFunctionCache = _jax.PjitFunctionCache
 CompileOptions = _jax.CompileOptions
 DeviceAssignment = _jax.DeviceAssignment
 XlaRuntimeError = _jax.JaxRuntimeError
-atexit.register(_jax.collect_garbage)  # buffers whose owners are gone, while the clients still stand
+atexit.register(_jax.collect_garbage)  # buffers without owners, while the clients still exist
 block_until_ready = _jax.batched_block_until_ready
 weak_value_interner = weakref_lru_cache.weak_value_interner
 set_tracer_class = _jax.set_tracer_class
@@ -398,7 +398,7 @@ def with_backend_option(options: Any, name: str) -> Any:
 
     They are a map there, `xla_backend_extra_options`, which overrides by name cannot set. A serialized message takes further
     fields at its end: these say CompileOptionsProto.executable_build_options.debug_options.xla_backend_extra_options[name].
-    Where the user has set such flags, by `XLA_FLAGS`, theirs alone are kept.
+    If the user has set such flags by `XLA_FLAGS`, only these apply.
     """
     text = options.SerializeAsString()
     if b"xla_cpu_" in text:
@@ -460,7 +460,7 @@ def make_call_path(
     put_argument: Callable[..., Any],
     cache: Any,
 ) -> Any:
-    """A callable that runs compiled code from its signature cache and asks `cache_miss` for the rest.
+    """A callable that runs compiled code from its signature cache and calls `cache_miss` for the rest.
 
     `cache_miss(*args, **kwargs)` does the call itself and returns `(outputs, FastPath or None)`.
     Callables with one `fun` object and equal `key` share their entries in `cache`.
@@ -478,7 +478,7 @@ _registry_lock = threading.Lock()
 
 
 class _Logger:
-    """A logger that loads the standard library's `logging` when there is something to tell, or somebody may be listening."""
+    """A logger that loads the standard library's `logging` when it has a message, or a handler may exist."""
 
     def __init__(self, name: str):
         self._name = name
@@ -516,7 +516,7 @@ _DIALECTS = ("builtin", "func", "stablehlo", "chlo")
 def _leave_out_operation_classes(*dialects: str) -> None:
     """Keep MLIR from importing its Python classes of operations, hundreds a dialect: we make operations by name.
 
-    It imports a dialect's module when it first wraps one of its operations, and asks once. It finds an empty one.
+    It imports a dialect's module once, when it first wraps one of its operations. It finds an empty one.
     """
     from jaxlib.mlir._mlir_libs import _mlir
 
@@ -537,7 +537,7 @@ def load_operation_classes() -> None:
 
 
 def make_context() -> Any:
-    """A fresh MLIR context that knows StableHLO, CHLO and what XLA reads beside them.
+    """A new MLIR context with StableHLO, CHLO and the other dialects that XLA reads.
 
     Not Shardy, which only modules for several devices have: `load_shardy`.
     """
@@ -553,7 +553,7 @@ def make_context() -> Any:
 
 
 def load_shardy(context: Any) -> None:
-    """Let a context know Shardy, the language of shardings. Only modules for several devices need it."""
+    """Register Shardy, the dialect of shardings, with a context. Only modules for several devices need it."""
     from jaxlib.mlir._mlir_libs import _sdy
 
     _leave_out_operation_classes("sdy")
@@ -635,7 +635,7 @@ def mlir_module(name: str) -> Any:
 
 
 def upstream_dialects() -> Any:
-    """A registry of the dialects that contexts know before StableHLO."""
+    """A registry of the dialects that are registered before StableHLO."""
     _load_mlir()
     return _registry
 
@@ -909,7 +909,7 @@ def plugin_client(name: str, options: dict[str, Any], peers: Any = None) -> Any:
 
 
 def gpu_client_options() -> dict[str, Any]:
-    """What the environment says of a GPU's allocator and memory (`XLA_PYTHON_CLIENT_*`)."""
+    """The environment's settings of a GPU's allocator and memory (`XLA_PYTHON_CLIENT_*`)."""
     from jaxlib import xla_client
 
     return xla_client.generate_pjrt_gpu_plugin_options()

@@ -19,7 +19,7 @@ _failing = frozenset({"check"})
 
 
 class Site(NamedTuple):
-    """A place where a check may fail, and what it says then.
+    """A place where a check may fail, and the error.
 
     Fields: `kind`, one of "user", "nan", "div", "oob"; `text`, for "user" with fields to format; `tree`, that of the (args,
     kwargs) it is formatted with, whose leaves have the types `avals`; `location`, the user's line; `mapped`, in how many

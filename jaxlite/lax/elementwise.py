@@ -210,7 +210,7 @@ class RoundingMethod(enum.IntEnum):
 
 
 def round(x, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO):
-    """x rounded to a whole number, in x's floating dtype; ties go as `rounding_method` says."""
+    """x rounded to a whole number, in x's floating dtype; ties are rounded by `rounding_method`."""
     return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
 
 

@@ -180,7 +180,7 @@ def _pending_joined(case: _Case, specs: Specs) -> Pending:
 
 def _check_same_states(case: _Case, specs: Specs) -> None:
     if any(specs[0] != each for each in specs):
-        _RULES[case.name](case, **case.params)  # which says so in its own words
+        _RULES[case.name](case, **case.params)  # which raises an error of its own
         raise ShardingTypeError(f"operands of `{case.name}` must be unreduced and reduced along the same mesh axes. Got "
                                 f"[{', '.join(aval.str_short() for aval in case.avals)}]\nUse jax.sharding.reshard on one of "
                                 "them")

@@ -44,7 +44,7 @@ def _result_types(what: str, results) -> tuple[tuple[Any, ...], Any]:
 
 
 def _static(name: str, value):
-    """An attribute as a hashable value that says its MLIR type: Python numbers, NumPy scalars, strings, tuples of pairs for
+    """An attribute as a hashable value with its MLIR type: Python numbers, NumPy scalars, strings, tuples of pairs for
     dictionaries, `_Array` for arrays."""
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         return value

@@ -68,7 +68,7 @@ class ScatterDimensionNumbers(NamedTuple):
 class GatherScatterMode(enum.Enum):
     """What happens to a box that is not wholly inside the operand.
 
-    CLIP moves it inside. FILL_OR_DROP reads a fill value, and writes nothing. PROMISE_IN_BOUNDS says that there is
+    CLIP moves it inside. FILL_OR_DROP reads a fill value, and writes nothing. PROMISE_IN_BOUNDS means that there is
     none: if there is one, a gather reads something and a scatter may write anywhere in the operand, or not at all.
     """
 
@@ -288,7 +288,7 @@ for _primitive in (scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatt
 
 @functools.cache
 def _combiner(function: Callable, dtype) -> ClosedJaxpr:
-    """The program of two scalars that says how an element and its update combine."""
+    """The program of two scalars that combines an element and its update."""
     scalar = shaped_array((), dtype, False)
     jaxpr, _ = trace_to_jaxpr(lambda x, y: [function(x, y)], [scalar, scalar])
     return ClosedJaxpr(jaxpr, [])

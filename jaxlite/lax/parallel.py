@@ -579,7 +579,7 @@ def axis_index(axis_name):
 def pcast(x, axis_name, *, to: str):
     """Values as they are, with types that say something else of them along axes of the mesh.
 
-    Inside `shard_map` a type says along which axes a value varies, and carries of loops and branches have to agree in it.
+    Inside `shard_map` a type has the axes along which a value varies. They must be equal for carries of loops and for branches.
     Operations cast by themselves. The derivative of the cast to 'varying' is a sum over the axes.
 
     Args:
@@ -654,7 +654,7 @@ def ragged_all_to_all(operand, output, input_offsets, send_sizes, output_offsets
         raise ValueError(f"ragged_all_to_all input and output must have the same type and the same shape but for axis 0, got "
                          f"{source.str_short()} and {target.str_short()}")
 
-    def received(x):  # [senders, 1]: what each sender says of this receiver
+    def received(x):  # [senders, 1]: the entry of each sender for this receiver
         swapped = all_to_all(x, names, 0, 0, axis_index_groups=axis_index_groups)
         return shaping.reshape(shaping.convert(swapped, np.dtype("int32"), False), (size, 1))
 

@@ -193,7 +193,7 @@ def _reduce_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr: Close
 @r.reduce_p.def_batching
 def _reduce_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr,
                   dimensions: Ints) -> tuple[list[Any], list[int | None]]:
-    if all(dim is None for dim in dims):  # asked because the computation might know the axis by name
+    if all(dim is None for dim in dims):  # called without batched operands: the computation may use the axis by name
         outs = r.reduce_p.bind(*args, jaxpr=jaxpr, dimensions=dimensions)
         return outs, [None] * len(outs)
     (operands, inits), (operand_dims, init_dims) = _split(args), _split(dims)

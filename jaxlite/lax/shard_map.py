@@ -53,7 +53,7 @@ def _mesh_inside(mesh, axes: frozenset[Any]):
 
 @contextmanager
 def inside(mesh, axes: frozenset[Any], check_vma: bool) -> Iterator[None]:
-    """Trace what runs on one device of a mesh: collectives know its axes, and types say what varies along them."""
+    """Trace what runs on one device of a mesh: collectives can use its axes, types have the varying axes."""
     mesh_before, check_before = abstract_context.swap_local(_mesh_inside(mesh, axes)), config.check_vma.swap_local(check_vma)
     sizes, state.axis_sizes = state.axis_sizes, {**state.axis_sizes, **{name: mesh.shape[name] for name in axes}}
     try:
@@ -105,7 +105,7 @@ def part_aval(aval, spec, mesh, check_vma: bool, axes: frozenset[Any]):
 
 
 def whole_aval(aval, spec, mesh, axes: frozenset[Any]):
-    """The type of what is put together from the parts of all devices."""
+    """The type of the array whose parts are on all devices."""
     if type(aval) is not ShapedArray:
         return aval
     entries = _entries(spec, aval.ndim)
@@ -118,7 +118,7 @@ def whole_aval(aval, spec, mesh, axes: frozenset[Any]):
 
 
 def _with_states(spec, aval):
-    """A spec of what is unreduced and reduced as a type says."""
+    """A spec of the unreduced and reduced axes of a type."""
     own = aval.layout.spec if has_states(aval) else P()
     return spec.update(unreduced=own.unreduced, reduced=own.reduced)
 
@@ -180,7 +180,7 @@ def _run(*args, **params):
 
 @discharges(shard_map_p)
 def _with_values(eqn: JaxprEqn, values: list[Any]):
-    """A Ref is an operand by its parts, which are put together again if the program writes them."""
+    """The operand for a Ref is its parts, which are joined again if the program writes them."""
     params = eqn.params
     mesh, axes, in_specs = params["mesh"], params["newly_manual_axes"], params["in_specs"]
     with inside(mesh, axes, params["check_vma"]):
@@ -330,7 +330,7 @@ def _backward(jaxpr: ClosedJaxpr, linear: tuple[bool, ...], nonzero: tuple[bool,
                 cotangents.append(Zero(cotangent_aval(aval)))
                 continue
             cotangent = next(given)
-            more = cotangent.aval.vma - aval.vma  # a result that does not vary, put together all the same
+            more = cotangent.aval.vma - aval.vma  # a result that does not vary, but is joined
             names = tuple(name for name in mesh.axis_names if name in more)
             cotangents.append(parallel.sum_over(cotangent, names) if names else cotangent)
         outs = []

@@ -94,7 +94,7 @@ def _inspect_now(x, *, callback) -> list[Any]:
 
 
 class _Inspection:
-    """What XLA calls with the sharding that it has chosen, in its own terms: tells a function in ours."""
+    """XLA calls this with the sharding that it has chosen; it converts the sharding and calls a function with it."""
 
     def __init__(self, callback: Callable[[Any], None], ndim: int):
         self.callback, self.ndim = callback, ndim
@@ -182,7 +182,7 @@ def _constraint_batch(axis, args, dims, *, sharding, layout, unconstrained_dims,
                       **params) -> Any:
     (x,), (dim,) = args, dims
     if aval_of(x).is_high:
-        return x, dim  # where its arrays have the batched axis, its type alone knows
+        return x, dim  # only its type has the positions of the batched axis in its arrays
     params["layout"] = _batched_layout(layout, dim)
     if not hasattr(sharding, "spec"):  # of one device
         return sharding_constraint_p.bind(x, sharding=sharding, unconstrained_dims=unconstrained_dims, **params), dim
@@ -294,7 +294,7 @@ _NO_CONTEXT = ("Using PartitionSpec when you are not under a mesh context is not
 
 
 def moved(x, sharding):
-    """One array with a sharding; over explicit axes, its type says so."""
+    """One array with a sharding; over explicit axes, it is part of the type."""
     aval = aval_of(x)
     if aval.is_high or not shardings.is_explicit(sharding):
         return constrain(x, sharding)
@@ -313,7 +313,7 @@ def moved(x, sharding):
 
 
 def laid_out_as(x, aval):
-    """One array that is on explicit axes as a type says."""
+    """One array with the sharding of a type over explicit axes."""
     own = aval_of(x).layout
     if own == aval.layout:
         return x

@@ -208,7 +208,7 @@ _ITERATION_LIMIT = 20000  # never met by the regions used below; a bound on what
 
 def _iterate(step: Callable[..., tuple[Formula, tuple[Formula, ...]]], active: Formula,
              initial: Sequence[Formula]) -> list[Formula]:
-    """Apply `step(n, *state) -> (goes on, new state)` for n = 1, 2, ... to each element until it has converged."""
+    """Apply `step(n, *state) -> (continues, new state)` for n = 1, 2, ... to each element until it has converged."""
     axes = range(aval_of(active.array).ndim)
 
     def condition(carry: tuple[Any, ...]):

@@ -247,7 +247,7 @@ w.select_and_scatter_p.no_jvp("what its function of scalars combines is known to
 def _select_and_scatter_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None],
                               **params) -> tuple[Any, int | None]:
     operand, source, init = args
-    if dims[0] is dims[1] is dims[2] is None:  # asked because the functions might know the axis by name
+    if dims[0] is dims[1] is dims[2] is None:  # called without batched operands: the functions may use the axis by name
         return w.select_and_scatter_p.bind(*args, **params), None
     if dims[2] is not None:
         raise NotImplementedError("select_and_scatter: a batch of initial values cannot be batched; the operation takes "
@@ -279,7 +279,7 @@ def _reduce_window_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, jaxpr
 def _reduce_window_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], *, jaxpr: ClosedJaxpr,
                          **window) -> tuple[list[Any], list[int | None]]:
     count = len(args) // 2
-    if all(dim is None for dim in dims):  # asked because the computation might know the axis by name
+    if all(dim is None for dim in dims):  # called without batched operands: the computation may use the axis by name
         return w.reduce_window_p.bind(*args, jaxpr=jaxpr, **window), [None] * count
     if any(dim is not None for dim in dims[count:]):  # XLA takes one initial value for all windows
         return batching.batch_flat(lambda *xs: _reduced_windows(jaxpr, xs[:count], xs[count:], window), args, dims, axis)

@@ -394,7 +394,7 @@ def _make_axes(axes, rank: int) -> Ints:
 
 
 def unsupported(name: str, **arguments) -> None:
-    """Refuse arguments that NumPy has and this API has no use for, such as `out`."""
+    """Refuse arguments of NumPy that this API does not support, such as `out`."""
     for argument, value in arguments.items():
         if value is not None:
             raise NotImplementedError(f"The {argument!r} argument of jnp.{name} is not supported: arrays are "

@@ -336,7 +336,7 @@ def as_bool(x):
 
 
 def _truth(name: str, *args) -> list[Any]:
-    """The arguments as booleans, brought to one rank."""
+    """The arguments as booleans of one rank."""
     check_arrays(name, *args)
     return promote_ranks(name, *map(as_bool, unwrapped(args)))
 

@@ -16,7 +16,7 @@ _WIDE = frozenset(("int64", "uint64", "float64", "complex128"))
 
 
 class ArrayNamespaceInfo:
-    """The capabilities, dtypes and devices of `jaxlite.numpy`, as the array API standard asks for them."""
+    """The capabilities, dtypes and devices of `jaxlite.numpy`, as the array API standard requires."""
 
     def capabilities(self) -> dict[str, Any]:
         """What depends on values, and the greatest rank."""

@@ -227,7 +227,7 @@ def _to_device(self, device, *, stream=None) -> Any:
     return _devices().device_put(self, device)
 
 
-_devices = loader("jaxlite.devices.api")  # which knows of arrays' functions
+_devices = loader("jaxlite.devices.api")  # imports functions of arrays
 
 
 def attach(cls) -> None:
@@ -274,7 +274,7 @@ def _byteswap(self):
 
 
 def _attach_to_base() -> None:
-    """The methods by their names on the class that users know, `jaxlite.Array.sum`; arrays have their own, which are faster."""
+    """The methods as attributes of the public class, `jaxlite.Array.sum`; arrays have their own, which are faster."""
     for name, function in _METHODS.items():
         setattr(arrays.Array, name, function)
     operators = [f"__{name}__" for name in (*_BINARY, *(f"r{name}" for name in _BINARY), *_UNARY, "getitem", "contains")]

@@ -100,7 +100,7 @@ def _from_other(object, dtype):
 
 
 def _parsed(object, text: str | bytes, dtype) -> np.ndarray:
-    """What text says, or a list with it, in a dtype that was requested."""
+    """The array that NumPy parses from text, or from a list with text, for an explicit dtype."""
     if dtype is None or isinstance(dtype, dtypes.ExtendedDType):
         raise _no_numbers(text)
     return np.array(object, dtype)

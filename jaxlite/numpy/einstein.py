@@ -151,7 +151,7 @@ def _path(inputs: tuple[str, ...], output: str, shapes: list[Ints], optimize) ->
 
 
 def _strategy(optimize, count: int):
-    """What to ask NumPy for: the best of all orders, where they are few."""
+    """The search that NumPy does: over all orders if these are few."""
     return ("optimal" if count <= 4 else "greedy") if optimize in ("auto", True) else optimize
 
 
@@ -230,7 +230,7 @@ def _sum_out(text: str, value, keep: set[str]) -> tuple[str, Any]:
 
 def _contract(left: str, a, right: str, b, keep: set[str], output: str, sizes: dict[str, int],
               dot_general: Callable[..., Any], precision) -> tuple[str, Any]:
-    """The product of two operands, summed over the letters that nobody needs any more."""
+    """The product of two operands, summed over the letters that no later product needs."""
     left, a = _drop_ones(left, a, right, sizes)
     right, b = _drop_ones(right, b, left, sizes)
     left, a = _sum_out(left, a, keep | set(right))

@@ -333,7 +333,7 @@ def mask_indices(n: int, mask_func: Callable[[Any, int], Any], k: int = 0, *, si
 
 @api
 def fill_diagonal(a, val, wrap: bool = False, *, inplace: bool = True):
-    """An array with a value, or the elements of an array in turn, on its diagonal.
+    """An array with a value, or the elements of an array one after the other, on its diagonal.
 
     Args:
       a: at least two axes; if more, all of one size.
@@ -477,7 +477,7 @@ ogrid = _Grid("ogrid", sparse=True)
 class _Joiner:
     """What `r_` and `c_` are: indexed by arrays, scalars and slices, which they join along an axis.
 
-    A string in front, 'axis,ndmin,trans1d', says along which axis, how many axes each part gets at least, and
+    A string in front, 'axis,ndmin,trans1d', gives the axis to join along, the least number of axes of each part, and
     where the axes of parts that have fewer are put. 'r' and 'c' make a matrix of one row or one column.
     """
 
@@ -509,7 +509,7 @@ class _Joiner:
             if value.ndim < ndmin:
                 scalar = not value.ndim
                 value = shaping.expand_dims(value, range(ndmin - value.ndim))
-                if not scalar:  # the last axis goes to trans1d, the others after it in turn
+                if not scalar:  # the last axis goes to trans1d, the others follow in order
                     value = shaping.transpose(value, np.roll(range(ndmin), trans1d + 1).tolist())
             values.append(value)
         if not values:

@@ -145,7 +145,7 @@ def column_stack(tup):
 
 @boundary
 def block(arrays):
-    """An array put together from nested lists of blocks: innermost lists are joined along the last axis, and so on."""
+    """An array from nested lists of blocks: innermost lists are joined along the last axis, and so on."""
 
     def depth(item) -> int:
         if not isinstance(item, list):

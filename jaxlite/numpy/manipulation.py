@@ -136,7 +136,7 @@ def reshape(a, shape, order: str = "C", *, copy: bool | None = None, out_shardin
         raise NotImplementedError("np.reshape order=A is not implemented.")
     if order not in ("C", "F"):
         raise ValueError(f"Unexpected value for 'order' argument: {order}.")
-    if order == "C" and isinstance(a, Tracer) and out_sharding is None:  # what _reshape comes to
+    if order == "C" and isinstance(a, Tracer) and out_sharding is None:  # the same as _reshape
         return a if new == old else shaping.reshape_p.bind(a, new_sizes=new, dimensions=None, sharding=None)
     return placement.laid_out_by(out_sharding, _reshape, a, new_sizes=new, order=order)
 

@@ -27,7 +27,7 @@ def _coefficients(name: str, *args) -> list[Any]:
 
 
 def _linalg():
-    """Loaded when a polynomial needs it: most programs have no use for it."""
+    """Loaded when a polynomial needs it: most programs do not."""
     from jaxlite.numpy import linalg
 
     return linalg

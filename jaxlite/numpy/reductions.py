@@ -98,7 +98,7 @@ def is_name(axis) -> bool:
 
 
 def split_axes(axis, rank: int) -> tuple[Ints, tuple[Any, ...]]:
-    """The axes of the array, and the named axes, that an axis argument says."""
+    """The axes of the array and the named axes in an axis argument."""
     if are_plain_axes(axis):
         return canonical_axes(axis, rank), ()
     each = each_axis(axis)

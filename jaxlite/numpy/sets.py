@@ -163,7 +163,7 @@ def _unique(ar, fill_value, axis: int | None, equal_nan: bool, size: int, index:
     if rest:
         new = lax.reduce_or(new, range(1, len(rest) + 1))
     new = _with_first(new)
-    starts, found = searching.true_positions(new, size + 1, count)  # one more, to tell where the last one ends
+    starts, found = searching.true_positions(new, size + 1, count)  # one more, for the end of the last one
     begins = lax.slice_in_dim(starts, 0, size)
     missing = shaping.iota(dtype, size) >= found
     picked = lax.select(missing, shaping.full_like(begins, 0), begins)

@@ -63,7 +63,7 @@ _MOST_HITS = 1 << 24  # a byte each, after the entry
 
 
 class Damaged(Exception):
-    """An entry that must not be loaded; says why."""
+    """An entry that must not be loaded; the message has the reason."""
 
 
 class Entry(NamedTuple):
@@ -172,7 +172,7 @@ class Folder:
             return None
         except Damaged:
             self.drop(key)
-        except OSError:  # too many open files, for one: says nothing about the entry
+        except OSError:  # too many open files, for one: unrelated to the entry
             pass
         return None
 
@@ -278,7 +278,7 @@ def folder(kind: str = "executables") -> Folder:
     return _opened_folders(settings["folder"](), kind)
 
 
-# --- what a compile asks for -------------------------------------------------------------------------
+# --- the cache of a compile --------------------------------------------------------------------------
 
 
 def load(key: bytes, device: Any, options: Any) -> Any | None:
@@ -295,7 +295,7 @@ def load(key: bytes, device: Any, options: Any) -> Any | None:
 
 
 def store(key: bytes, executable: Any, name: str, platform: str, seconds: float) -> bool:
-    """Keep an executable if its compile took long enough; says if it did."""
+    """Store an executable if its compile took long enough; whether it did."""
     if seconds < settings["threshold"]():
         return False
     try:

@@ -86,7 +86,7 @@ def surroundings_of(device: Any, options: Any, overrides: dict[str, Any]) -> tup
 
 
 def digest(*parts: bytes) -> bytes:
-    """A hash that tells any two sequences of parts apart."""
+    """A hash that is different for any two sequences of parts."""
     whole = _sha256(sum(map(len, parts)))
     whole.update(FORMAT)
     for part in parts:

@@ -33,7 +33,7 @@ def configure(folders: Callable[[], tuple[str, ...]]) -> None:
 
 
 class Found(NamedTuple):
-    """An executable at the end of a shortcut, with what its caller otherwise asks a `Lowered` for."""
+    """An executable at the end of a shortcut, with the attributes of a `Lowered` that its caller needs."""
 
     loaded: Any
     load_seconds: float
@@ -78,7 +78,7 @@ class Shortcut:
 def shortcut(jaxpr: Any, name: str, device: Any, overrides: dict[str, Any] | None, *wishes: Any) -> Shortcut | None:
     """The shortcut of a program past `lower` and `compile_lowered`; None if it can have none, or the cache is off.
 
-    Args: `overrides` compile options by name; `wishes` what else the module depends on, with a `repr` that says all of it:
+    Args: `overrides` compile options by name; `wishes` what else the module depends on, with a complete `repr`:
     the arguments of `lower` and `Lowered.tuned`, and the state of options.
     """
     surroundings = keys.surroundings_of(device, compile_options(device, overrides), overrides or {})

@@ -251,7 +251,7 @@ def _num_programs(k: MosaicKernel, eqn: Any, *, axis: int) -> Any:
 # --- a whole kernel ----------------------------------------------------------------------------------
 
 
-_TRACED = -1 << 63  # the number of steps along an axis that an operand tells
+_TRACED = -1 << 63  # the number of steps along an axis is an operand
 
 
 def _space(aval_space: Any) -> str:

@@ -85,7 +85,7 @@ _MANY_PARTS = 8  # operands from which on a concatenation is a kernel of its own
 _WINDOW = 1024  # values whose dependents are known at a time; values further apart count as independent
 _LONG_KERNEL = 400  # instructions from which on a kernel is looked at for places to cut it
 _EQUAL_PART, _LONGEST_PART = 48, 512  # instructions from cut to cut, where the parts are alike and where they are not
-_NARROW = 4  # values that a part of a kernel may hand on to the next
+_NARROW = 4  # values that a part of a kernel may pass to the next
 _MANY_BITS = 512  # random numbers that are worth a kernel for what is made of their bits
 _LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
 

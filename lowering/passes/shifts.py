@@ -23,7 +23,7 @@ from lowering import xla
 from lowering.passes.fusion import bodies, call_body
 
 _ROW, _SIZE = 64, 4096  # elements of a row, and of an array, from which on it pays
-_MARGIN = 1 / 8  # of an extent: a wider margin costs more than it spares
+_MARGIN = 1 / 8  # of an extent: a wider margin costs more than it saves
 
 Margins = tuple[tuple[int, int], ...]  # before and after, for each axis
 

@@ -87,7 +87,7 @@ def _while(ctx: Any, *operands: Any, cond_jaxpr: Any, body_jaxpr: Any, cond_ncon
 
 def _while_with_ordered_condition(ctx: Any, condition: Any, cond_consts: Sequence[Any], body: Any,
                                   body_consts: Sequence[Any], carry: Sequence[Any]) -> list[Any]:
-    """A loop's condition cannot hand on a token: so it is computed before the loop and at the end of each step."""
+    """A loop's condition cannot return a token, so it is computed before the loop and at the end of each step."""
     (going,) = ctx.inline(condition, [*cond_consts, *carry])
     state = [going, *carry, ctx.token]
     types = [value.type for value in state]

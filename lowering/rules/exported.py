@@ -33,7 +33,7 @@ def _call_exported(ctx: Any, *operands: Any, exported: Any) -> list[Any]:
         else:
             module = from_artifact(exported.mlir_module_serialized, builder.context)
         symbol, kind = merge(builder, module)
-        builder.sets_layouts = True  # who knows what it contains
+        builder.sets_layouts = True  # its contents are unknown
         found = builder.merged[key] = symbol, kind, main_shardings(module) if exported.nr_devices > 1 else ([], []), exported
     symbol, kind, (of_operands, of_results), _ = found
     callee = {"callee": ctx.ir.FlatSymbolRefAttr.get(symbol, builder.context)}

@@ -163,7 +163,7 @@ def _corner(ctx: Any, x: Any, old: tuple[int, ...], shape: tuple[int, ...], dtyp
 
 
 def _columns(ctx: Any, x: Any, old: tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> Any:
-    """As many columns as `shape` asks for, zeros after those that there are, of an array of the shape `old`."""
+    """An array of the shape `old`, padded with columns of zeros to `shape`."""
     missing = shape[-1] - old[-1]
     if missing <= 0:
         return _corner(ctx, x, old, shape, dtype)
@@ -250,7 +250,7 @@ def _lu(ctx: Any, x: Any) -> list[Any]:
     getrf = (_gpu_call, "solver_getrf_ffi") if ctx.platform == "gpu" else (_call, "?getrf")
     factors, pivots, info = getrf[0](ctx, getrf[1], [(x, matrix)],
                                      [matrix, _Type(pivots_aval.shape, _i32), _Type(batch, _i32)], {0: 0})
-    # LAPACK counts rows from one. A positive `info` tells of an exact zero on the diagonal: the factors are good.
+    # LAPACK counts rows from one. A positive `info` means an exact zero on the diagonal: the factors are valid.
     one = ctx.constant(1, _i32, pivots_aval.shape)
     pivots = ctx.value("stablehlo.subtract", [pivots, one], pivots_aval.shape, _i32)
     factors = _nan_unless(ctx, _succeeded(ctx, info, batch, "GE"), factors, matrix)

@@ -89,7 +89,7 @@ def _index_of_extreme(name: str, monoid: str, direction: str) -> None:
     @lowers(name)
     def rule(ctx: Any, x: Any, *, axes: tuple[int, ...], index_dtype: Any) -> Any:
         (aval,), out = ctx.avals_in, ctx.aval_out
-        # The index is found as int32 whatever dtype it is asked in: a narrow one would wrap, and ties with it.
+        # The index is computed as int32 for every dtype: a narrow one would wrap, and break ties wrongly.
         wide = np.dtype(np.int64 if type(size := aval.shape[axes[0]]) is int and size > np.iinfo(np.int32).max else np.int32)
         is_large = type(aval.size) is int and aval.size >= _TWO_PASS_SIZE and aval.shape[axes[0]] >= _TWO_PASS_LENGTH
         find = _two_passes if is_large and ctx.platform == "cpu" else _one_pass

@@ -16,7 +16,7 @@ def _constraint(ctx: Any, x: Any, *, sharding: Any, layout: Any, **params: Any) 
 
 
 def _held(ctx: Any, x: Any, sharding: Any, aval: Any) -> Any:
-    """A value that is over a mesh as a sharding says; one about a single device says nothing."""
+    """A value with a sharding constraint; one for a single device adds nothing."""
     return x if ctx.builder.meshes is None else ctx.builder.meshes.held(ctx, x, sharding, aval)
 
 

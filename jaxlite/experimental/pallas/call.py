@@ -257,7 +257,7 @@ def pallas_call(kernel: Callable[..., None], out_shape: Any, *, grid_spec: GridS
             *sizes, *operands, jaxpr=jaxpr, grid_mapping=mapping, out_avals=out_avals, input_output_aliases=aliases,
             interpret=interpret, debug=debug, name=name, compiler_params=compiler_params, mesh=None,
             cost_estimate=cost_estimate, metadata=metadata)
-        return tree_unflatten(out_tree, [  # they vary as the operands do, and as is said
+        return tree_unflatten(out_tree, [  # they vary as the operands do, and by `vma`
             out if manual is None else vary(out, manual.varying) for out, manual in zip(results, manual_types, strict=True)])
 
     call.__name__ = call.__qualname__ = name or source.function_name(kernel)

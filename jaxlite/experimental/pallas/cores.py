@@ -55,7 +55,7 @@ def create_tensorcore_mesh(axis_name: str, devices: Sequence[Any] | None = None,
                            ) -> TensorCoreMesh:
     """The cores of a chip as an axis with a name.
 
-    Args: `num_cores`, or `devices`, the first of which tells how many cores it has (one, if it does not tell).
+    Args: `num_cores`, or `devices`, the first of which has the number of its cores (one by default).
     """
     if devices is not None and num_cores is not None:
         raise ValueError("create_tensorcore_mesh takes devices or num_cores, not both")
@@ -160,7 +160,7 @@ def run_on_first_core(core_axis_name: str) -> Callable[[Callable[[], Any]], None
 
 
 def core_barrier(sem: Any, *, core_axis_name: str) -> None:
-    """Wait until all cores along an axis are here. Interpreted, cores run one after the other, and nobody waits.
+    """Wait for all cores along an axis. In interpret mode, cores run one after the other, and no core waits.
 
     Args: `sem` a semaphore of the kind REGULAR.
     """

@@ -268,7 +268,7 @@ def make_async_remote_copy(src_ref: Any, dst_ref: Any, send_sem: Any, recv_sem: 
                            device_id_type: DeviceIdType = DeviceIdType.MESH) -> AsyncCopy:
     """The description of a copy to a Ref of another device, inside `shard_map`.
 
-    Args: `send_sem` of this device tells that the source has been read, `recv_sem` of the other one that the target has been
+    Args: `send_sem` of this device is signalled once the source is read, `recv_sem` of the other one once the target is
     written; `device_id` names the other device: its places along the mesh's axes, as a tuple or by name, or its number if
     `device_id_type` is LOGICAL.
     """

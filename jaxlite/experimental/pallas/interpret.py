@@ -80,7 +80,7 @@ def interpreted(*operands: Any, jaxpr: Jaxpr, grid_mapping: GridMapping, out_ava
 
 
 def concerns_devices(jaxpr: Jaxpr) -> bool:
-    """Whether a kernel asks for its device or may send to another: then it is interpreted where the mesh's axes are known."""
+    """Whether a kernel uses its device's number or may send to another: then it is interpreted inside the mesh's axes."""
     return any(getattr(eqn.primitive, "is_collective", False) or eqn.primitive.name in ("dma_start", "semaphore_signal")
                for eqn in jaxpr.eqns) or any(map(concerns_devices, subjaxprs(jaxpr)))
 

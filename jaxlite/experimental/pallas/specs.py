@@ -21,7 +21,7 @@ from jaxlite.core.aval import MEMORY_SPACES, AbstractRef, Ints, ShapedArray
 
 
 class MemorySpace(enum.Enum):
-    """Where a Ref lives, in words that every backend knows. Called with a shape and a dtype it gives a `MemoryRef`."""
+    """Where a Ref lives, for all backends. Called with a shape and a dtype it gives a `MemoryRef`."""
 
     ANY = "any"
     DEFAULT = "default"
@@ -109,7 +109,7 @@ class Squeezed:
 class Element:
     """A dimension whose index counts elements, so that blocks may overlap.
 
-    `padding` says how many elements without a value there are before and after the array.
+    `padding` is the number of elements without a value before and after the array.
     """
 
     block_size: int
@@ -223,7 +223,7 @@ class GridSpec:
 class InterpretParams:
     """How a kernel for a TPU is interpreted: `pallas_call(..., interpret=InterpretParams())`.
 
-    `uninitialized_memory` says what memory holds before it is written, "nan" or "zero". Steps, cores and copies run one after
+    `uninitialized_memory` is the initial contents of memory, "nan" or "zero". Steps, cores and copies run one after
     the other here, so there are no races to look for: the others are accepted.
     """
 

@@ -74,7 +74,7 @@ class PrefetchScalarGridSpec(_specs.GridSpec):
 
 @dataclass(frozen=True)
 class CompilerParams(_specs.CompilerParams):
-    """Hints for Mosaic. `dimension_semantics` says for each axis of the grid how its steps may run."""
+    """Hints for Mosaic. `dimension_semantics` has for each axis of the grid how its steps may run."""
 
     dimension_semantics: Sequence[Any] | None = None
     allow_input_fusion: Sequence[bool] | None = None

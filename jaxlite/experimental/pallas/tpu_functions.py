@@ -167,7 +167,7 @@ def _round_aval(x: Any, bits: Any, *, target_dtype: Any) -> Any:
 
 @decomposes(stochastic_round_p)
 def _stochastic_round(x: Any, bits: Any, *, target_dtype: Any) -> Any:
-    """Random bits are added below those that are kept; infinities and NaN stay."""
+    """Random bits are added to the bits that rounding drops; infinities and NaN do not change."""
     if np.dtype(target_dtype).name != "bfloat16":
         raise NotImplementedError(f"interpreted, stochastic_round rounds to bfloat16, got {np.dtype(target_dtype)}")
     low = full(aval_of(bits).shape, 0xFFFF, _u32)
@@ -228,7 +228,7 @@ def stateful_bernoulli(p: Any = 0.5, shape: Sequence[int] | None = None) -> Any:
 def einshape(equation: str, x: Any, assert_is_tile_preserving: bool = False, **sizes: int) -> Any:
     """Reshape and transpose by an equation of letters: 'a(bc)->(ab)c' splits the second axis and merges b with the first.
 
-    Args: `sizes` by letter, where the shape does not tell; `assert_is_tile_preserving` is accepted.
+    Args: `sizes` by letter, if not given by the shape; `assert_is_tile_preserving` is accepted.
     Raises: ValueError if the equation does not fit the shape.
 
     >>> import jaxlite.numpy as jnp

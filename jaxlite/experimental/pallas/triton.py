@@ -80,7 +80,7 @@ def debug_barrier() -> None:
 
 
 def max_contiguous(x: Any, values: Sequence[int] | int) -> Any:
-    """The same integers, with the promise that so many of them in turn are consecutive."""
+    """The same integers, with the guarantee that groups of so many are consecutive."""
     return _p.max_contiguous_p.bind(x, values=(values,) if isinstance(values, int) else tuple(values))
 
 

@@ -104,7 +104,7 @@ def _trace(fun: Callable, in_tree, avals: Sequence[Any], traced_for: str, call: 
 
 
 def runs_in_python() -> bool:
-    """Whether `disable_jit` asks for Python's own loops and branches."""
+    """Whether `disable_jit` requires Python loops and branches."""
     return config.disable_jit.value
 
 
@@ -154,7 +154,7 @@ _shared: dict[Any, ClosedJaxpr] = {}
 
 
 def shared(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """For eager calls: an earlier jaxpr that says the same, so that a lambda made anew is not compiled anew."""
+    """For eager calls: an earlier equal jaxpr, so that a new lambda of the same code is not compiled again."""
     if not is_eager():
         return closed
     try:

@@ -463,7 +463,7 @@ def _kept_back(value):
 
 def _until_all_stop(condition: ClosedJaxpr, body: ClosedJaxpr, cond_operands: list[Any], body_operands: list[Any],
                     num_carry: int) -> tuple[ClosedJaxpr, ClosedJaxpr, list[Any]]:
-    """A loop that goes on while one example does, and leaves the others as they are."""
+    """A loop that continues until all examples have stopped, and no longer changes those that have."""
     count = len(cond_operands)
 
     def any_goes_on(*values) -> list[Any]:

@@ -114,8 +114,7 @@ def disable_jit(disable: bool = True) -> _Any:
     return _disable_jit(disable)
 
 
-def __getattr__(name: str) -> _Any:
-    return _lazy.load(name)
+__getattr__ = _lazy.load
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,6 @@
 are spread over devices; and `debug.expect_recompilations`, for functions that are compiled often on purpose.
 """
 
-from typing import Any as _Any
 
 from jaxlite.compilation.recompilation import expect_recompilations
 from jaxlite.core.effects import DebugEffect, OrderedDebugEffect
@@ -22,8 +21,7 @@ __all__ = [  # noqa: F822  some load on first use
 ]
 
 
-def __getattr__(name: str) -> _Any:
-    return _lazy.load(name)
+__getattr__ = _lazy.load
 
 
 def __dir__() -> list[str]:

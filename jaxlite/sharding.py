@@ -7,7 +7,6 @@
 P('data',)
 """
 
-from typing import Any as _Any
 
 from jaxlite.core.aval import ManualAxisType
 from jaxlite.core.lazy import Lazy as _Lazy
@@ -40,8 +39,7 @@ __all__ = [  # noqa: F822  some load on first use
 ]
 
 
-def __getattr__(name: str) -> _Any:
-    return _lazy.load(name)
+__getattr__ = _lazy.load
 
 
 def __dir__() -> list[str]:

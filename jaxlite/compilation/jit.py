@@ -81,9 +81,11 @@ def jit(fun: Callable[..., Any] = _unset, /, *, in_shardings: Any = None, out_sh
         signature, name = signature_of(fun), source.function_name(fun)
         static = resolve(signature, static_argnums, static_argnames, "static", name)
         donate = resolve(signature, donate_argnums, donate_argnames, "donate", name)
-        if set(static[0]) & set(donate[0]) or set(static[1]) & set(donate[1]):
-            raise ValueError("static_argnums and donate_argnums cannot intersect, "
-                             f"static_argnums={static[0]} and donate_argnums={donate[0]}")
+        if names := set(static[1]) & set(donate[1]):
+            raise ValueError("static_argnames and donate_argnames cannot intersect. Argument names "
+                             f"{names} appear in both static_argnames and donate_argnames")
+        if positions := set(static[0]) & set(donate[0]):
+            raise ValueError(f"static_argnums and donate_argnums cannot intersect. Argument numbers {positions} appear in both")
     if (device is not None or backend is not None) and not in_shardings is out_shardings is None:
         raise ValueError("If backend or device is specified on jit, then "
                          f"{'in' if in_shardings is not None else 'out'}_shardings should not be specified.")

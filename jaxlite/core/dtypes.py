@@ -327,7 +327,9 @@ def isdtype(dtype: Any, kind: Any) -> bool:
             if found == _as_dtype(one):
                 return True
         except TypeError:
-            raise ValueError(f"kind={one!r} is neither a dtype nor one of {', '.join(_KINDS_BY_NAME)}") from None
+            if not isinstance(one, str):
+                raise TypeError(f"Expected kind to be a dtype, string, or tuple; got kind={one!r}") from None
+            raise ValueError(f"Unrecognized kind={one!r} expected one of {list(_KINDS_BY_NAME)}, or a dtype") from None
     return False
 
 

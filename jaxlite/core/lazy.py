@@ -8,6 +8,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from jaxlite.core.filtering import boundary
 from jaxlite.core.missing import missing
 
 
@@ -53,6 +54,7 @@ class Lazy:
         self._modules = frozenset(modules)
         self._home = {name: module for module, text in names.items() for name in text.split()}
 
+    @boundary
     def load(self, name: str) -> Any:
         """The value of a name. Raises: AttributeError, or ImportError to an import, if the package has no such name."""
         if name in self._home:

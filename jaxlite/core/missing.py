@@ -55,6 +55,6 @@ def missing(module: str, name: str) -> Exception:
 def _is_from_import() -> bool:
     """Whether the code that asked for the attribute is a `from ... import ...` statement."""
     frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_name in ("__getattr__", "load"):
+    while frame is not None and frame.f_code.co_name in ("__getattr__", "load", "call"):
         frame = frame.f_back  # type: ignore[assignment]
     return frame is not None and frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM

@@ -15,12 +15,12 @@ which is older and only used by constraints.
 from __future__ import annotations
 
 import collections
+import contextlib
 import enum
 import math
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -144,7 +144,7 @@ def _axis_types(given: Any, names: tuple[Any, ...], what: str, default: AxisType
     return types
 
 
-class Mesh(_Grid):
+class Mesh(_Grid, contextlib.ContextDecorator):
     """Devices in a grid whose axes have names; immutable, and one object for equal arguments.
 
     Args:
@@ -473,7 +473,7 @@ class set_mesh:
 use_mesh = set_mesh
 
 
-@contextmanager
+@contextlib.contextmanager
 def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
     """Trace under an abstract mesh inside a `with` block."""
     if not isinstance(mesh, AbstractMesh):

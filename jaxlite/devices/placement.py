@@ -138,7 +138,8 @@ def as_target(spec: Any, what: str = "device_put") -> Any:
     if isinstance(spec, module.PartitionSpec):
         return module.named_sharding(spec, f"Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to {what}",
                                      ValueError)
-    raise ValueError(f"{what} takes None, a device, a sharding, a PartitionSpec, or a pytree of these; got {spec!r}")
+    raise ValueError(f"`jaxlite.{what}` only accepts `None`, a device, a sharding, a PartitionSpec, a memory space, "
+                     f"or a pytree of these; got {spec!r}")
 
 
 def _described_place(place: Any, shape: Ints) -> tuple[Any, Any]:

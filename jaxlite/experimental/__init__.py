@@ -5,7 +5,4 @@ from jaxlite.lax.callbacks import io_callback as io_callback
 
 _lazy = _Lazy(__name__, ["compilation_cache"], hijax="cur_qdd")
 __dir__ = _lazy.names
-
-
-def __getattr__(name: str) -> object:
-    return _lazy.load(name)
+__getattr__ = _lazy.load

@@ -3,7 +3,6 @@
 There is one module per family of primitives, which defines its types and public functions. `lowering.rules` has the
 lowering rules in a file of the same name.
 """
-from typing import Any as _Any
 
 from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.core.primitive import register_primitive_modules as _register_primitive_modules
@@ -372,8 +371,7 @@ _lazy = _Lazy(
 )
 
 
-def __getattr__(name: str) -> _Any:
-    return _lazy.load(name)
+__getattr__ = _lazy.load
 
 
 def __dir__() -> list[str]:

@@ -60,9 +60,10 @@ def conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers) -> ConvDimen
 def conv_general_permutations(dimension_numbers) -> tuple[Ints, Ints, Ints]:
     """The positions of the axes in three specs such as `('NHWC', 'HWIO', 'NHWC')`."""
     lhs_spec, rhs_spec, out_spec = dimension_numbers
-    for spec, first, second in zip(dimension_numbers, "NON", "CIC", strict=True):
+    for index, (spec, first, second) in enumerate(zip(dimension_numbers, "NON", "CIC", strict=True)):
         if spec.count(first) != 1 or spec.count(second) != 1:
-            raise TypeError(f"convolution dimension_numbers: {spec!r} must have {first!r} and {second!r} once each")
+            raise TypeError(f"convolution dimension_numbers[{index}] must contain the characters {first!r} and {second!r} "
+                            f"exactly once, got {spec}.")
         if len(set(spec)) != len(spec):
             raise TypeError(f"convolution dimension_numbers elements must have all unique characters, got {spec!r}")
     spatial = [letter for letter in rhs_spec if letter not in "OI"]

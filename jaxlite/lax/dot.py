@@ -113,9 +113,12 @@ def dot_general_shape(lhs, rhs, dimension_numbers) -> Ints:
                 raise TypeError(f"dot_general requires dimension numbers to be nonnegative and less than the number of "
                                 f"axes of the {name} value, got axis {axis} for {name} of shape {aval.shape}.")
         if len({*contract, *batch}) != len(contract) + len(batch):
-            raise TypeError(f"dot_general requires {name} batch and contracting dimensions to be distinct, got "
-                            f"batch {batch} and contracting {contract}.")
+            raise TypeError(f"dot_general requires {name} batch dimensions to be disjoint from contracting dimensions, got "
+                            f"{name}_batch {batch} and {name}_contracting {contract}.")
     for what, left, right in (("batch", lhs_batch, rhs_batch), ("contracting", lhs_contract, rhs_contract)):
+        if len(left) != len(right):
+            raise TypeError(f"dot_general requires equal numbers of lhs_{what} and rhs_{what} dimensions, got "
+                            f"lhs_{what} {left} and rhs_{what} {right}.")
         left_sizes = tuple(lhs.shape[axis] for axis in left)
         right_sizes = tuple(rhs.shape[axis] for axis in right)
         if left_sizes != right_sizes:

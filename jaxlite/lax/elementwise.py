@@ -551,19 +551,18 @@ clamp_p = Primitive("clamp")
 @select_n_p.def_abstract_eval
 def _select_n_aval(which, *cases) -> ShapedArray:
     if not cases:
-        raise TypeError("select_n must have at least one case")
-    if which.dtype != _bool and which.dtype != dtypes.int32:
-        raise TypeError(f"select_n `which` must be bool or int32, got {which.dtype}")
+        raise ValueError("select_n() must have at least one case")
+    if dtypes.kind(which.dtype) not in "biu":
+        raise TypeError(f"select `which` must be boolean or integer type, got {which.dtype}.")
     if which.dtype == _bool and len(cases) > 2:
-        raise TypeError(f"select_n with a bool `which` chooses between 2 cases, got {len(cases)}")
+        raise TypeError(f"select with boolean `which` cannot have > 2 cases. It got {len(cases)}")
     for case in cases[1:]:
         if case.shape != cases[0].shape:
-            raise TypeError(f"select_n cases must have the same shapes, got {[each.shape for each in cases]}")
-        if case.dtype != cases[0].dtype:
-            raise TypeError(f"select_n cases must have the same dtypes, got {[str(each.dtype) for each in cases]}")
+            raise TypeError(f"select cases must have the same shapes, got {[each.shape for each in cases]}")
+    require_equal_dtypes("select", cases)
     if which.shape and which.shape != cases[0].shape:
-        raise TypeError(f"select_n `which` must be scalar or have the same shape as cases, got {which.shape} "
-                        f"and {cases[0].shape}")
+        raise TypeError(f"select `which` must be scalar or have the same shape as cases, got `which` shape {which.shape} "
+                        f"but case shape {cases[0].shape}.")
     return shaped_array(cases[0].shape, cases[0].dtype, all(case.weak_type for case in cases))
 
 
@@ -571,7 +570,7 @@ def select_n(which, *cases):
     """Take each element from the case that `which` names.
 
     Args:
-      which: bool (False takes the first case, True the second) or int32 in [0, number of cases); of the cases'
+      which: bool (False takes the first case, True the second) or integers in [0, number of cases); of the cases'
         shape, or a scalar.
       cases: arrays of one shape and dtype.
     """

@@ -46,8 +46,8 @@ def _fft_aval(x, *, fft_type: FftType, fft_lengths: Ints) -> ShapedArray:
     elif fft_type == FftType.IRFFT:
         expected, dtype = half, dtypes.float32 if x.dtype == dtypes.complex64 else dtypes.float64
     if x.shape[-rank:] != expected:
-        raise ValueError(f"{FftType(fft_type).name} with fft_lengths {fft_lengths} takes last axes of sizes {expected}, "
-                         f"got shape {x.shape}")
+        raise ValueError(f"FFT input shape {x.shape} minor dimensions must be equal to fft_lengths {expected} of "
+                         f"{FftType(fft_type).name}")
     return shaped_array((*batch, *shape), dtype, False)
 
 

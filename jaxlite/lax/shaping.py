@@ -33,7 +33,7 @@ _PROMOTING = {
     "min": "minimum", "pow": "power", "atan2": "arctan2", "nextafter": "nextafter", "concatenate": "concatenate",
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
     "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "shift_left": "left_shift",
-    "shift_right_arithmetic": "right_shift", "clamp": "clip", "select_n": "where",
+    "shift_right_arithmetic": "right_shift", "clamp": "clip", "select": "where",
 }
 
 
@@ -410,7 +410,7 @@ def expand_dims(array, dimensions: Sequence[int]):
     rank = len(shape) + len(dimensions)
     new = {canonical_axis(axis, rank) for axis in dimensions}
     if len(new) != len(dimensions):
-        raise ValueError(f"repeated axis in expand_dims: {dimensions}")
+        raise ValueError(f"repeated axis in lax.expand_dims: {dimensions}")
     kept = [axis for axis in range(rank) if axis not in new]
     result = [1] * rank
     for axis, size in zip(kept, shape, strict=True):

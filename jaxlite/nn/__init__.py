@@ -1,6 +1,5 @@
 """jaxlite.nn: activations, softmax and its relatives, attention, one-hot codes; `initializers` for weights."""
 
-from typing import Any as _Any
 
 from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.nn.activations import (
@@ -37,8 +36,7 @@ from jaxlite.nn.scaled import get_scaled_dot_general_config, scaled_dot_general,
 _lazy = _Lazy(__name__, ["initializers"])
 
 
-def __getattr__(name: str) -> _Any:
-    return _lazy.load(name)
+__getattr__ = _lazy.load
 
 
 def __dir__() -> list[str]:

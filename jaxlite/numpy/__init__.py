@@ -1,6 +1,5 @@
 """jaxlite.numpy: NumPy's API on traced and compiled arrays, with JAX's names, dtypes and rules."""
 
-from typing import Any as _Any
 
 from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.numpy.arithmetic import (
@@ -380,8 +379,7 @@ _lazy = _Lazy(
 )
 
 
-def __getattr__(name: str) -> _Any:
-    return _lazy.load(name)
+__getattr__ = _lazy.load
 
 
 def __dir__() -> list[str]:

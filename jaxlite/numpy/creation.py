@@ -291,7 +291,7 @@ def view(a, dtype=None, type=None):
     old, new = dtypes.itemsize_bits(a.dtype), dtypes.itemsize_bits(target)
     if old != new:
         if not a.shape:
-            raise ValueError("view() cannot change the itemsize of a 0d array.")
+            raise ValueError("view() of a 0d array is only supported if the itemsize is unchanged.")
         if (a.shape[-1] * old) % new:
             raise ValueError("When changing to a larger dtype, its size must be a divisor of the total size in bytes of "
                              "the last axis of the array.")

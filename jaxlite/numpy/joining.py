@@ -156,7 +156,7 @@ def block(arrays):
             raise ValueError("jnp.block: got an empty list")
         depths = {depth(each) for each in item}
         if len(depths) != 1:
-            raise ValueError("jnp.block: lists are nested unevenly")
+            raise ValueError("Mismatched list depths in jaxlite.numpy.block")
         return 1 + depths.pop()
 
     levels = depth(arrays)

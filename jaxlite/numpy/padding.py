@@ -36,7 +36,7 @@ def _as_pairs(name: str, value, rank: int):
     """A (before, after) pair for each axis, from one number, one pair, or a pair for each axis."""
     shape = value.shape
     if shape not in ((), (1,), (2,), (1, 2), (rank, 2)):
-        raise ValueError(f"jnp.pad: {name} for an array of {rank} axes has unsupported shape {shape}. Valid shapes are "
+        raise ValueError(f"jnp.pad: {name} with nd={rank} has unsupported shape {shape}. Valid shapes are "
                          f"({rank}, 2), (1, 2), (2,), (1,), or ().")
     return np.broadcast_to(value, (rank, 2)) if isinstance(value, np.ndarray) else broadcast_to(value, (rank, 2))
 

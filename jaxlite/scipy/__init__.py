@@ -7,7 +7,6 @@
  [2 1 0]]
 """
 
-from typing import Any as _Any
 
 from jaxlite.core.lazy import Lazy as _Lazy
 
@@ -18,8 +17,7 @@ _lazy = _Lazy(
 )
 
 
-def __getattr__(name: str) -> _Any:
-    return _lazy.load(name)
+__getattr__ = _lazy.load
 
 
 def __dir__() -> list[str]:

@@ -62,8 +62,8 @@ class _Flat:
         aux: list[Any] = []
         if self.has_aux:
             if not isinstance(result, (tuple, list)) or len(result) != 2:
-                raise TypeError(f"{self.debug.traced_for} with has_aux=True: expected the function to return a pair "
-                                f"(output, auxiliary data), got {type(result)}")
+                raise TypeError("expected function with aux output to return a two-element tuple, but got type "
+                                f"{type(result)}; {self.debug.traced_for} has has_aux=True")
             result, extra = result
             parts, self.aux_tree = tree_flatten(extra)
             aux = [leaf for leaf in parts if is_array_like(leaf)]

@@ -191,8 +191,9 @@ def _mapped_size(args: Any, kwargs: Any, avals: list[Any], axes: list[Any], axis
     if axis_size is not None:
         axis_size = operator.index(axis_size)
         if sizes and set(sizes) != {axis_size}:
-            raise ValueError(f"vmap got axis_size={axis_size}, but its arguments have the sizes {sorted(sizes)}")
-        return axis_size
+            sizes.setdefault(axis_size, []).append("axis_size")
+        else:
+            return axis_size
     if not paths:
         raise ValueError("vmap wrapped function must be passed at least one argument containing an array or axis_size must be "
                          f"specified, got empty *args={args} and **kwargs={kwargs}")

@@ -274,11 +274,15 @@ def _select_n(ctx: Any, which: Any, *cases: Any) -> Any:
     if which_aval.dtype == np.bool_:
         return ctx.emit1("stablehlo.select", which, cases[1], cases[0])
 
+    largest = ml_dtypes.iinfo(which_aval.dtype).max
+
     def choose(low: int, high: int) -> Any:
         """A tree of selects over cases[low:high]."""
         if high - low == 1:
             return cases[low]
         middle = (low + high) // 2
+        if middle > largest:
+            return choose(low, middle)
         bound = ctx.constant(middle, which_aval.dtype, which_aval.shape)
         return ctx.emit1("stablehlo.select", ctx.compare(which, bound, "LT"), choose(low, middle),
                          choose(middle, high))

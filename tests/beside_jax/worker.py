@@ -181,7 +181,7 @@ def namespace() -> dict[str, Any]:
 def neutral(text: str) -> str:
     """Text without the name of the side, addresses in memory, and colours."""
     text = text.replace("jaxlite.core.array.", "jax.").replace("jaxlite", "jax")
-    return re.sub(r"0x[0-9a-f]{6,}", "0x", re.sub(r"\x1b\[[0-9;]*m", "", text))
+    return re.sub(r"0x[0-9a-f]{6,}|(?<=id=)\d{9,}", "0x", re.sub(r"\x1b\[[0-9;]*m", "", text))
 
 
 def leaf(x: Any) -> Any:

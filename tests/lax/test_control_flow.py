@@ -167,8 +167,8 @@ def test_weak_types_of_branches():
     (lambda: lax.cond(True, lambda: 1.0, lambda: 1), TypeError, "weak float32.*weak int32.*dtypes do not match"),
     (lambda: lax.switch(1.5, [lambda: 1, lambda: 2]), TypeError, "must be an integer"),
     (lambda: lax.switch(True, [lambda: 1, lambda: 2]), TypeError, "must be an integer"),
-    (lambda: lax.switch("1", [lambda: 1, lambda: 2]), TypeError, "must be a scalar"),
-    (lambda: lax.switch(array(1), [lambda: 1, lambda: 2]), TypeError, "must be scalar|must be a scalar"),
+    (lambda: lax.switch("1", [lambda: 1, lambda: 2]), TypeError, "must be scalar"),
+    (lambda: lax.switch(array(1), [lambda: 1, lambda: 2]), TypeError, "must be scalar"),
     (lambda: lax.switch(1, [1, 2]), TypeError, "sequence of callables"),
     (lambda: lax.switch(1, [lambda: 1, lambda: 2, lambda: (1,)]), TypeError, "branch 0.*branch 2"),
 ])

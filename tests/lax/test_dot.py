@@ -48,11 +48,12 @@ def test_dot_general_contracts_and_batches(numbers, left, right, spec, rng):
 
 @pytest.mark.parametrize("numbers, left, right, message", [
     (MATRIX, (2, 3), (4, 4), "contracting dimensions to have the same shape"),
-    ((((1,), (0,)), ((0,), ())), (2, 3), (3, 4), "batch dimensions to have the same shape"),
+    ((((1,), (0,)), ((0,), ())), (2, 3), (3, 4), "equal numbers of lhs_batch and rhs_batch"),
+    ((((1,), (0,)), ((0,), (1,))), (2, 3), (3, 4), "batch dimensions to have the same shape"),
     ((((2,), (0,)), ((), ())), (2, 3), (3, 4), "nonnegative and less than"),
     ((((-1,), (0,)), ((), ())), (2, 3), (3, 4), "nonnegative and less than"),
-    ((((1, 1), (0, 1)), ((), ())), (2, 3), (3, 4), "distinct"),
-    ((((1,), (0,)), ((1,), (0,))), (2, 3), (3, 4), "distinct"),
+    ((((1, 1), (0, 1)), ((), ())), (2, 3), (3, 4), "disjoint"),
+    ((((1,), (0,)), ((1,), (0,))), (2, 3), (3, 4), "disjoint"),
 ])
 def test_dot_general_refuses_axes_that_do_not_fit(numbers, left, right, message):
     with pytest.raises(TypeError, match=message):

@@ -544,9 +544,15 @@ def test_select_n():
     assert np.array_equal(lax.select_n(np.bool_(False), *cases[:2]), cases[0])
     assert np.array_equal(lax.select_n(which, cases[0]), cases[0])
     assert np.array_equal(lax.select(which > 1, cases[0], cases[1]), np.where(which > 1, 10, 20))
+    for dtype in (np.int8, np.uint8, np.uint32):
+        assert np.array_equal(lax.select_n(which.astype(dtype), *cases), (which + 1) * 10)
+    with jaxlite.enable_x64(True):
+        assert lax.select_n(1, cases[0][0], cases[1][0]).tolist() == [20] * 3
+    with pytest.raises(ValueError, match="at least one case"):
+        lax.select_n(which)
     for arguments, message in [
-        ((which,), "at least one case"), ((which.astype(np.int8), *cases), "must be bool or int32"),
-        ((which > 1, *cases), "bool `which`"), ((which, cases[0], cases[0][:1]), "same shapes"),
+        ((which.astype(np.float32), *cases), "boolean or integer"),
+        ((which > 1, *cases), "boolean `which`"), ((which, cases[0], cases[0][:1]), "same shapes"),
         ((which, cases[0], cases[0].astype(np.int8)), "same dtypes"),
         ((which[0], *cases), "scalar or have the same shape"),
     ]:

@@ -103,6 +103,8 @@ def test_linear_solve_errors():
         with pytest.raises(ValueError, match=message):
             lax.custom_linear_solve(matvec, b, solve)
     with pytest.raises(TypeError, match=r"solve\(\) output pytree structure must match b"):
+        lax.custom_linear_solve(lambda x: x, b, lambda f, b: {"x": b})
+    with pytest.raises(ValueError, match=r"solve\(\) output shapes must match b"):  # as many values first, as in JAX
         lax.custom_linear_solve(lambda x: x, b, lambda f, b: (b, b))
     with pytest.raises(ValueError, match="pair"):
         lax.custom_linear_solve(lambda x: x, b, lambda f, b: b, has_aux=True)

@@ -345,7 +345,7 @@ ERRORS = [
     (lambda: jnp.stack([[1], [2]]), TypeError, "stack requires"),
     (lambda: jnp.stack([X], out=1), NotImplementedError, "out"), (lambda: jnp.block((1, 2)), ValueError, "tuple"),
     (lambda: jnp.block([]), ValueError, "empty"),
-    (lambda: jnp.block([[1], 2]), ValueError, "unevenly"), (lambda: jnp.pad([1], 1), TypeError, "pad requires"),
+    (lambda: jnp.block([[1], 2]), ValueError, "Mismatched list depths"), (lambda: jnp.pad([1], 1), TypeError, "pad requires"),
     (lambda: jnp.pad(X, -1), ValueError, "negative"),
     (lambda: jnp.pad(X, 1.5), TypeError, "integral"), (lambda: jnp.pad(X, (1, 2, 3)), ValueError, "unsupported shape"),
     (lambda: jnp.pad(X, 1, mode="x"), NotImplementedError, "x"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import time
+import traceback
 import warnings
 from typing import Any
 
@@ -11,7 +13,10 @@ import pytest
 
 import jaxlite
 import jaxlite.numpy as jnp
+from jaxlite import lax
 from jaxlite.devices import placement
+from jaxlite.experimental import checkify
+from jaxlite.scipy import fft, interpolate, linalg, optimize, special, stats
 
 
 def test_a_traced_function_runs_once() -> None:
@@ -211,8 +216,6 @@ def test_what_is_other_than_in_jax() -> None:
 
 
 def test_values_are_other_than_in_jax() -> None:
-    from jaxlite.scipy import linalg, special, stats
-
     matrix = jnp.array([[4.0, 1.0], [1.0, 3.0]])
     assert jaxlite.grad(lambda a: linalg.cholesky(a, lower=True)[1, 0])(matrix)[0, 1] == 0
     assert special.expi(0) == -jnp.inf and special.expn(3, 0.0) == 0.5
@@ -228,3 +231,104 @@ def test_values_are_other_than_in_jax() -> None:
     form, _ = linalg.rsf2csf(jnp.arange(9.0).reshape(3, 3), jnp.eye(3))
     assert not jnp.tril(form, -1).any()
     assert jnp.add.reduceat(jnp.array([0.5, 2.0]), jnp.array([0]), dtype=int).dtype == jnp.int32
+
+
+def test_special_values() -> None:
+    assert abs(jnp.array(complex(np.inf, np.nan))) == np.inf
+    assert jnp.modf(jnp.inf)[0] == 0 and jnp.all(1j) and jnp.any(1j)
+    assert np.isnan(stats.norm.pdf(0.0, 0.0, -1.0)) and special.expn(1, jnp.inf) == 0
+    assert jaxlite.grad(jnp.logaddexp, argnums=(0, 1))(jnp.inf, 1.0) == (1, 0)
+    assert fft.dct(jnp.array([1.0, jnp.inf])).tolist() == [np.inf, -np.inf]
+    np.testing.assert_allclose(jaxlite.grad(jaxlite.grad(special.log_ndtr))(-20.0), -0.99751, rtol=1e-4)
+    assert jnp.linalg.vector_norm(jnp.array([1, 2]), ord=1).dtype == jnp.linalg.vector_norm(True, ord=3).dtype == np.float32
+    values, places = lax.approx_min_k(jnp.array([np.nan, 1.0, 5.0]), 3)
+    assert places.tolist() == [1, 2, 0] and np.isnan(values[2])
+
+
+def test_weak_types_follow_from_promotion() -> None:
+    numbers = jnp.array([True, False])
+    assert all(each.weak_type for each in (jnp.hypot(numbers, 1), jnp.gradient(numbers), stats.norm.pdf(numbers)))
+    assert not jnp.sin(numbers).weak_type
+    assert not lax.cond(True, lambda: 1.0, lambda: jnp.float32(2)).weak_type
+    assert not lax.cond(False, lambda: 1.0, lambda: jnp.float32(2)).weak_type
+    assert not jaxlite.new_ref(2.0)[...].weak_type
+
+
+def test_errors_say_more() -> None:
+    with pytest.raises(jaxlite.errors.ConcretizationTypeError, match="'condition'"):
+        jaxlite.jit(lambda c: jnp.extract(c, jnp.arange(3)))(jnp.ones(3, bool))
+    with pytest.raises(ValueError, match="even size"):
+        jaxlite.nn.glu(jnp.ones(3))
+    assert lax.Tolerance(rtol=0.5) == lax.Tolerance(rtol=0.5)
+    with pytest.raises(TypeError, match="argument 'k' of top_k"):
+        lax.top_k(jnp.ones(3), "a")
+    with pytest.raises(ValueError):  # one class for a wrong shape
+        jnp.linalg.cholesky(jnp.ones(3))
+    with pytest.raises(ValueError, match="hashable"):
+        jaxlite.jit(lambda x: x, static_argnums=0)([1])
+    with pytest.raises(TypeError):
+        jnp.unravel_index(1, (2.5,))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="parameters of random numbers are real"):
+        jaxlite.random.gamma(jaxlite.random.key(0), 1j)
+    for large in (special.erf, stats.norm.pdf, special.logsumexp):
+        with pytest.raises(OverflowError):
+            large(2**40)
+    error, _ = checkify.checkify(lambda x: checkify.check(x > 0, "low"))(-1.0)
+    first, second = str(error.get()).splitlines()
+    assert first == "low (`check` failed)" and __file__ in second
+
+
+def test_what_cannot_be_right_fails_at_once() -> None:
+    with pytest.raises(TypeError):
+        lax.slice(jnp.arange(3), (1,), (9,))
+    with pytest.raises(ValueError):
+        jnp.linalg.multi_dot([jnp.ones((2, 2))])
+    with pytest.raises(ValueError):
+        jnp.vectorize(lambda x: x, signature="(n->")
+    with pytest.raises(ValueError):
+        interpolate.RegularGridInterpolator((jnp.arange(4.0),), jnp.ones(3))
+    with pytest.raises(ValueError, match="too many elements"):
+        jnp.zeros((2**40, 2**20))
+    with pytest.raises(ValueError, match="must be the axis size"):
+        jaxlite.vmap(lambda x: lax.psum_scatter(x, "i"), axis_name="i")(jnp.ones((2, 3)))
+    device = jaxlite.devices()[0]
+    for grid, names in ((np.array([[device, device]]), ("a", "b")), (np.array([[device]]), ("a", "a"))):
+        with pytest.raises(ValueError):
+            jaxlite.sharding.Mesh(grid, names)
+
+
+def test_more_is_accepted() -> None:
+    assert jnp.sum(jnp.ones((2, 3)), axis=jnp.int32(0)).shape == (3,)  # type: ignore[arg-type]
+    assert lax.pmean(jnp.arange(3.0), 0) == 1
+    assert jnp.partition(jnp.array([2j, 1j]), 0).tolist() == [1j, 2j]
+    assert lax.pow(jnp.array([2]), jnp.array([3])) == 8
+    assert jnp.cross(jnp.array([1.0, 0.0]), jnp.array([0.0, 1.0])) == 1
+    assert jnp.maximum.reduce(jnp.arange(3), dtype=jnp.float32).dtype == np.float32
+    x = jnp.array([[12, 25]])
+    assert x[None, True].shape == (1, 1, 1, 2) and jnp.round(x, -1).tolist() == [[10, 20]]
+    groups = lambda x: lax.pmean(x, "i", axis_index_groups=[[0, 1], [2]])
+    assert jaxlite.vmap(groups, axis_name="i")(jnp.array([1.0, 3.0, 5.0])).tolist() == [2, 2, 5]
+
+    class Data:
+        def __jax_array__(self) -> Any:
+            return jnp.arange(3.0)
+
+    assert jnp.sum(Data()) == 3 and jaxlite.jit(lambda x: x + 1)(Data()).tolist() == [1, 2, 3]  # type: ignore[arg-type]
+
+
+def test_a_rule_of_custom_vjp_counts_under_derivatives() -> None:
+    f = jaxlite.custom_vjp(lambda x: x)
+    f.defvjp(lambda x: (2 * x, None), lambda _, ct: (ct,), optimize_remat=True)
+    assert f(3.0) == 3 and jaxlite.jit(jaxlite.value_and_grad(f))(3.0) == (6, 1)
+    assert "sine" in str(jaxlite.vmap(jnp.sin).__doc__)
+
+
+def test_the_line_search_continues() -> None:
+    assert optimize.minimize(lambda x: jnp.sum((x - 1) ** 4), jnp.zeros(2), method="BFGS").success
+
+
+def test_names_that_are_missing_leave_no_frame() -> None:
+    for module in (jaxlite, jnp, lax, jaxlite.nn, jaxlite.scipy, jaxlite.experimental):
+        with pytest.raises(AttributeError) as caught:
+            operator.attrgetter("nothing")(module)
+        assert [frame.filename for frame in traceback.extract_tb(caught.value.__traceback__)] == [__file__]

@@ -71,8 +71,7 @@ ANY, HOST = MemorySpace.ANY, MemorySpace.HOST
 _lazy = _Lazy(__name__, ["triton", "tpu"], triton="dot")
 
 
-def __getattr__(name: str) -> Any:
-    return _lazy.load(name)
+__getattr__ = _lazy.load
 
 
 __all__ = sorted(name for name in vars(_sys.modules[__name__]) if not name.startswith("_") and name not in (

@@ -26,8 +26,7 @@ def lower_with_sharding_in_types(ctx: Any, op: Any, aval: Any) -> Any:
     return meshes.pinned(ctx._inner, value, aval.layout, aval.ndim)
 
 
-def __getattr__(name: str) -> Any:
-    return _lazy.load(name)
+__getattr__ = _lazy.load
 
 
 def __dir__() -> list[str]:

@@ -113,7 +113,7 @@ def cond(pred, true_fun: Callable, false_fun: Callable, *operands, operand=_abse
         raise TypeError("lax.cond: true_fun and false_fun arguments should be callable.")
     if pred is None:
         raise TypeError("cond predicate is None")
-    aval = _scalar_aval(pred, "Pred")
+    aval = _scalar_aval(pred, "Pred must be a scalar")
     kind = dtypes.kind(aval.dtype)
     if kind not in "biuf":
         raise TypeError(f"Pred type must be either boolean or number, got {aval.dtype}.")
@@ -144,10 +144,10 @@ def _one_operand(operand, operands: tuple) -> tuple:
 
 def _scalar_aval(value, what: str) -> ShapedArray:
     if not is_array_like(value) and not hasattr(value, "__jax_array__"):
-        raise TypeError(f"{what} must be a scalar, got {value!r} of type {type(value)}")
+        raise TypeError(f"{what}, got {value!r} of type {type(value)}")
     aval = aval_of(value)
     if aval.shape:
-        raise TypeError(f"{what} must be a scalar, got {value} of shape {aval.shape}.")
+        raise TypeError(f"{what}, got {value} of shape {aval.shape}.")
     return aval
 
 
@@ -172,7 +172,7 @@ def switch(index, branches: Sequence[Callable], *operands, operand=_absent):
     branches = tuple(branches)
     if not all(map(callable, branches)):
         raise TypeError("lax.switch: branches argument should be a sequence of callables.")
-    aval = _scalar_aval(index, "Branch index")
+    aval = _scalar_aval(index, "Branch index must be scalar")
     if dtypes.kind(aval.dtype) not in "iu":
         raise TypeError(f"Index type must be an integer, got {index} as {aval.dtype}")
     if not branches:

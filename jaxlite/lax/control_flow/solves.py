@@ -100,9 +100,9 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b, solve: Callable[[Callab
     """
     leaves, tree, avals = flatten_values("b", b)
     functions = [_Function("matvec", matvec, (tree, avals))]
+    _check_shapes("matvec", functions[0].out_avals, avals)
     if functions[0].out_tree != tree:
         raise TypeError(f"matvec() output pytree structure must match b, got {functions[0].out_tree} and {tree}.")
-    _check_shapes("matvec", functions[0].out_avals, avals)
     transposed = functions[0]
     if transpose_solve is not None and not symmetric:
         transposed = _transposed(functions[0], tree, avals)
@@ -110,9 +110,9 @@ def custom_linear_solve(matvec: Callable[[Any], Any], b, solve: Callable[[Callab
     def solver(name: str, solve: Callable, function) -> tuple[_Function, Any, Any]:
         traced = _Function(name, lambda b: solve(function, b), (tree, avals))
         x_tree, x_avals, aux_tree = traced.without_aux(name, has_aux)
+        _check_shapes(name, x_avals, avals)
         if x_tree != tree:
             raise TypeError(f"{name}() output pytree structure must match b, got {x_tree} and {tree}.")
-        _check_shapes(name, x_avals, avals)
         return traced, x_tree, aux_tree
 
     solving, x_tree, aux_tree = solver("solve", solve, matvec)

@@ -1,14 +1,12 @@
 """jaxlite.scipy.sparse: `linalg`, solvers of linear systems given by their products."""
 
-from typing import Any as _Any
 
 from jaxlite.core.lazy import Lazy as _Lazy
 
 _lazy = _Lazy(__name__, ["linalg"])
 
 
-def __getattr__(name: str) -> _Any:
-    return _lazy.load(name)
+__getattr__ = _lazy.load
 
 
 def __dir__() -> list[str]:

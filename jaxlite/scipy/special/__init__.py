@@ -3,7 +3,6 @@
 Modules are loaded on first use: who wants the normal distribution does not wait for hypergeometric functions.
 """
 
-from typing import Any as _Any
 
 from jaxlite.core.lazy import Lazy as _Lazy
 
@@ -21,8 +20,7 @@ _lazy = _Lazy(
 )
 
 
-def __getattr__(name: str) -> _Any:
-    return _lazy.load(name)
+__getattr__ = _lazy.load
 
 
 def __dir__() -> list[str]:

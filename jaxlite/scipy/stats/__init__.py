@@ -1,6 +1,5 @@
 """jaxlite.scipy.stats: distributions, one module each, and summaries of samples. Modules are loaded on first use."""
 
-from typing import Any as _Any
 
 from jaxlite.core.lazy import Lazy as _Lazy
 from jaxlite.scipy.stats.summaries import mode, rankdata, sem
@@ -12,8 +11,7 @@ _lazy = _Lazy(__name__, modules=(
 ), kde="gaussian_kde")
 
 
-def __getattr__(name: str) -> _Any:
-    return _lazy.load(name)
+__getattr__ = _lazy.load
 
 
 def __dir__() -> list[str]:

@@ -24,6 +24,7 @@ from typing import Any
 from jaxlite.as_jax.private import private_module
 from jaxlite.compilation import recompilation
 from jaxlite.core import missing
+from jaxlite.core.collector import count_as_old
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
 from lowering.xla import VERSION_TEXT
@@ -68,6 +69,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None,
                   target: types.ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
+        count_as_old()  # of what importing a library makes, hardly anything is dropped again
         first, _, rest = fullname.partition(".")
         if first == "jaxlite":
             found = importlib.machinery.PathFinder.find_spec(fullname, path, target)

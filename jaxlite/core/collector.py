@@ -38,10 +38,15 @@ class _SeldomCollecting:
             if not self._users:
                 if gc.get_threshold() == _SELDOM:
                     gc.set_threshold(*self._before)
-                # This moves all to the oldest generation. It would thaw what the user has frozen, and to ask takes time.
-                if gc.isenabled() and gc.get_count()[0] > self._many and gc.get_freeze_count() < _FEW:
-                    gc.freeze()
-                    gc.unfreeze()
+                if gc.get_count()[0] > self._many:
+                    count_as_old()
+
+
+def count_as_old() -> None:
+    """Move all objects to the oldest generation, which takes no time."""
+    if gc.isenabled() and gc.get_freeze_count() < _FEW:  # else it would thaw what the user has frozen
+        gc.freeze()
+        gc.unfreeze()
 
 
 seldom_collecting = _SeldomCollecting(20_000)

@@ -25,7 +25,6 @@ from lowering.partitioning import (
     devices_of,
     memory_kinds,
 )
-from lowering.passes import barriers, fusion, shifts, tables, unrolling
 from lowering.passes.dce import live_parts
 from lowering.several import emit_choice
 
@@ -66,6 +65,9 @@ class Lowered:
 
         It has fusion barriers: `barriers` says why each of them stands there. `is_unrolled` tells what to do with loops.
         """
+        # Not before something is compiled: a process that finds all of its programs in the cache needs none of them.
+        from lowering.passes import barriers, fusion, shifts, tables, unrolling
+
         with self._lock:
             wanted = wanted and self.platform == "cpu"
             shifted = shifts.find(self._jaxpr) if wanted else {}

@@ -12,7 +12,7 @@ import gc
 import opcode
 import sys
 import types
-from itertools import compress
+from collections import Counter
 from typing import Any
 
 _QUIET = ("jaxlib.", "jaxlite.")  # the finalizers of arrays give memory back
@@ -35,29 +35,29 @@ def _at_exit() -> None:
 
 def _has_last_duties(objects: list[Any]) -> bool:
     """Whether one of these objects may do something when it goes, apart from giving memory back."""
-    busy = {cls for cls in set(map(type, objects)) if _finalizes(cls)}
-    own = _standard_streams()
-    candidates = compress(objects, map(busy.__contains__, map(type, objects)))
-    return any(id(each) not in own and _is_unfinished(each) for each in candidates)
+    own = Counter(type(each) for each in _standard_streams())
+    # To count types in C is quicker by far than to look at the objects.
+    busy = {cls for cls, number in Counter(map(type, objects)).items() if number > own[cls] and _finalizes(cls)}
+    if busy == {types.GeneratorType}:
+        return any(type(each) is types.GeneratorType and _is_guarded(each) for each in objects)
+    return bool(busy)
 
 
 def _finalizes(cls: type) -> bool:
     return any("__del__" in vars(base) for base in cls.__mro__) and not cls.__module__.startswith(_QUIET)
 
 
-def _standard_streams() -> set[int]:
-    """The identities of the standard streams and of the buffers and files inside, which Python flushes by itself."""
-    found: set[int] = set()
+def _standard_streams() -> list[Any]:
+    """The standard streams with the buffers and files inside, which Python flushes by itself."""
+    found: dict[int, Any] = {}
     for stream in (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__):
         each: Any = stream
         for inner in ("buffer", "raw", ""):
-            found.add(id(each))
+            found[id(each)] = each
             each = getattr(each, inner, None)
-    return found
+    return list(found.values())
 
 
-def _is_unfinished(each: Any) -> bool:
-    """For a generator, whether it may be inside a `try` or `with` of its code; else True."""
-    if not isinstance(each, types.GeneratorType):
-        return True
-    return each.gi_frame is not None and (_HANDLER is None or _HANDLER in each.gi_code.co_code[::2])
+def _is_guarded(generator: types.GeneratorType[Any, Any, Any]) -> bool:
+    """Whether a generator may be inside a `try` or `with` of its code."""
+    return generator.gi_frame is not None and (_HANDLER is None or _HANDLER in generator.gi_code.co_code[::2])

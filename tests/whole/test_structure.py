@@ -338,3 +338,17 @@ def test_version_has_one_source():
     # In a process of its own: in jax's place it has the version that it stands for.
     out = run_python("import jaxlite; from jaxlite.version import __version__; print(jaxlite.__version__ == __version__)")
     assert out.strip() == "True"
+
+
+# Primitives of `lax` that type results over explicit axes themselves, take no arrays, or refuse arrays that are sharded so.
+WITHOUT_SHARDING_RULE = set("after_all approx_top_k axis_index cond create_token custom_linear_solve dce_sink device_put iota "
+                            "reduce reduce_window rng_bit_generator rng_uniform scan select_and_scatter sharding_constraint "
+                            "while".split())
+
+
+def test_every_primitive_has_a_sharding_rule() -> None:
+    from jaxlite import lax
+    from jaxlite.lax import explicit
+
+    names = {getattr(lax, name).name for name in dir(lax) if name.endswith("_p")}
+    assert names - explicit._RULES.keys() == WITHOUT_SHARDING_RULE

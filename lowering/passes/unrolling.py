@@ -23,19 +23,22 @@ from collections.abc import Container, Iterator
 from typing import Any
 
 from lowering.passes.fusion import LIBRARY_REDUCTION, RUN_COST, bodies, call_body
+from lowering.rules.windows import SHORT_AXIS
 
 _IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _OTHERS = frozenset("reduce_prod reduce_and reduce_or reduce_xor argmax argmin reduce".split())
 _PICKS = ("argmax", "argmin", "reduce")  # of several values at a time, which LLVM does not vectorize
-_WINDOWS = frozenset("reduce_window select_and_scatter select_and_gather_add cummax cummin cumlogsumexp".split())
+_WINDOWS = frozenset("reduce_window select_and_scatter select_and_gather_add".split())
+_RUNNING = frozenset("cumsum cumprod cummax cummin cumlogsumexp".split())  # windows along short axes, loops along longer ones
 _WINDOW_FAMILIES = ("reduce_window_", "select_and_scatter_")
 _COMBINING = ("scatter-add", "scatter-sub", "scatter-mul", "scatter-min", "scatter-max")
 _LOOPS = ("while", "scan")
 _SHORT = 64  # turns of a loop that LLVM unrolls
 _SHORT_ROW, _SHORT_PICK = 8, 32  # elements of a row, as long as which reducing it is faster unrolled
 _WINDOW = 32  # elements that XLA reduces at a time, in a loop of their own, where a row has more
-_FEW, _MANY = 1024, 8192  # elements that are reduced in no time either way, if it happens once; that are not
-_SHARE = 1 / 64  # of what a program computes, from which on reductions of small arrays count
+_FEW = 1024  # elements that are reduced in no time either way, if it happens once
+_UPDATED, _TURNED = 2048, 8192  # elements that are not updated in no time; not turned, in a loop
+_SHARE, _ACROSS_SHARE = 1 / 64, 1 / 8  # of what a program computes, from which on reductions of small arrays count
 _LOOP_SHARE = 1 / 4  # of what is computed in loops, from which on short rows count
 _COSTLY, _COSTLY_ROW = 6, 16  # operations for an element that are many, and the elements of a row that a vector loop may have
 _EVEN_ROW = 8  # elements that fill a vector register, unless they are read from the midst of longer rows
@@ -62,7 +65,7 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
         is_of_bytes = any(map(_is_of_bytes, [*jaxpr.invars, *jaxpr.outvars]))
         if is_of_bytes or any(_rearranges(eqn, jaxpr.invars) for eqn in jaxpr.eqns):
             return True
-    in_short_rows = work = in_loops = short_in_loops = operations = in_cut_rows = in_odd_rows = 0.0
+    in_short_rows = across_rows = work = in_loops = short_in_loops = operations = in_cut_rows = in_odd_rows = 0.0
     are_cut = False  # rows of a few elements, out of longer ones
     for eqn, in_loop in _equations(jaxpr, False, set()):
         if any(gains_in(eqn, in_loop) for gains_in in (_is_short_reduction, _is_slow_convolution, _turns_short_rows,
@@ -85,10 +88,11 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
             in_loops += done
             short_in_loops += done if _is_of_short_rows(eqn) else 0
         # A reduction that is too small for the library takes little time; a program can be made of such.
-        if not in_loop and eqn.primitive.name in _IN_LIBRARY and eqn.invars[0].aval.size < LIBRARY_REDUCTION and (
-                _has_short_rows(eqn)):
-            in_short_rows += eqn.invars[0].aval.size
-    return (in_short_rows > max(_FEW, _SHARE * work) or short_in_loops > _LOOP_SHARE * in_loops
+        if not in_loop and eqn.primitive.name in _IN_LIBRARY and eqn.invars[0].aval.size < LIBRARY_REDUCTION:
+            in_short_rows += eqn.invars[0].aval.size if _has_short_rows(eqn) else 0
+            across_rows += eqn.invars[0].aval.size if _is_across_rows(eqn) else 0
+    return (in_short_rows > max(_FEW, _SHARE * work) or across_rows > max(_FEW, _ACROSS_SHARE * work)
+            or short_in_loops > _LOOP_SHARE * in_loops
             or (in_cut_rows if are_cut else in_odd_rows) > max(_COSTLY_WORK, _COSTLY_SHARE * operations))
 
 
@@ -117,7 +121,8 @@ def _equations(jaxpr: Any, in_loop: bool, seen: set[tuple[int, bool]]) -> Iterat
 
 def _is_short_reduction(eqn: Any, in_loop: bool) -> bool:
     name = eqn.primitive.name
-    is_window = name in _WINDOWS or name.startswith(_WINDOW_FAMILIES)
+    is_window = name in _WINDOWS or name.startswith(_WINDOW_FAMILIES) or (
+        name in _RUNNING and 1 < eqn.invars[0].aval.shape[eqn.params["axis"]] <= SHORT_AXIS)
     if not (is_window or name in _IN_LIBRARY or name in _OTHERS):
         return False
     aval = eqn.invars[0].aval
@@ -127,23 +132,33 @@ def _is_short_reduction(eqn: Any, in_loop: bool) -> bool:
         return False
     if is_window:
         return True
-    axes = _reduced(eqn)
-    last = max((axis for axis, extent in enumerate(aval.shape) if extent > 1), default=0)
-    if last not in axes:
-        return any(aval.shape[axis] > 1 for axis in axes)
+    last = _last(aval)
+    if last not in _reduced(eqn):
+        return _is_across_rows(eqn)
     if in_loop and name in _IN_LIBRARY and aval.shape[last] > _WINDOW:
         return True
     return 1 < aval.shape[last] <= (_SHORT_PICK if name in _PICKS else _SHORT_ROW)
 
 
+def _is_across_rows(eqn: Any) -> bool:
+    """Whether it reduces along other axes than the last."""
+    aval, axes = eqn.invars[0].aval, _reduced(eqn)
+    return _last(aval) not in axes and any(aval.shape[axis] > 1 for axis in axes)
+
+
+def _last(aval: Any) -> int:
+    """The last axis of more than one element."""
+    return max((axis for axis, extent in enumerate(aval.shape) if extent > 1), default=0)
+
+
 def _is_of_short_rows(eqn: Any) -> bool:
-    """Whether it computes rows of two to seven elements, or a single one, that do not fill a vector register."""
+    """Whether it computes rows of two to 15 elements, or a single one, that do not fill vector registers."""
     if not eqn.outvars:  # it has effects alone
         return False
     shape = [extent for extent in getattr(eqn.outvars[0].aval, "shape", ()) if extent != 1]
     if not shape or eqn.primitive.name == "dot_general":
         return False
-    return shape[-1] < _SHORT_ROW and shape[-1] != 4 and (len(shape) > 1 or shape[-1] != 2)
+    return shape[-1] < _COSTLY_ROW and shape[-1] not in (4, 8) and (len(shape) > 1 or 2 < shape[-1] < _SHORT_ROW)
 
 
 def _row(aval: Any) -> int:
@@ -200,12 +215,12 @@ def _updates_one_position(eqn: Any, in_loop: bool) -> bool:
     if position.size != position.shape[-1]:
         return False
     is_combined = name != "scatter" or eqn.params["update_jaxpr"] is not None
-    return operand.size >= _MANY if is_combined else updates.size >= _LARGE
+    return operand.size >= _UPDATED if is_combined else updates.size >= _LARGE
 
 
 def _turns_short_rows(eqn: Any, in_loop: bool) -> bool:
     """Whether it turns the rows of an array, and one of the two axes is short."""
-    if not _turns_rows(eqn, _MANY if in_loop else _LARGE):
+    if not _turns_rows(eqn, _TURNED if in_loop else _LARGE):
         return False
     shape = eqn.invars[0].aval.shape
     return min(shape[-1], shape[eqn.params["permutation"][-1]]) <= _SHORT

@@ -75,6 +75,9 @@ def repeat(f):
     (repeat(lambda c: jnp.concatenate([c[:, :1], c[:, 1:] - c[:, :-1]], 1)), LARGE[:300].reshape(10, 30)),
     (repeat(lambda c: c + jnp.pad(c[1:], (1, 0))), LARGE[:100]),
     (lambda x: jnp.roll(x, 1) + x, LARGE),
+    (repeat(lambda c: jnp.where(c > 0, c, 0.1 * c)), LARGE[:1000].reshape(100, 10)),
+    (lambda x: (x - x.mean(0)) * 2, LARGE[:2500].reshape(500, 5)),
+    (lambda x: jnp.cumsum(x, axis=1), LARGE[:3000].reshape(200, 15)),
 ], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
         "slices in short rows",
         "argmax of longer rows", "to bytes", "one position",
@@ -84,7 +87,8 @@ def repeat(f):
         "features first", "turned", "turned in a loop", "windows, in a scan",
         "padded rows", "padded columns, in a scan", "costly, in rows of six", "gates of eight",
         "costly, in rows of four", "rows of two", "another first in a scan",
-        "another first in rows in a scan", "padded in front, in a scan", "rotated by one"])
+        "another first in rows in a scan", "padded in front, in a scan", "rotated by one",
+        "rows of ten in a scan", "across few rows", "running sums"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 
@@ -117,12 +121,17 @@ def test_programs_that_gain_from_unrolling(f, x):
     (repeat(lambda c: jnp.concatenate([c[:2], c[2:] - c[:-2]])), LARGE[:100]),
     (repeat(lambda c: jnp.concatenate([c[1:] - c[:-1], c[-1:]])), LARGE[:100]),
     (repeat(lambda c: jnp.concatenate([c[:, :1], c[:, 1:] - c[:, :-1]], 1)), WIDE),
+    (repeat(lambda c: jnp.where(c > 0, c, 0.1 * c)), LARGE[:800].reshape(100, 8)),
+    (lambda x: (x - x.mean(0)) @ x.T @ x, LARGE[:2500].reshape(500, 5)),
+    (lambda x: jnp.cumsum(x, axis=1), LARGE[:3000].reshape(100, 30)),
 ], ids=["none", "library", "small", "small share",
         "long", "one column", "few", "long, in a scan", "few bytes", "bytes, among others",
         "all of them", "scan", "convolution", "turned once",
         "rows stay", "turned, long", "an argument in other rows", "one position is set", "some positions",
         "padded in front", "few padded rows", "costly, in rows of eight", "few costly rows", "gathered rows of four",
-        "two others first, in a scan", "another last, in a scan", "another first, in many rows in a scan"])
+        "two others first, in a scan", "another last, in a scan",
+        "another first, in many rows in a scan", "rows of eight in a scan", "across few rows, among others",
+        "longer running sums"])
 def test_other_programs_do_not(f, x):
     assert not unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 

@@ -10,9 +10,9 @@ where short rows are turned, those before and after a convolution too, and so do
 bytes, or elements in another order. An update of one position of a large array is a loop that stores each element where it
 was: LLVM drops that loop where it may unroll. Other code runs as fast without, or faster: what XLA compiles in one piece, such
 as a small scan, outgrows the processor's caches when it is unrolled. Costly functions in rows of fewer than sixteen elements
-gain, and all functions in rows of two: LLVM does not vectorize so short a loop if it has to ask first whether arrays overlap,
-but what it becomes when it is unrolled. And so does padding of rows, and what puts one element before others: a turn of the
-loop has nothing to decide once the first or the last is taken out.
+gain, and all functions in rows of two or three: LLVM does not vectorize so short a loop if it has to ask first whether arrays
+overlap, but what it becomes when it is unrolled. And so does padding of rows, and what puts one element before others: a turn
+of the loop has nothing to decide once the first or the last is taken out.
 docs/fusion.md has the measurements.
 """
 
@@ -41,6 +41,7 @@ _UPDATED, _TURNED = 2048, 8192  # elements that are not updated in no time; not 
 _SHARE, _ACROSS_SHARE = 1 / 64, 1 / 8  # of what a program computes, from which on reductions of small arrays count
 _LOOP_SHARE = 1 / 4  # of what is computed in loops, from which on short rows count
 _COSTLY, _COSTLY_ROW = 6, 16  # operations for an element that are many, and the elements of a row that a vector loop may have
+_SHORTEST_ROW = 3  # elements up to which cheap operations count as well
 _EVEN_ROW = 8  # elements that fill a vector register, unless they are read from the midst of longer rows
 _NO_SLOWER = ("gather", "dot_general")  # in short rows
 _CUTS = frozenset("slice split dynamic_slice".split())
@@ -81,7 +82,7 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
         row = _row(eqn.outvars[0].aval) if eqn.outvars else 0
         if 1 < row < _COSTLY_ROW:
             are_cut = are_cut or eqn.primitive.name in _CUTS
-            is_slow = (cost >= _COSTLY or row == 2) and eqn.primitive.name not in _NO_SLOWER
+            is_slow = (cost >= _COSTLY or row <= _SHORTEST_ROW) and eqn.primitive.name not in _NO_SLOWER
             in_cut_rows += done * cost * times if is_slow else 0
             in_odd_rows += done * cost * times if is_slow and row != _EVEN_ROW else 0
         if in_loop and call_body(eqn) is None and eqn.primitive.name not in (*_LOOPS, "cond"):

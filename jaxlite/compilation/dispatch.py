@@ -152,8 +152,9 @@ class Jitted:
                         leaf = leaves[index] = leaf.__jax_array__()
                     avals.append(aval_of(leaf) if handler is None else handler(leaf))
             except OverflowError as error:
-                raise OverflowError(f"{error}; it is the argument {self._argument_name(index, in_tree)} of "
-                                    f"{source.function_location(self.fun)}") from None
+                raise OverflowError("An overflow was encountered while parsing an argument to a jitted computation, whose "
+                                    f"argument path is {self._argument_name(index, in_tree)}. It is an argument of "
+                                    f"{source.function_location(self.fun)}. {error}") from None
             except TypeError as error:
                 raise TypeError(
                     f"Error interpreting argument to {source.function_location(self.fun)} as an abstract array. The "

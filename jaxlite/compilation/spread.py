@@ -118,8 +118,8 @@ def checked(given: Any, what: str) -> tuple[Any, ...]:
     leaves, tree = tree_flatten(given, is_place)
     for leaf in leaves:
         if not is_place(leaf):
-            raise TypeError(f"One of pjit {what} leaf specifications got sharding {leaf!r} of type {type(leaf)}: expected a "
-                            "Sharding, a PartitionSpec or None")
+            raise TypeError(f"{what} leaf specifications are expected to be PartitionSpec instances or None, but got "
+                            f"{leaf!r} of type {type(leaf)}, which is no Sharding either")
     return (*leaves, tree)
 
 

@@ -125,9 +125,14 @@ def convert_element_type(operand, new_dtype):
     if type(operand) is int and not isinstance(new_dtype, dtypes.ExtendedDType):
         operand = fitted(operand, dtypes.canonicalize_dtype(new_dtype), wrap=True)
     result = convert(operand, new_dtype, False)
-    if dtypes.kind(aval_of(operand).dtype) == "c" and dtypes.kind(aval_of(result).dtype) != "c":
-        source.warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning)
+    warn_of_lost_parts(aval_of(operand).dtype, aval_of(result).dtype)
     return result
+
+
+def warn_of_lost_parts(old, new) -> None:
+    """Warns where a user's conversion between two dtypes drops imaginary parts."""
+    if dtypes.kind(old) == "c" and dtypes.kind(new) != "c":
+        source.warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning)
 
 
 def convert(operand, new_dtype=None, weak_type: bool | None = None):
@@ -625,11 +630,18 @@ def empty(shape, dtype, *, out_sharding=None):
 
 
 @boundary
+def as_filling(name: str, value, dtype):
+    """A fill value for arrays of a dtype. Raises: TypeError for Python's complex numbers, if the dtype is real."""
+    if type(value) is builtins.complex and dtypes.kind(dtype) in "iuf":
+        raise TypeError(f"{name}: a real number is needed for the dtype {dtype}, not the 'complex' number {value}")
+    return fitted(value, dtype)
+
+
 def full(shape, fill_value, dtype=None, *, sharding=None):
     """An array of one value. Its dtype is that of the value unless given."""
     shape = canonical_shape(shape)
     if dtype is not None and not isinstance(dtype, dtypes.ExtendedDType):
-        fill_value = fitted(fill_value, dtypes.canonicalize_dtype(dtype))
+        fill_value = as_filling("full", fill_value, dtypes.canonicalize_dtype(dtype))
     aval = aval_of(fill_value)
     if isinstance(dtype, dtypes.ExtendedDType) and not isinstance(aval.dtype, dtypes.ExtendedDType):  # each word is the value
         element = dtype.physical_element()
@@ -657,7 +669,7 @@ def full_like(x, fill_value, dtype=None, shape=None, sharding=None):
     full_shape = full_shape if shape is None else canonical_shape(shape)
     if dtype is not None:
         full_dtype = dtypes.canonicalize_dtype(dtype)
-    fill_value = fitted(fill_value, full_dtype)
+    fill_value = as_filling("full_like", fill_value, full_dtype)
     if aval_of(fill_value).shape:
         raise TypeError(f"full_like takes a scalar fill_value, got shape {aval_of(fill_value).shape}.")
     out = varying_as(broadcast_in_dim(convert(fill_value, full_dtype, weak), full_shape, (), out_sharding=sharding), x)

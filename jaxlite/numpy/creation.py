@@ -18,7 +18,7 @@ from jaxlite.core.filtering import boundary, hide_own_frames
 from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_leaves, tree_map
-from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, fitted, with_arrays
+from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, with_arrays
 from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, scalar, unwrapped
@@ -198,8 +198,8 @@ def _place(object, dtype, copy: bool, device):
     weak = dtype is None and aval.weak_type
     target = aval.update(dtype=aval.dtype if dtype is None else dtype, weak_type=weak)
     if isinstance(object, Tracer) or type(object) is ArrayImpl or isinstance(aval.dtype, dtypes.ExtendedDType):
-        if dtypes.kind(aval.dtype) == "c" and dtypes.kind(target.dtype) not in "cb":
-            source.warn("Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning)
+        if target.dtype != dtypes.bool_:
+            shaping.warn_of_lost_parts(aval.dtype, target.dtype)
         if copy and (target is aval or isinstance(object, Tracer)):
             object = shaping.copy_p.bind(object) if isinstance(object, Tracer) else copy_array(object)
         object = shaping.convert(object, target.dtype, weak)
@@ -438,7 +438,7 @@ def full(shape, fill_value, dtype=None, *, device=None, out_sharding=None):
         dtype, weak = dtypes.check_user_dtype_supported(dtype, "full"), False
     if isinstance(dtype, dtypes.ExtendedDType) and not aval_of(fill_value).shape:
         return _on(shaping.full(shape_of(shape), fill_value, dtype), device, out_sharding)
-    return _on(_full(fitted(fill_value, dtype), shape_of(shape), dtype, weak), device, out_sharding)
+    return _on(_full(shaping.as_filling("full", fill_value, dtype), shape_of(shape), dtype, weak), device, out_sharding)
 
 
 def _like(a, dtype, shape, name: str) -> tuple[Any, tuple[Ints, Any, bool]]:
@@ -479,7 +479,7 @@ def full_like(a, fill_value, dtype=None, shape=None, *, device=None, out_shardin
     """One value in the shape and dtype of another array."""
     check_arrays("full_like", fill_value)
     a, (full_shape, full_dtype, weak) = _like(a, dtype, shape, "full_like")
-    made = _full(fitted(fill_value, full_dtype), full_shape, full_dtype, weak)
+    made = _full(shaping.as_filling("full_like", fill_value, full_dtype), full_shape, full_dtype, weak)
     return _as(a, made, device, out_sharding) if np.ndim(fill_value) == 0 else _on(made, device, out_sharding)
 
 

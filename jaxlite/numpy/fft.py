@@ -66,7 +66,7 @@ def _transform(name: str, kind, a, s, axes, norm: str | None):
     if kind == _RFFT and s and not s[-1]:
         raise ValueError(f"jnp.fft.{name}: cannot transform the empty axis {axes[-1]} of an array of shape {shape}")
     if kind == _RFFT and dtypes.kind(aval_of(a).dtype) == "c":
-        raise ValueError(f"jnp.fft.{name} takes real numbers, got {aval_of(a).dtype}")
+        raise ValueError(f"only real valued inputs supported for {name}, got {aval_of(a).dtype}")
     return _compute(a, kind=kind, sizes=s, axes=axes, scale=_scale(name, kind, norm, math.prod(s)))
 
 

@@ -533,5 +533,6 @@ def _converted(value, aval, op: str) -> tuple[Any, Any]:
             f"scatter inputs have incompatible types: cannot safely cast value from dtype={given.dtype} to dtype="
             f"{aval.dtype} with jax_numpy_dtype_promotion={config.numpy_dtype_promotion.value}. In future JAX releases "
             "this will result in an error.", FutureWarning)
+        shaping.warn_of_lost_parts(given.dtype, aval.dtype)
     dtype = aval.dtype if op == "set" else joined
     return shaping.convert(value, dtype, False), dtype

@@ -272,8 +272,8 @@ def cross(a, b, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | N
     if axis is not None:
         axisa = axisb = axisc = axis
     a, b = promote_dtypes(*as_arrays("cross", a, b))
-    a = _axis_last(a, *canonical_axes(axisa, a.ndim))
-    b = _axis_last(b, *canonical_axes(axisb, b.ndim))
+    a = _axis_last(a, shaping.canonical_axis(axisa, a.ndim))
+    b = _axis_last(b, shaping.canonical_axis(axisb, b.ndim))
     sizes = a.shape[-1], b.shape[-1]
     if not {2, 3}.issuperset(sizes):
         raise ValueError("cross: vectors must have 2 or 3 components, got shapes "

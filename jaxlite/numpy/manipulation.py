@@ -272,7 +272,8 @@ def transpose(a, axes: Sequence[int] | None = None):
     rank = a.ndim
     order = range(rank)[::-1] if axes is None else [shaping.canonical_axis(axis, rank) for axis in _static_axes(tuple(axes))]
     if axes is not None and sorted(order) != list(range(rank)):
-        raise TypeError(f"axes {tuple(axes)} do not match array of shape {a.shape}")
+        raise TypeError("transpose permutation isn't a permutation of operand dimensions, got permutation "
+                        f"{tuple(axes)} for operand shape {a.shape}.")
     return shaping.transpose(a, order)
 
 

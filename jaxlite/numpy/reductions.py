@@ -147,6 +147,7 @@ def _total(name: str, a, axis, dtype, keepdims: bool, initial, where, promote_in
     _check_initial(initial)
     a = as_array(a)
     dtype = _accumulator_dtype(aval_of(a), dtype, promote_integers, name)
+    shaping.warn_of_lost_parts(aval_of(a).dtype, dtype)
     if dtype == dtypes.bool_:  # whether some, or all, are nonzero
         reducer, combine = (lax.reduce_and, ufuncs.logical_and) if identity else (lax.reduce_or, ufuncs.logical_or)
     narrow = dtypes.kind(dtype) == "f" and dtypes.itemsize_bits(dtype) < 32
@@ -333,6 +334,7 @@ def mean(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims: bo
 def _mean(a, axis, dtype, keepdims: bool, where, name: str = "mean"):
     a = as_arrays(name, a)
     computation, result_dtype = _mean_dtypes(name, a, dtype)
+    shaping.warn_of_lost_parts(a.dtype, computation)
     own, names = split_axes(axis, a.ndim)
     axes = own + names
     total = _sum(shaping.convert(a, computation, False), axes, None, keepdims, None, where, True)
@@ -530,6 +532,7 @@ def _running(name: str, a, axis, dtype, operation: Callable, fill_nan=None):
         dtype = dtypes.default_dtype(int) if dtypes.kind(aval.dtype) == "b" else aval.dtype
     else:
         dtype = dtypes.check_user_dtype_supported(dtype, name)
+        shaping.warn_of_lost_parts(a.dtype, dtype)
     if dtype == dtypes.bool_:
         # Whether a running sum of ones and zeros is nonzero, or a running product of them.
         ones = shaping.convert(shaping.convert(a, dtypes.bool_, False), dtypes.int32, False)

@@ -98,18 +98,33 @@ KNOWN: list[tuple[str, str, str]] = [
 
 _INSIDE = "docs/sharp_edges.md: one class of error for one cause; in JAX what happens to fail inside"
 _STATIC = "docs/sharp_edges.md: arrays are static arguments too; what cannot be hashed is a ValueError"
-ERRORS: list[tuple[str, str]] = [  # matched with "class: words of JAX <> class: words here"
-    (r"^AttributeError: ('[\w.]+' object|type object '\w+') has no attribute", _INSIDE),
-    (r"^(IndexError: (tuple|list|list assignment) index out|AssertionError|ZeroDivisionError|UnboundLocalError)", _INSIDE),
-    (r"^[^<]*(safe_map|safe_zip|zip)\(\) argument|^[^<]*((too many|not enough) values to unpack|verifier errors)", _INSIDE),
-    (r"^[^<]*(transpose permutation isn't|tuple indices must be|vmap was requested to map|too many indices for)", _INSIDE),
-    (r"^UnexpectedTracerError.*<> TypeError: \w+ with has_aux", _INSIDE),
-    (r"^TypeError: (Input \d+ to \w+ must have rank at least|\w+ got incompatible shapes for broadcasting)",
+_REAL = "docs/sharp_edges.md: a complex argument of a real function is a TypeError"
+# Matched with "class: words of JAX <> class: words here": what JAX stumbles over, and the classes that are right here.
+ERRORS: list[tuple[str, str]] = [
+    (r"^AttributeError: ('[\w.]+' object|type object '\w+')"
+     r" has no attribute '(ndim|shape|dtype|aval|size|weak_type|astype|num_leaves|"
+     r"_is_concrete|devices|\w*items|__name__)'.* <> (TypeError|ValueError|RuntimeError|AxisError)", _INSIDE),
+    (r"^(IndexError: (tuple|list|list assignment) index out|AssertionError|ZeroDivisionError|UnboundLocalError).*"
+     r"<> (TypeError|ValueError)", _INSIDE),
+    (r"^[^<]*(safe_map|safe_zip|zip)\(\) argument.* <> (TypeError|ValueError)", _INSIDE),
+    (r"^[^<]*((too many|not enough) values to unpack|verifier errors).* <> (TypeError|ValueError)", _INSIDE),
+    (r"^TypeError: transpose permutation isn't.* <> ValueError: [^<]*(must be matrices|must have shape|square)", _INSIDE),
+    (r"^[^<]*(tuple indices must be|too many indices for).* <> (TypeError|ValueError|AxisError)", _INSIDE),
+    (r"^ValueError: vmap was requested to map.* <> TypeError: \w+ requires a sequence of arrays", _INSIDE),
+    (r"^UnexpectedTracerError.*<> TypeError: (\w+ with|expected function with aux)", _INSIDE),
+    (r"^TypeError: (Input \d+ to \w+ must have rank at least|\w+ got incompatible shapes for broadcasting).* <> ValueError",
      "docs/sharp_edges.md: an array of a wrong shape is a ValueError"),
-    (r"Non-hashable static arguments|unhashable type|cannot be converted to a scalar index|key array cannot be", _STATIC),
+    (r"^ValueError: Non-hashable static arguments.* <> (TypeError|ValueError|AxisError)", _STATIC),
+    (r"<> ValueError: Non-hashable static arguments", _STATIC),
+    (r"^TypeError: (unhashable type|Only integer scalar arrays can be converted to a scalar index).* <> (ValueError|TypeError)",
+     _STATIC),
     (r"^[^<]*(could not convert string to float|only supports 2-dimensional inputs).*<> TypeError",
      "docs/sharp_edges.md: what is no array of numbers is a TypeError"),
-    (r"Cannot call abstract method|Cannot interpret 'key|does not accept dtypes.*key<",
-     "keys are no numbers: the error of the conversion or promotion"),
-    (r"RESOURCE_EXHAUSTED", "docs/sharp_edges.md: arrays that no memory holds are refused before they are made"),
+    (r"^NotImplementedError: Cannot call abstract method astype.* <> ValueError: Cannot convert_element_type",
+     "keys are no numbers: the error of the conversion"),
+    (r"Cannot interpret 'key<\w+>' as a data type.* <> (TypeError|ValueError)",
+     "keys are no numbers: the error of the conversion"),
+    (r"^[^<]*(must be real-valued|does not support complex|Passing complex start).* <> TypeError", _REAL),
+    (r"RESOURCE_EXHAUSTED.* <> ValueError",
+     "docs/sharp_edges.md: arrays that no memory holds are refused before they are made"),
 ]

@@ -137,3 +137,21 @@ def test_minimization_of_badly_scaled_and_curved_functions(method):
     np.testing.assert_allclose(steep.x, 0, atol=1e-6)
     valley = minimize(lambda x: jnp.sum((1 - x[:-1]) ** 2 + 100 * (x[1:] - x[:-1] ** 2) ** 2), jnp.zeros(3), method=method)
     np.testing.assert_allclose(valley.x, 1, atol=1e-2)
+
+
+@pytest.mark.parametrize("call", [
+    lambda: jnp.sum(jnp.array([1 + 1j]), dtype=jnp.float32), lambda: jnp.mean(jnp.array([1 + 1j]), dtype=jnp.float32),
+    lambda: jnp.cumsum(jnp.array([1 + 1j]), dtype=jnp.float32), lambda: jnp.zeros(1).at[0].add(1 + 1j),
+], ids="sum mean cumsum at".split())
+def test_imaginary_parts_are_dropped_with_a_warning(call):
+    with pytest.warns(np.exceptions.ComplexWarning, match="discards the imaginary part"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of the update
+        warnings.simplefilter("always", np.exceptions.ComplexWarning)
+        assert call() == 1
+
+
+def test_fill_values_fit_their_dtype():
+    for fill in (lambda: jnp.full(2, 1j, jnp.float32), lambda: jnp.full_like(jnp.arange(2), 1j)):
+        with pytest.raises(TypeError, match="real number.*'complex'"):
+            fill()
+    assert jnp.full(1, 1j, jnp.complex64) == 1j and jnp.full(1, 1j, bool) == True  # noqa: E712

@@ -77,7 +77,7 @@ class JAXSparse:
         return self
 
     def _refuse(self, name: str):
-        raise TypeError(f"{name} of {type(self).__name__} with a dense array gives a dense array: use todense() first")
+        raise NotImplementedError(f"{name} of {type(self).__name__} with a dense array gives a dense array: use todense()")
 
     def __array__(self, *args, **kwargs) -> np.ndarray:
         raise TypeError(f"a {type(self).__name__} is not converted to a NumPy array implicitly: use todense()")

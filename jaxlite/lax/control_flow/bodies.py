@@ -109,7 +109,7 @@ def runs_in_python() -> bool:
 
 
 def without_numpy(carry):
-    """A carry of Python's own loops: NumPy arrays become arrays, which a body cannot change in place."""
+    """A carry of a scan in Python: NumPy arrays become arrays, which a body cannot change in place."""
     return tree_map(lambda leaf: as_result(leaf) if isinstance(leaf, np.ndarray) else leaf, carry)
 
 

@@ -19,7 +19,7 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import varying_inputs, varying_outputs
 from jaxlite.core.symbolic import Dim
 from jaxlite.core.tracing import Tracer
-from jaxlite.core.tree import tree_flatten, tree_unflatten
+from jaxlite.core.tree import tree_flatten, tree_map, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.lax.control_flow.bodies import (
     Body,
@@ -89,7 +89,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
     if not (callable(cond_fun) and callable(body_fun)):
         raise TypeError("lax.while_loop: body_fun and cond_fun arguments should be callable.")
     if runs_in_python():
-        init_val = without_numpy(init_val)
+        init_val = tree_map(as_result, init_val)
         outcome = cond_fun(init_val)
         if not isinstance(outcome, Tracer):
             while outcome:

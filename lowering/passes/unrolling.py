@@ -22,8 +22,8 @@ import math
 from collections.abc import Container, Iterator
 from typing import Any
 
+from lowering.monoids import LONGEST_WINDOW
 from lowering.passes.fusion import LIBRARY_REDUCTION, RUN_COST, bodies, call_body
-from lowering.rules.windows import SHORT_AXIS
 
 _IN_LIBRARY = ("reduce_sum", "reduce_max", "reduce_min")
 _OTHERS = frozenset("reduce_prod reduce_and reduce_or reduce_xor argmax argmin reduce".split())
@@ -123,7 +123,7 @@ def _equations(jaxpr: Any, in_loop: bool, seen: set[tuple[int, bool]]) -> Iterat
 def _is_short_reduction(eqn: Any, in_loop: bool) -> bool:
     name = eqn.primitive.name
     is_window = name in _WINDOWS or name.startswith(_WINDOW_FAMILIES) or (
-        name in _RUNNING and 1 < eqn.invars[0].aval.shape[eqn.params["axis"]] <= SHORT_AXIS)
+        name in _RUNNING and 1 < eqn.invars[0].aval.shape[eqn.params["axis"]] <= LONGEST_WINDOW)
     if not (is_window or name in _IN_LIBRARY or name in _OTHERS):
         return False
     aval = eqn.invars[0].aval

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowering import xla
-from lowering.monoids import identity
+from lowering.monoids import LONGEST_WINDOW, identity
 from lowering.padding import is_symbolic, pad
 from lowering.rules import lowers
 from lowering.rules.reductions import combine, jaxpr_region, monoid_region
@@ -151,7 +151,6 @@ def _accumulator(name: str, dtype: Any) -> Any:
 
 # XLA:CPU compiles a loop of small slices to one kernel, in a fraction of the time that its rewrite of a long window
 # takes, and it runs faster too. A window of a few elements is one plain loop nest, better yet over many rows.
-SHORT_AXIS = 16
 
 
 def _cumulative(name: str, monoid: str, combination: Combine) -> None:
@@ -163,7 +162,7 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
         if is_static and (aval.size == 0 or size == 1):
             return x
         start = identity(monoid, dtype)
-        if is_static and (ctx.platform != "cpu" or (size <= SHORT_AXIS and aval.size // size > 1)):
+        if is_static and (ctx.platform != "cpu" or (size <= LONGEST_WINDOW and aval.size // size > 1)):
             return _by_window(ctx, x, aval, axis, reverse, combination, start)
         if dtype.name.startswith(xla.WIDENED):
             working = wide = np.dtype(np.float32)

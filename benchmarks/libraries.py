@@ -3,9 +3,9 @@
     python -m benchmarks.libraries --jax PYTHON [--repeats N] [NAME ...]
 
 Run it with a Python that has jaxlite and the libraries (`make bench-libraries`). Each program is an example of
-`examples/libraries` that does one step; the time is that of the whole process, seen from outside. Cold, nothing was compiled
-before; warm, both sides' persistent caches hold what an earlier process compiled. The sides take turns; the least of the
-repeats counts.
+`examples/libraries` that does one step and prints its result; the time is from its start to that line, seen from outside.
+Cold, nothing was compiled before; warm, both sides' persistent caches hold what an earlier process compiled. The sides take
+turns; the least of the repeats counts.
 """
 
 from __future__ import annotations
@@ -16,22 +16,17 @@ import shutil
 import sys
 import sysconfig
 import tempfile
-from time import perf_counter
 
-from benchmarks.sides import ROOT, Side, last_line
+from benchmarks.sides import ROOT, Side
 
 EXAMPLES = ("optax_mlp", "equinox_mlp", "flax_linen_cnn", "flax_nnx_cnn", "numpyro_eight_schools")
 BARS = {"cold": 0.6, "warm": 0.35}  # of JAX's time, at most
 
 
 def process(side: Side, example: str, cache: str) -> float:
-    """Seconds of one process that does one step."""
+    """Seconds from the start of a process to the line that it prints after one step."""
     prefix = ("-m", "jaxlite") if side.module == "jaxlite" else ()
-    start = perf_counter()
-    _, err, status = side.start(*prefix, f"examples/libraries/{example}.py", "1", cache=cache)
-    if status:
-        raise SystemExit(f"{example} fails with {side.label}: {last_line(err)}")
-    return perf_counter() - start
+    return side.first_line(*prefix, f"examples/libraries/{example}.py", "1", cache=cache)
 
 
 def measure(sides: list[Side], example: str, warm: bool, repeats: int) -> list[float]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from time import perf_counter
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,19 +31,37 @@ class Side:
 
         `cache` is the folder of its persistent compile cache; without one every compile is a compile.
         """
+        command = [self.python, *arguments]
+        try:
+            done = subprocess.run(command, cwd=ROOT, env=self._environment(cache), capture_output=True, text=True,
+                                  timeout=TIMEOUT)
+        except subprocess.TimeoutExpired as expired:
+            out = expired.stdout.decode() if isinstance(expired.stdout, bytes) else expired.stdout or ""
+            return out, f"no answer within {TIMEOUT} s", -1
+        return done.stdout, done.stderr, done.returncode
+
+    def first_line(self, *arguments: str, cache: str = "") -> float:
+        """Seconds from the start of its interpreter to the first line of its output; the process ends well, or it raises."""
+        environment = self._environment(cache) | {"PYTHONUNBUFFERED": "1"}
+        start = perf_counter()
+        with subprocess.Popen([self.python, *arguments], cwd=ROOT, env=environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout
+            process.stdout.readline()
+            took = perf_counter() - start
+            _, err = process.communicate(timeout=TIMEOUT)
+        if process.returncode:
+            raise SystemExit(f"{' '.join(arguments)} fails with {self.label}: {last_line(err)}")
+        return took
+
+    def _environment(self, cache: str) -> dict[str, str]:
         own = ("JAX", "JAXLITE", "XLA", "PYTHON")
         environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         environment.update(JAX_PLATFORMS="cpu", PYTHONHASHSEED="0", JAX_COMPILATION_CACHE_DIR=cache, **dict(self.settings))
         environment.update(JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0", JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1")
         if not cache:
             environment["JAX_ENABLE_COMPILATION_CACHE"] = "false"
-        command = [self.python, *arguments]
-        try:
-            done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TIMEOUT)
-        except subprocess.TimeoutExpired as expired:
-            out = expired.stdout.decode() if isinstance(expired.stdout, bytes) else expired.stdout or ""
-            return out, f"no answer within {TIMEOUT} s", -1
-        return done.stdout, done.stderr, done.returncode
+        return environment
 
     def versions(self) -> dict[str, str]:
         """Versions of Python and of what matters, without importing any of it."""

@@ -8,8 +8,6 @@ import sys
 import types
 from collections.abc import Sequence
 
-from jaxlite.commands.ending import end_without_collections
-
 
 def run_program(arguments: Sequence[str]) -> None:
     """Run a program with `jax` meaning jaxlite: `file arguments`, `-m module arguments`, or `-c code arguments`."""
@@ -52,7 +50,6 @@ def _run_as_main(code: str | bytes, name: str, file: str | None) -> None:
     if file is not None:
         module.__file__ = file
     sys.modules["__main__"] = module
-    end_without_collections()
     exec(compile(code, name, "exec", dont_inherit=True), vars(module))  # without this file's `from __future__`
 
 

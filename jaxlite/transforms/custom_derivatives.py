@@ -29,6 +29,7 @@ from jaxlite.core.tree import (
 )
 from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.lax.reductions import reduce_sum
+from jaxlite.lax.shaping import convert
 from jaxlite.traces import custom_rules
 from jaxlite.traces.custom_rules import custom_jvp_call_p, custom_vjp_call_p
 from jaxlite.traces.jvp import Zero, instantiate, tangent_aval
@@ -426,6 +427,9 @@ def _checked_cotangents(result: Any, in_tree: Any, in_avals: list[Any], name: st
             raise TypeError(f"Argument {out!r} of type {type(out)} is not a valid JAX type\n"
                             f"The bwd rule {bwd_name} of the function {name} gave it at output{path}.")
         given = aval_of(out)
+        kind, own = dtypes.kind(expected.dtype), dtypes.kind(given.dtype)
+        if given.shape == expected.shape and given.dtype != expected.dtype and kind == own and kind in "fc":
+            out, given = convert(out, expected.dtype, False), expected  # rules of mixed precision give other widths
         if (given.shape, given.dtype) != (expected.shape, expected.dtype):
             raise ValueError("Custom VJP bwd rule must produce an output with the same type as the args tuple of the "
                              f"primal function, but at output{path} the bwd rule produced an output of type {_long(given)} "

@@ -430,7 +430,7 @@ def _check_input(name: str, x: Any, holomorphic: bool, allow_int: bool) -> None:
     if holomorphic:
         if kind != "c":
             raise TypeError(f"{name} with holomorphic=True requires inputs with complex dtype, but got {aval_of(x).dtype}.")
-    elif kind in "biu" and name != "jacfwd":
+    elif kind not in "fc" and name != "jacfwd":
         if not allow_int:
             raise TypeError(f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
                             f"np.inexact), but got {aval_of(x).dtype}. If you want to use Boolean- or integer-valued inputs, "

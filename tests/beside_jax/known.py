@@ -24,7 +24,7 @@ KNOWN: list[tuple[str, str, str]] = [
     (r"linalg\.(cholesky|cho_factor)\(", "value, value of nan", "the derivative is that of the triangle that is read"),
     (r"^jnp\.array\(np\.ma\.", "raises", "masked arrays are refused everywhere, in JAX by most functions"),
     (r"^jnp\.array\(\[np\.ma\.", "raises", "masked arrays are refused everywhere, in JAX by most functions"),
-    (r"psum_scatter\(.*'i'\)", "raises", "docs/sharp_edges.md: what cannot be right is refused at once"),
+    (r"(psum_scatter|ppermute)\(.*'i'", "raises", "docs/sharp_edges.md: what cannot be right is refused at once"),
     (r"vector_norm\(", "dtype", "docs/sharp_edges.md: norms are floats"),
     (r"jnp\.(hypot|gradient|iscomplex)\(|jsp\.stats\.", "weak type", "docs/sharp_edges.md: weak types follow from promotion"),
     (r"approx_min_k\(.*nan|jnp\.roots\(.*strip_zeros", "value", "docs/sharp_edges.md: undefined results"),

@@ -323,6 +323,19 @@ def test_a_rule_of_custom_vjp_counts_under_derivatives() -> None:
     assert "sine" in str(jaxlite.vmap(jnp.sin).__doc__)
 
 
+def test_cotangents_have_the_type_of_their_primal() -> None:
+    f = jaxlite.custom_vjp(lambda x: x)
+    f.defvjp(lambda x: (x, None), lambda _, ct: (ct.astype(jnp.float32) * 1.5,))
+    gradient = jaxlite.grad(lambda x: 2 * f(x * 2))(jnp.bfloat16(1))
+    assert gradient == 6 and gradient.dtype == jnp.bfloat16
+    f.defvjp(lambda x: (x, None), lambda _, ct: (ct.astype(jnp.complex64),))
+    with pytest.raises(ValueError, match="dtypes do not match"):
+        jaxlite.grad(f)(1.0)
+    for derivative in (jaxlite.grad, jaxlite.jacrev):
+        with pytest.raises(TypeError, match="real- or complex-valued inputs.*key<fry>"):
+            derivative(jaxlite.random.normal)(jaxlite.random.key(0))
+
+
 def test_the_line_search_continues() -> None:
     assert optimize.minimize(lambda x: jnp.sum((x - 1) ** 4), jnp.zeros(2), method="BFGS").success
 

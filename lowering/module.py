@@ -442,7 +442,8 @@ class RuleContext:
         else:
             array = np.asarray(value)
             if array.dtype != dtype:
-                array = array.astype(dtype)
+                with np.errstate(over="ignore"):  # a number of the program that is infinite in this dtype
+                    array = array.astype(dtype)
             if array.ndim and array.shape == shape:
                 return self.dense_constant(array)
             mark, value = array.tobytes(), array[()]

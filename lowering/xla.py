@@ -386,9 +386,14 @@ def to_dlpack(array: Any, stream: Any = None) -> Any:
     return _jax.buffer_to_dlpack_managed_tensor(array, stream=stream)
 
 
-def from_dlpack(capsule: Any, device: Any, stream: Any = None) -> Any:
-    """An array over a DLPack capsule's memory (a copy where it is not 64-byte aligned)."""
-    return _jax.dlpack_managed_tensor_to_buffer(capsule, device, stream)
+def from_dlpack(capsule: Any, device: Any, copy: bool | None = None) -> Any:
+    """An array over a DLPack capsule's memory; a copy where that is not aligned to 64 bytes: a ValueError if `copy` is False."""
+    try:
+        return _jax.dlpack_managed_tensor_to_buffer(capsule, device, None, copy)
+    except _jax.JaxRuntimeError as error:
+        if copy is False and "unaligned" in str(error):
+            raise ValueError("copy=False, but the memory is not aligned to 64 bytes, so that it has to be copied") from None
+        raise
 
 
 # --- compile options ---------------------------------------------------------------------------------

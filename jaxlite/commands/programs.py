@@ -14,6 +14,8 @@ def run_program(arguments: Sequence[str]) -> None:
     import jaxlite.as_jax  # noqa: F401  it takes jax's place
 
     _lead_children()
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _show_error
     first = arguments[0]
     if first == "-m":
         sys.argv = list(arguments[1:])
@@ -32,6 +34,14 @@ def run_program(arguments: Sequence[str]) -> None:
         sys.argv = list(arguments)
         del sys.path[0]
         runpy.run_path(first, run_name="__main__")
+
+
+def _show_error(kind: type[BaseException], error: BaseException, traceback: types.TracebackType | None) -> None:
+    """Print an error that ends the program from the program's first line on, as if Python had started it."""
+    launcher = ("<frozen runpy>", os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep)
+    while traceback is not None and traceback.tb_frame.f_code.co_filename.startswith(launcher):
+        traceback = traceback.tb_next
+    sys.__excepthook__(kind, error.with_traceback(traceback), traceback)
 
 
 def _lead_children() -> None:

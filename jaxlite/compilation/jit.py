@@ -18,14 +18,14 @@ from jaxlite.core import config, source
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import ClosedJaxpr, eval_jaxpr
 from jaxlite.core.lazy import loader
+from jaxlite.core.tree import NOT_SPECIFIED
 from lowering import progress, report, xla
 
-_unset: Any = object()
 levels = loader("jaxlite.compilation.levels")
 
 
 @boundary
-def jit(fun: Callable[..., Any] = _unset, /, *, in_shardings: Any = None, out_shardings: Any = None,
+def jit(fun: Callable[..., Any] = NOT_SPECIFIED, /, *, in_shardings: Any = None, out_shardings: Any = None,
         static_argnums: int | Sequence[int] | None = None,
         static_argnames: str | Iterable[str] | None = None, donate_argnums: int | Sequence[int] | None = None,
         donate_argnames: str | Iterable[str] | None = None, keep_unused: bool = False, device: Any = None,
@@ -59,7 +59,7 @@ def jit(fun: Callable[..., Any] = _unset, /, *, in_shardings: Any = None, out_sh
     >>> print(selu(jnp.arange(3.0)))
     [0.   1.05 2.1 ]
     """
-    if fun is _unset:
+    if fun is NOT_SPECIFIED:
         return functools.partial(
             jit, in_shardings=in_shardings, out_shardings=out_shardings,
             static_argnums=static_argnums, static_argnames=static_argnames, donate_argnums=donate_argnums,

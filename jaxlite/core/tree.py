@@ -42,7 +42,15 @@ default_registry = pytree_registry
 default_registry.__module__ = __name__
 default_registry.__name__ = "default_registry"
 
-_UNSPECIFIED: Any = object()
+
+class _NotSpecified:
+    """The default of a parameter for which None is an argument, as `help` shows it."""
+
+    def __repr__(self) -> str:
+        return "<not-specified>"
+
+
+NOT_SPECIFIED: Any = _NotSpecified()
 
 tree_differences = loader("jaxlite.core.tree_differences")  # with the first error
 
@@ -116,7 +124,7 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | Non
 
 @boundary
 def tree_reduce(
-    function: Callable[[Any, Any], Any], tree: Any, initializer: Any = _UNSPECIFIED, is_leaf: IsLeaf | None = None
+    function: Callable[[Any, Any], Any], tree: Any, initializer: Any = NOT_SPECIFIED, is_leaf: IsLeaf | None = None
 ) -> Any:
     """Fold the leaves from left to right, like `functools.reduce`.
 
@@ -126,14 +134,14 @@ def tree_reduce(
     6
     """
     leaves = tree_leaves(tree, is_leaf)
-    if initializer is _UNSPECIFIED:
+    if initializer is NOT_SPECIFIED:
         return functools.reduce(function, leaves)
     return functools.reduce(function, leaves, initializer)
 
 
 @boundary
 def tree_reduce_associative(
-    operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = _UNSPECIFIED, is_leaf: IsLeaf | None = None
+    operation: Callable[[Any, Any], Any], tree: Any, *, identity: Any = NOT_SPECIFIED, is_leaf: IsLeaf | None = None
 ) -> Any:
     """Fold the leaves with an associative operation, as a balanced tree of depth log2(leaves).
 
@@ -145,7 +153,7 @@ def tree_reduce_associative(
     """
     leaves = tree_leaves(tree, is_leaf)
     if not leaves:
-        if identity is _UNSPECIFIED:
+        if identity is NOT_SPECIFIED:
             raise TypeError("tree_reduce_associative: the tree has no leaves; give identity= for that case")
         return identity
 

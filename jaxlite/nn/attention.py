@@ -46,6 +46,9 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale: flo
     if aval_of(key).shape != (batch, source, groups, width) or aval_of(value).shape[:3] != (batch, source, groups):
         raise ValueError(f"key and value do not fit query: got query {aval_of(query).shape}, key {aval_of(key).shape}, value "
                          f"{aval_of(value).shape}")
+    for name, each in (("key", key), ("value", value)):
+        if aval_of(each).dtype != aval_of(query).dtype:
+            raise ValueError(f"{name} dtype should be {aval_of(query).dtype}, as query has, but got {aval_of(each).dtype}")
     if heads % groups:
         raise ValueError(f"The number of query heads must be a multiple of key/value heads, but got {heads} vs {groups}")
     scale = 1.0 / np.sqrt(width) if scale is None else scale
@@ -54,6 +57,8 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale: flo
         bias = shaping.expand_dims(bias, (0,)) if single and bias.ndim == 3 else bias
     if mask is not None:
         mask = as_array(mask)
+        if mask.dtype != bool:
+            raise ValueError(f"mask dtype should be bool, but got {mask.dtype}; what is added to the logits is bias")
         mask = shaping.expand_dims(mask, (0,)) if single and mask.ndim == 3 else mask
     repeat = heads // groups
     if repeat > 1:

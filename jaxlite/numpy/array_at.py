@@ -89,6 +89,8 @@ class _IndexUpdateRef:
         >>> jnp.array([1.0, 4.0, 9.0]).at[1:].apply(jnp.sqrt)
         Array([1., 2., 3.], dtype=float32)
         """
+        if not callable(func):
+            raise TypeError(f"apply takes a function of one element, got {func!r}")
         return scatter_at(self.array, self.index, None, func, indices_are_sorted=indices_are_sorted,
                           unique_indices=unique_indices, mode=mode, wrap_negative_indices=wrap_negative_indices)
 

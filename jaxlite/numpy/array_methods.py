@@ -167,6 +167,7 @@ def _function(function: Callable) -> Callable:
 
     method.__name__ = method.__qualname__ = function.__name__
     method.__doc__ = function.__doc__
+    method.__wrapped__ = function  # type: ignore[attr-defined]  # whose parameters help and notebooks show
     return method
 
 

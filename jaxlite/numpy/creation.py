@@ -19,7 +19,7 @@ from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_leaves, tree_map
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, with_arrays
-from jaxlite.devices import placement
+from jaxlite.devices import layouts, placement
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, scalar, unwrapped
 from lowering import xla
@@ -305,21 +305,27 @@ def view(a, dtype=None, type=None):
 
 
 def from_dlpack(x, /, *, device=None, copy: bool | None = None):
-    """An array over the memory of another library's array; copied where the memory is not aligned."""
+    """An array over the memory of another library's array, which must not change any more.
+
+    Args:
+      device: where the array is; default: the default device.
+      copy: True for memory of its own; None copies where the memory is not aligned to 64 bytes, does not go by rows, or has
+        a dtype that is switched off; False then raises a ValueError (a dtype is converted all the same).
+    """
     if not hasattr(x, "__dlpack__"):
         raise TypeError("The array passed to from_dlpack must have __dlpack__ and __dlpack_device__ methods.")
     where = placement.as_device(device) if device is not None else placement.default_device()
     if x.__dlpack_device__()[0] not in (1, 2):
         raise ValueError(f"from_dlpack: the array lives on a device of DLPack type {x.__dlpack_device__()[0]}; only CPU "
                          "and CUDA memory can be taken over")
-    found = xla.from_dlpack(x.__dlpack__(), where)
-    aval = aval_of(found)
-    wanted = dtypes.canonicalize_dtype(aval.dtype)
-    contiguous = shaping.convert(found, wanted, False)
-    if contiguous is found:
-        # The buffer may have a foreign layout; the copy is row-major, and no longer shares memory.
-        contiguous = arrays.put_array(np.array(arrays.host_value(found)), where, False, copy=True)
-    return contiguous
+    found = xla.from_dlpack(x.__dlpack__(), where, copy)
+    converted = shaping.convert(found, dtypes.canonicalize_dtype(aval_of(found).dtype), False)
+    by_rows = layouts.is_laid_out(found, None)
+    if converted is not found or by_rows and not copy:
+        return converted
+    if copy is False:
+        raise ValueError("from_dlpack: copy=False, but the array does not go by rows in memory, so that it has to be copied")
+    return arrays.put_array(np.array(arrays.host_value(found)), where, True, copy=True)
 
 
 def frombuffer(buffer, dtype=float, count: int = -1, offset: int = 0):

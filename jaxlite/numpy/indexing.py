@@ -195,7 +195,7 @@ def getitem(self, index):
         return call(self, *operands)
     except ShardingTypeError as error:
         if state.trace is eager_trace and str(error).startswith("dynamic_slice on sharded"):
-            raise _ambiguous_read(self, index) from None
+            error.args = (_ambiguous_read(self, index),)
         hide_own_frames(error)
         raise
     except Exception as error:
@@ -203,13 +203,12 @@ def getitem(self, index):
         raise
 
 
-def _ambiguous_read(x, index) -> ShardingTypeError:
-    """The error for a part of an array that is sharded over explicit mesh axes, if no sharding is given for it."""
+def _ambiguous_read(x, index) -> str:
+    """What is wrong with reading a part of an array that is sharded over explicit mesh axes, if no sharding is given for it."""
     count = len(_split_index(index, x.aval.shape)[1])
-    return ShardingTypeError(
-        "Use `.at[...].get(out_sharding=)` to provide output PartitionSpec for the gather indexing as out sharding could not "
-        f"be resolved unambiguously (or would require collectives on inputs). Got operand={x.aval!r}, "
-        f"indices=ShapedArray(int32[{count}])")
+    return ("Use `.at[...].get(out_sharding=)` to provide output PartitionSpec for the gather indexing as out sharding could not "
+            f"be resolved unambiguously (or would require collectives on inputs). Got operand={x.aval!r}, "
+            f"indices=ShapedArray(int32[{count}])")
 
 
 def _select_on_host(x, mask):

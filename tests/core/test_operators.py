@@ -1,5 +1,6 @@
 """Operators of arrays and tracers: values against NumPy, reflected forms, deferral to other types, errors."""
 
+import inspect
 import operator
 
 import ml_dtypes
@@ -285,3 +286,11 @@ def test_methods_of_arrays_are_methods_of_tracers():
     jax.make_jaxpr(f)(X), jax.grad(f)(X), jax.vmap(f)(X)
     of_buffers = set("clone delete is_deleted is_ready on_device_size_in_bytes platform unsafe_raw_buffer".split())
     assert "var" in methods and len(missing) == 3 and set().union(*missing) <= of_buffers
+
+
+def test_methods_show_the_parameters_of_their_functions():
+    for value in (jnp.ones(3), ARRAY):
+        parameters = list(inspect.signature(value.sum).parameters)
+        assert parameters[-6:] == list(inspect.signature(jnp.sum).parameters)[-6:] and ("a" in parameters) == (value is ARRAY)
+    assert list(inspect.signature(jnp.ones(3).take).parameters)[:2] == ["indices", "axis"]
+    assert "<not-specified>" in str(inspect.signature(jax.jit))

@@ -181,6 +181,11 @@ if (test_on_eight_devices := own_process(__file__)) is None:
             with pytest.raises(ShardingTypeError, match=message):
                 run(*args)
 
+    def test_reading_a_part_names_the_line_that_does_it():
+        with pytest.raises(ShardingTypeError, match="out_sharding=") as raised:
+            X[3, 5]
+        assert str(raised.traceback[-1].path) == __file__
+
     def test_other_errors_name_the_layouts():
         with pytest.raises(AssertionError, match="acts as an assert .* The array sharding: P\\('x', None\\) did not match"):
             jax.jit(lambda a: lax.with_sharding_constraint(a, P(None, "y")))(X)

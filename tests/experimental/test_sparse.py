@@ -132,6 +132,9 @@ def test_iterative_solvers_take_sparse_matrices():
 def test_makers_and_bad_input():
     m = sparse.random_bcoo(jax.random.key(0), (2, 4, 5), n_batch=1, nse=0.3)
     assert m.nse == 6 and m.shape == (2, 4, 5) and m.sum_duplicates().nse == 6
+    known = sparse.random_bcoo(jax.random.key(0), (2, 4, 4), n_batch=1, nse=5)  # what JAX makes of this key
+    assert (known.indices @ jnp.array([4, 1])).tolist() == [[0, 3, 9, 5, 14], [7, 4, 12, 3, 10]]
+    np.testing.assert_allclose(known.data[0], [0.8423141, 0.18237865, 0.2271781, 0.12072563, 0.19181347], rtol=1e-6)
     check(sparse.eye(3), np.eye(3))
     check(sparse.empty((2, 3), sparse_format="csr"), np.zeros((2, 3)))
     with pytest.raises(ValueError, match="sparse_format='abc' not recognized"):
@@ -144,6 +147,15 @@ def test_makers_and_bad_input():
         BCOO.fromdense(D).update_layout(n_dense=1)
     with pytest.raises(TypeError, match="dot_general requires contracting dimensions to have the same shape"):
         BCOO.fromdense(D) @ np.ones(4)
+
+
+def test_powers_and_comparisons():
+    twice = BCOO((jnp.array([1.0, 2.0, 3.0]), jnp.array([[0], [0], [2]])), shape=(4,))
+    np.testing.assert_array_equal((twice**2).todense(), [9, 0, 9, 0])
+    for f in (lambda: twice == twice, lambda: twice != jnp.ones(4), lambda: jnp.ones(4) == twice, lambda: twice > 0,
+              lambda: twice**0, lambda: twice**0.5):
+        with pytest.raises(NotImplementedError, match="use todense"):
+            f()
 
 
 def test_what_the_modules_of_formats_have_beside():

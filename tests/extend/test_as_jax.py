@@ -65,6 +65,8 @@ def test_a_program_runs_unedited(tmp_path):
     (tmp_path / "a_module.py").write_text("import sys, jax\nprint(sys.argv[1:], __name__, jax.__name__)")
     assert run("-m", "jaxlite", "-c", "x: int = 1; print(__annotations__)") == "{'x': <class 'int'>}\n"
     assert run("-m", "jaxlite", "-m", "a_module", "x", path=(tmp_path,)) == "['x'] __main__ jaxlite\n"
+    shown = run("-m", "jaxlite", "-c", "import jax.numpy as jnp\njnp.ones(3) + jnp.ones(4)", ok=False)
+    assert shown.splitlines()[:2] == ["Traceback (most recent call last):", '  File "<string>", line 2, in <module>']
 
 
 def test_processes_that_a_program_starts_see_it_as_jax_too(tmp_path):

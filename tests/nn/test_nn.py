@@ -238,6 +238,10 @@ def test_attention_forms():
         nn.dot_product_attention(Q, K, V[:, :5])
     with pytest.raises(ValueError):
         nn.dot_product_attention(Q[:, :, :3], K, V)
+    with pytest.raises(ValueError, match="mask dtype should be bool, but got float32"):  # one that is meant as a bias
+        nn.dot_product_attention(Q, K, V, mask=jnp.zeros((1, 1, 5, 6)))
+    with pytest.raises(ValueError, match="value dtype should be float32, as query has, but got bfloat16"):
+        nn.dot_product_attention(Q, K, jnp.asarray(V, jnp.bfloat16))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, ml_dtypes.float8_e4m3fn, np.int8])

@@ -214,6 +214,11 @@ def test_apply(index):
     np.testing.assert_allclose(jaxlite.jit(lambda x: x.at[index].apply(lambda v: jnp.sqrt(v)))(X), want, rtol=1e-6)
 
 
+def test_apply_takes_a_function():
+    with pytest.raises(TypeError, match="apply takes a function of one element, got 3"):
+        jnp.arange(4).at[1].apply(3)
+
+
 def test_apply_keeps_the_dtype_and_drops_what_is_out_of_bounds():
     got = jnp.arange(4).at[np.array([1, 3, 4])].apply(lambda v: v * 1.5)
     assert got.dtype == np.int32

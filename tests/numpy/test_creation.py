@@ -226,7 +226,7 @@ def test_64_bit_dtypes_stay_with_x64(x64):
     jnp.array, jnp.asarray, jnp.copy, lambda x: jnp.asarray(x, copy=False), lambda x: jnp.array(x, copy=False),
     lambda x: jax.jit(lambda: jnp.array(x))(), lambda x: jnp.stack([x])[0], jnp.ravel,
     lambda x: jnp.broadcast_to(x, (64,)),
-    lambda x: jnp.frombuffer(x, dtype=np.float32), jnp.from_dlpack, lambda x: jnp.reshape(x, (64,)),
+    lambda x: jnp.frombuffer(x, dtype=np.float32), lambda x: jnp.from_dlpack(x, copy=True), lambda x: jnp.reshape(x, (64,)),
 ], ids=range(12))  # fmt: skip
 def test_changing_the_numpy_source_later_never_shows(make):
     source = np.zeros(64, np.float32)  # aligned buffers of this size could be shared
@@ -459,6 +459,22 @@ def test_from_bytes_text_files_and_dlpack(tmp_path):
     check(jnp.from_dlpack(X.T), X.T, F32)
     check(jnp.from_dlpack(jnp.array(X)), X, F32)
     np.testing.assert_array_equal(np.from_dlpack(jnp.array(X)), X)
+
+
+def test_dlpack_shares_memory_that_is_aligned_and_goes_by_rows():
+    memory = np.zeros(64, np.float32)
+    start = -memory.ctypes.data // 4 % 16
+    rows = memory[start:start + 32].reshape(4, 8)
+    shared = jnp.from_dlpack(rows, copy=False)
+    assert jnp.from_dlpack(rows).unsafe_buffer_pointer() == shared.unsafe_buffer_pointer() == rows.ctypes.data
+    for other in (rows, rows.T, memory[start + 1:start + 9]):
+        check(jnp.from_dlpack(other, copy=True), np.zeros(other.shape), F32)
+        assert jnp.from_dlpack(other, copy=True).unsafe_buffer_pointer() != other.ctypes.data
+    check(jax.jit(lambda x: x + 1, donate_argnums=0)(jnp.from_dlpack(rows)), np.ones((4, 8)), F32)
+    assert not rows.any()  # what is donated is not written to: it is another's
+    for other, why in ((rows.T, "does not go by rows"), (memory[start + 1:start + 9], "not aligned to 64 bytes")):
+        with pytest.raises(ValueError, match=f"copy=False, but the .* {why}"):
+            jnp.from_dlpack(other, copy=False)
 
 
 def test_device_argument_commits():

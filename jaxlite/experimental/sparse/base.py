@@ -79,6 +79,9 @@ class JAXSparse:
     def _refuse(self, name: str):
         raise NotImplementedError(f"{name} of {type(self).__name__} with a dense array gives a dense array: use todense()")
 
+    def _compare(self, other):
+        raise NotImplementedError("a comparison of sparse arrays has as many elements as a dense array: use todense()")
+
     def __array__(self, *args, **kwargs) -> np.ndarray:
         raise TypeError(f"a {type(self).__name__} is not converted to a NumPy array implicitly: use todense()")
 

@@ -204,6 +204,14 @@ class BCOO(JAXSparse):
     def __rsub__(self, other):
         return (-self) + other
 
+    def __pow__(self, exponent):
+        if not isinstance(exponent, (int, np.integer)) or exponent <= 0:
+            raise NotImplementedError("the exponent of a sparse array is a positive integer: for others use todense()")
+        summed = self.sum_duplicates(nse=self.nse)
+        return summed._with_data(summed.data**exponent)
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = JAXSparse._compare  # type: ignore[assignment]
+
 
 def _check(mat: BCOO) -> None:
     data, indices, shape = mat.data, mat.indices, mat.shape

@@ -9,6 +9,7 @@ import numpy as np
 from jaxlite import numpy as jnp
 from jaxlite import random
 from jaxlite.experimental.sparse.bcoo import BCOO
+from jaxlite.transforms.vmap import vmap
 
 __all__ = ["random_bcoo"]
 __dir__ = lambda: __all__
@@ -31,11 +32,10 @@ def random_bcoo(key, shape, *, dtype=np.float32, indices_dtype=None, nse: float 
     batch, sparse, dense = shape[:n_batch], shape[n_batch:split], shape[split:]
     size = math.prod(sparse)
     count = math.ceil(nse * size) if 0 < nse < 1 else int(nse)
-    places_key, elements_key = random.split(key)
+    keys = random.split(key, 1 + math.prod(batch))  # JAX's use of them: the elements, then the places of each batch
     kind = indices_dtype or np.int32
-    keys = random.split(places_key, max(1, math.prod(batch)))
-    flat = jnp.stack([random.choice(each, size, (count,), replace=not unique_indices) for each in keys])
+    flat = vmap(lambda each: random.choice(each, size, (count,), replace=not unique_indices))(keys[1:])
     indices = jnp.stack(jnp.unravel_index(flat, sparse), -1).astype(kind).reshape(*batch, count, len(sparse))
-    data = (generator or random.uniform)(elements_key, (*batch, count, *dense), dtype, **kwds)
+    data = (generator or random.uniform)(keys[0], (*batch, count, *dense), dtype, **kwds)
     mat = BCOO((data, indices), shape=shape, unique_indices=unique_indices)
     return mat.sort_indices() if sorted_indices else mat

@@ -387,7 +387,7 @@ def to_dlpack(array: Any, stream: Any = None) -> Any:
 
 
 def from_dlpack(capsule: Any, device: Any, copy: bool | None = None) -> Any:
-    """An array over a DLPack capsule's memory; a copy where that is not aligned to 64 bytes: a ValueError if `copy` is False."""
+    """An array over a DLPack capsule's memory; if that is not aligned to 64 bytes, a copy, or a ValueError for `copy=False`."""
     try:
         return _jax.dlpack_managed_tensor_to_buffer(capsule, device, None, copy)
     except _jax.JaxRuntimeError as error:

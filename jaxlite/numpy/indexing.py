@@ -206,8 +206,8 @@ def getitem(self, index):
 def _ambiguous_read(x, index) -> str:
     """What is wrong with reading a part of an array that is sharded over explicit mesh axes, if no sharding is given for it."""
     count = len(_split_index(index, x.aval.shape)[1])
-    return ("Use `.at[...].get(out_sharding=)` to provide output PartitionSpec for the gather indexing as out sharding could not "
-            f"be resolved unambiguously (or would require collectives on inputs). Got operand={x.aval!r}, "
+    return ("Use `.at[...].get(out_sharding=)` to provide output PartitionSpec for the gather indexing as out sharding could "
+            f"not be resolved unambiguously (or would require collectives on inputs). Got operand={x.aval!r}, "
             f"indices=ShapedArray(int32[{count}])")
 
 

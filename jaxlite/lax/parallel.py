@@ -261,7 +261,7 @@ def psum(x, axis_name, *, axis_index_groups=None):
     Array([0.25, 0.75], dtype=float32)
     """
     x, axis_name = _positional(axis_name, x, lambda leaf, axes: reductions.reduce_sum(_countable(leaf), axes))
-    names = _names(axis_name)
+    names = _names(axis_name, "psum")
     if not names:
         return x  # of no axes: nothing is counted
     size = _count(names, axis_index_groups)
@@ -278,7 +278,7 @@ def psum(x, axis_name, *, axis_index_groups=None):
 def pmean(x, axis_name, *, axis_index_groups=None):
     """The mean over the examples of a named axis. Arguments are as in `psum`."""
     x, axis_name = _positional(axis_name, x, _mean)
-    names = _names(axis_name)
+    names = _names(axis_name, "psum")
     size = _count(names, axis_index_groups)
 
     def one(leaf):

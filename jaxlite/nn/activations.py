@@ -88,7 +88,7 @@ def sigmoid(x):
 def softplus(x):
     """log(1 + exp(x))."""
     check_arrays("softplus", x)
-    if dtype_of(x).kind == "c":
+    if dtypes.kind(dtype_of(x)) == "c":
         return jnp.logaddexp(x, 0.0)
     return _softplus(_inexact("softplus", x))
 

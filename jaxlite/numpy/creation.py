@@ -515,7 +515,7 @@ def arange(start, stop=None, step=None, dtype=None, *, device=None, out_sharding
         return _on(_symbolic_range(start, stop, step, dtype), device, out_sharding)
     given = [_bound(value) for value in (start, stop, step) if value is not None]
     target = dtypes.result_type(*given) if dtype is None else dtypes.check_user_dtype_supported(dtype, "arange")
-    if dtypes.kind(target) == "b":
+    if dtypes.kind(target) not in "iufc":
         raise TypeError(f"jnp.arange does not accept dtype {target}. Accepted dtypes are subtypes of number.")
     values = [value.item() if hasattr(value, "item") else value for value in given]
     low = values[0] if stop is not None else 0

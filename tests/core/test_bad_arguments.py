@@ -65,6 +65,7 @@ def test_odd_arguments_are_accepted(call, expected):
     (lambda: jnp.diag(x, jnp.ones(3)), TypeError),
     (lambda: jnp.min(x, axis=jnp.array([True, False])), ValueError),
     (lambda: jnp.indices((2,), dtype=random.key(0).dtype), TypeError),
+    (lambda: jaxlite.nn.softplus(random.key(0)), ValueError), (lambda: jnp.arange(random.key(0)), TypeError),
 ])
 def test_wrong_arguments_are_refused(call, error):
     with pytest.raises(error):

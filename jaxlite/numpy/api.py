@@ -150,8 +150,7 @@ def check_arrays(name: str, *args) -> None:
 def as_arrays(name: str, *args):
     """The arguments as arrays or tracers: one value for one argument, else a list. No promotion."""
     check_arrays(name, *args)
-    arrays = [as_array(arg) for arg in args]
-    return arrays[0] if len(arrays) == 1 else arrays
+    return as_array(args[0]) if len(args) == 1 else [as_array(arg) for arg in args]
 
 
 def as_array(x):

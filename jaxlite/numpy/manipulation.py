@@ -507,16 +507,21 @@ def roll(a, shift, axis: int | Sequence[int] | None = None):
 
 @api
 def _roll_static(a, shift: Any, axis: Any):
-    return _roll(a, shift, axis)
+    return _rolled(a, shift, axis)
 
 
 @api
 def _roll(a, shift, axis: Any):
+    return _rolled(a, shift, axis)
+
+
+def _rolled(a, shift, axis):
     a = as_arrays("roll", a)
+    shape = a.shape
     if axis is None:
-        return shaping.reshape(_roll(ravel(a), shift, 0), a.shape)
-    shifts = list(shift) if isinstance(shift, (tuple, list)) or aval_of(shift).ndim else [shift]
-    axes = [shaping.canonical_axis(each, a.ndim) for each in each_axis(axis)]
+        a, axis = shaping.reshape(a, (a.size,)), 0
+    shifts = list(shift) if isinstance(shift, (tuple, list)) or getattr(shift, "ndim", False) else [shift]
+    axes = [axis] if type(axis) is int else list(each_axis(axis))
     if len(shifts) == 1:
         shifts *= len(axes)
     elif len(axes) == 1:
@@ -524,6 +529,7 @@ def _roll(a, shift, axis: Any):
     if len(shifts) != len(axes):
         raise ValueError(f"roll: shift and axis must have equal lengths, got {len(shifts)} and {len(axes)}")
     for each, amount in zip(axes, shifts, strict=True):
+        each = shaping.canonical_axis(each, a.ndim)
         extent = a.shape[each]
         if not extent:
             continue
@@ -536,7 +542,7 @@ def _roll(a, shift, axis: Any):
             amount = shaping.convert(amount, dtypes.int32, False)
             start = -amount % extent
             a = lax.dynamic_slice_in_dim(shaping.concatenate([a, a], each), start, extent, each)
-    return a
+    return a if a.shape == shape else shaping.reshape(a, shape)
 
 
 @api

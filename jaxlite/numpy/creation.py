@@ -19,7 +19,7 @@ from jaxlite.core.symbolic import is_symbolic, largest
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import tree_leaves, tree_map
 from jaxlite.core.values import AVAL_OF, ArrayImpl, aval_of, with_arrays
-from jaxlite.devices import layouts, placement
+from jaxlite.devices import placement
 from jaxlite.lax import shaping
 from jaxlite.numpy.api import api, as_array, check_arrays, scalar, unwrapped
 from lowering import xla
@@ -320,7 +320,7 @@ def from_dlpack(x, /, *, device=None, copy: bool | None = None):
                          "and CUDA memory can be taken over")
     found = xla.from_dlpack(x.__dlpack__(), where, copy)
     converted = shaping.convert(found, dtypes.canonicalize_dtype(aval_of(found).dtype), False)
-    by_rows = layouts.is_laid_out(found, None)
+    by_rows = placement.layouts_module().is_laid_out(found, None)
     if converted is not found or by_rows and not copy:
         return converted
     if copy is False:

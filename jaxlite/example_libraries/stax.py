@@ -255,7 +255,7 @@ def parallel(*layers: Layer) -> Layer:
     def init_fun(rng: Any, input_shape: Any) -> Any:
         keys = random.split(rng, len(layers))
         made = [init(key, shape) for init, key, shape in zip(inits, keys, input_shape, strict=True)]
-        return tuple(map(list, zip(*made, strict=True)))
+        return tuple(zip(*made, strict=True))
 
     def apply_fun(params: Any, inputs: Any, **kwargs: Any) -> Any:
         return [apply(own, x, **options) for apply, own, x, options in zip(

@@ -30,6 +30,7 @@ def test_layers_that_join():
                               stax.shape_dependent(lambda shape: stax.Dense(shape[-1] * 2)))
     shape, params = init(jax.random.key(1), (-1, 2))
     assert shape == (-1, 10) and apply(params, jnp.ones((4, 2))).shape == (4, 10)
+    assert type(params[1]) is tuple  # as in JAX: parameters that are stored have this structure
 
 
 MADE = {

@@ -1,1 +1,3 @@
-"""JAX's place for what it passes on of jaxlib: nothing any more, but programs still import the package."""
+"""JAX's place for what it passes on of jaxlib: its version."""
+
+from lowering.xla import VERSION_TEXT as __version__  # of jaxlib

@@ -109,6 +109,9 @@ class JAXSparse:
     def __truediv__(self, other):
         return self * (1 / other)
 
+    def __rtruediv__(self, other):
+        raise NotImplementedError(f"division by {type(self).__name__} gives a dense array: use todense()")
+
 
 def is_dense(value) -> bool:
     """Whether a value is an array or a scalar, and no sparse array."""

@@ -20,6 +20,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes, source
+from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import register_pytree_node_class
 from jaxlite.experimental.sparse.base import JAXSparse, SparseEfficiencyError, SparseEfficiencyWarning, SparseInfo, is_dense
@@ -299,7 +300,7 @@ def bcoo_fromdense(mat, *, nse: int | None = None, n_batch: int = 0, n_dense: in
       nse: how many elements each array of the batch has room for; needed under jit. Too few: the last ones are left out.
       n_batch, n_dense: how many of the first axes are batch axes, of the last ones dense.
       index_dtype: of the coordinates.
-    Raises: ValueError if the axes are more than there are.
+    Raises: ValueError if the axes are more than there are, ConcretizationTypeError if `mat` is traced and `nse` is not given.
     """
     mat = jnp.asarray(mat)
     n_sparse = mat.ndim - n_batch - n_dense
@@ -307,8 +308,8 @@ def bcoo_fromdense(mat, *, nse: int | None = None, n_batch: int = 0, n_dense: in
         raise ValueError(f"bcoo_fromdense: n_batch={n_batch} and n_dense={n_dense} are too many for shape {mat.shape}")
     if nse is None:
         if isinstance(mat, Tracer):
-            raise ValueError("bcoo_fromdense needs the argument nse inside of a traced function: the number of elements is not "
-                             "known there")
+            raise ConcretizationTypeError(mat, "bcoo_fromdense needs the argument nse inside of a traced function: the number "
+                                               "of elements is not known there")
         counts = _is_set(mat, n_dense).sum(tuple(range(n_batch, mat.ndim - n_dense)))
         nse = int(counts.max()) if counts.size else 0
     data, indices = bcoo_fromdense_p.bind(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=np.dtype(index_dtype))

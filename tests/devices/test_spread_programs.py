@@ -60,7 +60,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         (lambda: jax.jit(jnp.sin, in_shardings=on("x"))(np.zeros(3)), "axis 0 is partitioned 2 times"),
         (lambda: jax.jit(jnp.sin, in_shardings=(on(), on()))(X), "got a tuple or list of length 2"),
         (lambda: jax.jit(lambda x: x, in_shardings=on())(x=X), "does not support kwargs"),
-        (lambda: jax.jit(jnp.sin, in_shardings=3), "One of pjit in_shardings leaf"),
+        (lambda: jax.jit(jnp.sin, in_shardings=3), "in_shardings leaf specifications"),
         (lambda: lax.with_sharding_constraint(np.zeros(3), on("x")), "axis 0 is partitioned 2 times"),
         (lambda: SPREAD + jax.device_put(X, jax.devices()[1]), "Received incompatible devices for jitted computation"),
         (lambda: SPREAD + jax.device_put(X, NamedSharding(Mesh(jax.devices()[:2], ("x",)), P())), "incompatible devices"),

@@ -10,6 +10,8 @@ import os
 import sys
 from opcode import opmap
 
+from jaxlite.core.source import is_own_file
+
 PAGE = "docs/missing.md"
 _IMPORT_FROM = opmap["IMPORT_FROM"]
 
@@ -55,6 +57,6 @@ def missing(module: str, name: str) -> Exception:
 def _is_from_import() -> bool:
     """Whether the code that asked for the attribute is a `from ... import ...` statement."""
     frame = sys._getframe(2)
-    while frame is not None and frame.f_code.co_name in ("__getattr__", "load", "call"):
+    while frame is not None and is_own_file(frame.f_code.co_filename):
         frame = frame.f_back  # type: ignore[assignment]
     return frame is not None and frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM

@@ -264,8 +264,6 @@ _static_power = named(_static_power, "power", None)
 _power = named(_power, "power", None)
 
 
-
-
 def _concrete_integer(x) -> int | None:
     """The value of a concrete integer scalar of any kind, else None."""
     kind = type(x)

@@ -151,8 +151,6 @@ def _accumulator(name: str, dtype: Any) -> Any:
 
 # XLA:CPU compiles a loop of small slices to one kernel, in a fraction of the time that its rewrite of a long window
 # takes, and it runs faster too. A window of a few elements is one plain loop nest, better yet over many rows.
-
-
 def _cumulative(name: str, monoid: str, combination: Combine) -> None:
     @lowers(name)
     def rule(ctx: Any, x: Any, *, axis: int, reverse: bool) -> Any:

@@ -40,6 +40,7 @@ for statement, kind in {
     "import jax.experimental.mosaic_of_nothing": "No module named",
     "import jax.tpu_stub": "in JAX, not yet in jaxlite", "jax.tpu_name": "in JAX, not yet in jaxlite",
     "from jax import tpu_name": "in JAX, not yet in jaxlite", "from jax.dlpack import tpu_name": "in JAX, not yet in jaxlite",
+    "if True:\\n def call():\\n  from jax import tpu_name\\n call()": "in JAX, not yet in jaxlite",
     "jax._src.core.nothing": "it is private in JAX", "import jax._src.nothing": "No module named",
 }.items():
     try:

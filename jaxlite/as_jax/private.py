@@ -13,7 +13,8 @@ from typing import Any
 # Module of jax._src -> module of ours, and which of its names: "theirs" or "theirs=ours"; "*" for any.
 _ALIASES: dict[str, list[tuple[str, str]]] = {
     "array": [("jaxlite.core.values", "ArrayImpl")],  # lovely_jax
-    "ad_util": [("jaxlite.lax.shaping", "stop_gradient_p")],  # lineax
+    "ad_util": [("jaxlite.lax.shaping", "stop_gradient_p"), ("jaxlite.interpreters.ad", "*")],  # lineax, pyscfad
+    "api": [("jaxlite", "*")],  # pyscfad
     "api_util": [("jaxlite.compilation.options", "infer_argnums_and_argnames")],  # keras
     "config": [("jaxlite.core.config", "numpy_rank_promotion")],  # quaxed
     "checkify": [("jaxlite.experimental.checkify", "*")],  # flax
@@ -25,20 +26,28 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("lowering.module", "physical_aval=physical"),  # flax
         ("jaxlite.extend.core", "*"),  # asdex: ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
     ],
-    "dispatch": [("jaxlite.devices.api", "wait_for_tokens=effects_barrier")],  # equinox
+    "dispatch": [("jaxlite.devices.api", "wait_for_tokens=effects_barrier"), ("jaxlite.interpreters.xla", "apply_primitive")],
     "distributed": [("jaxlite.as_jax.distributed", "global_state")],  # orbax
     "dtypes": [  # flax, haiku, equinox, chex, qujax
         ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError canonicalize_dtype extended finfo to_complex_dtype"),
-        ("numpy", "DType=dtype"),
+        ("numpy", "DType=dtype"), ("jaxlite.dtypes", "issubdtype"),
     ],
     "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # blackjax
     "hijax": [("jaxlite.extend.boxes", "Box new_box box_get box_set"), ("jaxlite.core.high", "MappingSpec")],  # users of boxes
     "interpreters": [],
-    "interpreters.batching": [("jaxlite.transforms.vmap", "is_vmappable")],  # jaxoplanet
+    "interpreters.ad": [("jaxlite.interpreters.ad", "*")],  # pyscfad
+    "interpreters.batching": [("jaxlite.transforms.vmap", "is_vmappable"),  # jaxoplanet
+                              ("jaxlite.interpreters.batching", "*")],  # pyscfad
+    "interpreters.mlir": [("jaxlite.as_jax.lowering", "broadcast_in_dim compare_hlo full_like_aval"),  # pyscfad
+                          ("jaxlite.interpreters.mlir", "*")],
     "interpreters.partial_eval": [("jaxlite.interpreters.partial_eval", "*")],  # asdex
-    "lax": [],
+    "lax": [("jaxlite.lax", "*")],  # pyscfad
     "lax.control_flow": [("jaxlite.lax", "scan")],  # pytensor
-    "lax.linalg": [("jaxlite.lax.linalg", "*")],  # unxt
+    "lax.lax": [("jaxlite.lax.linalg", "_complex_basetype=_real_dtype"), ("jaxlite.lax", "*")],  # pyscfad
+    "lax.linalg": [("jaxlite.lax.linalg", "_H=_adjoint _T=_transposed"),  # pyscfad
+                   ("jaxlite.as_jax.lowering", "_broadcasting_select_hlo _nan_like_hlo"),
+                   ("jaxlite.as_jax.linalg", "symmetrize"),
+                   ("jaxlite.lax.linalg", "*")],  # unxt
     "lib": [],
     "lib.xla_client": [("jaxlite.errors", "XlaRuntimeError=JaxRuntimeError")],  # dynamiqs
     "lib.mlir": [("jaxlite.extend.mlir", "ir")],
@@ -47,15 +56,19 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "mesh": [("jaxlite.sharding", "*")],  # flax
     "nn": [],
     "nn.initializers": [("jaxlite.nn.initializers", "_complex_truncated_normal _complex_uniform")],  # e3x
-    "numpy": [],
+    "numpy": [("jaxlite.numpy", "*")],  # pyscfad
     "numpy.array_methods": [("jaxlite.numpy.array_at", "_IndexUpdateHelper _IndexUpdateRef")],  # unxt
     "numpy.index_tricks": [("jaxlite.numpy.grids", "CClass RClass")],  # quaxed
     "numpy.lax_numpy": [("jaxlite.numpy", "*")],  # haliax
-    "numpy.ufuncs": [("jaxlite.numpy", "ufunc")],  # esquilax
+    "numpy.ufuncs": [("jaxlite.numpy", "*")],  # esquilax, pyscfad
     "numpy.util": [("jaxlite.numpy.api", "promote_dtypes_complex promote_dtypes_inexact")],  # s2fft, orthax
     "numpy.vectorize": [("jaxlite.as_jax.vectorize", "*")],  # quaxed
     "pjit": [("jaxlite.compilation.jit", "jit_p"), ("jaxlite.sharding", "auto_axes")],  # quax, jaxns
     "scipy": [],
+    "scipy.sparse": [],
+    "scipy.sparse.linalg": [("jaxlite.as_jax.linalg", "_norm _gmres_solve"),  # pyscfad
+                            ("jaxlite.scipy.sparse.linalg", "_identity _normalize_matvec=_operator _gmres_batched "
+                                                            "_gmres_incremental")],
     "scipy.special": [("jaxlite.scipy.special", "*")],  # jaxns
     "sharding_impls": [("jaxlite.as_jax.shardings", "canonicalize_sharding")],  # jaxns
     "state": [],

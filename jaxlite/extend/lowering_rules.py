@@ -118,12 +118,12 @@ def _changed(context: Any, changes: dict[str, Any]) -> Any:
 
 def emit_foreign_call(context: LoweringRuleContext, operands: Sequence[Any], target: str, has_side_effect: bool,
                       attributes: Any, layouts_in: Any, layouts_out: Any, aliases: Any, version: int) -> list[Any]:
-    """Emit a call of native code for the equation of a context."""
+    """Emit a call of native code, with results of the types of the context."""
     from lowering.rules import foreign  # a file of rules: with the first program that has such a call
 
     inner = context._inner
-    return foreign.custom_call(inner, operands, target, has_side_effect, foreign.attribute(inner, attributes), layouts_in,
-                               layouts_out, aliases, version)
+    return foreign.custom_call(inner, operands, context.avals_out, target, has_side_effect,
+                               foreign.attribute(inner, attributes), layouts_in, layouts_out, aliases, version)
 
 
 def emit_python_callback(ctx: LoweringRuleContext, callback: Callable[..., Any], token: Any, operands: Sequence[Any],

@@ -18,7 +18,7 @@ def _ffi_call(ctx: Any, *operands: Any, target_name: str, has_side_effect: bool,
     if ctx.in_computation:
         raise LoweringError(f"the native code {target_name!r} cannot run inside the function of a reduction or a scatter")
     config = ctx.string(legacy_backend_config or "") if custom_call_api_version < 4 else attribute(ctx, attributes)
-    return custom_call(ctx, operands, target_name, has_side_effect, config, input_layouts, output_layouts,
+    return custom_call(ctx, operands, ctx.avals_out, target_name, has_side_effect, config, input_layouts, output_layouts,
                        input_output_aliases, custom_call_api_version)
 
 
@@ -33,20 +33,20 @@ def _buffer_callback(ctx: Any, *operands: Any, callback: Any, has_side_effect: b
     functions.append(callback)
     config = ctx.attribute(f"{{index = {len(functions) - 1} : ui64}}")
     plain = [[tuple(range(len(getattr(aval, "shape", ())))) for aval in avals] for avals in (ctx.avals_in, ctx.avals_out)]
-    return custom_call(ctx, operands, f"xla_buffer_python_{ctx.platform}_callback", has_side_effect, config, plain[0],
-                       plain[1], input_output_aliases, 4)
+    return custom_call(ctx, operands, ctx.avals_out, f"xla_buffer_python_{ctx.platform}_callback", has_side_effect, config,
+                       plain[0], plain[1], input_output_aliases, 4)
 
 
-def custom_call(ctx: Any, operands: Sequence[Any], target: str, has_side_effect: bool, config: Any, layouts_in: Any,
-                 layouts_out: Any, aliases: Any, version: int) -> list[Any]:
+def custom_call(ctx: Any, operands: Sequence[Any], avals_out: Sequence[Any], target: str, has_side_effect: bool, config: Any,
+                layouts_in: Any, layouts_out: Any, aliases: Any, version: int) -> list[Any]:
     """A custom call. Layouts have the slowest axis first; `aliases` are pairs of operand and result."""
-    several = len(ctx.avals_out) > 1
+    several = len(avals_out) > 1
     pairs = ", ".join(
         f"#stablehlo.output_operand_alias<output_tuple_indices = [{result if several else ''}], operand_index = {operand}, "
         "operand_tuple_indices = []>" for operand, result in aliases)
-    shapes, which = ctx.shape_operands([getattr(aval, "shape", ()) for aval in ctx.avals_out], len(operands))
+    shapes, which = ctx.shape_operands([getattr(aval, "shape", ()) for aval in avals_out], len(operands))
     layouts_in = [*layouts_in, *[(0,)] * len(shapes)]
-    return list(ctx.op("stablehlo.custom_call", [*operands, *shapes], [ctx.type_of(aval) for aval in ctx.avals_out], {
+    return list(ctx.op("stablehlo.custom_call", [*operands, *shapes], [ctx.type_of(aval) for aval in avals_out], {
         "call_target_name": ctx.string(target), "api_version": ctx.i32(version), "has_side_effect": ctx.flag(has_side_effect),
         "backend_config": config, "operand_layouts": _layouts(ctx, layouts_in), "result_layouts": _layouts(ctx, layouts_out),
         "output_operand_aliases": ctx.attribute(f"[{pairs}]"), **which}).results)

@@ -49,8 +49,8 @@ def _triton_call(ctx: Any, operands: Any, *, jaxpr: Any, grid_mapping: Any, inpu
     config = ir.DictAttr.get({"name": ctx.string(name), "ir": ctx.string(text), "debug": ctx.flag(debug),
                               **{key: ctx.i32(value) for key, value in numbers.items()}}, context)
     plain = [[tuple(range(len(aval.shape))) for aval in avals] for avals in (ctx.avals_in, ctx.avals_out)]
-    return custom_call(ctx, operands, "__gpu$xla.gpu.triton", bool(jaxpr.effects and not ctx.avals_out), config, plain[0],
-                       plain[1], input_output_aliases, 4)
+    return custom_call(ctx, operands, ctx.avals_out, "__gpu$xla.gpu.triton", bool(jaxpr.effects and not ctx.avals_out), config,
+                       plain[0], plain[1], input_output_aliases, 4)
 
 
 def _mosaic_call(ctx: Any, operands: Any, *, jaxpr: Any, grid_mapping: Any, input_output_aliases: Any, debug: bool,
@@ -62,5 +62,5 @@ def _mosaic_call(ctx: Any, operands: Any, *, jaxpr: Any, grid_mapping: Any, inpu
     config = ctx.string(mosaic.call_config(text, compiler_params))
     plain = [[tuple(range(len(aval.shape))) for aval in avals] for avals in (ctx.avals_in, ctx.avals_out)]
     has_side_effects = getattr(compiler_params, "has_side_effects", False)
-    return custom_call(ctx, operands, "tpu_custom_call", bool(has_side_effects), config, plain[0], plain[1],
+    return custom_call(ctx, operands, ctx.avals_out, "tpu_custom_call", bool(has_side_effects), config, plain[0], plain[1],
                        input_output_aliases, 1)

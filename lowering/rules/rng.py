@@ -39,7 +39,7 @@ def _threefry(ctx: Any, *operands: Any) -> Any:
         return NotImplemented
     layouts = [tuple(range(len(aval.shape))) for aval in ctx.avals_in]
     name = {"cuda": "cu", "rocm": "hip"}[ctx.builder.vendor] + "_threefry2x32_ffi"
-    return custom_call(ctx, operands, name, False, ctx.attribute("{}"), layouts, layouts[:2], (), 4)
+    return custom_call(ctx, operands, ctx.avals_out, name, False, ctx.attribute("{}"), layouts, layouts[:2], (), 4)
 
 
 @lowers("rng_uniform")

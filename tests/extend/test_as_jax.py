@@ -194,6 +194,27 @@ print(merge_lists([True, False], *partition_list([True, False], "ab")))
     assert found.stdout.splitlines() == ["AddOp [3, 5] ((1, 3), (2, 4)) [[1], [2], [3]]", "['a', 'b']"]
 
 
+def test_the_parts_of_gmres_and_of_a_generalized_eigenvalue_problem():
+    """pyscfad takes them from `jax._src`."""
+    program = """
+import jaxlite.as_jax, jax, numpy as np
+from jax._src import ad_util, api, lax, numpy as jnp
+from jax._src.lax.lax import _complex_basetype
+from jax._src.lax.linalg import _H, _T, symmetrize
+from jax._src.scipy.sparse.linalg import _gmres_batched, _gmres_incremental, _gmres_solve, _identity, _norm, _normalize_matvec
+x = np.array([[1, 2j], [3, 4]], np.complex64)
+print((_H(x) == x.conj().T).all(), (_T(x) == x.T).all(), (symmetrize(x) == (x + x.conj().T) / 2).all())
+print(ad_util.Zero is jax.interpreters.ad.Zero, api.vmap is jax.vmap, _complex_basetype(x.dtype), _norm([x[0, :1], 2]))
+matrix, right = np.diag([2., 3., 5.]).astype("f") + np.float32(.5), np.ones(3, np.float32)
+for corrections in (_gmres_batched, _gmres_incremental):
+    solve = lambda A, b: _gmres_solve(A, b, jnp.zeros(3), 1e-5, 1e-5, 3, 5, _identity, corrections)
+    out = lax.custom_linear_solve(_normalize_matvec(matrix), right, solve=solve, transpose_solve=solve)
+    print(float(abs(matrix @ out - right).max()) < 1e-5)
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines() == ["True True True", "True True float32 2.236068", "True", "True"]
+
+
 def test_what_libraries_build_their_own_functions_from():
     """quaxed takes `jnp.vectorize` apart, and unxt extends `device_put` by its primitive."""
     program = """

@@ -63,6 +63,7 @@ EXPRESSIONS: tuple[str, ...] = (
         "count_nonzero nanargmax").split()),
     *(f"jnp.{name}({data}, axis={axis})" for data in "ih" for axis in (0, 1) for name in ("sum", "max", "prod", "cumsum")),
     *(f"special.logsumexp(x{axis})" for axis in ("", ", axis=0", ", axis=1")), "lax.cummax(x, 1)", "lax.cumlogsumexp(x, 1)",
+    *(f"jnp.{name}(x.ravel())" for name in ("cumsum", "cumprod")),
     "jnp.sort(x)", "jnp.sort(x, axis=0)", "jnp.sort(x.ravel())", "jnp.sort(x[0])", "jnp.argsort(x)", "jnp.sort(i)",
     "jnp.lexsort((i[0], j[0]))", "lax.top_k(x, 5)", "jnp.unique(i, size=50)", "jnp.searchsorted(jnp.sort(x[0]), y)",
     "jnp.percentile(x, 30, axis=1)", "jnp.histogram(x, bins=20)", "jnp.bincount(j.ravel(), length=10)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -139,6 +139,8 @@ def _monoid_combine(monoid: str) -> Combine:
 
 
 _WIDER = {"float16": np.float32, "bfloat16": np.float32, "float32": np.float64, "complex64": np.complex128}
+_SEGMENTS = 8  # of a long axis that are added up side by side
+_LONG = 4096  # elements along an axis from which on that pays for another loop
 
 
 def _accumulator(name: str, dtype: Any) -> Any:
@@ -166,16 +168,65 @@ def _cumulative(name: str, monoid: str, combination: Combine) -> None:
             working = wide = np.dtype(np.float32)
         else:
             working, wide = dtype, _accumulator(name, dtype)
-        totals = _by_loop(ctx, _cast(ctx, x, shape, dtype, working), shape, working, axis, reverse, combination, start, wide)
+        run = _Run(axis, reverse, combination, start, working, wide)
+        is_long = is_static and size >= _LONG and aval.size // size < _SEGMENTS
+        x = _cast(ctx, x, shape, dtype, working)
+        totals = _in_segments(ctx, x, shape, run) if is_long else _by_loop(ctx, x, shape, run)[1]
         return _cast(ctx, totals, shape, working, dtype)
 
 
-def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, axis: int, reverse: bool, combination: Combine,
-             start: Any, wide: Any) -> Any:
-    """The running totals, element after element, in place, with a total of the dtype `wide`."""
+class _Run(NamedTuple):
+    """What a loop over an axis does: its direction, how two values are combined, what a total starts with, the dtype of the
+    values and that of totals."""
+
+    axis: int
+    reverse: bool
+    combination: Combine
+    start: Any
+    dtype: Any
+    wide: Any
+
+
+def _in_segments(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
+    """The running totals along a long axis: those of its segments side by side, as each waits for the total before it. One
+    loop gives the totals of whole segments, with which another one starts."""
+    axis, size = run.axis, shape[run.axis]
+    length = -(-size // _SEGMENTS)
+    padding = [(0, length * _SEGMENTS - size if dimension == axis else 0) for dimension in range(len(shape))]
+    full = (*shape[:axis], length * _SEGMENTS, *shape[axis + 1:])
+    split = (*shape[:axis], _SEGMENTS, length, *shape[axis + 1:])
+    neutral = ctx.constant(run.start, run.dtype)
+    x = ctx.value("stablehlo.reshape", [pad(ctx, x, neutral, shape, padding, run.dtype)], split, run.dtype)
+    run = run._replace(axis=axis + 1)
+    wide = np.dtype(_WIDER.get(run.dtype.name, run.dtype))  # a product of many elements is soon out of range, and infinity times 0 is NaN
+    totals, _ = _by_loop(ctx, x, split, run._replace(wide=wide), is_kept=False)
+    one = (*shape[:axis], 1, 1, *shape[axis + 1:])
+    before = [ctx.constant(run.start.astype(wide), wide, one)]  # what comes before each segment
+    for segment in range(_SEGMENTS - 1, 0, -1) if run.reverse else range(_SEGMENTS - 1):
+        starts = [segment if dimension == axis else 0 for dimension in range(len(one))]
+        total = ctx.value("stablehlo.slice", [totals], one, wide, start_indices=ctx.i64s(starts), strides=ctx.i64s([1] * len(one)),
+                          limit_indices=ctx.i64s([start + extent for start, extent in zip(starts, one, strict=True)]))
+        before.append(run.combination(ctx, before[-1], total, one, wide))
+    starts_shape = (*shape[:axis], _SEGMENTS, 1, *shape[axis + 1:])
+    starts = ctx.value("stablehlo.concatenate", before[::-1] if run.reverse else before, starts_shape, wide,
+                       dimension=ctx.i64(axis))
+    _, values = _by_loop(ctx, x, split, run, _cast(ctx, starts, starts_shape, wide, run.wide))
+    values = ctx.value("stablehlo.reshape", [values], full, run.dtype)
+    return pad(ctx, values, neutral, full, padding, run.dtype, -1)
+
+
+def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run, total: Any = None, is_kept: bool = True) -> tuple[Any, Any]:
+    """The totals and the running totals, element after element, in place.
+
+    Args:
+      total: what the totals start with, if not with the identity.
+      is_kept: whether the running totals are wanted.
+    """
+    axis, reverse, combination, start, dtype, wide = run
     i32, size = np.dtype(np.int32), shape[axis]
     slice_shape = tuple(1 if dimension == axis else extent for dimension, extent in enumerate(shape))
-    operands = [ctx.constant(0, i32), ctx.constant(start.astype(wide), wide, slice_shape), x]
+    total = ctx.constant(start.astype(wide), wide, slice_shape) if total is None else total
+    operands = [ctx.constant(0, i32), total, x]
     types = [ctx.tensor_type((), i32), ctx.tensor_type(slice_shape, wide), ctx.tensor_type(shape, dtype)]
     loop = ctx.op("stablehlo.while", operands, types, regions=2)
     test = ctx.region(loop, 0, types)
@@ -191,11 +242,12 @@ def _by_loop(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, axis: int, re
     element = body.value("stablehlo.dynamic_slice", [values, *where], slice_shape, dtype,
                          slice_sizes=ctx.i64s(slice_shape))
     total = combination(body, total, _cast(body, element, slice_shape, dtype, wide), slice_shape, wide)
-    values = body.value("stablehlo.dynamic_update_slice",
-                        [values, _cast(body, total, slice_shape, wide, dtype), *where], shape, dtype)
+    if is_kept:
+        values = body.value("stablehlo.dynamic_update_slice",
+                            [values, _cast(body, total, slice_shape, wide, dtype), *where], shape, dtype)
     counter = body.value("stablehlo.add", [counter, body.constant(1, i32)], (), i32)
     body.op("stablehlo.return", [counter, total, values], [])
-    return loop.results[2]
+    return loop.results[1], loop.results[2]
 
 
 def _cast(ctx: Any, x: Any, shape: tuple[int, ...], dtype: Any, to: Any) -> Any:

@@ -195,6 +195,23 @@ def test_cumulative_shapes(name, shape, axis, rng):
     check_cumulative(name, rng.normal(size=shape).astype(f32), axis, 1e-5)
 
 
+@pytest.mark.parametrize("name", CUMULATIVE)
+@pytest.mark.parametrize("shape, axis, dtype", [((5001,), 0, f32), ((4096, 2), 0, f32), ((2, 4100), 1, np.float16), ((5001,), 0, np.int32)])
+def test_long_axes(name, shape, axis, dtype, rng):
+    if name == "cumlogsumexp" and dtype is np.int32:
+        return
+    x = rng.integers(-9, 9, shape) if dtype is np.int32 else rng.normal(size=shape)
+    if name == "cumprod":
+        x = x | 1 if dtype is np.int32 else 1 + x / 256
+    check_cumulative(name, x.astype(dtype), axis, 2e-5 if dtype is f32 else 0.02)
+
+
+def test_a_segment_of_a_long_product_may_leave_the_range_of_float32():
+    x = np.ones(6000, f32)
+    x[0], x[800:1040], x[5000] = 2.0**-120, 2, -0.5  # the second eighth is a factor of 2**240
+    np.testing.assert_array_equal(lax.cumprod(x), np.cumprod(x))
+
+
 @pytest.mark.parametrize("name", ["cumsum", "cumprod", "cumlogsumexp"])
 def test_cumulative_complex(name, rng):
     x = (rng.normal(size=9) + 1j * rng.normal(size=9)).astype(np.complex64)

@@ -198,14 +198,16 @@ def _in_segments(ctx: Any, x: Any, shape: tuple[int, ...], run: _Run) -> Any:
     neutral = ctx.constant(run.start, run.dtype)
     x = ctx.value("stablehlo.reshape", [pad(ctx, x, neutral, shape, padding, run.dtype)], split, run.dtype)
     run = run._replace(axis=axis + 1)
-    wide = np.dtype(_WIDER.get(run.dtype.name, run.dtype))  # a product of many elements is soon out of range, and infinity times 0 is NaN
+    # A product of many elements is soon out of range, and infinity times 0 is NaN.
+    wide = np.dtype(_WIDER.get(run.dtype.name, run.dtype))
     totals, _ = _by_loop(ctx, x, split, run._replace(wide=wide), is_kept=False)
     one = (*shape[:axis], 1, 1, *shape[axis + 1:])
     before = [ctx.constant(run.start.astype(wide), wide, one)]  # what comes before each segment
     for segment in range(_SEGMENTS - 1, 0, -1) if run.reverse else range(_SEGMENTS - 1):
         starts = [segment if dimension == axis else 0 for dimension in range(len(one))]
-        total = ctx.value("stablehlo.slice", [totals], one, wide, start_indices=ctx.i64s(starts), strides=ctx.i64s([1] * len(one)),
-                          limit_indices=ctx.i64s([start + extent for start, extent in zip(starts, one, strict=True)]))
+        ends = [start + extent for start, extent in zip(starts, one, strict=True)]
+        total = ctx.value("stablehlo.slice", [totals], one, wide, start_indices=ctx.i64s(starts), limit_indices=ctx.i64s(ends),
+                          strides=ctx.i64s([1] * len(one)))
         before.append(run.combination(ctx, before[-1], total, one, wide))
     starts_shape = (*shape[:axis], _SEGMENTS, 1, *shape[axis + 1:])
     starts = ctx.value("stablehlo.concatenate", before[::-1] if run.reverse else before, starts_shape, wide,

@@ -90,6 +90,38 @@ def client(platform: str | None = None) -> Any:
         return found
 
 
+def in_advance() -> Any | None:
+    """The default client before anything has asked for it: one that has started, or one of the CPU that counts as not started
+    until then. None if the default is not a plain CPU.
+
+    What is set until it is asked for still counts: then another one starts.
+    """
+    with _lock:
+        if clients:
+            return clients.get("")
+        asked = _settings["platforms"]() if _settings["platforms"] else None
+        count, peers, _ = wishes = _wishes()
+        if (asked or "cpu") != "cpu" or not asked and installed() or count is not None or peers is not None:
+            return None
+        if not _ready:
+            _ready[wishes] = xla.make_cpu_client()
+        return _ready.get(wishes)
+
+
+_ready: dict[Any, Any] = {}  # a client of the CPU by what it was made with
+
+
+def _wishes() -> tuple[int | None, Any, str | None]:
+    """What the client of the CPU depends on: the number of its devices, its peers, and XLA's flags."""
+    count = _settings["num_cpu_devices"]() if _settings["num_cpu_devices"] else None
+    return count if count and count > 0 else None, _settings["peers"](), os.environ.get("XLA_FLAGS")
+
+
+def has_threads() -> bool:
+    """Whether a client has started, in advance or not."""
+    return bool(clients or _ready)
+
+
 def _first_that_starts() -> Any:
     """The client that is used by default. A plugin that fails is left out with one line in the log, unless it was requested."""
     names = platform_names()
@@ -129,11 +161,12 @@ def _hint_at_plugins() -> None:
 
 def _start(name: str) -> Any:
     if name == "cpu":
-        count = _settings["num_cpu_devices"]() if _settings["num_cpu_devices"] else -1
-        if count and count > 0 and "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", ""):
+        count, peers, flags = wishes = _wishes()
+        if count is not None and "xla_force_host_platform_device_count" in (flags or ""):
             raise RuntimeError("the number of CPU devices is set twice: by the option jax_num_cpu_devices and by "
                                "--xla_force_host_platform_device_count in XLA_FLAGS; set one of them")
-        started = xla.make_cpu_client(count if count and count > 0 else None, _settings["peers"]())
+        started = _ready.pop(wishes, None) or xla.make_cpu_client(count, peers)
+        _ready.clear()
     else:
         plugin = plugin_of(name)
         if plugin is None:

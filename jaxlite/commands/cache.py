@@ -5,8 +5,8 @@
     python -m jaxlite.cache clear      remove every entry
 
 `--dir FOLDER` looks into another folder than the option `compilation_cache_dir`. What the cache is and promises:
-`lowering.cache.entries`. The shortcuts to entries (`lowering.cache.shortcuts`) are verified and cleared with them, and not
-listed.
+`lowering.cache.entries`. The shortcuts to entries (`lowering.cache.shortcuts`) and the lists of what commands used
+(`lowering.cache.ahead`) are verified and cleared with them, and not listed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def entries(folder: store.Folder) -> list[dict[str, Any]]:
     return found
 
 
-def _list(folder: store.Folder, shortcuts: store.Folder) -> int:
+def _list(folder: store.Folder, *others: store.Folder) -> int:
     found = entries(folder)
     rows = [("function", "size", "compile", "age", "last use", "hits", "jaxlib", "platform")]
     now = time.time()
@@ -64,12 +64,13 @@ def _verify(*folders: store.Folder) -> int:
     damaged = [entry for entry in found if entry["damage"]]
     for entry in damaged:
         print(f"{entry['name']}: {entry['damage']}")
-    print(f"{len(found)} entries and shortcuts, {len(damaged)} damaged, in {os.path.dirname(folders[0].path)}")
+    print(f"{len(found)} entries, shortcuts and lists, {len(damaged)} damaged, in {os.path.dirname(folders[0].path)}")
     return 1 if damaged else 0
 
 
-def _clear(folder: store.Folder, shortcuts: store.Folder) -> int:
-    shortcuts.clear()
+def _clear(folder: store.Folder, *others: store.Folder) -> int:
+    for other in others:
+        other.clear()
     print(f"{folder.clear()} entries removed from {folder.path}")
     return 0
 

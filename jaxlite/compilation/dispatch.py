@@ -44,6 +44,17 @@ clear_hooks.append(_programs.clear)
 observers: list[Callable[[Any, Any, Any], None]] = []
 
 
+_to_begin = True  # until the first call that is compiled
+
+
+def _begin() -> None:
+    from jaxlite.compilation import execution  # with all of lowering: not before something is compiled
+
+    global _to_begin
+    _to_begin = False
+    execution.load_ahead()
+
+
 class Jitted:
     """The Python side of one jitted function."""
 
@@ -226,6 +237,8 @@ class Jitted:
         except SystemError as error:  # jaxlib calls this while an exception is set, where a tree was too deep for it
             raise error.__cause__ or error from None
         try:
+            if _to_begin and self.on_host is None:
+                _begin()
             program, leaves = self.program(args, kwargs)
             for leaf in leaves:
                 if isinstance(leaf, Tracer):

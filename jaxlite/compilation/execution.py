@@ -23,7 +23,7 @@ from jaxlite.devices import placement
 from jaxlite.version import __version__
 from lowering import executable as backend
 from lowering import platforms, report, xla
-from lowering.cache import keys, shortcuts
+from lowering.cache import ahead, keys, shortcuts
 from lowering.module import physical
 from lowering.partitioning import Partitioning
 
@@ -197,6 +197,15 @@ def find_shortcut(closed: ClosedJaxpr, name: str, device: Any, options: dict[str
     return shortcuts.shortcut(closed.jaxpr, name, device, options, tuple(donated), keep_unused, fusion_barriers(options),
                               xla.trace_context(), device.text() if type(device) is Partitioning else "", contained,
                               *() if layouts is kinds is None else (layouts, kinds))
+
+
+def load_ahead() -> None:
+    """Begin to load what an earlier process with the same command used, if there is a list of it, beside the traces to come."""
+    listed = ahead.list_of_process()
+    if listed is not None and listed.has_work:
+        client = platforms.in_advance()
+        if client is not None:
+            shortcuts.load_ahead(client)
 
 
 def follow(shortcut: shortcuts.Shortcut, closed: ClosedJaxpr, device: Any, committed: bool,

@@ -73,7 +73,7 @@ def _at_exit() -> None:
 
 
 def _before_fork() -> None:
-    if platforms.clients:
+    if platforms.has_threads():
         warnings.warn("os.fork() was called. os.fork() is incompatible with multithreaded code, and JAX is multithreaded, so "
                       "this will likely lead to a deadlock: the child can compute nothing with jaxlite.", RuntimeWarning,
                       stacklevel=2)
@@ -81,7 +81,7 @@ def _before_fork() -> None:
 
 def _after_fork() -> None:
     _inside.clear()
-    if platforms.clients:
+    if platforms.has_threads():
         config.no_execution.state.set_global(FORKED)
 
 

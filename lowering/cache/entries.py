@@ -46,7 +46,7 @@ from lowering.cache import keys
 from lowering.cache.keys import FORMAT, settings
 from lowering.partitioning import devices_of
 
-KINDS = ("executables", "shortcuts")  # of entries; each has a folder
+KINDS = ("executables", "shortcuts", "starts")  # of entries; each has a folder
 
 _HEADER = struct.Struct("<8s32s32sQQ")
 _CHECKED = 8 + 32  # the checksum covers what stands behind itself
@@ -255,6 +255,13 @@ class Folder:
     def _unlink(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self.path, name))
+
+    def size_of(self, key: bytes) -> int:
+        """The size of an entry in bytes, 0 if there is none."""
+        try:
+            return os.stat(os.path.join(self.path, key.hex())).st_size
+        except OSError:
+            return 0
 
     def entries(self) -> dict[str, os.stat_result]:
         """The names of the entries and their sizes and times, the least recently used first."""

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import lowering
-from lowering.cache import entries, keys
+from lowering import xla
+from lowering.cache import ahead, entries, keys
 from lowering.cache.identity import identity
 from lowering.executable import compile_options
 
@@ -40,6 +41,7 @@ class Found(NamedTuple):
     name: str
     kept: list[bool]
     donated: list[int]
+    key: bytes  # of the executable
     seconds: float = 0.0  # spent on lowering
     host_functions: tuple[()] = ()
     ordered: bool = False
@@ -58,21 +60,51 @@ class Shortcut:
         self._key, self._name, self._device, self._overrides = key, name, device, overrides
 
     def follow(self) -> Found | None:
-        """The executable that it leads to, loaded."""
-        start = time.perf_counter()
+        """The executable that it leads to, loaded, if not here then ahead."""
+        start, listed = time.perf_counter(), self._list()
+        found = None
+        if listed is not None:
+            listed.note(self._key)
+            found = listed.take(self._key)
+        if found is None:
+            found = self.load()
+        if found is not None and listed is not None:
+            listed.note(self._key, found.key)
+        return found and found._replace(load_seconds=time.perf_counter() - start, name=self._name)
+
+    def _list(self) -> ahead.List | None:
+        """The list of what is loaded ahead, if this can be on it."""
+        listed = ahead.list_of_process()
+        return None if listed is None or self._device is not listed.device or self._overrides else listed
+
+    def load(self) -> Found | None:
+        """The executable, loaded now."""
         content = entries.folder("shortcuts").load(self._key)
         if content is None:
             return None
         key, kept, donated, has_barriers, is_unrolled = marshal.loads(content)
         options = compile_options(self._device, self._overrides, has_barriers, is_unrolled)
         loaded = entries.load(key, self._device, options)
-        return None if loaded is None else Found(loaded, time.perf_counter() - start, self._name, kept, donated)
+        return None if loaded is None else Found(loaded, 0.0, self._name, kept, donated, key)
 
     def lay(self, key: keys.Key, lowered: Any) -> None:
         """Lead to the executable with this key, which was compiled from a `Lowered`."""
         if not lowered.unusable and not key.has_custom_calls:
             content = marshal.dumps((key.digest, lowered.kept, lowered.donated, bool(lowered.barriers), lowered.is_unrolled))
             entries.folder("shortcuts").store(self._key, content, {"function": self._name}, entries.limit() // 16)
+            listed = self._list()
+            if listed is not None:
+                listed.note(self._key, key.digest)
+
+
+def load_ahead(client: Any) -> None:
+    """Begin to load what an earlier process with the same command used on the first device of a client."""
+    listed, device = ahead.list_of_process(), client.local_devices()[0]
+    if listed is None or listed.device is not None or client.device_count() > client.local_device_count():
+        return
+    surroundings = keys.surroundings_of(device, compile_options(device, None), {})
+    if surroundings is not None:
+        listed.start(device, keys.digest(*surroundings), lambda key: Shortcut(key, "", device, None).load())
 
 
 def shortcut(jaxpr: Any, name: str, device: Any, overrides: dict[str, Any] | None, *wishes: Any) -> Shortcut | None:
@@ -81,6 +113,8 @@ def shortcut(jaxpr: Any, name: str, device: Any, overrides: dict[str, Any] | Non
     Args: `overrides` compile options by name; `wishes` what else the module depends on, with a complete `repr`:
     the arguments of `lower` and `Lowered.tuned`, and the state of options.
     """
+    if type(device) is xla.Device:
+        load_ahead(device.client)
     surroundings = keys.surroundings_of(device, compile_options(device, overrides), overrides or {})
     sources = None if surroundings is None else _sources(_settings["folders"]())
     program = None if sources is None else identity(jaxpr)

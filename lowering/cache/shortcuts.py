@@ -41,7 +41,7 @@ class Found(NamedTuple):
     name: str
     kept: list[bool]
     donated: list[int]
-    key: bytes  # of the executable
+    key: bytes = b""  # of the executable in the cache
     seconds: float = 0.0  # spent on lowering
     host_functions: tuple[()] = ()
     ordered: bool = False

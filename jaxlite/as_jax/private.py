@@ -64,6 +64,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "numpy.util": [("jaxlite.numpy.api", "promote_dtypes_complex promote_dtypes_inexact")],  # s2fft, orthax
     "numpy.vectorize": [("jaxlite.as_jax.vectorize", "*")],  # quaxed
     "pjit": [("jaxlite.compilation.jit", "jit_p"), ("jaxlite.sharding", "auto_axes")],  # quax, jaxns
+    "random": [("collections.abc", "Shape=Sequence")],  # evermore
     "scipy": [],
     "scipy.sparse": [],
     "scipy.sparse.linalg": [("jaxlite.as_jax.linalg", "_norm _gmres_solve"),  # pyscfad
@@ -75,9 +76,10 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "state.types": [("jaxlite.core.aval", "AbstractRef")],  # flax
     "traceback_util": [  # flax, haiku, chex, equinox
         ("jaxlite.core.source", "register_exclusion include_frame _exclude_paths=excluded"),
-        ("jaxlite.core.filtering", "api_boundary=boundary"),
+        ("jaxlite.core.filtering", "api_boundary=boundary UnfilteredStackTrace"),
     ],
-    "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("typing", "BuiltInKeyEntry=Any"),
+    "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("jaxlite.as_jax.trees", "prefix_errors"),
+                  ("typing", "BuiltInKeyEntry=Any"),
                   ("jaxlite.tree_util", "*")],  # flax; haliax
     "typing": [("jaxlite.typing", "*")],  # jaxctx
     "util": [("jaxlite.as_jax.util", "*")],  # JAX's docs

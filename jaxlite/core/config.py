@@ -416,16 +416,16 @@ class Configuration:
                     return option
         raise AttributeError(f"Unrecognized config option: {name}. Known are: {', '.join(sorted(OPTIONS))}")
 
-    def update(self, name: str, value: Any) -> None:
+    def update(self, name: str, val: Any) -> None:
         """Set an option for the whole process; `name` may carry the prefix `jax_` or `jaxlite_`."""
         ignored = name.removeprefix("jax_")
-        if ignored in REFUSED and value != REFUSED[ignored][0]:
+        if ignored in REFUSED and val != REFUSED[ignored][0]:
             raise ValueError(f"{name} is {REFUSED[ignored][0]!r} here and takes no other value; {REFUSED[ignored][1]}")
         if ignored in WITHOUT_MEANING:
-            WITHOUT_MEANING[ignored] = value
+            WITHOUT_MEANING[ignored] = val
         elif ignored not in REFUSED:
             try:
-                self._find(name).set(value)
+                self._find(name).set(val)
             except Exception as error:
                 hide_own_frames(error)
                 raise

@@ -3,7 +3,8 @@
 Boundaries are the functions through which errors leave jaxlite: calls of jitted functions, stages, `make_jaxpr`, control
 flow, eager numpy functions. They cost nothing until an exception is raised. The option `traceback_filtering` has these
 values: "off" keeps all frames, "tracebackhide" marks jaxlite's frames for pytest and IPython, which skip them, all others
-remove them. "quiet_remove_frames" also adds a note, as JAX does by default.
+remove them. "quiet_remove_frames" also adds a note, as JAX does by default; "remove_frames" keeps the whole traceback, in the
+exception's cause.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import functools
 import inspect
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from opcode import opmap
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
@@ -23,6 +24,13 @@ _NOTE = ("--------------------\nThe frames of jaxlite itself are left out of the
          "JAXLITE_TRACEBACK_FILTERING=off to see them.")
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class UnfilteredStackTrace(Exception):
+    """Has the traceback of the exception that it is the cause of, with all frames."""
+
+    kept = 0  # how many frames of its traceback the exception has itself
+
 
 # In our own code these are most likely our own bugs, unless a statement raises them: whoever reports one needs all frames.
 _BUGS = (AssertionError, AttributeError, KeyError)
@@ -41,11 +49,13 @@ def hide_own_frames(error: BaseException) -> None:
     while caller is not None and source.is_own_file(caller.f_code.co_filename):
         caller.f_locals["__tracebackhide__"] = True  # they join the traceback later; pytest and IPython skip them
         caller = caller.f_back
+    if mode == "remove_frames" and not _is_bug(error):
+        error.__cause__ = _unfiltered(error)
     seen: set[int] = set()
     each: BaseException | None = error
     while each is not None and id(each) not in seen:
         seen.add(id(each))
-        if not _is_bug(each):
+        if not _is_bug(each) and type(each) is not UnfilteredStackTrace:
             if mode == "tracebackhide":
                 _mark(each.__traceback__)
             else:
@@ -130,6 +140,31 @@ def _filtered(traceback: TracebackType | None) -> TracebackType | None:
     for each in reversed(kept):
         traceback = TracebackType(traceback, each.tb_frame, each.tb_lasti, each.tb_lineno)
     return traceback
+
+
+def _unfiltered(error: Exception) -> UnfilteredStackTrace:
+    """The cause with all frames: of an earlier boundary, to which the frames since are added, or a new one."""
+    new, cause = list(_walk(error.__traceback__)), error.__cause__
+    if type(cause) is UnfilteredStackTrace:
+        new = new[:len(new) - cause.kept]
+    else:
+        first = UnfilteredStackTrace(
+            f"{type(error).__name__}: {error}\n\nThe stack trace below excludes frames of jaxlite.\n"
+            "The preceding is the original exception that occurred, unmodified.\n\n--------------------")
+        first.__cause__, first.__context__ = cause, error.__context__
+        first.__suppress_context__ = error.__suppress_context__
+        cause = first
+    whole = cause.__traceback__
+    for each in reversed(new):
+        whole = TracebackType(whole, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    cause.kept = sum(1 for _ in _walk(_filtered(error.__traceback__)))
+    return cause.with_traceback(whole)
+
+
+def _walk(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
 
 
 def _mark(traceback: TracebackType | None) -> None:

@@ -16,7 +16,15 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo
 from jaxlite.core.staging import high
 from jaxlite.core.tracing import state
-from jaxlite.core.tree import flatten_axes, tree_flatten, tree_flatten_with_path, tree_leaves, tree_unflatten
+from jaxlite.core.tree import (
+    example,
+    flatten_axes,
+    keystr,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_leaves,
+    tree_unflatten,
+)
 from jaxlite.core.values import aval_of
 from jaxlite.lax.reductions import reduce_sum
 from jaxlite.numpy.api import as_array
@@ -131,8 +139,8 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
 
         def results() -> list[Any]:
             return [_batch(trace, size, out, target) if is_leaf is not None and is_leaf(out)
-                    else _place(out, dim, target, size, sum_match)
-                    for out, dim, target in zip(outs, out_dims, targets, strict=True)]
+                    else _place(out, dim, target, size, sum_match, (out_tree, index))
+                    for index, (out, dim, target) in enumerate(zip(outs, out_dims, targets, strict=True))]
 
         if cut is None:
             return tree_unflatten(out_tree, results())
@@ -205,7 +213,9 @@ def _mapped_size(args: Any, kwargs: Any, avals: list[Any], axes: list[Any], axis
     return next(iter(sizes))
 
 
-def _place(out: Any, dim: int | None, target: int | None, size: int, sum_match: bool = False) -> Any:
+def _place(out: Any, dim: int | None, target: int | None, size: int, sum_match: bool = False,
+           place: tuple[Any, int] | None = None) -> Any:
+    """A result with its batch axis where it is wanted; `place`, for errors, is the tree of results and the leaf's number."""
     if high_types.exist and aval_of(out).is_high:
         if dim != (target if target is None else spec_of(aval_of(out), target)):
             raise ValueError(f"at vmap out_axes, got {target} for a result of the type {aval_of(out)} whose axes are at {dim}")
@@ -214,7 +224,8 @@ def _place(out: Any, dim: int | None, target: int | None, size: int, sum_match: 
         if dim is not None and sum_match:
             return reduce_sum(out, (dim,))
         if dim is not None:
-            raise ValueError(f"at vmap out_axes, got axis spec None but output was batched on axis {dim}\n"
+            path = "" if place is None else keystr(tree_flatten_with_path(example(place[0]))[0][place[1]][0])
+            raise ValueError(f"at vmap out_axes{path}, got axis spec None but output was batched on axis {dim}\n"
                              "out_axes has to be the axis at which the results are stacked, where they differ")
         return out if aval_of(out).dtype == dtypes.float0 else as_array(out)
     rank = aval_of(out).ndim + (dim is None)

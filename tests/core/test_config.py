@@ -182,3 +182,9 @@ def test_a_default_device_that_is_none_is_refused_at_once():
         pass
     with jax.default_device("cpu"):
         assert jnp.ones(2).sum() == 2
+
+
+def test_update_takes_the_names_of_jax():
+    jax.config.update(name="jax_log_compiles", val=True)
+    assert jax.config.jax_log_compiles
+    jax.config.update("jax_log_compiles", val=False)

@@ -12,6 +12,7 @@ import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.core import source
+from jaxlite.core.filtering import UnfilteredStackTrace
 
 
 def mismatch(x: Any) -> Any:
@@ -182,6 +183,30 @@ def test_removed_frames_are_noted_where_it_is_asked_for(mode: str, notes: int) -
     finally:
         jaxlite.config.update("jax_traceback_filtering", "auto")
     assert len(getattr(caught.value, "__notes__", ())) == notes
+
+
+def test_removed_frames_stay_in_the_cause() -> None:
+    """One cause for all boundaries, with all frames in their order, ours too, and with the cause that the user gave."""
+
+    def raises(x):
+        raise KeyError("mine") from ValueError("first")
+
+    def outer():
+        return jaxlite.jit(lambda x: jaxlite.vmap(raises)(x))(X)
+
+    jaxlite.config.update("jax_traceback_filtering", "remove_frames")
+    try:
+        with pytest.raises(KeyError) as caught:
+            outer()
+    finally:
+        jaxlite.config.update("jax_traceback_filtering", "auto")
+    cause = caught.value.__cause__
+    assert type(cause) is UnfilteredStackTrace and "KeyError: 'mine'" in str(cause)
+    assert repr(cause.__cause__) == "ValueError('first')"
+    short, whole = ([frame.f_code for frame, _ in traceback.walk_tb(each.__traceback__)] for each in (caught.value, cause))
+    assert not any(source.is_own_file(code.co_filename) for code in short)
+    assert [code for code in whole if not source.is_own_file(code.co_filename)] == short[-2:]
+    assert len(set(whole)) == len(whole) > len(short) and whole[-1].co_name == "raises"
 
 
 def test_ufuncs_leave_no_frame() -> None:

@@ -164,6 +164,8 @@ ERRORS = [
     ("prefix", ValueError, "vmap in_axes", lambda: jax.vmap(lambda x: x["a"], in_axes=({"b": 0},))({"a": A})),
     ("mapped output", ValueError, "^at vmap out_axes, got axis spec None but output was batched on axis 0",
      lambda: jax.vmap(lambda x: x, out_axes=None)(A)),
+    ("mapped output in a tree", ValueError, r"^at vmap out_axes\['b'\]\[1\], got axis spec None but output was batched on",
+     lambda: jax.vmap(lambda x: {"a": x, "b": (1, x)}, out_axes={"a": 0, "b": None})(A)),
     ("out_axes", ValueError, "out of bounds|axis", lambda: jax.vmap(lambda x: x, out_axes=3)(A)),
     ("no array", TypeError, "", lambda: jax.vmap(lambda x: x)("text")),
 ]

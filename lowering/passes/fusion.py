@@ -18,7 +18,8 @@ The choice is made from the equations alone, in walks that are linear in their n
    where every step of an unrolled loop gets it.
 4. `_write_counters`, `_write_bits`: positions from which long integer arithmetic starts, as in a random generator, and the
    random bits that come out of it.
-5. `_cut_long_kernels`: what is left of kernels with hundreds of instructions is cut where it is narrow.
+5. `_write_repeated`: costly values that are broadcast, which a loop would compute again for each row.
+6. `_cut_long_kernels`: what is left of kernels with hundreds of instructions is cut where it is narrow.
 
 Bodies of loops and branches are programs of their own. Costs are in units of a cheap vector operation and were fitted to
 measurements; docs/fusion.md has them.
@@ -63,6 +64,9 @@ _FUSIBLE = _REDUCTIONS | _VIEWS | frozenset(
 _COSTLY = _REDUCTIONS | frozenset(
     "tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt erf erf_inv erfc lgamma digamma div rem pow atan2 sinh cosh "
     "asin acos atan asinh acosh atanh gather pad".split())
+# They give other elements of their operands, or more of them.
+_MOVES = _REDUCTIONS | (_VIEWS - {"broadcast_in_dim"}) | frozenset(
+    "pad concatenate stack dynamic_slice dynamic_update_slice gather".split())
 _SLICES = frozenset("slice split unstack dynamic_slice".split())
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",
@@ -87,19 +91,22 @@ _LONG_KERNEL = 400  # instructions from which on a kernel is looked at for place
 _EQUAL_PART, _LONGEST_PART = 48, 512  # instructions from cut to cut, where the parts are alike and where they are not
 _NARROW = 4  # values that a part of a kernel may pass to the next
 _MANY_BITS = 512  # random numbers that are worth a kernel for what is made of their bits
+_REPEATED, _REPEATED_WORK = 1_000_000, 12  # operations for each row again that are worth a kernel, and for an element
+_REPEATED_MOST = 1000  # operations for an element that is computed again, at most
+_CONE = 32  # values up to which it is looked for what one is made of
 _LONG_COUNT = 64  # integer operations on positions, one after another, that LLVM had better not see through
 
 
 class _Value:
     """A value of the program: the result of an equation, and what the walks find out about it."""
 
-    __slots__ = ("var", "name", "shape", "size", "operands", "users", "is_result", "is_loop", "is_costly", "is_shy",
+    __slots__ = ("var", "eqn", "name", "shape", "size", "operands", "users", "is_result", "is_loop", "is_costly", "is_shy",
                  "is_blocked", "weight", "run", "kernels", "is_kernel", "readers", "part", "is_written", "is_charged",
                  "instructions", "work")
 
     def __init__(self, var: Any, eqn: Any, operands: list[_Value]):
         name = eqn.primitive.name
-        self.var, self.name, self.operands = var, name, operands
+        self.var, self.eqn, self.name, self.operands = var, eqn, name, operands
         aval = var.aval
         shape = getattr(aval, "shape", ())
         self.size = math.prod(shape)
@@ -165,6 +172,7 @@ def _region(jaxpr: Any, found: dict[Any, str], shifted: Mapping[Any, Any], seen:
             _choose(values, found)
     _write_counters(values, found)
     _write_bits(values, found)
+    _write_repeated(values, found)
     if needed > _LONG_KERNEL:
         _cut_long_kernels(values, found)
 
@@ -406,6 +414,51 @@ def _write_bits(values: list[_Value], found: dict[Any, str]) -> None:
     for value in values:
         if value.name == "random_bits" and value.size >= _MANY_BITS and any(user.is_loop for user in value.users):
             found[value.var] = f"random bits ({value.size} elements)"
+
+
+def _write_repeated(values: list[_Value], found: dict[Any, str]) -> None:
+    """Put barriers behind values that are broadcast along an axis in front of their own, where that saves work.
+
+    XLA fuses a sine into the loop over the larger array, which computes it again for each row. Along a later axis the compiler
+    moves it out of the inner loop.
+    """
+    for value in values:
+        if not value.is_loop or value.is_kernel or value.size < 2:
+            continue
+        repeated = sum([user.size for user in value.users if user.size > value.size and _repeats_rows(user, value.size)])
+        if repeated * _REPEATED_MOST < _REPEATED:
+            continue
+        work = _work_of(value)
+        if work >= _REPEATED_WORK and (repeated - value.size) * (work - _traffic(value)) > _REPEATED:
+            found.setdefault(value.var, f"computed again for each row ({value.name} of {value.size} elements)")
+            value.is_kernel = True
+
+
+def _repeats_rows(user: _Value, size: int) -> bool:
+    """Whether a value repeats an operand of this size along an axis that comes before one of the operand's."""
+    name, out = user.name, user.var.aval.shape
+    if name not in _FUSIBLE or name in _MOVES or not user.is_result and not any(each.is_loop for each in user.users):
+        return False  # a reduction by the library takes it in
+    for atom in user.eqn.invars:
+        shape = atom.aval.shape
+        if atom.aval.size == size and (name == "broadcast_in_dim" or len(shape) == len(out)):
+            places = user.eqn.params["broadcast_dimensions"] if name == "broadcast_in_dim" else range(len(shape))
+            own = [place for place, extent in zip(places, shape, strict=True) if extent > 1]
+            return any(extent > 1 and axis not in own for axis, extent in enumerate(out[:own[-1]]))
+    return False
+
+
+def _work_of(value: _Value) -> float:
+    """The work for each element of a value, from what is in memory."""
+    pending, seen, work = [value], {value}, 0.0
+    while pending and len(seen) <= _CONE:
+        each = pending.pop()
+        work += each.run * each.size
+        for operand in each.operands:
+            if not operand.is_kernel and operand not in seen:
+                seen.add(operand)
+                pending.append(operand)
+    return work / value.size
 
 
 def _cut_long_kernels(values: list[_Value], found: dict[Any, str]) -> None:

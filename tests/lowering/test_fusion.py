@@ -116,6 +116,22 @@ def test_many_random_bits_are_written_before_they_become_something_else():
         assert sum(var.aval.size for var, why in barriers(f, key).items() if "bits" in why) == written
 
 
+@pytest.mark.parametrize("f, shape, is_written", [
+    (lambda y, t: jnp.sin(t) * y, (300, 300), True),
+    (lambda y, t: y + jnp.broadcast_to(jnp.cos(t[:, None] * jnp.arange(8.0))[:, None], (300, 4, 8)).sum(), (300, 300), False),
+    (lambda y, t: y * jnp.sin(t)[:, None], (300, 300), False),  # the compiler moves it out of the inner loop
+    (lambda y, t: y * (t * 3 + 1) - 1, (300, 300), False),
+    (lambda y, t: y * jnp.sin(t), (300, 8, 300), True),
+    (lambda y, t: y * jnp.sin(t)[:, None], (8, 300, 300), True),
+    (lambda y, t: jnp.sum(y * jnp.sin(t), 1), (300, 300), False),  # the library computes it
+    (lambda y, t: y * jnp.sin(t), (3, 300), False),
+])
+def test_costly_values_are_not_computed_again_for_each_row(f, shape, is_written):
+    found = barriers(f, np.ones(shape, np.float32), np.ones(300, np.float32))
+    assert [var.aval.shape for var in found] in ([(300,)] if is_written else [], [(300, 1)] if is_written else [])
+    assert all("for each row" in why for why in found.values())
+
+
 def test_what_sums_up_equal_parts_is_cut_between_them():
     def f(x):
         total = jnp.float32(0)

@@ -135,10 +135,16 @@ def _as_dtype(spec: Any) -> Any:
     if isinstance(inner, (np.dtype, ExtendedDType)):
         if isinstance(spec, np.ndarray):
             raise TypeError("an array was given as a dtype; give its .dtype instead")
-        if hasattr(spec, "shape") and not isinstance(spec, (type, np.generic)):
+        if hasattr(spec, "__array__") and not isinstance(spec, (type, np.generic)):
             raise ValueError("an array was given as a dtype; give its .dtype instead")
         return inner
     return np.dtype(spec)
+
+
+def _dtype_of(spec: Any) -> Any:
+    """The same of a dtype or of an array, for questions about dtypes that JAX answers for both."""
+    is_array = hasattr(spec, "__array__") and not isinstance(spec, (type, np.generic, np.ndarray))
+    return _as_dtype(spec.dtype if is_array else spec)
 
 
 def _unsupported(dtype: Any, where: str = "") -> TypeError:
@@ -300,7 +306,12 @@ def issubdtype(a: Any, b: Any) -> bool:
     >>> issubdtype('bfloat16', np.floating)
     True
     """
-    return _issubclass(a, b)
+    try:
+        return _issubclass(a, b)
+    except TypeError:  # an array cannot be hashed
+        if not hasattr(a, "__array__") or isinstance(a, type):
+            raise
+        return _issubclass(_dtype_of(a), b)
 
 
 _KINDS_BY_NAME = {
@@ -317,7 +328,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
         'numeric', a dtype, or a tuple of these.
     Raises: ValueError for any other name.
     """
-    found = _as_dtype(dtype)
+    found = _dtype_of(dtype)
     for one in kind if isinstance(kind, tuple) else (kind,):
         if isinstance(one, str) and one in _KINDS_BY_NAME:
             if _KIND.get(found, "-") in _KINDS_BY_NAME[one]:
@@ -461,7 +472,7 @@ def promote_types(a: Any, b: Any) -> np.dtype:
     >>> promote_types('bfloat16', 'float16'), promote_types('int32', float)
     (dtype('float32'), dtype('float64'))
     """
-    given = [(_as_dtype(spec), isinstance(spec, type) and spec in _WEAK_TYPES) for spec in (a, b)]
+    given = [(_dtype_of(spec), isinstance(spec, type) and spec in _WEAK_TYPES) for spec in (a, b)]
     for dtype, _ in given:
         if isinstance(dtype, ExtendedDType):
             raise TypeError(f"Cannot interpret '{dtype}' as a data type that promotes to others")

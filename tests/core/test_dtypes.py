@@ -11,7 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import jaxlite as jax
 import jaxlite.dtypes
+import jaxlite.numpy as jnp
 from jaxlite.core import config
 from jaxlite.core import dtypes as d
 
@@ -292,7 +294,7 @@ def test_unsupported_dtype_errors_say_why():
     with pytest.raises(TypeError, match="byte order"):
         d.canonicalize_dtype(">f4")
     with pytest.raises(ValueError, match=r"\.dtype"):
-        d.canonicalize_dtype(type("Array", (), {"dtype": np.dtype("f4"), "shape": (2,)})())
+        d.canonicalize_dtype(type("Array", (), {"dtype": np.dtype("f4"), "__array__": None})())
 
 
 def test_extended_dtypes_pass_where_allowed():
@@ -465,3 +467,14 @@ def test_public_names():
     assert names == {"TypePromotionError", "bfloat16", "canonicalize_dtype", "extended", "finfo", "float0", "iinfo",
                      "issubdtype", "itemsize_bits", "prng_key", "result_type", "scalar_type_of"}
     assert jaxlite.dtypes.bfloat16 is ml_dtypes.bfloat16
+
+
+def test_arrays_stand_for_their_dtypes_where_jax_takes_them():
+    """In questions about dtypes; what only describes an array is a dtype everywhere."""
+    x, like = jnp.ones(2, jnp.bfloat16), jax.ShapeDtypeStruct((2,), np.int8)
+    assert jnp.promote_types(x, "float16") == np.float32 and jnp.promote_types(like, jnp.int32) == np.int32
+    assert jnp.isdtype(x, "real floating") and jax.dtypes.issubdtype(x, np.floating)
+    assert jnp.zeros(2, like).dtype == x.astype(like).dtype == np.int8
+    for refused in (lambda: jnp.zeros(2, x), lambda: x.astype(x)):
+        with pytest.raises(ValueError, match="array was given as a dtype"):
+            refused()

@@ -152,7 +152,7 @@ def _as_it_is(primitive: Any, rule: Callable) -> Callable:
 
 
 def _call_jvp(rule: UserRule, primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
-    pair = rule.rule(primals, tangents, **params)
+    pair = rule.rule(tuple(primals), tuple(tangents), **params)
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
         raise rule.fail("JVP", f"shall return a pair of primal and tangent results, but returned {pair!r}")
     outs, dots = pair

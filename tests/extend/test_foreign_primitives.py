@@ -28,6 +28,7 @@ def multiply_add() -> Primitive:
     mlir.register_lowering(prim, lambda ctx, x, y, z: [stablehlo.add(stablehlo.multiply(x, y), z)])
 
     def jvp(primals, tangents):
+        assert type(primals) is type(tangents) is tuple  # celerite2 adds more operands to them
         (x, y, z), (dx, dy, dz) = primals, tangents
         dy, dz, dx = map(ad.instantiate_zeros, (dy, dz, dx))
         return prim.bind(x, y, z), prim.bind(dx, y, prim.bind(x, dy, dz))

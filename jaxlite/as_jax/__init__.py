@@ -14,7 +14,6 @@ True
 from __future__ import annotations
 
 import importlib
-import importlib.abc
 import importlib.machinery
 import sys
 import types
@@ -34,7 +33,10 @@ VERSION_INFO = tuple(int(part) for part in VERSION_TEXT.split(".")[:3])
 _metadata = loader("jaxlite.as_jax.metadata")  # with `importlib.metadata`, 5 to 10 ms that most programs need not wait for
 
 
-class _Loader(importlib.abc.Loader):
+# Loaders and finders have no base class: `importlib.abc` loads thirty modules, which takes 8 ms.
+
+
+class _Loader:
     """Gives a module that exists already, with the attributes of its own that importing sets."""
 
     def __init__(self, module: types.ModuleType):
@@ -48,7 +50,7 @@ class _Loader(importlib.abc.Loader):
             module.__spec__ = self._own
 
 
-class _Named(importlib.abc.Loader):
+class _Named:
     """Loads a module of jaxlite as its own loader does, and enters it under its name in JAX, which some seek in sys.modules."""
 
     def __init__(self, own: Any):
@@ -64,7 +66,7 @@ class _Named(importlib.abc.Loader):
         _name_in_jax(module)
 
 
-class _Finder(importlib.abc.MetaPathFinder):
+class _Finder:
     """Leads `jax` and `jax.x` to the modules of jaxlite."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None,
@@ -74,7 +76,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         if first == "jaxlite":
             found = importlib.machinery.PathFinder.find_spec(fullname, path, target)
             if found is not None and found.loader is not None:
-                found.loader = _Named(found.loader)
+                found.loader = _Named(found.loader)  # type: ignore[assignment]
             return found
         if first != "jax":
             return None
@@ -84,7 +86,8 @@ class _Finder(importlib.abc.MetaPathFinder):
                 raise ModuleNotFoundError(f"No module named {fullname!r}: {missing.not_yet(fullname)}", name=fullname)
             return None
         sys.modules.pop(fullname, None)  # where the search for a spec enters the module, Python makes another from its own spec
-        return importlib.machinery.ModuleSpec(fullname, _Loader(module), is_package=hasattr(module, "__path__"))
+        loader: Any = _Loader(module)
+        return importlib.machinery.ModuleSpec(fullname, loader, is_package=hasattr(module, "__path__"))
 
     def find_distributions(self, context: Any = None) -> Iterable[Any]:
         name = getattr(context, "name", None)

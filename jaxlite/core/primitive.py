@@ -309,14 +309,24 @@ def find_primitive(name: str) -> Primitive | None:
 # --- rules that load on first use --------------------------------------------------------------------
 
 _rule_modules: list[str] = []
+_rules_are_needed = False  # from the first trace on that needs some
 
 
 def register_rule_modules(*names: str) -> None:
-    """Name modules that set derivative and batching rules. They load when the first such trace starts."""
-    _rule_modules.extend(names)
+    """Name modules that set derivative and batching rules. They load when the first such trace starts, or now if one has.
+
+    A module that most programs do not load names that of its rules at its end.
+    """
+    if not _rules_are_needed:
+        _rule_modules.extend(names)
+        return
+    for name in names:
+        importlib.import_module(name)
 
 
 def load_rules() -> None:
     """Import the modules that were registered."""
+    global _rules_are_needed
+    _rules_are_needed = True
     while _rule_modules:
         _load_next(_rule_modules)

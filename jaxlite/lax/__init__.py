@@ -325,23 +325,15 @@ _register_primitive_modules(
 _register_rule_modules(
     "jaxlite.traces.call_rules",
     "jaxlite.lax.elementwise_rules",
-    "jaxlite.lax.convolution_rules",
     "jaxlite.lax.dot_rules",
     "jaxlite.lax.fft_rules",
     "jaxlite.lax.gather_scatter_rules",
-    "jaxlite.lax.linalg_rules",
     "jaxlite.lax.parallel_rules",
-    "jaxlite.lax.ragged_rules",
     "jaxlite.lax.reductions_rules",
-    "jaxlite.lax.rng_rules",
     "jaxlite.lax.shaping_rules",
     "jaxlite.lax.slicing_rules",
     "jaxlite.lax.sorting_rules",
-    "jaxlite.lax.special_rules",
     "jaxlite.lax.windows_rules",
-    "jaxlite.lax.control_flow.cond_rules",
-    "jaxlite.lax.control_flow.loop_rules",
-    "jaxlite.lax.control_flow.solves_rules",
 )
 
 # Loaded on first use. What this file imports itself, most programs need, or arrays have as methods.

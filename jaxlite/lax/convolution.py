@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
-from jaxlite.core.primitive import Primitive
+from jaxlite.core.primitive import Primitive, register_rule_modules
 from jaxlite.core.symbolic import largest
 from jaxlite.core.values import aval_of
 from jaxlite.devices.placement import laid_out_by
@@ -395,3 +395,6 @@ def conv_general_dilated_local(lhs, rhs, window_strides: Sequence[int], padding,
     for position, axis in enumerate(out_spec[2:]):
         order[axis] = position
     return shaping.transpose(out, order)
+
+
+register_rule_modules("jaxlite.lax.convolution_rules")

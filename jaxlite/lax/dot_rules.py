@@ -11,12 +11,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxlite.core.aval import layouts
+from jaxlite.core.lazy import loader
 from jaxlite.core.values import aval_of
-from jaxlite.devices.sharding import PartitionSpec, axes_of
 from jaxlite.lax import shaping
 from jaxlite.lax.dot import DotAlgorithm, dot_general_p
 from jaxlite.traces.batching import Axis
 from jaxlite.traces.transpose import def_bilinear
+
+_sharding = loader("jaxlite.devices.sharding")  # only for products over explicit axes of a mesh
 
 # --- dot_general -------------------------------------------------------------------------------------
 
@@ -75,9 +77,9 @@ def _unreduced_like(aval, left, right, contract):
     if not wanted or None in layouts_of:
         return None
     cut = [[layout.spec[axis] for axis in axes] for layout, axes in zip(layouts_of, contract, strict=True)]
-    if cut[0] != cut[1] or wanted != {name for entry in cut[0] for name in axes_of(entry)}:
+    if cut[0] != cut[1] or wanted != {name for entry in cut[0] for name in _sharding().axes_of(entry)}:
         return None
-    return aval.layout.update(spec=PartitionSpec(*[None] * aval.ndim, unreduced=wanted))
+    return aval.layout.update(spec=_sharding().PartitionSpec(*[None] * aval.ndim, unreduced=wanted))
 
 
 def_bilinear(dot_general_p,

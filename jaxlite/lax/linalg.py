@@ -20,7 +20,7 @@ from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
-from jaxlite.core.primitive import Primitive
+from jaxlite.core.primitive import Primitive, register_rule_modules
 from jaxlite.core.symbolic import smallest
 from jaxlite.core.tracing import state
 from jaxlite.core.values import aval_of
@@ -965,3 +965,6 @@ def _svd_by_eigh(x, *, full_matrices: bool, compute_uv: bool, subset_by_index, a
     if full_matrices and rows > columns:
         u = shaping.concatenate([u, slicing.slice_in_dim(q, columns, rows, axis=axis + 1)], axis + 1)
     return [values, u, _adjoint(right)]
+
+
+register_rule_modules("jaxlite.lax.linalg_rules")

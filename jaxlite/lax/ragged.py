@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
-from jaxlite.core.primitive import Primitive
+from jaxlite.core.primitive import Primitive, register_rule_modules
 from jaxlite.core.values import aval_of
 from jaxlite.devices.placement import laid_out_by
 from jaxlite.lax import elementwise, shaping, windows
@@ -263,3 +263,6 @@ def scaled_dot(lhs, rhs, *, lhs_scale=None, rhs_scale=None, dimension_numbers: D
     dtype = dtypes.bfloat16 if preferred_element_type is None else preferred_element_type
     return scaled_dot_p.bind(lhs, rhs, lhs_scale, rhs_scale, dimension_numbers=numbers,
                              preferred_element_type=dtypes.check_user_dtype_supported(dtype, "scaled_dot"))
+
+
+register_rule_modules("jaxlite.lax.ragged_rules")

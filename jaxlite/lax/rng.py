@@ -9,7 +9,7 @@ from typing import Any
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.filtering import boundary
-from jaxlite.core.primitive import Primitive
+from jaxlite.core.primitive import Primitive, register_rule_modules
 from jaxlite.lax import shaping
 
 
@@ -79,3 +79,6 @@ def rng_uniform(a, b, shape):
     Raises: ValueError for arrays and for dtypes that differ, TypeError for other dtypes.
     """
     return rng_uniform_p.bind(a, b, shape=shaping.canonical_shape(shape))
+
+
+register_rule_modules("jaxlite.lax.rng_rules")

@@ -21,6 +21,7 @@ import numpy as np
 
 from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
+from jaxlite.core.primitive import register_rule_modules
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as ew
 from jaxlite.lax import special
@@ -562,3 +563,6 @@ def _bessel_i0e(x: Formula) -> Formula:
         far = far * (inverse * ((2 * k - 1) ** 2 / (8.0 * k))) + 1.0
     far = far * _rsqrt(large) * (1 / math.sqrt(2 * math.pi))
     return _cases((_is_nan(x), math.nan), (x < threshold, series * _exp(-x)), otherwise=far)
+
+
+register_rule_modules("jaxlite.lax.special_series_rules")

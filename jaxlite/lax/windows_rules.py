@@ -16,13 +16,13 @@ import numpy as np
 from jaxlite.core import dtypes
 from jaxlite.core.aval import Ints, ShapedArray
 from jaxlite.core.jaxpr import ClosedJaxpr
+from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import shaping, slicing
 from jaxlite.lax import windows as w
-from jaxlite.lax.control_flow.associative_scan import associative_scan
 from jaxlite.lax.elementwise_rules import const, filled
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
 from jaxlite.lax.reductions import argmax, argmin, reduce_sum
@@ -32,6 +32,8 @@ from jaxlite.traces.batching import Axis
 from jaxlite.traces.jvp import Zero, def_linear, jvp_flat, jvp_rule, zero_for
 from jaxlite.traces.transpose import Linear, backward
 from lowering.monoids import identity
+
+_scans = loader("jaxlite.lax.control_flow.associative_scan")  # with all of control flow
 
 # --- running totals ----------------------------------------------------------------------------------
 
@@ -49,7 +51,7 @@ def _def_scan_of_pairs(primitive: Primitive, combine: Callable[[Pair, Pair], Pai
             return out, zero_for(out)
         if not aval_of(x).size:
             return x, g
-        return associative_scan(combine, (x, g), reverse=reverse, axis=axis)
+        return _scans().associative_scan(combine, (x, g), reverse=reverse, axis=axis)
 
 
 def _combine_by(primitive: Primitive) -> Callable[[Pair, Pair], Pair]:

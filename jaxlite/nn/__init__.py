@@ -31,9 +31,8 @@ from jaxlite.nn.activations import (
 )
 from jaxlite.nn.attention import dot_product_attention
 from jaxlite.nn.normalization import log_softmax, logmeanexp, logsumexp, one_hot, softmax, standardize
-from jaxlite.nn.scaled import get_scaled_dot_general_config, scaled_dot_general, scaled_matmul
 
-_lazy = _Lazy(__name__, ["initializers"])
+_lazy = _Lazy(__name__, ["initializers"], scaled="get_scaled_dot_general_config scaled_dot_general scaled_matmul")
 
 
 __getattr__ = _lazy.load

@@ -10,19 +10,6 @@ with `split` and `fold_in` into new ones. The default generator, threefry2x32, g
 """
 
 from jaxlite.core.lazy import Lazy as _Lazy
-from jaxlite.random.counts import binomial as binomial
-from jaxlite.random.counts import multinomial as multinomial
-from jaxlite.random.counts import poisson as poisson
-from jaxlite.random.gammas import ball as ball
-from jaxlite.random.gammas import beta as beta
-from jaxlite.random.gammas import chisquare as chisquare
-from jaxlite.random.gammas import dirichlet as dirichlet
-from jaxlite.random.gammas import f as f
-from jaxlite.random.gammas import gamma as gamma
-from jaxlite.random.gammas import generalized_normal as generalized_normal
-from jaxlite.random.gammas import loggamma as loggamma
-from jaxlite.random.gammas import random_gamma_p as random_gamma_p
-from jaxlite.random.gammas import t as t
 from jaxlite.random.keys import Key as Key
 from jaxlite.random.keys import PRNGKey as PRNGKey
 from jaxlite.random.keys import clone as clone
@@ -33,11 +20,6 @@ from jaxlite.random.keys import key_impl as key_impl
 from jaxlite.random.keys import split as split
 from jaxlite.random.keys import wrap_key_data as wrap_key_data
 from jaxlite.random.prng import key_dtype as key_dtype
-from jaxlite.random.selections import categorical as categorical
-from jaxlite.random.selections import choice as choice
-from jaxlite.random.selections import multivariate_normal as multivariate_normal
-from jaxlite.random.selections import orthogonal as orthogonal
-from jaxlite.random.selections import permutation as permutation
 from jaxlite.random.uniforms import bernoulli as bernoulli
 from jaxlite.random.uniforms import bits as bits
 from jaxlite.random.uniforms import cauchy as cauchy
@@ -60,4 +42,11 @@ from jaxlite.random.uniforms import uniform as uniform
 from jaxlite.random.uniforms import wald as wald
 from jaxlite.random.uniforms import weibull_min as weibull_min
 
-__dir__ = _Lazy(__name__).names
+_lazy = _Lazy(
+    __name__,
+    counts="binomial multinomial poisson",
+    gammas="ball beta chisquare dirichlet f gamma generalized_normal loggamma random_gamma_p t",
+    selections="categorical choice multivariate_normal orthogonal permutation",
+)
+__dir__ = _lazy.names
+__getattr__ = _lazy.load

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,15 +16,20 @@ from jaxlite.compilation.jit import jit
 from jaxlite.compilation.options import check_callable
 from jaxlite.core import source
 from jaxlite.core.filtering import boundary
+from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_leaves
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices.api import device_put, local_devices
-from jaxlite.devices.mesh import Mesh
-from jaxlite.devices.sharding import NamedSharding, PartitionSpec
 from jaxlite.lax.shaping import expand_dims, squeeze
-from jaxlite.transforms.shard_map import shard_map_call
 
+if TYPE_CHECKING:
+    from jaxlite.devices.mesh import Mesh
+    from jaxlite.devices.sharding import NamedSharding, PartitionSpec
+
+# With the first call: libraries name `pmap` without one.
+_meshes, _shardings = loader("jaxlite.devices.mesh"), loader("jaxlite.devices.sharding")
+_shard_map = loader("jaxlite.transforms.shard_map")
 _PLACES = "_internal_pmap_axis_name"  # the mesh axis where programs do not name it
 _LIMIT = 256  # programs, and forms of calls, that a function remembers
 
@@ -94,7 +99,7 @@ def pmap(fun: Callable, axis_name: Any = None, *, in_axes: Any = 0, out_axes: An
                     broadcast_prefix(out_axes, result, is_leaf=_is_none), outs, strict=True)]
                 return [out if axis is None else expand_dims(out, (axis,)) for axis, out in zip(targets, outs, strict=True)]
 
-            outs = shard_map_call(example, mesh, [_spec(axis, name) for axis in places],
+            outs = _shard_map().shard_map_call(example, mesh, [_spec(axis, name) for axis in places],
                                   lambda _: [_spec(axis, name) for axis in targets], leaves)
             return out_tree.unflatten(outs)
 
@@ -172,8 +177,8 @@ def _axes_of_leaves(args: Sequence[Any], keywords: dict[str, Any], axes: Sequenc
     return broadcast_prefix(list(axes), list(args), is_leaf=_is_none) + [0] * len(tree_leaves(keywords))
 
 
-def _sharding(leaf: Any, mesh: Mesh, axis: int | None) -> Any:
-    return NamedSharding(mesh, _spec(None if axis is None else axis % aval_of(leaf).ndim, mesh.axis_names[0]))
+def _sharding(leaf: Any, mesh: Mesh, axis: int | None) -> NamedSharding:
+    return _shardings().NamedSharding(mesh, _spec(None if axis is None else axis % aval_of(leaf).ndim, mesh.axis_names[0]))
 
 
 def _result_axis(axis: int, out: Any) -> int:
@@ -184,7 +189,7 @@ def _result_axis(axis: int, out: Any) -> int:
 
 
 def _spec(axis: int | None, name: Any) -> PartitionSpec:
-    return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, name)
+    return _shardings().PartitionSpec(*[] if axis is None else [*[None] * axis, name])
 
 
 def _is_none(axis: Any) -> bool:
@@ -226,7 +231,7 @@ def _size(leaves: Sequence[Any], axes: Sequence[Any], axis_size: int | None) -> 
 
 @functools.lru_cache(64)
 def _mesh_of(devices: tuple[Any, ...], name: Any) -> Mesh:
-    return Mesh(np.array(devices, dtype=object), (name,))
+    return _meshes().Mesh(np.array(devices, dtype=object), (name,))
 
 
 def _mesh(size: int, devices: Sequence[Any] | None, backend: str | None, name: Any) -> Mesh:

@@ -106,9 +106,10 @@ class List:
     def write(self) -> None:
         """Leave the list for the next process, if it differs from that of the last."""
         used = self._used.copy()
-        sizes = {key: executable and self._executables.size_of(executable) or 0 for key, executable in used.items()}
-        found = self._surroundings, dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
-        if self.device is not None and used and self._earlier != found:
+        surroundings, earlier = self._earlier
+        if self.device is not None and used and (surroundings != self._surroundings or earlier.keys() != used.keys()):
+            sizes = {key: self._executables.size_of(executable) if executable else 0 for key, executable in used.items()}
+            found = self._surroundings, dict(sorted(sizes.items(), key=lambda item: -item[1]))
             self._folder.store(self._key, marshal.dumps(found), {"function": "what a command used"}, entries.limit() // 64)
 
 

@@ -40,6 +40,27 @@ def test_a_compile_loads_the_rules_of_its_primitives_and_no_classes_of_operation
                                "jaxlib.mlir.dialects.stablehlo", "jaxlib.mlir.dialects.func"})
 
 
+def test_a_derivative_loads_the_rules_of_its_primitives():
+    modules = loaded("assert jax.make_jaxpr(jax.vmap(jax.grad(lambda x: jnp.sin(x) * x)))(jnp.ones(3))")
+    assert {"jaxlite.lax.elementwise_rules", "jaxlite.lax.dot_rules"} <= modules
+    assert modules.isdisjoint({"dataclasses", "jaxlite.lax.linalg_rules", "jaxlite.lax.control_flow",
+                               "jaxlite.lax.special_rules", "jaxlite.lax.convolution_rules", "jaxlite.devices.sharding"})
+
+
+@pytest.mark.parametrize("program", [
+    "jax.lax.linalg.cholesky(x * jnp.eye(2)).sum()", "jax.lax.fori_loop(0, 2, lambda i, y: y * x, x)",
+    "jax.lax.bessel_i1e(x)", "jax.lax.igamma(x, x)", "jax.lax.cond(x > 0, jnp.sin, jnp.cos, x)", "jax.random.gamma(key, x)",
+    "jax.lax.conv(x * jnp.ones((1, 1, 2)), jnp.ones((1, 1, 1)), (1,), 'SAME').sum()",
+])
+def test_what_loads_within_a_derivative_has_its_rules(program):
+    loaded(f"key = jax.random.PRNGKey(0) if 'key' in {program!r} else None\n"
+           f"assert jax.make_jaxpr(jax.vmap(jax.jacfwd(lambda x: {program})))(jnp.ones(2)).eqns")
+
+
+def test_taking_the_place_of_jax_loads_nothing_of_pythons():
+    assert not {name for name in loaded("import jaxlite.as_jax") - loaded("") if not name.startswith("jax")}
+
+
 def test_a_transposition_that_comes_first_finds_its_rules():
     loaded("assert jax.linear_transpose(lambda x: x * 3.0, jnp.ones(2))(jnp.ones(2))[0].tolist() == [3, 3]")
 

@@ -2,13 +2,12 @@
 
 
 from jaxlite.core.lazy import Lazy as _Lazy
-from jaxlite.scipy.stats.summaries import mode, rankdata, sem
 
 _lazy = _Lazy(__name__, modules=(
     "bernoulli", "beta", "betabinom", "binom", "cauchy", "chi2", "dirichlet", "expon", "gamma", "gennorm", "geom", "gumbel_l",
     "gumbel_r", "laplace", "logistic", "multinomial", "multivariate_normal", "nbinom", "norm", "pareto", "poisson", "t",
     "truncnorm", "uniform", "vonmises", "wrapcauchy",
-), kde="gaussian_kde")
+), kde="gaussian_kde", summaries="mode rankdata sem")
 
 
 __getattr__ = _lazy.load

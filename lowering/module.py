@@ -576,7 +576,7 @@ class RuleContext:
             if foreign:
                 operation = None
             elif operation is None and name not in RULES:
-                find_rule(name)
+                find_rule(name, eqn.primitive.made_in)
                 operation = ELEMENTWISE.get(name)
             if operation is not None:
                 (out,) = eqn.outvars

@@ -62,11 +62,12 @@ class Primitive:
     """An operation that traces know. `bind(*arrays, **static)` applies it under the current trace.
 
     Arrays are positional, static facts are keywords: hashable and normalised. `is_own` tells primitives of jaxlite, with
-    the rules it gave them, from what others add or change; theirs may share a name, also with one of ours.
+    the rules it gave them, from what others add or change; theirs may share a name, also with one of ours. `made_in` is the
+    module that made it.
     """
 
-    __slots__ = ("name", "multiple_results", "is_own", "jvp", "linearize", "transpose", "batching", "eager", "_abstract",
-                 "_memo", "_memoised", "stage", "__dict__")
+    __slots__ = ("name", "multiple_results", "is_own", "made_in", "jvp", "linearize", "transpose", "batching", "eager",
+                 "_abstract", "_memo", "_memoised", "stage", "__dict__")
     call_primitive = map_primitive = False  # whether its operand is a function
     has_foreign_jvp = False  # whether its JVP rule is not one of jaxlite's
     param_readers: Mapping[str, Callable[[str], Any]] = {}  # for params that print as one word: the value from the word
@@ -90,8 +91,8 @@ class Primitive:
     def __init__(self, name: str, multiple_results: bool = False, memoise: bool = True, is_own: bool | None = None):
         self.name = name
         self.multiple_results = multiple_results or getattr(type(self), "multiple_results") is True  # noqa: B009  a subclass may say
-        made_here = sys._getframe(1).f_globals.get("__name__", "").startswith("jaxlite.")
-        self.is_own = made_here if is_own is None else is_own
+        self.made_in: str = sys._getframe(1).f_globals.get("__name__", "")
+        self.is_own = self.made_in.startswith("jaxlite.") if is_own is None else is_own
         if name in PRIMITIVES:
             if self.is_own:
                 raise ValueError(f"a primitive named {name!r} exists already")

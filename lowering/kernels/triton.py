@@ -260,7 +260,7 @@ class Kernel:
             shape = eqn.outvars[0].aval.shape
             values = [self.broadcast(value, shape) for value in values]
             return [triton_math.elementwise(self, name, values, eqn.outvars[0].aval.dtype)]
-        find_rule(name)
+        find_rule(name, eqn.primitive.made_in)
         if name in DECOMPOSITIONS:
             closed = DECOMPOSITIONS[name]([atom.aval for atom in eqn.invars], eqn.params)
             return self.program(closed, values)

@@ -12,7 +12,7 @@ outside: `decomposition(avals_in, params)` gives the jaxpr that is lowered in it
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -24,8 +24,8 @@ EXTENDED: dict[str, Callable[..., Any]] = {}
 HOST_FUNCTIONS: dict[str, Callable[..., Any]] = {}
 FOREIGN: dict[Any, Callable[..., Any] | None] = {}  # by the primitive itself, whose name may be taken; None: it has no rule
 
-# The files not loaded yet, last the next one. What everyday programs need comes first; the others are looked for later.
-_waiting = ["jit", "dot", "reductions", "shaping", "elementwise"]
+# Where a primitive's module does not name the file, these are loaded one by one, the last first, and then all others.
+_waiting = ["parallel", "sharding", "rng", "custom_rules", "jit", "dot", "reductions", "shaping", "special", "elementwise"]
 _others_wait = True
 _loading = threading.Lock()
 _fresh: dict[str, Callable[..., Any]] | None = None  # rules of the file that is loading: published when it has loaded
@@ -77,11 +77,17 @@ def register_foreign(primitive: Any, rule: Callable[..., Any] | None) -> None:
     FOREIGN[primitive] = rule
 
 
-def find_rule(name: str) -> None:
-    """Load files until the primitive is known: has a rule, is an operation on elements, or is to be decomposed."""
-    global _others_wait, _fresh
+def find_rule(name: str, made_in: str = "") -> None:
+    """Load files until the primitive is known: has a rule, is an operation on elements, or is to be decomposed.
+
+    `made_in` is the module that made the primitive: the rules for `jaxlite.lax.control_flow.loops` are in `control_flow`.
+    """
+    global _others_wait
     with _loading:
-        while not (name in RULES or name in ELEMENTWISE or name in DECOMPOSITIONS):
+        for word in made_in.split("."):
+            if not _is_known(name) and importlib.util.find_spec(f"{__name__}.{word}"):
+                _load(word)
+        while not _is_known(name):
             if not _waiting and _others_wait:
                 import pkgutil  # who needs everyday files alone does not pay for it
 
@@ -89,10 +95,19 @@ def find_rule(name: str) -> None:
                 _others_wait = False
             if not _waiting:
                 return
-            _fresh = {}
-            try:
-                importlib.import_module(f"{__name__}.{_waiting[-1]}")
-                RULES.update(_fresh)
-            finally:
-                _fresh = None
+            _load(_waiting[-1])
             _waiting.pop()
+
+
+def _is_known(name: str) -> bool:
+    return name in RULES or name in ELEMENTWISE or name in DECOMPOSITIONS
+
+
+def _load(file: str) -> None:
+    global _fresh
+    _fresh = {}
+    try:
+        importlib.import_module(f"{__name__}.{file}")
+        RULES.update(_fresh)
+    finally:
+        _fresh = None

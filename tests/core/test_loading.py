@@ -40,6 +40,12 @@ def test_a_compile_loads_the_rules_of_its_primitives_and_no_classes_of_operation
                                "jaxlib.mlir.dialects.stablehlo", "jaxlib.mlir.dialects.func"})
 
 
+def test_lowering_loads_the_rules_of_a_family_alone():
+    modules = loaded("assert jax.jit(lambda x: jnp.sort(x)[1:])(jnp.ones(3)).tolist() == [1, 1]")
+    assert {"lowering.rules.sorting", "lowering.rules.slicing"} <= modules
+    assert modules.isdisjoint({"lowering.rules.parallel", "lowering.rules.pallas", "lowering.rules.control_flow"})
+
+
 def test_a_derivative_loads_the_rules_of_its_primitives():
     modules = loaded("assert jax.make_jaxpr(jax.vmap(jax.grad(lambda x: jnp.sin(x) * x)))(jnp.ones(3))")
     assert {"jaxlite.lax.elementwise_rules", "jaxlite.lax.dot_rules"} <= modules

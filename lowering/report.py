@@ -56,11 +56,14 @@ def compiled(lowered: Any, closed: Any, loaded: Any, trace_seconds: float, compi
                               "Nothing more is dumped there.")
 
 
+logger_name = "jaxlite"  # another one where this package has another name
+
+
 def logger() -> Any:
     """Where logs and dumps of compiles are written."""
     import logging  # loaded only if used
 
-    return logging.getLogger("jaxlite")
+    return logging.getLogger(logger_name)
 
 
 def complain(subject: str, message: str) -> None:

@@ -26,6 +26,7 @@ from jaxlite.core import missing
 from jaxlite.core.collector import count_as_old
 from jaxlite.core.lazy import loader
 from jaxlite.core.tracing import Tracer
+from lowering import report
 from lowering.xla import VERSION_TEXT
 
 # JAX and jaxlib are released together, under one number.
@@ -142,6 +143,7 @@ def _install() -> None:
             "`python -m jaxlite`.")
     sys.meta_path.insert(0, _Finder())
     recompilation.as_log = True
+    report.logger_name = "jax._src.dispatch"  # that of JAX's lines about compiles: filters and levels name it, or "jax"
     top = sys.modules["jaxlite"]
     for name in [name for name in sys.modules if name.partition(".")[0] == "jaxlite"]:
         _name_in_jax(sys.modules[name])

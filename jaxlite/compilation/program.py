@@ -313,10 +313,14 @@ def flatten_outputs(result: Any, debug: DebugInfo, is_leaf: Callable[[Any], bool
                 aval_of(out)
             except TypeError as error:
                 path = "".join(map(str, xla.pytree_registry.flatten_with_path(result)[0][index][0]))
-                raise (DescribedResult if isinstance(out, ShapeDtypeStruct) else TypeError)(
-                    f"function {debug.location or debug.function} traced for {debug.traced_for} returned a value of "
-                    f"type {type(out)}{path and f' at output component {path}'}, which is not a valid JAX type. "
-                    f"({error})") from None
+                kind = DescribedResult if isinstance(out, ShapeDtypeStruct) else TypeError
+                place = f" at output component {path}" if path else ""
+                function = debug.location or debug.function
+                if debug.traced_for == "vmap":
+                    raise kind(f"Output from batched function {out!r} with type {type(out)} is not a valid JAX type. The "
+                               f"function {function} returned it{place}.") from None
+                raise kind(f"function {function} traced for {debug.traced_for} returned a value of type {type(out)}{place}, "
+                           f"which is not a valid JAX type. ({error})") from None
     return outs, tree
 
 

@@ -37,7 +37,12 @@ _moved = frozenset(
 
 
 def __getattr__(name: str) -> _Any:
-    return getattr(_extend(), name) if name in _moved else _lazy.load(name)
+    try:
+        return getattr(_extend(), name) if name in _moved else _lazy.load(name)
+    except AttributeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is None:  # `load` has left out its frames
+            error.__traceback__ = None
+        raise
 
 
 def __dir__() -> list[str]:

@@ -10,6 +10,7 @@ may have a short alias.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ContextDecorator
@@ -18,7 +19,7 @@ from typing import Any
 from jaxlite.core.foreign_options import REFUSED, WITHOUT_MEANING
 from jaxlite.core.precision import PRECISION_NAMES, DotAlgorithmPreset
 from lowering import platforms as backends
-from lowering import xla
+from lowering import report, xla
 
 _UNSET = xla.config_unset
 hide_own_frames: Callable[[BaseException], None] = lambda error: None  # set by `jaxlite.core.filtering`, which reads options
@@ -156,6 +157,12 @@ def _one_of(*choices: str | None) -> Callable[..., Any]:
     return parse
 
 
+def _promotion(value: Any, name: str) -> str | None:
+    if not isinstance(value, str):
+        raise TypeError(f"new enum value must be an instance of str, got {value} of type {type(value)}. The option is {name}.")
+    return _one_of("standard", "strict")(value, name)
+
+
 OPTIONS: dict[str, Option] = {}
 
 
@@ -175,7 +182,7 @@ enable_x64 = _option(
 )
 disable_jit = _option("disable_jit", False, _parse_bool, "Run jit-decorated functions operation by operation.")
 numpy_dtype_promotion = _option(
-    "numpy_dtype_promotion", "standard", _one_of("standard", "strict"),
+    "numpy_dtype_promotion", "standard", _promotion,
     "'strict' makes implicit promotion between different array dtypes an error.", affects_program=True,
 )
 numpy_rank_promotion = _option(
@@ -355,13 +362,15 @@ class _LogOption(Option):
         """Set the levels of the loggers, and print what they say."""
         import logging  # few programs ask
 
-        names = [each.strip().replace("jax.", "jaxlite.", 1) for each in (debug_log_modules.value or "").split(",")]
+        own = report.logger_name.partition(".")[0]
+        top = logging.getLogger(own)
+        names = [re.sub(r"^jax(?=\.|$)", own, each.strip()) for each in (debug_log_modules.value or "").split(",")]
         for name in filter(None, names):
-            logging.getLogger("jaxlite" if name == "jax" else name).setLevel(logging.DEBUG)
+            logging.getLogger(name).setLevel(logging.DEBUG)
         if logging_level.value:
-            logging.getLogger("jaxlite").setLevel(logging_level.value)
-        if (any(names) or logging_level.value) and not logging.getLogger("jaxlite").handlers and not logging.root.handlers:
-            logging.getLogger("jaxlite").addHandler(logging.StreamHandler())
+            top.setLevel(logging_level.value)
+        if (any(names) or logging_level.value) and not top.handlers and not logging.root.handlers:
+            top.addHandler(logging.StreamHandler())
 
 
 _LOG_LEVELS = ("NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -418,6 +427,7 @@ class Configuration:
 
     def update(self, name: str, val: Any) -> None:
         """Set an option for the whole process; `name` may carry the prefix `jax_` or `jaxlite_`."""
+        name = str(name)
         ignored = name.removeprefix("jax_")
         if ignored in REFUSED and val != REFUSED[ignored][0]:
             raise ValueError(f"{name} is {REFUSED[ignored][0]!r} here and takes no other value; {REFUSED[ignored][1]}")
@@ -451,7 +461,11 @@ class Configuration:
             raise AttributeError(name)
         if name.removeprefix("jax_") in REFUSED | WITHOUT_MEANING.keys():
             return self.read(name)
-        state = self._find(name).state
+        try:
+            state = self._find(name).state
+        except AttributeError as error:
+            hide_own_frames(error)
+            raise
         setattr(Configuration, name, property(lambda self: state.value))  # libraries ask often: no search the next time
         return state.value
 

@@ -503,7 +503,7 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     (dtype('float32'), True)
     """
     if not args:
-        raise ValueError("result_type takes at least one array or dtype")
+        raise ValueError("at least one array or dtype is required")
     found = [
         (check_user_dtype_supported(arg, "result_type") if arg is None or isinstance(arg, (str, type, np.dtype))
          and not isinstance(getattr(arg, "dtype", None), np.dtype)  # `jnp.float64` has one, and means the given width

@@ -70,7 +70,8 @@ config.hide_own_frames = hide_own_frames
 
 # Compiled when there is an error to look at, not when jaxlite starts.
 _BLAMED = (r"'([\w.]+)' object (?:cannot be interpreted|is not iterable|has no len)|, not '(\w+)'$"
-           r"|^Value .* of type <class '([\w.]+)'> is not a valid JAX type: expected"
+           r"|^Argument .* of type <class '([\w.]+)'> is not a valid JAX type: expected"
+           r"|^Error interpreting argument to \w+ as an abstract array\. The problematic value is of type <class '([\w.]+)'>"
            r"|hash an object of type <class '([\w.]+)'>"
            r"|^(Only integer scalar arrays)")
 
@@ -91,7 +92,7 @@ def name_argument(error: Exception, frame: FrameType | None) -> None:
         return
     while frame.f_back is not None and source.is_own_file(frame.f_back.f_code.co_filename):
         frame = frame.f_back
-    called, arguments, annotations = _call(frame)
+    called, module, arguments, annotations = _call(frame)
     kind = next(filter(None, found.groups())).rpartition(".")[2]
     if kind == "Only integer scalar arrays":
         blamed = [name for name, value in arguments.items()
@@ -99,23 +100,41 @@ def name_argument(error: Exception, frame: FrameType | None) -> None:
     else:
         blamed = [name for name, value in arguments.items()
                   if kind in {type(each).__name__ for each in (value, *(value if isinstance(value, (tuple, list)) else ()))}]
-    if len(blamed) == 1 and not (called in first and blamed[0] in first):
-        error.args = (f"{first} (argument {blamed[0]!r} of {called}){newline}{rest}",)
+    if len(blamed) != 1 or not first.startswith("Error") and called in first and blamed[0] in first:
+        return
+    (name,) = blamed
+    value, position = arguments[name], list(arguments).index(name)
+    is_value = "valid JAX type" in first and type(value).__name__ == kind
+    if is_value and module.startswith("jaxlite.lax.") and not module.startswith("jaxlite.lax.control_flow"):
+        first = (f"Error interpreting argument to {called} as a JAX value. The problematic value is of type {type(value)} "
+                 f"and was passed to {called} at position {position}, as {name!r}.")
+    elif is_value and first.startswith("Argument") and module.startswith(_ARRAY_FUNCTIONS):
+        first = f"{called} requires ndarray or scalar arguments, got {type(value)} at position {position}, as {name!r}."
+    elif not first.startswith("Error"):
+        first = f"{first} (argument {name!r} of {called})"
+    error.args = (f"{first}{newline}{rest}",)
 
 
-def _call(frame: FrameType) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """What function a frame is a call of, perhaps through a decorator of ours, with which arguments; their annotations."""
+# Whose functions say that they take arrays and scalars.
+_ARRAY_FUNCTIONS = tuple(f"jaxlite.{each}." for each in ("numpy", "nn", "scipy", "random", "ops", "image"))
+
+
+def _call(frame: FrameType) -> tuple[str, str, dict[str, Any], dict[str, Any]]:
+    """What function of which module a frame is a call of, perhaps through a decorator of ours, with which arguments; their
+    annotations.
+    """
     values, code = frame.f_locals, frame.f_code
     fun = values.get("fun")
     if "fun" in code.co_freevars and callable(fun):
         try:
             given = values.get("args", tuple(values[name] for name in code.co_varnames[:code.co_argcount]))
             bound = inspect.signature(fun).bind(*given, **values.get("kwargs", {}))
-            return getattr(fun, "__name__", "it"), bound.arguments, getattr(fun, "__annotations__", {})
+            return (getattr(fun, "__name__", "it"), getattr(fun, "__module__", ""), bound.arguments,
+                    getattr(fun, "__annotations__", {}))
         except (TypeError, ValueError):
-            return "it", {}, {}
+            return "it", "", {}, {}
     names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
-    return code.co_name, {name: values[name] for name in names if name in values}, {}
+    return code.co_name, frame.f_globals["__name__"], {name: values[name] for name in names if name in values}, {}
 
 
 def _is_bug(error: BaseException) -> bool:

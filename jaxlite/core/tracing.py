@@ -330,8 +330,8 @@ class Tracer:
         if not spec or spec.endswith("s"):
             return format(repr(self), spec)
         raise TypeError(errors.tracer_message(
-            f"unsupported format string {spec!r}: it asks for the value of a traced array with shape "
-            + self.aval.str_short(), self,
+            f"unsupported format string passed to {type(self).__name__}.__format__, {spec!r}. It asks for the value of a "
+            f"traced array with shape {self.aval.str_short()}", self,
             "return the value and format it outside of the traced function"))
 
     def __repr__(self) -> str:

@@ -507,16 +507,18 @@ def register_dataclass(
     if fields is not None:
         given = {*data_fields, *meta_fields}
         wanted = {f.name for f in fields if f.init} - set(drop_fields)
-        problems = [f"missing: {sorted(wanted - given)} (or list them in drop_fields)"] if wanted - given else []
-        problems += [f"unexpected: {sorted(given - wanted)}"] if given - wanted else []
+        problems = [f"Missing fields: {_as_set(wanted - given)}. Add them to drop_fields if meant."] if wanted - given else []
+        problems += [f"Unexpected fields: {_as_set(given - wanted)}."] if given - wanted else []
         if problems:
-            raise ValueError(
-                f"register_dataclass: data_fields and meta_fields of {nodetype.__name__} must be its fields with "
-                f"init=True, less drop_fields; {', '.join(problems)}"
-            )
+            raise ValueError("data_fields and meta_fields must include all dataclass fields with ``init=True`` and only them. "
+                             f"{' '.join(problems)} The class is {nodetype.__name__}")
     pytree_registry.register_dataclass_node(nodetype, list(data_fields), list(meta_fields))
     static_fields[nodetype] = tuple(meta_fields)
     return nodetype
+
+
+def _as_set(names: set[str]) -> str:
+    return f"{{{', '.join(map(repr, sorted(names)))}}}"
 
 
 _Type = TypeVar("_Type", bound=type)

@@ -136,4 +136,4 @@ def _shown(value: Any) -> str:
         text = repr(value)
     except Exception as error:  # a broken object is still no array
         text = f"whose repr() raises {type(error).__name__}"
-    return f"Value {text if len(text) <= 80 else text[:77] + '...'} of type {type(value)}"
+    return f"Argument {text if len(text) <= 80 else text[:77] + '...'} of type {type(value)}"

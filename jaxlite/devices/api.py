@@ -210,10 +210,13 @@ def _release(source: Any, result: Any, donate: bool) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """Copy a pytree of arrays to the host: the same tree, of NumPy arrays. Scalars, keys and other objects are unchanged."""
+    """Copy a pytree of arrays to the host: the same tree, of NumPy arrays. Scalars, keys, traced values and other objects
+    are unchanged.
+    """
 
     def get(leaf: Any) -> Any:
-        if isinstance(leaf, np.generic) or not hasattr(leaf, "__array__") or hasattr(leaf, "_base_array"):  # NumPy has no keys
+        if isinstance(leaf, (np.generic, Tracer)) or not hasattr(leaf, "__array__") \
+                or hasattr(leaf, "_base_array"):  # NumPy has no keys
             return leaf
         return np.asarray(leaf)
 

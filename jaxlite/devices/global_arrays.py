@@ -231,8 +231,8 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
             made[key] = data_callback(part)
         value, expected = made[key], tuple(len(range(*each.indices(size))) for each, size in zip(part, shape, strict=True))
         if tuple(np.shape(value)) != expected:
-            raise ValueError(f"the shard {part} of an array of shape {shape} has the shape {expected}; data_callback gave a "
-                             f"value of shape {np.shape(value)}")
+            raise ValueError(f"Expected shard shape {expected} doesn't match the single device array shape {np.shape(value)}. "
+                             f"That is what data_callback gave for the shard {part} of an array of shape {shape}")
         shards.append(value)
         devices.append(device)
     if not shards and dtype is None:
@@ -278,7 +278,10 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
     Returns: the Array, committed.
     Raises: ValueError if devices, shapes or dtypes of the shards are not those that the sharding wants.
     """
-    given = list(renamed.pop("arrays", arrays_))
+    given = renamed.pop("arrays", arrays_)
+    if not isinstance(given, (list, tuple)):
+        raise TypeError("jaxlite.make_array_from_single_device_arrays `arrays` argument must be a list or tuple, but got "
+                        f"{type(given)}.")
     if renamed:
         raise TypeError(f"make_array_from_single_device_arrays has no argument {next(iter(renamed))!r}")
     shape = tuple(int(size) for size in shape)
@@ -302,8 +305,8 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
     local = sharding.shard_shape(shape)
     for each in given:
         if each.shape != local:
-            raise ValueError(f"the sharding cuts an array of shape {shape} into shards of shape {local}; got one of shape "
-                             f"{each.shape} on {arrays.device_of(each)}")
+            raise ValueError(f"Expected shard shape {local} doesn't match the single device array shape {each.shape}. The "
+                             f"array has the shape {shape}, the shard is on {arrays.device_of(each)}")
         if each.dtype != kind:
             raise ValueError(f"the shards of an array have one dtype; got {kind} and {each.dtype}")
     by_device = {arrays.device_of(each): each for each in given}

@@ -39,6 +39,7 @@ from jaxlite.lax.shaping import broadcast_in_dim, concatenate, convert_element_t
 from jaxlite.lax.shard_map import inside, shard_map_p
 from jaxlite.lax.sharding import reshard
 from jaxlite.lax.slicing import dynamic_index_in_dim
+from jaxlite.numpy.api import is_array_like
 from jaxlite.transforms.checkpoint import checkpoint
 
 __all__ = ["Error", "ErrorCategory", "JaxRuntimeError", "all_checks", "automatic_checks", "check", "check_error", "checkify",
@@ -172,8 +173,8 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
     """
     if not isinstance(msg, str):
         raise TypeError(f"check takes a string as message, got {msg!r}")
-    aval = aval_of(pred)
-    if aval.shape or aval.dtype != np.dtype(bool):
+    aval = aval_of(pred) if is_array_like(pred) else None
+    if aval is None or aval.shape or aval.dtype != np.dtype(bool):
         raise TypeError(f"check takes a scalar pred as argument, got {pred}")
     leaves, tree = tree_flatten((fmt_args, fmt_kwargs))
     try:

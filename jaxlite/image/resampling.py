@@ -74,7 +74,7 @@ _KERNELS: dict[ResizeMethod, Callable[[Any], Any]] = {
 
 
 def _method(method: str | ResizeMethod) -> ResizeMethod:
-    return ResizeMethod.from_string(method) if isinstance(method, str) else method
+    return method if isinstance(method, ResizeMethod) else ResizeMethod.from_string(method)
 
 
 def _weights(size: int, new_size: int, scale, translation, method: ResizeMethod, antialias: bool):

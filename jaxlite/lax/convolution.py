@@ -49,10 +49,12 @@ def conv_dimension_numbers(lhs_shape, rhs_shape, dimension_numbers) -> ConvDimen
     if not isinstance(dimension_numbers, (list, tuple)) or len(dimension_numbers) != 3:
         raise TypeError("convolution dimension_numbers must be None, or a tuple or list of length 3, got "
                         f"{dimension_numbers}.")
-    for name, spec in zip(("lhs", "rhs", "out"), dimension_numbers, strict=True):
-        if not isinstance(spec, str) or len(spec) != rank:
-            raise TypeError(f"convolution dimension_numbers: the {name} spec must be a string of length {rank}, one "
-                            f"letter for each axis, got {spec!r}")
+    for index, spec in enumerate(dimension_numbers):
+        if not isinstance(spec, str):
+            raise TypeError(f"convolution dimension_numbers elements must be strings, got {type(spec)} at position {index}.")
+        if len(spec) != rank:
+            raise TypeError(f"convolution dimension_numbers[{index}] must have len equal to the ndim of lhs and rhs, {rank}: "
+                            f"one letter for each axis. Got {spec!r}.")
     return ConvDimensionNumbers(*conv_general_permutations(dimension_numbers))
 
 

@@ -122,7 +122,8 @@ def dot_general_shape(lhs, rhs, dimension_numbers) -> Ints:
         left_sizes = tuple(lhs.shape[axis] for axis in left)
         right_sizes = tuple(rhs.shape[axis] for axis in right)
         if left_sizes != right_sizes:
-            raise TypeError(f"dot_general requires {what} dimensions to have the same shape, got {left_sizes} for axes "
+            which = "contracting dimensions" if what == "contracting" else "lhs batch dimensions and rhs batch dimensions"
+            raise TypeError(f"dot_general requires {which} to have the same shape, got {left_sizes} for axes "
                             f"{left} of lhs {lhs.shape} and {right_sizes} for axes {right} of rhs {rhs.shape}.")
     return (*(lhs.shape[axis] for axis in lhs_batch),
             *(size for axis, size in enumerate(lhs.shape) if axis not in (*lhs_contract, *lhs_batch)),

@@ -8,6 +8,7 @@ in two lines; special functions are in `special.py`.
 from __future__ import annotations
 
 import enum
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -297,7 +298,7 @@ def reciprocal(x):
 
 def integer_pow(x, y: int):
     """x to a static integer power, by repeated squaring. Negative powers need a floating or complex x."""
-    y = int(y)
+    y = operator.index(y)
     if y < 0 and dtypes.kind(aval_of(x).dtype) in "iu":
         raise TypeError(f"Integers cannot be raised to negative powers, got integer_pow({aval_of(x)}, {y})")
     return integer_pow_p.bind(x, y=y)

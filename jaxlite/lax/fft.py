@@ -32,7 +32,7 @@ def _fft_aval(x, *, fft_type: FftType, fft_lengths: Ints) -> ShapedArray:
     if not 1 <= rank <= 3:
         raise ValueError(f"fft transforms 1 to 3 axes, got fft_lengths {fft_lengths}")
     if rank > len(x.shape):
-        raise ValueError(f"fft over {rank} axes takes an array of at least as many, got shape {x.shape}")
+        raise ValueError(f"FFT input shape {x.shape} must have at least as many input dimensions as fft_lengths {fft_lengths}.")
     wanted = (dtypes.float32, dtypes.float64) if fft_type == FftType.RFFT else (dtypes.complex64, dtypes.complex128)
     if x.dtype not in wanted:
         raise ValueError(f"{FftType(fft_type).name} takes {wanted[0]} or {wanted[1]}, got {x.dtype}")
@@ -65,7 +65,7 @@ def fft(x, fft_type: FftType | str, fft_lengths: Sequence[int]):
     names = FftType.__members__
     if isinstance(fft_type, str):
         if fft_type.upper() not in names:
-            raise ValueError(f"fft_type must be a FftType or one of {', '.join(names)}, got {fft_type!r}")
+            raise ValueError(f"Unknown FFT type '{fft_type}'. There are {', '.join(names)}")
         kind = FftType[fft_type.upper()]
     elif fft_type in FftType.__members__.values():
         kind = FftType(fft_type)

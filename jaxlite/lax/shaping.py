@@ -68,7 +68,7 @@ def canonical_shape(shape, name: str = "shape") -> Ints:
         raise TypeError(f"Shapes must be 1D sequences of concrete values of integer type, got {shape}.") from None
     for size in sizes:
         if size < 0:
-            raise TypeError(f"{name} must be non-negative, got {sizes}")
+            raise TypeError(f"{name} must have every element be nonnegative, got {sizes}.")
     _check_size(sizes)
     return sizes
 
@@ -222,8 +222,8 @@ def reduce_precision(operand, exponent_bits: int, mantissa_bits: int):
     """Round a floating operand to what a format with these bits could hold; the dtype stays."""
     exponent, mantissa = operator.index(exponent_bits), operator.index(mantissa_bits)
     if exponent < 1 or mantissa < 0:
-        raise ValueError(f"reduce_precision needs exponent_bits >= 1 and mantissa_bits >= 0, got {exponent} and "
-                         f"{mantissa}")
+        raise ValueError(f"reduce_precision: exponent_bits must be positive; got {exponent}" if exponent < 1 else
+                         f"reduce_precision: mantissa_bits must be non-negative; got {mantissa}")
     return reduce_precision_p.bind(operand, exponent_bits=exponent, mantissa_bits=mantissa)
 
 
@@ -451,7 +451,10 @@ def _concatenate_aval(*operands, dimension: int) -> ShapedArray:
     total = 0
     for each in operands:
         shape = each.shape
-        if len(shape) != len(first.shape) or shape[:dimension] != first.shape[:dimension] \
+        if len(shape) != len(first.shape):
+            raise TypeError("Cannot concatenate arrays with different numbers of dimensions: got "
+                            f"{', '.join(str(each.shape) for each in operands)}.")
+        if shape[:dimension] != first.shape[:dimension] \
                 or shape[dimension + 1:] != first.shape[dimension + 1:]:
             raise TypeError(f"Cannot concatenate arrays with shapes that differ in dimensions other than the one "
                             f"being concatenated: concatenating along dimension {dimension} for shapes "
@@ -572,7 +575,7 @@ def unstack(x, axis: int = 0) -> tuple[Any, ...]:
 @tile_p.def_abstract_eval
 def _tile_aval(x, *, reps: Ints) -> ShapedArray:
     if len(reps) != len(x.shape):
-        raise TypeError(f"tile reps must have one entry for each axis, got {reps} for shape {x.shape}")
+        raise TypeError(f"reps length must be equal to the ndim of x, got len(reps)={len(reps)} and x.ndim={len(x.shape)}.")
     shape = tuple([size * rep for size, rep in zip(x.shape, reps, strict=True)])
     _check_size(shape)
     return shaped_array(shape, x.dtype, x.weak_type)

@@ -54,7 +54,14 @@ def _reshard_aval(x, *, dst_sharding, concrete_mesh):
 
 @reshard_p.def_eager
 def _reshard_now(x, *, dst_sharding, **params):
-    return global_arrays.place(x, concrete(dst_sharding))
+    wanted = concrete(dst_sharding)
+    if isinstance(wanted.mesh, AbstractMesh):  # of a backward pass outside of the context of the mesh
+        own = getattr(x, "sharding", None)
+        if isinstance(own, shardings.NamedSharding) and own.mesh.abstract_mesh == wanted.mesh:
+            wanted = shardings.NamedSharding(own.mesh, wanted.spec)
+        elif own is None or isinstance(own, xla.SingleDeviceSharding):
+            return x  # `shard_map` cuts it
+    return global_arrays.place(x, wanted)
 
 
 mesh_cast_p = Primitive("mesh_cast")

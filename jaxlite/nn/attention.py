@@ -60,6 +60,10 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale: flo
         if mask.dtype != bool:
             raise ValueError(f"mask dtype should be bool, but got {mask.dtype}; what is added to the logits is bias")
         mask = shaping.expand_dims(mask, (0,)) if single and mask.ndim == 3 else mask
+    for name, each in (("bias", bias), ("mask", mask)):
+        if each is not None and not _fits(aval_of(each).shape, (batch, heads, length, source)):
+            raise TypeError(f"{name} has incompatible shapes for broadcasting: {aval_of(each).shape} does not broadcast to "
+                            f"(batch, heads, T, S) = {(batch, heads, length, source)}")
     repeat = heads // groups
     if repeat > 1:
         key, value = jnp.repeat(key, repeat, axis=2), jnp.repeat(value, repeat, axis=2)
@@ -83,6 +87,11 @@ def dot_product_attention(query, key, value, bias=None, mask=None, *, scale: flo
         return result
     residual = jnp.transpose(logsumexp(logits, axis=-1), (0, 2, 1)).astype(result.dtype)
     return result, residual[0] if single else residual
+
+
+def _fits(shape, whole) -> bool:
+    """Whether an array broadcasts to a shape."""
+    return len(shape) <= len(whole) and all(size in (1, full) for size, full in zip(shape[::-1], whole[::-1], strict=False))
 
 
 def _allowed(mask, batch: int, length: int, source: int, is_causal: bool, query_lengths, key_lengths, window):

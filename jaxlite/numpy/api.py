@@ -182,17 +182,14 @@ def _common(avals: Sequence[Any], adjust: Callable[[Any, bool], tuple[Any, bool]
     first = avals[0]
     if isinstance(first.dtype, dtypes.ExtendedDType) and all(aval.dtype == first.dtype for aval in avals):
         return first.dtype, False
+    if all(aval.dtype == first.dtype and aval.weak_type == first.weak_type for aval in avals):
+        return adjust(first.dtype, first.weak_type)  # also 64-bit types from the time before they were switched off
     return adjust(*dtypes.lattice_join(tuple([(aval.dtype, aval.weak_type) for aval in avals])))
 
 
 def promote_dtypes(*args) -> list[Any]:
     """The arguments converted to the one dtype that promotion gives them."""
-    avals = [aval_of(arg) for arg in args]
-    first = avals[0]
-    if all(aval.dtype is first.dtype and aval.weak_type is first.weak_type for aval in avals):
-        dtype, weak = first.dtype, first.weak_type  # as promotion would say
-    else:
-        dtype, weak = _common(avals, _standard)
+    dtype, weak = _common([aval_of(arg) for arg in args], _standard)
     return [shaping.convert(arg, dtype, weak) for arg in args]
 
 

@@ -214,7 +214,7 @@ def _namespace(self, *, api_version: str | None = None):
 
     newest = array_api.__array_api_version__
     if api_version is not None and not (api_version in ("2021.12", "2022.12", "2023.12", "2024.12") or api_version == newest):
-        raise ValueError(f"__array_namespace__ does not support api_version={api_version!r}; it has {newest} and before")
+        raise ValueError(f"api_version={api_version!r} is not available; available are {newest} and before")
     return _array_module(self, ())
 
 

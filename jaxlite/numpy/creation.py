@@ -112,16 +112,19 @@ def _no_numbers(value: Any) -> TypeError:
                      "are supported by JAX.")
 
 
+def _is_element(x) -> bool:
+    return not isinstance(x, (list, tuple))
+
+
 def _from_sequence(object, dtype):
-    leaves = tree_leaves(object, is_leaf=lambda leaf: leaf is None)
+    leaves = tree_leaves(object, is_leaf=_is_element)
     if not leaves:
         return np.array(object, dtypes.default_dtype(float) if dtype is None else dtype)
     kinds = set(map(type, leaves))
     foreign = {kind for kind in kinds if kind not in AVAL_OF and not issubclass(kind, _KNOWN)
                and not hasattr(kind, "__jax_array__")}
     if foreign:
-        read = tree_map(lambda leaf: _readable(leaf, dtype) if type(leaf) in foreign else leaf, object,
-                        is_leaf=lambda leaf: leaf is None)
+        read = tree_map(lambda leaf: _readable(leaf, dtype) if type(leaf) in foreign else leaf, object, is_leaf=_is_element)
         return _from_sequence(read, dtype)
     if type(None) in kinds:
         raise ValueError("None is not a valid value for jnp.array; got a list that contains None")
@@ -552,7 +555,7 @@ def _bound(value):
                                              "concrete; mark them static, or use a fixed size with lax.iota")
     check_arrays("arange", value)
     if np.shape(value):
-        raise ValueError(f"jnp.arange: arguments must be scalars, got an array of shape {np.shape(value)}")
+        raise ValueError(f"jaxlite.numpy.arange: arguments must be scalars; got an array of shape {np.shape(value)}")
     if dtypes.kind(aval_of(value).dtype) == "c":
         raise ValueError("jnp.arange does not take complex arguments")
     return value if isinstance(value, bool) or hasattr(value, "item") else \

@@ -51,14 +51,14 @@ def _transform(name: str, kind, a, s, axes, norm: str | None):
     if s is not None:
         s = tuple(map(operator.index, s))
         if any(size < 1 for size in s):
-            raise ValueError(f"jnp.fft.{name}: the sizes of transformed axes must be positive, got {s}")
+            raise ValueError(f"Shape should be positive. Got {s} for jnp.fft.{name}")
     if axes is None:
         axes = range(len(shape)) if s is None else range(len(shape) - len(s), len(shape))
         if s is not None and len(s) > len(shape):
             raise ValueError(f"jnp.fft.{name}: {len(s)} sizes for an array of shape {shape}")
     axes = canonical_axes(tuple(axes), len(shape))
     if s is not None and len(s) != len(axes):
-        raise ValueError(f"jnp.fft.{name}: s and axes must have the same length, got {s} and {axes}")
+        raise ValueError(f"Shape and axes have different lengths. Got {s} and {axes} for jnp.fft.{name}")
     if s is None:
         s = tuple(shape[axis] for axis in axes)
         if kind == _IRFFT and axes:
@@ -118,7 +118,7 @@ def _others(a, kind, sizes: Ints, behind: int):
 
 def _one(name: str, kind, a, n, axis, norm: str | None):
     if isinstance(axis, (tuple, list)):
-        raise ValueError(f"jnp.fft.{name} transforms one axis, got {axis}; use the n-dimensional function")
+        raise ValueError(f"jaxlite.numpy.fft.{name} does not support multiple axes. Got axis={axis}; use fftn and the like")
     return _transform(name, kind, a, None if n is None else (n,), (axis,), norm)
 
 

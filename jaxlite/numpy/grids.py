@@ -377,7 +377,7 @@ def meshgrid(*xi, copy: bool = True, sparse: bool = False, indexing: str = "xy")
         raise ValueError(f"Valid values for indexing are 'xy' and 'ij', got {indexing}")
     shapes = [aval_of(x).shape for x in xi]
     if any(len(shape) != 1 for shape in shapes):
-        raise ValueError(f"Arguments to jnp.meshgrid must be 1D, got shapes {shapes}")
+        raise ValueError(f"Arguments to jaxlite.numpy.meshgrid must be 1D, got shapes {shapes}")
     swapped = indexing == "xy" and len(xi) > 1
     axes = [(1 - index if swapped and index < 2 else index) for index in range(len(xi))]
     full = [0] * len(xi)
@@ -558,7 +558,7 @@ def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[int], mode: str
     target = dtypes.result_type(*parts) if dtype is None and parts else dtypes.canonicalize_dtype(dtype or int)
     for checked in [aval_of(part).dtype for part in parts] + [target]:
         if dtypes.kind(checked) not in "iu":
-            raise ValueError(f"jnp.ravel_multi_index: {checked} is not an integer type")
+            raise ValueError(f"dtype={checked!r} is not an integer type. It is that of an argument of ravel_multi_index.")
     if math.prod(sizes) - 1 > dtypes.iinfo(target).max:
         raise ValueError(f"jnp.ravel_multi_index: dtype {target} is not large enough to hold a flattened index for "
                          f"dims={sizes}. Use the dtype argument to pass a suitable dtype")

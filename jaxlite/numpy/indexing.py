@@ -343,8 +343,10 @@ def _check_along(name: str, arr, indices) -> None:
     if dtypes.kind(aval_of(indices).dtype) not in "iu":
         raise TypeError(f"{name} indices must be of integer type, got {aval_of(indices).dtype}")
     if aval_of(indices).ndim != arr.ndim:
-        raise ValueError(f"indices and arr must have the same number of dimensions; {aval_of(indices).ndim} vs. "
-                         f"{arr.ndim}")
+        rank = aval_of(indices).ndim
+        raise ValueError(f"{name} arguments 'arr' and 'indices' must have same ndim. Got arr.ndim={arr.ndim} and "
+                         f"indices.ndim={rank}." if name == "put_along_axis" else
+                         f"indices and arr must have the same number of dimensions; {rank} vs. {arr.ndim}")
 
 
 def _flat(x):
@@ -466,7 +468,7 @@ def put_along_axis(arr, indices, values, axis: int | None, inplace: bool = True,
     arr = creation.asarray(arr)
     shape = arr.shape
     if axis is None:
-        arr, indices, axis = _flat(arr), _flat(indices), 0
+        arr, axis = _flat(arr), 0
     _check_along("put_along_axis", arr, indices)
     axis = shaping.canonical_axis(axis, arr.ndim)
     index = tuple([indices if k == axis else

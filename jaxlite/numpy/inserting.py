@@ -38,7 +38,7 @@ def _positions(name: str, obj, extent: int) -> np.ndarray:
     if found.size == 0:
         return found.astype(np.int64).reshape(-1)
     if found.dtype.kind not in "iu":
-        raise ValueError(f"{name}: obj must be integers, booleans or a slice, got dtype {found.dtype}")
+        raise ValueError(f"jnp.{name}(arr, obj): got obj.dtype={found.dtype}; must be integer or bool, or obj a slice.")
     return found
 
 
@@ -101,6 +101,8 @@ def insert(arr, obj, values, axis: int | None = None):
     axis = shaping.canonical_axis(axis, aval_of(arr).ndim)
     if not isinstance(obj, Tracer) or obj.dtype == dtypes.bool_:
         obj = _positions("insert", obj, aval_of(arr).shape[axis]).astype(np.int32)
+    if aval_of(obj).ndim > 1:
+        raise ValueError(f"jnp.insert(): obj must be a slice, a one-dimensional array, or a scalar; got {obj}")
     return _insert(arr, obj, values, axis=axis)
 
 

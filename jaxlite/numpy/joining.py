@@ -23,7 +23,7 @@ def promoted(parts: Sequence[Any], dtype=None) -> list[Any]:
 def _parts(name: str, arrays) -> tuple[Any, ...]:
     if isinstance(arrays, (ArrayImpl, Tracer)) or hasattr(arrays, "ndim"):
         if not arrays.ndim:
-            raise TypeError(f"{name} requires a sequence of arrays, got a scalar")
+            raise (ValueError if name == "concatenate" else TypeError)(f"Need at least one array to {name}. Got a scalar")
         parts = tuple(arrays[index] for index in range(arrays.shape[0]))
     else:
         parts = tuple(arrays)

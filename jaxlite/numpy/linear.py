@@ -160,7 +160,7 @@ def vecdot(x1, x2, /, *, axis: int = -1, precision: Any = None, preferred_elemen
     left, right = aval_of(x1), aval_of(x2)
     (left_axis,), (right_axis,) = canonical_axes(axis, left.ndim), canonical_axes(axis, right.ndim)
     if left.shape[left_axis] != right.shape[right_axis]:
-        raise ValueError(f"vecdot requires equal sizes on axis {axis}, got {left.shape} and {right.shape}")
+        raise ValueError(f"axes must match; got shapes {left.shape} and {right.shape} with axis={axis} of vecdot")
     x1 = lax.conj(x1) if is_complex(x1) else x1
     return _core_product("vecdot", _axis_last(x1, left_axis), _axis_last(x2, right_axis), 1, 1, precision,
                          preferred_element_type)

@@ -437,7 +437,7 @@ def repeat(a, repeats, axis: int | None = None, *, total_repeat_length: int | No
         if counts.dtype.kind not in "iub":
             raise TypeError(f"repeat requires integer repeats, got dtype {counts.dtype}")
         if (counts < 0).any():
-            raise ValueError("repeats may not contain negative values.")
+            raise TypeError(f"repeats must have every element be nonnegative, got {counts.tolist()}")
         if counts.size == 1:
             result = _repeat_evenly(a, count=int(counts[0]), axis=axis)
         elif counts.size != extent:
@@ -520,6 +520,9 @@ def _rolled(a, shift, axis):
     shape = a.shape
     if axis is None:
         a, axis = shaping.reshape(a, (a.size,)), 0
+    if getattr(shift, "ndim", 0) > 1:
+        raise ValueError("'shift' and 'axis' arguments to roll must be scalars or 1D arrays, got a shift of shape "
+                         f"{shift.shape}")
     shifts = list(shift) if isinstance(shift, (tuple, list)) or getattr(shift, "ndim", False) else [shift]
     axes = [axis] if type(axis) is int else list(each_axis(axis))
     if len(shifts) == 1:

@@ -493,7 +493,8 @@ def _bincount(x, weights, length: int):
 def _split_bins(name: str, bins) -> tuple[int | None, Any]:
     """A number of bins and None, or None and the edges."""
     if isinstance(bins, str):
-        raise NotImplementedError("string values for `bins` not implemented.")
+        error = NotImplementedError if name == "histogram_bin_edges" else TypeError
+        raise error(f"string values for `bins` not implemented, got {bins!r}")
     check_arrays(name, bins)
     if not aval_of(bins).ndim:
         if isinstance(bins, Tracer):

@@ -10,12 +10,13 @@ from jaxlite.core import dtypes
 from jaxlite.core.errors import ConcretizationTypeError
 from jaxlite.core.filtering import boundary
 from jaxlite.core.tracing import Tracer
+from jaxlite.numpy.api import as_arrays
 from jaxlite.numpy.reductions import _highest, _lowest
 
 
 def _segments(name: str, data, segment_ids, num_segments, options: dict[str, Any], bucket_size, identity, update: str,
               combine):
-    data, segment_ids = jnp.asarray(data), jnp.asarray(segment_ids)
+    data, segment_ids = as_arrays(name, data, segment_ids)
     if dtypes.kind(segment_ids.dtype) not in "iu":
         raise TypeError(f"{name}: segment_ids must be integers, got {segment_ids.dtype}")
     if num_segments is None:

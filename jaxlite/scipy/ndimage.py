@@ -74,9 +74,10 @@ def map_coordinates(input, coordinates, order: int, mode: str = "constant", cval
     if len(places) != len(shape):
         raise ValueError(f"coordinates must be a sequence of length input.ndim, but {len(places)} != {len(shape)}")
     if mode not in _CONTINUED:
-        raise NotImplementedError(f"map_coordinates: mode must be one of {sorted(_CONTINUED)}, got {mode!r}")
+        raise NotImplementedError(f"jaxlite.scipy.ndimage.map_coordinates does not yet support mode {mode}. "
+                                  f"Modes are {', '.join(sorted(_CONTINUED))}")
     if order not in (0, 1):
-        raise NotImplementedError(f"map_coordinates: order must be 0 or 1, got {order!r}")
+        raise NotImplementedError(f"jaxlite.scipy.ndimage.map_coordinates currently requires order<=1. Got {order!r}")
     cval = lax.convert_element_type(cval, dtype)
     axes = []
     for place, size in zip(places, shape, strict=True):

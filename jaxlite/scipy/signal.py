@@ -36,7 +36,7 @@ def _inputs(name: str, in1, in2, mode: str, rank: int | None = None) -> tuple[An
     if rank is not None and not len(shapes[0]) == len(shapes[1]) == rank:
         raise ValueError(f"{name}: inputs must be {rank}-dimensional, got shapes {shapes[0]} and {shapes[1]}")
     if len(shapes[0]) != len(shapes[1]):
-        raise ValueError(f"{name}: in1 and in2 should have the same dimensionality, got shapes {shapes[0]} and {shapes[1]}")
+        raise ValueError(f"in1 and in2 must have the same number of dimensions. Got {shapes[0]} and {shapes[1]} for {name}")
     return a, b
 
 

@@ -22,6 +22,7 @@ from jaxlite.core.tree import (
     tree_flatten,
     tree_flatten_with_path,
     tree_leaves,
+    tree_structure,
     tree_unflatten,
     treedef_is_leaf,
 )
@@ -99,9 +100,9 @@ def _checked_tangent(name: str, primal: Any, tangent: Any, path: str) -> Any:
     return tangent
 
 
-def _typed_as(value: Any, aval: Any) -> Any:
-    """A tangent or cotangent, weakly typed if the real value that it belongs to is."""
-    if aval.weak_type and not aval.is_high and dtypes.kind(aval.dtype) == "f" and not aval_of(value).weak_type:
+def _typed_as(value: Any, aval: Any, kinds: str = "fc") -> Any:
+    """A tangent, weakly typed if the value that it belongs to is. Of the cotangents those of real numbers are."""
+    if aval.weak_type and not aval.is_high and dtypes.kind(aval.dtype) in kinds and not aval_of(value).weak_type:
         return shaping.convert(value, aval.dtype, True)
     return value
 
@@ -132,9 +133,10 @@ def jvp(fun: Callable, primals: Sequence[Any], tangents: Sequence[Any], has_aux:
                         f"{type(primals).__name__} and {type(tangents).__name__}.")
     leaves, tree = tree_flatten(tuple(primals))
     directions, direction_tree = tree_flatten(tuple(tangents))
-    if tree != direction_tree:
+    if tree != direction_tree or isinstance(primals, list) != isinstance(tangents, list):
         raise TypeError("primal and tangent arguments to jaxlite.jvp must have the same tree structure; primals have "
-                        f"tree structure {tree} whereas tangents have tree structure {direction_tree}.")
+                        f"tree structure {tree_structure(primals)} whereas tangents have tree structure "
+                        f"{tree_structure(tangents)}.")
     paths = [keystr(path) for path, _ in tree_flatten_with_path(tuple(primals))[0]]
     directions = [_checked_tangent("jaxlite.jvp", leaf, direction, path)
                   for leaf, direction, path in zip(leaves, directions, paths, strict=True)]
@@ -219,7 +221,7 @@ def _pull_back(jaxpr: Jaxpr, nonzero_out: list[bool], nonzero: list[bool], avals
     active = [each for each, flag in zip(cotangents, nonzero_out, strict=True) if flag]
     linear = [Linear(var.aval) for var in jaxpr.invars]
     results = iter(backward(jaxpr, residuals, linear, active))
-    outs = [_typed_as(instantiate(next(results)), aval) if flag else zeros_of(cotangent_aval(aval))
+    outs = [_typed_as(instantiate(next(results)), aval, "f") if flag else zeros_of(cotangent_aval(aval))
             for flag, aval in zip(nonzero, avals, strict=True)]
     return tree_unflatten(in_tree, outs)
 
@@ -397,7 +399,10 @@ def _argnums(argnums: Any, count: int, error: type[Exception]) -> tuple[int, ...
             raise error(f"differentiating with respect to argnums={argnums} requires at least "
                             f"{max(num + 1 if num >= 0 else -num for num in nums)} positional arguments to be passed by "
                             f"the caller, but got only {count} positional arguments.")
-    return tuple(num % count for num in nums)
+    found = tuple(num % count for num in nums)
+    if len(set(found)) < len(found):
+        raise TypeError(f"argnums={argnums} names one of the {count} positional arguments twice")
+    return found
 
 
 def of_chosen(fun: Callable, argnums: Any, args: tuple[Any, ...], kwargs: dict[str, Any],

@@ -196,7 +196,13 @@ def same_print(a: str, b: str) -> bool:
 def said(line: str) -> str:
     """What the first clause of a line says, whatever its punctuation."""
     line = re.split(r"(?<=.{20})(?:[.;:,] |\.$)", line)[0]
-    return re.sub(r"[^\w\[\]]+", " ", line).strip()
+    return words(line)
+
+
+def words(text: str) -> str:
+    """The words of a text; functions by their names, whether it has their places in memory or in a file."""
+    text = re.sub(r"<function ([\w.<>]+) at 0x>|([\w.<>]+) at <\w+>:\d+", lambda found: found[1] or found[2], text)
+    return re.sub(r"[^\w\[\]]+", " ", text).strip()
 
 
 def compare(program: Program, ours: Any, theirs: Any) -> str | None:
@@ -217,7 +223,7 @@ def compare(program: Program, ours: Any, theirs: Any) -> str | None:
     if ours[0] == "error":
         if theirs[1][0] not in ours[1] and not (theirs[3] == ours[3]):
             return "class of error"
-        return None if said(theirs[2]) in re.sub(r"[^\w\[\]]+", " ", ours[2]) or same_text(ours[2], theirs[2]) else "words"
+        return None if said(theirs[2]) in words(ours[2]) or same_text(ours[2], theirs[2]) else "words"
     if ours[1] != theirs[1]:
         return "structure"
     size = largest(theirs[2])

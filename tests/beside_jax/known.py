@@ -103,6 +103,19 @@ KNOWN: list[tuple[str, str, str]] = [
     (r"hasattr\(jax,'test_util'\)", "type", "reached as an attribute without its import"),
     (r"wofz\(.*inf", "value of nan", "0 at infinity, as its limit"),
     (r"^random\.key\(0\)\.(astype|real)", "class of error", "the same error as of convert_element_type"),
+    (r"tensordot\(.*axes=-1|interp\(.*period=0|fftfreq\(-1|symbolic_shape\(.*like|platforms=|tree\.transpose\(|RegularGridInterpolator",
+     "raises", "docs/sharp_edges.md: what cannot be right is refused at once"),
+    (r"scale_and_translate\(|repeat\(.*-1|enable_x64\W+'a'|debug_nans\W+'a'|check\(True,1\)|canonicalize_dtype\('O'\)",
+     "raises", "docs/sharp_edges.md: what cannot be right is refused at once"),
+    (r"\.dtype$|\.spec$|jax\.P\(", "type", "the name of a class"),
+    (r"vmap\(lambda x: c\.check\(", "repr", "docs/sharp_edges.md: of the first example that fails"),
+    (r"gaussian_kde\(", "structure", "an object of a class, not a dataclass"),
+    (r"^jax\.checkpoint\(3\)|make_schedule\('a'\)", "repr", "the name of a function of ours"),
+    (r"linalg\.cond\(jnp\.zeros", "value of nan", "infinite, as in NumPy"),
+    (r"with_sharding_constraint\(", "class of error, accepts", "docs/sharp_edges.md: an assertion over explicit axes"),
+    (r"stax\.Conv\(", "type", "Python ints, in JAX NumPy's"),
+    (r"odeint\(", "weak type", "docs/sharp_edges.md: gradients are weakly typed where their argument is"),
+    (r"^jet\(lambda x,y", "class of error", "the arguments are counted before the function is called"),
 ]
 
 _INSIDE = "docs/sharp_edges.md: one class of error for one cause; in JAX what happens to fail inside"
@@ -112,7 +125,7 @@ _REAL = "docs/sharp_edges.md: a complex argument of a real function is a TypeErr
 ERRORS: list[tuple[str, str]] = [
     (r"^AttributeError: ('[\w.]+' object|type object '\w+')"
      r" has no attribute '(ndim|shape|dtype|aval|size|weak_type|astype|num_leaves|"
-     r"_is_concrete|devices|\w*items|__name__)'.* <> (TypeError|ValueError|RuntimeError|AxisError)", _INSIDE),
+     r"_is_concrete|partitions|devices|\w*items|__name__)'.* <> (TypeError|ValueError|RuntimeError|AxisError)", _INSIDE),
     (r"^(IndexError: (tuple|list|list assignment) index out|AssertionError|ZeroDivisionError|UnboundLocalError).*"
      r"<> (TypeError|ValueError)", _INSIDE),
     (r"^[^<]*(safe_map|safe_zip|zip)\(\) argument.* <> (TypeError|ValueError)", _INSIDE),
@@ -123,7 +136,7 @@ ERRORS: list[tuple[str, str]] = [
     (r"^UnexpectedTracerError.*<> TypeError: (\w+ with|expected function with aux)", _INSIDE),
     (r"^TypeError: (Input \d+ to \w+ must have rank at least|\w+ got incompatible shapes for broadcasting).* <> ValueError",
      "docs/sharp_edges.md: an array of a wrong shape is a ValueError"),
-    (r"^ValueError: Non-hashable static arguments.* <> (TypeError|ValueError|AxisError)", _STATIC),
+    (r"^ValueError: Non-hashable static arguments.* <> (TypeError|ValueError|AxisError|NotImplementedError)", _STATIC),
     (r"<> ValueError: Non-hashable static arguments", _STATIC),
     (r"^TypeError: (unhashable type|Only integer scalar arrays can be converted to a scalar index).* <> (ValueError|TypeError)",
      _STATIC),
@@ -134,6 +147,21 @@ ERRORS: list[tuple[str, str]] = [
     (r"Cannot interpret 'key<\w+>' as a data type.* <> (TypeError|ValueError)",
      "keys are no numbers: the error of the conversion"),
     (r"^[^<]*(must be real-valued|does not support complex|Passing complex start).* <> TypeError", _REAL),
+    (r"^NotImplementedError: (Only DCT type 2|convolve2d\(\) only|method='qdwh' only).* <> ValueError",
+     "docs/sharp_edges.md: more is accepted, and the error is about what is wrong"),
+    (r"^ImportError: Please install 'flatbuffers'", "the environment of JAX lacks it"),
+    (r"^\w+: (UNKNOWN: <string>|[^<]*Mismatched number of fields).* <> ValueError", _INSIDE),
+    (r"<> TypeError: (Error interpreting argument|Argument .* is not a valid JAX type|[\w.]+ requires ndarray or scalar"
+     r"|'\w+' object cannot be interpreted as an integer)", "docs/sharp_edges.md: an argument of a wrong type is a TypeError"),
+    (r"<> TypeError: (dtype \S+ is not supported|Cannot interpret '|Value '[^<]* with dtype)",
+     "docs/sharp_edges.md: an argument of a wrong type is a TypeError"),
+    (r"<> TypeError: [\w.]+ does not accept dtype", "docs/sharp_edges.md: an argument of a wrong type is a TypeError"),
+    (r"<> OverflowError: ", "docs/sharp_edges.md: a Python int that does not fit"),
+    (r"^TypeError: `out_sharding` argument.* <> ", "docs/sharp_edges.md: another argument is wrong too, and named first"),
+    (r"^NotImplementedError: jnp\.from(file|iter)\(\)", "docs/sharp_edges.md: more is accepted"),
+    (r"^[^<]*every element be nonnegative, got .* <> ValueError", _INSIDE),
+    (r"<> (AxisError|ValueError): (\w+: )?(axis|dimension) \S+ is out of bounds",
+     "docs/sharp_edges.md: an axis that is not there"),
     (r"RESOURCE_EXHAUSTED.* <> ValueError",
      "docs/sharp_edges.md: arrays that no memory holds are refused before they are made"),
 ]

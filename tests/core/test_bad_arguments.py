@@ -6,6 +6,7 @@ import pytest
 import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import lax, random
+from jaxlite.experimental import checkify
 from jaxlite.scipy import linalg, special, stats
 
 x = np.ones((2, 3), np.float32)
@@ -18,7 +19,8 @@ x = np.ones((2, 3), np.float32)
     (lambda: jnp.argmax(x, axis=(0, "a")), "argument 'axis' of argmax"),
     (lambda: jnp.concat(jnp.sin), "argument 'arrays' of concat"),
     (lambda: jaxlite.nn.one_hot(jnp.arange(3), "a"), "argument 'num_classes' of one_hot"),
-    (lambda: lax.cummax([], 0), "argument 'operand' of cummax"),
+    (lambda: lax.cummax([], 0), "argument to cummax as a JAX value.* position 0, as 'operand'"),
+    (lambda: jaxlite.nn.log_sigmoid([1.0]), "requires ndarray or scalar arguments, got <class 'list'> at position 0, as 'x'"),
     (lambda: jaxlite.jit(lambda y: jnp.swapaxes(y, 0, "a"))(x), "argument 'axis2' of swapaxes"),
     (lambda: jnp.linspace(0, 1, "a"), "argument 'num' of linspace"),
     (lambda: random.orthogonal(random.key(0), "a"), "argument 'n' of orthogonal"),
@@ -45,6 +47,9 @@ def test_errors_of_the_users_own_code_stay_as_they_are():
     (lambda: stats.multivariate_normal.logpdf(x[0], np.zeros(3), 2.0),
      stats.multivariate_normal.logpdf(x[0], np.zeros(3), 2 * np.eye(3))),
     (lambda: jnp.round(0.25, 1).weak_type, True),
+    (lambda: jaxlite.jit(jaxlite.device_get)(7.0), 7),
+    (lambda: jaxlite.jvp(lambda x: x * 1j, (1.0,), (1.0,))[1].weak_type, True),
+    (lambda: [*stats.mode(jnp.array([1, 1, np.nan, np.nan, np.nan]))], [np.nan, 3]),
 ])
 def test_odd_arguments_are_accepted(call, expected):
     np.testing.assert_allclose(call(), expected, rtol=1e-6, atol=1e-7)
@@ -66,6 +71,19 @@ def test_odd_arguments_are_accepted(call, expected):
     (lambda: jnp.min(x, axis=jnp.array([True, False])), ValueError),
     (lambda: jnp.indices((2,), dtype=random.key(0).dtype), TypeError),
     (lambda: jaxlite.nn.softplus(random.key(0)), ValueError), (lambda: jnp.arange(random.key(0)), TypeError),
+    (lambda: jaxlite.grad(lambda x, y: x * y, (0, -2))(1.0, 2.0), TypeError),
+    (lambda: jaxlite.jacfwd(lambda x, y: x * y, (1, 1))(1.0, 2.0), TypeError),
+    (lambda: jaxlite.jvp(abs, (1.0,), [1.0]), TypeError), (lambda: lax.integer_pow(2.0, 1.5), TypeError),
+    (lambda: jaxlite.ops.segment_sum(x[0], [0, 1, 1], 2), TypeError), (lambda: jnp.repeat(x, -1), TypeError),
+    (lambda: jnp.insert(x, np.array([[1]]), 0), ValueError), (lambda: jnp.roll(x, np.array([[1]])), ValueError),
+    (lambda: jnp.put_along_axis(x, np.array([[1]]), 0, None, inplace=False), ValueError),
+    (lambda: jnp.concatenate(jnp.float32(1)), ValueError), (lambda: jnp.histogram(x, "auto"), TypeError),
+    (lambda: jnp.array([1, {"a": None}]), TypeError), (lambda: jaxlite.numpy_dtype_promotion(1).__enter__(), TypeError),
+    (lambda: jaxlite.image.resize(x, (3, 3), None), ValueError), (lambda: jaxlite.config.update(1, 2), AttributeError),
+    (lambda: checkify.check("a", "b"), TypeError),
+    (lambda: jaxlite.make_array_from_single_device_arrays((1,), jnp.ones(1).sharding, jnp.ones(1)), TypeError),
+    *[(lambda bias=bias, mask=mask: jaxlite.nn.dot_product_attention(*[jnp.ones((1, 2, 1, 4))] * 3, bias, mask), TypeError)
+      for bias, mask in ((np.ones((3, 2, 2)), None), (np.ones((2, 3)), None), (None, np.ones((2, 2, 2), bool)))],
 ])
 def test_wrong_arguments_are_refused(call, error):
     with pytest.raises(error):

@@ -98,6 +98,14 @@ def test_types_of_32_bits_promote_to_none_of_64_without_x64():
         assert d.promote_types("uint32", "int8") == np.int64
 
 
+def test_arrays_of_64_bits_stay_so_where_x64_is_off_again():
+    with config.enable_x64(True):
+        floats, ints = jnp.ones(2), jnp.arange(2)
+    assert jnp.sin(floats).dtype == (-floats).dtype == (floats + floats).dtype == np.float64
+    assert jaxlite.vmap(jnp.exp)(floats).dtype == np.float64 and (-ints).dtype == np.int64
+    assert (floats * 2).dtype == np.float32
+
+
 def test_tables_know_every_dtype():
     assert set(ALL) | set(PYTHON) == set(TABLES["promote_types standard"])
 

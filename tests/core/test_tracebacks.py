@@ -66,6 +66,8 @@ WITHOUT_OWN = {
     "scipy's functions": lambda: jaxlite.scipy.linalg.polar(X),
     "what is no function": lambda: jaxlite.hessian(X),
     "options": lambda: jaxlite.config.update("jax_nobody", 1),
+    "a missing option": lambda: jaxlite.config.nobody,
+    "a missing name": lambda: jaxlite.core.nobody,
     "branch on a tracer": lambda: jaxlite.jit(lambda x: 1 if x else 2)(True),
 }
 

@@ -127,6 +127,13 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         close(twice, 3 * X)
         close(pull((0.0, X))[0], (X * X).sum())
 
+    def test_eager_gradients_with_respect_to_what_is_not_cut_yet():
+        mesh = jax.make_mesh((4,), ("i",), devices=jax.devices()[:4])
+        assert mesh.axis_types == (AxisType.Explicit,)
+        f = jax.shard_map(lambda x, w: lax.psum(jnp.sin(x) * w, "i"), mesh=mesh, in_specs=(P("i"), P()), out_specs=P())
+        found = jax.grad(lambda x, w: f(x, w).sum(), (0, 1))(jnp.ones(4), 2.0)
+        close(found, (np.full(4, 2 * np.cos(1)), 4 * np.sin(1)))
+
     def test_axes_spread_by_vmap():
         def part(w, x):
             return lax.psum(jnp.tanh(x @ w), "x")

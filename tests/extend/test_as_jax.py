@@ -25,7 +25,7 @@ def run(*arguments: str, path: tuple[Path, ...] = (), ok: bool = True) -> str:
 
 
 PROGRAM = """
-import sys, importlib.metadata, pickle
+import sys, importlib.metadata, logging, pickle
 import jax, jax.numpy as jnp, jax.scipy.special
 from jax import lax, config
 from jax._src.core import ShapedArray
@@ -35,6 +35,13 @@ assert jnp.__name__ == "jax.numpy" and jnp.__spec__.name == "jaxlite.numpy" and 
 assert jax.__version__ == importlib.metadata.version("jax") == importlib.metadata.version("jaxlib") == jax.version.__version__
 assert jax.__version_info__ >= (0, 10, 2)
 assert "jax" in {each.name for each in importlib.metadata.distributions()}
+logged = []
+handler = logging.Handler()
+handler.emit = logged.append
+logging.getLogger("jax").addHandler(handler)
+with jax.log_compiles():
+    jax.jit(lambda x: x - 7)(1.0)
+assert {record.name for record in logged} == {"jax._src.dispatch"}
 print(sys.argv[1:], __name__, float(jax.jit(lambda x: jnp.sin(x) + lax.exp(x))(0.0)))
 for statement, kind in {
     "import jax.experimental.mosaic_of_nothing": "No module named",

@@ -151,7 +151,7 @@ def test_reduce_precision():
     with pytest.raises(TypeError, match="does not accept dtype int32"):
         lax.reduce_precision(np.ones(2, np.int32), 5, 10)
     for bits in ((0, 3), (3, -1)):
-        with pytest.raises(ValueError, match="exponent_bits"):
+        with pytest.raises(ValueError, match="exponent_bits|mantissa_bits"):
             lax.reduce_precision(x, *bits)
 
 
@@ -295,7 +295,7 @@ def test_identities_keep_trees():
 HUGE = 1 << 40
 ERRORS = [
     (lambda: lax.reshape(X, (5, 5)), TypeError, "reshape total size must be unchanged"),
-    (lambda: lax.reshape(X, (-1, 24)), TypeError, "must be non-negative"),
+    (lambda: lax.reshape(X, (-1, 24)), TypeError, "must have every element be nonnegative"),
     (lambda: lax.reshape(X, (4, 6), (0, 1)), TypeError, "permutation"),
     (lambda: lax.reshape(X, (2.5, 3)), TypeError, "concrete values of integer type"),
     (lambda: lax.reshape(X, (HUGE, HUGE, HUGE)), ValueError, "too many elements"),
@@ -304,7 +304,7 @@ ERRORS = [
     (lambda: lax.broadcast_in_dim(X, (2, 4, 4), (0, 1, 2)), TypeError, "must either be 1"),
     (lambda: lax.broadcast_in_dim(X, (2, 3, 4), (0, 2, 1)), TypeError, "operand dimension sizes"),
     (lambda: lax.broadcast(X, (HUGE, HUGE)), ValueError, "too many elements"),
-    (lambda: lax.broadcast(X, (-2,)), TypeError, "non-negative"),
+    (lambda: lax.broadcast(X, (-2,)), TypeError, "nonnegative"),
     (lambda: lax.broadcast_to_rank(X, 1), ValueError, "rank 1 is below"),
     (lambda: lax.collapse(X, 2, 1), ValueError, "Invalid dimension range"),
     (lambda: lax.transpose(X, (0, 1)), TypeError, "permutation isn't a permutation"),
@@ -334,10 +334,10 @@ ERRORS = [
     (lambda: lax.stack([X, X[0]]), TypeError, "stack"),
     (lambda: lax.stack([X, X], axis=5), ValueError, "out of bounds"),
     (lambda: lax.unstack(np.float32(1)), ValueError, "rank > 0"),
-    (lambda: lax.tile(X, (2,)), TypeError, "one entry for each axis"),
-    (lambda: lax.tile(X, (2, -1, 1)), TypeError, "non-negative"),
+    (lambda: lax.tile(X, (2,)), TypeError, "reps length must be equal"),
+    (lambda: lax.tile(X, (2, -1, 1)), TypeError, "nonnegative"),
     (lambda: lax.tile(X, (HUGE, HUGE, 1)), ValueError, "too many elements"),
-    (lambda: lax.iota(np.int32, -1), TypeError, "non-negative"),
+    (lambda: lax.iota(np.int32, -1), TypeError, "nonnegative"),
     (lambda: lax.full((HUGE, HUGE), 0), ValueError, "too many elements"),
     (lambda: lax.broadcasted_iota(np.int32, (HUGE, HUGE), 0), ValueError, "too many elements"),
 ]

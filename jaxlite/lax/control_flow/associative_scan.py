@@ -49,7 +49,8 @@ def associative_scan(fn: Callable, elems, reverse: bool = False, axis: int = 0):
     if any(len(aval.shape) <= axis or aval.shape[axis] != avals[0].shape[axis] for aval in avals):
         paths = tree_flatten_with_path(elems)[0]
         found = ", ".join(f"elems{keystr(path)} is {aval}" for (path, _), aval in zip(paths, avals, strict=True))
-        raise ValueError(f"Array inputs to associative_scan must have the same size along axis {axis}: {found}")
+        raise ValueError("Array inputs to associative_scan must have the same first dimension"
+                         f"{f', axis {axis}' if axis else ''}. {found}")
     leaves = [as_result(leaf) for leaf in leaves]
     if reverse:
         leaves = [rev(leaf, (axis,)) for leaf in leaves]

@@ -24,7 +24,7 @@ def _check_nan_policy(name: str, nan_policy: str) -> None:
     if nan_policy not in ("propagate", "omit", "raise"):
         raise ValueError(f"{name}: nan_policy must be 'propagate', 'omit' or 'raise', got {nan_policy!r}")
     if nan_policy != "propagate":
-        raise NotImplementedError(f"{name}: the policy {nan_policy!r} is not supported")
+        raise NotImplementedError(f"Logic for `nan_policy` of {nan_policy} is not implemented in {name}")
 
 
 @api
@@ -47,7 +47,10 @@ def mode(a, axis: int | None = 0, nan_policy: str = "propagate", keepdims: bool 
         raise ValueError("mode: the axis is empty")
     place = jnp.arange(size)
     # In sorted order, a run of equal values is as long as its last element is far from its first.
-    is_first = jnp.concatenate([jnp.ones_like(ordered[..., :1], bool), ordered[..., 1:] != ordered[..., :-1]], axis=-1)
+    differ = ordered[..., 1:] != ordered[..., :-1]
+    if jnp.issubdtype(ordered.dtype, jnp.inexact):  # NaNs are one value
+        differ &= ~(jnp.isnan(ordered[..., 1:]) & jnp.isnan(ordered[..., :-1]))
+    is_first = jnp.concatenate([jnp.ones_like(ordered[..., :1], bool), differ], axis=-1)
     start = jnp.maximum.accumulate(jnp.where(is_first, place, 0), axis=-1)
     longest = jnp.argmax(place - start, axis=-1, keepdims=True)
     value = jnp.take_along_axis(ordered, longest, axis=-1)[..., 0]

@@ -386,6 +386,9 @@ def conv_general_dilated_local(lhs, rhs, window_strides: Sequence[int], padding,
         spec gives to O, I and the spatial axes.
     """
     numbers = conv_dimension_numbers(aval_of(lhs).shape, aval_of(rhs).shape, dimension_numbers)
+    if len(filter_shape) != aval_of(lhs).ndim - 2:
+        raise TypeError("convolution requires lhs and rhs ndim to be equal, got "
+                        f"{aval_of(lhs).ndim} and {len(filter_shape) + 2}: filter_shape has a size for each spatial axis")
     patches = conv_general_dilated_patches(lhs, filter_shape, window_strides, padding, lhs_dilation, rhs_dilation,
                                            numbers, precision)
     lhs_spec, rhs_spec, out_spec = numbers

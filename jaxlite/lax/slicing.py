@@ -334,6 +334,9 @@ def index_take(src, idxs, axes: Sequence[int]):
     """
     shape = aval_of(src).shape
     axes = _are_ints("index_take", "axes", axes)
+    if len(idxs) != len(axes) or len(set(axes)) < len(axes):
+        raise TypeError("index_take takes an array of positions for each axis, and each axis once; got "
+                        f"{len(idxs)} for the axes {axes}")
     columns = []
     for index, axis in zip(idxs, axes, strict=True):
         index = shaping.convert(index, dtypes.int32, False)

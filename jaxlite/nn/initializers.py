@@ -13,6 +13,7 @@ from jaxlite import random
 from jaxlite.core import dtypes
 from jaxlite.core.filtering import boundary
 from jaxlite.devices import placement
+from jaxlite.lax.shaping import canonical_shape
 
 __all__ = [
     "Initializer", "constant", "delta_orthogonal", "glorot_normal", "glorot_uniform", "he_normal", "he_uniform",
@@ -73,6 +74,7 @@ def truncated_normal(stddev: float = 1e-2, dtype=None, lower: float = -2.0, uppe
 
 def _fans(shape: Sequence[int], in_axis, out_axis, batch_axis) -> tuple[float, float]:
     """How many inputs and outputs each unit has: sizes of the axes, times the receptive field that the rest spans."""
+    shape = canonical_shape(shape)
     if len(shape) < 2:
         raise ValueError(f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor. "
                          "Must be at least 2D.")

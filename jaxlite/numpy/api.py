@@ -180,10 +180,12 @@ def _numeric(dtype, weak: bool) -> tuple[Any, bool]:
 def _common(avals: Sequence[Any], adjust: Callable[[Any, bool], tuple[Any, bool]]) -> tuple[Any, bool]:
     """The dtype and weak type that values of these types are converted to."""
     first = avals[0]
+    if all([aval.dtype is first.dtype and aval.weak_type is first.weak_type for aval in avals]):
+        # This type, even if it is of 64 bits and from the time before they were switched off.
+        plain = adjust is _standard or isinstance(first.dtype, dtypes.ExtendedDType)
+        return (first.dtype, first.weak_type) if plain else adjust(first.dtype, first.weak_type)
     if isinstance(first.dtype, dtypes.ExtendedDType) and all(aval.dtype == first.dtype for aval in avals):
         return first.dtype, False
-    if all(aval.dtype == first.dtype and aval.weak_type == first.weak_type for aval in avals):
-        return adjust(first.dtype, first.weak_type)  # also 64-bit types from the time before they were switched off
     return adjust(*dtypes.lattice_join(tuple([(aval.dtype, aval.weak_type) for aval in avals])))
 
 

@@ -34,7 +34,7 @@ _OPPOSITE = {None: "forward", "backward": "forward", "forward": "backward", "ort
 
 def _scale(name: str, kind, norm: str | None, count: int) -> float:
     """What to multiply the result of XLA's transform with, which divides in the inverse."""
-    if norm not in _OPPOSITE:
+    if not isinstance(norm, (str, type(None))) or norm not in _OPPOSITE:
         raise ValueError(f'Invalid norm value {norm}; should be "backward","ortho" or "forward". (jnp.fft.{name})')
     inverse = kind in (_IFFT, _IRFFT)
     if norm == "ortho":

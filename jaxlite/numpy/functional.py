@@ -26,6 +26,7 @@ from jaxlite.traces.batching import over_leading_axis
 @api
 def allclose(a, b, rtol=1e-05, atol=1e-08, equal_nan: bool = False):
     """Whether all elements are equal within `atol + rtol * |b|`."""
+    check_arrays("allclose", a, b)
     return reductions.all(isclose(a, b, rtol=rtol, atol=atol, equal_nan=equal_nan))
 
 

@@ -321,7 +321,7 @@ def rollaxis(a, axis: int, start: int = 0):
     """With one axis moved in front of the one at `start`."""
     a = as_arrays("rollaxis", a)
     rank = a.ndim
-    start = operator.index(start)
+    axis, start = operator.index(axis), operator.index(start)
     if not -rank <= start <= rank:
         raise ValueError(f"start={start} must satisfy {-rank}<=start<={rank}")
     start = start + rank if start < 0 else start

@@ -22,7 +22,7 @@ def _segments(name: str, data, segment_ids, num_segments, options: dict[str, Any
     if num_segments is None:
         if isinstance(segment_ids, Tracer):
             raise ConcretizationTypeError(segment_ids, f"{name}: give num_segments, as it decides the shape of the result")
-        num_segments = int(jnp.max(segment_ids)) + 1 if segment_ids.size else 0
+        num_segments = int(jnp.max(segment_ids) + 1) if segment_ids.size else 0  # the largest index wraps, as integers do
     num_segments = operator.index(num_segments)
     if num_segments < 0:
         raise ValueError(f"{name}: num_segments must not be negative, got {num_segments}")
@@ -33,6 +33,8 @@ def _segments(name: str, data, segment_ids, num_segments, options: dict[str, Any
     if not data.ndim:  # one number for all elements
         data = jnp.broadcast_to(data, segment_ids.shape)
     empty = jnp.full((num_segments, *data.shape[segment_ids.ndim:]), identity(data.dtype), data.dtype)
+    if not num_segments:
+        return empty
 
     def scattered(part: slice):
         return getattr(empty.at[segment_ids[part]], update)(data[part], wrap_negative_indices=False, **options)

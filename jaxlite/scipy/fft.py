@@ -24,6 +24,7 @@ from jaxlite.numpy.api import (
     broadcasts_inside,
     canonical_axes,
     check_arrays,
+    each_axis,
     is_complex,
     promote_dtypes_inexact,
     promotes_inside,
@@ -94,7 +95,7 @@ def _transform(name: str, x, type: int, sizes, axes, norm: str | None, inverse: 
     shape = x.shape
     if axes is None and sizes is not None:
         axes = range(len(shape) - len(sizes), len(shape))
-    axes = canonical_axes(None if axes is None else tuple(axes), len(shape))
+    axes = canonical_axes(None if axes is None else tuple(each_axis(axes)), len(shape))
     sizes = [shape[axis] for axis in axes] if sizes is None else [operator.index(size) for size in sizes]
     if len(sizes) != len(axes):
         raise ValueError(f"{name}: s and axes must have the same length, got {sizes} and {axes}")

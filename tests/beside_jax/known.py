@@ -126,13 +126,14 @@ ERRORS: list[tuple[str, str]] = [
     (r"^AttributeError: ('[\w.]+' object|type object '\w+')"
      r" has no attribute '(ndim|shape|dtype|aval|size|weak_type|astype|num_leaves|"
      r"_is_concrete|partitions|devices|\w*items|__name__)'.* <> (TypeError|ValueError|RuntimeError|AxisError)", _INSIDE),
-    (r"^(IndexError: (tuple|list|list assignment) index out|AssertionError|ZeroDivisionError|UnboundLocalError).*"
+    (r"^(IndexError: (tuple|list|list assignment|Replacement) index|AssertionError|ZeroDivisionError|UnboundLocalError).*"
      r"<> (TypeError|ValueError)", _INSIDE),
     (r"^[^<]*(safe_map|safe_zip|zip)\(\) argument.* <> (TypeError|ValueError)", _INSIDE),
-    (r"^[^<]*((too many|not enough) values to unpack|verifier errors).* <> (TypeError|ValueError)", _INSIDE),
+    (r"^[^<]*((too many|not enough) values to unpack|cannot unpack non-iterable|"
+     r"truth value of an|verifier errors).* <> (TypeError|ValueError)", _INSIDE),
     (r"^TypeError: transpose permutation isn't.* <> ValueError: [^<]*(must be matrices|must have shape|square)", _INSIDE),
     (r"^[^<]*(tuple indices must be|too many indices for).* <> (TypeError|ValueError|AxisError)", _INSIDE),
-    (r"^ValueError: vmap was requested to map.* <> TypeError: \w+ requires a sequence of arrays", _INSIDE),
+    (r"^ValueError: vmap was requested to map.* <> TypeError: (\w+ requires a sequence|Need at least one array to)", _INSIDE),
     (r"^UnexpectedTracerError.*<> TypeError: (\w+ with|expected function with aux)", _INSIDE),
     (r"^TypeError: (Input \d+ to \w+ must have rank at least|\w+ got incompatible shapes for broadcasting).* <> ValueError",
      "docs/sharp_edges.md: an array of a wrong shape is a ValueError"),
@@ -152,7 +153,8 @@ ERRORS: list[tuple[str, str]] = [
     (r"^ImportError: Please install 'flatbuffers'", "the environment of JAX lacks it"),
     (r"^\w+: (UNKNOWN: <string>|[^<]*Mismatched number of fields).* <> ValueError", _INSIDE),
     (r"<> TypeError: (Error interpreting argument|Argument .* is not a valid JAX type|[\w.]+ requires ndarray or scalar"
-     r"|'\w+' object cannot be interpreted as an integer)", "docs/sharp_edges.md: an argument of a wrong type is a TypeError"),
+     r"|'\w+' object cannot be interpreted as an integer|Only integer scalar arrays)",
+     "docs/sharp_edges.md: an argument of a wrong type is a TypeError"),
     (r"<> TypeError: (dtype \S+ is not supported|Cannot interpret '|Value '[^<]* with dtype)",
      "docs/sharp_edges.md: an argument of a wrong type is a TypeError"),
     (r"<> TypeError: [\w.]+ does not accept dtype", "docs/sharp_edges.md: an argument of a wrong type is a TypeError"),

@@ -80,7 +80,10 @@ def test_odd_arguments_are_accepted(call, expected):
     (lambda: jnp.concatenate(jnp.float32(1)), ValueError), (lambda: jnp.histogram(x, "auto"), TypeError),
     (lambda: jnp.array([1, {"a": None}]), TypeError), (lambda: jaxlite.numpy_dtype_promotion(1).__enter__(), TypeError),
     (lambda: jaxlite.image.resize(x, (3, 3), None), ValueError), (lambda: jaxlite.config.update(1, 2), AttributeError),
-    (lambda: checkify.check("a", "b"), TypeError),
+    (lambda: checkify.check("a", "b"), TypeError), (lambda: jnp.allclose(None, x), TypeError),
+    (lambda: jnp.fft.fft(x, norm={}), ValueError), (lambda: lax.index_take(x, (np.arange(2),), (0, 0)), TypeError),
+    (lambda: lax.conv_general_dilated_local(x[None], x[None], (1,), "VALID", (1, 2)), TypeError),
+    (lambda: jaxlite.nn.initializers.he_normal()(random.key(0), np.ones((1, 2), int)), TypeError),
     (lambda: jaxlite.make_array_from_single_device_arrays((1,), jnp.ones(1).sharding, jnp.ones(1)), TypeError),
     *[(lambda bias=bias, mask=mask: jaxlite.nn.dot_product_attention(*[jnp.ones((1, 2, 1, 4))] * 3, bias, mask), TypeError)
       for bias, mask in ((np.ones((3, 2, 2)), None), (np.ones((2, 3)), None), (None, np.ones((2, 2, 2), bool)))],

@@ -42,6 +42,7 @@ def test_segments_under_transformations_and_wrong_arguments(rng):
     np.testing.assert_allclose(gradient, np.where(IDS[:, None] == 2, np.ones((7, 2)), 0))
     with pytest.raises(jax.errors.ConcretizationTypeError, match="give num_segments"):
         jax.jit(jax.ops.segment_sum)(data, IDS)
+    assert jax.ops.segment_sum(jnp.ones(1), jnp.array([2**32 - 1], jnp.uint32)).shape == (0,)  # the size wraps
     with pytest.raises(TypeError, match="segment_ids must be integers"):
         jax.ops.segment_sum(data, jnp.asarray(IDS, float), 4)
     with pytest.raises(ValueError, match="must not be negative"):

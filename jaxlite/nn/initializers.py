@@ -76,8 +76,8 @@ def _fans(shape: Sequence[int], in_axis, out_axis, batch_axis) -> tuple[float, f
     """How many inputs and outputs each unit has: sizes of the axes, times the receptive field that the rest spans."""
     shape = canonical_shape(shape)
     if len(shape) < 2:
-        raise ValueError(f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor. "
-                         "Must be at least 2D.")
+        raise ValueError(f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor with default "
+                         "in_axis. Must be at least 2D.")
 
     def size(axes) -> int:
         return math.prod(shape[axis] for axis in (axes if isinstance(axes, (tuple, list)) else (axes,)))

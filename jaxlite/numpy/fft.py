@@ -274,7 +274,7 @@ def rfftfreq(n: int, d=1.0, *, dtype=None, device=None):
 def _frequency_arguments(name: str, n, d, dtype) -> tuple[int, Any]:
     if isinstance(n, (list, tuple)):
         raise ValueError(f"The n argument of jnp.fft.{name} must be an int, got {n!r}")
-    if isinstance(d, (list, tuple)):
+    if isinstance(d, (list, tuple)) or getattr(d, "ndim", 0):
         raise ValueError(f"The d argument of jnp.fft.{name} must be a scalar, got {d!r}")
     dtype = dtypes.default_dtype(float) if dtype is None else dtypes.check_user_dtype_supported(dtype, name)
     return operator.index(n), dtype

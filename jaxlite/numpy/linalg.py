@@ -309,7 +309,7 @@ def lstsq(a, b, rcond: float | None = None, *, numpy_resid: bool = False) -> tup
     if not left or not right or left[0] != right[0]:
         raise ValueError(f"lstsq: a and b must have equal leading dimensions, got shapes {left} and {right}")
     if len(left) != 2:
-        raise TypeError(f"lstsq: a must be two-dimensional, got shape {left}")
+        raise TypeError(f"{len(left)}-dimensional array given. Array must be two-dimensional. It is the argument a of lstsq")
     if len(right) > 2:
         raise TypeError(f"lstsq: b must be one- or two-dimensional, got shape {right}")
     x, residuals, rank, s = _least_squares(a, b, rcond)

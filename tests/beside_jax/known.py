@@ -113,9 +113,11 @@ KNOWN: list[tuple[str, str, str]] = [
     (r"^jax\.checkpoint\(3\)|make_schedule\('a'\)", "repr", "the name of a function of ours"),
     (r"linalg\.cond\(jnp\.zeros", "value of nan", "infinite, as in NumPy"),
     (r"with_sharding_constraint\(", "class of error, accepts", "docs/sharp_edges.md: an assertion over explicit axes"),
+    (r"sparsify\(jnp\.linalg\.det\)", "repr", "how many zeros of a product are stored"),
+    (r"fftfreq\(4,d=jnp", "class of error", "docs/sharp_edges.md: an array of a wrong shape is a ValueError"),
     (r"stax\.Conv\(", "type", "Python ints, in JAX NumPy's"),
     (r"odeint\(", "weak type", "docs/sharp_edges.md: gradients are weakly typed where their argument is"),
-    (r"^jet\(lambda x,y", "class of error", "the arguments are counted before the function is called"),
+    (r"\bjet\(lambda x,y", "class of error", "the arguments are counted before the function is called"),
 ]
 
 _INSIDE = "docs/sharp_edges.md: one class of error for one cause; in JAX what happens to fail inside"

@@ -27,7 +27,7 @@ def vq(obs, code_book, check_finite: bool = True) -> tuple[Any, Any]:
     obs, codes = floats("vq", obs, code_book)
     shapes = aval_of(obs).shape, aval_of(codes).shape
     if len(shapes[0]) != len(shapes[1]):
-        raise ValueError(f"vq: observation and code_book should have the same rank, got shapes {shapes[0]} and {shapes[1]}")
+        raise ValueError(f"Observation and code_book should have the same rank. Got shapes {shapes[0]} and {shapes[1]}")
     if len(shapes[0]) not in (1, 2):
         raise ValueError(f"vq: arrays must have one or two dimensions, got shapes {shapes[0]} and {shapes[1]}")
     if len(shapes[0]) == 1:

@@ -491,9 +491,9 @@ def multi_dot(arrays: Sequence[Any], *, precision=None):
     Raises: ValueError for shapes that do not follow on each other.
     """
     arrays = list(arrays)
+    check_arrays("jnp.linalg.multi_dot", *arrays)
     if len(arrays) < 2:
         raise ValueError(f"multi_dot requires at least two arrays, got {len(arrays)}")
-    check_arrays("jnp.linalg.multi_dot", *arrays)
     return _multi_dot(*arrays, precision=precision)
 
 

@@ -85,7 +85,8 @@ def _new_shape(shape, total: int, old: Ints) -> Ints:
     """A shape with its one -1 filled in."""
     if type(shape) is not tuple or builtins.any(type(each) is not int for each in shape):
         try:
-            shape = tuple(map(as_size, shape)) if hasattr(shape, "__iter__") else (as_size(shape),)
+            shape = tuple(map(as_size, shape)) if hasattr(shape, "__iter__") and getattr(shape, "ndim", 1) \
+                else (as_size(shape),)
         except errors.TracerIntegerConversionError:
             raise
         except TypeError:
@@ -93,7 +94,8 @@ def _new_shape(shape, total: int, old: Ints) -> Ints:
             raise
     if -1 not in shape:
         if builtins.any(each < 0 for each in shape):
-            raise ValueError(f"cannot reshape array of shape {old} into shape {shape}: a size is negative")
+            raise TypeError(f"cannot reshape array of shape {old} (size {total}) into shape {shape} (size {math.prod(shape)}): "
+                            "a size is negative")
         return shape
     if shape.count(-1) > 1:
         raise TypeError(f"cannot reshape array of shape {old} into shape {shape}: only one size may be -1")

@@ -396,9 +396,10 @@ def _argnums(argnums: Any, count: int, error: type[Exception]) -> tuple[int, ...
     nums = (argnums,) if isinstance(argnums, int) else argnums
     for num in nums:
         if not -count <= num < count:
-            raise error(f"differentiating with respect to argnums={argnums} requires at least "
-                            f"{max(num + 1 if num >= 0 else -num for num in nums)} positional arguments to be passed by "
-                            f"the caller, but got only {count} positional arguments.")
+            raise (ValueError if num < 0 else error)(
+                f"differentiating with respect to argnums={argnums} requires at least "
+                f"{max(num + 1 if num >= 0 else -num for num in nums)} positional arguments to be passed by "
+                f"the caller, but got only {count} positional arguments.")
     found = tuple(num % count for num in nums)
     if len(set(found)) < len(found):
         raise TypeError(f"argnums={argnums} names one of the {count} positional arguments twice")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import functools
 import os
 import re
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lowering import report, xla
@@ -38,10 +40,9 @@ def platform_names() -> list[str]:
         asked = _settings["platforms"]() if _settings["platforms"] else None
         if asked:
             names = [name.strip() for name in asked.split(",") if name.strip()]
-            known = known_names()
             for name in names:
-                if name not in known:
-                    raise RuntimeError(f"Unknown backend {name!r} in the platforms {names}; known are {known}")
+                if name not in _ALIASES and name not in installed():  # plugins are not sought for names that are known
+                    raise RuntimeError(f"Unknown backend {name!r} in the platforms {names}; known are {known_names()}")
             _order = names
         else:
             _order = [*installed(), "cpu"]
@@ -99,11 +100,8 @@ def in_advance() -> Any | None:
     with _lock:
         if clients:
             return clients.get("")
-        asked = _settings["platforms"]() if _settings["platforms"] else None
-        count, peers, _ = wishes = _wishes()
-        if (asked or "cpu") != "cpu" or not asked and installed() or count is not None or peers is not None:
-            return None
-        if not _ready:
+        wishes = _plain_wishes()
+        if wishes is not None and not _ready:
             _ready[wishes] = xla.make_cpu_client()
         return _ready.get(wishes)
 
@@ -115,6 +113,39 @@ def _wishes() -> tuple[int | None, Any, str | None]:
     """What the client of the CPU depends on: the number of its devices, its peers, and XLA's flags."""
     count = _settings["num_cpu_devices"]() if _settings["num_cpu_devices"] else None
     return count if count and count > 0 else None, _settings["peers"](), os.environ.get("XLA_FLAGS")
+
+
+def _plain_wishes() -> Any | None:
+    """What the default client depends on, if that is a plain one of the CPU."""
+    asked = _settings["platforms"]() if _settings["platforms"] else None
+    count, peers, _ = wishes = _wishes()
+    is_plain = count is None and peers is None and (asked == "cpu" or not asked and not installed())
+    return wishes if is_plain else None
+
+
+def start_beside(work: Callable[[], Any]) -> None:
+    """Do some work of Python's while the default client starts, which is C++, if it is a plain one of the CPU."""
+    with _lock:
+        wishes = None if clients or _ready else _plain_wishes()
+        if wishes is None:
+            work()
+            return
+        done = _thread.allocate_lock()
+        done.acquire()
+
+        def start() -> None:
+            try:
+                _ready[wishes] = xla.make_cpu_client()
+            except Exception:
+                pass  # it is raised again where the client is asked for
+            finally:
+                done.release()
+
+        _thread.start_new_thread(start, ())  # not one that counts: MLIR's import looks for others that run Python
+        try:
+            work()
+        finally:
+            done.acquire()
 
 
 def has_threads() -> bool:

@@ -494,7 +494,8 @@ class _Logger:
         return getattr(importlib.import_module("logging").getLogger(self._name), wanted)
 
 
-def _load_mlir() -> Any:
+def load_mlir() -> Any:
+    """The module `ir` of MLIR's bindings, loaded at the first call."""
     global _registry, _thread_pool
     with _registry_lock:
         if _registry is None:
@@ -546,7 +547,7 @@ def make_context() -> Any:
 
     Not Shardy, which only modules for several devices have: `load_shardy`.
     """
-    ir = _load_mlir()
+    ir = load_mlir()
     from jaxlib.mlir._mlir_libs import _chlo, _stablehlo
 
     context = ir.Context(thread_pool=_thread_pool)
@@ -615,7 +616,7 @@ def backend_compile_and_load(client: Any, module: Any, devices: Any, options: An
 
 def mosaic_bytes(text: str) -> bytes:
     """A kernel for a TPU, parsed and serialized as libtpu reads it."""
-    ir = _load_mlir()
+    ir = load_mlir()
     from jaxlib.mlir import passmanager
     from jaxlib.mlir._mlir_libs import _tpu_ext
 
@@ -635,13 +636,13 @@ mlir_functions = _jax.mlir  # on modules as bytes, under their names in jaxlib
 
 def mlir_module(name: str) -> Any:
     """A module of MLIR's Python bindings, such as `dialects.func`."""
-    _load_mlir()
+    load_mlir()
     return importlib.import_module(f"jaxlib.mlir.{name}")
 
 
 def upstream_dialects() -> Any:
     """A registry of the dialects that are registered before StableHLO."""
-    _load_mlir()
+    load_mlir()
     return _registry
 
 
@@ -972,7 +973,7 @@ def topology_of(api: Any, name: str, description: str, options: dict[str, Any]) 
 
 def __getattr__(name: str) -> Any:
     if name == "ir":
-        value = _load_mlir()
+        value = load_mlir()
         globals()[name] = value
         return value
     if name == "documents":  # a pretty printer: text, brk, group, nest, concat, color

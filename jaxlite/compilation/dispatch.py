@@ -32,7 +32,7 @@ from jaxlite.core.staging import has_program, high, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager, state
 from jaxlite.core.values import AVAL_OF, aval_of
 from jaxlite.devices import placement
-from lowering import progress, xla
+from lowering import platforms, progress, xla
 
 _flatten = xla.pytree_registry.flatten
 _programs: PerFunction[Program] = PerFunction()  # by (options, signature)
@@ -45,14 +45,14 @@ observers: list[Callable[[Any, Any, Any], None]] = []
 
 
 _to_begin = True  # until the first call that is compiled
+_execution = loader("jaxlite.compilation.execution")  # with all of lowering: not before something is compiled
 
 
 def _begin() -> None:
-    from jaxlite.compilation import execution  # with all of lowering: not before something is compiled
-
+    """Begin to load what an earlier process has used."""
     global _to_begin
     _to_begin = False
-    execution.load_ahead()
+    _execution().load_ahead()
 
 
 class Jitted:
@@ -251,6 +251,8 @@ class Jitted:
             if config.debug_key_reuse.value:
                 note_keys = key_reuse().check_call("jit-compiled function", program.closed, leaves)
             traced, program = program, program.laid_out(leaves)
+            if self.on_host is None and not platforms.has_threads():
+                _execution().start_client()
             device, committed = program.place(leaves)
             if self.on_host is not None and note_keys is None:
                 outs = None if program.executables else self.on_host(program, leaves, device, committed)

@@ -208,6 +208,11 @@ def load_ahead() -> None:
             shortcuts.load_ahead(client)
 
 
+def start_client() -> None:
+    """Start the client beside the first things that a compile or a load from the cache needs."""
+    platforms.start_beside(shortcuts.know_sources if keys.settings["folder"]() else xla.load_mlir)
+
+
 def follow(shortcut: shortcuts.Shortcut, closed: ClosedJaxpr, device: Any, committed: bool,
            trace_seconds: float, layouts: Any = None, kinds: Any = None) -> Executable | None:
     """What an earlier process compiled, if the shortcut leads to it; reports it to the log if that is on."""

@@ -19,7 +19,7 @@ import numpy as np
 from lowering.partitioning import mesh_text, sharding_text
 
 # Version 2 writes each value by its type and content alone; later ones also by who else refers to it.
-_MARSHAL = 2
+PLAIN_MARSHAL = 2
 _PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))
 # What lowering reads of the primitives that carry rules for derivatives beside, or names.
 _READ = {
@@ -44,7 +44,7 @@ def identity(jaxpr: Any) -> bytes | None:
         types = [_type(aval) for aval in writer.types]
     except _Unknown:
         return None
-    return marshal.dumps([writer.programs, types], _MARSHAL)
+    return marshal.dumps([writer.programs, types], PLAIN_MARSHAL)
 
 
 class _Writer:

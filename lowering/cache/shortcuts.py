@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import lowering
 from lowering import xla
 from lowering.cache import ahead, entries, keys
-from lowering.cache.identity import identity
+from lowering.cache.identity import PLAIN_MARSHAL, identity
 from lowering.executable import compile_options
 
 _settings: dict[str, Callable[[], Any]] = {"folders": lambda: ()}
@@ -123,6 +123,11 @@ def shortcut(jaxpr: Any, name: str, device: Any, overrides: dict[str, Any] | Non
     return Shortcut(keys.digest(program, repr((name, wishes)).encode(), sources, *surroundings), name, device, overrides)
 
 
+def know_sources() -> None:
+    """Look at the source files now. This process does so once."""
+    _sources(_settings["folders"]())
+
+
 @functools.cache
 def _sources(folders: tuple[str, ...]) -> bytes | None:
     """A hash of the source files; None if they are not files, or not those that this process has imported.
@@ -135,7 +140,7 @@ def _sources(folders: tuple[str, ...]) -> bytes | None:
         if any(changed > lowering.IMPORTED - _CLOCK for *_, changed in files):
             return None
         kept = entries.folder("shortcuts")
-        key = keys.digest(b"sources", repr(files).encode())
+        key = keys.digest(b"sources", marshal.dumps(files, PLAIN_MARSHAL))
         found = kept.load(key)
         if found is None:
             found = keys.digest(*[part for path, *_ in files for part in (os.path.basename(path).encode(), _content(path))])

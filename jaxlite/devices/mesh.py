@@ -286,16 +286,20 @@ def _restore(ids: tuple[tuple[str, int], ...], shape: Ints, names: tuple[Any, ..
     return Mesh(np.array([here[each] for each in ids], dtype=object).reshape(shape), names, types)
 
 
+_ABSTRACT_TYPE = AxisType.Explicit if xla.VERSION >= (0, 11) else AxisType.Auto
+
+
 class AbstractMesh(_Grid):
     """A mesh without devices: the names, sizes and types of its axes; one object for equal arguments.
 
     Args:
       axis_sizes, axis_names: for each axis.
-      axis_types: an `AxisType` for each axis, or one for all; by default `Auto`.
+      axis_types: an `AxisType` for each axis, or one for all; by default, as in JAX of the same jaxlib, `Auto` with 0.10 and
+        `Explicit` since 0.11.
       abstract_device: the kind of its devices, if that matters.
 
     >>> import jaxlite as jax
-    >>> jax.sharding.AbstractMesh((2, 4), ("x", "y"))
+    >>> jax.sharding.AbstractMesh((2, 4), ("x", "y"), (jax.sharding.AxisType.Auto,) * 2)
     AbstractMesh('x': 2, 'y': 4, axis_types=(Auto, Auto))
     """
 
@@ -313,7 +317,7 @@ class AbstractMesh(_Grid):
                              f"axis_sizes={sizes} and axis_names={names}")
         if len(set(names)) != len(names):
             raise ValueError(f"the names of a mesh's axes must differ, got {names}")
-        types = _axis_types(axis_types, names, "AbstractMesh")
+        types = _axis_types(axis_types, names, "AbstractMesh", _ABSTRACT_TYPE)
         key = (AbstractMesh, sizes, names, types, abstract_device)
         with _lock:
             found = _interned.get(key)

@@ -17,6 +17,7 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     from jaxlite.devices import sharding as shardings
     from jaxlite.sharding import AbstractMesh, AxisType, Mesh, NamedSharding
     from jaxlite.sharding import PartitionSpec as P
+    from lowering.xla import VERSION
 
     MESH = Mesh(np.array(jax.devices()).reshape(2, 4), ("x", "y"))
     X = np.arange(64.0, dtype=np.float32).reshape(8, 8)
@@ -33,7 +34,8 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         assert repr(MESH) == "Mesh(axis_sizes=(2, 4), axis_names=('x', 'y'), axis_types=(Auto, Auto))"
         assert MESH.abstract_mesh is MESH.abstract_mesh and MESH.abstract_mesh.shape == MESH.shape
         assert jax.make_mesh((8,), ("x",)).axis_types == (AxisType.Explicit,)
-        manual = AbstractMesh((2, 4), ("x", "y")).update_axis_types({"x": AxisType.Manual})
+        assert AbstractMesh((2,), "x").axis_types == (AxisType.Explicit if VERSION >= (0, 11) else AxisType.Auto,)
+        manual = AbstractMesh((2, 4), ("x", "y"), (AxisType.Auto,) * 2).update_axis_types({"x": AxisType.Manual})
         assert manual.manual_axes == ("x",) and manual.auto_axes == ("y",)
 
     def test_what_no_mesh_is():

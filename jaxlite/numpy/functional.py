@@ -155,7 +155,8 @@ def vectorize(pyfunc: Callable, *, excluded=frozenset(), signature: str | None =
         cores = inputs if inputs is not None else [()] * len(dynamic)
         arrays = [as_array(args[index]) for index in dynamic]
         shapes = [aval_of(array).shape for array in arrays]
-        sizes = core_sizes(shapes, cores, f"of the signature {signature}")
+        context = f"on vectorized function with excluded={frozenset(excluded)!r} and signature={signature!r}"
+        sizes = core_sizes(shapes, cores, context)
         batch = shaping.broadcast_shapes(
             *[shape[:len(shape) - len(core)] for shape, core in zip(shapes, cores, strict=True)])
         spread = [shaping.broadcast_in_dim(array, batch + shape[len(shape) - len(core):],
@@ -167,7 +168,7 @@ def vectorize(pyfunc: Callable, *, excluded=frozenset(), signature: str | None =
             for index, value in zip(dynamic, values, strict=True):
                 full[index] = value
             result = pyfunc(*full, **passed)
-            check_outputs(result, outputs, sizes, f"of the signature {signature}")
+            check_outputs(result, outputs, sizes, context)
             return result
 
         return _map_leading(call, spread, batch) if batch else call(*spread)
@@ -192,6 +193,8 @@ def check_outputs(result, outputs, sizes: dict[str, int], context: str) -> None:
     """Compare the shapes of results with core axes; `sizes` learns those of axes that are not known yet."""
     if outputs is None:
         return
+    if len(outputs) > 1 and not isinstance(result, tuple):
+        raise TypeError(f"output must be a tuple when multiple outputs are expected, got: {result}")
     leaves = tree_flatten(result)[0]
     if len(leaves) != len(outputs):
         raise TypeError(f"wrong number of output arguments: expected {len(outputs)}, got {len(leaves)}")

@@ -115,6 +115,7 @@ KNOWN: list[tuple[str, str, str]] = [
     (r"with_sharding_constraint\(", "class of error, accepts", "docs/sharp_edges.md: an assertion over explicit axes"),
     (r"sparsify\(jnp\.linalg\.det\)", "repr", "how many zeros of a product are stored"),
     (r"fftfreq\(4,d=jnp", "class of error", "docs/sharp_edges.md: an array of a wrong shape is a ValueError"),
+    (r"jax\.remat is jax\.checkpoint", "value", "one function with two names"),
     (r"stax\.Conv\(", "type", "Python ints, in JAX NumPy's"),
     (r"odeint\(", "weak type", "docs/sharp_edges.md: gradients are weakly typed where their argument is"),
     (r"\bjet\(lambda x,y", "class of error", "the arguments are counted before the function is called"),

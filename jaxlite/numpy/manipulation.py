@@ -85,8 +85,8 @@ def _new_shape(shape, total: int, old: Ints) -> Ints:
     """A shape with its one -1 filled in."""
     if type(shape) is not tuple or builtins.any(type(each) is not int for each in shape):
         try:
-            shape = tuple(map(as_size, shape)) if hasattr(shape, "__iter__") and getattr(shape, "ndim", None) != 0 \
-                else (as_size(shape),)
+            is_size = not hasattr(shape, "__iter__") or isinstance(shape, (ArrayImpl, np.ndarray)) and not shape.ndim
+            shape = (as_size(shape),) if is_size else tuple(map(as_size, shape))
         except errors.TracerIntegerConversionError:
             raise
         except TypeError:

@@ -122,8 +122,8 @@ def check_derivatives(fun: Callable, *args: Any, orders: int = 2, tolerance: flo
 
 def check_jvp(fun: Callable, primals: Sequence[Any], order: int = 2, rtol: float = 1e-6, step: float = STEP) -> None:
     """The JVP against differences, and of that the JVP, up to an order. All primals are double and vary."""
-    primals = [np.asarray(x) for x in primals]
-    tangents = [draw_like(x) for x in primals]
+    primals = tuple(np.asarray(x) for x in primals)
+    tangents = tuple(draw_like(x) for x in primals)
     outs, slopes = jaxlite.jvp(fun, primals, tangents)
     expected = difference(fun, primals, tangents, step)
     for out, slope, reference in zip(as_list(outs), as_list(slopes), expected, strict=True):

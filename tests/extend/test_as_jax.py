@@ -254,3 +254,35 @@ print(put(1.0).committed, jax.jit(jax.grad(lambda x: jax.vmap(put)(x).sum()))(jn
     assert run("-c", program).splitlines() == [
         "('mine', (2, 2)) (2,)", "(4, 2) 2 {}", "(4,) {'n': 2, 'k': 3} (2,)", "TypeError True", "ValueError True",
         "True [1. 1.]"]
+
+
+LIBRARY_RULE = """
+import jaxlite.as_jax
+import jax, jax.numpy as jnp, numpy as np
+from jax._src.interpreters import mlir
+from jax._src.lax import linalg, lax
+from jax.extend.core import Primitive
+
+def rule(ctx, x):
+    [aval], info = ctx.avals_in, jax.core.ShapedArray((2,), np.dtype(np.int32))
+    call = jax.ffi.ffi_lowering("lapack_spotrf_ffi", operand_layouts=[(1, 2, 0)], result_layouts=[(1, 2, 0), (0,)])
+    factor, status = call(ctx.replace(avals_out=[aval, info]), x, uplo=np.uint8(ord("L")))
+    good = mlir.compare_hlo(status, mlir.full_like_aval(ctx, 0, info), "EQ", "SIGNED")
+    which = jax.core.ShapedArray((2, 1, 1), np.dtype(bool))
+    good = mlir.broadcast_in_dim(ctx, good, which, broadcast_dimensions=range(1))
+    return [linalg._broadcasting_select_hlo(ctx, good, which, factor, aval, linalg._nan_like_hlo(ctx, aval), aval)]
+
+jnp.linalg.cholesky(jnp.eye(2))  # which registers LAPACK
+triangle = Primitive("lower triangle of Cholesky")
+triangle.def_abstract_eval(lambda x: x)
+mlir.register_lowering(triangle, rule, platform="cpu")
+x = np.array([[[4, 2], [2, 5]], [[1, 2], [2, 1]]], np.float32)
+out = np.tril(jax.jit(triangle.bind)(x))
+np.testing.assert_allclose(out[0], np.linalg.cholesky(x[0]), rtol=1e-6)
+assert np.isnan(out[1][np.tril_indices(2)]).all()
+"""
+
+
+def test_a_library_lowers_to_native_code_with_other_results_than_its_own():
+    """The primitive has one result, LAPACK's routine three; a matrix that it cannot factor becomes NaN."""
+    run("-c", LIBRARY_RULE)

@@ -297,30 +297,6 @@ def test_ffi_lowering_takes_layouts_with_the_fastest_axis_first():
     assert abs(float(out[0, 0])) == pytest.approx(np.sqrt(14))  # of 1, 2, 3: LAPACK reads the memory by columns
 
 
-def test_a_lowering_calls_native_code_with_other_results_than_its_own():
-    """The primitive has one result, LAPACK's routine three; a matrix that it cannot factor becomes NaN."""
-    from jaxlite.as_jax import lowering as steps  # under the name of jax._src.interpreters.mlir, and of .lax.linalg
-
-    prim = Primitive("lower triangle of Cholesky")
-    prim.def_abstract_eval(lambda x: x)
-
-    def rule(ctx, x):
-        [aval], info = ctx.avals_in, jax.core.ShapedArray((2,), np.dtype(np.int32))
-        call = jax.ffi.ffi_lowering("lapack_spotrf_ffi", operand_layouts=[(1, 2, 0)], result_layouts=[(1, 2, 0), (0,)])
-        factor, status = call(ctx.replace(avals_out=[aval, info]), x, uplo=np.uint8(ord("L")))
-        good = steps.compare_hlo(status, steps.full_like_aval(ctx, 0, info), "EQ", "SIGNED")
-        which = jax.core.ShapedArray((2, 1, 1), np.dtype(bool))
-        good = steps.broadcast_in_dim(ctx, good, which, broadcast_dimensions=range(1))
-        return [steps._broadcasting_select_hlo(ctx, good, which, factor, aval, steps._nan_like_hlo(ctx, aval), aval)]
-
-    jnp.linalg.cholesky(jnp.eye(2))  # which registers LAPACK
-    mlir.register_lowering(prim, rule, platform="cpu")
-    x = np.array([[[4, 2], [2, 5]], [[1, 2], [2, 1]]], np.float32)
-    out = np.tril(jax.jit(prim.bind)(x))
-    np.testing.assert_allclose(out[0], np.linalg.cholesky(x[0]), rtol=1e-6)
-    assert np.isnan(out[1][np.tril_indices(2)]).all()
-
-
 def test_what_is_no_array_and_what_is_no_primitive_names_the_rule():
     def rule(*args, **params):
         return object()

@@ -447,6 +447,11 @@ class Configuration:
             return REFUSED[ignored][0]
         return WITHOUT_MEANING[ignored] if ignored in WITHOUT_MEANING else self._find(name).value
 
+    @property
+    def x64_enabled(self) -> bool:
+        """Whether 64-bit types are enabled in this thread."""
+        return bool(self.jax_enable_x64)
+
     def parse_flags_with_absl(self) -> None:
         """Set the options that the command line of the process names, `--jax_enable_x64=1`; absl itself is not needed."""
         for argument in sys.argv[1:]:

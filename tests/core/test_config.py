@@ -94,6 +94,8 @@ def test_ints_out_of_bounds(update):
 
 
 def test_types_of_64_bits(update):
+    with jax.enable_x64(True):
+        assert jax.config.x64_enabled is True
     if jax.config.jax_enable_x64:
         pytest.skip("they are there")
     update("jax_explicit_x64_dtypes", "error")

@@ -210,10 +210,11 @@ def donated_leaves(in_tree: Any, options: Options, static: tuple[Any, ...]) -> t
     return tuple(flags)
 
 
-
 def leaf_paths(tree: Any) -> list[tuple[Any, ...]]:
-    """The key path of each leaf; empty paths if a node of the tree refuses leaves that are not arrays."""
+    """The key path of each leaf; empty paths if a node of the tree has other leaves where they are not arrays."""
+    leaves = [object() for _ in range(tree.num_leaves)]  # users' classes know bare objects as places of leaves
     try:
-        return [path for path, _ in xla.pytree_registry.flatten_with_path(tree.unflatten(range(tree.num_leaves)))[0]]
-    except Exception:  # the user's own class
-        return [()] * tree.num_leaves
+        found = xla.pytree_registry.flatten_with_path(tree.unflatten(leaves))[0]
+    except Exception:  # of the user's own class
+        found = []
+    return [path for path, _ in found] if len(found) == len(leaves) else [()] * len(leaves)

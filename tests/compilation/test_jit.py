@@ -348,6 +348,28 @@ def test_wrong_number_of_arguments_is_pythons_error():
         jit(lambda x: x)(1.0, z=2)
 
 
+@pytest.mark.parametrize("places", [(object, jaxlite.core.Tracer, jaxlite.Array), (jaxlite.core.Tracer, jaxlite.Array)])
+def test_a_pytree_class_with_leaves_for_arrays_alone(places):
+    """As in distrax: what is neither an array nor a place of one is metadata."""
+
+    @jaxlite.tree_util.register_pytree_node_class
+    class Scaled:
+        def __init__(self, *parts):
+            self.parts = parts
+
+        def tree_flatten(self):
+            switch = [type(part) in places or isinstance(part, places[-2:]) for part in self.parts]
+            return ([part if is_leaf else None for part, is_leaf in zip(self.parts, switch)],
+                    tuple(None if is_leaf else part for part, is_leaf in zip(self.parts, switch)))
+
+        @classmethod
+        def tree_unflatten(cls, metadata, children):
+            return cls(*[child if part is None else part for part, child in zip(metadata, children)])
+
+    out = jit(lambda x, y: Scaled(double(x.parts[0]), *x.parts[1:]))(Scaled(double(F32(1)), 3), F32(1))
+    assert out.parts[0].tolist() == 4 and out.parts[1] == 3
+
+
 def test_a_pytree_class_that_accepts_only_arrays():
     class Picky:
         def __init__(self, x):

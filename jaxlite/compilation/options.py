@@ -10,7 +10,7 @@ from typing import Any
 from jaxlite.compilation import explain
 from jaxlite.core import config
 from jaxlite.core.lazy import loader
-from lowering import xla
+from jaxlite.core.tree import leaf_paths
 
 load_spread = loader("jaxlite.compilation.spread")
 
@@ -208,13 +208,3 @@ def donated_leaves(in_tree: Any, options: Options, static: tuple[Any, ...]) -> t
     for name, child in zip(names, kwargs_tree.children(), strict=True):
         flags += [name in options.donate_argnames] * child.num_leaves
     return tuple(flags)
-
-
-def leaf_paths(tree: Any) -> list[tuple[Any, ...]]:
-    """The key path of each leaf; empty paths if a node of the tree has other leaves where they are not arrays."""
-    leaves = [object() for _ in range(tree.num_leaves)]  # users' classes know bare objects as places of leaves
-    try:
-        found = xla.pytree_registry.flatten_with_path(tree.unflatten(leaves))[0]
-    except Exception:  # of the user's own class
-        found = []
-    return [path for path, _ in found] if len(found) == len(leaves) else [()] * len(leaves)

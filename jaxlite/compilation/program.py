@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jaxlite.compilation import compile_report, explain, lifetime
-from jaxlite.compilation.options import Options, check_compiler_options, leaf_paths, process_options
+from jaxlite.compilation.options import Options, check_compiler_options, process_options
 from jaxlite.core import array as arrays
 from jaxlite.core import config, errors, source
 from jaxlite.core.aval import AbstractRef, spaces
@@ -22,7 +22,7 @@ from jaxlite.core.refs import Ref
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
 from jaxlite.core.staging import StagedTracer, high, hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer
-from jaxlite.core.tree import tree_flatten, tree_unflatten
+from jaxlite.core.tree import leaf_paths, tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of
 from jaxlite.devices import placement
 from lowering import platforms, progress, xla

@@ -220,6 +220,20 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:
     return all(is_leaf(x) or not pytree_registry.is_node(type(x)) for x in iterable)
 
 
+def with_places(tree: Any) -> Any:
+    """A tree of a structure, with bare objects for leaves: users' classes know these as places of arrays."""
+    return tree.unflatten([object() for _ in range(tree.num_leaves)])
+
+
+def leaf_paths(tree: Any) -> list[KeyPath]:
+    """The key path of each leaf of a structure; empty ones if a node has other leaves where they are not arrays."""
+    try:
+        found = pytree_registry.flatten_with_path(with_places(tree))[0]
+    except Exception:  # of the user's own class
+        found = []
+    return [path for path, _ in found] if len(found) == tree.num_leaves else [()] * tree.num_leaves
+
+
 # --- key paths ---------------------------------------------------------------------------------------
 
 def tree_flatten_with_path(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from jaxlite.compilation.jit import jit
-from jaxlite.compilation.options import argument_names, check_callable, leaf_paths
+from jaxlite.compilation.options import argument_names, check_callable
 from jaxlite.compilation.program import flatten_outputs
 from jaxlite.core import source
 from jaxlite.core.filtering import boundary
@@ -19,7 +19,7 @@ from jaxlite.core.jaxpr import Atom, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, j
 from jaxlite.core.shape_dtype import abstract
 from jaxlite.core.staging import hoist_consts, trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager
-from jaxlite.core.tree import tree_flatten, tree_leaves
+from jaxlite.core.tree import leaf_paths, tree_flatten, tree_leaves
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.experimental.harvest import call_and_reap, harvest, plant, reap
 from jaxlite.traces.sown import nest_p, sow_p

@@ -19,7 +19,15 @@ from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Jaxpr
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import is_symbolic
-from jaxlite.core.tree import keystr, tree_differences, tree_flatten, tree_flatten_with_path, tree_unflatten
+from jaxlite.core.tree import (
+    keystr,
+    leaf_paths,
+    tree_differences,
+    tree_flatten,
+    tree_flatten_with_path,
+    tree_unflatten,
+    with_places,
+)
 from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.devices.api import default_backend
 from jaxlite.export import serialization
@@ -190,8 +198,8 @@ class Exported:
         return results
 
     def _tree_error(self, tree: Any) -> str:
-        wanted = tree_unflatten(self.in_tree, [0] * self.in_tree.num_leaves)
-        given = tree_unflatten(tree, [0] * tree.num_leaves)
+        wanted = with_places(self.in_tree)
+        given = with_places(tree)
         lines = []
         for path, one, two, why in tree_differences().equality_errors(wanted, given):
             place = ("args", "kwargs")[path[0].idx] + keystr(path[1:])
@@ -254,8 +262,8 @@ def _abstract(named: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _argument_names(in_tree: Any) -> list[str]:
-    paths = tree_flatten_with_path(tree_unflatten(in_tree, [0] * in_tree.num_leaves))[0]
-    return [("args", "kwargs")[path[0].idx] + keystr(path[1:]) for path, _ in paths]
+    return [("args", "kwargs")[path[0].idx] + keystr(path[1:]) if path else f"#{number}"
+            for number, path in enumerate(leaf_paths(in_tree))]
 
 
 def _text(shape: tuple[Any, ...]) -> str:
@@ -409,7 +417,7 @@ def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence
                  for const, aval in zip(constants, wanted, strict=True)]  # 64 bits without x64
     names = list(program.debug_info.arg_names)
     names += [""] * (len(jaxpr.invars) - len(names))
-    results = ["result" + "".join(map(str, path)) for path in stages_paths(program.out_tree)]
+    results = ["result" + "".join(map(str, path)) for path in leaf_paths(program.out_tree)]
     allowed = [target for check in disabled if (target := check.is_custom_call())]
     shapes = [aval.shape for aval in jaxpr.in_avals]
     solver = None
@@ -422,11 +430,6 @@ def _module(jaxpr: Jaxpr, consts: Sequence[Any], program: Any, targets: Sequence
     module, kept = portable.export_module(jaxpr, constants, program.name, targets, source.is_own_file, names, results,
                                           allowed, solver, spread, program.options.keep_unused, program.layouts)
     return module, kept, solver is not None
-
-
-def stages_paths(tree: Any) -> list[Any]:
-    """The paths of a tree's leaves."""
-    return [path for path, _ in tree_flatten_with_path(tree_unflatten(tree, [0] * tree.num_leaves))[0]]
 
 
 def _export_vjp(fun_jit: Any, primal: Exported, in_named: Sequence[Any], out_named: Sequence[Any]) -> Exported:

@@ -19,13 +19,14 @@ from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import Tracer, is_eager
 from jaxlite.core.tree import (
     keystr,
+    leaf_paths,
     register_pytree_node,
     tree_flatten,
-    tree_flatten_with_path,
     tree_leaves,
     tree_map,
     tree_structure,
     tree_unflatten,
+    with_places,
 )
 from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.lax.reductions import reduce_sum
@@ -394,7 +395,7 @@ def _add_cotangents(outs: list[Any], value: Any, expected: Any) -> bool:
     """
     leaves, tree = tree_flatten(value, is_leaf=lambda each: each is None)
     try:
-        parts = tree.flatten_up_to(expected.unflatten(range(expected.num_leaves)))
+        parts = tree.flatten_up_to(with_places(expected))
     except (ValueError, TypeError):
         return False
     for leaf, part in zip(leaves, map(tree_structure, parts), strict=True):
@@ -416,7 +417,7 @@ def _checked_cotangents(result: Any, in_tree: Any, in_avals: list[Any], name: st
                         f"arguments to the primal function, but got bwd output structure {tree_structure(result)} for primal "
                         f"input structure {in_tree}.\n"
                         f"The rule is {bwd_name}, of the function {name}. None means no cotangent of an argument.")
-    paths = [keystr(path) for path, _ in tree_flatten_with_path(tree_unflatten(in_tree, range(in_tree.num_leaves)))[0]]
+    paths = [keystr(path) for path in leaf_paths(in_tree)]
     checked: list[Any] = []
     for out, aval, path in zip(outs, in_avals, paths, strict=True):
         expected = tangent_aval(aval)

@@ -21,7 +21,7 @@ from jaxlite.core.errors import JaxprTypeError
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, subjaxprs
 from jaxlite.core.staging import StagingTrace, high, pvary_p, trace_to_jaxpr, varying_inputs, varying_outputs
 from jaxlite.core.tracing import Tracer, is_eager, state
-from jaxlite.core.tree import keystr, tree_differences, tree_flatten, tree_flatten_with_path, tree_map
+from jaxlite.core.tree import keystr, leaf_paths, tree_differences, tree_flatten, tree_flatten_with_path, tree_map
 from jaxlite.core.values import ArrayImpl, aval_of
 from jaxlite.devices import placement
 from jaxlite.lax.shaping import convert
@@ -319,12 +319,12 @@ class Carry:
         """Raises: TypeError that shows each leaf whose type changed, and how."""
         if all(map(typematch, self.avals, out_avals)):
             return
-        paths = tree_flatten_with_path(self.tree.unflatten(range(self.tree.num_leaves)))[0]
+        paths = leaf_paths(self.tree)
         differences = "\n".join(
             f"  * the input carry {self._component(path)} has type {type_text(aval)} but the corresponding output "
             f"carry component has type {type_text(out)}, so {difference_text(aval, out)}"
             + cast_text(aval, out, f", to the initial carry value corresponding to the input carry {self._component(path)}")
-            for (path, _), aval, out in zip(paths, self.avals, out_avals, strict=True) if not typematch(aval, out))
+            for path, aval, out in zip(paths, self.avals, out_avals, strict=True) if not typematch(aval, out))
         raise TypeError(
             f"{self.what} body function carry input and carry output must have equal types, but they differ:\n\n"
             f"{differences}\n\nThe body function is {source.function_location(self.fun)}.\n"

@@ -19,7 +19,7 @@ from jaxlite.core.jaxpr import ClosedJaxpr, Var, no_effects
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import high, varying_inputs, varying_outputs
 from jaxlite.core.tracing import Tracer, is_eager
-from jaxlite.core.tree import keystr, tree_differences, tree_flatten, tree_flatten_with_path, tree_unflatten
+from jaxlite.core.tree import keystr, leaf_paths, tree_differences, tree_flatten, tree_unflatten
 from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.lax.control_flow.bodies import (
     Body,
@@ -253,12 +253,12 @@ def _check_same(what: str, one: tuple[str, Callable, Body], other: tuple[str, Ca
             return
         problem = f"{what} branches must have equal output types but they differ"
         remedy = "all output types match"
-        paths = tree_flatten_with_path(body1.out_tree.unflatten(range(body1.out_tree.num_leaves)))[0]
+        paths = leaf_paths(body1.out_tree)
         differences = [
             f"the output of {name1}{_at(path)} has type {type_text(a)} but the corresponding output of {name2} has "
             f"type {type_text(b)}, so {difference_text(a, b)}"
             + (cast_text(a, b, f" to the output of {name1}") or cast_text(b, a, f" to the output of {name2}"))
-            for (path, _), a, b in zip(paths, body1.out_avals, body2.out_avals, strict=True) if not typematch(a, b)]
+            for path, a, b in zip(paths, body1.out_avals, body2.out_avals, strict=True) if not typematch(a, b)]
     else:
         problem = f"{what} branch outputs must have the same pytree structure, but they differ"
         remedy = "they have the same pytree structure"

@@ -368,9 +368,10 @@ def test_a_pytree_class_with_leaves_for_arrays_alone(places):
 
     out = jit(lambda x, y: Scaled(double(x.parts[0]), *x.parts[1:]))(Scaled(double(F32(1)), 3), F32(1))
     assert out.parts[0].tolist() == 4 and out.parts[1] == 3
-    times = jaxlite.custom_vjp(lambda s, y: s.parts[0] * y)
-    times.defvjp(lambda s, y: (s.parts[0] * y, s), lambda s, ct: (None, ct * s.parts[0] * 10))
-    assert jaxlite.grad(times, 1)(Scaled(double(F32(1)), 3), F32(1)) == 20
+    if object in places:
+        times = jaxlite.custom_vjp(lambda s, y: s.parts[0] * y)
+        times.defvjp(lambda s, y: (s.parts[0] * y, s), lambda s, ct: (None, ct * s.parts[0] * 10))
+        assert jaxlite.grad(times, 1)(Scaled(double(F32(1)), 3), F32(1)) == 20
 
 
 def test_a_pytree_class_that_accepts_only_arrays():

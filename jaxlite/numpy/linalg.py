@@ -100,31 +100,34 @@ def det(a):
     return _det_by_lu(a)
 
 
-def _lu_and_det(a) -> tuple[Any, Any]:
-    factors, pivots, _ = lax_linalg.lu(a)
-    return factors, reductions.prod(parts.diagonal_of(factors), axis=-1) * _swaps_sign(pivots, a)
+def _lu_and_det(a) -> tuple[Any, Any, Any]:
+    """The factors and the permutation of `lu(a)`, and the determinant."""
+    factors, pivots, permutation = lax_linalg.lu(a)
+    return factors, permutation, reductions.prod(parts.diagonal_of(factors), axis=-1) * _swaps_sign(pivots, a)
 
 
 @custom_jvp
 def _det_by_lu(a):
-    return _lu_and_det(a)[1]
+    return _lu_and_det(a)[-1]
 
 
 @_det_by_lu.defjvp
 def _det_jvp(primals: tuple[Any], tangents: tuple[Any]) -> tuple[Any, Any]:
     """The derivative along g is sum(cofactors * g), also where a is singular."""
     (a,), (g,) = primals, tangents
-    factors, determinant = _lu_and_det(a)
+    factors, permutation, determinant = _lu_and_det(a)
     singular = (parts.diagonal_of(factors) == 0).any()
-    cofactors = lax.cond(singular, _cofactors_of_singular, _cofactors, a, determinant)
+    operands = a, shaping.stop_gradient(factors), permutation, determinant
+    cofactors = lax.cond(singular, _cofactors_of_singular, _cofactors, *operands)
     return determinant, reductions.sum(lax.mul(cofactors, g), axis=(-2, -1))
 
 
-def _cofactors(a, determinant):
-    return parts.expand(determinant, -2, -1) * manipulation.matrix_transpose(inv(a))
+def _cofactors(a, factors, permutation, determinant):
+    inverse = lax_linalg.lu_solve(a, factors, permutation, _identities(a))
+    return parts.expand(determinant, -2, -1) * manipulation.matrix_transpose(inverse)
 
 
-def _cofactors_of_singular(a, determinant):
+def _cofactors_of_singular(a, factors, permutation, determinant):
     """From a = u s v: the adjugate of a product is that of its factors in reverse, and for a unitary matrix it is its
     determinant times its adjoint. That of s has on its diagonal the products of the other singular values."""
     u, values, v = lax_linalg.svd(a)

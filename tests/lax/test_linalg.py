@@ -484,6 +484,14 @@ def test_an_inverse_is_one_factorization_and_two_solves():
     assert text.count("@lapack_sgetrf_ffi") == 1 and text.count("@lapack_strsm_ffi") == 2 and "dot_general" not in text
 
 
+def test_the_derivative_of_a_determinant_uses_its_factors_again(rng):
+    a = rng.normal(size=(5, 5)).astype(f32)
+    jaxpr = jaxlite.make_jaxpr(jaxlite.grad(linalg.det))(a)
+    (branches,) = (eqn.params["branches"] for eqn in jaxpr.eqns if eqn.primitive.name == "cond")
+    assert [eqn.primitive.name for eqn in branches[0].eqns if eqn.primitive.name.startswith("lu")] == ["lu_solve"]
+    close(jaxlite.grad(linalg.det)(a), np.linalg.det(a) * np.linalg.inv(a).T, f32, 1000)
+
+
 # --- errors ------------------------------------------------------------------------------------------
 
 A, T, V, C = np.eye(3, dtype=f32), np.ones((4, 3), f32), np.ones(3, f32), np.eye(3, dtype=np.complex64)

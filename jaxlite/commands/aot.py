@@ -27,7 +27,7 @@ from jaxlite.compilation.jit import jit
 from jaxlite.core import dtypes
 from jaxlite.core.errors import InconclusiveDimensionOperation
 from jaxlite.core.shape_dtype import ShapeDtypeStruct
-from jaxlite.core.tree import tree_flatten_with_path, tree_unflatten
+from jaxlite.core.tree import leaf_paths, tree_flatten_with_path, tree_unflatten
 from lowering import xla
 
 
@@ -81,9 +81,8 @@ def _write(arguments: argparse.Namespace) -> None:
 
 def _signature(exported: export.Exported) -> str:
     def side(tree: Any, avals: Sequence[Any]) -> list[str]:
-        paths = tree_flatten_with_path(tree_unflatten(tree, [0] * tree.num_leaves))[0]
         return ["".join(map(str, path)) + ": " + aval.str_short(short_dtypes=True)
-                for (path, _), aval in zip(paths, avals, strict=True)]
+                for path, aval in zip(leaf_paths(tree), avals, strict=True)]
 
     names = exported.argument_names()
     lines = [f"{exported.fun_name} for {', '.join(exported.platforms)}; calling convention "

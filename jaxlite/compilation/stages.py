@@ -374,12 +374,10 @@ def _check_arguments(program: Program, executable: Any, leaves: list[Any], in_tr
                             f"signature. Detected argument of Tracer type: {leaf.aval}. Call the jitted function "
                             f"{program.name} itself inside traced functions.")
     if in_tree != program.in_tree:
-        seen = program.in_tree.unflatten([0] * program.in_tree.num_leaves)
-        given = in_tree.unflatten([0] * in_tree.num_leaves)
         mismatches = [
             f"    * at {('args', 'kwargs')[path[0].idx]}{tree.keystr(path[1:])}, seen {one} but now given {two}, "
             f"so {why}"
-            for path, one, two, why in tree.tree_differences().equality_errors(seen, given)]
+            for path, one, two, why in tree.tree_differences().equality_errors(program.in_tree, in_tree)]
         raise TypeError(
             "Function compiled with input pytree does not match the input pytree it was called with. There are "
             f"{len(mismatches)} mismatches, including:\n" + "\n".join(mismatches))

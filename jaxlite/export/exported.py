@@ -26,7 +26,6 @@ from jaxlite.core.tree import (
     tree_flatten,
     tree_flatten_with_path,
     tree_unflatten,
-    with_places,
 )
 from jaxlite.core.values import aval_of, is_array_like
 from jaxlite.devices.api import default_backend
@@ -198,10 +197,8 @@ class Exported:
         return results
 
     def _tree_error(self, tree: Any) -> str:
-        wanted = with_places(self.in_tree)
-        given = with_places(tree)
         lines = []
-        for path, one, two, why in tree_differences().equality_errors(wanted, given):
+        for path, one, two, why in tree_differences().equality_errors(self.in_tree, tree):
             place = ("args", "kwargs")[path[0].idx] + keystr(path[1:])
             lines.append(f"   - {place} is {two} in the invocation and {one} when exported, so {why}.\n")
         return ("The invocation args and kwargs must have the same pytree structure as when the function "

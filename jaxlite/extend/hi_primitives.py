@@ -16,7 +16,7 @@ from jaxlite.core.primitive import Primitive
 from jaxlite.core.source import function_location, here
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.tracing import state
-from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_unflatten
+from jaxlite.core.tree import broadcast_prefix, tree_flatten, tree_unflatten, with_places
 from jaxlite.core.values import aval_of
 from jaxlite.lax.reductions import reduce_sum
 from jaxlite.traces.batching import batch_flat, bring
@@ -298,7 +298,7 @@ def _narrow(eqn: JaxprEqn, used: list[bool]) -> JaxprEqn | None:
     if not isinstance(found, tuple) or len(found) != 3 or not isinstance(found[2], (VJPHiPrimitive, type(None))):
         raise TypeError(f"{function_location(prim.dce)} shall return flags for arguments, flags for results, and an operation "
                         f"or None, but returned {found!r}")
-    reads, gives = (broadcast_prefix(flags, tree_unflatten(tree, [0] * tree.num_leaves))
+    reads, gives = (broadcast_prefix(flags, with_places(tree))
                     for flags, tree in zip(found, (prim.in_tree, prim.out_tree), strict=False))
     operands, results = pick(eqn.invars, reads), pick(eqn.outvars, gives)
     smaller = found[2]

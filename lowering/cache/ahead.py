@@ -133,15 +133,10 @@ def _command() -> bytes | None:
     """A hash of the command, its folder, and its settings of JAX and XLA; None if there is to be no list."""
     words = sys.orig_argv
     says_nothing = len(words) < 2 or sys.flags.interactive or "--multiprocessing-fork" in words
-    if says_nothing or processors() == 1 or not keys.settings["folder"]():
+    if says_nothing or keys.processors() == 1 or not keys.settings["folder"]():
         return None
     settings = [item for item in sorted(os.environ.items()) if item[0].startswith(("JAX", "XLA"))]
     return keys.digest(b"start", repr((words, os.getcwd(), settings)).encode())
-
-
-def processors() -> int | None:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _after_fork() -> None:

@@ -120,6 +120,11 @@ def _is_portable(module: Any) -> bool:
     return text.count("custom_call") == len(_PORTABLE_CALL.findall(text))
 
 
+def processors() -> int | None:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
 @functools.cache
 def _machine(device: Any) -> bytes | None:
     """What an executable for this device depends on of the machine and of XLA; None if that cannot be known."""
@@ -128,8 +133,7 @@ def _machine(device: Any) -> bytes | None:
         report.complain("cache machine", "the persistent compile cache is off: this jaxlib does not tell the features of "
                                          "this machine's processor")
         return None
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     names = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "NPROC", "PJRT_NPROC")
-    facts = (*xla.VERSIONS, device.platform, device.device_kind, device.client.platform_version, sys.platform, processors,
+    facts = (*xla.VERSIONS, device.platform, device.device_kind, device.client.platform_version, sys.platform, processors(),
              *(os.environ.get(name) for name in names))
     return repr(facts).encode() + hardware

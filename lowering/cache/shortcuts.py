@@ -99,9 +99,10 @@ class Shortcut:
 
 def load_ahead(client: Any) -> None:
     """Begin to load what an earlier process with the same command used on the first device of a client."""
-    listed, device = ahead.list_of_process(), client.local_devices()[0]
+    listed = ahead.list_of_process()
     if listed is None or listed.device is not None or client.device_count() > client.local_device_count():
         return
+    device = client.local_devices()[0]
     surroundings = keys.surroundings_of(device, compile_options(device, None), {})
     if surroundings is not None:
         listed.start(device, keys.digest(*surroundings), lambda key: Shortcut(key, "", device, None).load())

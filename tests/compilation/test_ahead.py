@@ -10,7 +10,7 @@ import pytest
 
 import jaxlite
 import jaxlite.compilation.execution  # which tells the cache its folder
-from lowering.cache import ahead, entries
+from lowering.cache import ahead, entries, keys
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -77,7 +77,7 @@ def run(tmp_path):
     return run
 
 
-@pytest.mark.skipif(ahead.processors() == 1, reason="only where threads run side by side")
+@pytest.mark.skipif(keys.processors() == 1, reason="only where threads run side by side")
 def test_processes_with_one_command(run):
     (first, told), status, err = run("cold")
     assert status == 0 and told == "['MainThread'] [False] 1", err  # which finds nothing

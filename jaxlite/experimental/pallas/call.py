@@ -147,8 +147,7 @@ def _spread_specs(given: Any, tree: Any, paths: Sequence[Any], what: str, values
         given = tuple(given)
     leaves, own = tree_flatten(given, is_leaf=is_spec)
     if own != tree:
-        stand_in = tree_unflatten(tree, [0] * tree.num_leaves)
-        errors = list(tree_differences().equality_errors(tree_unflatten(own, [0] * own.num_leaves), stand_in))
+        errors = list(tree_differences().equality_errors(own, tree))
         lines = "\n".join(f"    * `{what}{keystr(path)}` is {one} but `{values}{keystr(path)}` is {other}, so {why}"
                           for path, one, other, why in errors)
         raise ValueError(f"Pytree for `{what}` and `{values}` do not match. There are {len(errors)} mismatches, "

@@ -192,10 +192,7 @@ def _hint_at_plugins() -> None:
 
 def _start(name: str) -> Any:
     if name == "cpu":
-        count, peers, flags = wishes = _wishes()
-        if count is not None and "xla_force_host_platform_device_count" in (flags or ""):
-            raise RuntimeError("the number of CPU devices is set twice: by the option jax_num_cpu_devices and by "
-                               "--xla_force_host_platform_device_count in XLA_FLAGS; set one of them")
+        count, peers, _ = wishes = _wishes()
         started = _ready.pop(wishes, None) or xla.make_cpu_client(count, peers)
         _ready.clear()
     else:

@@ -258,7 +258,8 @@ traceback_filtering = _option("traceback_filtering", "auto", _one_of("auto", "of
                                                                       "remove_frames", "quiet_remove_frames"),
                               "Whether errors hide the frames of jaxlite itself.")
 platforms = _option("platforms", None, _parse_text, "Comma-separated platforms to use, the first by default.")
-num_cpu_devices = _option("num_cpu_devices", -1, _parse_int, "How many CPU devices to make.")
+num_cpu_devices = _option("num_cpu_devices", -1, _parse_int, "How many CPU devices to make. It is stronger than "
+                          "`--xla_force_host_platform_device_count` in XLA_FLAGS.")
 cuda_visible_devices = _option("cuda_visible_devices", "all", _parse_text, "The CUDA devices to use, by number: '0,2'.")
 rocm_visible_devices = _option("rocm_visible_devices", "all", _parse_text, "The ROCm devices to use, by number: '0,2'.")
 cpu_fusion_barriers = _option("cpu_fusion_barriers", True, _parse_bool,

@@ -223,22 +223,18 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
         whole = make_array_from_callback(shape, sharding.sharding, data_callback, dtype)
         return whole if sharding.layout is None else placement.layouts_module().relaid(whole, sharding.layout)
     _check_sharding(sharding)
-    made: dict[Any, Any] = {}
-    shards, devices = [], []
-    for device, part in sharding.addressable_devices_indices_map(shape).items():
-        key = tuple((each.start, each.stop) for each in part)
-        if key not in made:
-            made[key] = data_callback(part)
-        value, expected = made[key], tuple(len(range(*each.indices(size))) for each, size in zip(part, shape, strict=True))
-        if tuple(np.shape(value)) != expected:
+    parts, taken, devices = _plan(sharding, shape)
+    expected = sharding.shard_shape(shape)
+    made = [data_callback(part) for part in parts]
+    for value, part in zip(made, parts):
+        if np.shape(value) != expected:
             raise ValueError(f"Expected shard shape {expected} doesn't match the single device array shape {np.shape(value)}. "
                              f"That is what data_callback gave for the shard {part} of an array of shape {shape}")
-        shards.append(value)
-        devices.append(device)
-    if not shards and dtype is None:
+    if not made and dtype is None:
         raise ValueError("this process holds no shard of the array, so its dtype must be given: pass dtype")
     wanted = None if dtype is None else dtype if isinstance(dtype, dtypes.ExtendedDType) else dtypes.canonicalize_dtype(dtype)
-    for given in dict.fromkeys(aval_of(shard).dtype for shard in shards):
+    one_of_each = {(type(value), getattr(value, "dtype", None)): value for value in made}
+    for given in dict.fromkeys(aval_of(value).dtype for value in one_of_each.values()):
         if wanted not in (None, given):
             raise ValueError("Input buffers to `Array` must have matching dtypes. Got "
                              f"{given}, expected {wanted}" if dtype is None else "If `dtype` is provided to `jax."
@@ -249,16 +245,17 @@ def make_array_from_callback(shape: Sequence[int], sharding: Any, data_callback:
     if isinstance(dtype, dtypes.ExtendedDType):
         base = xla_shape(shape, dtype)
         return dtype.wrap(make_array_from_single_device_arrays(
-            base, sharding, [arrays.put_array(shard._base_array, device, True) for shard, device in
-                             zip(shards, devices, strict=True)]))
+            base, sharding, [arrays.put_array(made[number]._base_array, device, True) for number, device in
+                             zip(taken, devices, strict=True)]))
     aval = _aval(shape, dtype)
-    local = aval.update(shape=sharding.shard_shape(shape))
-    values = [shard if type(shard) is ArrayImpl and shard.dtype == aval.dtype else
-              np.array(arrays.as_host_value(arrays.host_value(shard) if type(shard) is ArrayImpl else shard, local))
-              for shard in shards]
+    local = aval.update(shape=expected)
+    values = [value if type(value) is ArrayImpl and value.dtype == aval.dtype else
+              np.array(arrays.as_host_value(arrays.host_value(value) if type(value) is ArrayImpl else value, local))
+              for value in made]
     if type(sharding) is xla.SingleDeviceSharding:
         return place(values[0], sharding, True, True, aval)
-    return xla.put_shards(values, in_space(aval, space_of_kind(sharding.memory_kind)), sharding, devices)
+    return xla.put_shards([values[number] for number in taken], in_space(aval, space_of_kind(sharding.memory_kind)), sharding,
+                          devices)
 
 
 def xla_shape(shape: Ints, dtype: Any) -> Ints:
@@ -302,7 +299,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
     if not given and dtype is None:
         raise ValueError("dtype must be given if this process holds no shard of the array")
     kind = given[0].dtype if dtype is None else dtypes.canonicalize_dtype(dtype)
-    local = sharding.shard_shape(shape)
+    local, wanted = sharding.shard_shape(shape), _plan(sharding, shape)[2]
     for each in given:
         if each.shape != local:
             raise ValueError(f"Expected shard shape {local} doesn't match the single device array shape {each.shape}. The "
@@ -310,8 +307,7 @@ def make_array_from_single_device_arrays(shape: Sequence[int], sharding: Any, ar
         if each.dtype != kind:
             raise ValueError(f"the shards of an array have one dtype; got {kind} and {each.dtype}")
     by_device = {arrays.device_of(each): each for each in given}
-    wanted = [device for device in shardings.devices_of(sharding) if shardings.is_local(device)]
-    if len(given) != len(wanted) or any(device not in by_device for device in wanted):
+    if len(given) != len(wanted) or by_device.keys() != set(wanted):
         raise ValueError(f"the sharding has one shard on each of the devices {wanted}; got arrays on "
                          f"{[arrays.device_of(each) for each in given]}")
     aval = _aval(shape, kind)

@@ -33,7 +33,6 @@ _NOT_OURS = (
 # Modules and names of which there will be none soon, and why: the first that a name begins with.
 _REASONS = {
     "jax.collect_profile": "it fetches profiles for TensorBoard; `jax.profiler` writes them",
-    "jax.experimental.jax2tf": "it converts to TensorFlow; `jax.export` writes modules for other programs",
     "jax.experimental.mosaic": "it is the implementation of Pallas for GPUs",
     "jax.extend.pallas": "it is the implementation of Pallas",
     "jax.tools": "they print programs; use `jax.jit(f).lower(x)`",

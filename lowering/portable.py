@@ -23,7 +23,7 @@ from lowering.symbolic import SymbolicBuilder, bind_variables
 _STABLE_CALLS = ("lapack_", "cu_", "cusolver_", "cublas_", "hipsolver_", "hip_", "mhlo.", "Sharding", "SPMD", "shape_assertion",
                  "annotate_device_placement", "tpu_custom_call", "__gpu$xla.gpu.triton", "Eigh", "Qr", "ProductOfElementary",
                  "LuDecomposition", "ApproxTopK", "PartialReduce", "TopK", "dynamic_", "stablehlo.", "xla.",
-                 "householder_product", "eigh_", "lu_pivots", "CompactWyHelper", "InspectSharding")
+                 "householder_product", "eigh_", "lu_pivots", "CompactWyHelper", "InspectSharding", "tf.call_tf_function")
 
 
 def export_module(jaxpr: Any, constants: Sequence[np.ndarray], name: str, targets: Sequence[str],

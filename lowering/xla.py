@@ -693,6 +693,11 @@ def from_portable(data: bytes, context: Any) -> Any:
         raise ValueError(f"the program is not a StableHLO artifact that this version of jaxlib can read: {error}") from None
 
 
+def from_hlo(data: bytes, context: Any) -> Any:
+    """The StableHLO module of a serialized HLO module, such as other frontends of XLA give."""
+    return load_mlir().Module.parse(_jax.mlir.hlo_to_stablehlo(data), context)
+
+
 def refine(module: Any) -> bytes:
     """A module whose `main` has static types as bytecode in which all types are static, its shape assertions checked.
 

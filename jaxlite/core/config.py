@@ -296,7 +296,7 @@ allow_f16_reductions = _option("allow_f16_reductions", True, _parse_bool,
 auto_pcast = _option("auto_pcast", True, _parse_bool,
                      f"{_NOTHING} inside shard_map, operands are always cast to the same varying axes.")
 jax2tf_associative_scan_reductions = _option("jax2tf_associative_scan_reductions", False, _parse_bool,
-                                             f"{_NOTHING} there is no jax2tf.")
+                                             f"{_NOTHING} jax2tf exports what is lowered anyway.")
 softmax_custom_jvp = _option("softmax_custom_jvp", False, _parse_bool, f"{_NOTHING} softmax has one derivative.")
 export_calling_convention_version = _option(
     "export_calling_convention_version", 10, _parse_int, "The calling convention of exported programs: 9 or 10.")

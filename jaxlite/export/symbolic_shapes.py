@@ -126,6 +126,8 @@ def symbolic_args_specs(args: Any, shapes_specs: Any, constraints: Sequence[str]
     (ShapeDtypeStruct(shape=(b, 3), dtype=float32), ShapeDtypeStruct(shape=(3,), dtype=float32))
     """
     leaves, tree = tree_flatten(args)
+    if isinstance(args, tuple) and isinstance(shapes_specs, list):
+        shapes_specs = tuple(shapes_specs)
     specs = [shapes_specs] * len(leaves) if shapes_specs is None or isinstance(shapes_specs, str) else broadcast_prefix(
         shapes_specs, args, is_leaf=lambda each: each is None)
     if scope is None:

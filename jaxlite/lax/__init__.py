@@ -318,6 +318,7 @@ _register_primitive_modules(
     "jaxlite.transforms.linear_calls",
     "jaxlite.export.exported",
     "jaxlite.experimental.custom_partitioning",
+    "jaxlite.experimental.jax2tf.calls",
     "jaxlite.experimental.pallas.primitives",
     "jaxlite.experimental.pallas.call",
     "jaxlite.experimental.pallas.tpu_functions",

@@ -56,8 +56,9 @@ BLOCKS = {
     "docs/eager.md": [""],
     "docs/sharding.md": [ARRAYS, f"{ARRAYS}\nmesh = jax.sharding.Mesh(np.array(jax.devices()), ('x',))", "h = y", ARRAYS, ""],
 }
-# Pages whose programs need a compiler, several processes, or a plugin: the tests that run them.
+# Pages whose programs need a compiler, several processes, a plugin or TensorFlow: the tests that run them.
 ELSEWHERE = {"docs/accelerators.md": "tests/accelerators/test_compiling.py", "docs/ffi.md": "tests/lax/test_foreign.py",
+             "docs/export.md": "tests/experimental/test_jax2tf.py",
              "docs/processes.md": "tests/devices/test_processes.py"}
 
 

@@ -30,7 +30,7 @@ from lowering.several import emit_choice
 
 BARRIERS = "jaxlite_cpu_fusion_barriers"  # the one compile option that is not XLA's
 _DISABLED = "xla_disable_hlo_passes"
-_NO_UNROLLING = "xla_cpu_disable_loop_unrolling"
+_NO_UNROLLING, _NO_STRENGTH_REDUCTION = "xla_cpu_disable_loop_unrolling", "--disable-lsr"
 
 
 class Lowered:
@@ -40,12 +40,12 @@ class Lowered:
     `donated` the indices of the parameters whose buffer a result may take, `unusable` the types of those that
     were offered in vain; `seconds` the time it took; `host_functions` the Python functions that the module calls by their
     index, `ordered` whether they are to run in the order of the programs that call them. Of the last compile: `barriers`,
-    why there were fusion barriers, and `is_unrolled`, whether LLVM was to unroll loops. `sets_layouts` whether a result may lie
-    otherwise in memory though nobody asked for that.
+    why there were fusion barriers, and `flags`, what XLA:CPU and LLVM were told beside the options. `sets_layouts` whether a
+    result may lie otherwise in memory though nobody asked for that.
     """
 
     __slots__ = ("module", "kept", "donated", "unusable", "name", "platform", "seconds", "context", "barriers", "sets_layouts",
-                 "is_unrolled", "host_functions", "ordered", "_jaxpr", "_scopes", "_overwritten", "_keep_alive", "_lock")
+                 "flags", "host_functions", "ordered", "_jaxpr", "_scopes", "_overwritten", "_keep_alive", "_lock")
 
     def __init__(self, module: Any, kept: list[bool], donated: list[int], unusable: list[Any], name: str,
                  platform: str, seconds: float, jaxpr: Any, scopes: list[dict[Any, Any]], overwritten: list[Any],
@@ -54,7 +54,7 @@ class Lowered:
         self.name, self.platform, self.seconds = name, platform, seconds
         self.context = module.context
         self.barriers: list[str] = []
-        self.is_unrolled = True
+        self.flags: tuple[str, ...] = ()
         self.host_functions, self.ordered = host_functions, is_ordered(jaxpr)
         self._jaxpr, self._scopes, self._overwritten = jaxpr, scopes, overwritten
         self._keep_alive, self._lock, self.sets_layouts = keep_alive, threading.Lock(), sets_layouts
@@ -63,19 +63,26 @@ class Lowered:
     def tuned(self, wanted: bool) -> Iterator[None]:
         """Within the context the module is as its platform compiles it best, if `wanted`.
 
-        It has fusion barriers: `barriers` says why each of them stands there. `is_unrolled` tells what to do with loops.
+        It has fusion barriers: `barriers` says why each of them stands there. `flags` tells what to do with loops.
         """
         # Not before something is compiled: a process that finds all of its programs in the cache needs none of them.
-        from lowering.passes import barriers, fusion, shifts, tables, unrolling
+        from lowering.passes import addresses, barriers, fusion, shifts, tables, unrolling
 
         with self._lock:
             wanted = wanted and self.platform == "cpu"
             shifted = shifts.find(self._jaxpr) if wanted else {}
-            self.is_unrolled = not wanted or unrolling.gains(self._jaxpr, shifted)
+            is_rolled = wanted and not unrolling.gains(self._jaxpr, shifted)
+            is_plain = is_rolled and not addresses.gains(self._jaxpr)
+            self.flags = (_NO_UNROLLING,) * is_rolled + (_NO_STRENGTH_REDUCTION,) * is_plain
             reasons = fusion.barriers(self._jaxpr, shifted) if wanted else {}
             with (tables.filled(self._overwritten if wanted else ()),
                   barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers):
                 yield
+
+    @property
+    def is_unrolled(self) -> bool:
+        """Whether LLVM was to unroll loops."""
+        return _NO_UNROLLING not in self.flags
 
     def text(self, debug_info: bool = False) -> str:
         """The module as StableHLO text; with `debug_info`, with the user's source lines."""
@@ -213,11 +220,11 @@ _BUILD_OPTIONS = {"exec_time_optimization_effort": float, "memory_fitting_effort
                   "memory_fitting_level": int}
 
 
-def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers: bool = False, unroll: bool = True) -> Any:
-    """XLA's options for a device or a partitioning, with debug-option overrides by flag name (`xla_...`)."""
-    options = xla.CompileOptions()
-    if not unroll:
-        options = xla.with_backend_option(options, _NO_UNROLLING)
+def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers: bool = False,
+                    flags: Sequence[str] = ()) -> Any:
+    """XLA's options for a device or a partitioning, with debug-option overrides by flag name (`xla_...`), and with `flags`
+    that have no such name."""
+    options = xla.with_backend_options(xla.CompileOptions(), flags)
     devices = devices_of(device)
     options.num_replicas, options.num_partitions = 1, len(devices)
     options.device_assignment = xla.DeviceAssignment.create(np.array([[each.id for each in devices]]))
@@ -247,12 +254,15 @@ def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | N
     Returns: the loaded executable, the seconds it took, and what the cache said: "hit", "miss", or "off".
     """
     start = time.perf_counter()
-    options = compile_options(device, overrides, bool(lowered.barriers), lowered.is_unrolled)
+    options = compile_options(device, overrides, bool(lowered.barriers), lowered.flags)
     functions = lowered.host_functions  # of this process: nothing to keep on a disk
     key = None if functions or xla.is_compile_only(device) else keys.key_of(lowered.module, device, options, overrides or {})
     executable, cached, is_kept = None if key is None else entries.load(key.digest, device, options), "hit", True
     if executable is None:
         compiling = time.perf_counter()
+        if not _is_alone():
+            shared = [flag for flag in lowered.flags if not flag.startswith("--")]
+            options = compile_options(device, overrides, bool(lowered.barriers), shared)
         executable = xla.compile_module(lowered.module, xla.DeviceList(devices_of(device)), options, functions)
         if key is None:
             return executable, time.perf_counter() - start, "off"
@@ -263,3 +273,13 @@ def compile_lowered(lowered: Lowered, device: Any, overrides: dict[str, Any] | N
     if is_kept and key is not None and shortcut is not None:
         shortcut.lay(key, lowered)
     return executable, time.perf_counter() - start, cached
+
+
+def _is_alone() -> bool:
+    """Whether no other thread may compile meanwhile.
+
+    Options of LLVM are those of the process: a compile that wants others waits for the end of this one. They change no
+    result, so they are not worth that.
+    """
+    here = threading.current_thread()
+    return all(each is here or each.name.startswith("jaxlite-") for each in threading.enumerate())

@@ -398,18 +398,18 @@ def from_dlpack(capsule: Any, device: Any, copy: bool | None = None) -> Any:
 
 # --- compile options ---------------------------------------------------------------------------------
 
-def with_backend_option(options: Any, name: str) -> Any:
-    """Compile options with one of the flags of XLA:CPU that have no field of their own in `DebugOptions`.
+def with_backend_options(options: Any, names: Sequence[str]) -> Any:
+    """Compile options with flags of XLA:CPU that have no field of their own in `DebugOptions`, or with LLVM's (`--...`).
 
     They are a map there, `xla_backend_extra_options`, which overrides by name cannot set. A serialized message takes further
     fields at its end: these say CompileOptionsProto.executable_build_options.debug_options.xla_backend_extra_options[name].
     If the user has set such flags by `XLA_FLAGS`, only these apply.
     """
     text = options.SerializeAsString()
-    if b"xla_cpu_" in text:
+    if not names or b"xla_cpu_" in text:
         return options
-    entry = _message(1, name.encode()) + _message(2, b"")
-    return CompileOptions.ParseFromString(text + _message(3, _message(3, _message(500, entry))))
+    entries = b"".join(_message(500, _message(1, name.encode()) + _message(2, b"")) for name in names)
+    return CompileOptions.ParseFromString(text + _message(3, _message(3, entries)))
 
 
 def _message(number: int, content: bytes) -> bytes:

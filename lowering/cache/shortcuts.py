@@ -82,15 +82,15 @@ class Shortcut:
         content = entries.folder("shortcuts").load(self._key)
         if content is None:
             return None
-        key, kept, donated, has_barriers, is_unrolled = marshal.loads(content)
-        options = compile_options(self._device, self._overrides, has_barriers, is_unrolled)
+        key, kept, donated, has_barriers, flags = marshal.loads(content)
+        options = compile_options(self._device, self._overrides, has_barriers, flags)
         loaded = entries.load(key, self._device, options)
         return None if loaded is None else Found(loaded, 0.0, self._name, kept, donated, key)
 
     def lay(self, key: keys.Key, lowered: Any) -> None:
         """Lead to the executable with this key, which was compiled from a `Lowered`."""
         if not lowered.unusable and not key.has_custom_calls:
-            content = marshal.dumps((key.digest, lowered.kept, lowered.donated, bool(lowered.barriers), lowered.is_unrolled))
+            content = marshal.dumps((key.digest, lowered.kept, lowered.donated, bool(lowered.barriers), lowered.flags))
             entries.folder("shortcuts").store(self._key, content, {"function": self._name}, entries.limit() // 16)
             listed = self._list()
             if listed is not None:

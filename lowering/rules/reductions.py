@@ -83,6 +83,7 @@ def _reduce(ctx: Any, *operands: Any, jaxpr: Any, dimensions: tuple[int, ...]) -
 # Below this many elements the one-pass form wins: it compiles in half the time, and the other saves little. So it does for
 # short rows, which XLA:CPU unrolls.
 _TWO_PASS_SIZE, _TWO_PASS_LENGTH = 1 << 15, 32
+_FLOAT, _EXACT = np.dtype(np.float32), 1 << 24  # and up to where it can count
 
 
 def _index_of_extreme(name: str, monoid: str, direction: str) -> None:
@@ -137,9 +138,12 @@ def _two_passes(ctx: Any, x: Any, aval: Any, axis: int, monoid: str, direction: 
     hit = ctx.compare(x, extreme, "EQ")
     if dtype.kind in "fV":
         hit = ctx.value("stablehlo.or", [hit, ctx.compare(x, x, "NE")], shape, np.dtype(bool))
-    last = ctx.constant(shape[axis] - 1, wide, shape)
-    index = ctx.value("stablehlo.select", [hit, _iota(ctx, shape, axis, wide), last], shape, wide)
-    return reduce_by_monoid(ctx, "min", index, shape, wide, [axis])
+    # The library that reduces floats does not take integers.
+    counted = _FLOAT if shape[axis] <= _EXACT else wide
+    last = ctx.constant(shape[axis] - 1, counted, shape)
+    index = ctx.value("stablehlo.select", [hit, _iota(ctx, shape, axis, counted), last], shape, counted)
+    index = reduce_by_monoid(ctx, "min", index, shape, counted, [axis])
+    return index if counted is wide else ctx.convert(index, ctx.aval_out.shape, wide)
 
 
 _index_of_extreme("argmax", "max", "GT")

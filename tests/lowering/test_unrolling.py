@@ -156,10 +156,10 @@ def test_code_is_smaller_and_results_are_the_same(tmp_path):
 
 def test_other_options_are_kept():
     device = jax.devices()[0]
-    options = compile_options(device, {"xla_cpu_enable_fast_math": True}, unroll=False)
+    options = compile_options(device, {"xla_cpu_enable_fast_math": True}, flags=["xla_cpu_disable_loop_unrolling"])
     assert options.env_option_overrides == [("xla_cpu_enable_fast_math", "True")]
     assert options.num_replicas == 1 and options.device_assignment.replica_count() == 1
     words = lambda options: Counter(str(options.executable_build_options.debug_options).split()[1:])  # the first is random
     added = words(options) - words(compile_options(device, {}))
     assert added == Counter('xla_backend_extra_options { key: "xla_cpu_disable_loop_unrolling" value: "" }'.split())
-    assert xla.with_backend_option(options, "xla_cpu_something_else") is options  # a user's flags are theirs
+    assert xla.with_backend_options(options, ["xla_cpu_something_else"]) is options  # a user's flags are theirs

@@ -148,15 +148,21 @@ e.neg_p.def_jvp(lambda primals, tangents: (neg(*primals), neg(*tangents)))
 e.neg_p.def_transpose(lambda ct, x: [neg(ct)])
 
 
-def _extreme(g, ans, x, y):
-    """The share of x in max and min: 1 if it is taken, 1/2 for ties."""
-    g, x, y = stretch(g, ans), stretch(x, ans), stretch(y, ans)
-    one, half, zero = (filled(value, g) for value in (1, 0.5, 0))
-    return mul(g, select_n(eq(x, y), select_n(eq(x, ans), zero, one), half))
+def _def_extreme(primitive, beats: Callable) -> None:
+    """The share of an operand: 1 if it is taken, 1/2 for ties."""
+
+    def share(g, ans, x, y):
+        g, x, y = stretch(g, ans), stretch(x, ans), stretch(y, ans)
+        one, half, zero = (filled(value, g) for value in (1, 0.5, 0))
+        # Not `eq(x, ans)`: the kernel of a gradient needs no result.
+        is_taken = eq(x, ans) if dtypes.kind(aval_of(x).dtype) == "c" else beats(x, y)
+        return mul(g, select_n(eq(x, y), select_n(is_taken, zero, one), half))
+
+    def_jvp(primitive, share, lambda g, ans, x, y: share(g, ans, y, x))
 
 
-for _p in (e.max_p, e.min_p):
-    def_jvp(_p, _extreme, lambda g, ans, x, y: _extreme(g, ans, y, x))
+_def_extreme(e.max_p, gt)
+_def_extreme(e.min_p, lt)
 
 for _p in (e.sign_p, e.floor_p, e.ceil_p, e.round_p, e.is_finite_p, e.eq_p, e.ne_p, e.ge_p, e.gt_p, e.le_p,
            e.lt_p, e.eq_to_p, e.le_to_p, e.lt_to_p, e.and_p, e.or_p, e.xor_p, e.not_p, e.shift_left_p,

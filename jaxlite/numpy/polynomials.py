@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from typing import Any
@@ -16,8 +17,11 @@ from jaxlite.core.tracing import Tracer
 from jaxlite.core.values import aval_of
 from jaxlite.lax import shaping
 from jaxlite.numpy import arithmetic, creation, differences, grids, linear, manipulation, reductions
-from jaxlite.numpy.api import api, broadcasts_inside, check_arrays, promote_dtypes, promote_dtypes_inexact
+from jaxlite.numpy.api import api, broadcasts_inside, check_arrays, dtype_of, promote_dtypes, promote_dtypes_inexact
 from jaxlite.numpy.selection import where
+from jaxlite.transforms.custom_derivatives import SymbolicZero, custom_jvp
+
+_FEW_COEFFICIENTS = 16  # of a polynomial whose values are computed without a loop
 
 
 def _coefficients(name: str, *args) -> list[Any]:
@@ -222,6 +226,33 @@ def polyint(p, m: int = 1, k=None):
 # --- values and zeros --------------------------------------------------------------------------------
 
 
+@custom_jvp
+def _horner(p, x):
+    y = p[0]
+    for coefficient in p[1:]:
+        y = y * x + coefficient
+    return manipulation.broadcast_to(y, x.shape)
+
+
+def _slope(p, x):
+    """The derivative: its coefficients are few numbers, where that of Horner's rule would be a second rule for all of x."""
+    if len(p) == 1:
+        return shaping.full_like(x, 0)
+    powers = np.arange(len(p) - 1, 0, -1).reshape(-1, *[1] * (p.ndim - 1))
+    return _horner(p[:-1] * powers.astype(p.dtype), x)
+
+
+def _horner_jvp(primals, tangents):
+    p, x = primals
+    of_p, of_x = (None if isinstance(tangent, SymbolicZero) else tangent for tangent in tangents)
+    shares = [] if of_p is None else [_horner(of_p, x)]
+    shares += [] if of_x is None else [_slope(p, x) * of_x]
+    return _horner(p, x), functools.reduce(operator.add, shares) if shares else shaping.full_like(x, 0)
+
+
+_horner.defjvp(_horner_jvp, symbolic_zeros=True)
+
+
 @api
 def polyval(p, x, *, unroll: int | None = None):
     """A polynomial's values at x, by Horner's rule.
@@ -239,11 +270,13 @@ def polyval(p, x, *, unroll: int | None = None):
     p = manipulation.atleast_1d(p)
     shape = shaping.broadcast_shapes(p.shape[1:], x.shape)
     x = shaping.convert(manipulation.broadcast_to(x, shape), None, False)
+    if unroll is None and 1 < len(p) <= _FEW_COEFFICIENTS and dtypes.kind(dtype_of(x)) in "fc":
+        return _horner(shaping.convert(p, None, False), x)
 
     def horner(y, coefficient):
         return y * x + manipulation.broadcast_to(coefficient, shape), None
 
-    unroll = 16 if unroll is None else unroll
+    unroll = _FEW_COEFFICIENTS if unroll is None else unroll
     return lax.scan(horner, shaping.full_like(x, 0), shaping.convert(p, None, False), unroll=unroll)[0]
 
 

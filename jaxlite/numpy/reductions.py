@@ -485,8 +485,9 @@ def nanmean(a, axis: Axis = None, dtype: Any = None, out: None = None, keepdims:
     a = as_arrays("nanmean", a)
     if not _has_nan(a):
         return mean(a, axis=axis, dtype=dtype, keepdims=keepdims, where=where)
-    valid = ~_is_nan(a)
-    count = sum(valid, axis=axis, dtype=dtypes.int32, keepdims=keepdims, where=where)
+    # Counted in floats, which a library sums up on the CPU; up to 2**24 they are exact.
+    dtype_of_count = dtypes.float32 if a.size <= 1 << 24 else dtypes.int32
+    count = sum(~_is_nan(a), axis=axis, dtype=dtype_of_count, keepdims=keepdims, where=where)
     total = nansum(a, axis=axis, dtype=dtype, keepdims=keepdims, where=where)
     return lax.div(total, shaping.convert(count, total.dtype, False))
 

@@ -203,6 +203,25 @@ hypot = binary("hypot", _hypot, "sqrt(x1 ** 2 + x2 ** 2), element by element, wi
 
 
 def _sinc(x):
+    if kind_of(x) == "c":
+        return _sinc_by_angle(x)
+    if dtypes.itemsize_bits(dtype_of(x)) < 32:
+        return lax.convert_element_type(_sinc(lax.convert_element_type(x, "float32")), dtype_of(x))
+    # sin(pi (n + r)) is sin(pi r) or its negative, for an integer n: exact where the product of pi and x would be rounded.
+    finite = where_same(lax.is_finite(x), x, constant(0, x))
+    whole = lax.round(finite, lax.RoundingMethod.TO_NEAREST_EVEN)
+    rest = finite - whole
+    is_near = lax.le(lax.abs(x), constant(0.5, x))
+    t = lax.square(constant(math.pi, x) * rest)
+    series = one = constant(1, x)
+    for k in builtins.range(7 if dtype_of(x) == "float32" else 12, 0, -1):
+        series = one - t * (1 / (2 * k * (2 * k + 1))) * series
+    half = whole * 0.5
+    sign = one - 4 * lax.abs(half - lax.round(half, lax.RoundingMethod.TO_NEAREST_EVEN))
+    return where_same(is_near, series, sign * series * lax.div(rest, where_same(is_near, one, x)))
+
+
+def _sinc_by_angle(x):
     zero, one = constant(0, x), constant(1, x)
     at_zero = lax.eq(x, zero)
     angle = lax.mul(constant(math.pi, x), x)

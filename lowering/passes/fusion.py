@@ -40,6 +40,7 @@ from lowering.rules import DECOMPOSITIONS, RULES
 # Name -> what one element costs to run, where it is not 1.
 RUN_COST = {
     "tanh": 32, "exp": 14, "exp2": 15, "expm1": 14, "log": 13, "log1p": 42, "logistic": 16, "sin": 38, "cos": 96,
+    "sinh": 40, "cosh": 30, "asin": 25, "acos": 25, "atan": 25, "asinh": 60, "acosh": 50, "atanh": 50,
     "tan": 140, "pow": 130, "erf": 25, "erf_inv": 46, "lgamma": 200, "digamma": 200, "erfc": 60, "div": 6, "sqrt": 4,
     "rsqrt": 4, "cbrt": 150, "atan2": 500, "rem": 20, "integer_pow": 2, "gather": 10, "concatenate": 4, "stack": 4, "pad": 3,
     "argmax": 4, "argmin": 4, "max": 2, "min": 2, "select_n": 2, "floor": 2,

@@ -44,14 +44,20 @@ _COSTLY, _COSTLY_ROW = 6, 16  # operations for an element that are many, and the
 _SHORTEST_ROW = 3  # elements up to which cheap operations count as well
 _EVEN_ROW = 8  # elements that fill a vector register, unless they are read from the midst of longer rows
 _NO_SLOWER = ("gather", "dot_general")  # in short rows
+_TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which take turns in few vectors of a row
+_FEW_VECTORS = range(24, 101)  # elements of a row that are few vectors
 _CUTS = frozenset("slice split dynamic_slice".split())
 _COSTLY_SHARE, _COSTLY_WORK = 1 / 4, 50_000  # of all operations, and operations, from which on costly short rows count
+_COSTLY_ALONE, _MOVED_ALONE = 20_000, 4000  # the same in a program of few equations, and where most of it are moves
+_MOVES = frozenset("pad concatenate stack rev slice broadcast_in_dim tile".split())  # elements, to other places
+_MOVE, _TURN = 8, 4  # operations in the time that it takes to move an element of a short row, and to turn one
 _TURNS = 16  # of a loop, where it is not known
 _PRODUCTS = 8  # multiplications of a matrix product in the time of one element elsewhere
 _PADDED, _PADDED_IN_LOOP = 16384, 1024  # elements of rows that are padded, from which on it counts
 _FIRST, _FIRST_IN_LOOP = 16384, 64  # elements behind a first one that is something else, from which on it counts
 _SMALL_LOOP = 1024  # elements of arrays in loops that XLA compiles in one piece
 _LARGE = 65536  # elements that take a while to be moved
+_LARGE_REVERSED = 16384  # the same, where rows are reversed
 _FEW_EQUATIONS = 8  # of a program that may be a single kernel
 
 
@@ -62,11 +68,13 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
       jaxpr: the program.
       shifted: variables that are read from arrays with margins (see `shifts.find`).
     """
-    if len(jaxpr.eqns) <= _FEW_EQUATIONS:
+    is_small = len(jaxpr.eqns) <= _FEW_EQUATIONS
+    if is_small:
         is_of_bytes = any(map(_is_of_bytes, [*jaxpr.invars, *jaxpr.outvars]))
         if is_of_bytes or any(_rearranges(eqn, jaxpr.invars) for eqn in jaxpr.eqns):
             return True
     in_short_rows = across_rows = work = in_loops = short_in_loops = operations = in_cut_rows = in_odd_rows = 0.0
+    least_alone = _COSTLY_ALONE
     are_cut = False  # rows of a few elements, out of longer ones
     for eqn, in_loop in _equations(jaxpr, False, set()):
         if any(gains_in(eqn, in_loop) for gains_in in (_is_short_reduction, _is_slow_convolution, _turns_short_rows,
@@ -79,7 +87,16 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
         work += done * times
         cost = RUN_COST.get(eqn.primitive.name, 1)
         operations += done * cost * times
+        if not in_loop and (moved := _moved(eqn)):
+            operations += moved
+            in_cut_rows += moved
+            in_odd_rows += moved
+            least_alone = _MOVED_ALONE
+            continue
         row = _row(eqn.outvars[0].aval) if eqn.outvars else 0
+        if in_loop and eqn.primitive.name in _TWO_WAYS and row in _FEW_VECTORS:
+            in_odd_rows += done * cost * times
+            in_cut_rows += done * cost * times
         if 1 < row < _COSTLY_ROW:
             are_cut = are_cut or eqn.primitive.name in _CUTS
             is_slow = (cost >= _COSTLY or row <= _SHORTEST_ROW) and eqn.primitive.name not in _NO_SLOWER
@@ -92,9 +109,10 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
         if not in_loop and eqn.primitive.name in _IN_LIBRARY and eqn.invars[0].aval.size < LIBRARY_REDUCTION:
             in_short_rows += eqn.invars[0].aval.size if _has_short_rows(eqn) else 0
             across_rows += eqn.invars[0].aval.size if _is_across_rows(eqn) else 0
+    least = least_alone if is_small and not in_loops else _COSTLY_WORK
     return (in_short_rows > max(_FEW, _SHARE * work) or across_rows > max(_FEW, _ACROSS_SHARE * work)
             or short_in_loops > _LOOP_SHARE * in_loops
-            or (in_cut_rows if are_cut else in_odd_rows) > max(_COSTLY_WORK, _COSTLY_SHARE * operations))
+            or (in_cut_rows if are_cut else in_odd_rows) > max(least, _COSTLY_SHARE * operations))
 
 
 def _work(eqn: Any) -> float:
@@ -188,7 +206,8 @@ def _has_another_first(eqn: Any, in_loop: bool) -> bool:
     if not out.shape or out.size < (_FIRST_IN_LOOP if in_loop else _FIRST):
         return False
     if name == "pad":
-        return eqn.params["padding_config"][-1] == (1, 0, 0)
+        low, _, interior = eqn.params["padding_config"][-1]
+        return low == 1 and not interior and out.shape[-1] > 2
     is_alone = eqn.params["dimension"] == out.ndim - 1 and first.shape[-1] == 1 < out.shape[-1]
     # In larger loops, and outside of them, the rows of an array are joined in memory.
     return is_alone and (out.size == out.shape[-1] or in_loop and out.size <= _SMALL_LOOP)
@@ -221,10 +240,28 @@ def _updates_one_position(eqn: Any, in_loop: bool) -> bool:
 
 def _turns_short_rows(eqn: Any, in_loop: bool) -> bool:
     """Whether it turns the rows of an array, and one of the two axes is short."""
-    if not _turns_rows(eqn, _TURNED if in_loop else _LARGE):
+    return _turns_short_rows_of(eqn, _TURNED if in_loop else _LARGE)
+
+
+def _turns_short_rows_of(eqn: Any, least: int) -> bool:
+    if not _turns_rows(eqn, least):
         return False
     shape = eqn.invars[0].aval.shape
     return min(shape[-1], shape[eqn.params["permutation"][-1]]) <= _SHORT
+
+
+def _moved(eqn: Any) -> int:
+    """The operations that it is worth to move elements of short rows to other places, or to where rows are short."""
+    name = eqn.primitive.name
+    if name == "triangular_solve":  # the library takes the matrices by columns
+        return _TURN * eqn.invars[0].aval.size if eqn.invars[0].aval.shape[-1] <= _SHORT else 0
+    if name == "transpose":
+        return _TURN * eqn.outvars[0].aval.size if _turns_short_rows_of(eqn, 1) else 0
+    if name not in _MOVES or not 1 < _row(eqn.outvars[0].aval) < _COSTLY_ROW:
+        return 0
+    is_whole = name == "slice" and set(eqn.params["strides"] or ()) <= {1} or (
+        name == "broadcast_in_dim" and eqn.invars[0].aval.size in (1, eqn.outvars[0].aval.size))
+    return 0 if is_whole else _MOVE * eqn.outvars[0].aval.size
 
 
 def _turns_rows(eqn: Any, least: int) -> bool:
@@ -248,6 +285,8 @@ def _reduced(eqn: Any) -> Any:
 def _rearranges(eqn: Any, given: list[Any]) -> bool:
     """Whether it gives a large array in rows of another length, or of another axis, and not one of the `given` unchanged."""
     name = eqn.primitive.name
+    if name == "rev":
+        return eqn.outvars[0].aval.size >= _LARGE_REVERSED and eqn.outvars[0].aval.ndim - 1 in eqn.params["dimensions"]
     if name not in ("reshape", "tile"):
         return _turns_rows(eqn, _LARGE)
     operand, out = eqn.invars[0], eqn.outvars[0].aval

@@ -211,6 +211,12 @@ def test_sinc_near_zero():
     np.testing.assert_allclose(jnp.sinc(x), np.sinc(x.astype("f8")), atol=1e-6)
 
 
+def test_sinc_is_accurate_far_from_zero():
+    x = np.array([3.0, -7.0, 1000.5, 123456.75, 3e38, np.inf, np.nan, -0.5, 0.5], "f4")
+    expected = np.sinc(x[:4].astype("f8")).tolist() + [0.0, 0.0, np.nan, 2 / np.pi, 2 / np.pi]
+    np.testing.assert_allclose(jnp.sinc(x), expected, rtol=1e-6, atol=1e-15)
+
+
 def test_bitwise_count():
     for dtype in ("int8", "uint8", "int32"):
         x = np.array([0, 1, 7, 100, np.iinfo(dtype).max, np.iinfo(dtype).min], dtype)

@@ -26,10 +26,12 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("lowering.module", "physical_aval=physical"),  # flax
         ("jaxlite.extend.core", "*"),  # asdex: ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
     ],
-    "dispatch": [("jaxlite.devices.api", "wait_for_tokens=effects_barrier"), ("jaxlite.interpreters.xla", "apply_primitive")],
+    "custom_api_util": [("jaxlite.as_jax.util", "register_custom_decorator_type")],  # jaxdecomp
+    "dispatch": [("jaxlite.devices.api", "wait_for_tokens=effects_barrier"), ("jaxlite.interpreters.xla", "apply_primitive"),
+                 ("jaxlite.as_jax.util", "prim_requires_devices_during_lowering")],  # jaxdecomp
     "distributed": [("jaxlite.as_jax.distributed", "global_state")],  # orbax
-    "dtypes": [  # flax, haiku, equinox, chex, qujax
-        ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError canonicalize_dtype extended finfo to_complex_dtype"),
+    "dtypes": [  # flax, haiku, equinox, chex, qujax, jaxdecomp
+        ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError canonicalize_dtype dtype extended finfo to_complex_dtype"),
         ("numpy", "DType=dtype"), ("jaxlite.dtypes", "issubdtype"),
     ],
     "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # blackjax

@@ -41,3 +41,12 @@ def merge_lists(which: Sequence[bool], first: Sequence[Any], second: Sequence[An
     """The list whose partition is these two."""
     sources = iter(first), iter(second)
     return [next(sources[bool(chosen)]) for chosen in which]
+
+
+def register_custom_decorator_type(cls: type) -> type:
+    """Mark a class as a decorator that adds rules to functions. Nothing here asks which classes are marked."""
+    return cls
+
+
+# Libraries add their primitives to it, whose lowering wants to know its devices. Here every lowering knows them.
+prim_requires_devices_during_lowering: set[Any] = set()

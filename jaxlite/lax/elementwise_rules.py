@@ -289,8 +289,11 @@ def _select_n_batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None])
     if which_dim is None and scalar:
         cases = [batching.bring(case, dim, axis.size, first) for case, dim in zip(cases, case_dims, strict=True)]
         return select_n(which, *cases), first
-    cases = [batching.bring_to_front(case, dim, axis.size) for case, dim in zip(cases, case_dims, strict=True)]
     which = batching.bring_to_front(which, which_dim, axis.size)
+    if all(dim is None and not aval_of(case).ndim for case, dim in zip(cases, case_dims, strict=True)):
+        # As in JAX, scalars then do for a choice of any shape, which select would refuse outside of vmap: libraries rely on it.
+        return select_n(which, *[shaping.broadcast_in_dim(case, aval_of(which).shape, ()) for case in cases]), 0
+    cases = [batching.bring_to_front(case, dim, axis.size) for case, dim in zip(cases, case_dims, strict=True)]
     shape = aval_of(cases[0]).shape
     if aval_of(which).shape != shape:  # a scalar that became one for each example
         which = shaping.broadcast_in_dim(which, shape, (0,))

@@ -15,6 +15,7 @@ from jaxlite.core import source
 from jaxlite.core.aval import high_types, layouts, spec_of, varying, with_axis, without_axis
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo, eval_jaxpr
 from jaxlite.core.primitive import NoRule, Primitive, load_rules
+from jaxlite.core.shape_dtype import typeof
 from jaxlite.core.staging import high, hoist_consts, pin_marked, trace_to_jaxpr
 from jaxlite.core.tracing import Trace, Tracer, set_trace, state
 from jaxlite.core.values import AVAL_OF, aval_of, with_arrays
@@ -50,7 +51,7 @@ class BatchTracer(Tracer):
 
     def __init__(self, trace: BatchTrace, value: Any, dim: int):
         self._trace, self.value, self.dim = trace, value, dim
-        aval = aval_of(value)
+        aval = typeof(value)
         self.aval = without_axis(aval, dim, trace.axis.size)
         if aval.is_high:
             self.dim = spec_of(aval, dim)

@@ -14,6 +14,7 @@ from jaxlite.core import dtypes, source
 from jaxlite.core.aval import high_types, layouts, spec_of
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import DebugInfo
+from jaxlite.core.shape_dtype import ShapeDtypeStruct, typeof
 from jaxlite.core.staging import high
 from jaxlite.core.tracing import state
 from jaxlite.core.tree import (
@@ -115,7 +116,7 @@ def vmap(fun: Callable, in_axes: Any = 0, out_axes: Any = 0, axis_name: Any = No
         if is_leaf is not None:  # they enter batching whole
             flat_axes = [None if is_leaf(leaf) else axis for leaf, axis in zip(leaves, specs, strict=True)]
         # What is not mapped passes as it is, so it need not be an array.
-        avals = [None if axis is None else aval_of(leaf) for leaf, axis in zip(leaves, flat_axes, strict=True)]
+        avals = [None if axis is None else typeof(leaf) for leaf, axis in zip(leaves, flat_axes, strict=True)]
         size = _mapped_size(args, kwargs, avals, flat_axes, axis_size)
         dims = [None if aval is None else axis if aval.is_high else axis % aval.ndim
                 for axis, aval in zip(flat_axes, avals, strict=True)]
@@ -219,6 +220,8 @@ def _place(out: Any, dim: int | None, target: int | None, size: int, sum_match: 
     if high_types.exist and aval_of(out).is_high:
         if dim != (target if target is None else spec_of(aval_of(out), target)):
             raise ValueError(f"at vmap out_axes, got {target} for a result of the type {aval_of(out)} whose axes are at {dim}")
+        return out
+    if type(out) is ShapeDtypeStruct and dim == target:  # no data that would have to move
         return out
     if target is None:
         if dim is not None and sum_match:

@@ -76,6 +76,23 @@ def test_shapes_inside():
     assert jax.vmap(fun)(A).shape == (4, 1, 3)
 
 
+def test_types_in_place_of_arrays():
+    # A library that builds values of types alone maps functions over them which look at shapes.
+    array = jax.ShapeDtypeStruct((4, 3), np.float32)
+    shapes = []
+    out, size = jax.vmap(lambda x, y: (shapes.append((x.shape, y.shape)), (x, x.shape[0]))[1])(array, A)
+    assert shapes == [((3,), (3,))] and out == array
+    near(size, np.full(4, 3))
+    with pytest.raises(TypeError, match="ShapeDtypeStruct"):
+        jax.vmap(lambda x: x + 1)(array)
+
+
+def test_scalars_chosen_by_a_batched_array():
+    # Outside of vmap their shapes would have to agree, and JAX checks it there alone: a library's actions are of shape (1,).
+    near(jax.vmap(lambda x: lax.select(x > 0, 2.0, 1.0))(A), np.where(A > 0, 2.0, 1.0))
+    near(jax.vmap(lambda x: lax.select(x > 0, 2.0, 1.0), 1)(B), np.where(B.T > 0, 2.0, 1.0))
+
+
 # --- with other transformations ----------------------------------------------------------------------
 
 

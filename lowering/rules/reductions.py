@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,10 +62,56 @@ def reduce_by_monoid(ctx: Any, monoid: str, x: Any, shape: Sequence[int], dtype:
     return ctx.repeated((monoid, tuple(shape), dtype, tuple(axes)), x, make).result
 
 
+# XLA:CPU reduces integers and booleans level by level, a kernel for each; of floats it hands the whole to a library. So large
+# arrays of booleans are reduced as floats, which count as far as this.
+_FLOAT, _EXACT = np.dtype(np.float32), 1 << 24
+_LIBRARY_SIZE, _LIBRARY_LENGTH = 1 << 12, 32
+_OF_TRUTHS = {"sum": "sum", "or": "max", "and": "min"}
+_MOST_TRUTHS = 1 << 16  # above it, the floats are much more memory than booleans that XLA would not even write
+
+
+def _is_for_library(ctx: Any, monoid: str, aval: Any, axes: tuple[int, ...]) -> bool:
+    """Whether booleans of this type are better reduced as floats: outside of loops, which XLA may compile in one piece."""
+    if ctx.platform != "cpu" or type(aval.size) is not int or aval.size < _LIBRARY_SIZE or not _is_outermost(ctx.block):
+        return False
+    reduced = math.prod([aval.shape[axis] for axis in axes])
+    if monoid != "sum" and reduced < aval.size:  # several results: a register holds many booleans
+        return False
+    return _LIBRARY_LENGTH <= reduced <= _EXACT
+
+
+def _is_outermost(block: Any) -> bool:
+    owner = block.owner
+    return owner.name == "func.func" and str(owner.attributes["sym_name"]) == '"main"'
+
+
+def _truths(monoid: str, x: Any, aval: Any) -> Any:
+    """The booleans that are reduced, or that were converted to integers wide enough to count them; None if there are none."""
+    if monoid != "sum":
+        return x if aval.dtype == bool and aval.size <= _MOST_TRUTHS else None
+    owner = x.owner
+    if aval.dtype.kind not in "iu" or aval.dtype.itemsize < 4 or getattr(owner, "name", "") != "stablehlo.convert":
+        return None
+    return owner.operands[0] if str(owner.operands[0].type.element_type) == "i1" else None
+
+
+def _reduce_truths(ctx: Any, monoid: str, x: Any, aval: Any, axes: tuple[int, ...]) -> Any:
+    """The sum of booleans, or whether one or all of them are true."""
+    out = ctx.aval_out
+    result = reduce_by_monoid(ctx, _OF_TRUTHS[monoid], ctx.convert(x, aval.shape, _FLOAT), aval.shape, _FLOAT, axes)
+    if monoid == "sum":
+        return ctx.convert(result, out.shape, out.dtype)
+    return ctx.compare(result, ctx.constant(0, _FLOAT, out.shape), "NE")
+
+
 def _reduction(monoid: str) -> None:
     @lowers(f"reduce_{monoid}")
     def rule(ctx: Any, x: Any, *, axes: tuple[int, ...], **params: Any) -> Any:
         (aval,) = ctx.avals_in
+        is_fit = monoid in _OF_TRUTHS and _is_for_library(ctx, monoid, aval, axes)
+        truths = _truths(monoid, x, aval) if is_fit else None
+        if truths is not None:
+            return _reduce_truths(ctx, monoid, truths, aval, axes)
         return reduce_by_monoid(ctx, monoid, x, aval.shape, aval.dtype, axes)
 
 
@@ -83,7 +130,6 @@ def _reduce(ctx: Any, *operands: Any, jaxpr: Any, dimensions: tuple[int, ...]) -
 # Below this many elements the one-pass form wins: it compiles in half the time, and the other saves little. So it does for
 # short rows, which XLA:CPU unrolls.
 _TWO_PASS_SIZE, _TWO_PASS_LENGTH = 1 << 15, 32
-_FLOAT, _EXACT = np.dtype(np.float32), 1 << 24  # and up to where it can count
 
 
 def _index_of_extreme(name: str, monoid: str, direction: str) -> None:

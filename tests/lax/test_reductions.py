@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import jaxlite
+import jaxlite.numpy as jnp
 from jaxlite import lax
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
@@ -276,3 +277,29 @@ def test_jaxprs_print_as_documented():
     assert text(lambda x: lax.reduce(x, 1.0, lax.add, (0,))) == (
         "{ lambda ; a:f32[2,3]. let b:f32[3] = reduce[ dimensions=(0,) "
         "jaxpr={ lambda ; c:f32[] d:f32[]. let e:f32[] = add c d in (e,) } ] a 1.0:f32[] in (b,) }")
+
+
+MASK = np.random.default_rng(2).random((130, 70)) < 0.4
+
+
+@pytest.mark.parametrize("f", [
+    lambda xp, mask: xp.sum(mask), lambda xp, mask: xp.sum(mask, axis=0), lambda xp, mask: xp.sum(~mask, axis=1),
+    lambda xp, mask: xp.sum(mask, dtype=np.int8), lambda xp, mask: xp.sum(xp.where(mask, 3, -7)), lambda xp, mask: xp.any(mask),
+    lambda xp, mask: xp.any(mask & ~mask), lambda xp, mask: xp.all(mask), lambda xp, mask: xp.all(mask | ~mask),
+    lambda xp, mask: xp.any(mask, axis=0), lambda xp, mask: xp.all(mask, axis=1),
+])
+def test_many_booleans_are_counted_like_few(f):
+    for mask in (MASK, MASK[:3, :5]):
+        found, expected = jaxlite.jit(lambda mask: f(jnp, mask))(mask), np.asarray(f(np, mask))
+        assert np.array_equal(found, expected) and found.dtype == (np.int32 if expected.dtype == np.int64 else expected.dtype)
+
+
+def test_booleans_are_reduced_as_floats_where_the_library_takes_them():
+    reducers = lambda f, x: [line for line in jaxlite.jit(f).lower(x).as_text().splitlines() if "stablehlo.reduce(" in line]
+    is_float = lambda f, x: all("xf32>" in line for line in reducers(f, x))
+    assert is_float(lambda mask: jnp.sum(mask), MASK) and is_float(lambda mask: jnp.any(mask), MASK)
+    assert not is_float(lambda mask: jnp.sum(mask), MASK[:3])
+    assert not is_float(lambda mask: jnp.any(mask, axis=1), MASK)
+    assert not is_float(lambda x: jnp.sum(x), MASK.astype(np.int32))
+    looped = lambda mask: lax.fori_loop(0, 3, lambda k, count: count + jnp.sum(mask), jnp.int32(0))
+    assert not is_float(looped, MASK)  # XLA compiles a small loop in one piece, but for what a library does

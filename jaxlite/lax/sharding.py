@@ -234,9 +234,12 @@ def constrain(x, sharding, layout=None) -> Any:
         shardings.check_shape(sharding, each.shape, "One of with_sharding_constraint arguments")
         if layout is not None and not layout.is_auto:
             layout.check_rank(each.shape, "One of with_sharding_constraint arguments")
-    if is_eager() and not isinstance(x, Tracer):
-        if shardings.is_explicit(sharding):
+    if shardings.is_explicit(sharding) and not aval.is_high:
+        if layout is None and get_abstract_mesh().are_all_axes_explicit:
             _check_layout(aval, sharding)
+            return x
+        _check_automatic(sharding)
+    if is_eager() and not isinstance(x, Tracer):
         return _placed(x, sharding, layout)
     if type(sharding) is shardings.SingleDeviceSharding:
         return x if layout is None else sharding_constraint_p.bind(
@@ -246,10 +249,6 @@ def constrain(x, sharding, layout=None) -> Any:
         if name in manual:
             raise ValueError(f"Axis: {name} of {sharding.spec} is also found in manual_axes: {manual}. Inside shard_map a "
                              "value is the part that one device has along these axes")
-    if shardings.is_explicit(sharding) and not aval.is_high:
-        _check_layout(aval, sharding)
-        if AxisType.Auto not in sharding.mesh.axis_types:
-            return x
     open_axes = frozenset(axis for axis, each in enumerate(sharding.spec) if each is shardings.UNCONSTRAINED)
     return sharding_constraint_p.bind(x, sharding=sharding, layout=layout, context_mesh=_mesh_around(),
                                       unconstrained_dims=open_axes)
@@ -262,16 +261,20 @@ def _mesh_around():
 
 
 def _check_layout(aval, sharding) -> None:
-    """A constraint over explicit axes only checks the type."""
-    if layout_of(sharding, aval.ndim) == aval.layout:
-        return
-    is_all = AxisType.Auto not in sharding.mesh.axis_types
-    raise AssertionError(
-        "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
-        f"sharding: {_spec_text(aval.layout, aval.ndim)} did not match the sharding provided: {sharding.spec}. Please "
-        "use `jax.sharding.reshard` to shard your input to the sharding you want."
-        if is_all else f"with_sharding_constraint cannot change the sharding of {aval.str_short()} over explicit mesh axes: "
-        f"{sharding.spec} was provided. Use jax.sharding.reshard.")
+    """Within a mesh of explicit axes, a constraint only checks the type."""
+    if layout_of(sharding, aval.ndim) != aval.layout:
+        raise AssertionError(
+            "`with_sharding_constraint` acts as an assert when all axes of mesh are of type `Explicit`. The array "
+            f"sharding: {_spec_text(aval.layout, aval.ndim)} did not match the sharding provided: {sharding.spec}. Please "
+            "use `jax.sharding.reshard` to shard your input to the sharding you want.")
+
+
+def _check_automatic(sharding) -> None:
+    """Elsewhere, it is about axes along which the compiler may cut."""
+    kinds = dict(zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True))
+    if any(kinds[name] is not AxisType.Auto for name in shardings.used_axes(sharding.spec)):
+        raise ValueError("The spec of NamedSharding passed to with_sharding_constraint can only refer to Auto axes of the mesh."
+                         f" Got spec={sharding.spec} and mesh={sharding.mesh}. You probably meant to use `reshard`.")
 
 
 def _spec_text(layout, ndim: int):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -74,9 +73,18 @@ def _parse_arguments(subscripts, operands: Sequence[Any]) -> tuple[str, tuple[An
     given = (subscripts, *operands)
     arrays, lists = given[0:len(given) // 2 * 2:2], given[1::2]
 
+    every = lists + given[-1:] if len(given) % 2 else lists
+    try:
+        names = sorted({axis for axes in every for axis in axes} - {Ellipsis})
+    except TypeError as error:
+        raise TypeError("einsum: a list of indices has integers, or other values of one type that can be hashed and compared, "
+                        f"such as names, and Ellipsis; got {every}") from error
+    # Capitals sort before small letters: an implicit output keeps the order of the names.
+    letters = _LETTERS.swapcase() + "".join(map(chr, range(192, 192 + len(names))))
+    letter_of = {Ellipsis: "...", **dict(zip(names, letters, strict=False))}
+
     def text(axes) -> str:
-        # Capitals sort before small letters: an implicit output keeps the order of the numbers.
-        return "".join("..." if axis is Ellipsis else _LETTERS.swapcase()[operator.index(axis)] for axis in axes)
+        return "".join(map(letter_of.__getitem__, axes))
 
     spec = ",".join(map(text, lists))
     if len(given) % 2:

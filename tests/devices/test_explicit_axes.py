@@ -196,6 +196,18 @@ if (test_on_eight_devices := own_process(__file__)) is None:
         with pytest.raises(TypeError, match="float32\\[8@x,16\\]"):
             jax.jit(lambda a, b: lax.cond(True, lambda a, b: a * 2, lambda a, b: b + 1, a, b))(X, R)
 
+    def test_constraints_name_automatic_axes_elsewhere():
+        mixed = jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Explicit, AxisType.Auto))
+        for other in (jax.make_mesh((4, 2), ("x", "y"), axis_types=(AxisType.Auto,) * 2), mixed):
+            with jax.set_mesh(other):  # a type is only checked where all axes around are explicit
+                constrained = lambda a: lax.with_sharding_constraint(a, NamedSharding(mixed, P("x", "y")))
+                for run in (constrained, jax.jit(constrained)):
+                    with pytest.raises(ValueError, match="can only refer to Auto axes .* `reshard`"):
+                        run(np.ones((8, 16)))
+        with jax.set_mesh(mixed):
+            out = jax.jit(lambda a: lax.with_sharding_constraint(a, P(None, "y")))(np.ones((8, 16)))
+            assert "y" in out.sharding.spec
+
     def test_reshard_and_creation():
         check(lambda a: reshard(a, P(None, "y")), (X,), "f32[8,16@y]")
         check(lambda a: lax.with_sharding_constraint(a, jax.typeof(a).sharding.spec) + 1, (X,), "f32[8@x,16]")

@@ -199,6 +199,11 @@ def test_einsum_chooses_the_cheap_order():
 def test_einsum_with_axis_numbers(rng):
     a, b = draw(rng, (2, 3)), draw(rng, (3, 4))
     np.testing.assert_array_equal(jnp.einsum(a, [0, 1], b, [1, 2], [0, 2]), a @ b)
+    names = jnp.einsum(a, ["row", "inner"], b, ["inner", "column"])  # sorted, for there is no list of the output's
+    np.testing.assert_array_equal(names, (a @ b).T)
+    np.testing.assert_array_equal(jnp.einsum(a, [70, 90], b, [90, ...], [..., 70]), (a @ b).T)
+    with pytest.raises(TypeError, match="hashed and compared"):
+        jnp.einsum(a, ["row", 1], b, [1, "column"])
     np.testing.assert_array_equal(jnp.einsum(a, [30, 1], b, [1, 22]), (a @ b).T)
     np.testing.assert_array_equal(jnp.einsum(a, [Ellipsis, 0], [0, Ellipsis]), a.T)
 

@@ -14,7 +14,7 @@ differentiable (equal eigenvalues or singular values, singular matrices), deriva
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -107,33 +107,29 @@ def _h(x):
     return e.conj(_t(x)) if _is_complex(x) else _t(x)
 
 
-def _masked(x, keep: np.ndarray):
-    """The elements where a mask of one matrix holds, zeros elsewhere."""
-    rank, _ = _axes(x)
-    mask = shaping.broadcast_in_dim(keep, aval_of(x).shape, (rank - 2, rank - 1))
-    return e.select_n(mask, filled(0, x), x)
+def _masked(x, relation: Callable, offset: int = 0):
+    """The elements whose row, and `offset` rows further, is in a relation to their column; zeros elsewhere."""
+    return e.select_n(_places(x, relation, offset), filled(0, x), x)
+
+
+def _places(x, relation: Callable, offset: int = 0):
+    # Positions are compared where the mask is read: kernels fuse them, a constant of this size would come from memory.
+    shape = aval_of(x).shape
+    rows, columns = (shaping.broadcasted_iota(dtypes.int32, shape, len(shape) - back) for back in (2, 1))
+    return relation(e.add(rows, const(offset, rows)) if offset else rows, columns)
 
 
 def _triangle(x, lower: bool, offset: int = 0):
     """One triangle with the diagonal; without it at offset 1."""
-    ones = np.ones(aval_of(x).shape[-2:], bool)
-    return _masked(x, np.tril(ones, -offset) if lower else np.triu(ones, offset))
-
-
-def _scaled(x, factors: np.ndarray):
-    """Each matrix elementwise times a constant one."""
-    rank, _ = _axes(x)
-    factors = factors.astype(aval_of(x).dtype)
-    return e.mul(x, shaping.broadcast_in_dim(factors, aval_of(x).shape, (rank - 2, rank - 1)))
+    return _masked(x, e.ge, -offset) if lower else _masked(x, e.le, offset)
 
 
 def _add_identity(x):
-    shape, dtype = aval_of(x).shape, aval_of(x).dtype
-    return e.add(x, shaping.broadcast_in_dim(np.eye(*shape[-2:], dtype=dtype), shape, (len(shape) - 2, len(shape) - 1)))
+    return e.add(x, _like(_places(x, e.eq), x))
 
 
 def _diagonal(x):
-    return reduce_sum(_masked(x, np.eye(*aval_of(x).shape[-2:], dtype=bool)), (aval_of(x).ndim - 1,))
+    return reduce_sum(_masked(x, e.eq), (aval_of(x).ndim - 1,))
 
 
 def _rows(x, vector):
@@ -160,7 +156,7 @@ def _hermitian(x, lower: bool):
     """What a factorization that reads one triangle makes of a tangent."""
     part = _triangle(x, lower, 1)
     real = _like(e.real(x), x) if _is_complex(x) else x
-    diagonal = _masked(real, np.eye(aval_of(x).shape[-1], dtype=bool))
+    diagonal = _masked(real, e.eq)
     return e.add(e.add(part, _h(part)), diagonal)
 
 
@@ -186,7 +182,7 @@ def _solve(a, b):
 def _inverse_gaps(values, like):
     """F with F[i, j] = 1 / (values[j] - values[i]), 0 on the diagonal; infinite for equal values."""
     gaps = e.sub(_rows(like, values), _columns(like, values))
-    return _masked(e.div(filled(1, gaps), _add_identity(gaps)), ~np.eye(aval_of(like).shape[-1], dtype=bool))
+    return _masked(e.div(filled(1, gaps), _add_identity(gaps)), e.ne)
 
 
 # --- Cholesky and triangular systems -----------------------------------------------------------------
@@ -199,11 +195,10 @@ def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any,
     factor = _triangle(la.cholesky_p.bind(x), lower=True)
     if type(dx) is Zero:
         return factor, zero_for(factor)
-    size = aval_of(x).shape[-1]
     inner = _solve_triangular(factor, _hermitian(dx, lower=True), left_side=True, lower=True)
     inner = _solve_triangular(factor, inner, lower=True, transpose_a=True, conjugate_a=True)
-    phi = np.tril(np.ones((size, size))) - np.eye(size) / 2
-    return factor, _mm(factor, _scaled(inner, phi))
+    half = e.select_n(_places(inner, e.eq), inner, e.mul(inner, const(0.5, inner)))
+    return factor, _mm(factor, _triangle(half, lower=True))
 
 
 @la.triangular_solve_p.def_jvp
@@ -345,10 +340,11 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, 
     below = _triangle(m, lower=True, offset=1)
     k = e.sub(below, _h(below))
     if _is_complex(x):
-        diagonal = _masked(m, np.eye(aval_of(m).shape[-1], dtype=bool))
+        diagonal = _masked(m, e.eq)
         k = e.add(k, e.sub(diagonal, _like(e.real(diagonal), m)))
     dq = e.add(_mm(q, e.sub(k, m)), c)
-    dr = e.sub(_mm(_h(q), dx), _mm(k, r))
+    # Q^H dA is M R, unless A is wide.
+    dr = e.sub(_mm(_h(q), dx), _mm(k, r)) if columns > rows else _mm(e.sub(m, k), r)
     return outs, [dq, _triangle(dr, lower=False), *[zero_for(each) for each in order]]
 
 
@@ -456,7 +452,7 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: 
     turn_u = e.mul(gaps, e.add(e.mul(p, across), e.mul(down, ph)))
     turn_v = e.mul(gaps, e.add(e.mul(down, p), e.mul(ph, across)))
     if _is_complex(x):
-        on_diagonal = _masked(p, np.eye(aval_of(p).shape[-1], dtype=bool))
+        on_diagonal = _masked(p, e.eq)
         phase = e.div(e.sub(on_diagonal, _h(on_diagonal)), e.mul(const(4, p), across))
         turn_u, turn_v = e.add(turn_u, phase), e.sub(turn_v, phase)
     du, dv = _mm(u, turn_u), _mm(v, turn_v)

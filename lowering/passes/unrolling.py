@@ -41,6 +41,7 @@ _UPDATED, _TURNED = 2048, 8192  # elements that are not updated in no time; not 
 _SHARE, _ACROSS_SHARE = 1 / 64, 1 / 8  # of what a program computes, from which on reductions of small arrays count
 _LOOP_SHARE = 1 / 4  # of what is computed in loops, from which on short rows count
 _COSTLY, _COSTLY_ROW = 6, 16  # operations for an element that are many, and the elements of a row that a vector loop may have
+_MODULUS = 20  # what that of a complex number costs
 _SHORTEST_ROW = 3  # elements up to which cheap operations count as well
 _EVEN_ROW = 8  # elements that fill a vector register, unless they are read from the midst of longer rows
 _NO_SLOWER = ("gather", "dot_general")  # in short rows
@@ -55,7 +56,7 @@ _TURNS = 16  # of a loop, where it is not known
 _PRODUCTS = 8  # multiplications of a matrix product in the time of one element elsewhere
 _PADDED, _PADDED_IN_LOOP = 16384, 1024  # elements of rows that are padded, from which on it counts
 _FIRST, _FIRST_IN_LOOP = 16384, 64  # elements behind a first one that is something else, from which on it counts
-_SMALL_LOOP = 1024  # elements of arrays in loops that XLA compiles in one piece
+_SMALL_LOOP = 512  # elements of arrays in loops that XLA compiles in one piece
 _LARGE = 65536  # elements that take a while to be moved
 _LARGE_REVERSED = 16384  # the same, where rows are reversed
 _FEW_EQUATIONS = 8  # of a program that may be a single kernel
@@ -85,7 +86,7 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
         done = _work(eqn)
         times = _TURNS if in_loop else 1
         work += done * times
-        cost = RUN_COST.get(eqn.primitive.name, 1)
+        cost = _cost(eqn)
         operations += done * cost * times
         if not in_loop and (moved := _moved(eqn)):
             operations += moved
@@ -113,6 +114,14 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
     return (in_short_rows > max(_FEW, _SHARE * work) or across_rows > max(_FEW, _ACROSS_SHARE * work)
             or short_in_loops > _LOOP_SHARE * in_loops
             or (in_cut_rows if are_cut else in_odd_rows) > max(least, _COSTLY_SHARE * operations))
+
+
+def _cost(eqn: Any) -> float:
+    """What an element of its result costs."""
+    name = eqn.primitive.name
+    if name == "abs" and getattr(eqn.invars[0].aval.dtype, "kind", "") == "c":
+        return _MODULUS
+    return RUN_COST.get(name, 1)
 
 
 def _work(eqn: Any) -> float:
@@ -154,7 +163,7 @@ def _is_short_reduction(eqn: Any, in_loop: bool) -> bool:
     last = _last(aval)
     if last not in _reduced(eqn):
         return _is_across_rows(eqn)
-    if in_loop and name in _IN_LIBRARY and aval.shape[last] > _WINDOW:
+    if (in_loop or aval.dtype.kind == "c") and name in _IN_LIBRARY and aval.shape[last] > _WINDOW:
         return True
     return 1 < aval.shape[last] <= (_SHORT_PICK if name in _PICKS else _SHORT_ROW)
 

@@ -286,6 +286,16 @@ def _permutation(ctx: Any, pivots: Any, swaps: tuple[int, ...], shape: tuple[int
     def spread(x: Any) -> Any:
         return body.broadcast(x, one, shape, _i32)
 
+    def put(x: Any, value: Any, *at: Any) -> Any:
+        return body.value("stablehlo.dynamic_update_slice", [x, value, *at], shape, _i32)
+
+    def done(moved: Any) -> Any:
+        body.op("stablehlo.return", [body.value("stablehlo.add", [counter, step], (), _i32), moved], [])
+        return loop.results[1]
+
+    if not batch:
+        other = body.value("stablehlo.reshape", [column(pivots, counter)], (), _i32)
+        return done(put(put(order, column(order, other), counter), column(order, counter), other))
     # Row i is at hand, row pivots[i] differs from matrix to matrix: its value is the only one not masked away.
     there = body.compare(index, spread(column(pivots, counter)), "EQ")
     zeros = body.constant(0, _i32, shape)
@@ -297,9 +307,7 @@ def _permutation(ctx: Any, pivots: Any, swaps: tuple[int, ...], shape: tuple[int
     adder.op("stablehlo.return", [adder.value("stablehlo.add", [x, y], (), _i32)], [])
     taken = body.value("stablehlo.reshape", [total.result], one, _i32)
     moved = body.value("stablehlo.select", [there, spread(column(order, counter)), order], shape, _i32)
-    moved = body.value("stablehlo.dynamic_update_slice", [moved, taken, *origin, counter], shape, _i32)
-    body.op("stablehlo.return", [body.value("stablehlo.add", [counter, step], (), _i32), moved], [])
-    return loop.results[1]
+    return done(put(moved, taken, *origin, counter))
 
 
 # --- orthogonal factors ------------------------------------------------------------------------------

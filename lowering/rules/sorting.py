@@ -14,10 +14,10 @@ _boolean = np.dtype(bool)
 
 def _canonical_float(ctx: Any, x: Any, dtype: Any, shape: tuple[int, ...] = ()) -> Any:
     """Floats such that their total order is the order of sorting: one zero, one NaN, and that is last."""
-    zero = ctx.constant(0, dtype, shape)
-    x = ctx.value("stablehlo.select", [ctx.compare(x, zero, "EQ"), zero, x], shape, dtype)
-    nan = ctx.constant(np.nan, dtype, shape)
-    return ctx.value("stablehlo.select", [ctx.compare(x, x, "NE"), nan, x], shape, dtype)
+    zero, nan = ctx.constant(0, dtype, shape), ctx.constant(np.nan, dtype, shape)
+    is_zero, is_nan = ctx.compare(x, zero, "EQ"), ctx.compare(x, x, "NE")  # both of x: neither waits for the other
+    x = ctx.value("stablehlo.select", [is_zero, zero, x], shape, dtype)
+    return ctx.value("stablehlo.select", [is_nan, nan, x], shape, dtype)
 
 
 def _sort_keys(ctx: Any, x: Any, dtype: Any) -> list[tuple[Any, str | None]]:

@@ -84,6 +84,8 @@ def repeat(f):
     (lambda x: x[:, ::-1] * 2, LARGE.reshape(256, 256)),
     (repeat(jax.nn.softplus), LARGE[:3300].reshape(100, 33)),
     (jnp.arcsinh, LARGE[:8000].reshape(800, 10)),
+    (lambda x: jnp.abs(lax.complex(x, x)), LARGE[:8000].reshape(800, 10)),
+    (lambda x: lax.complex(x, x).sum(), LARGE),
 ], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
         "slices in short rows",
         "argmax of longer rows", "to bytes", "one position",
@@ -96,7 +98,8 @@ def repeat(f):
         "another first in rows in a scan", "padded in front, in a scan", "rotated by one",
         "rows of ten in a scan", "across few rows", "running sums",
         "transposes are a part", "matrices of a solve", "short rows padded", "reversed rows",
-        "selected from two computations, in a scan", "inverse functions in rows of ten"])
+        "selected from two computations, in a scan", "inverse functions in rows of ten",
+        "complex, in rows of ten", "complex sum"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 
@@ -135,6 +138,7 @@ def test_programs_that_gain_from_unrolling(f, x):
     (lambda x: x[::-1] * 2, LARGE.reshape(256, 256)),
     (lambda x: jnp.sin(x) @ jnp.cos(x.T), LARGE[:6400].reshape(80, 80)),
     (repeat(lambda c: jnp.exp(-c) + c), LARGE[:3300].reshape(100, 33)),
+    (repeat(lambda c: jnp.concatenate([c[:, :1], c[:, 1:] - c[:, :-1]], 1)), LARGE[:900].reshape(30, 30)),
 ], ids=["none", "library", "small", "small share",
         "long", "one column", "few", "long, in a scan", "few bytes", "bytes, among others",
         "all of them", "scan", "convolution", "turned once",
@@ -142,7 +146,8 @@ def test_programs_that_gain_from_unrolling(f, x):
         "padded in front", "few padded rows", "costly, in rows of eight", "few costly rows", "gathered rows of four",
         "two others first, in a scan", "another last, in a scan",
         "another first, in many rows in a scan", "rows of eight in a scan", "across few rows, among others",
-        "longer running sums", "rows in reverse order", "longer rows turned", "another function in a scan"])
+        "longer running sums", "rows in reverse order", "longer rows turned", "another function in a scan",
+        "another first, in thirty rows in a scan"])
 def test_other_programs_do_not(f, x):
     assert not unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 

@@ -41,8 +41,6 @@ _REASONS = {
     "jax.experimental.fused": "it is for a compiler that is not part of jaxlib",
     "jax.experimental.control_deps": "it is for the TPU's scheduler",
     "jax.example_libraries.": "they are imports of the module",
-    "jax.experimental.EArray": "arrays of dtypes that a library defines in tables of `jax._src.dtypes`",
-    "jax.experimental.primal_tangent_dtype": "a dtype for such arrays; use types of `jax.experimental.hijax`",
     "jax.experimental.colocated_python.": "they are its implementation",
     "jax.experimental.jet.": "they are its tracers; jaxlite's implementation has none",
     "jax.experimental.mesh_utils.": "it is about coordinates of TPU chips, which jaxlite does not use",

@@ -634,6 +634,11 @@ def mosaic_bytes(text: str) -> bytes:
 mlir_functions = _jax.mlir  # on modules as bytes, under their names in jaxlib
 
 
+def extension_version() -> int:
+    """The number by which jaxlib counts changes of what it offers to Python, finer than its versions."""
+    return int(getattr(_load_custom_calls(), "_version", 0))
+
+
 def mlir_module(name: str) -> Any:
     """A module of MLIR's Python bindings, such as `dialects.func`."""
     load_mlir()

@@ -17,7 +17,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "api": [("jaxlite", "*")],  # pyscfad
     "api_util": [("jaxlite.compilation.options", "infer_argnums_and_argnames")],  # keras
     "config": [("jaxlite.core.config", "numpy_rank_promotion")],  # quaxed
-    "checkify": [("jaxlite.experimental.checkify", "*")],  # flax
+    "checkify": [("jaxlite.experimental.checkify", "*"), ("typing", "Out=Any")],  # flax
     "core": [
         ("jaxlite.core", "AbstractValue ShapedArray Tracer Trace"),  # equinox, jaxtyping, flax
         ("jaxlite.extend.core", "Primitive TraceTag jaxpr_as_fun set_current_trace take_current_trace"),  # equinox, TFP
@@ -31,9 +31,11 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
                  ("jaxlite.as_jax.util", "prim_requires_devices_during_lowering")],  # jaxdecomp
     "distributed": [("jaxlite.as_jax.distributed", "global_state")],  # orbax
     "dtypes": [  # flax, haiku, equinox, chex, qujax, jaxdecomp
-        ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError canonicalize_dtype dtype extended finfo to_complex_dtype"),
+        ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError canonicalize_dtype dtype extended finfo to_complex_dtype "
+                                "supports_inf"),
         ("numpy", "DType=dtype"), ("jaxlite.dtypes", "issubdtype"),
     ],
+    "earray": [("jaxlite.devices.extended", "EArray")],  # flax
     "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # blackjax
     "hijax": [("jaxlite.extend.boxes", "Box new_box box_get box_set"), ("jaxlite.core.high", "MappingSpec")],  # users of boxes
     "interpreters": [],
@@ -42,6 +44,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
                               ("jaxlite.interpreters.batching", "*")],  # pyscfad
     "interpreters.mlir": [("jaxlite.as_jax.lowering", "broadcast_in_dim compare_hlo full_like_aval"),  # pyscfad
                           ("jaxlite.interpreters.mlir", "*")],
+    "interpreters.pxla": [("jaxlite.interpreters.pxla", "*")],  # flax
     "interpreters.partial_eval": [("jaxlite.interpreters.partial_eval", "*")],  # asdex
     "lax": [("jaxlite.lax", "*")],  # pyscfad
     "lax.control_flow": [("jaxlite.lax", "scan")],  # pytensor
@@ -50,7 +53,7 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
                    ("jaxlite.as_jax.lowering", "_broadcasting_select_hlo _nan_like_hlo"),
                    ("jaxlite.as_jax.linalg", "symmetrize"),
                    ("jaxlite.lax.linalg", "*")],  # unxt
-    "lib": [],
+    "lib": [("jaxlite.as_jax.versions", "jaxlib_extension_version")],  # grain
     "lib.xla_client": [("jaxlite.errors", "XlaRuntimeError=JaxRuntimeError")],  # dynamiqs
     "lib.mlir": [("jaxlite.extend.mlir", "ir")],
     "lib.mlir.dialects": [("jaxlite.extend.mlir.dialects", "hlo=stablehlo arith func")],  # JAX's docs

@@ -454,13 +454,40 @@ class Configuration:
         return bool(self.jax_enable_x64)
 
     def parse_flags_with_absl(self) -> None:
-        """Set the options that the command line of the process names, `--jax_enable_x64=1`; absl itself is not needed."""
+        """Set the options that the command line of the process names, `--jax_enable_x64=1`; absl itself is not needed.
+
+        If the program uses it, absl knows these flags from then on.
+        """
+        if "absl.flags" in sys.modules:
+            self._define_flags()
         for argument in sys.argv[1:]:
             if argument == "--":
                 break
             if argument.startswith("--jax_"):
                 name, equals, value = argument[2:].partition("=")
                 self.update(name, value if equals else "1")
+
+    def config_with_absl(self) -> None:
+        """Define a flag of absl for each option. `absl.app.run` sets those that are on the command line, before `main`."""
+        from absl import app, flags  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        self._define_flags()
+
+        def take_over() -> None:
+            for name in self.values:
+                if flags.FLAGS[name].present:
+                    self.update(name, flags.FLAGS[name].value)
+
+        app.call_after_init(take_over)
+
+    def _define_flags(self) -> None:
+        from absl import flags  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+        define = {bool: flags.DEFINE_bool, int: flags.DEFINE_integer, float: flags.DEFINE_float}
+        for name, value in self.values.items():
+            option = OPTIONS.get(name.removeprefix("jax_"))
+            if name not in flags.FLAGS:
+                define.get(type(value), flags.DEFINE_string)(name, value, option.doc if option else "An option of JAX's.")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

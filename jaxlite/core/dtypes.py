@@ -7,17 +7,19 @@ their kind, so `x + 1.0` keeps the dtype of `x`. All functions are memoized: on 
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from jaxlite.core import config, source
+from jaxlite.core.lazy import loader
 
 _x64 = config.enable_x64.state
 _explicit_x64 = config.explicit_x64_dtypes.state
 _promotion = config.numpy_dtype_promotion.state
+_arrays = loader("jaxlite.devices.extended")  # arrays of the dtypes of libraries
 
 
 class TypePromotionError(ValueError):
@@ -36,20 +38,33 @@ class ExtendedDType:
     """Base of the dtypes that NumPy does not know.
 
     An instance has a `name` (as jaxprs print it), an `itemsize` in bytes and a `type`, a scalar type below
-    `extended`. It is hashable and compares by meaning.
+    `extended`. It is hashable and compares by meaning. Dtypes that a library defines have `_rules`, by JAX's protocol:
+
+    - `physical_element_aval(dtype)` the type of what is behind one element;
+    - `convert_to(other, dtype)`, `convert_from(dtype, other)`, or `allow_conversion`: whether elements can be made of what is
+      behind them, and the other way round;
+    - `tangent_dtype(dtype)`, `zero(dtype)`, `add(dtype, x, y)`: of derivatives; `full(shape, value, dtype)`;
+    - `global_sharded_result_handler(aval, sharding, committed)`, which may be absent, gives a function that makes an array of
+      the buffers of its parts.
     """
 
     name: str
-    itemsize: int
     type: type
+    _rules: Any = None
+
+    @cached_property
+    def itemsize(self) -> int:
+        """The bytes of one element."""
+        element = self.physical_element()
+        return int(np.prod(element.shape, dtype=int)) * element.dtype.itemsize
 
     def wrap(self, words: Any) -> Any:
         """An array of this dtype from the array that holds its words."""
-        raise TypeError(f"arrays of dtype {self.name} do not leave compiled code")
+        return _arrays().wrap(self, words)
 
     def physical_element(self) -> Any:
         """The type of the words behind one element."""
-        raise TypeError(f"elements of dtype {self.name} have no words")
+        return self._rules.physical_element_aval(self)
 
     def __repr__(self) -> str:
         return self.name
@@ -295,6 +310,11 @@ def _issubclass(a: Any, b: Any) -> bool:
     elif a.__module__ == "ml_dtypes":
         a = _ABSTRACT_OF_KIND.get(_KIND.get(np.dtype(a), ""), a)
     return issubclass(a, b)
+
+
+def supports_inf(dtype: Any) -> bool:
+    """Whether a dtype has an infinity."""
+    return kind(np.dtype(dtype)) in "fc" and bool(np.isinf(np.array(np.inf).astype(dtype)))
 
 
 def issubdtype(a: Any, b: Any) -> bool:

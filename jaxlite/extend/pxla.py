@@ -5,12 +5,16 @@ from collections.abc import Hashable as MeshAxisName
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from jaxlite.core.aval import ShapedArray
+from jaxlite.core.values import ArrayImpl
+from jaxlite.devices.global_arrays import make_array_from_single_device_arrays
 from jaxlite.devices.mesh import Mesh, empty_mesh, entered_context
 from jaxlite.devices.sharding import P
 from lowering.executable import compile_options as create_compile_options
 
 __all__ = ["ArrayMapping", "Index", "MeshAxisName", "are_hlo_shardings_equal", "array_mapping_to_axis_resources",
-           "create_compile_options", "is_hlo_sharding_replicated", "op_sharding_to_indices", "thread_resources"]
+           "create_compile_options",
+           "global_result_handlers", "is_hlo_sharding_replicated", "op_sharding_to_indices", "thread_resources"]
 
 Index = int | slice | tuple[int | slice, ...]
 
@@ -54,6 +58,23 @@ def op_sharding_to_indices(op_sharding: Any, shape: Sequence[int], num_devices: 
             index.append(slice(None) if pieces == 1 else slice(own * step, min((own + 1) * step, size)))
         parts[device] = tuple(reversed(index))
     return tuple(parts[device] for device in range(num_devices))
+
+
+def _of_parts(aval: ShapedArray, sharding: Any, committed: bool) -> Any:
+    """A function that makes an array of the buffers that an executable gives for its parts."""
+
+    def make(buffers: Any) -> Any:
+        if isinstance(buffers, ArrayImpl):
+            return buffers
+        if len(buffers) == 1 and not committed:
+            return buffers[0]
+        return make_array_from_single_device_arrays(aval.shape, sharding, list(buffers))
+
+    return make
+
+
+# What `global_sharded_result_handler` of a library's dtype makes the array behind its own from.
+global_result_handlers: dict[type, Any] = {ShapedArray: _of_parts}
 
 
 class _Environment:

@@ -7,6 +7,7 @@ from jaxlite.extend.pxla import (
     are_hlo_shardings_equal,
     array_mapping_to_axis_resources,
     create_compile_options,
+    global_result_handlers,
     is_hlo_sharding_replicated,
     op_sharding_to_indices,
     thread_resources,
@@ -14,5 +15,6 @@ from jaxlite.extend.pxla import (
 
 __all__ = [
     "ArrayMapping", "Index", "MeshAxisName", "are_hlo_shardings_equal", "array_mapping_to_axis_resources",
-    "create_compile_options", "is_hlo_sharding_replicated", "op_sharding_to_indices", "thread_resources",
+    "create_compile_options", "global_result_handlers", "is_hlo_sharding_replicated", "op_sharding_to_indices",
+    "thread_resources",
 ]

@@ -295,6 +295,7 @@ _register_primitive_modules(
     "jaxlite.lax.sorting",
     "jaxlite.lax.special",
     "jaxlite.lax.convolution",
+    "jaxlite.lax.extended",
     "jaxlite.lax.linalg",
     "jaxlite.lax.special_series",
     "jaxlite.lax.fft",

@@ -45,6 +45,9 @@ from jaxlite.traces.transpose import def_bilinear, is_linear
 
 @jvp.set_zeros_maker
 def _zeros(aval: Any) -> Any:
+    rules = getattr(aval.dtype, "_rules", None)  # of a library's dtype
+    if rules is not None:
+        return shaping.broadcast_in_dim(rules.zero(aval.dtype), aval.shape, ())
     zeros = shaping.full(aval.shape, 0, aval.dtype) if not aval.weak_type else shaping.broadcast_in_dim(
         shaping.convert(0, aval.dtype, True), aval.shape, ())
     return shaping.varying_as(placement.laid_out_as(zeros, aval), aval)

@@ -17,6 +17,7 @@ from jaxlite.core import config, dtypes, errors, source, staging
 from jaxlite.core.aval import Ints, ShapedArray, has_states, layouts, shaped_array, with_layout
 from jaxlite.core.filtering import boundary
 from jaxlite.core.jaxpr import Literal
+from jaxlite.core.lazy import loader
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.symbolic import Dim, as_size, exceeds, set_dimension_value
 from jaxlite.core.tracing import Tracer, state
@@ -104,6 +105,7 @@ def _check_permutation(name: str, permutation: Ints, rank: int) -> None:
 
 # --- types -------------------------------------------------------------------------------------------
 
+_extended = loader("jaxlite.lax.extended")
 convert_element_type_p = Primitive("convert_element_type")
 bitcast_convert_type_p = Primitive("bitcast_convert_type")
 reduce_precision_p = Primitive("reduce_precision")
@@ -155,9 +157,7 @@ def convert(operand, new_dtype=None, weak_type: bool | None = None):
     if aval.dtype == dtype and aval.weak_type == weak and not isinstance(operand, _HOST_TYPES):
         return operand
     if isinstance(dtype, dtypes.ExtendedDType) or isinstance(aval.dtype, dtypes.ExtendedDType):
-        if aval.dtype == dtype:
-            return operand
-        raise ValueError(f"Cannot convert_element_type from {aval.dtype} to {dtype}")
+        return operand if aval.dtype == dtype else _extended().convert(operand, aval, dtype)
     return convert_element_type_p.bind(operand, new_dtype=dtype, weak_type=weak)
 
 
@@ -643,6 +643,8 @@ def as_filling(name: str, value, dtype):
 def full(shape, fill_value, dtype=None, *, sharding=None):
     """An array of one value. Its dtype is that of the value unless given."""
     shape = canonical_shape(shape)
+    if getattr(dtype, "_rules", None) is not None and hasattr(dtype._rules, "full"):  # of a library's
+        return dtype._rules.full(shape, fill_value, dtype)
     if dtype is not None and not isinstance(dtype, dtypes.ExtendedDType):
         fill_value = as_filling("full", fill_value, dtypes.canonicalize_dtype(dtype))
     aval = aval_of(fill_value)

@@ -15,12 +15,12 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
-from jaxlite.core.aval import Ints, ShapedArray, layouts, shaped_array, without_axis
+from jaxlite.core.aval import Ints, ShapedArray, shaped_array
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
 from jaxlite.core.values import AVAL_OF, aval_of
-from jaxlite.devices import placement
+from jaxlite.devices.extended import EArray, outer_aval
 from jaxlite.random import rbg, threefry
 from jaxlite.traces.jvp import def_zero
 from lowering.rules import register_decomposition
@@ -106,83 +106,14 @@ def key_dtype(impl_spec=None) -> KeyDType:
 # --- arrays of keys ----------------------------------------------------------------------------------
 
 
-class KeyArray(arrays.Array):
-    """A concrete array of keys: it holds the words, uint32[*shape, words].
+class KeyArray(EArray):
+    """A concrete array of keys: it holds the words, uint32[*shape, words]."""
 
-    Indexing, reshaping, joining and selecting work as for any array, arithmetic does not.
-    """
-
-    __slots__ = ("_base_array", "dtype", "aval", "_consumed")
-    __hash__ = None  # type: ignore[assignment]
-    __array_priority__ = 100
-    weak_type = False
+    __slots__ = ("dtype", "_consumed")
 
     def __init__(self, dtype: KeyDType, words):
-        self._base_array, self.dtype = words, dtype
+        self._base_array, self.dtype, self.aval = words, dtype, outer_aval(dtype, words, 1)
         self._consumed: Any = False  # what of it was used, with the option `debug_key_reuse`
-        self.aval = shaped_array(words.shape[:-1], dtype, False)
-        if layouts.exist and words.aval.layout is not None:
-            self.aval = without_axis(words.aval, words.ndim - 1).update(dtype=dtype)
-
-    @property
-    def shape(self) -> Ints:
-        return self.aval.shape
-
-    @property
-    def ndim(self) -> int:
-        return len(self.aval.shape)
-
-    @property
-    def size(self) -> int:
-        return self.aval.size
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
-
-    sharding = property(lambda self: placement.without_axes(self._base_array.sharding, self.ndim), doc="Where the data lives.")
-    device = property(lambda self: self._base_array.device, doc="The device that holds the array.")
-    committed = _committed = property(lambda self: self._base_array.committed, doc="Whether it is bound to its device.")
-    is_fully_addressable = property(lambda self: self._base_array.is_fully_addressable,
-                                    doc="Whether this process holds all of the data.")
-    is_fully_replicated = property(lambda self: self._base_array.is_fully_replicated,
-                                   doc="Whether each device holds all of the data.")
-
-    def devices(self) -> set[Any]:
-        return self._base_array.devices()
-
-    def block_until_ready(self) -> KeyArray:
-        self._base_array.block_until_ready()
-        return self
-
-    def copy_to_host_async(self) -> None:
-        self._base_array.copy_to_host_async()
-
-    def delete(self) -> None:
-        self._base_array.delete()
-
-    def is_deleted(self) -> bool:
-        return self._base_array.is_deleted()
-
-    def copy(self) -> KeyArray:
-        return self.dtype.wrap(self._base_array.copy())
-
-    __copy__ = copy
-
-    def __deepcopy__(self, memo) -> KeyArray:
-        return self.copy()
-
-    def __reduce__(self):
-        return _rebuild, (self.dtype, np.asarray(self._base_array))
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
 
     def __bool__(self) -> bool:
         raise TypeError("key array cannot be converted to boolean.")
@@ -191,16 +122,8 @@ class KeyArray(arrays.Array):
         raise TypeError("JAX array with PRNGKey dtype cannot be converted to a NumPy array. Use "
                         "jaxlite.random.key_data(arr) if you wish to extract the underlying integer array.")
 
-    def __setitem__(self, index, value) -> None:
-        raise TypeError("JAX arrays are immutable and do not support in-place item assignment. Instead of "
-                        "x[idx] = y, use x = x.at[idx].set(y).")
-
     def __repr__(self) -> str:
         return f"Array({self.shape}, dtype={self.dtype.name}) overlaying:\n{self._base_array}"
-
-
-def _rebuild(dtype: KeyDType, words: np.ndarray) -> KeyArray:
-    return dtype.wrap(arrays.make_array(words))
 
 
 AVAL_OF[KeyArray] = lambda key: key.aval
@@ -211,10 +134,11 @@ def _by_tag(tag: str) -> Implementation:
 
 
 def words_aval(aval: ShapedArray) -> ShapedArray:
-    """The type of the words behind an array of keys; other types are their own."""
-    if not isinstance(aval.dtype, KeyDType):
+    """The type of the words behind an array of keys, or behind one of a library's dtype; other types are their own."""
+    if not isinstance(aval.dtype, dtypes.ExtendedDType):
         return aval
-    return shaped_array((*aval.shape, aval.dtype.impl.words), _u32, False)
+    element = aval.dtype.physical_element()
+    return shaped_array((*aval.shape, *element.shape), element.dtype, False)
 
 
 # --- primitives --------------------------------------------------------------------------------------

@@ -34,6 +34,12 @@ class Slice:
             raise ValueError(f"slice must have a step >= 1 (found: {stride})")
         self.start, self.size, self.stride = start, size, stride
 
+    @classmethod
+    def from_slice(cls, slc: slice, size: int) -> Slice:
+        """Python's slice of an axis of a size. Raises: ValueError for a step that is negative."""
+        start, stop, step = slc.indices(size)
+        return cls(start, len(range(start, stop, step)), step)
+
     @property
     def is_dynamic_start(self) -> bool:
         return not isinstance(self.start, int)

@@ -121,7 +121,10 @@ def add_tangents(x: Any, y: Any) -> Any:
 def sum_of(x: Any, y: Any) -> Any:
     """The sum of two tangents or cotangents of one type."""
     aval = aval_of(x)
-    return aval.vspace_add(x, y) if aval.is_high else add_any_p.bind(x, y)
+    if aval.is_high:
+        return aval.vspace_add(x, y)
+    rules = getattr(aval.dtype, "_rules", None)  # of a library's dtype
+    return add_any_p.bind(x, y) if rules is None else rules.add(aval.dtype, x, y)
 
 
 # --- the trace ---------------------------------------------------------------------------------------

@@ -140,6 +140,14 @@ def test_options_of_the_command_line():
     assert run("-c", code, "--jax_enable_x64", "--other", "--", "--jax_debug_nans=1") == "True False\n"
 
 
+def test_options_are_flags_of_absl():
+    pytest.importorskip("absl")
+    code = ("from absl import app, flags\nimport jaxlite as jax\nflags.DEFINE_integer('n', 1, '')\n"
+            "jax.config.config_with_absl()\n"
+            "app.run(lambda argv: print(argv[1:], flags.FLAGS.n, jax.config.jax_enable_x64, jax.config.jax_debug_nans))")
+    assert run("-c", code, "rest", "--jax_enable_x64", "--n=3", "--nojax_debug_nans") == "['rest'] 3 True False\n"
+
+
 def test_private_names_lead_somewhere():
     program = """
 import jaxlite.as_jax, importlib, jax

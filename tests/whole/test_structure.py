@@ -103,10 +103,11 @@ def test_nothing_imports_jax():
 
 def test_nothing_beyond_the_dependencies_is_imported():
     known = {*sys.stdlib_module_names, *PACKAGES, "jaxlib", "numpy", "ml_dtypes"}
-    # jaxlib brings scipy; its sparse direct solver and its windows are loaded by the calls that need them. So are mpi4py and
-    # TensorFlow.
+    # jaxlib brings scipy; its sparse direct solver and its windows are loaded by the calls that need them. So are mpi4py,
+    # TensorFlow and absl.
     asked = [("jaxlite.experimental.sparse.linalg", "scipy"), ("jaxlite.scipy.spectra", "scipy"),
-             ("jaxlite.devices.clusters", "mpi4py"), ("jaxlite.experimental.jax2tf.tensors", "tensorflow")]
+             ("jaxlite.devices.clusters", "mpi4py"), ("jaxlite.experimental.jax2tf.tensors", "tensorflow"),
+             ("jaxlite.core.config", "absl")]
     assert offending_imports(lambda module, name: name.partition(".")[0] not in known
                              and (module, name.partition(".")[0]) not in asked) == []
 
@@ -125,7 +126,8 @@ LOADED_FROM_ABOVE = {
     ("jaxlite.core.type_parser", "jaxlite.devices.texts"),
     ("jaxlite.devices.placement", "jaxlite.lax.sharding"), ("jaxlite.devices.placement", "jaxlite.lax.device_put"),
     ("jaxlite.compilation.finite", "jaxlite.transforms.shard_checks"), ("jaxlite.lax.shard_map", "jaxlite.state.rules"),
-    ("jaxlite.lax.device_put", "jaxlite.devices.api"),
+    ("jaxlite.lax.device_put", "jaxlite.devices.api"), ("jaxlite.core.dtypes", "jaxlite.devices.extended"),
+    ("jaxlite.lax.extended", "jaxlite.random.words"),
 }
 
 

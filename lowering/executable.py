@@ -31,6 +31,7 @@ from lowering.several import emit_choice
 BARRIERS = "jaxlite_cpu_fusion_barriers"  # the one compile option that is not XLA's
 _DISABLED = "xla_disable_hlo_passes"
 _NO_UNROLLING, _NO_STRENGTH_REDUCTION = "xla_cpu_disable_loop_unrolling", "--disable-lsr"
+_SEVERAL_RESULTS = "xla_cpu_use_multi_output_fusion"
 
 
 class Lowered:
@@ -66,15 +67,16 @@ class Lowered:
         It has fusion barriers: `barriers` says why each of them stands there. `flags` tells what to do with loops.
         """
         # Not before something is compiled: a process that finds all of its programs in the cache needs none of them.
-        from lowering.passes import addresses, barriers, fusion, shifts, tables, unrolling
+        from lowering.passes import addresses, barriers, fusion, shifts, siblings, tables, unrolling
 
         with self._lock:
             wanted = wanted and self.platform == "cpu"
             shifted = shifts.find(self._jaxpr) if wanted else {}
             is_rolled = wanted and not unrolling.gains(self._jaxpr, shifted)
             is_plain = is_rolled and not addresses.gains(self._jaxpr)
-            self.flags = (_NO_UNROLLING,) * is_rolled + (_NO_STRENGTH_REDUCTION,) * is_plain
             reasons = fusion.barriers(self._jaxpr, shifted) if wanted else {}
+            is_joint = wanted and not reasons and siblings.gains(self._jaxpr)
+            self.flags = ((_NO_UNROLLING,) * is_rolled + (_NO_STRENGTH_REDUCTION,) * is_plain + (_SEVERAL_RESULTS,) * is_joint)
             with (tables.filled(self._overwritten if wanted else ()),
                   barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers):
                 yield

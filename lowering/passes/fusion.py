@@ -68,6 +68,7 @@ _COSTLY = _REDUCTIONS | frozenset(
 # They give other elements of their operands, or more of them.
 _MOVES = _REDUCTIONS | (_VIEWS - {"broadcast_in_dim"}) | frozenset(
     "pad concatenate stack dynamic_slice dynamic_update_slice gather".split())
+ELEMENTWISE = (_FUSIBLE - _MOVES) | {"convert_element_type"}
 _SLICES = frozenset("slice split unstack dynamic_slice".split())
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",

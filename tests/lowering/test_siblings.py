@@ -30,7 +30,7 @@ def states(x, y):
 
 @pytest.mark.parametrize("f, arguments, has", [
     (polar, (X, Y), True),
-    (lambda x, y: jax.jit(polar)(x, y + 1), (X, Y), True),
+    (lambda x, y: jax.jit(polar)(y, x), (X, Y), True),
     (adam, (W, W, W, W), True),
     (lambda x, b: (x + b, x * b), (W, X[:200]), True),
     (polar, (X[:1000], Y[:1000]), False),  # small

@@ -47,7 +47,7 @@ _REASONS = {
     "jax.experimental.ode.": "they flatten trees for `odeint`; `jax.flatten_util.ravel_pytree` does it for anyone",
     "jax.experimental.scheduling_groups.": "they are the steps of JAX's rules for it",
     "jax.experimental.rnn.": "the rest of the module are cuDNN's primitives; `lstm` is a scan here, on every platform",
-    "jax.experimental.sparse.": "the steps of JAX's `sparsify`, which turns BCSR arrays into BCOO here, and names for cuSPARSE",
+    "jax.experimental.sparse.": "a step of JAX's `sparsify`, and names for cuSPARSE",
     "jax.experimental.multihost_utils.": "the rest of the module is its implementation",
     "jax.lax.psend": "it is for NVIDIA's communication library; on other platforms it is an error in JAX",
     "jax.lax.precv": "it is for NVIDIA's communication library; on other platforms it is an error in JAX",

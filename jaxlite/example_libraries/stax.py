@@ -14,7 +14,17 @@ from typing import Any
 from jaxlite import lax, random
 from jaxlite import numpy as jnp
 from jaxlite.nn import activations, normalization
+from jaxlite.nn.activations import elu as elu  # libraries take the functions of layers from here
+from jaxlite.nn.activations import gelu as gelu
+from jaxlite.nn.activations import leaky_relu as leaky_relu
+from jaxlite.nn.activations import relu as relu
+from jaxlite.nn.activations import selu as selu
+from jaxlite.nn.activations import sigmoid as sigmoid
+from jaxlite.nn.activations import softplus as softplus
 from jaxlite.nn.initializers import glorot_normal, normal, ones, zeros
+from jaxlite.nn.normalization import log_softmax as log_softmax
+from jaxlite.nn.normalization import softmax as softmax
+from jaxlite.nn.normalization import standardize as standardize
 
 Layer = tuple[Callable[..., Any], Callable[..., Any]]
 

@@ -10,6 +10,7 @@ import jaxlite.numpy as jnp
 from jaxlite import lax
 from jaxlite.experimental import sparse
 from jaxlite.experimental.sparse import BCOO, transform
+from jaxlite.extend import linear_util
 from jaxlite.extend.core import Primitive
 
 LAYOUTS = [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0)]
@@ -261,3 +262,39 @@ def test_sparse_rules_of_others():
         function(m)
     with pytest.raises(TypeError, match="the sparsify rule of 'thrice' is not a function: 3"):
         transform.sparse_rules_bcoo[thrice] = 3
+
+
+@pytest.mark.parametrize("use_tracer", [False, True])
+def test_sparsify_keeps_compressed_rows(use_tracer):
+    dense = np.array([[0, 1, 2], [3, 0, 0]], np.float32)
+    mat = sparse.BCSR.fromdense(dense)
+    for function in (jnp.sin, lambda m: -m, lambda m: m**2, jax.jit(jnp.abs)):
+        out = sparse.sparsify(function, use_tracer)(mat)
+        assert type(out) is sparse.BCSR
+        np.testing.assert_allclose(out.todense(), function(dense), rtol=1e-6)
+    twice = sparse.BCSR(([1.0, 2.0], [1, 1], [0, 2]), shape=(1, 2))  # one place, two elements: the square is of their sum
+    assert sparse.sparsify(lambda m: m**2, use_tracer)(twice).todense().tolist() == [[0, 9]]
+    np.testing.assert_allclose(sparse.sparsify(lambda m: jnp.sin(m) @ np.ones(3, np.float32), use_tracer)(mat),
+                               np.sin(dense).sum(1), rtol=1e-6)
+    np.testing.assert_array_equal(sparse.sparsify(lambda m: (m + m).T, use_tracer)(mat).todense(), 2 * dense.T)
+
+
+def test_rules_of_a_library_for_compressed_rows():
+    double_p = Primitive("double")
+    double_p.def_impl(lambda x: 2 * x)
+    double_p.def_abstract_eval(lambda x: x)
+    mat = sparse.BCSR.fromdense(np.eye(2, dtype=np.float32))
+
+    def rule(spenv, value):
+        assert value.is_bcsr() and not value.is_bcoo()
+        return [spenv.sparse(value.shape, 2 * spenv.data(value), indices_ref=value.indices_ref, indptr_ref=value.indptr_ref)]
+
+    transform.sparse_rules_bcsr[double_p] = rule
+    try:
+        out, = transform.sparsify_fun(linear_util.wrap_init(lambda m: [double_p.bind(m)]), [mat])
+        assert type(out) is sparse.BCSR and out.todense().tolist() == [[2, 0], [0, 2]]
+        with pytest.raises(NotImplementedError, match="sparse rule for double"):
+            sparse.sparsify(double_p.bind)(mat.to_bcoo())
+    finally:
+        del transform.sparse_rules_bcsr[double_p]
+    assert lax.sin_p in transform.sparse_rules_bcsr and lax.cos_p not in transform.sparse_rules_bcsr

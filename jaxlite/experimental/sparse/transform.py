@@ -4,8 +4,9 @@ The function is traced on the types of its dense counterparts; then its jaxpr is
 operands is done by the rule below. There is none where the result would be dense everywhere, cos of a sparse array for example:
 that is an error, not a silent conversion.
 
-`sparse_rules_bcoo` takes rules for primitives of a library's own, in JAX's calling convention: `rule(spenv, *spvalues,
-**params)` gives spvalues, descriptions of arrays whose parts are in the environment.
+`sparse_rules_bcoo` and `sparse_rules_bcsr` take rules for primitives of a library's own, in JAX's calling convention:
+`rule(spenv, *spvalues, **params)` gives spvalues, descriptions of arrays whose parts are in the environment. Where there is no
+rule for BCSR arrays, that for BCOO is applied to the same elements.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from jaxlite.core.values import aval_of
 from jaxlite.experimental.sparse import bcoo
 from jaxlite.experimental.sparse.base import is_sparse
 from jaxlite.experimental.sparse.bcoo import BCOO
-from jaxlite.experimental.sparse.compressed import _Converted
+from jaxlite.experimental.sparse.compressed import BCSR, _Converted, bcsr_dot_general
 from jaxlite.extend.rule_tables import RulesBeside, UserRule
 from jaxlite.transforms.make_jaxpr import make_jaxpr
 
@@ -52,7 +53,7 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
     @functools.wraps(f)
     def wrapped(*args, **kwargs):
         leaves, tree = tree_flatten((args, kwargs), is_leaf=is_sparse)
-        leaves = [leaf.to_bcoo() if isinstance(leaf, _Converted) else leaf for leaf in leaves]
+        leaves = list(map(_batched, leaves))
         stand_ins = [ShapeDtypeStruct(leaf.shape, leaf.dtype) if is_sparse(leaf) else leaf for leaf in leaves]
         out_tree: Any = None
 
@@ -66,6 +67,11 @@ def sparsify(f: Callable, use_tracer: bool = False) -> Callable:
         return tree_unflatten(out_tree, _evaluate(closed.jaxpr, closed.consts, leaves))
 
     return wrapped
+
+
+def _batched(array: Any) -> Any:
+    """A sparse array in a format of batches, BCOO or BCSR; dense arrays as they are."""
+    return array.to_bcoo() if isinstance(array, _Converted) and not isinstance(array, BCSR) else array
 
 
 class SparseTrace(Trace):
@@ -118,7 +124,7 @@ def _on_tracers(f: Callable) -> Callable:
     def wrapped(*args, **kwargs):
         leaves, tree = tree_flatten((args, kwargs), is_leaf=is_sparse)
         trace = SparseTrace(state.trace)
-        boxed = [trace.box(leaf.to_bcoo() if isinstance(leaf, _Converted) else leaf) for leaf in leaves]
+        boxed = [trace.box(_batched(leaf)) for leaf in leaves]
         args, kwargs = tree_unflatten(tree, boxed)
         try:
             with set_trace(trace):
@@ -147,12 +153,16 @@ def _evaluate(jaxpr: Jaxpr, consts, args) -> list[Any]:
 
 def _apply(eqn, values: list[Any]):
     name, params = eqn.primitive.name, eqn.params
-    if eqn.primitive in sparse_rules_bcoo.registered:
-        return sparse_rules_bcoo.registered[eqn.primitive](eqn, values)
+    compressed = any(isinstance(value, BCSR) for value in values)
+    registered = (sparse_rules_bcsr if compressed else sparse_rules_bcoo).registered
+    if eqn.primitive in registered:
+        return registered[eqn.primitive](eqn, values)
     inner = params.get("jaxpr", params.get("call_jaxpr"))
     if name in _CALLS and inner is not None:
         jaxpr, consts = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, [])
         return _evaluate(jaxpr, consts, values)
+    if compressed and name not in _ON_COMPRESSED:
+        return _apply(eqn, [value.to_bcoo() if isinstance(value, BCSR) else value for value in values])
     if name in _ON_ELEMENTS:
         mat = values[0] if name in _LINEAR else values[0].sum_duplicates(nse=values[0].nse)
         return mat._with_data(eqn.primitive.bind(mat.data, **params))
@@ -222,7 +232,7 @@ def _scan(eqn, *operands) -> list[Any]:
     return [*last, *stacked]
 
 
-def _integer_pow(eqn, mat: BCOO) -> BCOO:
+def _integer_pow(eqn, mat):
     if eqn.params["y"] <= 0:
         raise NotImplementedError("sparse rule for integer_pow with non-positive exponent: it would result in dense output")
     mat = mat.sum_duplicates(nse=mat.nse)
@@ -233,11 +243,24 @@ def _dynamic_slice(eqn, mat: BCOO, *starts) -> BCOO:
     return bcoo.bcoo_dynamic_slice(mat, starts, eqn.params["slice_sizes"])
 
 
+def _dot_general(eqn, a, b):
+    function = bcoo.bcoo_dot_general
+    if isinstance(a, BCSR) and not is_sparse(b):
+        function = bcsr_dot_general
+    else:
+        a, b = (each.to_bcoo() if isinstance(each, BCSR) else each for each in (a, b))
+    return function(a, b, dimension_numbers=eqn.params["dimension_numbers"],
+                    preferred_element_type=eqn.params.get("preferred_element_type"))
+
+
 _CALLS = frozenset("jit custom_jvp_call custom_vjp_call closed_call remat2 core_call".split())
 _LINEAR = frozenset("neg real imag convert_element_type copy reduce_precision".split())
 # Functions of one element that are 0 at 0; those that are not linear see the sum of a place's elements.
 _ON_ELEMENTS = _LINEAR | frozenset("abs asin asinh atan atanh cbrt ceil expm1 floor log1p round sign sin sinh sqrt square tan "
                                    "tanh erf erf_inv bessel_i1e".split())
+_ON_COMPRESSED = _ON_ELEMENTS | {"dot_general", "integer_pow", "todense"}  # what takes BCSR arrays as they are
+
+
 def _as_number(mat):
     return mat if mat.ndim else mat.data.sum(dtype=mat.dtype)
 
@@ -255,9 +278,7 @@ _RULES: dict[str, Callable] = {
                                               limit_indices=eqn.params["limit_indices"]),
     "broadcast_in_dim": lambda eqn, mat, *rest: bcoo.bcoo_broadcast_in_dim(
         mat, shape=eqn.params["shape"], broadcast_dimensions=eqn.params["broadcast_dimensions"]),
-    "dot_general": lambda eqn, a, b: bcoo.bcoo_dot_general(
-        a, b, dimension_numbers=eqn.params["dimension_numbers"],
-        preferred_element_type=eqn.params.get("preferred_element_type")),
+    "dot_general": _dot_general,
     "cond": _cond, "while": _while, "scan": _scan, "todense": lambda eqn, mat: mat.todense(),
     "gather": lambda eqn, mat, starts: bcoo.bcoo_gather(mat, starts, **eqn.params),
     "optimization_barrier": lambda eqn, *mats: list(mats),
@@ -291,12 +312,12 @@ class SparsifyValue(NamedTuple):
         return self.indices_ref is None
 
     def is_bcoo(self) -> bool:
-        """Whether it is a BCOO array. All that are sparse are: those of other formats have been converted."""
-        return self.is_sparse()
+        """Whether it is a BCOO array."""
+        return self.is_sparse() and self.indptr_ref is None
 
     def is_bcsr(self) -> bool:
         """Whether it is a BCSR array."""
-        return False
+        return self.is_sparse() and self.indptr_ref is not None
 
 
 class SparsifyEnv:
@@ -346,12 +367,11 @@ def arrays_to_spvalues(spenv: SparsifyEnv, args: Any) -> Any:
     """A tree of spvalues for one of arrays, whose parts go into the environment."""
 
     def convert(array: Any) -> SparsifyValue:
-        if isinstance(array, _Converted):
-            array = array.to_bcoo()
+        array = _batched(array)
         if not is_sparse(array):
             return spenv.dense(array)
-        return spenv.sparse(array.shape, array.data, array.indices, indices_sorted=array.indices_sorted,
-                            unique_indices=array.unique_indices)
+        return spenv.sparse(array.shape, array.data, array.indices, getattr(array, "indptr", None),
+                            indices_sorted=array.indices_sorted, unique_indices=array.unique_indices)
 
     return tree_map(convert, args, is_leaf=is_sparse)
 
@@ -366,8 +386,11 @@ def spvalues_to_arrays(spenv: SparsifyEnv, spvalues: Any) -> Any:
     def convert(spvalue: SparsifyValue) -> Any:
         if spvalue.is_dense():
             return spenv.data(spvalue)
-        return BCOO((spenv.data(spvalue), spenv.indices(spvalue)), shape=spvalue.shape,
-                    indices_sorted=bool(spvalue.indices_sorted), unique_indices=bool(spvalue.unique_indices))
+        known = {"indices_sorted": bool(spvalue.indices_sorted), "unique_indices": bool(spvalue.unique_indices)}
+        parts = spenv.data(spvalue), spenv.indices(spvalue)
+        if spvalue.is_bcsr():
+            return BCSR((*parts, spenv.indptr(spvalue)), shape=spvalue.shape, **known)
+        return BCOO(parts, shape=spvalue.shape, **known)
 
     return _on_spvalues(convert, spvalues)
 
@@ -409,8 +432,18 @@ def _call_registered(rule: UserRule, eqn, values: list[Any]):
 
 
 _NAMES = _CALLS | _ON_ELEMENTS | _RULES.keys()
-sparse_rules_bcoo = RulesBeside("sparsify", lambda: _NAMES, _call_registered,
-                                lambda primitive: functools.partial(_apply_own, primitive))
+sparse_rules_bcoo, sparse_rules_bcsr = (
+    RulesBeside("sparsify", lambda: _NAMES, _call_registered, lambda primitive: functools.partial(_apply_own, primitive))
+    for _ in range(2))
+
+
+def sparsify_fun(wrapped_fun: Any, args: Sequence[Any]) -> list[Any]:
+    """The results of a function of `extend.linear_util`, of flat arguments of which some are sparse; it runs on tracers."""
+    return list(_on_tracers(wrapped_fun.call_wrapped)(*args))
+
+
+Array = Any  # of annotations
+ArrayOrSparse = Any
 
 
 def _apply_own(primitive: Any, spenv: SparsifyEnv, *spvalues: SparsifyValue, **params: Any) -> Sequence[SparsifyValue]:

@@ -57,7 +57,6 @@ _REASONS = {
     "jax.lax.ragged_all_to_all_p": "`ragged_all_to_all` uses other primitives here",
     "jax.lax.stage_p": "`stage` is not an operation here",
     "jax.interpreters.ad.": "their arguments have a private class, in JAX too",
-    "jax.extend.backend.": "clients start once in a process; plugins are found by their packages' entry points",
     "jax.interpreters.partial_eval.": "rules about unknown values; jaxlite splits programs after linearization",
     "jax.interpreters.pxla.": "they are the steps of JAX's own compile",
 }

@@ -45,7 +45,8 @@ def platform_names() -> list[str]:
                     raise RuntimeError(f"Unknown backend {name!r} in the platforms {names}; known are {known_names()}")
             _order = names
         else:
-            _order = [*installed(), "cpu"]
+            before = [name for name, plugin in installed().items() if plugin.priority > 0]
+            _order = [*before, "cpu", *(name for name in installed() if name not in before)]
     return _order
 
 
@@ -55,13 +56,30 @@ def known_names() -> list[str]:
 
 
 @functools.cache
-def installed() -> dict[str, plugins.Plugin]:
-    """The plugins that are installed, by name."""
+def installed() -> dict[str, plugins.Plugin | plugins.Factory]:
+    """The plugins that are installed and the platforms of libraries, by name."""
     from lowering import plugins  # it searches for files: only for programs that use devices
 
     # Asked when a client starts: what is set between now and then counts.
     plugins.configure(visible_devices=lambda name: _settings["visible_devices"](name), nodes=lambda: _settings["nodes"]())
     return plugins.find()
+
+
+def register(name: str, make: Callable[[], Any], priority: int = 0, fails_quietly: bool = True,
+             make_topology: Callable[..., Any] | None = None) -> None:
+    """Make a platform known whose client `make` gives when it is needed; it is the default if its `priority` is the greatest.
+
+    The CPU's is 0. Raises: RuntimeError if its client has started.
+    """
+    global _order
+    from lowering import plugins
+
+    with _lock:
+        if name in clients:
+            raise RuntimeError(f"Backend {name} already initialized")
+        plugins.register_factory(plugins.Factory(name, make, priority, fails_quietly, make_topology))
+        installed.cache_clear()
+        _order = None
 
 
 def client(platform: str | None = None) -> Any:
@@ -89,6 +107,15 @@ def client(platform: str | None = None) -> Any:
             found = clients[name]
         clients[platform or ""] = found
         return found
+
+
+def forget() -> None:
+    """Let go of all clients, so that others start when they are needed. One lives as long as what belongs to it."""
+    global _order
+    with _lock:
+        clients.clear()
+        _ready.clear()
+        _order = None
 
 
 def in_advance() -> Any | None:
@@ -165,7 +192,7 @@ def _first_that_starts() -> Any:
             clients[name] = clients.get(name) or _start(name)
             return clients[name]
         except Exception as error:
-            if asked or name == "cpu":
+            if asked or name == "cpu" or not getattr(plugin_of(name), "fails_quietly", True):
                 raise _failed(name, error) from error
             report.complain(f"platform {name}", f"the platform {name} does not start and is left out: {error}")
             names.pop(0)
@@ -210,7 +237,7 @@ def is_started(platform: str) -> bool:
     return platform in clients
 
 
-def plugin_of(name: str) -> plugins.Plugin | None:
+def plugin_of(name: str) -> plugins.Plugin | plugins.Factory | None:
     """The installed plugin of a platform: 'gpu' is the first of 'cuda' and 'rocm'."""
     return next((plugin for plugin in installed().values() if name in (plugin.name, _ALIASES.get(plugin.name))), None)
 

@@ -31,6 +31,8 @@ class Plugin:
     """
 
     __slots__ = ("name", "library", "calls", "options", "priority", "_loaded")
+    fails_quietly: bool = True
+    make_topology: Any = None
 
     def __init__(self, name: str, library: str, calls: str = "", options: Callable[[], dict[str, Any]] = dict,
                  priority: int = 400):
@@ -58,7 +60,28 @@ class Plugin:
         return xla.plugin_client(self.name, self.options(), peers)
 
 
-_registered: dict[str, Plugin] = {}
+class Factory:
+    """A platform whose client a function of a library makes.
+
+    Attributes: as of a plugin, and `fails_quietly`, whether it is left out where that raises an error; `make_topology`, a
+    function of a name and options that describes devices which are not here, or None.
+    """
+
+    __slots__ = ("name", "library", "priority", "fails_quietly", "make_topology", "_make")
+
+    def __init__(self, name: str, make: Callable[[], Any], priority: int, fails_quietly: bool, make_topology: Any):
+        self.name, self.library, self.priority, self.fails_quietly = name, "", priority, fails_quietly
+        self.make_topology, self._make = make_topology, make
+
+    def start(self, peers: Any = None) -> Any:
+        """What the function gives. Raises: RuntimeError if that is no client."""
+        made = self._make()
+        if made is None:
+            raise RuntimeError(f"the factory of the platform {self.name!r} gave no client")
+        return made
+
+
+_registered: dict[str, Plugin | Factory] = {}
 _settings: dict[str, Callable[..., Any]] = {"visible_devices": lambda name: None, "nodes": lambda: None}
 
 
@@ -73,9 +96,14 @@ def register(name: str, library: str, options: dict[str, Any] | None = None, pri
     _registered[name] = Plugin(name, library, "", lambda: dict(options or {}), priority)
 
 
-def find() -> dict[str, Plugin]:
-    """The plugins that are installed, by name, the preferred one first."""
-    found: dict[str, Plugin] = {}
+def register_factory(factory: Factory) -> None:
+    """Make a platform of a library known."""
+    _registered[factory.name] = factory
+
+
+def find() -> dict[str, Plugin | Factory]:
+    """The plugins that are installed and the platforms of libraries, by name, the preferred one first."""
+    found: dict[str, Plugin | Factory] = {}
     for plugin in (_tpu(), *_gpus()):
         if plugin is not None:
             found.setdefault(plugin.name, plugin)

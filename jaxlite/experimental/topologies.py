@@ -57,6 +57,8 @@ def get_topology_desc(topology_name: str = "", platform: str | None = None, **kw
     if plugin is None:
         raise RuntimeError(f"the topology {topology_name!r} needs the plugin of the platform {platform!r}: "
                            f"{platforms.wheel_for(platform)}")
+    if plugin.make_topology is not None:
+        return TopologyDescription(plugin.make_topology(topology_name, **kwargs)._make_compile_only_devices())
     return TopologyDescription(targets.devices(topology_name, platforms.canonical_name(platform), plugin, kwargs))
 
 

@@ -9,18 +9,31 @@ import numpy as np
 
 from jaxlite.compilation.caches import clear_caches as clear_in_memory_compilation_cache
 from jaxlite.compilation.caches import clear_hooks
+from jaxlite.devices.api import effects_barrier
 from jaxlite.devices.placement import default_device as get_default_device
 from lowering import platforms, xla
 from lowering.executable import compile_options
 
-__all__ = ["backend_xla_version", "backends", "clear_in_memory_compilation_cache", "get_backend", "get_compile_options",
-           "get_default_device", "register_backend_cache"]
+__all__ = [
+    "backend_xla_version", "backends", "clear_backends", "clear_in_memory_compilation_cache", "get_backend",
+    "get_compile_options", "get_default_device", "register_backend_cache", "register_backend_factory",
+]
 __dir__ = lambda: __all__
 
 
 def get_backend(platform: Any = None) -> Any:
     """The client of a platform, by name; of the default one without a name. Raises: RuntimeError if there is none."""
     return platforms.client(platform) if platform is None or isinstance(platform, str) else platform
+
+
+def clear_backends() -> None:
+    """Let go of all clients, with what is compiled for them: new ones start when they are needed, by the options of then.
+
+    Arrays and devices from before belong to the old clients, which end with the last of them.
+    """
+    effects_barrier()
+    clear_in_memory_compilation_cache()
+    platforms.forget()
 
 
 def backends() -> dict[str, Any]:
@@ -57,6 +70,24 @@ def get_compile_options(num_replicas: int, num_partitions: int, device_assignmen
     if fdo_profile is not None:
         build.fdo_profile = fdo_profile
     return options
+
+
+def register_backend_factory(name: str, factory: Callable[[], Any], *, priority: int = 0, fail_quietly: bool = True,
+                             experimental: bool = False, make_topology: Callable[..., Any] | None = None,
+                             c_api: Any = None) -> None:
+    """Make a platform known, such as a PJRT plugin that a library loads itself.
+
+    Args:
+      name: of the platform, as `jax.devices(name)` and the option `platforms` name it.
+      factory: gives a client; called when a device of the platform is first needed.
+      priority: the platform with the greatest is the default one; the CPU's is 0.
+      fail_quietly: whether the platform is left out where the factory raises an error; else that is an error.
+      make_topology: `make_topology(topology_name, **options)` gives XLA's description of devices that are not here, for
+        `experimental.topologies`.
+      experimental, c_api: for compatibility.
+    Raises: RuntimeError if the client has started.
+    """
+    platforms.register(name, factory, priority, fail_quietly, make_topology)
 
 
 def register_backend_cache(cache: Any, for_what: str) -> Callable[..., Any]:

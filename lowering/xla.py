@@ -545,7 +545,7 @@ def load_operation_classes() -> None:
 def make_context() -> Any:
     """A new MLIR context with StableHLO, CHLO and the other dialects that XLA reads.
 
-    Not Shardy, which only modules for several devices have: `load_shardy`.
+    Not Shardy, which only modules for several devices have: `load_shardy`; MHLO only where a program has imported it.
     """
     ir = load_mlir()
     from jaxlib.mlir._mlir_libs import _chlo, _stablehlo
@@ -554,6 +554,8 @@ def make_context() -> Any:
     context.append_dialect_registry(_registry)
     for register in (_stablehlo.register_dialect, _chlo.register_dialect):
         register(context)
+    if "jaxlib.mlir.dialects.mhlo" in sys.modules:  # a library's lowering rules make operations of XLA's older dialect
+        sys.modules["jaxlib.mlir.dialects.mhlo"].register_mhlo_dialect(context)
     context.get_dialect_descriptor("func")  # loads it: the parser would, building operations does not
     return context
 

@@ -286,6 +286,15 @@ def test_a_lowering_that_calls_python():
         assert pxla.thread_resources.env.physical_mesh == mesh
 
 
+def test_a_lowering_with_operations_of_the_older_dialect():
+    from jaxlib.mlir.dialects import mhlo  # as veros makes its constants
+
+    prim = Primitive("add_seven")
+    prim.def_abstract_eval(lambda x: jax.core.ShapedArray(x.shape, x.dtype))
+    mlir.register_lowering(prim, lambda ctx, x: mhlo.AddOp(x, mlir.ir_constant(np.full(3, 7, np.float32))).results)
+    np.testing.assert_array_equal(jax.jit(prim.bind)(X), X + 7)
+
+
 def test_ffi_lowering_takes_layouts_with_the_fastest_axis_first():
     prim = Primitive("qr of the rows", multiple_results=True)
     prim.def_abstract_eval(lambda x: [x, jax.core.ShapedArray((2,), x.dtype)])

@@ -12,28 +12,27 @@ from jaxlite.core.aval import Ints
 from jaxlite.core.values import aval_of
 from jaxlite.lax import elementwise as e
 from jaxlite.lax import shaping
-from jaxlite.lax.elementwise_rules import const
 from jaxlite.lax.fft import FftType, fft_p
 from jaxlite.traces.batching import Axis, move
 from jaxlite.traces.jvp import def_linear
 
 
 def _fft_transpose(ct, x, *, fft_type: FftType, fft_lengths: Ints) -> list[Any]:
-    if fft_type == FftType.RFFT:  # the complex transform of real numbers, without its second half
-        padding = [(0, 0, 0)] * aval_of(ct).ndim
-        padding[-1] = (0, fft_lengths[-1] - aval_of(ct).shape[-1], 0)
-        whole = shaping.pad(ct, const(0, ct), padding)
-        return [e.real(fft_p.bind(whole, fft_type=FftType.FFT, fft_lengths=fft_lengths))]
-    if fft_type == FftType.IRFFT:  # all but the first and, of an even length, the last frequency count twice
+    if fft_type == FftType.RFFT:  # its inverse adds the frequencies of the second half, as conjugates of these
+        scaled = _weighted(e.conj(ct), fft_lengths, math.prod(fft_lengths) / 2, 2)
+        return [fft_p.bind(scaled, fft_type=FftType.IRFFT, fft_lengths=fft_lengths)]
+    if fft_type == FftType.IRFFT:
         spectrum = fft_p.bind(ct, fft_type=FftType.RFFT, fft_lengths=fft_lengths)
-        shape, dtype = aval_of(spectrum).shape, aval_of(spectrum).dtype
-        weights = np.full(shape[-1], 2 / math.prod(fft_lengths))
-        weights[0] /= 2
-        if fft_lengths[-1] % 2 == 0:
-            weights[-1] /= 2
-        weights = shaping.broadcast_in_dim(weights.astype(dtype), shape, (len(shape) - 1,))
-        return [e.conj(e.mul(spectrum, weights))]
+        return [e.conj(_weighted(spectrum, fft_lengths, 2 / math.prod(fft_lengths), 0.5))]
     return [fft_p.bind(ct, fft_type=fft_type, fft_lengths=fft_lengths)]
+
+
+def _weighted(spectrum, fft_lengths: Ints, weight: float, once: float):
+    """Each frequency times a weight, and those that have no conjugate, the first and of an even length the last, `once`."""
+    shape, dtype = aval_of(spectrum).shape, aval_of(spectrum).dtype
+    weights = np.full(shape[-1], weight)
+    weights[[0, -1] if fft_lengths[-1] % 2 == 0 else 0] *= once
+    return e.mul(spectrum, shaping.broadcast_in_dim(weights.astype(dtype), shape, (len(shape) - 1,)))
 
 
 def_linear(fft_p, _fft_transpose)

@@ -20,7 +20,7 @@ from jaxlite.lax.elementwise import div, eq, mul
 from jaxlite.lax.windows import cumprod
 from jaxlite.traces import batching
 from jaxlite.traces.batching import Axis, batch_flat
-from jaxlite.traces.jvp import Zero, def_linear, def_zero, jvp_flat, zero_for
+from jaxlite.traces.jvp import Zero, add_tangents, def_linear, def_zero, jvp_flat, zero_for
 
 # --- axes --------------------------------------------------------------------------------------------
 
@@ -108,9 +108,31 @@ def _reduce_prod_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axes: I
         (axis,) = axes
     else:
         axis, x, g = 0, to_front(x, axes), to_front(g, axes)
-    if aval_of(x).shape[axis] > 1:
+    extent = aval_of(x).shape[axis]
+    if type(extent) is int and 1 < extent <= _MOST_HALVED:
+        return out, _by_halves(x, g, axis)
+    if extent > 1:
         g = mul(g, _products_of_others(x, axis))
     return out, r.reduce_sum(g, (axis,))
+
+
+_MOST_HALVED = 1 << 17  # elements whose products are differentiated as a tree of products: as many levels are kernels
+
+
+def _by_halves(x, g, axis: int):
+    """The tangent of a product: of the product of two halves, and so on."""
+    cut = slicing.slice_in_dim
+    rests = []  # of halves of an odd length, the element between them
+    while (extent := aval_of(x).shape[axis]) > 1:
+        half = extent // 2
+        if extent % 2:
+            rests.append([cut(each, extent - 1, extent, axis=axis) for each in (x, g)])
+        (first, g_first), (last, g_last) = (
+            [cut(each, start, start + half, axis=axis) for each in (x, g)] for start in (0, half))
+        x, g = mul(first, last), add_tangents(mul(g_first, last), mul(first, g_last))
+    for other, g_other in rests:
+        x, g = mul(x, other), add_tangents(mul(g, other), mul(x, g_other))
+    return shaping.squeeze(g, (axis,))
 
 
 def _products_of_others(x, axis: int):

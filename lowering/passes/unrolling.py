@@ -48,9 +48,11 @@ _NO_SLOWER = ("gather", "dot_general")  # in short rows
 _TWO_WAYS = ("log1p", "sinh", "asinh")  # selected from two computations, which take turns in few vectors of a row
 _FEW_VECTORS = range(24, 101)  # elements of a row that are few vectors
 _CUTS = frozenset("slice split dynamic_slice".split())
-_COSTLY_SHARE, _COSTLY_WORK = 1 / 4, 50_000  # of all operations, and operations, from which on costly short rows count
+_COSTLY_SHARE = 1 / 4  # of all operations, from which on those in short rows count
+_COSTLY_WORK, _COSTLY_LOOPS = 25_000, 50_000  # operations from which on they count, and in a program with loops
 _COSTLY_ALONE, _MOVED_ALONE = 20_000, 4000  # the same in a program of few equations, and where most of it are moves
 _MOVES = frozenset("pad concatenate stack rev slice broadcast_in_dim tile".split())  # elements, to other places
+_SPREADING = frozenset("add add_any sub mul div max min pow select_n eq ne lt le gt ge and or".split())
 _MOVE, _TURN = 8, 4  # operations in the time that it takes to move an element of a short row, and to turn one
 _TURNS = 16  # of a loop, where it is not known
 _PRODUCTS = 8  # multiplications of a matrix product in the time of one element elsewhere
@@ -88,7 +90,7 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
         work += done * times
         cost = _cost(eqn)
         operations += done * cost * times
-        if not in_loop and (moved := _moved(eqn)):
+        if not in_loop and (moved := _moved(eqn, is_small)):
             operations += moved
             in_cut_rows += moved
             in_odd_rows += moved
@@ -110,7 +112,7 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
         if not in_loop and eqn.primitive.name in _IN_LIBRARY and eqn.invars[0].aval.size < LIBRARY_REDUCTION:
             in_short_rows += eqn.invars[0].aval.size if _has_short_rows(eqn) else 0
             across_rows += eqn.invars[0].aval.size if _is_across_rows(eqn) else 0
-    least = least_alone if is_small and not in_loops else _COSTLY_WORK
+    least = _COSTLY_LOOPS if in_loops else least_alone if is_small else _COSTLY_WORK
     return (in_short_rows > max(_FEW, _SHARE * work) or across_rows > max(_FEW, _ACROSS_SHARE * work)
             or short_in_loops > _LOOP_SHARE * in_loops
             or (in_cut_rows if are_cut else in_odd_rows) > max(least, _COSTLY_SHARE * operations))
@@ -259,18 +261,31 @@ def _turns_short_rows_of(eqn: Any, least: int) -> bool:
     return min(shape[-1], shape[eqn.params["permutation"][-1]]) <= _SHORT
 
 
-def _moved(eqn: Any) -> int:
+def _moved(eqn: Any, is_small: bool) -> float:
     """The operations that it is worth to move elements of short rows to other places, or to where rows are short."""
     name = eqn.primitive.name
     if name == "triangular_solve":  # the library takes the matrices by columns
         return _TURN * eqn.invars[0].aval.size if eqn.invars[0].aval.shape[-1] <= _SHORT else 0
+    if not eqn.outvars or not 1 < _row(eqn.outvars[0].aval) < _COSTLY_ROW and name != "transpose":
+        return 0
+    out = eqn.outvars[0].aval
+    if name == "gather":
+        is_of_rows = eqn.params["slice_sizes"][-1] == eqn.invars[0].aval.shape[-1]
+        return 0 if is_of_rows and not (is_small and out.shape[-1] > _SHORT_ROW) else RUN_COST[name] * out.size
+    if name in _SPREADING and out.shape[-1] not in (4, 8):
+        return _MOVE * out.size if any(_is_row_of(atom.aval, out) for atom in eqn.invars) else 0
     if name == "transpose":
-        return _TURN * eqn.outvars[0].aval.size if _turns_short_rows_of(eqn, 1) else 0
-    if name not in _MOVES or not 1 < _row(eqn.outvars[0].aval) < _COSTLY_ROW:
+        return _TURN * out.size if _turns_short_rows_of(eqn, 1) else 0
+    if name not in _MOVES:
         return 0
     is_whole = name == "slice" and set(eqn.params["strides"] or ()) <= {1} or (
         name == "broadcast_in_dim" and eqn.invars[0].aval.size in (1, eqn.outvars[0].aval.size))
-    return 0 if is_whole else _MOVE * eqn.outvars[0].aval.size
+    return 0 if is_whole else _MOVE * out.size
+
+
+def _is_row_of(aval: Any, out: Any) -> bool:
+    """Whether an operand is a row that is spread over all rows of a result."""
+    return aval.size < out.size and len(aval.shape) == len(out.shape) and aval.shape[-1] == out.shape[-1]
 
 
 def _turns_rows(eqn: Any, least: int) -> bool:

@@ -86,6 +86,8 @@ def repeat(f):
     (jnp.arcsinh, LARGE[:8000].reshape(800, 10)),
     (lambda x: jnp.abs(lax.complex(x, x)), LARGE[:8000].reshape(800, 10)),
     (lambda x: lax.complex(x, x).sum(), LARGE),
+    (lambda x: jax.nn.relu(x @ x[:10] + x[0]), LARGE[:9000].reshape(900, 10)),
+    (lambda x: x[:, np.array([8, 1, 1, 0])], LARGE[:9000].reshape(1000, 9)),
 ], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
         "slices in short rows",
         "argmax of longer rows", "to bytes", "one position",
@@ -99,7 +101,7 @@ def repeat(f):
         "rows of ten in a scan", "across few rows", "running sums",
         "transposes are a part", "matrices of a solve", "short rows padded", "reversed rows",
         "selected from two computations, in a scan", "inverse functions in rows of ten",
-        "complex, in rows of ten", "complex sum"])
+        "complex, in rows of ten", "complex sum", "a row added to rows of ten", "gathered columns"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 
@@ -139,6 +141,7 @@ def test_programs_that_gain_from_unrolling(f, x):
     (lambda x: jnp.sin(x) @ jnp.cos(x.T), LARGE[:6400].reshape(80, 80)),
     (repeat(lambda c: jnp.exp(-c) + c), LARGE[:3300].reshape(100, 33)),
     (repeat(lambda c: jnp.concatenate([c[:, :1], c[:, 1:] - c[:, :-1]], 1)), LARGE[:900].reshape(30, 30)),
+    (lambda x: jax.nn.relu(x @ x[:8] + x[0]), LARGE[:8000].reshape(1000, 8)),
 ], ids=["none", "library", "small", "small share",
         "long", "one column", "few", "long, in a scan", "few bytes", "bytes, among others",
         "all of them", "scan", "convolution", "turned once",
@@ -147,7 +150,7 @@ def test_programs_that_gain_from_unrolling(f, x):
         "two others first, in a scan", "another last, in a scan",
         "another first, in many rows in a scan", "rows of eight in a scan", "across few rows, among others",
         "longer running sums", "rows in reverse order", "longer rows turned", "another function in a scan",
-        "another first, in thirty rows in a scan"])
+        "another first, in thirty rows in a scan", "a row added to rows of eight"])
 def test_other_programs_do_not(f, x):
     assert not unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 

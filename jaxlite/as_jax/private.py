@@ -14,9 +14,9 @@ from typing import Any
 _ALIASES: dict[str, list[tuple[str, str]]] = {
     "array": [("jaxlite.core.values", "ArrayImpl")],  # lovely_jax
     "ad_util": [("jaxlite.lax.shaping", "stop_gradient_p"), ("jaxlite.interpreters.ad", "*")],  # lineax, pyscfad
-    "api": [("jaxlite", "*")],  # pyscfad
+    "api": [("jaxlite.as_jax.util", "_dtype"), ("jaxlite", "*")],  # pennylane; pyscfad
     "api_util": [("jaxlite.compilation.options", "infer_argnums_and_argnames")],  # keras
-    "config": [("jaxlite.core.config", "numpy_rank_promotion")],  # quaxed
+    "config": [("jaxlite.core.config", "numpy_rank_promotion enable_checks threefry_partitionable")],  # quaxed, pennylane
     "checkify": [("jaxlite.experimental.checkify", "*"), ("typing", "Out=Any")],  # flax
     "core": [
         ("jaxlite.core", "AbstractValue ShapedArray Tracer Trace"),  # equinox, jaxtyping, flax
@@ -24,6 +24,10 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
         ("jaxlite.extend.core.values", "concrete_or_error"),  # dynamiqs
         ("jaxlite.extend.core.state", "trace_state_clean"),  # numpyro
         ("lowering.module", "physical_aval=physical"),  # flax
+        ("jaxlite", "typeof"), ("jaxlite.core.values", "pytype_aval_mappings"),  # eformer
+        ("jaxlite.as_jax.util", "JaxprEqnContext dimension_as_value is_constant_dim"),  # brainstate, torchax, saiunit
+        ("jaxlite.lax.shaping", "canonicalize_shape=canonical_shape"),  # torchax
+        ("collections.abc", "Shape=Sequence"), ("typing", "DimSize=Any"),  # torchax
         ("jaxlite.extend.core", "*"),  # asdex: ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
     ],
     "custom_api_util": [("jaxlite.as_jax.util", "register_custom_decorator_type")],  # jaxdecomp
@@ -32,15 +36,18 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
     "distributed": [("jaxlite.as_jax.distributed", "global_state")],  # orbax
     "dtypes": [  # flax, haiku, equinox, chex, qujax, jaxdecomp
         ("jaxlite.core.dtypes", "ExtendedDType TypePromotionError canonicalize_dtype dtype extended finfo to_complex_dtype "
-                                "supports_inf"),
+                                "itemsize_bits supports_inf"),
         ("numpy", "DType=dtype"), ("jaxlite.dtypes", "issubdtype"),
     ],
     "earray": [("jaxlite.devices.extended", "EArray")],  # flax
     "flatten_util": [("jaxlite.flatten_util", "ravel_pytree")],  # blackjax
     "hijax": [("jaxlite.extend.boxes", "Box new_box box_get box_set"), ("jaxlite.core.high", "MappingSpec")],  # users of boxes
+    "image": [],
+    "image.scale": [("jaxlite.image.resampling", "ResizeMethod _kernels=_KERNELS")],  # torchax
     "interpreters": [],
     "interpreters.ad": [("jaxlite.interpreters.ad", "*")],  # pyscfad
     "interpreters.batching": [("jaxlite.transforms.vmap", "is_vmappable"),  # jaxoplanet
+                              ("jaxlite.as_jax.batching", "make_iota to_elt"),  # brainstate
                               ("jaxlite.interpreters.batching", "*")],  # pyscfad
     "interpreters.mlir": [("jaxlite.as_jax.lowering", "broadcast_in_dim compare_hlo full_like_aval"),  # pyscfad
                           ("jaxlite.interpreters.mlir", "*")],
@@ -76,19 +83,23 @@ _ALIASES: dict[str, list[tuple[str, str]]] = {
                             ("jaxlite.scipy.sparse.linalg", "_identity _normalize_matvec=_operator _gmres_batched "
                                                             "_gmres_incremental")],
     "scipy.special": [("jaxlite.scipy.special", "*")],  # jaxns
-    "sharding_impls": [("jaxlite.as_jax.shardings", "canonicalize_sharding")],  # jaxns
-    "state": [],
+    "sharding_impls": [("jaxlite.as_jax.shardings", "UNSPECIFIED UnspecifiedValue canonicalize_sharding")],  # jaxns, brainstate
+    "source_info_util": [("jaxlite.core.source", "register_exclusion"),  # kauldron
+                         ("jaxlite.extend.source_info_util", "*")],  # brainstate
+    "stages": [("jaxlite.stages", "*")],  # easydel
+    "state": [("jaxlite.core.aval", "AbstractRef")],  # ejkernel
     "state.types": [("jaxlite.core.aval", "AbstractRef")],  # flax
     "traceback_util": [  # flax, haiku, chex, equinox
         ("jaxlite.core.source", "register_exclusion include_frame _exclude_paths=excluded"),
-        ("jaxlite.core.filtering", "api_boundary=boundary UnfilteredStackTrace"),
+        ("jaxlite.core.filtering", "api_boundary=boundary filter_traceback=_filtered UnfilteredStackTrace"),
     ],
     "tree_util": [("jaxlite.core.tree", "_registry=node_types"), ("jaxlite.as_jax.trees", "prefix_errors"),
                   ("typing", "BuiltInKeyEntry=Any"),
                   ("jaxlite.tree_util", "*")],  # flax; haliax
-    "typing": [("jaxlite.typing", "*")],  # jaxctx
+    "typing": [("collections.abc", "Shape=Sequence"), ("jaxlite.typing", "*")],  # fjformer; jaxctx
     "util": [("jaxlite.as_jax.util", "*")],  # JAX's docs
-    "xla_bridge": [("lowering.platforms", "_backends=clients"), ("jaxlite.extend.backend", "get_backend")],  # chex
+    "xla_bridge": [("lowering.platforms", "_backends=clients"), ("jaxlite.extend.backend", "get_backend"),
+                   ("jaxlite.as_jax.util", "backends_are_initialized")],  # chex, eformer
 }
 # Those that libraries replace functions in, so it has to be the module itself that looks them up.
 _SAME = {"compiler": "lowering.xla"}  # chex: backend_compile_and_load

@@ -22,3 +22,7 @@ def canonicalize_sharding(sharding: Any, api_name: str, check_mesh_consistency: 
         raise TypeError(f"`out_sharding` argument of {api_name} only supports instances of `NamedSharding` or `PartitionSpec`. "
                         f"Got {sharding} of type: {type(sharding)}")
     return None if sharding.mesh.empty else sharding.update(mesh=sharding.mesh.abstract_mesh)
+
+
+UNSPECIFIED = None  # in params and arguments: the program says where it is
+UnspecifiedValue = type(None)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
+
+from jaxlite.core import config, dtypes
+from jaxlite.core.symbolic import is_symbolic
+from jaxlite.lax.shaping import canonical_axis as canonicalize_axis  # noqa: F401  torchax
+from lowering import platforms
 
 
 def safe_map(f: Callable[..., Any], *args: Iterable[Any]) -> list[Any]:
@@ -50,3 +55,46 @@ def register_custom_decorator_type(cls: type) -> type:
 
 # Libraries add their primitives to it, whose lowering wants to know its devices. Here every lowering knows them.
 prim_requires_devices_during_lowering: set[Any] = set()
+
+
+class HashableFunction:
+    """A function that equals others with the same code and the same values of `closure`."""
+
+    def __init__(self, f: Callable[..., Any], closure: Hashable):
+        self.f, self.closure = f, closure
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is HashableFunction and (self.f.__code__, self.closure) == (other.f.__code__, other.closure)
+
+    def __hash__(self) -> int:
+        return hash((self.f.__code__, self.closure))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.f(*args, **kwargs)
+
+
+class JaxprEqnContext:
+    """The options in force where an equation is made. Equations here have those that matter among their params."""
+
+    def __init__(self) -> None:
+        self.threefry_partitionable = config.threefry_partitionable.value
+        self.cur_abstract_mesh, self.xla_metadata = config.context_abstract_mesh.value, config.xla_words.value
+
+
+def _dtype(x: Any) -> Any:
+    return dtypes.dtype(x, canonicalize=True)
+
+
+def is_constant_dim(d: Any) -> bool:
+    """Whether a size is known: an int."""
+    return not is_symbolic(d)
+
+
+def dimension_as_value(d: Any) -> Any:
+    """A size as a number of a program: an int as it is, a symbolic dimension as an array."""
+    return d if isinstance(d, int) else d.__jax_array__()
+
+
+def backends_are_initialized() -> bool:
+    """Whether a client has started."""
+    return bool(platforms.clients)

@@ -101,8 +101,8 @@ class StagingTrace(Trace):
         self.pinned = source.here()
         return True
 
-    def new_arg(self, aval: Any) -> StagedTracer:
-        """A tracer for an input of the program."""
+    def new_arg(self, aval: Any, source_info: Any = None) -> StagedTracer:
+        """A tracer for an input of the program; `source_info` is for libraries, and says nothing."""
         var = high().new_var(aval) if aval.is_high else Var(aval)
         self.invars.append(var)
         return self._tracer(var)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any as _Any
 
+from jaxlite.core import alone as _alone
 from jaxlite.core.collector import importing as _importing
 from jaxlite.core.lazy import Lazy as _Lazy
 

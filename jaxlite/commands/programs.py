@@ -27,9 +27,10 @@ def run_program(arguments: Sequence[str]) -> None:
         _run_as_main(arguments[1], "<string>", None)
     elif os.path.isfile(first) and not first.endswith((".pyc", ".pyz", ".zip")):
         sys.argv = list(arguments)
-        sys.path[0] = os.path.dirname(os.path.abspath(first))
+        path = os.path.abspath(first)  # as Python names its program
+        sys.path[0] = os.path.dirname(path)
         with open(first, "rb") as file:
-            _run_as_main(file.read(), first, first)
+            _run_as_main(file.read(), path, path)
     else:
         sys.argv = list(arguments)
         del sys.path[0]

@@ -18,6 +18,7 @@ from jaxlite.core import array as arrays
 from jaxlite.core.aval import ShapedArray, in_space, layout_of, space_of_kind, with_layout
 from jaxlite.core.jaxpr import Jaxpr, jaxprs_in_params
 from jaxlite.core.lazy import loader
+from jaxlite.core.symbolic import is_symbolic
 from jaxlite.core.tracing import Tracer
 from jaxlite.core.tree import broadcast_prefix, tree_flatten
 from jaxlite.devices import global_arrays, placement
@@ -81,12 +82,21 @@ def flat_layouts(given: Any, tree: Any, what: str) -> tuple[Any, ...] | None:
 
 
 def laid_out(avals: Sequence[Any], given: Sequence[Any] | None) -> tuple[Any, ...]:
-    """The types of arguments that `jit` gives shardings: over explicit mesh axes these are part of the type."""
+    """The types of arguments that `jit` gives shardings: over explicit mesh axes these are part of the type.
+
+    Raises: IndivisibleError for an explicit axis that is not cut evenly.
+    """
     if given is None:
         return tuple(avals)
-    return tuple(aval if sharding is None or not isinstance(aval, ShapedArray)
-                 else with_layout(aval, layout_of(sharding, len(aval.shape)))
+    return tuple(aval if sharding is None or not isinstance(aval, ShapedArray) else _with_layout_of(sharding, aval)
                  for aval, sharding in zip(avals, given, strict=True))
+
+
+def _with_layout_of(sharding: Any, aval: ShapedArray) -> Any:
+    layout = layout_of(sharding, len(aval.shape))
+    if layout is not None and not any(map(is_symbolic, aval.shape)):
+        shardings.check_shape(sharding, aval.shape)
+    return with_layout(aval, layout)
 
 
 def is_place(leaf: Any) -> bool:

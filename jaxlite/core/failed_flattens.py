@@ -31,6 +31,9 @@ def guarded(flatten: Callable[[Any], Any]) -> Callable[[Any], Any]:
             found = flatten(x)
             if type(found) is tuple and len(found) == 2 and type(found[0]) in (tuple, list):
                 return found
+            if not isinstance(found, (tuple, list)) or len(found) != 2:
+                raise ValueError("The to_iterable function for a custom PyTree node should return a (children, aux_data) "
+                                 f"tuple, got {found!r}")
             children, metadata = found
             return tuple(children), metadata
         except BaseException as error:

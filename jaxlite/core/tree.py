@@ -605,16 +605,12 @@ def _flatten_defaults_with_keys(d: defaultdict[Any, Any]) -> tuple[tuple[tuple[A
     return tuple((DictKey(k), d[k]) for k in keys), (d.default_factory, keys)
 
 
-try:
-    register_pytree_node(
-        OrderedDict,
-        _flatten_ordered,
-        lambda keys, children: OrderedDict(zip(keys, children, strict=True)),
-        _flatten_ordered_with_keys,
-    )
-except ValueError:
-    raise ImportError("jaxlite and JAX cannot be in one process, since both register their types with one jaxlib; JAX has been "
-                      "imported here already. `import jaxlite.as_jax` first makes `import jax` mean jaxlite") from None
+register_pytree_node(
+    OrderedDict,
+    _flatten_ordered,
+    lambda keys, children: OrderedDict(zip(keys, children, strict=True)),
+    _flatten_ordered_with_keys,
+)
 register_pytree_node(
     defaultdict,
     _flatten_defaults,
@@ -728,7 +724,7 @@ def _explained(error: SystemError) -> Exception:
     return error
 
 
-def static_field(**kwargs: Any) -> Any:
+def static(**kwargs: Any) -> Any:
     """A dataclass field that `tree_util.register_dataclass` takes as static: part of the structure, not a leaf.
 
     Args:

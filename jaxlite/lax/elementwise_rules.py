@@ -194,8 +194,8 @@ def_jvp(e.expm1_p, lambda g, ans, x, **accuracy: mul(g, e.exp_p.bind(x, **accura
 def_jvp(e.log_p, lambda g, ans, x, **accuracy: div(g, x))
 def_jvp(e.log1p_p, lambda g, ans, x, **accuracy: div(g, add(x, const(1, x))))
 def_jvp(e.logistic_p, lambda g, ans, x, **accuracy: mul(g, mul(ans, sub(const(1, x), ans))))
-# The inverse is the one that a division by the root needs too; halving it is exact.
-def_jvp(e.sqrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(0.5, x), integer_pow(ans, -1))))
+# A division, which checkify's checks of divisions see.
+def_jvp(e.sqrt_p, lambda g, ans, x, **accuracy: mul(g, div(const(0.5, x), ans)))
 def_jvp(e.rsqrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(-0.5, x), div(ans, x))))
 def_jvp(e.cbrt_p, lambda g, ans, x, **accuracy: mul(g, mul(const(1 / 3, x), integer_pow(ans, -2))))
 def_jvp(e.square_p, lambda g, ans, x: mul(g, mul(const(2, x), x)))
@@ -240,10 +240,11 @@ def_jvp(e.atan2_p, lambda g, ans, x, y: mul(g, div(y, add(e.square(x), e.square(
         lambda g, ans, x, y: mul(g, div(neg(x), add(e.square(x), e.square(y)))))
 def_jvp(e.sinh_p, lambda g, ans, x: mul(g, e.cosh(x)))
 def_jvp(e.cosh_p, lambda g, ans, x: mul(g, e.sinh(x)))
-def_jvp(e.tanh_p, lambda g, ans, x, **accuracy: mul(g, mul(add(const(1, x), ans), sub(const(1, x), ans))))
+def_jvp(e.tanh_p, lambda g, ans, x, **accuracy: mul(add(g, mul(g, ans)), sub(const(1, x), ans)))
 def_jvp(e.asinh_p, lambda g, ans, x: mul(g, e.rsqrt(_one_plus_square(x))))
 def_jvp(e.acosh_p, lambda g, ans, x: mul(g, mul(e.rsqrt(sub(x, const(1, x))), e.rsqrt(add(x, const(1, x))))))
-def_jvp(e.atanh_p, lambda g, ans, x: mul(g, e.reciprocal(_one_minus_square(x))))
+# Two factors: the square loses the digits of 1 - x near 1.
+def_jvp(e.atanh_p, lambda g, ans, x: mul(e.reciprocal(add(const(1, x), x)), div(g, sub(const(1, x), x))))
 
 # --- complex numbers ---------------------------------------------------------------------------------
 

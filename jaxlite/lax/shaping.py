@@ -126,6 +126,8 @@ def convert_element_type(operand, new_dtype):
         raise ValueError("convert_element_type needs a dtype, got None")
     if type(operand) is int and not isinstance(new_dtype, dtypes.ExtendedDType):
         operand = fitted(operand, dtypes.canonicalize_dtype(new_dtype), wrap=True)
+    if type(operand) is complex and dtypes.kind(dtypes.canonicalize_dtype(new_dtype)) in "biuf":
+        raise TypeError(f"a complex number cannot be converted to {new_dtype}: {operand}. Take its .real")
     result = convert(operand, new_dtype, False)
     warn_of_lost_parts(aval_of(operand).dtype, aval_of(result).dtype)
     return result
@@ -720,7 +722,9 @@ def stop_gradient(x):
     def stop(leaf):
         if type(leaf) is ArrayImpl and state.trace is eager_trace:
             return leaf
-        return stop_gradient_p.bind(leaf) if dtypes.kind(aval_of(leaf).dtype) in "fc" else leaf
+        if dtypes.kind(aval_of(leaf).dtype) in "fc":
+            return stop_gradient_p.bind(leaf)
+        return leaf.astype(aval_of(leaf).dtype, copy=False) if isinstance(leaf, np.ndarray) else leaf
 
     return tree_map(stop, x)
 

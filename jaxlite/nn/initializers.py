@@ -29,7 +29,7 @@ def _initializer(draw: Callable[..., Any], default=None) -> Initializer:
     """The initializer that draws weights by `draw(key, shape, dtype)`, and lays them out as asked."""
 
     def init(key, shape, dtype=default, out_sharding=None):
-        dtype = dtypes.canonicalize_dtype(float if dtype is None else dtype, allow_extended_dtype=True)
+        dtype = dtypes.check_user_dtype_supported(float if dtype is None else dtype)
         return placement.laid_out(draw(key, shape, dtype), out_sharding)
 
     return init

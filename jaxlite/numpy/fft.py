@@ -20,7 +20,7 @@ from jaxlite.lax import shaping
 from jaxlite.lax.fft import FftType
 from jaxlite.lax.fft import fft as transform
 from jaxlite.numpy import manipulation
-from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays
+from jaxlite.numpy.api import api, as_array, canonical_axes, check_arrays, each_axis
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifft2", "ifftn", "ifftshift", "ihfft", "irfft",
@@ -306,5 +306,6 @@ def ifftshift(x, axes: int | Sequence[int] | None = None):
 def _shift(name: str, x, axes, by):
     check_arrays(f"fft.{name}", x)
     shape = aval_of(x).shape
-    chosen = canonical_axes(axes, len(shape))
+    named = range(len(shape)) if axes is None else each_axis(axes)
+    chosen = tuple(shaping.canonical_axis(axis, len(shape)) for axis in named)  # an axis named twice moves twice
     return manipulation.roll(x, tuple(by(shape[axis]) for axis in chosen), chosen)

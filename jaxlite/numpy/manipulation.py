@@ -6,6 +6,7 @@ Joining arrays is in `joining.py`, inserting and deleting in `inserting.py`, pad
 from __future__ import annotations
 
 import builtins
+import contextlib
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -202,7 +203,21 @@ def broadcast_to(array, shape, *, out_sharding=None):
 
     Raises: ValueError if it does not fit.
     """
-    return placement.laid_out(_broadcast_to(array, shape=shape_of(shape)), out_sharding)
+    try:
+        sizes = shape_of(shape)
+    except TypeError:
+        _check_negative_sizes(array, shape)
+        raise
+    return placement.laid_out(_broadcast_to(array, shape=sizes), out_sharding)
+
+
+def _check_negative_sizes(array, shape) -> None:
+    """ValueError if an array, whose own sizes are not negative, does not fit the negative ones of a shape."""
+    with contextlib.suppress(TypeError):
+        shape = tuple(map(operator.index, shape if hasattr(shape, "__iter__") else (shape,)))
+        old = np.shape(array)
+        if builtins.any(y < 0 and x != 1 for x, y in zip(old[::-1], shape[::-1], strict=False)):
+            raise ValueError(f"Incompatible types for broadcasting: an array of shape {old} does not fit {shape}")
 
 
 def broadcast_shapes(*shapes) -> Ints:
@@ -343,7 +358,7 @@ def _cut(name: str, ary, indices_or_sections, axis: int, even: bool) -> list[Any
         parts = int(concrete(name, "indices_or_sections", indices_or_sections))
         if parts <= 0:
             raise ValueError("number sections must be larger than 0")
-        if even and extent % parts:
+        if even and extent % parts != 0:  # a symbolic rest is not known to be 0
             raise ValueError(f"array split does not result in an equal division: axis {axis} has size {extent}, not a "
                              f"multiple of {parts}")
         each, extra = divmod(extent, parts)

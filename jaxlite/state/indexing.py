@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,17 +23,19 @@ from jaxlite.lax.slicing import dynamic_slice, dynamic_update_slice
 from jaxlite.numpy.index_plan import Span, read, write
 
 
+@dataclass(unsafe_hash=True)
 class Slice:
     """`size` elements from `start` on, `stride` apart. `start` may be traced, the rest are ints."""
 
-    __slots__ = ("start", "size", "stride")
+    start: Any
+    size: int
+    stride: int = 1
 
-    def __init__(self, start: Any, size: int, stride: int = 1):
-        if size < 0:
-            raise ValueError(f"`size` must not be negative, got {size}")
-        if stride < 1:
-            raise ValueError(f"slice must have a step >= 1 (found: {stride})")
-        self.start, self.size, self.stride = start, size, stride
+    def __post_init__(self) -> None:
+        if self.size < 0:
+            raise ValueError(f"`size` must not be negative, got {self.size}")
+        if self.stride < 1:
+            raise ValueError(f"slice must have a step >= 1 (found: {self.stride})")
 
     @classmethod
     def from_slice(cls, slc: slice, size: int) -> Slice:
@@ -43,15 +46,6 @@ class Slice:
     @property
     def is_dynamic_start(self) -> bool:
         return not isinstance(self.start, int)
-
-    def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Slice) and (self.start, self.size, self.stride) == (other.start, other.size, other.stride)
-
-    def __hash__(self) -> int:
-        return hash((self.start, self.size, self.stride))
-
-    def __repr__(self) -> str:
-        return f"Slice(start={self.start}, size={self.size}, stride={self.stride})"
 
     def text(self, extent: int) -> str:
         """As in Python: `1:3`, `:`, `i:i+4`."""

@@ -27,6 +27,7 @@ FOREIGN: dict[Any, Callable[..., Any] | None] = {}  # by the primitive itself, w
 # Where a primitive's module does not name the file, these are loaded one by one, the last first, and then all others.
 _waiting = ["parallel", "sharding", "rng", "custom_rules", "jit", "dot", "reductions", "shaping", "special", "elementwise"]
 _others_wait = True
+_asked: set[str] = set()  # modules that make primitives, of which the files of rules are loaded
 _loading = threading.Lock()
 _fresh: dict[str, Callable[..., Any]] | None = None  # rules of the file that is loading: published when it has loaded
 
@@ -84,9 +85,11 @@ def find_rule(name: str, made_in: str = "") -> None:
     """
     global _others_wait
     with _loading:
-        for word in made_in.split("."):
-            if not _is_known(name) and importlib.util.find_spec(f"{__name__}.{word}"):
+        # Also where there is a decomposition: the rule, if there is one, goes first.
+        for word in () if made_in in _asked else made_in.split("."):
+            if name not in RULES and name not in ELEMENTWISE and importlib.util.find_spec(f"{__name__}.{word}"):
                 _load(word)
+        _asked.add(made_in)
         while not _is_known(name):
             if not _waiting and _others_wait:
                 import pkgutil  # who needs everyday files alone does not pay for it

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from lowering.rules import lowers
-from lowering.rules.foreign import custom_call
 
 _ALGORITHMS = ("DEFAULT", "THREE_FRY", "PHILOX")
 _u32, _u64 = np.dtype(np.uint32), np.dtype(np.uint64)
@@ -30,16 +29,6 @@ def _rng_bit_generator(ctx: Any, key: Any, *, shape: Any, dtype: Any, algorithm:
     if bits_dtype != dtype:
         bits = ctx.convert(bits, shape, dtype)
     return [state, bits]
-
-
-@lowers("threefry2x32")
-def _threefry(ctx: Any, *operands: Any) -> Any:
-    """The kernel of a GPU's package; elsewhere its operations."""
-    if ctx.platform != "gpu":
-        return NotImplemented
-    layouts = [tuple(range(len(aval.shape))) for aval in ctx.avals_in]
-    name = {"cuda": "cu", "rocm": "hip"}[ctx.builder.vendor] + "_threefry2x32_ffi"
-    return custom_call(ctx, operands, ctx.avals_out, name, False, ctx.attribute("{}"), layouts, layouts[:2], (), 4)
 
 
 @lowers("rng_uniform")

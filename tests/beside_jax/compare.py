@@ -28,7 +28,7 @@ from typing import Any
 import cases
 import malformed
 import numpy as np
-from known import ERRORS, KNOWN
+from known import ACCEPTED, ERRORS, KNOWN
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -277,6 +277,10 @@ def reason(name: str, program: Program, kind: str, ours: Any, theirs: Any) -> st
         said_by = " <> ".join(f"{found[3]}: {found[2]}" for (found, _) in (theirs, ours))
         for pattern, why in ERRORS:
             if re.search(pattern, said_by):
+                return why
+    if kind == "accepts":
+        for pattern, why in ACCEPTED:
+            if re.search(pattern, f"{theirs[0][3]}: {theirs[0][2]}"):
                 return why
     for pattern, kinds, why in KNOWN:
         if (kinds == "*" or kind in kinds.split(", ")) and re.search(pattern, text):

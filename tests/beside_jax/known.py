@@ -1,7 +1,7 @@
 """Differences from JAX that are meant.
 
 KNOWN: pattern of the program (of the name, for a docstring), kinds, reason. ERRORS, for classes of errors: pattern of what is
-said, reason.
+said, reason. ACCEPTED, for what JAX alone refuses: pattern of what JAX says, reason.
 """
 
 KNOWN: list[tuple[str, str, str]] = [
@@ -53,7 +53,7 @@ KNOWN: list[tuple[str, str, str]] = [
     (r"expm_frechet\(", "value", "as exact as float32 allows; JAX's loses two digits more"),
     (r"rsf2csf\(", "value", "docs/sharp_edges.md: of a matrix that is no real Schur form"),
     (r"(solve|solve_sylvester)\(.*assume_a='pos'", "value", "docs/sharp_edges.md: second derivatives are exact"),
-    (r"logaddexp.*inf", "value", "docs/sharp_edges.md: derivatives 0 and 1"),
+    (r"logaddexp.*inf", "value, value of nan", "docs/sharp_edges.md: derivatives 0 and 1"),
     (r"segment_\w+\(.*uint.*", "value", "docs/sharp_edges.md: unsigned indices are used as they are"),
     (r"truncnorm\.\w+\(.*nan", "value", "of NaN it is NaN"),
     (r"convolve2d|lstsq|bessel_jn", "value of nan", "NaN in JAX alone"),
@@ -118,6 +118,20 @@ KNOWN: list[tuple[str, str, str]] = [
     (r"jax\.remat is jax\.checkpoint", "value", "one function with two names"),
     (r"stax\.Conv\(", "type", "Python ints, in JAX NumPy's"),
     (r"odeint\(", "weak type", "docs/sharp_edges.md: gradients are weakly typed where their argument is"),
+    (r"make_jaxpr\(.*jax\.(grad|jvp|vjp|vmap|linearize)\(", "repr", "docs/sharp_edges.md: rules of derivatives and batching"),
+    (r"gumbel_[lr]\.ppf\(", "value of nan", "docs/sharp_edges.md: special values are SciPy's"),
+    (r"partition\(.*-2147483648", "value", "JAX's wraps the least integer"),
+    (r"jax\.(disable_jit|enable_x64|numpy_dtype_promotion|numpy_rank_promotion)\(.*\)$", "repr", "the name of a private class"),
+    (r"unique_values\(.*> 0|lax\.(eq|ne|lt|gt|le|ge)\(", "weak type",
+     "booleans are never weakly typed; in promotion it makes no difference"),
+    (r"\.key\(0\)\n.*\.dtype", "type", "the name of a class"),
+    (r"tree_transpose\(|checkify\(.*errors=\{|symbolic_args_specs\(|canonicalize_dtype\('a'\)", "raises",
+     "docs/sharp_edges.md: what cannot be right is refused at once"),
+    (r"random\.bits\(.*uint4", "raises", "JAX gives eight bits where four are asked for"),
+    (r"export\.export\(jnp", "structure", "private fields of an Exported"),
+    (r"linear_transpose\(", "weak type", "docs/sharp_edges.md: as the argument"),
+    (r"setxor1d\(", "value", "JAX loses the derivative"),
+    (r"np\.asarray\(r\)$|\[1\] \* a$", "class of error", "docs/sharp_edges.md: one class of error for one cause"),
     (r"\bjet\(lambda x,y", "class of error", "the arguments are counted before the function is called"),
 ]
 
@@ -167,6 +181,29 @@ ERRORS: list[tuple[str, str]] = [
     (r"^[^<]*every element be nonnegative, got .* <> ValueError", _INSIDE),
     (r"<> (AxisError|ValueError): (\w+: )?(axis|dimension) \S+ is out of bounds",
      "docs/sharp_edges.md: an axis that is not there"),
+    (r"<> ValueError: duplicate value in 'axis'", "docs/sharp_edges.md: an axis named twice is a ValueError, as in NumPy"),
+    (r"^TypeError: Formatting arguments to checkify.check", "docs/sharp_edges.md: Python numbers in messages are accepted"),
+    (r"^ValueError: in_specs passed to shard_map", "docs/sharp_edges.md: arrays that are not cut yet are accepted"),
     (r"RESOURCE_EXHAUSTED.* <> ValueError",
      "docs/sharp_edges.md: arrays that no memory holds are refused before they are made"),
+]
+
+_MORE = "docs/sharp_edges.md: more is accepted"
+# Matched with "class: words of JAX", where jaxlite gives a result.
+ACCEPTED: list[tuple[str, str]] = [
+    (r"^\w+: (Non-hashable static arguments|unhashable type|Only integer scalar arrays|get\(\): incompatible)", _STATIC),
+    (r"^ValueError: in_specs passed to shard_map: .* does not match the specs of the input", _MORE),
+    (r"^NotImplementedError: (jnp\.partition|axis_index_groups not supported|Only DCT type 2|convolve2d\(\) only"
+     r"|Only the b=None|jnp\.from(file|iter)|integer np\.round|Cannot call abstract method"
+     r"|Differentiation rule for 'nextafter')", _MORE),
+    (r"^TypeError: pow does not accept dtype \w+ at position 0", _MORE),
+    (r"^(AssertionError: Permutation doesn't match|AttributeError: '(float|int)' object has no attribute 'shape')", _MORE),
+    (r"^AttributeError: The 'block_until_ready' method|^AttributeError: jax\.lax\.pvary was deprecated", _MORE),
+    (r"^TypeError: Formatting arguments to checkify.check|^ZeroDivisionError", _MORE),
+    (r"^TypeError: Argument 'a' of type <class 'str'> is not a valid JAX type|^TypeError: Value 'a' with dtype", _MORE),
+    (r"^ValueError: (RFFT input must be float32|`visualize_sharding` requires)", _MORE),
+    (r"^ValueError: (Cannot broadcast to shape with fewer|Incompatible types for broadcasting)",
+     "docs/sharp_edges.md: polynomials"),
+    (r"custom element sizes on non-sub-byte types|^ValueError: Invalid integer data type 'V'", "int4 works here"),
+    (r"^FloatingPointError: .*encountered in convert_element_type", "docs/sharp_edges.md: debug_nans looks at results"),
 ]

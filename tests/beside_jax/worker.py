@@ -187,7 +187,7 @@ def neutral(text: str) -> str:
 def leaf(x: Any) -> Any:
     for kind in (bool, int, float, complex, str, bytes):  # and no class of JAX's that derives from them
         if isinstance(x, kind) and not isinstance(x, np.generic):
-            return (kind.__name__, kind(x))
+            return (kind.__name__, kind(x) if kind is not str else neutral(x))
     if isinstance(x, (type(None), slice, type(...))):
         return (type(x).__name__, x)
     if isinstance(x, jax.Array):

@@ -129,6 +129,15 @@ def test_differences_are_found_exactly_when_structures_differ(x, y):
         assert tree.leaves(tree.broadcast(x, y)) == values
 
 
+def test_a_flatten_function_that_returns_no_pair_is_named():
+    class Odd:
+        pass
+
+    tree_util.register_pytree_node(Odd, lambda x: 3, lambda aux, children: Odd())
+    with pytest.raises(ValueError, match="should return a .children, aux_data. tuple, got 3"):
+        tree.leaves(Odd())
+
+
 def test_leaf_order_and_containers():
     assert tree.leaves({"b": 1, "a": (None, [2, Point(3, 4)])}) == [2, 3, 4, 1]
     assert tree.leaves(OrderedDict([("b", 1), ("a", 2)])) == [1, 2]

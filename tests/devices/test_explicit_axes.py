@@ -189,6 +189,8 @@ if (test_on_eight_devices := own_process(__file__)) is None:
     def test_other_errors_name_the_layouts():
         with pytest.raises(AssertionError, match="acts as an assert .* The array sharding: P\\('x', None\\) did not match"):
             jax.jit(lambda a: lax.with_sharding_constraint(a, P(None, "y")))(X)
+        with pytest.raises(ValueError, match="axis 0 is partitioned 4 times, but the dimension size is 9"):
+            jax.jit(lambda a: a * 2, in_shardings=NamedSharding(MESH, P("x")))(np.zeros(9))
         with pytest.raises(TypeError, match="float32\\[16\\] but .* has type float32\\[16@y"):
             jax.jit(lambda a: lax.scan(lambda c, x: (c + x, None), jnp.zeros(16), a))(Y)
         with pytest.raises(ValueError, match="0th dimension of all xs should be replicated. Got P\\('x', None\\)"):

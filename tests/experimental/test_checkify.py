@@ -64,6 +64,7 @@ def test_only_what_was_asked_for_is_looked_at():
     lines = [first_line(f, -1.0, errors=errors) for errors in (
         checkify.user_checks, checkify.nan_checks, checkify.div_checks, checkify.index_checks, checkify.float_checks)]
     assert lines == [USER.format(-1.0), NAN, ZERO, None, NAN]
+    assert first_line(jax.grad(jnp.sqrt), 0.0, errors=checkify.div_checks) == ZERO
     with pytest.raises(ValueError, match="sets of checks"):
         checkify.checkify(f, errors={ValueError})
 

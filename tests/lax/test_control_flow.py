@@ -582,6 +582,7 @@ def test_disable_jit_runs_python():
         assert lax.switch(9, [lambda x: x, lambda x: (x, 1)], 1) == (1, 1)
         assert lax.while_loop(lambda s: s < 3, lambda s: s + 1, 0) == 3
         assert isinstance(lax.while_loop(lambda s: s < 3, lambda s: s, 5), jaxlite.Array)
+        assert isinstance(lax.while_loop(lambda s: s < 3, lambda s: int(s) + 1, 0), jaxlite.Array)
         assert lax.fori_loop(0, 3, lambda i, s: (seen.append(int(i)), s + i)[1], 0) == 3
         result = lax.scan(lambda c, x: (c + float(x), (seen.append(float(x)), x * 2)[1]), 0.0, array(1, 2, 3),
                           reverse=True)

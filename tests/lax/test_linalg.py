@@ -604,6 +604,18 @@ def test_without_routines(dtype, rng):
     np.testing.assert_allclose(got, lax_linalg.tridiagonal_solve(low, middle, high, b), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("call", ["svd(x)", "ormqr(x, x[0], x)", "tridiagonal_solve(x[0], 4 + x[0], x[0], x)"])
+def test_the_first_program_of_a_process_takes_the_rule_of_its_platform(call):
+    """And no decomposition, which is there before the file of the rule is loaded."""
+    code = f"""
+import jaxlite, jaxlite.numpy as jnp
+from jaxlite.lax.linalg import *
+print("lapack_" in jaxlite.jit(lambda x: {call}).lower(jnp.ones((3, 3))).as_text())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["True"]
+
+
 def test_lapack_is_loaded_by_the_first_factorization_alone():
     code = """
 import sys

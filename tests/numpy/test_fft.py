@@ -92,7 +92,7 @@ def test_frequencies(name):
 def test_shifts(rng):
     x = draw(rng, (4, 5), True)
     for name in ("fftshift", "ifftshift"):
-        for axes in (None, 0, (1,), (0, -1)):
+        for axes in (None, 0, (1,), (0, -1), (1, 1)):
             same(getattr(jnp.fft, name)(x, axes), getattr(np.fft, name)(x, axes))
 
 

@@ -249,7 +249,7 @@ FAMILIES: dict[str, list[Row]] = {
     "linalg": [
         Row("linalg.cholesky", DEFINITE(2, 3, 3)), Row("linalg.cond", REGULAR(3, 3)), Row("linalg.cross", N(3), N(3)),
         Row("linalg.det", REGULAR(2, 3, 3)), Row("linalg.det large", N(4, 4)), Row("linalg.diagonal", N(3, 3)),
-        Row("linalg.eigvalsh", DEFINITE(3, 3)),
+        Row("linalg.eigvalsh", DEFINITE(3, 3)), Row("linalg.qr r", REGULAR(3, 3), call=lambda x: jnp.linalg.qr(x, "r")),
         Row("linalg.eigh", DEFINITE(3, 3), call=lambda x: [jnp.linalg.eigh(x)[0], _modulus(jnp.linalg.eigh(x)[1])]),
         Row("linalg.eigvals", REGULAR(3, 3)),
         Row("linalg.inv", REGULAR(2, 3, 3)),

@@ -305,6 +305,8 @@ ERRORS = [
     (lambda: jnp.expand_dims(X, 1.0), TypeError, "float"),
     (lambda: jnp.broadcast_to(X, (3, 5)), ValueError, r"\[3,4\].*\[3,5\]"),
     (lambda: jnp.broadcast_to(X, (4,)), ValueError, "fewer dimensions"),
+    (lambda: jnp.broadcast_to(X, (3, -1)), ValueError, "does not fit"),
+    (lambda: jnp.broadcast_to(X[:, :1], (3, -1)), TypeError, "nonnegative"),
     (lambda: jnp.broadcast_shapes((2,), (3,)), ValueError, "Incompatible"),
     (lambda: jnp.broadcast_arrays(X, V), ValueError, "Incompatible"),
     (lambda: jnp.atleast_2d([1]), TypeError, "atleast_2d"),

@@ -137,6 +137,12 @@ def test_derivatives_are_finite_outside_of_the_support():
         assert jaxlite.grad(getattr(stats, name).pdf)(x, *shapes) == 0, name
 
 
+def test_no_density_of_a_negative_scale():
+    rows = {"expon": (), "gamma": (2.0,), "pareto": (2.0,), "uniform": (), "norm": (), "beta": (2.0, 3.0)}
+    for name, shapes in rows.items():
+        assert np.isnan(getattr(stats, name).pdf(np.array([-3.0, 0.5, 4.0]), *shapes, 0, -1)).all(), name
+
+
 SAMPLE = np.array([[3.0, 1, 3, 2], [2, 2, 1, 1], [5, 5, 5, 1]], np.float32)
 
 

@@ -217,6 +217,7 @@ def test_perturbations_are_not_confused():
 
 
 def test_stop_gradient():
+    assert jax.lax.stop_gradient(np.arange(2)).dtype == np.int32
     near(jax.grad(lambda x: x * lax.stop_gradient(x))(3.0), 3.0)
     tree = jax.grad(lambda x: sum(lax.stop_gradient({"a": x, "b": x}).values()) + x)(3.0)
     near(tree, 1.0)

@@ -292,6 +292,21 @@ def test_an_installed_jax_is_left_alone(tmp_path):
     assert not marker.exists()
 
 
+def test_jax_and_jaxlite_exclude_each_other(tmp_path):
+    """Whichever comes second says so, and the first goes on."""
+    (tmp_path / "jax" / "_src").mkdir(parents=True)
+    (tmp_path / "jax" / "__init__.py").write_text("import jax._src.tree_util\nnumpy = 'theirs'\n")
+    for name in ("__init__", "tree_util"):
+        (tmp_path / "jax" / "_src" / f"{name}.py").touch()
+    second = "try: import {}\nexcept ImportError as error: print(error)\n"
+    ours = run_python("import importlib.util, jaxlite, jaxlite.numpy as jnp\n" + second.format("jax")
+                      + "print(importlib.util.find_spec('jax') is not None, float(jnp.ones(3).sum()))", tmp_path)
+    theirs = run_python("import jax, jaxlib._jax\n" + second.format("jaxlite")
+                        + "print(jax.numpy, 'sum' in dir(jaxlib._jax.ArrayImpl))", tmp_path)
+    assert "cannot be in one process" in ours and ours.endswith("True 3.0\n")
+    assert "JAX has been imported here already" in theirs and theirs.endswith("theirs False\n")
+
+
 # --- files -------------------------------------------------------------------------------------------
 
 
@@ -317,7 +332,8 @@ def test_files_beside_the_package_itself_are_views():
 def test_each_file_of_rules_has_a_namesake():
     """The file that binds a primitive and the file that lowers it have one name (jit binds in an interpreter)."""
     rules = {m.rpartition(".")[2] for m in modules() if m.startswith("lowering.rules.")}
-    rooms = ("jaxlite.lax.", "jaxlite.traces.", "jaxlite.compilation.", "jaxlite.export.", "jaxlite.experimental.")
+    rooms = ("jaxlite.lax.", "jaxlite.random.", "jaxlite.traces.", "jaxlite.compilation.", "jaxlite.export.",
+             "jaxlite.experimental.")
     binders = {m.rpartition(".")[2] for m in modules() if m.startswith(rooms)}
     assert rules - binders == set()
 

@@ -185,8 +185,9 @@ class BlockSpec:
 
     block_shape: Sequence[Any] | None = None
     index_map: Callable[..., Any] | None = None
-    pipeline_mode: Buffered | None = None
+    # The first in the order of fields, which is what repr shows; given by its name alone.
     memory_space: Any = field(default=None, kw_only=True)
+    pipeline_mode: Buffered | None = None
 
 
 @dataclass(init=False, repr=False, eq=False)

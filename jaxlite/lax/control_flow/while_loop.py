@@ -93,7 +93,7 @@ def while_loop(cond_fun: Callable, body_fun: Callable, init_val):
         outcome = cond_fun(init_val)
         if not isinstance(outcome, Tracer):
             while outcome:
-                init_val = body_fun(init_val)
+                init_val = tree_map(as_result, body_fun(init_val))
                 outcome = cond_fun(init_val)
             return init_val
     leaves, tree, avals = flatten_values("the initial carry of while_loop", init_val)

@@ -232,7 +232,9 @@ def hilbert(n: int):
 
 
 def _integer_matrix(n: int, element: Callable[[int, int], int]):
-    """A matrix of exact integers, as floating numbers."""
+    """A matrix of exact integers, as floating numbers. Empty for a negative size."""
+    n = max(n, 0)
+    shaping.canonical_shape((n, n))  # refuses what no memory holds
     return _float_matrix(np.array([[float(element(i, j)) for j in range(n)] for i in range(n)]).reshape(n, n))
 
 

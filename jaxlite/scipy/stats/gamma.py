@@ -17,7 +17,7 @@ def logpdf(x, a, loc=0, scale=1):
     z, scale, a = standardized("gamma.logpdf", x, loc, scale, a)
     is_inside = z >= 0
     z = jnp.where(is_inside, z, 1)
-    return jnp.where(is_inside, xlogy(a - 1, z) - z - gammaln(a) - jnp.log(scale), -jnp.inf)
+    return jnp.where(is_inside | (scale < 0), xlogy(a - 1, z) - z - gammaln(a) - jnp.log(scale), -jnp.inf)
 
 
 @api

@@ -16,7 +16,8 @@ def logpdf(x, b, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale, b = standardized("pareto.logpdf", x, loc, scale, b)
     is_inside = z >= 1
-    return jnp.where(is_inside, jnp.log(b) - (b + 1) * jnp.log(jnp.where(is_inside, z, 1)) - jnp.log(scale), -jnp.inf)
+    value = jnp.log(b) - (b + 1) * jnp.log(jnp.where(is_inside, z, 1)) - jnp.log(scale)
+    return jnp.where(is_inside | (scale < 0), value, -jnp.inf)
 
 
 @api

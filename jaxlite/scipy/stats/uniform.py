@@ -15,7 +15,7 @@ __dir__ = lambda: __all__
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("uniform.logpdf", x, loc, scale)
-    return jnp.where((z < 0) | (z > 1), -jnp.inf, jnp.where(jnp.isnan(z), jnp.nan, -jnp.log(scale)))
+    return jnp.where(((z < 0) | (z > 1)) & (scale >= 0), -jnp.inf, jnp.where(jnp.isnan(z), jnp.nan, -jnp.log(scale)))
 
 
 @api

@@ -15,7 +15,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite.core import array as arrays
 from jaxlite.core import config, dtypes, source
-from jaxlite.core.aval import Ints, ShapedArray, shaped_array
+from jaxlite.core.aval import Ints, ShapedArray, layouts, shaped_array
 from jaxlite.core.jaxpr import ClosedJaxpr, DebugInfo
 from jaxlite.core.primitive import Primitive
 from jaxlite.core.staging import trace_to_jaxpr
@@ -112,7 +112,8 @@ class KeyArray(EArray):
     __slots__ = ("dtype", "_consumed")
 
     def __init__(self, dtype: KeyDType, words):
-        self._base_array, self.dtype, self.aval = words, dtype, outer_aval(dtype, words, 1)
+        self._base_array, self.dtype = words, dtype
+        self.aval = outer_aval(dtype, words, 1) if layouts.exist else shaped_array(words.shape[:-1], dtype, False)
         self._consumed: Any = False  # what of it was used, with the option `debug_key_reuse`
 
     def __bool__(self) -> bool:

@@ -294,3 +294,30 @@ assert np.isnan(out[1][np.tril_indices(2)]).all()
 def test_a_library_lowers_to_native_code_with_other_results_than_its_own():
     """The primitive has one result, LAPACK's routine three; a matrix that it cannot factor becomes NaN."""
     run("-c", LIBRARY_RULE)
+
+
+def test_private_functions_do_what_those_of_jax_do():
+    program = """
+import jaxlite.as_jax, jax, jax.numpy as jnp
+from jax._src.core import dimension_as_value, is_constant_dim
+from jax._src.interpreters.batching import make_iota, to_elt
+from jax._src.traceback_util import filter_traceback
+from jax._src.util import HashableFunction, canonicalize_axis
+from jax._src.xla_bridge import backends_are_initialized
+print(backends_are_initialized(), make_iota(3).tolist(), backends_are_initialized(), canonicalize_axis(-1, 3))
+seen = []
+def f(x):
+    seen.append(to_elt(x._trace, None, jnp.ones((2, 3)), 1))
+    return seen[0].sum() + x
+print(jax.vmap(f)(make_iota(3)).tolist(), seen[0].shape, to_elt(None, None, 5, None))
+made = [HashableFunction(lambda x: x + n, n) for n in (1, 1, 2)]
+print(made[0] == made[1], made[0] == made[2], hash(made[0]) == hash(made[1]), made[2](1))
+size, = jax.export.symbolic_shape("b")
+print(is_constant_dim(3), is_constant_dim(size), dimension_as_value(3))
+try:
+    jnp.ones(2) @ jnp.ones(3)
+except TypeError as error:
+    print(filter_traceback(error.__traceback__).tb_next)
+"""
+    assert run("-c", program).splitlines() == [
+        "False [0, 1, 2] True 2", "[2.0, 3.0, 4.0] (2,) 5", "True False True 3", "True False 3", "None"]

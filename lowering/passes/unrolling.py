@@ -106,8 +106,10 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
             in_cut_rows += done * cost * times if is_slow else 0
             in_odd_rows += done * cost * times if is_slow and row != _EVEN_ROW else 0
         if in_loop and call_body(eqn) is None and eqn.primitive.name not in (*_LOOPS, "cond"):
+            is_turned = _turns_short_rows_of(eqn, 1) and _row(eqn.outvars[0].aval) < _SHORT_ROW
+            done *= _TURN if is_turned else 1
             in_loops += done
-            short_in_loops += done if _is_of_short_rows(eqn) else 0
+            short_in_loops += done if is_turned or _is_of_short_rows(eqn) else 0
         # A reduction that is too small for the library takes little time; a program can be made of such.
         if not in_loop and eqn.primitive.name in _IN_LIBRARY and eqn.invars[0].aval.size < LIBRARY_REDUCTION:
             in_short_rows += eqn.invars[0].aval.size if _has_short_rows(eqn) else 0

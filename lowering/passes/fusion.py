@@ -194,6 +194,12 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
             if eqn.invars[0] in env:
                 env[eqn.outvars[0]] = env[eqn.invars[0]]
             continue
+        cut = None
+        if name == "slice" and eqn.invars[0] in env:  # XLA makes one of equal ones
+            cut = env[eqn.invars[0]], *(eqn.params[each] for each in ("start_indices", "limit_indices", "strides"))
+            if cut in env:
+                env[eqn.outvars[0]] = env[cut]
+                continue
         for body in bodies(eqn):
             _region(body, found, shifted, seen)
         if products.is_better_turned(eqn):
@@ -206,6 +212,8 @@ def _values(jaxpr: Any, env: dict[Any, _Value], values: list[_Value], found: dic
                 operands.append(value)
         for var in eqn.outvars:
             env[var] = value = _Value(var, eqn, operands)
+            if cut is not None:
+                env[cut] = value
             if shift is not None:  # it is read from memory
                 value.is_loop, value.is_kernel = False, True
             values.append(value)

@@ -176,6 +176,22 @@ def test_readers_of_a_slice_each_compute_no_more_than_once(takes_slices):
     assert bool(barriers(f, np.ones((8, 16, 16), np.float32))) is not takes_slices
 
 
+def test_equal_slices_are_one():
+    def pendulums(x):
+        def force(c):
+            return jnp.stack([c[2], c[3], -jnp.sin(c[0]) - c[1], -jnp.sin(c[1]) + c[0]])
+
+        def step(c):
+            slopes = [force(c)]
+            for part in (0.05, 0.05, 0.1):
+                slopes.append(force(c + part * slopes[-1]))
+            return c + 0.1 / 6 * (slopes[0] + 2 * slopes[1] + 2 * slopes[2] + slopes[3])
+
+        return jax.vmap(lambda c: lax.fori_loop(0, 9, lambda _, c: step(c), c))(x)
+
+    assert not barriers(pendulums, np.ones((500, 4), np.float32))
+
+
 def test_the_walks_are_linear_in_the_program():
     def calls(steps):
         jaxpr = jax.make_jaxpr(doubling(steps))(X).jaxpr

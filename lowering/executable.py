@@ -31,7 +31,7 @@ from lowering.several import emit_choice
 BARRIERS = "jaxlite_cpu_fusion_barriers"  # the one compile option that is not XLA's
 _DISABLED = "xla_disable_hlo_passes"
 _NO_UNROLLING, _NO_STRENGTH_REDUCTION = "xla_cpu_disable_loop_unrolling", "--disable-lsr"
-_SEVERAL_RESULTS = "xla_cpu_use_multi_output_fusion"
+_SEVERAL_RESULTS, _OLDER_EMITTER = "xla_cpu_use_multi_output_fusion", "xla_cpu_use_fusion_emitters=False"
 
 
 class Lowered:
@@ -67,7 +67,7 @@ class Lowered:
         It has fusion barriers: `barriers` says why each of them stands there. `flags` tells what to do with loops.
         """
         # Not before something is compiled: a process that finds all of its programs in the cache needs none of them.
-        from lowering.passes import addresses, barriers, fusion, shifts, siblings, tables, unrolling
+        from lowering.passes import addresses, barriers, emitters, fusion, shifts, siblings, tables, unrolling
 
         with self._lock:
             wanted = wanted and self.platform == "cpu"
@@ -76,7 +76,10 @@ class Lowered:
             is_plain = is_rolled and not addresses.gains(self._jaxpr)
             reasons = fusion.barriers(self._jaxpr, shifted) if wanted else {}
             is_joint = wanted and not reasons and siblings.gains(self._jaxpr)
-            self.flags = ((_NO_UNROLLING,) * is_rolled + (_NO_STRENGTH_REDUCTION,) * is_plain + (_SEVERAL_RESULTS,) * is_joint)
+            is_older = wanted and not reasons and emitters.prefers_older(self._jaxpr)
+            chosen = {_NO_UNROLLING: is_rolled, _NO_STRENGTH_REDUCTION: is_plain, _SEVERAL_RESULTS: is_joint,
+                      _OLDER_EMITTER: is_older}
+            self.flags = tuple([flag for flag, is_chosen in chosen.items() if is_chosen])
             with (tables.filled(self._overwritten if wanted else ()),
                   barriers.placed(self.module, self._scopes, reasons, shifted) as self.barriers):
                 yield
@@ -225,15 +228,15 @@ _BUILD_OPTIONS = {"exec_time_optimization_effort": float, "memory_fitting_effort
 def compile_options(device: Any, overrides: dict[str, Any] | None, keep_barriers: bool = False,
                     flags: Sequence[str] = ()) -> Any:
     """XLA's options for a device or a partitioning, with debug-option overrides by flag name (`xla_...`), and with `flags`
-    that have no such name."""
-    options = xla.with_backend_options(xla.CompileOptions(), flags)
+    that have no such name, or one and a value."""
+    options = xla.with_backend_options(xla.CompileOptions(), [flag for flag in flags if "=" not in flag])
     devices = devices_of(device)
     options.num_replicas, options.num_partitions = 1, len(devices)
     options.device_assignment = xla.DeviceAssignment.create(np.array([[each.id for each in devices]]))
     if type(device) is Partitioning:
         options.executable_build_options.use_spmd_partitioning = True
         options.executable_build_options.use_shardy_partitioner = True
-    overrides = dict(overrides or {})
+    overrides = dict([flag.split("=") for flag in flags if "=" in flag], **(overrides or {}))
     for name in _BUILD_OPTIONS.keys() & overrides.keys():
         value = _BUILD_OPTIONS[name](overrides.pop(name))
         if hasattr(options.executable_build_options, name):  # jaxlib 0.12 does not have the efforts

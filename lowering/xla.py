@@ -79,6 +79,8 @@ VERSIONS = (VERSION_TEXT, _jax.ifrt_version_number)
 CRASHES_ON_LOST_SHARDS = VERSION < (0, 11)
 # The pass of XLA:CPU that drops optimization barriers before it fuses. From 0.11 on it comes after.
 BARRIER_DROPPER = "cse_barrier_expander" if VERSION < (0, 11) else ""
+# Whether XLA:CPU has a code generator from before the one by way of MLIR, for programs that ask for it.
+HAS_OLDER_EMITTER = VERSION < (0, 11)
 # How the names of the dtypes begin that XLA:CPU has not: a loop that reads or writes a row of an array widens all of it, in
 # every turn.
 WIDENED = ("float8",) if VERSION >= (0, 11) else ("float8", "bfloat16")

@@ -55,7 +55,7 @@ _REDUCTIONS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin".split())
 _VIEWS = frozenset("reshape transpose squeeze slice rev broadcast_in_dim tile iota empty convert_element_type "
                    "bitcast_convert_type copy stop_gradient split unstack real imag".split())
-_FUSIBLE = _REDUCTIONS | _VIEWS | frozenset(
+FUSIBLE = _REDUCTIONS | _VIEWS | frozenset(
     "neg sin cos tan tanh exp exp2 expm1 log log1p logistic sqrt rsqrt cbrt abs sign floor ceil round erf erf_inv erfc "
     "lgamma digamma is_finite not integer_pow square reduce_precision conj population_count clz sinh cosh asin acos atan "
     "asinh acosh atanh add sub mul div rem max min pow atan2 nextafter and or xor shift_left shift_right_logical "
@@ -68,7 +68,7 @@ _COSTLY = _REDUCTIONS | frozenset(
 # They give other elements of their operands, or more of them.
 _MOVES = _REDUCTIONS | (_VIEWS - {"broadcast_in_dim"}) | frozenset(
     "pad concatenate stack dynamic_slice dynamic_update_slice gather".split())
-ELEMENTWISE = (_FUSIBLE - _MOVES) | {"convert_element_type"}
+ELEMENTWISE = (FUSIBLE - _MOVES) | {"convert_element_type"}
 _SLICES = frozenset("slice split unstack dynamic_slice".split())
 _ALIASES = frozenset("reshape squeeze broadcast_in_dim copy stop_gradient convert_element_type name".split())
 _CALLS = {"jit": "jaxpr", "remat2": "jaxpr", "nest": "jaxpr", "custom_jvp_call": "call_jaxpr",
@@ -115,7 +115,7 @@ class _Value:
         self.shape = tuple(extent for extent in shape if extent != 1)
         self.users: list[_Value] = []
         self.is_result = self.is_written = self.is_charged = self.is_blocked = False
-        self.is_loop = name in _FUSIBLE  # is it computed in a loop over elements, into which others can be fused?
+        self.is_loop = name in FUSIBLE  # is it computed in a loop over elements, into which others can be fused?
         if name in _REDUCTIONS and eqn.invars[0].aval.size >= LIBRARY_REDUCTION or (
                 name in ("concatenate", "stack") and len(operands) > _MANY_PARTS):
             self.is_loop = False
@@ -447,7 +447,7 @@ def _write_repeated(values: list[_Value], found: dict[Any, str]) -> None:
 def _repeats_rows(user: _Value, size: int) -> bool:
     """Whether a value repeats an operand of this size along an axis that comes before one of the operand's."""
     name, out = user.name, user.var.aval.shape
-    if name not in _FUSIBLE or name in _MOVES or not user.is_result and not any(each.is_loop for each in user.users):
+    if name not in FUSIBLE or name in _MOVES or not user.is_result and not any(each.is_loop for each in user.users):
         return False  # a reduction by the library takes it in
     for atom in user.eqn.invars:
         shape = atom.aval.shape

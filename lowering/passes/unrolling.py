@@ -90,7 +90,7 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
         work += done * times
         cost = _cost(eqn)
         operations += done * cost * times
-        if not in_loop and (moved := _moved(eqn, is_small)):
+        if not in_loop and (moved := _moved(eqn)):
             operations += moved
             in_cut_rows += moved
             in_odd_rows += moved
@@ -106,6 +106,8 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
             in_cut_rows += done * cost * times if is_slow else 0
             in_odd_rows += done * cost * times if is_slow and row != _EVEN_ROW else 0
         if in_loop and call_body(eqn) is None and eqn.primitive.name not in (*_LOOPS, "cond"):
+            if eqn.primitive.name == "dynamic_update_slice":  # in place
+                done = eqn.invars[1].aval.size
             is_turned = _turns_short_rows_of(eqn, 1) and _row(eqn.outvars[0].aval) < _SHORT_ROW
             done *= _TURN if is_turned else 1
             in_loops += done
@@ -263,7 +265,7 @@ def _turns_short_rows_of(eqn: Any, least: int) -> bool:
     return min(shape[-1], shape[eqn.params["permutation"][-1]]) <= _SHORT
 
 
-def _moved(eqn: Any, is_small: bool) -> float:
+def _moved(eqn: Any) -> float:
     """The operations that it is worth to move elements of short rows to other places, or to where rows are short."""
     name = eqn.primitive.name
     if name == "triangular_solve":  # the library takes the matrices by columns
@@ -273,7 +275,7 @@ def _moved(eqn: Any, is_small: bool) -> float:
     out = eqn.outvars[0].aval
     if name == "gather":
         is_of_rows = eqn.params["slice_sizes"][-1] == eqn.invars[0].aval.shape[-1]
-        return 0 if is_of_rows and not (is_small and out.shape[-1] > _SHORT_ROW) else RUN_COST[name] * out.size
+        return 0 if is_of_rows and out.shape[-1] <= _SHORT_ROW else RUN_COST[name] * out.size
     if name in _SPREADING and out.shape[-1] not in (4, 8):
         return _MOVE * out.size if any(_is_row_of(atom.aval, out) for atom in eqn.invars) else 0
     if name == "transpose":

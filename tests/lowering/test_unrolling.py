@@ -89,6 +89,7 @@ def repeat(f):
     (lambda x: jax.nn.relu(x @ x[:10] + x[0]), LARGE[:9000].reshape(900, 10)),
     (lambda x: x[:, np.array([8, 1, 1, 0])], LARGE[:9000].reshape(1000, 9)),
     (repeat(lambda c: c + jnp.stack([c[:, 1] * c[:, 2], -c[:, 0] * c[:, 2], c[:, 0] * c[:, 1]]).T), LARGE[:210].reshape(70, 3)),
+    (repeat(lambda c: lax.dynamic_update_slice(c, c[:5] * 1.01, (3,))), LARGE[:5000]),
 ], ids=["all", "integers", "prod", "prod of columns", "across rows", "across all rows", "across rows in a scan",
         "slices in short rows",
         "argmax of longer rows", "to bytes", "one position",
@@ -103,7 +104,7 @@ def repeat(f):
         "transposes are a part", "matrices of a solve", "short rows padded", "reversed rows",
         "selected from two computations, in a scan", "inverse functions in rows of ten",
         "complex, in rows of ten", "complex sum", "a row added to rows of ten", "gathered columns",
-        "columns turned into rows in a scan"])
+        "columns turned into rows in a scan", "few elements updated in a scan"])
 def test_programs_that_gain_from_unrolling(f, x):
     assert unrolling.gains(jax.make_jaxpr(f)(x).jaxpr)
 

@@ -244,7 +244,7 @@ def generalized_normal(key, p, shape: Sequence[int] = (), dtype=None, *, out_sha
     return _generalized_normal(key, p, shape, float_dtype("generalized_normal", dtype))
 
 
-@sampler("d", "shape", "dtype")
+@sampler("d", "shape", "dtype", p=2)
 def ball(key, d: int, p=2, shape: Sequence[int] = (), dtype=None, *, out_sharding=None):
     """Uniform points of the unit ball of the p-norm in `d` dimensions, along a new last axis."""
     dtype = float_dtype("ball", dtype)

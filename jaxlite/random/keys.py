@@ -256,12 +256,13 @@ def fold_in(key, data):
 # --- samplers ----------------------------------------------------------------------------------------
 
 
-def sampler(*static: str) -> Callable[[F], F]:
+def sampler(*static: str, **passed: Any) -> Callable[[F], F]:
     """Decorator for a function of a key: its body gets a typed key, and an eager call is one compiled call.
 
     Args:
       static: the names of parameters that are Python values: each new value is a new compile. All others are arrays,
         scalars or None. `shape` becomes a tuple; `dtype` is checked to be one.
+      passed: defaults that an eager call passes as it passes a value: for a constant the compiler may round otherwise.
     """
     static = (*static, "out_sharding")
 
@@ -299,6 +300,7 @@ def sampler(*static: str) -> Callable[[F], F]:
                     key_reuse().check("jit-compiled function" if name != "bits" else "random_bits", key)
                     key_reuse().consume(key)
                 options = {each: kwargs.pop(each) for each in static if each in kwargs}
+                kwargs = {**passed, **kwargs}
                 return laid_out(compiled(_words_of(key, typed), kwargs, impl=impl, **options), out_sharding)
             except Exception as error:
                 hide_own_frames(error)

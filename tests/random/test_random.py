@@ -561,3 +561,8 @@ def test_random_loads_on_first_use():
     program = ("import sys, jaxlite; assert 'jaxlite.random' not in sys.modules; jaxlite.random.key(0); "
                "assert 'jaxlite.random' in sys.modules")
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_default_has_the_bits_of_the_same_value():
+    key = random.key(0)
+    np.testing.assert_array_equal(random.ball(key, 4, shape=(5, 6)), random.ball(key, 4, 2.0, (5, 6)))

@@ -217,11 +217,11 @@ def _mapped_size(args: Any, kwargs: Any, avals: list[Any], axes: list[Any], axis
 def _place(out: Any, dim: int | None, target: int | None, size: int, sum_match: bool = False,
            place: tuple[Any, int] | None = None) -> Any:
     """A result with its batch axis where it is wanted; `place`, for errors, is the tree of results and the leaf's number."""
+    if type(out) is ShapeDtypeStruct and dim == target:  # no data that would have to move
+        return out
     if high_types.exist and aval_of(out).is_high:
         if dim != (target if target is None else spec_of(aval_of(out), target)):
             raise ValueError(f"at vmap out_axes, got {target} for a result of the type {aval_of(out)} whose axes are at {dim}")
-        return out
-    if type(out) is ShapeDtypeStruct and dim == target:  # no data that would have to move
         return out
     if target is None:
         if dim is not None and sum_match:

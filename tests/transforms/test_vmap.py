@@ -6,6 +6,7 @@ import pytest
 import jaxlite as jax
 import jaxlite.numpy as jnp
 from jaxlite import lax
+from jaxlite.core.aval import high_types
 
 RNG = np.random.default_rng(0)
 A = RNG.normal(size=(4, 3)).astype(np.float32)
@@ -76,7 +77,9 @@ def test_shapes_inside():
     assert jax.vmap(fun)(A).shape == (4, 1, 3)
 
 
-def test_types_in_place_of_arrays():
+@pytest.mark.parametrize("are_high_types", [False, True])
+def test_types_in_place_of_arrays(are_high_types, monkeypatch):
+    monkeypatch.setattr(high_types, "exist", are_high_types)
     # A library that builds values of types alone maps functions over them which look at shapes.
     array = jax.ShapeDtypeStruct((4, 3), np.float32)
     shapes = []

@@ -14,6 +14,7 @@ import numpy as np
 from jaxlite import lax
 from jaxlite import numpy as jnp
 from jaxlite.core import dtypes
+from jaxlite.numpy.api import promote_dtypes_inexact
 from jaxlite.random.keys import sampler
 from jaxlite.random.prng import random_clone_p, split_keys
 from jaxlite.random.uniforms import _uniform, float_dtype, full_shape, int_dtype, split_key
@@ -215,7 +216,9 @@ def binomial(key, n, p, shape=None, dtype=None):
     """
     dtype = float_dtype("binomial", dtype)
     shape = full_shape(shape, n, p)
-    return _binomial(key, *(jnp.broadcast_to(lax.convert_element_type(x, dtype), shape) for x in (n, p)))
+    (p,) = promote_dtypes_inexact(p)  # whose precision decides what is drawn
+    counts = _binomial(key, *(jnp.broadcast_to(lax.convert_element_type(x, p.dtype), shape) for x in (n, p)))
+    return lax.convert_element_type(counts, dtype)
 
 
 @sampler("shape", "dtype", "unroll")
@@ -230,7 +233,7 @@ def multinomial(key, n, p, *, shape=None, dtype=None, unroll: int | bool = 1):
       unroll: how many categories are done in one round of the loop.
     """
     dtype = float_dtype("multinomial", dtype)
-    n, p = lax.convert_element_type(n, dtype), lax.convert_element_type(p, dtype)
+    n, p = promote_dtypes_inexact(n, p)  # whose precision decides what is drawn
     batch = lax.broadcast_shapes(n.shape, p.shape[:-1])
     size = p.shape[-1]
     if shape is not None and full_shape(shape[:-1], np.empty(batch, bool)) + (size,) != shape:
@@ -249,4 +252,4 @@ def multinomial(key, n, p, *, shape=None, dtype=None, unroll: int | bool = 1):
     if keys is None:
         return lax.full((*batch, 0), dtype.type(0))
     _, counts = lax.scan(step, n, (jnp.moveaxis(ratios, -1, 0), keys), unroll=unroll)
-    return jnp.moveaxis(counts, 0, -1)
+    return lax.convert_element_type(jnp.moveaxis(counts, 0, -1), dtype)

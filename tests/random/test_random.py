@@ -566,3 +566,11 @@ def test_random_loads_on_first_use():
 def test_a_default_has_the_bits_of_the_same_value():
     key = random.key(0)
     np.testing.assert_array_equal(random.ball(key, 4, shape=(5, 6)), random.ball(key, 4, 2.0, (5, 6)))
+
+
+def test_counts_are_drawn_in_the_precision_of_their_probabilities(x64):
+    key, p = random.key(0), jnp.full(3, 0.3, "float32")
+    for draw in (lambda p: random.binomial(key, 5.0, p), lambda p: random.multinomial(key, jnp.float32(5), p)):
+        text = str(jaxlite.make_jaxpr(draw)(p))
+        assert "bit_width=32" in text and "bit_width=64" not in text
+        assert "bit_width=64" in str(jaxlite.make_jaxpr(draw)(p.astype("float64")))

@@ -81,7 +81,7 @@ def _is_for_library(ctx: Any, monoid: str, aval: Any, axes: tuple[int, ...]) -> 
 
 
 def _is_outermost(block: Any) -> bool:
-    owner = block.owner
+    owner = block.owner.operation  # the class of functions, where it is loaded, gives another `name`
     return owner.name == "func.func" and str(owner.attributes["sym_name"]) == '"main"'
 
 

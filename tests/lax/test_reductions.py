@@ -9,6 +9,7 @@ import pytest
 import jaxlite
 import jaxlite.numpy as jnp
 from jaxlite import lax
+from lowering import xla
 
 bfloat16 = np.dtype(ml_dtypes.bfloat16)
 INTS = [np.dtype(name) for name in ("int8", "int32", "uint8", "uint32")]
@@ -303,3 +304,5 @@ def test_booleans_are_reduced_as_floats_where_the_library_takes_them():
     assert not is_float(lambda x: jnp.sum(x), MASK.astype(np.int32))
     looped = lambda mask: lax.fori_loop(0, 3, lambda k, count: count + jnp.sum(mask), jnp.int32(0))
     assert not is_float(looped, MASK)  # XLA compiles a small loop in one piece, but for what a library does
+    xla.load_operation_classes()  # as for a lowering rule of a library
+    assert is_float(lambda mask: jnp.sum(mask), MASK) and is_float(lambda mask: jnp.any(mask), MASK)

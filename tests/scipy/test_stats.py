@@ -171,3 +171,13 @@ def test_no_slope_where_there_is_no_probability():
     assert (value, slope) == (-np.inf, 0)
     assert stats.truncnorm.logsf(-np.inf, -1.0, 1.0) == 0
     assert jaxlite.grad(lambda k: stats.betabinom.logpmf(k, 3.0, 1.5, 2.0))(0.0) == 0
+
+
+def test_slopes_at_infinity():
+    x = np.array([-1.0, 0.0, np.inf], np.float32)
+    for distribution in (stats.gamma, stats.chi2):
+        functions = distribution.cdf, distribution.sf, distribution.logcdf, distribution.logsf
+        slopes = jaxlite.vmap(jaxlite.grad(lambda x: sum(f(x, 2.0) for f in functions)))(x)  # noqa: B023
+        np.testing.assert_array_equal(slopes, 0)
+        assert np.isnan(distribution.cdf(x, -1.0)).all() and np.isnan(distribution.sf(x, np.nan)).all()
+    np.testing.assert_array_equal([stats.gumbel_l.logpdf(np.inf), stats.gumbel_r.logpdf(-np.inf)], -np.inf)

@@ -36,6 +36,14 @@ def typed_by_count(function: Callable[..., Any]) -> Callable[..., Any]:
     return typed
 
 
+def incomplete(function, a, z, at_zero: float, at_infinity: float):
+    """`gammainc` or `gammaincc`, and what it is for z below 0 and at infinity, with slope 0 there."""
+    is_low, is_outside = z <= 0, (z <= 0) | (z == jnp.inf)
+    value = function(a, jnp.where(is_outside, 1, z))
+    outside = jnp.where(a > 0, jnp.where(is_low, at_zero, at_infinity), jnp.nan)
+    return jnp.where(is_outside, outside, value)
+
+
 def log_of(probability):
     """The logarithm of a probability, with slope 0 where that is 0: outside the support."""
     is_none = probability == 0

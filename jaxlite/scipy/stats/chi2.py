@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.special import gammainc, gammaincc, gammaln, xlogy
-from jaxlite.scipy.stats.arguments import log_of, standardized
+from jaxlite.scipy.stats.arguments import incomplete, log_of, standardized
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 __dir__ = lambda: __all__
@@ -31,14 +31,14 @@ def pdf(x, df, loc=0, scale=1):
 def cdf(x, df, loc=0, scale=1):
     """The distribution function."""
     z, _, df = standardized("chi2.cdf", x, loc, scale, df)
-    return gammainc(df / 2, jnp.maximum(z, 0) / 2)
+    return incomplete(gammainc, df / 2, z / 2, 0, 1)
 
 
 @api
 def sf(x, df, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _, df = standardized("chi2.sf", x, loc, scale, df)
-    return gammaincc(df / 2, jnp.maximum(z, 0) / 2)
+    return incomplete(gammaincc, df / 2, z / 2, 1, 0)
 
 
 @api

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.special import gammainc, gammaincc, gammaln, xlogy
-from jaxlite.scipy.stats.arguments import log_of, standardized
+from jaxlite.scipy.stats.arguments import incomplete, log_of, standardized
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]
 __dir__ = lambda: __all__
@@ -30,14 +30,14 @@ def pdf(x, a, loc=0, scale=1):
 def cdf(x, a, loc=0, scale=1):
     """The distribution function."""
     z, _, a = standardized("gamma.cdf", x, loc, scale, a)
-    return gammainc(a, jnp.maximum(z, 0))
+    return incomplete(gammainc, a, z, 0, 1)
 
 
 @api
 def sf(x, a, loc=0, scale=1):
     """The probability of more than x: 1 - cdf."""
     z, _, a = standardized("gamma.sf", x, loc, scale, a)
-    return gammaincc(a, jnp.maximum(z, 0))
+    return incomplete(gammaincc, a, z, 1, 0)
 
 
 @api

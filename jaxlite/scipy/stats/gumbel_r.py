@@ -16,7 +16,9 @@ def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("gumbel_r.logpdf", x, loc, scale)
     z = -z
-    return z - jnp.exp(z) - jnp.log(scale)
+    is_far = z == jnp.inf  # where the exponential is as infinite
+    z = jnp.where(is_far, 0, z)
+    return jnp.where(is_far, -jnp.inf, z - jnp.exp(z) - jnp.log(scale))
 
 
 @api

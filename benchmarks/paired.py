@@ -42,6 +42,8 @@ class Worker:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
         environment.update(JAX_PLATFORMS="cpu", JAX_ENABLE_COMPILATION_CACHE="false", PYTHONWARNINGS="ignore",
                            JAXLITE_CPU_FUSION_BARRIERS=str(int(barriers)))
+        # LAPACK's threads spin for 0.1 s when they have started: on jaxlite's side in the compile, on JAX's before it.
+        environment["OPENBLAS_THREAD_TIMEOUT"] = "4"
         self.process = subprocess.Popen(
             ["timeout", str(_LONGEST), python, "-m", "benchmarks.paired", "--work", module, "--source", source, name], cwd=ROOT,
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

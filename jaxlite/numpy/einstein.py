@@ -250,13 +250,10 @@ def _contract(left: str, a, right: str, b, keep: set[str], output: str, sizes: d
     right_free = [letter for letter in right if letter not in shared]
     numbers = (([left.index(letter) for letter in contracted], [right.index(letter) for letter in contracted]),
                ([left.index(letter) for letter in batch], [right.index(letter) for letter in batch]))
-    first_of_right = next((letter for letter in output if letter in left_free or letter in right_free), "")
-    if first_of_right in right_free and not set(output) & set(batch) - set(output[:1]):
-        # The output wants an axis of b first: exchanging the operands may save the transpose.
-        swapped = "".join([*batch, *right_free, *left_free])
-        if swapped == output:
-            (lc, rc), (lb, rb) = numbers
-            return swapped, dot_general(b, a, ((rc, lc), (rb, lb)), precision=_swap(precision))
+    swapped = [*batch, *right_free, *left_free]
+    if left_free and right_free and swapped == [letter for letter in output if letter in swapped]:  # saves a transpose
+        (lc, rc), (lb, rb) = numbers
+        return "".join(swapped), dot_general(b, a, ((rc, lc), (rb, lb)), precision=_swap(precision))
     out = dot_general(a, b, numbers, precision=precision)
     return "".join([*batch, *left_free, *right_free]), out
 

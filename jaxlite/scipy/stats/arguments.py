@@ -38,10 +38,18 @@ def typed_by_count(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def incomplete(function, a, z, at_zero: float, at_infinity: float):
     """`gammainc` or `gammaincc`, and what it is for z below 0 and at infinity, with slope 0 there."""
-    is_low, is_outside = z <= 0, (z <= 0) | (z == jnp.inf)
+    is_low = z <= 0
+    is_outside = is_low | (z == jnp.inf)
     value = function(a, jnp.where(is_outside, 1, z))
     outside = jnp.where(a > 0, jnp.where(is_low, at_zero, at_infinity), jnp.nan)
     return jnp.where(is_outside, outside, value)
+
+
+def gumbel_log_density(z, scale):
+    """That of the smallest of many values at z, of a distribution that is then scaled."""
+    is_far = z == jnp.inf  # where the exponential is as infinite
+    z = jnp.where(is_far, 0, z)
+    return jnp.where(is_far, -jnp.inf, z - jnp.exp(z) - jnp.log(scale))
 
 
 def log_of(probability):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxlite import numpy as jnp
 from jaxlite.numpy.api import api
 from jaxlite.scipy.arguments import floats
-from jaxlite.scipy.stats.arguments import standardized
+from jaxlite.scipy.stats.arguments import gumbel_log_density, standardized
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
 __dir__ = lambda: __all__
@@ -15,9 +15,7 @@ __dir__ = lambda: __all__
 def logpdf(x, loc=0, scale=1):
     """The logarithm of the density."""
     z, scale = standardized("gumbel_l.logpdf", x, loc, scale)
-    is_far = z == jnp.inf  # where the exponential is as infinite
-    z = jnp.where(is_far, 0, z)
-    return jnp.where(is_far, -jnp.inf, z - jnp.exp(z) - jnp.log(scale))
+    return gumbel_log_density(z, scale)
 
 
 @api

@@ -9,28 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from lowering.passes.fusion import bodies, call_body
+from lowering.passes.unrolling import equations
 
 
 def gains(jaxpr: Any) -> bool:
     """Whether a program, or a program in its equations, runs faster if LLVM does so: it has complex values."""
-    return _has_complex(jaxpr, set())
+    return any(map(_is_complex, (*jaxpr.constvars, *jaxpr.invars))) or any(
+        any(map(_is_complex, (*eqn.invars, *eqn.outvars))) for eqn, _ in equations(jaxpr))
 
 
-def _has_complex(jaxpr: Any, seen: set[int]) -> bool:
-    if id(jaxpr) in seen:
-        return False
-    seen.add(id(jaxpr))
-    if any(map(_is_complex, (*jaxpr.constvars, *jaxpr.invars))):
-        return True
-    for eqn in jaxpr.eqns:
-        inner = call_body(eqn)
-        if any(map(_is_complex, eqn.outvars)) or inner is not None and _has_complex(inner, seen):
-            return True
-        if any(_has_complex(body, seen) for body in bodies(eqn)):
-            return True
-    return False
-
-
-def _is_complex(var: Any) -> bool:
-    return getattr(getattr(var.aval, "dtype", None), "kind", "") == "c"
+def _is_complex(atom: Any) -> bool:
+    return getattr(getattr(atom.aval, "dtype", None), "kind", "") == "c"

@@ -79,7 +79,7 @@ def gains(jaxpr: Any, shifted: Container[Any] = ()) -> bool:
     in_short_rows = across_rows = work = in_loops = short_in_loops = operations = in_cut_rows = in_odd_rows = 0.0
     least_alone = _COSTLY_ALONE
     are_cut = False  # rows of a few elements, out of longer ones
-    for eqn, in_loop in _equations(jaxpr, False, set()):
+    for eqn, in_loop in equations(jaxpr):
         if any(gains_in(eqn, in_loop) for gains_in in (_is_short_reduction, _is_slow_convolution, _turns_short_rows,
                                                             _updates_one_position, _pads_rows)):
             return True
@@ -139,8 +139,9 @@ def _work(eqn: Any) -> float:
     return size * math.prod([eqn.invars[0].aval.shape[axis] for axis in contracted]) / _PRODUCTS
 
 
-def _equations(jaxpr: Any, in_loop: bool, seen: set[tuple[int, bool]]) -> Iterator[tuple[Any, bool]]:
+def equations(jaxpr: Any, in_loop: bool = False, seen: set[tuple[int, bool]] | None = None) -> Iterator[tuple[Any, bool]]:
     """All equations, and whether they are in a loop; those of a program that is called several times once."""
+    seen = set() if seen is None else seen
     if (id(jaxpr), in_loop) in seen:
         return
     seen.add((id(jaxpr), in_loop))
@@ -148,9 +149,9 @@ def _equations(jaxpr: Any, in_loop: bool, seen: set[tuple[int, bool]]) -> Iterat
         yield eqn, in_loop
         inner = call_body(eqn)
         if inner is not None:
-            yield from _equations(inner, in_loop, seen)
+            yield from equations(inner, in_loop, seen)
         for body in bodies(eqn):
-            yield from _equations(body, in_loop or eqn.primitive.name in _LOOPS, seen)
+            yield from equations(body, in_loop or eqn.primitive.name in _LOOPS, seen)
 
 
 def _is_short_reduction(eqn: Any, in_loop: bool) -> bool:

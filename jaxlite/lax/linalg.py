@@ -189,12 +189,20 @@ def _symmetrized(name: str, x):
     return elementwise.div(total, shaping.full_like(total, 2, shape=()))
 
 
-def _triangle(x, keep: Callable[[Any, Any], Any]):
-    """The elements where `keep(row, column)` holds, zeros elsewhere."""
+def places(x, relation: Callable[[Any, Any], Any], offset: int = 0):
+    """Where the row, and `offset` rows further, is in a relation to the column.
+
+    Positions are compared where the mask is read: kernels fuse them, a constant of this size would come from memory.
+    """
     shape = aval_of(x).shape
     row, column = (shaping.broadcasted_iota(_i32, shape[-2:], axis) for axis in (0, 1))
-    mask = shaping.broadcast_in_dim(keep(row, column), shape, (len(shape) - 2, len(shape) - 1))
-    return elementwise.select(mask, x, shaping.full_like(x, 0))
+    mask = relation(elementwise.add(row, shaping.full_like(row, offset)) if offset else row, column)
+    return shaping.broadcast_in_dim(mask, shape, (len(shape) - 2, len(shape) - 1))
+
+
+def masked(x, relation: Callable[[Any, Any], Any], offset: int = 0):
+    """The elements at these places, zeros elsewhere."""
+    return elementwise.select(places(x, relation, offset), x, shaping.full_like(x, 0))
 
 
 # --- Cholesky ----------------------------------------------------------------------------------------
@@ -222,7 +230,7 @@ def cholesky(x, *, symmetrize_input: bool = True):
     """
     if symmetrize_input:
         x = _symmetrized("cholesky", x)
-    return _triangle(cholesky_p.bind(x), elementwise.ge)
+    return masked(cholesky_p.bind(x), elementwise.ge)
 
 
 @_typed(cholesky_update_p)
@@ -301,8 +309,8 @@ def symmetric_product(a_matrix, c_matrix, *, alpha: float = 1.0, beta: float = 0
     result = symmetric_product_p.bind(a_matrix, c_matrix, alpha=float(alpha), beta=float(beta))
     if not symmetrize_output:
         return result
-    below = _triangle(result, elementwise.gt)
-    return elementwise.add(_triangle(result, elementwise.ge), _transposed(below))
+    below = masked(result, elementwise.gt)
+    return elementwise.add(masked(result, elementwise.ge), _transposed(below))
 
 
 @decomposes(symmetric_product_p)

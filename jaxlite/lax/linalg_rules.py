@@ -14,7 +14,7 @@ differentiable (equal eigenvalues or singular values, singular matrices), deriva
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
@@ -107,29 +107,17 @@ def _h(x):
     return e.conj(_t(x)) if _is_complex(x) else _t(x)
 
 
-def _masked(x, relation: Callable, offset: int = 0):
-    """The elements whose row, and `offset` rows further, is in a relation to their column; zeros elsewhere."""
-    return e.select_n(_places(x, relation, offset), filled(0, x), x)
-
-
-def _places(x, relation: Callable, offset: int = 0):
-    # Positions are compared where the mask is read: kernels fuse them, a constant of this size would come from memory.
-    shape = aval_of(x).shape
-    rows, columns = (shaping.broadcasted_iota(dtypes.int32, shape, len(shape) - back) for back in (2, 1))
-    return relation(e.add(rows, const(offset, rows)) if offset else rows, columns)
-
-
 def _triangle(x, lower: bool, offset: int = 0):
     """One triangle with the diagonal; without it at offset 1."""
-    return _masked(x, e.ge, -offset) if lower else _masked(x, e.le, offset)
+    return la.masked(x, e.ge, -offset) if lower else la.masked(x, e.le, offset)
 
 
 def _add_identity(x):
-    return e.add(x, _like(_places(x, e.eq), x))
+    return e.add(x, _like(la.places(x, e.eq), x))
 
 
 def _diagonal(x):
-    return reduce_sum(_masked(x, e.eq), (aval_of(x).ndim - 1,))
+    return reduce_sum(la.masked(x, e.eq), (aval_of(x).ndim - 1,))
 
 
 def _rows(x, vector):
@@ -156,7 +144,7 @@ def _hermitian(x, lower: bool):
     """What a factorization that reads one triangle makes of a tangent."""
     part = _triangle(x, lower, 1)
     real = _like(e.real(x), x) if _is_complex(x) else x
-    diagonal = _masked(real, e.eq)
+    diagonal = la.masked(real, e.eq)
     return e.add(e.add(part, _h(part)), diagonal)
 
 
@@ -182,7 +170,7 @@ def _solve(a, b):
 def _inverse_gaps(values, like):
     """F with F[i, j] = 1 / (values[j] - values[i]), 0 on the diagonal; infinite for equal values."""
     gaps = e.sub(_rows(like, values), _columns(like, values))
-    return _masked(e.div(filled(1, gaps), _add_identity(gaps)), e.ne)
+    return la.masked(e.div(filled(1, gaps), _add_identity(gaps)), e.ne)
 
 
 # --- Cholesky and triangular systems -----------------------------------------------------------------
@@ -197,7 +185,7 @@ def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any,
         return factor, zero_for(factor)
     inner = _solve_triangular(factor, _hermitian(dx, lower=True), left_side=True, lower=True)
     inner = _solve_triangular(factor, inner, lower=True, transpose_a=True, conjugate_a=True)
-    half = e.select_n(_places(inner, e.eq), inner, e.mul(inner, const(0.5, inner)))
+    half = e.select_n(la.places(inner, e.eq), inner, e.mul(inner, const(0.5, inner)))
     return factor, _mm(factor, _triangle(half, lower=True))
 
 
@@ -340,7 +328,7 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, 
     below = _triangle(m, lower=True, offset=1)
     k = e.sub(below, _h(below))
     if _is_complex(x):
-        diagonal = _masked(m, e.eq)
+        diagonal = la.masked(m, e.eq)
         k = e.add(k, e.sub(diagonal, _like(e.real(diagonal), m)))
     dq = e.add(_mm(q, e.sub(k, m)), c)
     # Q^H dA is M R, unless A is wide.
@@ -452,7 +440,7 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: 
     turn_u = e.mul(gaps, e.add(e.mul(p, across), e.mul(down, ph)))
     turn_v = e.mul(gaps, e.add(e.mul(down, p), e.mul(ph, across)))
     if _is_complex(x):
-        on_diagonal = _masked(p, e.eq)
+        on_diagonal = la.masked(p, e.eq)
         phase = e.div(e.sub(on_diagonal, _h(on_diagonal)), e.mul(const(4, p), across))
         turn_u, turn_v = e.add(turn_u, phase), e.sub(turn_v, phase)
     du, dv = _mm(u, turn_u), _mm(v, turn_v)

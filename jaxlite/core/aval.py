@@ -224,7 +224,7 @@ class ShapedArray(AbstractValue):
         """The type of the tangents of values of this type: its own for inexact dtypes, float0 for the rest."""
         if dtypes.kind(self.dtype) in "fc":
             return self
-        rules = getattr(self.dtype, "_rules", None)  # of a library's dtype
+        rules = dtypes.rules_of(self.dtype)
         dtype = dtypes.float0 if rules is None else rules.tangent_dtype(self.dtype)
         return with_layout(shaped_like(self, self.shape, dtype, False), self.layout)
 

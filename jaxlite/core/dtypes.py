@@ -312,6 +312,11 @@ def _issubclass(a: Any, b: Any) -> bool:
     return issubclass(a, b)
 
 
+def rules_of(dtype: Any) -> Any:
+    """The rules of a dtype that a library defines (see `ExtendedDType`); None for others."""
+    return getattr(dtype, "_rules", None)
+
+
 def supports_inf(dtype: Any) -> bool:
     """Whether a dtype has an infinity."""
     return kind(np.dtype(dtype)) in "fc" and bool(np.isinf(np.array(np.inf).astype(dtype)))

@@ -45,7 +45,7 @@ from jaxlite.traces.transpose import def_bilinear, is_linear
 
 @jvp.set_zeros_maker
 def _zeros(aval: Any) -> Any:
-    rules = getattr(aval.dtype, "_rules", None)  # of a library's dtype
+    rules = dtypes.rules_of(aval.dtype)
     if rules is not None:
         return shaping.broadcast_in_dim(rules.zero(aval.dtype), aval.shape, ())
     zeros = shaping.full(aval.shape, 0, aval.dtype) if not aval.weak_type else shaping.broadcast_in_dim(

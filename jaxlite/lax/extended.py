@@ -39,7 +39,7 @@ def _check(allowed: bool, old: Any, new: Any, plain: Any, element: Any) -> None:
 
 @to_edtype_p.def_abstract_eval
 def _to_edtype_aval(x: ShapedArray, *, edtype: Any) -> ShapedArray:
-    rules = edtype._rules
+    rules = dtypes.rules_of(edtype)
     allowed = rules is not None and (rules.convert_to(x.dtype, edtype) if hasattr(rules, "convert_to")
                                      else rules.allow_conversion)
     element = edtype.physical_element()
@@ -56,24 +56,12 @@ def _to_edtype_aval(x: ShapedArray, *, edtype: Any) -> ShapedArray:
 
 @from_edtype_p.def_abstract_eval
 def _from_edtype_aval(x: ShapedArray, *, dtype: Any) -> ShapedArray:
-    rules = x.dtype._rules
+    rules = dtypes.rules_of(x.dtype)
     allowed = rules is not None and (rules.convert_from(x.dtype, dtype) if hasattr(rules, "convert_from")
                                      else rules.allow_conversion)
     element = x.dtype.physical_element()
     _check(allowed, x.dtype, dtype, dtype, element)
     return shaped_like(x, (*x.shape, *element.shape), dtype, False)
-
-
-@to_edtype_p.def_jvp
-def _to_edtype_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, edtype: Any) -> tuple[Any, Any]:
-    out = to_edtype_p.bind(*primals, edtype=edtype)
-    return out, _tangent(tangents[0], out)
-
-
-@from_edtype_p.def_jvp
-def _from_edtype_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dtype: Any) -> tuple[Any, Any]:
-    out = from_edtype_p.bind(*primals, dtype=dtype)
-    return out, _tangent(tangents[0], out)
 
 
 def _tangent(tangent: Any, out: Any) -> Any:
@@ -82,16 +70,18 @@ def _tangent(tangent: Any, out: Any) -> Any:
     return zero_for(out) if type(tangent) is Zero or dtype == dtypes.float0 else shaping.convert(tangent, dtype, False)
 
 
-to_edtype_p.def_transpose(lambda ct, x, *, edtype: [shaping.convert(ct, x.aval.dtype, False)])
-from_edtype_p.def_transpose(lambda ct, x, *, dtype: [shaping.convert(ct, x.aval.dtype, False)])
+def _def_rules(primitive: Primitive) -> None:
+    def jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+        out = primitive.bind(*primals, **params)
+        return out, _tangent(tangents[0], out)
 
-
-def _batch(primitive: Primitive) -> None:
-    def rule(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, int]:
+    def batch(axis: Axis, args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> tuple[Any, int]:
         return primitive.bind(bring(args[0], dims[0], axis.size, 0), **params), 0
 
-    primitive.def_batching(rule)
+    primitive.def_jvp(jvp)
+    primitive.def_transpose(lambda ct, x, **params: [shaping.convert(ct, x.aval.dtype, False)])
+    primitive.def_batching(batch)
 
 
-_batch(to_edtype_p)
-_batch(from_edtype_p)
+_def_rules(to_edtype_p)
+_def_rules(from_edtype_p)

@@ -645,8 +645,9 @@ def as_filling(name: str, value, dtype):
 def full(shape, fill_value, dtype=None, *, sharding=None):
     """An array of one value. Its dtype is that of the value unless given."""
     shape = canonical_shape(shape)
-    if getattr(dtype, "_rules", None) is not None and hasattr(dtype._rules, "full"):  # of a library's
-        return dtype._rules.full(shape, fill_value, dtype)
+    rules = dtypes.rules_of(dtype)
+    if hasattr(rules, "full"):
+        return rules.full(shape, fill_value, dtype)
     if dtype is not None and not isinstance(dtype, dtypes.ExtendedDType):
         fill_value = as_filling("full", fill_value, dtypes.canonicalize_dtype(dtype))
     aval = aval_of(fill_value)

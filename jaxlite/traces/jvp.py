@@ -123,7 +123,7 @@ def sum_of(x: Any, y: Any) -> Any:
     aval = aval_of(x)
     if aval.is_high:
         return aval.vspace_add(x, y)
-    rules = getattr(aval.dtype, "_rules", None)  # of a library's dtype
+    rules = dtypes.rules_of(aval.dtype)
     return add_any_p.bind(x, y) if rules is None else rules.add(aval.dtype, x, y)
 
 

@@ -29,6 +29,7 @@ from jaxlite.lax.control_flow import fori_loop, scan, while_loop
 from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.elementwise import INEXACT, require_kind
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
+from jaxlite.lax.triangles import masked
 from jaxlite.traces.decompose import decomposes
 from jaxlite.traces.eager import eager_trace
 
@@ -187,22 +188,6 @@ def _symmetrized(name: str, x):
     x = shaping.convert(x, dtypes.to_inexact_dtype(aval.dtype), aval.weak_type)
     total = elementwise.add(x, _adjoint(x))
     return elementwise.div(total, shaping.full_like(total, 2, shape=()))
-
-
-def places(x, relation: Callable[[Any, Any], Any], offset: int = 0):
-    """Where the row, and `offset` rows further, is in a relation to the column.
-
-    Positions are compared where the mask is read: kernels fuse them, a constant of this size would come from memory.
-    """
-    shape = aval_of(x).shape
-    row, column = (shaping.broadcasted_iota(_i32, shape[-2:], axis) for axis in (0, 1))
-    mask = relation(elementwise.add(row, shaping.full_like(row, offset)) if offset else row, column)
-    return shaping.broadcast_in_dim(mask, shape, (len(shape) - 2, len(shape) - 1))
-
-
-def masked(x, relation: Callable[[Any, Any], Any], offset: int = 0):
-    """The elements at these places, zeros elsewhere."""
-    return elementwise.select(places(x, relation, offset), x, shaping.full_like(x, 0))
 
 
 # --- Cholesky ----------------------------------------------------------------------------------------

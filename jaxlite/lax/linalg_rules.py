@@ -30,6 +30,7 @@ from jaxlite.lax.dot import Precision, dot_general
 from jaxlite.lax.elementwise_rules import const, filled
 from jaxlite.lax.gather_scatter import GatherDimensionNumbers, gather
 from jaxlite.lax.reductions import reduce_max, reduce_sum
+from jaxlite.lax.triangles import masked, places
 from jaxlite.traces.batching import Axis, bring, bring_to_front
 from jaxlite.traces.decompose import rules_by_parts
 from jaxlite.traces.jvp import Zero, add_tangents, def_zero, zero_for
@@ -109,15 +110,15 @@ def _h(x):
 
 def _triangle(x, lower: bool, offset: int = 0):
     """One triangle with the diagonal; without it at offset 1."""
-    return la.masked(x, e.ge, -offset) if lower else la.masked(x, e.le, offset)
+    return masked(x, e.ge, -offset) if lower else masked(x, e.le, offset)
 
 
 def _add_identity(x):
-    return e.add(x, _like(la.places(x, e.eq), x))
+    return e.add(x, _like(places(x, e.eq), x))
 
 
 def _diagonal(x):
-    return reduce_sum(la.masked(x, e.eq), (aval_of(x).ndim - 1,))
+    return reduce_sum(masked(x, e.eq), (aval_of(x).ndim - 1,))
 
 
 def _rows(x, vector):
@@ -144,7 +145,7 @@ def _hermitian(x, lower: bool):
     """What a factorization that reads one triangle makes of a tangent."""
     part = _triangle(x, lower, 1)
     real = _like(e.real(x), x) if _is_complex(x) else x
-    diagonal = la.masked(real, e.eq)
+    diagonal = masked(real, e.eq)
     return e.add(e.add(part, _h(part)), diagonal)
 
 
@@ -170,7 +171,7 @@ def _solve(a, b):
 def _inverse_gaps(values, like):
     """F with F[i, j] = 1 / (values[j] - values[i]), 0 on the diagonal; infinite for equal values."""
     gaps = e.sub(_rows(like, values), _columns(like, values))
-    return la.masked(e.div(filled(1, gaps), _add_identity(gaps)), e.ne)
+    return masked(e.div(filled(1, gaps), _add_identity(gaps)), e.ne)
 
 
 # --- Cholesky and triangular systems -----------------------------------------------------------------
@@ -185,7 +186,7 @@ def _cholesky_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any,
         return factor, zero_for(factor)
     inner = _solve_triangular(factor, _hermitian(dx, lower=True), left_side=True, lower=True)
     inner = _solve_triangular(factor, inner, lower=True, transpose_a=True, conjugate_a=True)
-    half = e.select_n(la.places(inner, e.eq), inner, e.mul(inner, const(0.5, inner)))
+    half = e.select_n(places(inner, e.eq), inner, e.mul(inner, const(0.5, inner)))
     return factor, _mm(factor, _triangle(half, lower=True))
 
 
@@ -328,7 +329,7 @@ def _qr_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, pivoting: bool, 
     below = _triangle(m, lower=True, offset=1)
     k = e.sub(below, _h(below))
     if _is_complex(x):
-        diagonal = la.masked(m, e.eq)
+        diagonal = masked(m, e.eq)
         k = e.add(k, e.sub(diagonal, _like(e.real(diagonal), m)))
     dq = e.add(_mm(q, e.sub(k, m)), c)
     # Q^H dA is M R, unless A is wide.
@@ -440,7 +441,7 @@ def _svd_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: 
     turn_u = e.mul(gaps, e.add(e.mul(p, across), e.mul(down, ph)))
     turn_v = e.mul(gaps, e.add(e.mul(down, p), e.mul(ph, across)))
     if _is_complex(x):
-        on_diagonal = la.masked(p, e.eq)
+        on_diagonal = masked(p, e.eq)
         phase = e.div(e.sub(on_diagonal, _h(on_diagonal)), e.mul(const(4, p), across))
         turn_u, turn_v = e.add(turn_u, phase), e.sub(turn_v, phase)
     du, dv = _mm(u, turn_u), _mm(v, turn_v)

@@ -104,10 +104,11 @@ def test_nothing_imports_jax():
 def test_nothing_beyond_the_dependencies_is_imported():
     known = {*sys.stdlib_module_names, *PACKAGES, "jaxlib", "numpy", "ml_dtypes"}
     # jaxlib brings scipy; its sparse direct solver and its windows are loaded by the calls that need them. So are mpi4py,
-    # TensorFlow and absl.
+    # TensorFlow, TensorStore and absl.
     asked = [("jaxlite.experimental.sparse.linalg", "scipy"), ("jaxlite.scipy.spectra", "scipy"),
              ("jaxlite.devices.clusters", "mpi4py"), ("jaxlite.experimental.jax2tf.tensors", "tensorflow"),
-             ("jaxlite.core.config", "absl")]
+             ("jaxlite.core.config", "absl"),
+             ("jaxlite.experimental.array_serialization.tensorstore_impl", "tensorstore")]
     assert offending_imports(lambda module, name: name.partition(".")[0] not in known
                              and (module, name.partition(".")[0]) not in asked) == []
 
